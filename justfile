@@ -1,0 +1,44 @@
+# What contributors run; `just` alone lists the recipes.
+
+default:
+    @just --list
+
+# style, format, generated pages, news fragments
+lint:
+    ruff check .
+    ruff format --check .
+    python scripts/paper_map.py --check
+    towncrier build --draft --version next > /dev/null
+
+# types, strictly
+types:
+    mypy
+
+# direction of imports
+layers:
+    lint-imports
+
+# all tests in random order, or those named
+test *arguments:
+    pytest {{arguments}}
+
+# the tests with kernels interpreted, and what they reach
+test-nojit:
+    NUMBA_DISABLE_JIT=1 coverage run -m pytest tests/unit
+    coverage report
+
+# the documentation; warnings are errors
+docs:
+    sphinx-build -W --keep-going -b html docs docs/_build/html
+
+# write the generated pages
+generate:
+    python scripts/paper_map.py
+
+# benchmarks of the kernels
+bench:
+    python -m benchmarks kernels
+
+# everything, in fresh environments, against the built wheel
+ci:
+    .ci/run

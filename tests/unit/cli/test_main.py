@@ -1,0 +1,61 @@
+"""The bare command: what it prints, and that it starts without the numeric stack."""
+
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+
+import pytest
+from click.testing import CliRunner
+
+from recrawl.cli import main
+
+
+def test_prints_its_version() -> None:
+    result = CliRunner().invoke(main, ["--version"])
+    assert result.exit_code == 0
+    assert result.output == f"recrawl {version('recrawl')}\n"
+
+
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_says_what_it_is_for(option: str) -> None:
+    result = CliRunner().invoke(main, [option])
+    assert result.exit_code == 0
+    assert "Keep copies of web pages fresh" in result.output
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    result = CliRunner().invoke(main, ["no-such-command"])
+    assert result.exit_code == 2
+    assert "No such command 'no-such-command'" in result.output
+
+
+def test_runs_as_a_module() -> None:
+    output = _python("-m", "recrawl", "--version")
+    assert output == f"recrawl {version('recrawl')}\n"
+
+
+def test_starts_without_the_numeric_stack() -> None:
+    code = (
+        "import sys; from recrawl.cli import main; main(['--help'], standalone_mode=False);"
+        "print(sorted({'numpy', 'numba', 'scipy', 'recrawl.core'} & set(sys.modules)))"
+    )
+    assert _python("-c", code).splitlines()[-1] == "[]"
+
+
+def test_starts_about_as_fast_as_its_argument_parser_alone() -> None:
+    """Best of five each, so a busy machine slows both; numba alone would be ten times as slow."""
+    bare = min(_seconds("-c", "import click") for _ in range(5))
+    ours = min(_seconds("-m", "recrawl", "--help") for _ in range(5))
+    assert ours < 3 * bare
+
+
+def _python(*arguments: str) -> str:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def _seconds(*arguments: str) -> float:
+    start = time.perf_counter()
+    _python(*arguments)
+    return time.perf_counter() - start

@@ -1,0 +1,54 @@
+"""What users may import, and that each name says what it is."""
+
+import importlib
+import inspect
+import pkgutil
+import re
+
+import pytest
+
+import recrawl
+import recrawl.core
+
+
+def module_names() -> list[str]:
+    walked = pkgutil.walk_packages(recrawl.__path__, "recrawl.")
+    return ["recrawl", *sorted(info.name for info in walked)]
+
+
+def core_packages() -> list[str]:
+    modules = pkgutil.iter_modules(recrawl.core.__path__, "recrawl.core.")
+    return sorted(info.name for info in modules if "._" not in info.name)
+
+
+def test_the_top_level_is_small() -> None:
+    assert recrawl.__all__ == ["__version__"]
+
+
+def test_the_packages_of_the_maths_are_these() -> None:
+    names = "belief change_rate divergence price requests signal_quality value"
+    assert core_packages() == [f"recrawl.core.{name}" for name in names.split()]
+
+
+@pytest.mark.parametrize("name", core_packages())
+def test_public_names_exist_and_are_documented(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__all__
+    for public in module.__all__:
+        obj = getattr(module, public)
+        if callable(obj):
+            assert inspect.getdoc(obj), f"{name}.{public} says nothing of itself"
+
+
+@pytest.mark.parametrize("name", module_names())
+def test_a_module_says_why_it_exists(name: str) -> None:
+    """The first line of its docstring is a sentence, which the documentation shows."""
+    doc = importlib.import_module(name).__doc__
+    assert doc is not None
+    assert re.match(r"\S.*[.:?]$", doc.partition("\n\n")[0], re.S)
+
+
+@pytest.mark.parametrize("name", module_names())
+def test_a_module_prints_nothing_and_leaves_no_notes(name: str) -> None:
+    source = inspect.getsource(importlib.import_module(name))
+    assert not re.search(r"^\s*print\(|\b(TODO|FIXME|XXX)\b", source, re.M)
