@@ -1,0 +1,66 @@
+"""How much of a copy is wrong, how that grows with its age, and learning it page by page."""
+
+from recrawl.core.divergence.curves import (
+    churn_ceiling,
+    churn_divergence,
+    churn_lifetime,
+    scroll_divergence,
+    scroll_lifetime,
+)
+from recrawl.core.divergence.fit import N_ITEMS_TRIED, CurveKind, FittedCurves, fit_curves
+from recrawl.core.divergence.online_fit import DivergencePrior, OnlineFit
+from recrawl.core.divergence.policies import (
+    BoundBasedPolicy,
+    CurveFittingPolicy,
+    Periods,
+    ValueBounds,
+    risk_cap,
+)
+from recrawl.core.divergence.profile import (
+    ChangeProfiles,
+    CombinedProfiles,
+    StartedBases,
+    add_observations,
+    combined,
+    start_bases,
+)
+from recrawl.core.divergence.regions import PageRegions, regions_divergence
+from recrawl.core.divergence.sketch import (
+    Comparison,
+    Sketches,
+    compare_pair,
+    compare_sketches,
+    unseen_probability,
+)
+
+__all__ = [
+    "N_ITEMS_TRIED",
+    "BoundBasedPolicy",
+    "ChangeProfiles",
+    "CombinedProfiles",
+    "Comparison",
+    "CurveFittingPolicy",
+    "CurveKind",
+    "DivergencePrior",
+    "FittedCurves",
+    "OnlineFit",
+    "PageRegions",
+    "Periods",
+    "Sketches",
+    "StartedBases",
+    "ValueBounds",
+    "add_observations",
+    "churn_ceiling",
+    "churn_divergence",
+    "churn_lifetime",
+    "combined",
+    "compare_pair",
+    "compare_sketches",
+    "fit_curves",
+    "regions_divergence",
+    "risk_cap",
+    "scroll_divergence",
+    "scroll_lifetime",
+    "start_bases",
+    "unseen_probability",
+]
