@@ -1,0 +1,77 @@
+"""Signals as ageing: a signal moves a page's effective elapsed time, and needs no counter."""
+
+import math
+
+import numpy as np
+
+from recrawl.core._arrays import ArrayLike, FloatArray, as_floats, by_rows
+from recrawl.core._kernel import kernel
+from recrawl.core.belief.gamma import GammaBelief
+
+__all__ = ["aged_by_signal", "aged_by_signal_of", "effective_elapsed"]
+
+
+def effective_elapsed(
+    elapsed: ArrayLike, n_signals: ArrayLike, signal_age: ArrayLike
+) -> FloatArray:
+    """Return the elapsed time without signals that leaves the same P(fresh), rates known.
+
+    With several sources, give their ``n_signals`` and ``signal_age`` (`SignalRates.signal_age`,
+    with the same rate of unsignalled changes) along a last axis.
+
+    Examples
+    --------
+    >>> float(effective_elapsed(100.0, [2, 1], [10.0, 40.0]))
+    160.0
+
+    References
+    ----------
+    Signals eq. 1, §3 (τ_eff = τ_elap + β n)
+    """
+    n, age = np.broadcast_arrays(as_floats(n_signals), as_floats(signal_age))
+    # No signal adds nothing, even one that would be worth an infinite time.
+    aged = np.zeros(n.shape)
+    np.multiply(n, age, where=n > 0, out=aged)
+    if aged.ndim > np.ndim(elapsed):
+        aged = aged.sum(axis=-1)
+    return as_floats(elapsed) + aged
+
+
+@kernel
+def aged_by_signal_of(
+    shape: float, seconds: float, effective_elapsed: float, precision: float
+) -> float:
+    """Return one page's effective elapsed time after one more signal."""
+    # P(fresh) = (b/(b+t))^a falls by the factor 1-p:   t' = (b+t)(1-p)^{-1/a} - b
+    if precision >= 1.0:
+        return math.inf
+    exponent = -math.log1p(-precision) / shape
+    growth = math.expm1(exponent) if exponent < 700.0 else math.inf
+    return effective_elapsed + (seconds + effective_elapsed) * growth
+
+
+@kernel
+def _age(
+    shape: FloatArray,
+    seconds: FloatArray,
+    elapsed: FloatArray,
+    precision: FloatArray,
+    out: FloatArray,
+) -> None:
+    for row in range(out.size):
+        out[row] = aged_by_signal_of(shape[row], seconds[row], elapsed[row], precision[row])
+
+
+def aged_by_signal(
+    belief: GammaBelief, effective_elapsed: ArrayLike, precision: ArrayLike
+) -> FloatArray:
+    """Return the effective elapsed time after one more signal, the rate only believed.
+
+    The signal moves it to the time of equal P(fresh), so that the state of a page is one time
+    however many signals it had.
+
+    References
+    ----------
+    Signals eq. 1 (averaged over the belief)
+    """
+    return by_rows(_age, belief.shape, belief.seconds, effective_elapsed, precision)

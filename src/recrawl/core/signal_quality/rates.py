@@ -1,0 +1,165 @@
+"""How the rates of changes and signals determine each other."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from recrawl.core._arrays import ArrayLike, FloatArray
+
+__all__ = [
+    "SignalRates",
+    "false_chance",
+    "from_precision_and_recall",
+    "from_recall",
+    "merged_source",
+    "signal_exponent",
+]
+
+
+class SignalRates(NamedTuple):
+    """What a page's changes and signals come to: the three numbers that are learned.
+
+    ``unsignalled_change_rate`` (α) and ``signal_rate`` (γ) are per second; ``precision`` is the
+    share of signals that announce a real change.  24 bytes a page.
+    """
+
+    unsignalled_change_rate: FloatArray
+    signal_rate: FloatArray
+    precision: FloatArray
+
+    @classmethod
+    def of(
+        cls, unsignalled_change_rate: ArrayLike, signal_rate: ArrayLike, precision: ArrayLike
+    ) -> "SignalRates":
+        """Return rates broadcast against each other."""
+        columns = np.broadcast_arrays(unsignalled_change_rate, signal_rate, precision)
+        return cls(*(np.array(column, dtype=np.float64) for column in columns))
+
+    def change_rate(self) -> FloatArray:
+        """Return Δ = α + pγ, all changes per second."""
+        return self.unsignalled_change_rate + self.precision * self.signal_rate
+
+    def false_signal_rate(self) -> FloatArray:
+        """Return ν = (1 - p)γ, signals per second that announce nothing."""
+        return (1 - self.precision) * self.signal_rate
+
+    def recall(self) -> FloatArray:
+        """Return pγ/Δ, the share of changes that a signal announces; nan for a static page."""
+        with np.errstate(invalid="ignore"):
+            return self.precision * self.signal_rate / self.change_rate()
+
+    def signal_age(self) -> FloatArray:
+        """Return β, the seconds of ageing that one signal is worth.
+
+        Infinite where signals are never false, or announce every change.
+
+        References
+        ----------
+        Signals eq. 1, §3 (β = -log(ν/γ)/α)
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            age = signal_exponent(self.precision) / self.unsignalled_change_rate
+        return np.where(self.precision > 0, age, 0.0)
+
+
+def signal_exponent(precision: ArrayLike) -> FloatArray:
+    """Return αβ = -log(1 - precision), what one signal adds to -log P(fresh).
+
+    References
+    ----------
+    Signals eq. 1
+    """
+    with np.errstate(divide="ignore"):
+        exponent: FloatArray = -np.log1p(-np.asarray(precision, dtype=np.float64))
+    return exponent
+
+
+def false_chance(precision: ArrayLike, n_signals: ArrayLike) -> FloatArray:
+    """Return the chance that all of ``n_signals`` were false; 1 where there were none.
+
+    References
+    ----------
+    Signals eq. 1 ((ν/γ)^n)
+    """
+    chance: FloatArray = np.power(1 - np.asarray(precision, dtype=np.float64), n_signals)
+    return chance
+
+
+def from_recall(
+    change_rate: ArrayLike, recall: ArrayLike, false_signal_rate: ArrayLike
+) -> SignalRates:
+    """Return the rates of pages given as the Signals paper does: Δ, λ (recall) and ν.
+
+    Examples
+    --------
+    >>> rates = from_recall(change_rate=1.0, recall=0.8, false_signal_rate=0.2)
+    >>> [round(float(x), 3) for x in rates]
+    [0.2, 1.0, 0.8]
+
+    References
+    ----------
+    Signals §3 (γ = λΔ + ν, α = (1-λ)Δ, precision λΔ/γ)
+    """
+    delta, recall = np.asarray(change_rate, np.float64), np.asarray(recall, np.float64)
+    signalled = recall * delta
+    gamma = signalled + np.asarray(false_signal_rate)
+    with np.errstate(invalid="ignore"):
+        precision = np.where(gamma > 0, signalled / gamma, 0.0)
+    return SignalRates.of((1 - recall) * delta, gamma, precision)
+
+
+def from_precision_and_recall(
+    change_rate: ArrayLike, precision: ArrayLike, recall: ArrayLike
+) -> SignalRates:
+    """Return the rates of pages with this whole change rate, precision and recall.
+
+    References
+    ----------
+    Signals §3
+    """
+    delta, recall = np.asarray(change_rate, np.float64), np.asarray(recall, np.float64)
+    precision = np.asarray(precision, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gamma = np.where(recall > 0, recall * delta / precision, 0.0)
+    return SignalRates.of((1 - recall) * delta, gamma, precision)
+
+
+def merged_source(signal_rate: ArrayLike, precision: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return the signal rate and precision of the one source that stands for several.
+
+    It announces as many changes per second and ages a page as fast on average; the value at
+    infinity and the renewal line's slope are the same.  Due times agree within 1 % at the median
+    and 9 % for nine in ten mixtures of two or three sources.
+
+    Parameters
+    ----------
+    signal_rate
+        Signals per second of each source, along the last axis.
+    precision
+        Of each source, along the last axis; below 1.
+
+    Examples
+    --------
+    >>> rate, precision = merged_source([2.0, 0.5], [0.1, 0.9])
+    >>> round(float(rate), 3), round(float(precision), 3)
+    (0.792, 0.821)
+
+    References
+    ----------
+    Signals §3 (several independent sources)
+    """
+    rates = np.asarray(signal_rate, dtype=np.float64)
+    precisions = np.asarray(precision, dtype=np.float64)
+    true_rate = (rates * precisions).sum(axis=-1)
+    ageing = (rates * signal_exponent(precisions)).sum(axis=-1)
+    # Σγp and Σγ·(-log(1-p)) are to be kept: -log(1-p)/p = their ratio, by Newton from above in
+    # x = -log(1-p), where x/(1-e^-x) is convex.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(true_rate > 0, ageing / true_rate, 1.0)
+        x = 2.0 * ratio - 2.0 + 1e-12
+        for _ in range(40):
+            p = -np.expm1(-x)
+            x = x - (x - ratio * p) / np.maximum(1 - ratio * np.exp(-x), 1e-12)
+        # Precisions below 1e-9 drown in rounding; the merged one is never above the best.
+        merged = np.clip(np.where(true_rate > 0, -np.expm1(-x), 0.0), 0.0, precisions.max(axis=-1))
+        return np.where(merged > 0, true_rate / merged, 0.0), merged
