@@ -45,7 +45,8 @@ nitpick_ignore_regex = [("py:(obj|class|data|exc)", ".*")]
 
 html_theme = "furo"
 html_title = f"recrawl {release}"
-html_static_path = []
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 
 
 def list_references(
