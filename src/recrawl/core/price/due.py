@@ -2,12 +2,11 @@
 
 import math
 
-import numpy as np
-
-from recrawl.core._arrays import ArrayLike, FloatArray, as_floats, by_rows
+from recrawl.core._arrays import ArrayLike, FloatArray, by_rows
 from recrawl.core._exponentials import mean_decay, mean_residual
 from recrawl.core._kernel import kernel
 from recrawl.core.belief.gamma import GammaBelief
+from recrawl.core.value._target import target_value
 from recrawl.core.value.averaged import N_NODES, averaged_noisy_value_of, averaged_value_of
 from recrawl.core.value.noisy import value_and_interval_of
 from recrawl.core.value.renewal_line import renewal_value_of
@@ -124,8 +123,7 @@ def due_elapsed(
     Cost §3.2 (the optimal interval: e^r = (1+r)/(1 - Cc/(CsΔ)))
     Longevity §4.2 (the period with U = T)
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        target = as_floats(price) / as_floats(importance)
+    target = target_value(price, importance)
     return by_rows(_due_elapsed, change_rate, target)
 
 
@@ -223,8 +221,7 @@ def noisy_due_elapsed(
     ----------
     Signals Theorem 1 (V(ι) = Λ), Lemma 1, Lemma 2
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        target = as_floats(price) / as_floats(importance)
+    target = target_value(price, importance)
     return by_rows(
         _noisy_due_elapsed, unsignalled_change_rate, signal_rate, signal_precision, target
     )
@@ -276,8 +273,7 @@ def averaged_due_elapsed(
     ----------
     Longevity §4.2 (the period with U = T, averaged over the belief)
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        target = as_floats(price) / as_floats(importance)
+    target = target_value(price, importance)
     return by_rows(_averaged_due_elapsed, belief.shape, belief.seconds, target)
 
 
@@ -328,8 +324,7 @@ def averaged_noisy_due_elapsed(
     ----------
     Signals Theorem 1 (averaged over the belief)
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        target = as_floats(price) / as_floats(importance)
+    target = target_value(price, importance)
     return by_rows(
         _averaged_noisy_due_elapsed,
         belief.shape,

@@ -19,6 +19,7 @@ from recrawl.core.divergence.curves import (
     scroll_slope_of,
     scroll_step,
 )
+from recrawl.core.value._target import target_value
 
 __all__ = [
     "is_saturated",
@@ -72,12 +73,6 @@ def _scroll_gain_limit(n_items: int, static_items: float) -> float:
 def is_saturated(n_items: int, x: float) -> bool:
     """Return whether R^K(x) is 1 to the last bit."""
     return x > n_items + 40.0 + 10.0 * math.sqrt(n_items + 1.0)
-
-
-def _threshold(price: ArrayLike, importance: ArrayLike) -> FloatArray:
-    """Return the value that a page of importance 1 must reach; inf where importance is 0."""
-    with np.errstate(divide="ignore"):
-        return np.asarray(price, dtype=np.float64) / np.asarray(importance, dtype=np.float64)
 
 
 @kernel
@@ -229,7 +224,7 @@ def scroll_due(
     Longevity §4.2 (period)
     """
     check_items(n_items)
-    threshold = _threshold(price, importance)
+    threshold = target_value(price, importance)
     return by_rows(_scroll_dues, change_rate, threshold, n_items, static_items)
 
 
@@ -420,5 +415,5 @@ def scroll_due_under_belief(
     Longevity §4.2 (period)
     """
     check_items(n_items)
-    threshold = _threshold(price, importance)
+    threshold = target_value(price, importance)
     return by_rows(_scroll_dues_under_belief, *belief, threshold, n_items, static_items)
