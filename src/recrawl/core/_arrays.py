@@ -25,7 +25,10 @@ __all__ = [
 
 def as_floats(quantity: ArrayLike) -> FloatArray:
     """Return a quantity as an array of float64, without a copy where it is one."""
-    return np.asarray(quantity, dtype=np.float64)
+    array = np.asarray(quantity)
+    if array.dtype.kind in "mM":
+        raise TypeError(f"times must be numbers of seconds, got {array.dtype}")
+    return array.astype(np.float64, copy=False)
 
 
 def as_columns(*quantities: ArrayLike) -> tuple[tuple[int, ...], list[FloatArray]]:

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 
 from recrawl.core._arrays import ArrayLike, FloatArray, RowArray
 from recrawl.core._kernel import kernel
-from recrawl.core.change_rate.polls import as_rows
+from recrawl.core._polls import as_rows
 
 __all__ = [
     "RequestCounts",

@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import ArrayLike
+from recrawl.core._arrays import ArrayLike, as_floats
 from recrawl.core._kernel import kernel
+from recrawl.core._polls import checked_polls
 from recrawl.core.belief.gamma import GammaBelief, after_change_of
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "encode_of",
     "encoded",
     "observe_stored_polls",
+    "observe_stored_polls_of",
 ]
 
 # shape: 2^-6 … 2^10, 4096 codes an octave; seconds: 1 s … 2^32 s (136 years), 2048 an octave.
@@ -155,8 +157,27 @@ def decoded(codes: BeliefCodes) -> GammaBelief:
     return GammaBelief(shape, np.exp2(codes.seconds / _SECONDS_CODES_PER_OCTAVE))
 
 
-@kernel
 def observe_stored_polls(
+    codes: BeliefCodes,
+    rows: ArrayLike,
+    elapsed: ArrayLike,
+    changed: ArrayLike,
+    false_chance: ArrayLike,
+    at: ArrayLike,
+) -> None:
+    """Update stored beliefs in place by one poll per entry of ``rows``, which may repeat a page.
+
+    See `recrawl.core.belief.after_polls` for the columns; ``at`` is the instant of each poll in
+    whole seconds since the epoch, and a row is also its page's number.
+    """
+    page, seconds, found = checked_polls(rows, elapsed, changed, codes.shape.size)
+    chance = np.ascontiguousarray(np.broadcast_to(as_floats(false_chance), page.shape))
+    ats = np.ascontiguousarray(np.broadcast_to(np.asarray(at, np.int64), page.shape))
+    observe_stored_polls_of(codes, page, seconds, found, chance, ats)
+
+
+@kernel
+def observe_stored_polls_of(
     codes: BeliefCodes,
     rows: NDArray[np.int64],
     elapsed: NDArray[np.float64],
@@ -164,10 +185,7 @@ def observe_stored_polls(
     false_chance: NDArray[np.float64],
     at: NDArray[np.int64],
 ) -> None:
-    """Update stored beliefs in place by one poll per entry of ``rows``, which may repeat a page.
-
-    See `recrawl.core.belief.after_poll` for the columns; a row is also its page's number.
-    """
+    """Update stored beliefs in place, unchecked; the kernel behind `observe_stored_polls`."""
     for i in range(rows.size):
         row = rows[i]
         if changed[i]:

@@ -6,14 +6,23 @@ from typing import NamedTuple
 import numpy as np
 import scipy  # its parts load when they are used, which saves importers a second
 
-from recrawl.core._arrays import ArrayLike, FloatArray, as_columns, as_floats
+from recrawl.core._arrays import (
+    ArrayLike,
+    FlagArray,
+    FloatArray,
+    RowArray,
+    as_columns,
+    as_floats,
+)
 from recrawl.core._kernel import kernel
+from recrawl.core._polls import check_elapsed, checked_polls
 
 __all__ = [
     "GammaBelief",
     "after_change_of",
     "after_last_modified",
     "after_poll",
+    "after_polls",
     "expected_freshness",
     "faded",
     "mean_rate",
@@ -38,6 +47,8 @@ class GammaBelief(NamedTuple):
     @classmethod
     def of(cls, shape: ArrayLike, seconds: ArrayLike) -> "GammaBelief":
         """Return a belief with these parameters, broadcast against each other."""
+        if not (np.all(as_floats(shape) > 0) and np.all(as_floats(seconds) > 0)):
+            raise ValueError("shape and seconds must be positive")
         return cls(*(np.array(a, dtype=np.float64) for a in np.broadcast_arrays(shape, seconds)))
 
     @classmethod
@@ -74,8 +85,9 @@ def after_change_of(
         e0 = (1.0 - false_chance) - false_chance * math.expm1(-exponent)
         e1 = e0 + unchanged * (growth * keep)
     if not e0 > 0.0:
-        # A change within no time at all: the limit t → 0 of the above.
-        return shape + 1.0, seconds
+        # The limit t → 0 of the above: one more change.  But a poll of no time at all, two
+        # fetches in one second, shows nothing of the rate.
+        return (shape + 1.0 if elapsed > 0.0 else shape), seconds
     share = growth * keep / e1  # (1-r)/E₁
     new_shape = shape / (1.0 - (shape + 1.0) * unchanged * share * share)
     return new_shape, new_shape * seconds * e0 / (shape * e1)
@@ -113,7 +125,7 @@ def after_poll(
     belief
         Before the poll.
     elapsed
-        Seconds since the poll before.
+        Seconds since the poll before; a poll of no time shows nothing.
     changed
         Whether this poll found the page changed.
     false_chance
@@ -139,9 +151,67 @@ def after_poll(
     shape, (a, b, t, is_changed, q) = as_columns(
         belief.shape, belief.seconds, elapsed, changed, false_chance
     )
+    check_elapsed(t)
+    if not np.all((q >= 0) & (q <= 1)):
+        raise ValueError("false_chance must be between 0 and 1")
     out = np.empty((2, a.size))
     _observe_polls(a, b, t, is_changed, q, out)
     return GammaBelief(*out.reshape((2, *shape)))
+
+
+@kernel
+def _observe_in_turn(
+    belief: GammaBelief,
+    rows: RowArray,
+    elapsed: FloatArray,
+    changed: FlagArray,
+    false_chance: FloatArray,
+) -> None:
+    for i in range(rows.size):
+        row = rows[i]
+        if changed[i]:
+            belief.shape[row], belief.seconds[row] = after_change_of(
+                belief.shape[row], belief.seconds[row], elapsed[i], false_chance[i]
+            )
+        else:
+            belief.seconds[row] += elapsed[i]
+
+
+def after_polls(
+    belief: GammaBelief,
+    rows: ArrayLike,
+    elapsed: ArrayLike,
+    changed: ArrayLike,
+    false_chance: ArrayLike = 1.0,
+) -> GammaBelief:
+    """Return the beliefs after a log of polls, in which each page may occur any number of times.
+
+    Parameters
+    ----------
+    belief
+        Of each page, before the first poll.
+    rows
+        The page of each poll, in order of time.
+    elapsed, changed, false_chance
+        Of each poll, as for `after_poll`.
+
+    Examples
+    --------
+    >>> day = 86_400.0
+    >>> belief = GammaBelief.with_mean_rate(np.full(2, 0.01 / day), shape=0.5)
+    >>> belief = after_polls(belief, [0, 0, 1], [day, day, 3 * day], [True, False, False])
+    >>> (mean_rate(belief) * day).round(4)
+    array([0.0291, 0.0094])
+
+    References
+    ----------
+    CGM App. B (Bayesian estimation, here with a Gamma prior on the rate)
+    """
+    page, seconds, found = checked_polls(rows, elapsed, changed, belief.shape.size)
+    after = GammaBelief(belief.shape.copy(), belief.seconds.copy())
+    chance = np.ascontiguousarray(np.broadcast_to(as_floats(false_chance), page.shape))
+    _observe_in_turn(after, page, seconds, found, chance)
+    return after
 
 
 def after_last_modified(

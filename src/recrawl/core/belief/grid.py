@@ -91,8 +91,8 @@ class GridBelief(NamedTuple):
         exposure = np.multiply.outer(np.atleast_1d(elapsed), self.rates)
         q = np.atleast_1d(false_chance)[:, None]
         chance = (1 - q) - q * np.expm1(-exposure)
-        # A change within no time is as likely as the rate is high.
-        log_changed = np.log(np.where(chance > 0, chance, self.rates))
+        # A poll of no time shows nothing.
+        log_changed = np.log(np.where(chance > 0, chance, 1.0))
         likelihood = np.where(np.atleast_1d(changed)[:, None], log_changed, -exposure)
         return GridBelief(self.rates, self.log_weight + likelihood)
 

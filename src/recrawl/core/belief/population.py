@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy  # its parts load when they are used, which saves importers a second
 
-from recrawl.core._arrays import ArrayLike, CountArray, FloatArray
+from recrawl.core._arrays import ArrayLike, FlagArray, FloatArray, RowArray, as_floats
 from recrawl.core._kernel import kernel
+from recrawl.core._polls import checked_polls
 from recrawl.core.belief.gamma import GammaBelief
 
 __all__ = ["BROAD", "PopulationPrior", "rate_likelihoods", "refit_from_beliefs"]
@@ -18,16 +19,15 @@ BROAD = GammaBelief.of(0.5, 0.5 * 50 * 86_400.0)
 
 @kernel
 def _add_log_likelihoods(
-    page: CountArray, elapsed: FloatArray, changed: FloatArray, rates: FloatArray, out: FloatArray
+    page: RowArray, elapsed: FloatArray, changed: FlagArray, rates: FloatArray, out: FloatArray
 ) -> None:
     for i in range(page.size):
+        if elapsed[i] <= 0.0:
+            continue  # a poll of no time shows nothing
         for k in range(rates.size):
             exposure = rates[k] * elapsed[i]
-            if changed[i] != 0.0:
-                # A change within no time is as likely as the rate is high.
-                out[page[i], k] += (
-                    np.log(-np.expm1(-exposure)) if exposure > 0.0 else np.log(rates[k])
-                )
+            if changed[i]:
+                out[page[i], k] += np.log(-np.expm1(-exposure))
             else:
                 out[page[i], k] -= exposure
 
@@ -54,15 +54,9 @@ def rate_likelihoods(
     ----------
     CGM App. C (the likelihood of irregular polls)
     """
-    rates = np.asarray(rates, dtype=np.float64)
-    out = np.zeros((n_pages, rates.size))
-    _add_log_likelihoods(
-        np.asarray(page, np.int64),
-        np.asarray(elapsed, np.float64),
-        np.asarray(changed, np.float64),
-        rates,
-        out,
-    )
+    rows, seconds, found = checked_polls(page, elapsed, changed, n_pages)
+    out = np.zeros((n_pages, np.size(rates)))
+    _add_log_likelihoods(rows, seconds, found, as_floats(rates).reshape(-1), out)
     return out
 
 
@@ -72,7 +66,8 @@ class PopulationPrior:
 
     Empirical Bayes: the Gamma distribution under which the observed polls of all pages are most
     likely.  A kind (a site, a path pattern, a content type, an age, an importance, or a crossing
-    of these: any label) gets its own, drawn towards the whole's by as much as its pages are few.
+    of these, numbered 0, 1, …) gets its own, drawn towards the whole's by as much as its pages
+    are few.
 
     Parameters
     ----------
@@ -119,13 +114,35 @@ class PopulationPrior:
         return np.geomspace(self.rate_min, self.rate_max, self.n_rates)
 
     def fit(
-        self, page: ArrayLike, elapsed: ArrayLike, changed: ArrayLike, kind: ArrayLike
+        self,
+        page: ArrayLike,
+        elapsed: ArrayLike,
+        changed: ArrayLike,
+        kind: ArrayLike | None = None,
     ) -> GammaBelief:
-        """Return the prior of each kind 0, 1, …, shrunk to the whole; columns as for polls.
+        """Return the prior of each kind 0, 1, …, shrunk to the whole.
 
-        ``kind`` has one label per page.  A kind without polls gets the whole's prior.
+        The prior of page i is then ``GammaBelief.of(prior.shape[kind[i]],
+        prior.seconds[kind[i]])``.
+
+        Parameters
+        ----------
+        page
+            The page of each poll, 0, 1, …, in any order.
+        elapsed
+            Seconds since the poll before; a poll of no time shows nothing.
+        changed
+            Whether the poll found a change.
+        kind
+            Of each page, numbered 0, 1, …; all are of one kind unless given.  A kind without
+            polls gets the whole's prior.
         """
-        kinds = np.asarray(kind, dtype=np.int64)
+        if kind is None:
+            kinds = np.zeros(int(np.max(page, initial=0)) + 1, np.int64)
+        else:
+            kinds = np.asarray(kind, dtype=np.int64)
+        if kinds.ndim != 1 or kinds.size == 0 or kinds.min() < 0:
+            raise ValueError("kind must be one column of numbers from 0 on, one per page")
         likelihood = rate_likelihoods(page, elapsed, changed, kinds.size, self.rates())
         whole = self.fit_whole(likelihood)
         by_kind = np.argsort(kinds, kind="stable")

@@ -8,8 +8,8 @@ import numpy as np
 
 from recrawl.core._arrays import ArrayLike, CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core._kernel import kernel
+from recrawl.core._polls import as_rows
 from recrawl.core.change_rate._likelihood import log_changed
-from recrawl.core.change_rate.polls import as_rows
 
 __all__ = ["ClassBeliefs", "FrequencyClasses"]
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from recrawl.core._arrays import ArrayLike, FloatArray, RowArray
 from recrawl.core._kernel import kernel
-from recrawl.core.change_rate.polls import SmallCountArray, as_rows
+from recrawl.core._polls import as_rows
+from recrawl.core.change_rate.polls import SmallCountArray
 
 __all__ = ["LastModifiedChangeRate", "LastModifiedCounts", "last_modified_change_rate"]
 

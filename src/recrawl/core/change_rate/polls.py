@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from recrawl.core._arrays import ArrayLike, CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core._kernel import kernel
+from recrawl.core._polls import as_rows, checked_polls
 
 __all__ = ["PollCounts", "PollHistories", "count_polls"]
 
@@ -60,16 +61,7 @@ class PollHistories(NamedTuple):
         >>> histories.elapsed, histories.offsets
         (array([9., 5., 7.]), array([0, 1, 3]))
         """
-        page = as_rows(rows, n_pages)
-        seconds = np.asarray(elapsed, dtype=np.float64)
-        found = np.asarray(changed, dtype=np.bool_)
-        if not page.shape == seconds.shape == found.shape:
-            raise ValueError(
-                "rows, elapsed and changed must be of one length, "
-                f"got shapes {page.shape}, {seconds.shape} and {found.shape}"
-            )
-        if not np.all((seconds >= 0) & (seconds < np.inf)):
-            raise ValueError("elapsed must be finite and not negative")
+        page, seconds, found = checked_polls(rows, elapsed, changed, n_pages)
         order = np.argsort(page, kind="stable")
         offsets = np.zeros(n_pages + 1, np.int64)
         np.cumsum(np.bincount(page, minlength=n_pages), out=offsets[1:])
@@ -98,16 +90,6 @@ class PollHistories(NamedTuple):
             counts, np.repeat(np.arange(self.n_pages), self.n_polls), self.elapsed, self.changed
         )
         return counts
-
-
-def as_rows(rows: ArrayLike, n_pages: int) -> RowArray:
-    """Return ``rows`` as a column of row numbers, all of them below ``n_pages``."""
-    column = np.ascontiguousarray(rows, dtype=np.int64)
-    if column.ndim != 1:
-        raise ValueError(f"rows must be one column, got {column.ndim} dimensions")
-    if column.size and not (column.min() >= 0 and column.max() < n_pages):
-        raise ValueError(f"rows must be 0 to {n_pages - 1}, got {column.min()} to {column.max()}")
-    return column
 
 
 @kernel

@@ -1,5 +1,6 @@
 """The value above which a fetch is worth it: thresholds, optimum, demand and its control."""
 
+from recrawl.core.price.budget import price_of_budget
 from recrawl.core.price.controller import PriceController
 from recrawl.core.price.cost import (
     asymptotic_interval,
@@ -51,5 +52,6 @@ __all__ = [
     "noisy_due_elapsed",
     "optimal_interval",
     "price_for_budget",
+    "price_of_budget",
     "thresholds_at_price",
 ]

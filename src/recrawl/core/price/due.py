@@ -113,6 +113,7 @@ def due_elapsed(
     A fetch costs as much as an hour of staleness.  Pages that change every day, every 30 days
     and every half hour:
 
+    >>> import numpy as np
     >>> hour = 3_600.0
     >>> rates = np.array([1 / 24, 1 / 720, 2]) / hour
     >>> (due_elapsed(rates, price=hour) / hour).round(1)
@@ -216,6 +217,19 @@ def noisy_due_elapsed(
 
     Infinite where it never is, and where signals announce every change, so that time alone ages
     no page; nan should the search not converge.
+
+    Parameters
+    ----------
+    unsignalled_change_rate
+        Changes per second that no signal announces (α).
+    signal_rate
+        Signals per second, true and false (γ).
+    signal_precision
+        Share of signals that announce a real change.
+    price
+        Value that a fetch must reach (Λ).
+    importance
+        Weight of the page, or requests per second for its copy.
 
     References
     ----------

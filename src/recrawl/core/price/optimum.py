@@ -68,6 +68,23 @@ def thresholds_at_price(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return each page's threshold, fetch rate and freshness at a price.
 
+    Parameters
+    ----------
+    rates
+        Of each page: unsignalled changes, signals, precision.
+    price
+        Value that a fetch must reach (Λ).
+    importance
+        Weight of each page.
+    cost
+        Of one fetch of each page.
+
+    Returns
+    -------
+    tuple
+        Effective elapsed seconds at which each page is fetched (ι), fetches per second (1/ψ) and
+        the share of time it is fresh (w/ψ).
+
     References
     ----------
     Signals Theorem 1, Lemma 4, App. A (eq. 4)
@@ -116,14 +133,25 @@ def continuous_optimum(
     ----------
     Signals Theorem 1, App. A (eqs 4, 5)
     """
+    for name, column in rates._asdict().items():
+        if not np.all((column >= 0) & (column < np.inf)):
+            raise ValueError(f"{name} must be finite and not negative")
+    if not np.all(as_floats(cost) > 0):
+        raise ValueError("cost must be positive")
+    if not 0 <= fetch_budget < math.inf:
+        raise ValueError(f"fetch_budget must be finite and not negative, got {fetch_budget!r}")
     shape = rates.precision.shape
     search = _PriceSearch.of(rates, importance, cost)
     start = float(search.log_limits().max(initial=-math.inf)) - 1.0
     stride = search.weight.size // _N_PAGES_SAMPLED
-    if stride > 1:
+    if stride > 1 and fetch_budget > 0.0:
         # A sample of the pages gives nearly the price, for a fraction of the work.
         _, start, _ = search.sample(stride).solve(fetch_budget / stride, start, 1e-4)
-    low, high, converged = search.solve(fetch_budget, start, tolerance)
+    if fetch_budget > 0.0:
+        low, high, converged = search.solve(fetch_budget, start, tolerance)
+    else:
+        low = high = start + 2.0  # above every page's limit
+        converged = True
     fetch_rate, freshness = search.at(math.exp(low))
     threshold = search.threshold.reshape(shape)
     if high > low:

@@ -12,16 +12,28 @@ __all__ = ["aged_by_signal", "aged_by_signal_of", "effective_elapsed"]
 
 
 def effective_elapsed(
-    elapsed: ArrayLike, n_signals: ArrayLike, signal_age: ArrayLike
+    elapsed: ArrayLike, n_signals: ArrayLike, signal_age: ArrayLike, *, axis: int | None = None
 ) -> FloatArray:
     """Return the elapsed time without signals that leaves the same P(fresh), rates known.
 
-    With several sources, give their ``n_signals`` and ``signal_age`` (`SignalRates.signal_age`,
-    with the same rate of unsignalled changes) along a last axis.
+    Parameters
+    ----------
+    elapsed
+        Seconds since the last fetch.
+    n_signals
+        Signals since then.
+    signal_age
+        Seconds that one signal is worth (`SignalRates.signal_age`).
+    axis
+        Along which ``n_signals`` and ``signal_age`` list several sources, if they do.
 
     Examples
     --------
-    >>> float(effective_elapsed(100.0, [2, 1], [10.0, 40.0]))
+    Three pages with no, one and two signals; and one page with signals of two sources:
+
+    >>> effective_elapsed(100.0, [0, 1, 2], 10.0)
+    array([100., 110., 120.])
+    >>> float(effective_elapsed(100.0, [2, 1], [10.0, 40.0], axis=-1))
     160.0
 
     References
@@ -32,9 +44,7 @@ def effective_elapsed(
     # No signal adds nothing, even one that would be worth an infinite time.
     aged = np.zeros(n.shape)
     np.multiply(n, age, where=n > 0, out=aged)
-    if aged.ndim > np.ndim(elapsed):
-        aged = aged.sum(axis=-1)
-    return as_floats(elapsed) + aged
+    return as_floats(elapsed) + (aged if axis is None else aged.sum(axis=axis))
 
 
 @kernel

@@ -8,6 +8,7 @@ import numpy as np
 
 from recrawl.core._arrays import ArrayLike, CountArray, FlagArray, FloatArray, as_columns
 from recrawl.core._kernel import kernel
+from recrawl.core._polls import as_rows
 from recrawl.core.belief.gamma import GammaBelief
 
 __all__ = [
@@ -153,7 +154,7 @@ class PooledPrecision:
         )
         _observe(
             counts,
-            np.array(np.broadcast_to(source, shape), np.int64).reshape(-1),
+            as_rows(np.array(np.broadcast_to(source, shape)).reshape(-1), counts.true.size),
             np.stack(columns[:-1]),
             columns[-1] != 0,
             self.prior_precision * self.prior_weight,
@@ -248,7 +249,7 @@ class SourceDelay:
 
     def observe(self, delays: SourceDelays, source: ArrayLike, delay: ArrayLike) -> None:
         """Add delays, in seconds, to ``delays`` in place; a negative one counts as none."""
-        rows = np.asarray(source, np.int64)
+        rows = as_rows(np.atleast_1d(source), delays.seconds.size)
         np.add.at(delays.seconds, rows, np.maximum(delay, 0.0))
         np.add.at(delays.n_signals, rows, 1.0)
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recrawl.core._arrays import ArrayLike, FloatArray
+from recrawl.core._arrays import ArrayLike, FloatArray, as_floats
 
 __all__ = [
     "SignalRates",
@@ -47,6 +47,16 @@ class SignalRates(NamedTuple):
         """Return pγ/Δ, the share of changes that a signal announces; nan for a static page."""
         with np.errstate(invalid="ignore"):
             return self.precision * self.signal_rate / self.change_rate()
+
+    def freshness(self, elapsed: ArrayLike, n_signals: ArrayLike = 0) -> FloatArray:
+        """Return the probability that a copy is fresh, so long and so many signals after a fetch.
+
+        References
+        ----------
+        Signals eq. 1 (e^{-ατ} (ν/γ)^n)
+        """
+        unsignalled = np.exp(-self.unsignalled_change_rate * as_floats(elapsed))
+        return unsignalled * false_chance(self.precision, n_signals)
 
     def signal_age(self) -> FloatArray:
         """Return β, the seconds of ageing that one signal is worth.

@@ -191,6 +191,24 @@ def expected_fetch_interval(
 ) -> FloatArray:
     """Return ψ: the mean seconds between fetches that happen at this effective elapsed time.
 
+    Parameters
+    ----------
+    unsignalled_change_rate
+        Changes per second that no signal announces (α).
+    signal_rate
+        Signals per second, true and false (γ).
+    signal_precision
+        Share of signals that announce a real change.
+    effective_elapsed
+        The threshold ι in seconds: a page is fetched when its effective elapsed time reaches it.
+
+    Examples
+    --------
+    Signals make fetches come sooner than the threshold:
+
+    >>> expected_fetch_interval(0.4, 0.9, 2 / 3, [0.5, 6.0]).round(3)
+    array([0.403, 1.996])
+
     References
     ----------
     Signals Lemma 4, eq. 7, Theorem 1 (f = 1/ψ)
@@ -208,6 +226,22 @@ def expected_fresh_time(
     effective_elapsed: ArrayLike,
 ) -> FloatArray:
     """Return w: the mean seconds a copy is fresh between fetches at this effective elapsed time.
+
+    Parameters
+    ----------
+    unsignalled_change_rate
+        Changes per second that no signal announces (α).
+    signal_rate
+        Signals per second, true and false (γ).
+    signal_precision
+        Share of signals that announce a real change.
+    effective_elapsed
+        The threshold ι in seconds: a page is fetched when its effective elapsed time reaches it.
+
+    Examples
+    --------
+    >>> expected_fresh_time(0.4, 0.9, 2 / 3, [0.5, 6.0]).round(3)
+    array([0.368, 0.934])
 
     References
     ----------

@@ -37,7 +37,7 @@ def test_a_belief_is_stored_within_a_code_step(
 
 
 def test_beyond_its_range_a_belief_is_stored_as_the_nearest_end() -> None:
-    shapes, seconds = [1e-9, 1e-3, 1e4, 1e300], [1e-9, 0.0, 1e11, 1e300]
+    shapes, seconds = [1e-9, 1e-3, 1e4, 1e300], [1e-9, 1e-300, 1e11, 1e300]
     codes = encoded(GammaBelief.of(shapes, seconds), page=range(4), at=NOW)
     np.testing.assert_array_equal(codes.shape, [0, 0, 65_535, 65_535])
     np.testing.assert_array_equal(codes.seconds[2:], 65_535)

@@ -56,8 +56,8 @@ def test_a_change_is_matched_without_loss_of_digits(shape: float, ratio: float, 
 
 
 def test_a_change_at_once_is_one_more_change_seen() -> None:
-    """The limit t → 0: the density is multiplied by the rate."""
-    for elapsed in (0.0, 1e-12, 5e-324):
+    """The limit t → 0: the density is multiplied by the rate.  A poll of no time is none."""
+    for elapsed in (1e-12, 5e-324):
         shape, seconds = after_poll(GammaBelief.of([0.3, 40.0], 1e6), elapsed, True)
         np.testing.assert_allclose(shape, [1.3, 41.0], rtol=1e-12)
         np.testing.assert_allclose(seconds, 1e6, rtol=1e-12)

@@ -63,9 +63,10 @@ def test_one_unchanged_poll_is_that_of_the_gamma() -> None:
 
 
 def test_a_change_at_once_weighs_rates_by_themselves() -> None:
-    prior = GammaBelief.of(0.8, 30 * DAY)
-    grid = GridBelief.from_gamma(prior, 400).after_poll(0.0, True)
-    assert float(grid.mean_rate()[0]) == pytest.approx(1.8 / (30 * DAY), rel=1e-3)
+    prior = GridBelief.from_gamma(GammaBelief.of(0.8, 30 * DAY), 400)
+    at_once = prior.after_poll(1e-9, True)
+    assert float(at_once.mean_rate()[0]) == pytest.approx(1.8 / (30 * DAY), rel=1e-3)
+    np.testing.assert_array_equal(prior.after_poll(0.0, True).log_weight, prior.log_weight)
 
 
 def test_pages_share_one_row_of_rates() -> None:

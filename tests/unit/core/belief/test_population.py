@@ -43,8 +43,10 @@ def test_likelihoods_are_products_over_polls() -> None:
 
 
 def test_a_change_at_once_is_as_likely_as_the_rate_is_high() -> None:
-    out = rate_likelihoods([0, 0], [0.0, 0.0], [True, False], 1, [1e-6, 1e-4])
+    """And a poll of no time shows nothing."""
+    out = rate_likelihoods([0, 0, 1], [1e-9, 1e-9, 0.0], [True, False, True], 2, [1e-6, 1e-4])
     np.testing.assert_allclose(np.diff(out[0]), np.log(100.0))
+    assert not out[1].any()
 
 
 def test_the_whole_is_where_the_marginal_likelihood_is_greatest(rng: np.random.Generator) -> None:

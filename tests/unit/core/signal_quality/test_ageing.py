@@ -30,9 +30,9 @@ def test_effective_time_leaves_the_chance_of_being_fresh(
     assert alpha * aged == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-def test_sources_add_up_along_the_last_axis() -> None:
+def test_sources_add_up_along_their_axis() -> None:
     n = np.array([[2, 0], [1, 3], [0, 0]])
-    aged = effective_elapsed([100.0, 10.0, 5.0], n, [10.0, np.inf])
+    aged = effective_elapsed([100.0, 10.0, 5.0], n, [10.0, np.inf], axis=-1)
     np.testing.assert_array_equal(aged, [120.0, np.inf, 5.0])
     one_source = effective_elapsed([100.0, 10.0], [2, 1], [10.0, 40.0])
     np.testing.assert_array_equal(one_source, [120.0, 50.0])
