@@ -9,8 +9,9 @@ from scipy.special import gammainc
 
 from benchmarks.timing import cpu_seconds
 from recrawl.core._kernel import kernel
-from recrawl.core.belief import BeliefCodes, GammaBelief, encoded, observe_stored_polls
+from recrawl.core.belief import BeliefCodes, GammaBelief, encoded
 from recrawl.core.belief import gamma as gamma_belief
+from recrawl.core.belief.codes import observe_stored_polls_of
 from recrawl.core.change_rate import PollHistories, irregular_change_rate
 from recrawl.core.price import DueCodes, build_due_table, continuous_optimum
 from recrawl.core.price import due as due_module
@@ -228,7 +229,7 @@ def _beliefs(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
     yield Measured(
         "belief update, stored in 4 bytes",
         n_rows,
-        cpu_seconds(lambda: observe_stored_polls(codes, rows, elapsed, changed, ones, at)),
+        cpu_seconds(lambda: observe_stored_polls_of(codes, rows, elapsed, changed, ones, at)),
         None,
         None,
     )
