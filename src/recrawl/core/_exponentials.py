@@ -61,6 +61,12 @@ def log_poisson(i: float, x: float) -> float:
 
 
 @kernel
+def is_saturated(i: int, x: float) -> bool:
+    """Return whether R^i(x) is 1 to the last bit."""
+    return x > i + 40.0 + 10.0 * math.sqrt(i + 1.0)
+
+
+@kernel
 def residual(i: int, x: float) -> float:
     """Return R^i(x) = 1 - e^-x Σ_{j≤i} x^j/j!, the regularised incomplete gamma P(i+1, x).
 
@@ -71,7 +77,7 @@ def residual(i: int, x: float) -> float:
         return 0.0
     if i == 0:
         return -math.expm1(-x)
-    if x > i + 40.0 + 10.0 * math.sqrt(i + 1.0):
+    if is_saturated(i, x):
         return 1.0
     log_first = log_poisson(i + 1, x)
     if x < i + 2.0:

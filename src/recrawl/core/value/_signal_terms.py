@@ -13,7 +13,7 @@ gamma function, R^i in the paper.
 
 import math
 
-from recrawl.core._exponentials import log_poisson, residual
+from recrawl.core._exponentials import is_saturated, log_poisson, residual
 from recrawl.core._kernel import kernel
 
 # Under this many unsignalled changes expected the closed form loses eps/y of its digits; the
@@ -73,7 +73,7 @@ def signal_term(i: int, y: float, ratio: float) -> float:
         return math.exp(-u) * (1.0 - _upper_tail(i, a)) - math.exp(-y) * residual(i, g)
     # Both P are near 1 and y may be small: the difference of the factors, and the upper tails.
     whole = -math.exp(-u) * math.expm1(u - y)
-    if g > i + 40.0 + 10.0 * math.sqrt(i + 1.0):
+    if is_saturated(i, g):
         return whole
     return whole - (math.exp(-u) * _upper_tail(i, a) - math.exp(-y) * (1.0 - residual(i, g)))
 

@@ -11,12 +11,12 @@ from typing import Literal
 import numpy as np
 
 from recrawl.core._arrays import ArrayLike, FloatArray, as_columns, by_rows
-from recrawl.core._exponentials import mean_residual, residual
+from recrawl.core._exponentials import is_saturated, mean_residual, residual
 from recrawl.core._kernel import kernel
 from recrawl.core.divergence.fit import FittedCurves
 from recrawl.core.divergence.regions import PageRegions, gain_of_churn, gain_of_item
 from recrawl.core.value.no_signals import crawl_value_of
-from recrawl.core.value.scroll import is_saturated, scroll_due, scroll_value
+from recrawl.core.value.scroll import scroll_due, scroll_value
 
 __all__ = [
     "churn_due",

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from recrawl.core._arrays import ArrayLike, FloatArray, by_rows
-from recrawl.core._exponentials import mean_residual, residual
+from recrawl.core._exponentials import is_saturated, log_poisson, mean_residual, residual
 from recrawl.core._kernel import kernel
 from recrawl.core.belief.gamma import GammaBelief
 from recrawl.core.divergence.curves import (
@@ -22,7 +22,6 @@ from recrawl.core.divergence.curves import (
 from recrawl.core.value._target import target_value
 
 __all__ = [
-    "is_saturated",
     "scroll_due",
     "scroll_due_of",
     "scroll_due_under_belief",
@@ -67,12 +66,6 @@ def _scroll_gain_limit(n_items: int, static_items: float) -> float:
     for j in range(n_items):
         total += scroll_step(j, n_items, static_items) * (j + 1.0)
     return total
-
-
-@kernel
-def is_saturated(n_items: int, x: float) -> bool:
-    """Return whether R^K(x) is 1 to the last bit."""
-    return x > n_items + 40.0 + 10.0 * math.sqrt(n_items + 1.0)
 
 
 @kernel
@@ -229,16 +222,6 @@ def scroll_due(
 
 
 @kernel
-def _log_gamma_scale(shape: float) -> float:
-    """Return log(a^a e^-a / Γ(a)), without the cancellation of its terms for large a."""
-    if shape > 100.0:
-        return 0.5 * math.log(shape / (2.0 * math.pi)) - (1.0 - 1.0 / (30.0 * shape**2)) / (
-            12.0 * shape
-        )
-    return shape * math.log(shape) - shape - math.lgamma(shape)
-
-
-@kernel
 def scroll_value_under_belief_of(
     shape: float, seconds: float, elapsed: float, n_items: int, static_items: float
 ) -> tuple[float, float]:
@@ -257,7 +240,7 @@ def scroll_value_under_belief_of(
             return math.inf, 0.0
         return _scroll_gain_limit(n_items, static_items) * seconds / (shape - 1.0), 0.0
     step = min(0.25, 0.5 / math.sqrt(shape + n_items))
-    log_scale = math.log(step) + _log_gamma_scale(shape)
+    log_scale = math.log(shape * step) + log_poisson(shape, shape)
     value = 0.0
     slope = 0.0
     for direction in (1.0, -1.0):
