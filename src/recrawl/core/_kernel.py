@@ -1,11 +1,17 @@
 """The one place that decides how kernels are compiled."""
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from numba import njit
 
 _F = TypeVar("_F", bound=Callable[..., object])
+_FLAGS: dict[str, Any] = {
+    "cache": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": False,
+}
 
 
 def kernel(function: _F) -> _F:
@@ -15,4 +21,14 @@ def kernel(function: _F) -> _F:
     bits every time.  Compiled code is cached beside the package (or in ``NUMBA_CACHE_DIR``) and
     runs without the interpreter's lock.
     """
-    return cast(_F, njit(cache=True, nogil=True, error_model="numpy", fastmath=False)(function))
+    return cast(_F, njit(**_FLAGS)(function))
+
+
+def table_kernel(function: _F) -> _F:
+    """Compile a kernel that takes whole tables, and neither makes nor returns arrays.
+
+    Such a kernel only borrows its columns, so numba is told not to count references to them:
+    every call would count those of all columns up and down again, which takes ten times as long
+    as what most kernels do with a row.  One that does make an array fails to compile.
+    """
+    return cast(_F, njit(**_FLAGS, _nrt=False)(function))

@@ -8,6 +8,12 @@ from recrawl.core.divergence.curves import (
     scroll_lifetime,
 )
 from recrawl.core.divergence.fit import N_ITEMS_TRIED, CurveKind, FittedCurves, fit_curves
+from recrawl.core.divergence.online_curves import (
+    CurveLearner,
+    DivergenceTotals,
+    OnlineCurves,
+    pooled_prior,
+)
 from recrawl.core.divergence.online_fit import DivergencePrior, OnlineFit
 from recrawl.core.divergence.policies import (
     BoundBasedPolicy,
@@ -41,8 +47,11 @@ __all__ = [
     "Comparison",
     "CurveFittingPolicy",
     "CurveKind",
+    "CurveLearner",
     "DivergencePrior",
+    "DivergenceTotals",
     "FittedCurves",
+    "OnlineCurves",
     "OnlineFit",
     "PageRegions",
     "Periods",
@@ -57,6 +66,7 @@ __all__ = [
     "compare_pair",
     "compare_sketches",
     "fit_curves",
+    "pooled_prior",
     "regions_divergence",
     "risk_cap",
     "scroll_divergence",

@@ -5,6 +5,9 @@ on the shape of the belief, on the precision of its signals and on how many of i
 announce, and on nothing else.  So does the age at which it reaches a price, once the price is
 divided by the page's weight and period.  One table serves every page, every rate, every weight
 and every price, and nothing is rebuilt when the price moves.
+
+The divergence of a page that churns or is edited piece by piece has the same curve as its chance
+of being stale, so such pages need no rows of their own.  Pages that scroll do, a few.
 """
 
 import math
@@ -19,6 +22,7 @@ from recrawl.core._kernel import kernel
 from recrawl.core.price.due import averaged_due_elapsed_of
 from recrawl.core.value.averaged import belief_log_rates
 from recrawl.core.value.noisy import value_and_interval_of
+from recrawl.core.value.scroll import scroll_value_of
 
 __all__ = ["DueCodes", "DueTable", "build_due_table", "due_periods_of", "interval_periods_of"]
 
@@ -30,6 +34,12 @@ _LOG2_AGE_MAX = 24.0
 # Steps per octave of the rates averaged over and of the ages tried while a table is built.
 _RATES_PER_OCTAVE = 4
 _AGES_PER_OCTAVE = 4
+# The same of scroll pages, whose values bend as sharply as their items are many.
+_SCROLL_STEPS_PER_OCTAVE = 16
+_SCROLL_AGES_PER_OCTAVE = 8
+# Rates of scroll pages averaged over, log2 per mean period; beyond is less than 1e-6 of a value.
+_SCROLL_LOG2_RATE_MIN = -50.0
+_SCROLL_LOG2_RATE_MAX = 10.0
 
 
 def _spread(low: float, high: float, n_levels: int) -> FloatArray:
@@ -43,10 +53,12 @@ def _spread(low: float, high: float, n_levels: int) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueCodes:
-    """The codes that a due table is indexed by: 5 bits of shape, 10 bits of signal class.
+    """The codes that a due table is indexed by: 5 bits of shape, 10 bits of class.
 
-    Class 0 is a page without signals, or with signals that say nothing.  Any other is a pair of
-    recall and precision.  The defaults cost less than 0.1 % of freshness against exact numbers.
+    Class 0 is a page without signals, or with signals that say nothing.  The signal classes that
+    follow are pairs of recall and precision.  The defaults cost less than 0.1 % of freshness
+    against exact numbers.  The last classes are scroll pages without signals: a page of K items
+    is read as one of as many as its class has, on a scale of its own (`scroll_ratio`).
 
     Parameters
     ----------
@@ -54,6 +66,8 @@ class DueCodes:
         The shapes of belief that have a code.
     recall, precision
         The levels that signal classes are made of.
+    scroll_items
+        The items of scroll pages that have a class, ascending.
     log2_target_min, log2_target_step, n_targets
         The grid of prices, in units of weight × mean period.
     """
@@ -63,6 +77,7 @@ class DueCodes:
     n_shapes: int = 32
     recall: FloatArray = field(default_factory=lambda: _spread(0.01, 0.995, 24)[1:])
     precision: FloatArray = field(default_factory=lambda: _spread(0.002, 0.999, 42))
+    scroll_items: tuple[int, ...] = (2, 3, 5, 8, 13, 21, 40, 80)
     log2_target_min: float = -26.0
     log2_target_step: float = 0.25
     n_targets: int = 145
@@ -71,6 +86,11 @@ class DueCodes:
     def n_classes(self) -> int:
         """How many signal classes there are, the one without signals included."""
         return 1 + self.recall.size * self.precision.size
+
+    @property
+    def n_codes(self) -> int:
+        """How many class codes there are: the signal classes, then those of scroll pages."""
+        return self.n_classes + len(self.scroll_items)
 
     def shapes(self) -> FloatArray:
         """Return the shape that each code stands for."""
@@ -92,11 +112,46 @@ class DueCodes:
         return np.where(r < 0.5 * self.recall[0], 0, code).astype(np.uint16)
 
     def class_quality(self, class_code: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Return the recall and precision that classes stand for; zeros for class 0."""
+        """Return the recall and precision that classes stand for; zeros without signals."""
         code = np.asarray(class_code, dtype=np.int64)
-        row, column = np.divmod(np.maximum(code - 1, 0), self.precision.size)
-        with_signals = code > 0
+        with_signals = (code > 0) & (code < self.n_classes)
+        row, column = np.divmod(np.where(with_signals, code - 1, 0), self.precision.size)
         return self.recall[row] * with_signals, self.precision[column] * with_signals
+
+    def scroll_code(self, n_items: ArrayLike) -> NDArray[np.uint16]:
+        """Return the class of pages that scroll over this many items; 0 for one item, churn."""
+        n = np.asarray(n_items, dtype=np.float64)
+        levels = np.asarray(self.scroll_items, dtype=np.float64)
+        code = self.n_classes + _nearest(np.log1p(levels), np.log1p(n))
+        return np.where(n < 2.0, 0, code).astype(np.uint16)
+
+    def class_items(self, class_code: ArrayLike) -> NDArray[np.int64]:
+        """Return the items of the scroll page that classes stand for; 1 where they do not."""
+        items = np.array([1, *self.scroll_items], dtype=np.int64)
+        row = np.maximum(np.asarray(class_code, dtype=np.int64) - self.n_classes + 1, 0)
+        return items[row]
+
+    def scroll_ratio(self, n_items: ArrayLike, ceiling: ArrayLike = 1.0) -> FloatArray:
+        """Return by how much faster than its class's page a scroll page seems to scroll.
+
+        The mean period of a page is divided by it and the weight multiplied by ``ceiling``.
+        Both curves then leave 0 with the same slope, and due times are good to 2 % where all
+        content scrolls (ceiling 1), to 15 % beside a static part that makes the ceiling a half.
+
+        Parameters
+        ----------
+        n_items
+            Items on the page (K), at least 1.
+        ceiling
+            Divergence after a long time, 2K / (S + 2K) with a static part of S items.
+        """
+        # Of h_j = 2j/(S+K+j) the first step is 2/(S+K+1), that of the class's page c · 2/(L+1).
+        n = np.asarray(n_items, dtype=np.float64)
+        share = np.asarray(ceiling, dtype=np.float64)
+        level = self.class_items(self.scroll_code(n))
+        # c (S+K+1) with S = 2K (1/c - 1)
+        ratio: FloatArray = (level + 1.0) / (2.0 * n + share * (1.0 - n))
+        return ratio
 
 
 def _nearest(levels: FloatArray, shares: FloatArray) -> NDArray[np.int64]:
@@ -107,7 +162,7 @@ def _nearest(levels: FloatArray, shares: FloatArray) -> NDArray[np.int64]:
 class DueTable(NamedTuple):
     """Ages at which pages come due and their fetch intervals: 36 MB at the default codes.
 
-    Both are log2 of mean periods, indexed by shape code, signal class and target (log2 of
+    Both are log2 of mean periods, indexed by shape code, class code and target (log2 of
     price / (weight × mean period), less ``log2_target_min``, over ``log2_target_step``).  ``due``
     is an effective age; ``interval`` the mean time between fetches at it, which signals shorten.
     ``limit`` is what the value of such a page tends to, in weight × mean period.
@@ -142,7 +197,7 @@ def due_periods_of(table: DueTable, shape_code: int, class_code: int, log2_targe
     # chance (1 + t/a)^-a of being fresh, times t where ψ grows; so from the last entry on:
     limit = table.limit[shape_code, class_code]
     target = math.exp2(log2_target)
-    if target >= limit:
+    if target >= limit or math.isinf(limit):
         return math.inf
     last = math.exp2(table.log2_target_min + i * table.log2_target_step)
     shape = float(table.shapes[shape_code])
@@ -179,7 +234,7 @@ def build_due_table(codes: DueCodes | None = None, classes: ArrayLike | None = N
     codes
         The default codes unless given.
     classes
-        Signal classes to fill, all unless given; the others read "never".
+        Class codes to fill, all unless given; the others read "never".
 
     Examples
     --------
@@ -198,7 +253,7 @@ def build_due_table(codes: DueCodes | None = None, classes: ArrayLike | None = N
     Signals Theorem 1 (its threshold, averaged and scale-free)
     """
     codes = codes or DueCodes()
-    shape = (codes.n_shapes, codes.n_classes, codes.n_targets)
+    shape = (codes.n_shapes, codes.n_codes, codes.n_targets)
     table = DueTable(
         np.full(shape, LOG2_NEVER, np.float32),
         np.full(shape, LOG2_NEVER, np.float32),
@@ -207,14 +262,16 @@ def build_due_table(codes: DueCodes | None = None, classes: ArrayLike | None = N
         codes.log2_target_min,
         codes.log2_target_step,
     )
-    wanted = np.unique(np.arange(codes.n_classes) if classes is None else np.asarray(classes))
+    wanted = np.unique(np.arange(codes.n_codes) if classes is None else np.asarray(classes))
     _fill_without_signals(table)
     recall, precision = codes.class_quality(wanted)
-    for level in np.unique(precision[wanted > 0]):
-        of_level = (precision == level) & (wanted > 0)
+    for level in np.unique(precision[precision > 0]):
+        of_level = precision == level
         ratio = recall[of_level] / (1 - recall[of_level]) / level
         values = _values_by_ratio(level, ratio.min(), ratio.max())
         _fill_classes(level, ratio, wanted[of_level].astype(np.int64), values, table)
+    for class_code in wanted[wanted >= codes.n_classes]:
+        _fill_scroll(int(codes.class_items(class_code)), int(class_code), table)
     return table
 
 
@@ -349,3 +406,40 @@ def _fill_intervals(
         rate = exponent / ((shape + 0.5 * age) * growth)  # the α for which β is that jump
         interval = value_and_interval_of(rate, gamma, precision, rate * age)[1]
         table.interval[s, class_code, k] = math.log2(interval)
+
+
+@kernel
+def _fill_scroll(n_items: int, class_code: int, table: DueTable) -> None:
+    # λU is a function F of x = λt alone.  On one grid of log2 x, rates and ages, the value at an
+    # age t, Σ w_j F(λ_j t) / λ_j, reads F at indices j + i.
+    per_octave = _SCROLL_STEPS_PER_OCTAVE
+    n_rates = int((_SCROLL_LOG2_RATE_MAX - _SCROLL_LOG2_RATE_MIN) * per_octave) + 1
+    n_steps = int((_LOG2_AGE_MAX - _LOG2_AGE_MIN) * per_octave)
+    gain = np.empty(n_rates + n_steps)
+    for k in range(gain.size):
+        x = math.exp2(_SCROLL_LOG2_RATE_MIN + _LOG2_AGE_MIN + k / per_octave)
+        gain[k] = scroll_value_of(1.0, x, n_items, 0.0)
+    stride = per_octave // _SCROLL_AGES_PER_OCTAVE
+    n_ages = n_steps // stride
+    log2_age = np.empty(n_ages)
+    log2_value = np.empty(n_ages)
+    weight = np.empty(n_rates)
+    log_step = math.log(2.0) / per_octave
+    for s in range(table.shapes.size):
+        shape = table.shapes[s]
+        log_norm = math.log(log_step) - math.lgamma(shape)
+        for j in range(n_rates):
+            log_rate = _SCROLL_LOG2_RATE_MIN * math.log(2.0) + j * log_step
+            z = log_rate + math.log(shape)
+            # Gamma(shape, shape)'s density in log rate, divided by the rate
+            weight[j] = math.exp(shape * z - math.exp(z) + log_norm - log_rate)
+        for i in range(n_ages):
+            value = 0.0
+            for j in range(n_rates):
+                value += weight[j] * gain[j + i * stride]
+            log2_age[i] = _LOG2_AGE_MIN + i / _SCROLL_AGES_PER_OCTAVE
+            log2_value[i] = math.log2(value)
+        table.limit[s, class_code] = math.exp2(log2_value[n_ages - 1])
+        _invert(log2_age, log2_value, s, class_code, table)
+        for k in range(table.due.shape[2]):
+            table.interval[s, class_code, k] = table.due[s, class_code, k]

@@ -16,16 +16,18 @@ from recrawl.core.price import (
     due_periods_of,
     interval_periods_of,
 )
+from recrawl.core.value import scroll_due_under_belief
 
 pytestmark = pytest.mark.slow_without_jit
 CODES = DueCodes()
 # Class 0 and one class in seven, so that every level of recall and of precision is met.
 CLASSES = np.arange(0, CODES.n_classes, 7)
+SCROLL_CLASSES = np.arange(CODES.n_classes, CODES.n_codes)
 
 
 @pytest.fixture(scope="module")
 def table() -> DueTable:
-    return build_due_table(CODES, CLASSES)
+    return build_due_table(CODES, np.concatenate([CLASSES, SCROLL_CLASSES]))
 
 
 def looked_up(
@@ -79,7 +81,7 @@ def test_with_signals_equals_the_averaged_value(table: DueTable) -> None:
 
 
 def test_a_higher_price_never_comes_due_earlier(table: DueTable) -> None:
-    due = table.due[:, CLASSES]
+    due = table.due[:, np.concatenate([CLASSES, SCROLL_CLASSES])]
     assert np.all(np.diff(due, axis=2) >= -1e-6)
 
 
@@ -148,6 +150,86 @@ def simulated_intervals(
     return time
 
 
+def scroll_dues(
+    table: DueTable, n_items: CountArray, ceiling: float, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Return due times of scroll pages as looked up and as solved, where the latter is sure."""
+    n = n_items.size
+    shape_code = rng.integers(0, CODES.n_shapes, n)
+    shape = CODES.shapes()[shape_code]
+    period = 10 ** rng.uniform(3, 7, n)
+    # In units of the time that all items take, where scroll pages are alike.
+    price = ceiling * period * n_items * np.exp2(rng.uniform(-14, -2, n))
+    expected = scroll_due_under_belief(
+        GammaBelief.of(shape, shape * period),
+        price,
+        n_items=n_items,
+        static_items=2 * n_items * (1 / ceiling - 1),
+    )
+    seeming = period / CODES.scroll_ratio(n_items, ceiling)
+    target = np.log2(price / (ceiling * seeming))
+    class_code = CODES.scroll_code(n_items).astype(np.int64)
+    found = seeming * looked_up(table, shape_code, class_code, target)
+    # Near its limit a page's due time runs away, and nothing depends on it.
+    sure = expected < 3 * n_items * period
+    return found[sure], expected[sure]
+
+
+def test_scroll_pages_come_due_as_the_averaged_value_says(table: DueTable) -> None:
+    rng = np.random.default_rng(3)
+    found, expected = scroll_dues(table, rng.choice(CODES.scroll_items, 400), 1.0, rng)
+    error = np.abs(found / expected - 1)
+    assert np.median(error) < 1e-3
+    assert error.max() < 0.01
+
+
+def test_scroll_pages_between_the_classes_and_beyond_come_due_within_two_per_cent(
+    table: DueTable,
+) -> None:
+    rng = np.random.default_rng(4)
+    found, expected = scroll_dues(table, rng.integers(2, 300, 400), 1.0, rng)
+    error = np.abs(found / expected - 1)
+    assert np.median(error) < 2e-3
+    assert error.max() < 0.02
+    found, expected = scroll_dues(table, rng.choice([4, 6, 10], 200), 1.0, rng)
+    assert np.max(np.abs(found / expected - 1)) < 0.02
+
+
+def test_scroll_pages_with_a_static_part_come_due_nearly_right(table: DueTable) -> None:
+    rng = np.random.default_rng(5)
+    found, expected = scroll_dues(table, rng.integers(2, 60, 300), 0.5, rng)
+    error = np.abs(found / expected - 1)
+    assert np.median(error) < 0.05
+    assert error.max() < 0.15
+
+
+def test_a_scroll_page_is_fetched_when_it_is_due(table: DueTable) -> None:
+    due = due_periods_of(table, 15, int(CODES.scroll_code(13)), -3.3)
+    assert interval_periods_of(table, 15, int(CODES.scroll_code(13)), -3.3) == due
+
+
+def test_scroll_codes_stand_for_the_nearest_number_of_items() -> None:
+    items = np.array(CODES.scroll_items)
+    codes = CODES.scroll_code(items)
+    assert np.array_equal(codes, SCROLL_CLASSES)
+    assert np.array_equal(CODES.class_items(codes), items)
+    assert np.array_equal(CODES.scroll_ratio(items), np.ones(items.size))
+    assert CODES.scroll_code(10_000) == CODES.n_codes - 1
+
+
+def test_a_scroll_page_of_one_item_is_a_page_without_signals() -> None:
+    assert CODES.scroll_code(1) == 0
+    assert CODES.class_items(0) == 1
+    assert CODES.scroll_ratio(1, 0.3) == 1.0
+
+
+def test_scroll_classes_have_no_signals() -> None:
+    recall, precision = CODES.class_quality(SCROLL_CLASSES)
+    assert not recall.any()
+    assert not precision.any()
+    assert np.all(CODES.class_items(np.arange(CODES.n_classes)) == 1)
+
+
 def test_codes_stand_for_the_nearest_numbers() -> None:
     shapes = CODES.shapes()
     assert np.array_equal(CODES.shape_code(shapes * 1.05), np.arange(CODES.n_shapes))
@@ -165,4 +247,4 @@ def test_signals_that_announce_nothing_are_none() -> None:
 
 def test_codes_fit_their_bits() -> None:
     assert CODES.n_shapes <= 2**5
-    assert CODES.n_classes <= 2**10
+    assert CODES.n_codes <= 2**10
