@@ -24,7 +24,7 @@ test *arguments:
 
 # the tests with kernels interpreted, and what they reach
 test-nojit:
-    NUMBA_DISABLE_JIT=1 coverage run -m pytest tests/unit
+    NUMBA_DISABLE_JIT=1 coverage run -m pytest tests/unit tests/simulation
     coverage report
 
 # the documentation; warnings are errors

@@ -1,28 +1,69 @@
 """Run a measurement by name and print it as JSON: ``python -m benchmarks kernels``."""
 
 import argparse
+import dataclasses
 import json
 
-from benchmarks import kernels, learning
+from benchmarks import exactness, fragments, kernels, learning, shard, shard_learning
+from recrawl.sim import faults
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("kernels", help=kernels.__doc__)
+    command.add_argument("--scale", type=float, default=1.0, help="share of the usual rows")
+    command = commands.add_parser("learning", help=learning.__doc__)
+    command.add_argument("--webs", type=int, default=3, help="webs per setting")
+    command.add_argument("--horizon", type=float, default=1.0, help="share of the usual horizons")
+    command = commands.add_parser("fragments", help=fragments.__doc__)
+    command.add_argument("--webs", type=int, default=3, help="simulated webs")
+    command.add_argument("--pages", type=int, default=300, help="pages of each")
+    command = commands.add_parser("shard", help=shard.__doc__)
+    command.add_argument("--pages", type=float, default=1e6)
+    command.add_argument("--groups", type=float, help="a page in 53 unless given")
+    command.add_argument("--rate", type=float, help="orders per second; pages / 10^5 unless given")
+    command.add_argument("--ticks", type=int, default=120, help="seconds of virtual time")
+    command.add_argument("--mapped", action="store_true", help="cold columns in mapped files")
+    command = commands.add_parser("shard-learning", help=shard_learning.__doc__)
+    command.add_argument("--webs", type=int, default=8, help="webs per setting")
+    command.add_argument("--hours", type=float, default=2_000.0)
+    command = commands.add_parser("exactness", help=exactness.__doc__)
+    command.add_argument("--webs", type=int, default=4, help="webs per setting")
+    command.add_argument("--scale", type=float, default=1.0, help="share of the usual horizons")
+    command = commands.add_parser("faults", help=faults.__doc__)
+    command.add_argument("--events", type=int, default=1_000_000)
+    command.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+def _measured(arguments: argparse.Namespace) -> object:
+    match arguments.command:
+        case "kernels":
+            return kernels.measure(arguments.scale)
+        case "learning":
+            return learning.measure(arguments.webs, arguments.horizon)
+        case "fragments":
+            return fragments.measure(arguments.webs, arguments.pages)
+        case "shard":
+            return shard.measure(
+                int(arguments.pages),
+                int(arguments.groups or max(arguments.pages / 53, 1)),
+                arguments.rate or arguments.pages / 1e5,
+                ticks=arguments.ticks,
+                mapped=arguments.mapped,
+            )
+        case "shard-learning":
+            return shard_learning.measure(arguments.webs, arguments.hours)
+        case "exactness":
+            return exactness.measure(arguments.webs, arguments.scale)
+        case _:
+            return dataclasses.asdict(faults.run_faults(arguments.seed, arguments.events))
 
 
 def main() -> None:
     """Read the command line and run."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    kernel_command = commands.add_parser("kernels", help=kernels.__doc__)
-    kernel_command.add_argument("--scale", type=float, default=1.0, help="share of the usual rows")
-    learning_command = commands.add_parser("learning", help=learning.__doc__)
-    learning_command.add_argument("--webs", type=int, default=3, help="webs per setting")
-    learning_command.add_argument(
-        "--horizon", type=float, default=1.0, help="share of the usual horizons"
-    )
-    arguments = parser.parse_args()
-    if arguments.command == "kernels":
-        measured = kernels.measure(arguments.scale)
-    else:
-        measured = learning.measure(arguments.webs, arguments.horizon)
-    print(json.dumps(measured, indent=2))
+    print(json.dumps(_measured(_parser().parse_args()), indent=2))
 
 
 if __name__ == "__main__":

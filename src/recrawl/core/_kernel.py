@@ -31,4 +31,5 @@ def table_kernel(function: _F) -> _F:
     every call would count those of all columns up and down again, which takes ten times as long
     as what most kernels do with a row.  One that does make an array fails to compile.
     """
-    return cast(_F, njit(**_FLAGS, _nrt=False)(function))
+    compiled: Any = njit  # the flag is none of its documented ones
+    return cast(_F, compiled(**_FLAGS, _nrt=False)(function))

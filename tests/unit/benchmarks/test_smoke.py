@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import kernels, learning
+from benchmarks import fragments, kernels, learning
+from recrawl.sim import Bookkeeper
 
 ROOT = Path(__file__).parents[3]
 
@@ -39,6 +40,33 @@ def test_learned_signals_beat_ignoring_them() -> None:
     assert learned > 0.95 * row["oracle"]
 
 
+@pytest.mark.slow_without_jit
+def test_both_objectives_spend_the_same_and_fragments_leaves_less_of_the_copies_wrong() -> None:
+    web = fragments.histories_of(fragments.simulated_web(0, 60))
+    for_freshness = fragments.run(web, 60.0, "freshness")
+    for_fragments = fragments.run(web, 60.0, "fragments")
+    assert for_fragments.n_fetches == for_freshness.n_fetches == 60 * 60 - 10
+    assert for_fragments.of_fragments.sum() < for_freshness.of_fragments.sum()
+
+
+def test_staleness_is_accounted_for_as_simulations_do() -> None:
+    web = fragments.simulated_web(1, 8)
+    histories = fragments.histories_of(web)
+    rng = np.random.default_rng(0)
+    page, at = rng.integers(0, 8, 200), np.sort(rng.uniform(0, fragments.YEAR, 200))
+    books = Bookkeeper(web)
+    books.record(page, at)
+    account = books.close()
+    pages = np.concatenate([np.arange(8), page])
+    fetched_at = np.concatenate([np.zeros(8), at])
+    found = fragments.KeptVersions(histories).read(pages, fetched_at)
+    staleness = fragments.staleness_of(histories, pages, fetched_at, found)
+    wrong = staleness.of_fragments.sum() / staleness.lived.sum()
+    stale = staleness.of_pages.sum() / staleness.lived.sum()
+    assert wrong == pytest.approx(account.fragment_staleness, rel=1e-9)
+    assert stale == pytest.approx(1 - account.freshness, rel=1e-9)
+
+
 def test_rivals_see_the_same_web() -> None:
     first, second = (learning.signal_web(3, 100.0) for _ in range(2))
     np.testing.assert_array_equal(first.signals.at, second.signals.at)
@@ -53,5 +81,6 @@ def test_the_command_lists_its_measurements() -> None:
         text=True,
         check=True,
     )
+    assert "fragments" in shown.stdout
     assert "kernels" in shown.stdout
     assert "learning" in shown.stdout

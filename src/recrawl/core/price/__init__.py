@@ -29,6 +29,7 @@ from recrawl.core.price.optimum import (
     thresholds_at_price,
 )
 from recrawl.core.price.promise import latest_elapsed
+from recrawl.core.price.teaching import best_net_freshness, teaching_due_elapsed, teaching_gain
 
 __all__ = [
     "ContinuousOptimum",
@@ -39,6 +40,7 @@ __all__ = [
     "asymptotic_interval",
     "averaged_due_elapsed",
     "averaged_noisy_due_elapsed",
+    "best_net_freshness",
     "build_due_table",
     "continuous_optimum",
     "cost_price",
@@ -53,5 +55,7 @@ __all__ = [
     "optimal_interval",
     "price_for_budget",
     "price_of_budget",
+    "teaching_due_elapsed",
+    "teaching_gain",
     "thresholds_at_price",
 ]

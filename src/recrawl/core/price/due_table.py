@@ -221,7 +221,7 @@ def interval_periods_of(
     interval = table.interval[shape_code, class_code]
     log2_ratio = float(interval[i]) - float(due[i])
     share = position - i
-    if 0.0 < share < 1.0 and due[i + 1] < LOG2_NEVER:
+    if 0.0 < share < 1.0 and i + 1 < due.size and due[i + 1] < LOG2_NEVER:
         log2_ratio += share * (float(interval[i + 1]) - float(due[i + 1]) - log2_ratio)
     return age * math.exp2(log2_ratio)
 

@@ -1,0 +1,72 @@
+"""What the shard's codes, tables and sweep cost against the exact averaged-value argmax.
+
+Both learn from nothing on the same webs.  In full precision every page is valued at every pick.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from recrawl.shard import ShardSettings
+from recrawl.sim import papers_web, simulate
+from recrawl.sim.averaged import AveragedArgmax
+from recrawl.sim.shard_policy import ShardPolicy, unlimited
+
+__all__ = ["measure"]
+
+_HOUR = 3_600.0
+_DAY = 86_400.0
+
+
+def _loss(
+    n_pages: int, budget: float, horizon: float, n_webs: int, n_per_pick: int, picker: Any
+) -> dict[str, object]:
+    losses, freshness = [], []
+    # The exact policy has the simpler of the two ways to value what polls teach.
+    settings = unlimited(ShardSettings(picker=picker, learning="bonus"))
+    for seed in range(n_webs):
+        web = papers_web(seed, horizon=horizon, n_pages=n_pages)
+        options: dict[str, Any] = {
+            "n_per_pick": n_per_pick,
+            "burn_in_seconds": 0.25 * horizon,
+        }
+        exact = simulate(web, AveragedArgmax(settings.learning_bonus), budget, **options)
+        shard = simulate(web, ShardPolicy(settings, budget=budget), budget, **options)
+        losses.append(1 - shard.freshness / exact.freshness)
+        freshness.append(exact.freshness)
+    error = float(np.std(losses, ddof=1)) / math.sqrt(n_webs) if n_webs > 1 else math.nan
+    return {
+        "pages": n_pages,
+        "picker": picker,
+        "fetches_per_hour": budget * _HOUR,
+        "fetches_per_pick": n_per_pick,
+        "hours": horizon / _HOUR,
+        "webs": n_webs,
+        "exact_freshness": round(float(np.mean(freshness)), 4),
+        "loss": round(float(np.mean(losses)), 5),
+        "standard_error": round(error, 5),
+    }
+
+
+def measure(n_webs: int = 4, scale: float = 1.0) -> dict[str, object]:
+    """Run both pickers continuously, and nightly batches over a year.
+
+    Parameters
+    ----------
+    n_webs
+        Of each setting.
+    scale
+        Share of the usual horizons and of the largest corpus.
+    """
+    hour = 1_000 * _HOUR * scale
+    large = round(100_000 * scale)
+    return {
+        "continuous": [
+            _loss(1_000, 10 / _HOUR, hour, n_webs, 1, "scan"),
+            _loss(1_000, 10 / _HOUR, hour, n_webs, 1, "sweep"),
+            _loss(10_000, 100 / _HOUR, hour, n_webs, 2, "sweep"),
+            _loss(large, 1_000 / _HOUR, 0.4 * hour, max(n_webs // 2, 1), 10, "sweep"),
+        ],
+        "nightly": [_loss(500, n / _DAY, 365 * _DAY * scale, n_webs, n, "auto") for n in (25, 60)],
+    }

@@ -1,0 +1,224 @@
+"""What a poll is worth for what it teaches, so that pages not yet understood come due earlier.
+
+By its value alone a page that seems too fast for its price is polled so late that a change is
+found every time, which cannot tell "just too fast" from "far too fast".  What such a poll is
+worth beyond its value is what the page could gain once its rate is better known: its knowledge
+gradient.
+"""
+
+import math
+
+from recrawl.core._arrays import ArrayLike, FloatArray, by_rows
+from recrawl.core._kernel import kernel
+from recrawl.core.belief.gamma import GammaBelief, after_change_of
+from recrawl.core.price.due import averaged_due_elapsed_of
+from recrawl.core.value._target import target_value
+from recrawl.core.value.averaged import averaged_value_of
+
+__all__ = [
+    "best_net_freshness",
+    "best_net_freshness_of",
+    "teaching_due_elapsed",
+    "teaching_due_elapsed_of",
+    "teaching_gain",
+    "teaching_gain_of",
+]
+
+# Ages tried per octave; what a poll teaches bends over octaves.
+_AGES_PER_OCTAVE = 8
+_N_HALVINGS = 12
+# Fetched oftener than every `target` seconds a page costs more than it is worth.  To learn of it
+# may cost more for a while, but not more than five times that.
+_SOONEST = 0.2
+# Beyond this many times the seconds of a belief no age is tried.
+_AGE_MAX = 1e7
+# What teaching adds at most, as a share of the target, where it is left out.
+_NEGLIGIBLE = 1e-3
+
+
+@kernel
+def best_net_freshness_of(shape: float, seconds: float, target: float) -> float:
+    """Return the mean freshness of a page of importance 1 less ``target`` for each fetch.
+
+    Per second, at the best interval; 0 for a page that is best left alone.
+    """
+    # J = max over τ of (∫₀^τ F(s) ds - ν) / τ.  At the best τ it equals F(τ), which is to say that
+    # the value ∫₀^τ (F(s) - F(τ)) ds is ν.  So J = F(τ) = (1 + τ/b)^-a with V(τ) = ν.
+    due = averaged_due_elapsed_of(shape, seconds, target)
+    return math.exp(-shape * math.log1p(due / seconds))
+
+
+@kernel
+def teaching_gain_of(
+    shape: float, seconds: float, elapsed: float, target: float, best: float
+) -> float:
+    """Return by how much a poll is expected to raise the best net freshness, ``best`` before it."""
+    # KG = (1-F) J(a', b') + F J(a, b+t) - J(a, b),  F = (b/(b+t))^a the chance of no change.  The
+    # belief (a', b') after a change has the right mean and variance only: KG comes out several
+    # times too large where polls are short, and below 0 in places.
+    fresh = math.exp(-shape * math.log1p(elapsed / seconds))
+    changed_shape, changed_seconds = after_change_of(shape, seconds, elapsed, 1.0)
+    if_changed = best_net_freshness_of(changed_shape, changed_seconds, target)
+    if_fresh = best_net_freshness_of(shape, seconds + elapsed, target)
+    return max((1.0 - fresh) * if_changed + fresh * if_fresh - best, 0.0)
+
+
+@kernel
+def _shortfall_of(
+    shape: float, seconds: float, elapsed: float, target: float, best: float, patience: float
+) -> float:
+    """Return what a fetch and its teaching fall short of ``target``, as a share of it."""
+    short = 1.0 - averaged_value_of(shape, seconds, elapsed) / target
+    # A page found changed has no better prospects than before, so F (1 - J) bounds the gain.
+    fresh = math.exp(-shape * math.log1p(elapsed / seconds))
+    if short <= 0.0 or patience * fresh * (1.0 - best) < short:
+        return short
+    return short - patience * teaching_gain_of(shape, seconds, elapsed, target, best)
+
+
+@kernel
+def teaching_due_elapsed_of(shape: float, seconds: float, target: float, patience: float) -> float:
+    """Return the first age at which value and teaching are worth ``target``; inf if never.
+
+    What a poll teaches counts for ``patience`` × ``target`` seconds.
+    """
+    # V(t) + κν KG(t) ≥ ν.  KG rises and falls with t, so its first crossing is bracketed by steps.
+    due = averaged_due_elapsed_of(shape, seconds, target)
+    best = math.exp(-shape * math.log1p(due / seconds))
+    high = _SOONEST * target
+    if patience * (1.0 - best) < _NEGLIGIBLE or high >= due:
+        return due
+    growth = math.exp2(1.0 / _AGES_PER_OCTAVE)
+    low = 0.0
+    while _shortfall_of(shape, seconds, high, target, best, patience) > 0.0:
+        low = high
+        high *= growth
+        if high >= due or high > _AGE_MAX * seconds:
+            high = due
+            break
+    if low == 0.0 or math.isinf(high):
+        return high
+    for _ in range(_N_HALVINGS):
+        middle = math.sqrt(low * high)
+        if _shortfall_of(shape, seconds, middle, target, best, patience) > 0.0:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+@kernel
+def _best_net_freshnesses(
+    shape: FloatArray, seconds: FloatArray, target: FloatArray, out: FloatArray
+) -> None:
+    for row in range(out.size):
+        out[row] = best_net_freshness_of(shape[row], seconds[row], target[row])
+
+
+@kernel
+def _teaching_gains(
+    shape: FloatArray, seconds: FloatArray, elapsed: FloatArray, target: FloatArray, out: FloatArray
+) -> None:
+    for row in range(out.size):
+        best = best_net_freshness_of(shape[row], seconds[row], target[row])
+        out[row] = teaching_gain_of(shape[row], seconds[row], elapsed[row], target[row], best)
+
+
+@kernel
+def _teaching_due_elapsed(
+    shape: FloatArray,
+    seconds: FloatArray,
+    target: FloatArray,
+    patience: FloatArray,
+    out: FloatArray,
+) -> None:
+    for row in range(out.size):
+        out[row] = teaching_due_elapsed_of(shape[row], seconds[row], target[row], patience[row])
+
+
+def best_net_freshness(
+    belief: GammaBelief, price: ArrayLike, *, importance: ArrayLike = 1.0
+) -> FloatArray:
+    """Return the freshness that each page can have, less what its fetches cost at the price.
+
+    In units of its importance, per second; by what is believed now, and at the best interval.
+
+    Examples
+    --------
+    Pages that change every day and every half hour or so, at a price of an hour's staleness:
+
+    >>> from recrawl.core.belief import GammaBelief
+    >>> hour = 3_600.0
+    >>> belief = GammaBelief.with_mean_rate([1 / 24 / hour, 2 / hour], shape=50.0)
+    >>> best_net_freshness(belief, price=hour).round(2)
+    array([0.73, 0.  ])
+    """
+    target = target_value(price, importance)
+    return by_rows(_best_net_freshnesses, belief.shape, belief.seconds, target)
+
+
+def teaching_gain(
+    belief: GammaBelief, elapsed: ArrayLike, price: ArrayLike, *, importance: ArrayLike = 1.0
+) -> FloatArray:
+    """Return by how much a poll now is expected to raise `best_net_freshness`.
+
+    By beliefs of the form that is kept, which after a change are matched in mean and variance:
+    it exceeds what exact ones would gain by a factor that may reach ten and more.
+
+    Parameters
+    ----------
+    belief
+        About the page's change rate.
+    elapsed
+        Seconds since the page was last fetched.
+    price
+        Value a fetch must exceed.
+    importance
+        Weight of the page, or requests per second for its copy.
+
+    Examples
+    --------
+    A page that seems to change every 2 hours, at a price of 4: not worth following, but that is
+    not certain.  Polls after 2 hours may show it, polls after a day find a change anyway:
+
+    >>> from recrawl.core.belief import GammaBelief
+    >>> hour = 3_600.0
+    >>> belief = GammaBelief.with_mean_rate(0.5 / hour, shape=2.0)
+    >>> teaching_gain(belief, [0.5 * hour, 2 * hour, 24 * hour], price=4 * hour).round(3)
+    array([0.003, 0.015, 0.008])
+    """
+    target = target_value(price, importance)
+    return by_rows(_teaching_gains, belief.shape, belief.seconds, elapsed, target)
+
+
+def teaching_due_elapsed(
+    belief: GammaBelief, price: ArrayLike, *, patience: ArrayLike, importance: ArrayLike = 1.0
+) -> FloatArray:
+    """Return the seconds after a fetch at which value and teaching are worth the price.
+
+    Parameters
+    ----------
+    belief
+        About the page's change rate.
+    price
+        Value a fetch must exceed.
+    patience
+        For how long what a poll teaches is of use, in units of price / importance.  Should be
+        small while there is much else to learn; 0 leaves the value alone.
+    importance
+        Weight of the page, or requests per second for its copy.
+
+    Examples
+    --------
+    The page of `teaching_gain` at prices of 3 and 4 hours, with more and more patience:
+
+    >>> from recrawl.core.belief import GammaBelief
+    >>> hour = 3_600.0
+    >>> belief = GammaBelief.with_mean_rate(0.5 / hour, shape=2.0)
+    >>> (teaching_due_elapsed(belief, 3 * hour, patience=[0, 8, 16, 32]) / hour).round(1)
+    array([25.9, 22.9, 19.7, 11.5])
+    >>> (teaching_due_elapsed(belief, 4 * hour, patience=[0, 8, 16, 32]) / hour).round(1)
+    array([inf, inf, inf, 4.8])
+    """
+    target = target_value(price, importance)
+    return by_rows(_teaching_due_elapsed, belief.shape, belief.seconds, target, patience)

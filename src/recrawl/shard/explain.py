@@ -1,0 +1,277 @@
+"""Everything known of one page and why it is or is not due, as data."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from recrawl.core.belief.codes import decode_of
+from recrawl.core.belief.gamma import GammaBelief, rate_quantile
+from recrawl.shard.codes import (
+    delay_of,
+    link_row_of,
+    log2_of_code,
+    precision_of,
+    prior_of,
+    rate_of,
+    ratio_of_code,
+    signal_totals_of,
+)
+from recrawl.shard.due import Terms, bounds_of, due_at_of, log2_value_of, page_due_of, ready_at_of
+from recrawl.shard.rules import Rules
+from recrawl.shard.signals import aged_last_of
+from recrawl.shard.status import LeaseStage, PageStatus, Reason
+from recrawl.shard.tables import Tables
+from recrawl.shard.words import (
+    EPOCH_SECONDS,
+    is_bounded,
+    is_held,
+    last_of,
+    log2_period_of,
+    shape_of,
+    with_last,
+)
+
+__all__ = ["Explanation", "Forward", "Lease", "SourceView", "Why", "explanation_of"]
+
+
+class Why(StrEnum):
+    """Why a page is ordered next, or is not."""
+
+    DUE = "due"
+    NOT_YET = "its value has not reached the price"
+    NEVER = "its value never reaches the price"
+    IN_FLIGHT = "a fetcher has it"
+    BACKING_OFF = "it waits after an error"
+    FLOOR = "it was fetched less than its shortest interval ago"
+    GROUP_BUSY = "its group has as many fetches in flight as it may"
+    GROUP_RESTING = "its group waits between fetches"
+    GROUP_BLOCKED = "its group is blocked"
+    GROUP_CLOSED = "its group is closed"
+    RETIRED = "it was gone too often and has been given up"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceView:
+    """What one source has said of a page, and how far it is trusted."""
+
+    source: int
+    precision: float
+    is_given: bool
+    delay_seconds: float
+    signals_since_fetch: int
+    signals_ever: float
+    claimed_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """An order in flight."""
+
+    order: int
+    ordered_at_ms: int
+    expires_at_ms: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forward:
+    """Something that would bring a page forward, and to when."""
+
+    what: str
+    source: int | None
+    due_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A page as the shard sees it; instants in milliseconds since 1970, None for never."""
+
+    page: int
+    status: PageStatus
+    kind: int
+    group: int
+    added_at_ms: int
+    fetched_at_ms: int | None
+    effective_fetched_at_ms: int
+    """Moved back by signals: the fetch after which a page without any would be as stale."""
+    errors: int
+    not_before_ms: int | None
+    lease: Lease | None
+    belief_shape: float
+    belief_seconds: float
+    prior_shape: float
+    prior_seconds: float
+    unsignalled_change_rate_per_second: float
+    change_rate_per_second: float
+    change_period_seconds_low: float
+    """Of unsignalled changes: nine in ten pages like this change less often than low says …"""
+    change_period_seconds_high: float
+    """… and more often than high says (90 % between the two)."""
+    signal_recall: float
+    sources: tuple[SourceView, ...]
+    freshness_probability: float
+    """That the copy is still what the page says."""
+    importance: float
+    cost: float
+    ceiling: float
+    ratio: float
+    scroll_items: int
+    interval_seconds_min: float
+    interval_seconds_max: float
+    stale_seconds: float
+    stale_probability: float
+    value: float
+    """What fetching it now is worth, per cost."""
+    price: float
+    due_at_ms: int | None
+    group_ready_at_ms: int | None
+    why: Why
+    forward: tuple[Forward, ...]
+
+
+def _ms(seconds: float) -> int | None:
+    return round((seconds + EPOCH_SECONDS) * 1000) if math.isfinite(seconds) else None
+
+
+def _lease_of(tables: Tables, page: int) -> Lease | None:
+    leases = tables.leases
+    rows = np.flatnonzero((leases.page == page) & (leases.stage == LeaseStage.IN_FLIGHT))
+    if rows.size == 0:
+        return None
+    row = int(rows[0])
+    first, size = int(tables.registers.first_order[0]), leases.page.size
+    return Lease(
+        order=first + (row - first) % size,
+        ordered_at_ms=int(leases.ordered_at[row]),
+        expires_at_ms=int(leases.expires_at[row]),
+        reason=Reason(int(leases.reason[row])),
+    )
+
+
+def _sources_of(tables: Tables, rules: Rules, slot: int) -> tuple[SourceView, ...]:
+    pages, links, sources = tables.pages, tables.links, tables.sources
+    views = []
+    for k in range(int(pages.n_sources[slot])):
+        if k == 0:
+            source, n, ever = pages.source[slot], pages.n_signals[slot], pages.signal_count[slot]
+            claimed = pages.claimed_at[slot]
+        else:
+            row = link_row_of(links, slot, k)
+            source, n, ever = links.source[row], links.n_signals[row], links.signal_count[row]
+            claimed = links.claimed_at[row]
+        views.append(
+            SourceView(
+                source=int(source),
+                precision=float(precision_of(sources, int(source), rules)),
+                is_given=bool(sources.flags[source] & 2),
+                delay_seconds=float(delay_of(sources, int(source), rules)),
+                signals_since_fetch=int(n),
+                signals_ever=float(ever),
+                claimed_at_ms=_ms(float(claimed)) if claimed else None,
+            )
+        )
+    return tuple(views)
+
+
+def _why(tables: Tables, slot: int, now: float, due: float) -> Why:
+    pages, groups = tables.pages, tables.groups
+    word, group = pages.word[slot], int(pages.group[slot])
+    if pages.status[slot] == PageStatus.RETIRED:
+        return Why.RETIRED
+    if is_held(word):
+        return Why.IN_FLIGHT
+    if pages.not_before[slot] > now:
+        return Why.BACKING_OFF
+    if due > now:
+        if is_bounded(word) and bounds_of(pages, tables.limits, slot)[0] > now:
+            return Why.FLOOR
+        return Why.NOT_YET if math.isfinite(due) else Why.NEVER
+    now_ms = (now + EPOCH_SECONDS) * 1000
+    if groups.flags[group] & 2:
+        return Why.GROUP_CLOSED
+    if groups.blocked_until[group] > now_ms:
+        return Why.GROUP_BLOCKED
+    if groups.in_flight[group] >= groups.in_flight_max[group]:
+        return Why.GROUP_BUSY
+    return Why.GROUP_RESTING if ready_at_of(groups, group) > now_ms else Why.DUE
+
+
+def _forward(
+    tables: Tables, rules: Rules, terms: Terms, slot: int, now: float, price: float
+) -> tuple[Forward, ...]:
+    """Return what would bring the page forward: a signal of each source, a budget, importance."""
+    word = tables.pages.word[slot]
+    found = []
+    if tables.pages.status[slot] != PageStatus.NEW:
+        for view in _sources_of(tables, rules, slot):
+            aged = with_last(word, aged_last_of(word, rules, now, view.precision))
+            due = max(float(due_at_of(aged, terms, math.log2(price))), now)
+            found.append(Forward(what="signal", source=view.source, due_at_ms=_ms(due)))
+    for what, factor in (("half the price", 0.5), ("twice the importance", 0.5)):
+        due = max(float(due_at_of(word, terms, math.log2(price * factor))), now)
+        found.append(Forward(what=what, source=None, due_at_ms=_ms(due)))
+    return tuple(found)
+
+
+def explanation_of(
+    tables: Tables, rules: Rules, terms: Terms, slot: int, now_ms: int, price: float
+) -> Explanation:
+    """Return what is known of the page in a slot, at a time and a price."""
+    pages, limits = tables.pages, tables.limits
+    now = now_ms / 1000 - EPOCH_SECONDS
+    word = pages.word[slot]
+    price = max(price, 1e-300)
+    due = float(page_due_of(pages, limits, slot, terms, math.log2(price)))
+    rate = float(rate_of(pages, rules, slot)[0])
+    shape, seconds = decode_of(pages.belief_shape[slot], pages.belief_seconds[slot])
+    prior = prior_of(
+        tables.priors, int(pages.kind[slot]), slot, int(tables.registers.rebased_to[0])
+    )
+    true_rate, _ = signal_totals_of(pages, tables.links, tables.sources, rules, slot, now)
+    quantile = rate_quantile(GammaBelief.of(shape, seconds), [0.05, 0.95])
+    coded = float(rules.shapes[shape_of(word)])
+    age = max(now - float(last_of(word)), 0.0) * math.exp2(-log2_period_of(word))
+    fetched = float(pages.fetched_at[slot])
+    row = int(pages.limits[slot])
+    ready = float(ready_at_of(tables.groups, int(pages.group[slot])))
+    page = slot | int(pages.generation[slot]) << 32
+    return Explanation(
+        page=page,
+        status=PageStatus(int(pages.status[slot])),
+        kind=int(pages.kind[slot]),
+        group=int(pages.group[slot]),
+        added_at_ms=_ms(float(pages.first_seen[slot])) or 0,
+        fetched_at_ms=_ms(fetched) if fetched else None,
+        effective_fetched_at_ms=_ms(float(last_of(word))) or 0,
+        errors=int(pages.errors[slot]),
+        not_before_ms=_ms(float(pages.not_before[slot])) if pages.not_before[slot] else None,
+        lease=_lease_of(tables, page),
+        belief_shape=shape,
+        belief_seconds=seconds,
+        prior_shape=float(prior[0]),
+        prior_seconds=float(prior[1]),
+        unsignalled_change_rate_per_second=rate,
+        change_rate_per_second=rate + true_rate,
+        change_period_seconds_low=float(1 / max(quantile[1], 1e-30)),
+        change_period_seconds_high=float(1 / max(quantile[0], 1e-30)),
+        signal_recall=true_rate / (rate + true_rate),
+        sources=_sources_of(tables, rules, slot),
+        freshness_probability=math.exp(-coded * math.log1p(age / coded)) if fetched else 0.0,
+        importance=math.exp2(log2_of_code(int(pages.importance[slot]))),
+        cost=math.exp2(log2_of_code(int(pages.cost[slot]))),
+        ceiling=int(pages.ceiling[slot]) / 255 if pages.ceiling[slot] else 1.0,
+        ratio=float(ratio_of_code(int(pages.ratio[slot]))),
+        scroll_items=int(pages.curve[slot]),
+        interval_seconds_min=float(limits.interval_min[row]),
+        interval_seconds_max=float(limits.interval_max[row]),
+        stale_seconds=float(limits.stale_for[row]),
+        stale_probability=float(limits.stale_probability[row]),
+        value=math.exp2(float(log2_value_of(word, terms, now))),
+        price=price,
+        due_at_ms=_ms(due),
+        group_ready_at_ms=round(ready) if math.isfinite(ready) else None,
+        why=_why(tables, slot, now, due),
+        forward=_forward(tables, rules, terms, slot, now, price),
+    )

@@ -1,0 +1,6 @@
+"""What to order next: volatile state beside a shard's tables, and derived from them alone."""
+
+from recrawl.shard.picker.picker import Picker
+from recrawl.shard.picker.proposal import Proposal
+
+__all__ = ["Picker", "Proposal"]

@@ -1,0 +1,177 @@
+"""The price at which a corpus would spend its budget, from a sample of its pages.
+
+While the sweep passes over the pages, some of them are asked how often they would be fetched at
+each of a few prices around the present one.  Always the same slots: what their choice makes the
+curve wrong by stays the same, and is left to the price's correction.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core._arrays import FloatArray
+from recrawl.core._kernel import table_kernel
+from recrawl.core.price.demand import price_for_budget
+from recrawl.core.price.due_table import LOG2_NEVER, interval_periods_of
+from recrawl.shard.codes import log2_of_code
+from recrawl.shard.due import Terms
+from recrawl.shard.picker.rough import rough_exp2_of
+from recrawl.shard.status import PageStatus
+from recrawl.shard.tables import Tables
+from recrawl.shard.words import class_of, is_held, log2_period_of, log2_weight_of, shape_of
+
+__all__ = ["N_PRICES", "N_PRICES_NEAR", "Count", "Demand", "sampled_demand"]
+
+N_PRICES = 64
+# As many are enough to steer by.
+N_PRICES_NEAR = 16
+_ELASTICITY_MAX = 3.0
+_FREE = int(PageStatus.FREE)
+_RETIRED = int(PageStatus.RETIRED)
+
+
+class Demand(NamedTuple):
+    """What pages would spend per second at each price, and how many a move of it sets free."""
+
+    price: FloatArray
+    spent: FloatArray
+    response: FloatArray
+    """Pages held back per unit of log price."""
+
+    def price_for(self, budget: float) -> float:
+        """Return the price at which the budget is spent."""
+        if not (self.spent > 0.0).any():
+            return float(self.price[0])
+        return float(price_for_budget(self.price, self.spent, budget))
+
+    def spent_at(self, price: float) -> float:
+        """Return what would be spent at a price."""
+        positive = np.maximum(self.spent, 1e-300)
+        return math.exp(np.interp(math.log(price), np.log(self.price), np.log(positive)))
+
+    def response_at(self, price: float) -> float:
+        """Return how many pages a unit of log price holds back."""
+        return float(np.interp(math.log(price), np.log(self.price), self.response))
+
+
+@table_kernel
+def _add_page(
+    word: np.uint64,
+    terms: Terms,
+    log2_price: float,
+    rate: float,
+    n_pages: float,
+    curve: Demand,
+) -> None:
+    """Add what a page would spend at prices from 2^``log2_price`` up, a step of the table each.
+
+    ``rate`` is what it would spend if its interval were its period.
+    """
+    table, spent, response = terms.table, curve.spent, curve.response
+    shape, class_code = shape_of(word), class_of(word)
+    log2_target = log2_price - log2_weight_of(word) - log2_period_of(word) - terms.log2_bonus[shape]
+    position = (log2_target - table.log2_target_min) / table.log2_target_step
+    intervals = table.interval[shape, class_code]
+    first = math.floor(position)
+    share = position - first
+    before = math.inf
+    for k in range(spent.size):
+        i = first + k
+        if i < 0 or i > intervals.size - 2 or intervals[i + 1] >= LOG2_NEVER:
+            # At the ends of the table it takes more than a line between two entries.
+            target = log2_target + k * table.log2_target_step
+            log2_interval = math.log2(interval_periods_of(table, shape, class_code, target))
+        else:
+            low, high = float(intervals[i]), float(intervals[i + 1])
+            log2_interval = low + share * (high - low)
+        if not log2_interval < 60.0:
+            log2_interval = math.inf
+        if k > 0 and before < math.inf:
+            slope = (log2_interval - before) / table.log2_target_step
+            response[k - 1] += n_pages * min(slope, _ELASTICITY_MAX)
+        before = log2_interval
+        if log2_interval == math.inf:
+            break
+        spent[k] += rate * rough_exp2_of(-log2_interval)
+    if before < math.inf:
+        response[spent.size - 1] = response[spent.size - 2]
+
+
+@table_kernel
+def _add_pages(
+    word: NDArray[np.uint64],
+    status: NDArray[np.uint8],
+    cost: NDArray[np.uint16],
+    terms: Terms,
+    with_cost: bool,
+    first: int,
+    end: int,
+    stride: int,
+    curve: Demand,
+) -> None:
+    """Add every ``stride``-th page; those in flight count, those given up and free slots do not."""
+    log2_price = math.log2(curve.price[0])
+    for slot in range(first, end, stride):
+        if is_held(word[slot]) and (status[slot] == _FREE or status[slot] == _RETIRED):
+            continue
+        rate = stride * rough_exp2_of(-log2_period_of(word[slot]))
+        if with_cost:
+            rate *= math.exp2(log2_of_code(cost[slot]))
+        _add_page(word[slot], terms, log2_price, rate, float(stride), curve)
+
+
+class Count:
+    """A demand curve in the making.
+
+    Parameters
+    ----------
+    terms
+        What turns words into intervals.
+    price
+        Where the curve's middle is to be.
+    n_prices
+        Of the curve; a step of the due table apart.
+    stride
+        Every so many slots one is counted.
+    """
+
+    def __init__(self, terms: Terms, price: float, n_prices: int, stride: int) -> None:
+        self._terms = terms
+        self._stride = stride
+        self._next = 0
+        steps = (np.arange(n_prices) - n_prices // 2) * terms.table.log2_target_step
+        self._curve = Demand(price * np.exp2(steps), np.zeros(n_prices), np.zeros(n_prices))
+
+    def add(self, tables: Tables, end: int) -> None:
+        """Count the pages up to a slot that are not counted yet."""
+        if self._next >= end:
+            return
+        pages = tables.pages
+        _add_pages(
+            pages.word,
+            pages.status,
+            pages.cost,
+            self._terms,
+            bool(tables.registers.budget_unit[0] == 1),
+            self._next,
+            end,
+            self._stride,
+            self._curve,
+        )
+        self._next += -(-(end - self._next) // self._stride) * self._stride
+
+    def demand(self) -> Demand:
+        """Return the demand of what was counted."""
+        return self._curve
+
+
+def sampled_demand(
+    tables: Tables, terms: Terms, price: float, *, n_prices: int = N_PRICES, n_counted: int = 32_768
+) -> Demand:
+    """Return the demand of a sample of all pages, at prices around one."""
+    n_slots = int(tables.registers.n_slots[0])
+    count = Count(terms, price, n_prices, max(1, n_slots // n_counted))
+    count.add(tables, n_slots)
+    return count.demand()

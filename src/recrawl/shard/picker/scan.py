@@ -1,0 +1,233 @@
+"""The exact choice: the pages worth most now, by a pass over all of them.
+
+For batches, for small corpora, and the measure of the other way to choose.  What a page is worth
+takes a search in the due table; whether it is worth a given price takes one look-up.  So pages
+are taken in bands of worth from the top, and only those within the band are valued.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core._arrays import FloatArray
+from recrawl.core._kernel import table_kernel
+from recrawl.shard.due import Terms, log2_worth_of
+from recrawl.shard.picker.market import Market, has_bit, has_free_row, roomier_rows
+from recrawl.shard.picker.rough import ROUGHNESS, first_positions, rough_age_of
+from recrawl.shard.picker.turns import may_order, order_from
+from recrawl.shard.status import PageStatus
+from recrawl.shard.tables import Groups, Limits, Pages, Tables
+from recrawl.shard.words import EPOCH_SECONDS, is_bounded, is_held, last_of
+
+__all__ = ["Ranked", "order_exactly"]
+
+_CHUNK = 1 << 20
+_N_SAMPLED = 16_384
+# Octaves below a guess where bands end.
+_GUESS_MARGINS = (0.02, 0.3)
+_NEW = int(PageStatus.NEW)
+
+
+class Ranked(NamedTuple):
+    """Pages and log2 of their worth, greatest first."""
+
+    slot: NDArray[np.int64]
+    log2_worth: FloatArray
+
+
+class _Band(NamedTuple):
+    """Worth from ``low`` to below ``high``, both log2, and the `first_positions` of ``low``."""
+
+    low: float
+    high: float
+    positions: FloatArray
+
+
+@table_kernel
+def _collect(
+    pages: Pages,
+    groups: Groups,
+    limits: Limits,
+    terms: Terms,
+    market: Market,
+    now_ms: int,
+    band: _Band,
+    only_new: bool,
+    first: int,
+    found: Ranked,
+) -> int:
+    """Write the pages of a band that may be ordered, from a slot on; return how many."""
+    now = now_ms / 1000.0 - EPOCH_SECONDS
+    is_banded = band.low > -math.inf
+    due = terms.table.due
+    n = 0
+    for slot in range(first, min(first + found.slot.size, pages.word.size)):
+        word = pages.word[slot]
+        if is_held(word) or (only_new and pages.status[slot] != _NEW):
+            continue
+        if is_banded and not is_bounded(word):
+            age = (now - last_of(word)) * (1.0 + 2.0 * ROUGHNESS)
+            if age < rough_age_of(word, due, band.positions):
+                continue
+        if has_bit(market.taken, slot) or not may_order(market, groups, pages.group[slot], now_ms):
+            continue
+        worth = log2_worth_of(pages, limits, slot, terms, now)
+        if band.low <= worth < band.high and worth > -math.inf:
+            found.slot[n] = slot
+            found.log2_worth[n] = worth
+            n += 1
+    return n
+
+
+@table_kernel
+def _order(
+    pages: Pages,
+    groups: Groups,
+    market: Market,
+    now_ms: int,
+    ranked: Ranked,
+    first: int,
+    n_max: int,
+    chosen: NDArray[np.bool_],
+) -> int:
+    """Choose from the best on what groups allow; return where rows ran out, or the end."""
+    n = 0
+    for i in range(first, ranked.slot.size):
+        if n == n_max:
+            return int(ranked.slot.size)
+        if not has_free_row(market):
+            return i
+        slot = ranked.slot[i]
+        group = int(pages.group[slot])
+        if may_order(market, groups, group, now_ms):
+            order_from(market, groups, group, slot, now_ms)
+            chosen[i] = True
+            n += 1
+    return int(ranked.slot.size)
+
+
+def order_exactly(
+    tables: Tables,
+    terms: Terms,
+    market: Market,
+    now_ms: int,
+    n: int,
+    *,
+    log2_guess: float = math.inf,
+    log2_least: float = -math.inf,
+    only_new: bool = False,
+) -> tuple[Ranked, Market]:
+    """Order the ``n`` best pages that groups allow, exactly, and take note in the market.
+
+    Parameters
+    ----------
+    tables, terms
+        The pages.
+    market
+        Knows what was ordered by this decision; grows with the groups ordered from.
+    now_ms
+        Milliseconds since 1970.
+    n
+        At most.
+    log2_guess
+        What the least of them may be worth; saves time if it is nearly right.
+    log2_least
+        Pages worth less are not ordered.
+    only_new
+        Only pages never fetched.
+    """
+    orders: list[Ranked] = []
+    n_ordered = 0
+    high = math.inf
+    lows = iter([log2_guess - margin for margin in _GUESS_MARGINS if log2_guess < math.inf])
+    tried_guess = False
+    while n_ordered < n and high > log2_least:
+        low = next(lows, None)
+        if low is None and not tried_guess:
+            tried_guess = True
+            lows = iter(_lower_bounds(tables, terms, now_ms, n))
+            continue
+        low = -math.inf if low is None else low
+        low = max(low, log2_least)
+        if low >= high:
+            continue
+        band = _Band(low, high, first_positions(terms, max(low, -1e3)))
+        found = _band(tables, terms, market, now_ms, band, only_new)
+        high = low
+        chosen = np.zeros(found.slot.size, np.bool_)
+        i = 0
+        while i < found.slot.size and n_ordered < n:
+            left = n - n_ordered - int(chosen.sum())
+            i = _order(tables.pages, tables.groups, market, now_ms, found, i, left, chosen)
+            if i < found.slot.size:
+                market = roomier_rows(market)
+        orders.append(Ranked(found.slot[chosen], found.log2_worth[chosen]))
+        n_ordered += int(chosen.sum())
+    return _together(orders), market
+
+
+def _together(parts: list[Ranked]) -> Ranked:
+    if not parts:
+        return Ranked(np.empty(0, np.int64), np.empty(0))
+    slots, worths = zip(*parts, strict=True)
+    return Ranked(np.concatenate(slots), np.concatenate(worths))
+
+
+def _band(
+    tables: Tables, terms: Terms, market: Market, now_ms: int, band: _Band, only_new: bool
+) -> Ranked:
+    """Return the pages of a band that may be ordered, ranked."""
+    n_slots = int(tables.registers.n_slots[0])
+    parts: list[Ranked] = []
+    for first in range(0, n_slots, _CHUNK):
+        size = min(_CHUNK, n_slots - first)
+        found = Ranked(np.empty(size, np.int64), np.empty(size))
+        n = _collect(
+            tables.pages,
+            tables.groups,
+            tables.limits,
+            terms,
+            market,
+            now_ms,
+            band,
+            only_new,
+            first,
+            found,
+        )
+        parts.append(Ranked(found.slot[:n].copy(), found.log2_worth[:n].copy()))
+    slot, worth = _together(parts)
+    rank = np.argsort(-worth, kind="stable")
+    return Ranked(slot[rank], worth[rank])
+
+
+@table_kernel
+def _sample(
+    pages: Pages, limits: Limits, terms: Terms, now_ms: int, n_slots: int, worth: FloatArray
+) -> None:
+    now = now_ms / 1000.0 - EPOCH_SECONDS
+    for i in range(worth.size):
+        slot = i * n_slots // worth.size
+        worth[i] = -math.inf
+        if not is_held(pages.word[slot]):
+            worth[i] = log2_worth_of(pages, limits, slot, terms, now)
+
+
+def _lower_bounds(tables: Tables, terms: Terms, now_ms: int, n: int) -> list[float]:
+    """Return bounds of worth that about as many pages as wanted exceed, then eight times so many.
+
+    From a sample of pages.
+    """
+    n_slots = int(tables.registers.n_slots[0])
+    if n_slots <= 2 * _N_SAMPLED:
+        return []
+    worth = np.empty(_N_SAMPLED)
+    _sample(tables.pages, tables.limits, terms, now_ms, n_slots, worth)
+    worth = np.sort(worth)[::-1]
+    bounds = []
+    wanted = 2.0 * n + 256.0
+    while wanted < n_slots / 4:
+        bounds.append(float(worth[math.ceil(wanted * _N_SAMPLED / n_slots)]))
+        wanted *= 8.0
+    return [bound for bound in bounds if math.isfinite(bound) and bound < 512.0]

@@ -1,0 +1,179 @@
+"""The rolling sweep: a pass over all pages that moves those soon due to where they are ordered.
+
+Each page is looked at once in every sweep.  If it comes due before the next one it is put into
+the wheel, and from there, when its time comes, into the market.  A page to which something
+happens in between is looked at as well.  So at any time a page that is due waits in the market,
+or stands in the wheel, or belongs to a group that has enough better ones.
+
+The pass itself reads words alone; the few pages that it finds are valued, then placed.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core._arrays import FloatArray
+from recrawl.core._kernel import table_kernel
+from recrawl.shard.due import Terms, log2_worth_of, page_due_of
+from recrawl.shard.picker.market import (
+    M_FREE,
+    M_FREE_ROW,
+    Market,
+    has_bit,
+    set_bit,
+)
+from recrawl.shard.picker.rough import rough_age_of
+from recrawl.shard.picker.turns import may_order
+from recrawl.shard.picker.waiting import let_wait, would_lead
+from recrawl.shard.picker.wheel import W_FREE, Wheel, wheel_add
+from recrawl.shard.tables import Groups, Limits, Pages
+from recrawl.shard.words import is_bounded, is_held, last_of, number_of
+
+__all__ = ["LATENESS", "MARGIN", "Found", "Moment", "find_due", "place_pages", "value_pages"]
+
+# A page is put into the wheel if it came due before the next sweep were its interval this share
+# shorter: the price may fall meanwhile.
+MARGIN = 0.001
+# Sweeps are this share longer than planned, at most, and a second.
+LATENESS = 0.02
+
+
+class Moment(NamedTuple):
+    """When, at what price and where in the sweep something is decided."""
+
+    now_ms: int
+    now: float
+    """Shard seconds."""
+    log2_price: float
+    log2_floor: float
+    """Of what is worth less there is no room in the market."""
+    sweep_seconds: float
+    cursor: int
+    """The slot that the sweep looks at next."""
+    n_slots: int
+
+
+class Found(NamedTuple):
+    """Pages to be placed: when each comes due, and log2 of what it is worth now."""
+
+    slot: NDArray[np.int64]
+    last: FloatArray
+    """Effective last fetch."""
+    due: FloatArray
+    log2_worth: FloatArray
+
+
+@table_kernel
+def find_due(
+    word: NDArray[np.uint64],
+    waits: NDArray[np.uint8],
+    due: NDArray[np.float32],
+    positions: FloatArray,
+    first: int,
+    end: int,
+    limit: float,
+    out: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Find pages due before a limit, as words tell, that do not wait yet.
+
+    Returns the slot to go on with, ``end`` unless ``out`` is full, and how many were found.
+    ``positions`` are the `first_positions` of the price.
+    """
+    n = 0
+    for slot in range(first, end):
+        if is_held(word[slot]):
+            continue
+        if not is_bounded(word[slot]):
+            age = (1.0 - MARGIN) * rough_age_of(word[slot], due, positions)
+            if last_of(word[slot]) + age > limit:
+                continue
+        if not has_bit(waits, slot):
+            if n == out.size:
+                return slot, n
+            out[n] = slot
+            n += 1
+    return end, n
+
+
+@table_kernel
+def value_pages(
+    pages: Pages,
+    limits: Limits,
+    terms: Terms,
+    log2_price: float,
+    now: float,
+    found: Found,
+    n: int,
+) -> None:
+    """Write when the first ``n`` pages come due and what they are worth; never, if held."""
+    for i in range(n):
+        slot = found.slot[i]
+        found.due[i] = math.inf
+        found.log2_worth[i] = -math.inf
+        if slot >= 0 and not is_held(pages.word[slot]):
+            found.last[i] = last_of(pages.word[slot])
+            found.due[i] = page_due_of(pages, limits, slot, terms, log2_price)
+            found.log2_worth[i] = log2_worth_of(pages, limits, slot, terms, now)
+
+
+@table_kernel
+def _limit_of(moment: Moment, slot: int) -> float:
+    """Return until when a page must come due to be put into the wheel: its next visit, and some."""
+    n_ahead = slot - moment.cursor
+    if n_ahead < 0:
+        n_ahead += moment.n_slots
+    share = LATENESS + n_ahead / moment.n_slots
+    return moment.now + share * moment.sweep_seconds + 1.0
+
+
+@table_kernel
+def place_pages(
+    group_of: NDArray[np.uint32],
+    groups: Groups,
+    market: Market,
+    wheel: Wheel,
+    moment: Moment,
+    found: Found,
+    first: int,
+    end: int,
+    even_early: bool,
+) -> int:
+    """Put pages into market or wheel, if they belong there; return which had no room, or ``end``.
+
+    A page that waits already is let in again if it has become the best of its group: what comes
+    up twice is ordered once.  ``even_early`` lets pages wait before they are due, if they can be
+    ordered at once; the others go back into the wheel.
+    """
+    for i in range(first, end):
+        slot = found.slot[i]
+        if found.due[i] == math.inf or has_bit(market.taken, slot):
+            continue
+        if market.gauge[M_FREE] < 0 or market.gauge[M_FREE_ROW] < 0 or wheel.gauge[W_FREE] < 0:
+            return i
+        worth = found.log2_worth[i]
+        group = number_of(group_of[slot])
+        waits = has_bit(market.waits, slot)
+        is_early = found.due[i] > moment.now
+        if not is_early:
+            if worth < moment.log2_floor or worth == -math.inf:
+                continue
+            if waits and not would_lead(market, group, slot, worth):
+                continue
+        elif even_early:
+            if waits:
+                continue
+            if worth == -math.inf or not may_order(market, groups, group, moment.now_ms):
+                wheel_add(wheel, slot, found.due[i])
+                continue
+        else:
+            if waits:
+                # Something happened to it: what stands there of it counts no more.
+                set_bit(market.waits, slot, False)
+            margin = MARGIN * (found.due[i] - found.last[i])
+            if found.due[i] - margin <= _limit_of(moment, slot):
+                wheel_add(wheel, slot, found.due[i])
+            continue
+        let_wait(market, groups, group, slot, worth, moment.now_ms, moment.sweep_seconds)
+    return end

@@ -1,0 +1,149 @@
+"""Pages soon due, by the moment: buckets of linked entries, 8 bytes an entry.
+
+Nothing is ever taken out of the middle.  A page may stand here twice, or with a due time that
+has moved: whatever comes up is looked at again.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core._kernel import table_kernel
+
+__all__ = [
+    "N_BUCKETS",
+    "W_DRAINED",
+    "W_FREE",
+    "W_SIZE",
+    "W_TOUCHED",
+    "Wheel",
+    "empty_wheel",
+    "roomier_wheel",
+    "take_ahead",
+    "take_due",
+    "wheel_add",
+    "wheel_pages",
+]
+
+N_BUCKETS = 2_048
+# Places in `Wheel.gauge`.
+W_FREE = 0
+"""The first free entry; -1 for none."""
+W_SIZE = 1
+"""Entries in use."""
+W_DRAINED = 2
+"""The latest bucket that has come up, counted from the epoch."""
+W_TOUCHED = 3
+"""Entries added or taken, ever."""
+
+
+class Wheel(NamedTuple):
+    """Entries in buckets of ``width`` seconds."""
+
+    head: NDArray[np.int32]
+    slot: NDArray[np.uint32]
+    following: NDArray[np.int32]
+    gauge: NDArray[np.int64]
+    width: float
+
+
+def empty_wheel(width: float, now: float, n_entries: int = 1_024) -> Wheel:
+    """Return a wheel that stands at an instant."""
+    following = np.arange(1, n_entries + 1, dtype=np.int32)
+    following[-1] = -1
+    gauge = np.array([0, 0, int(now / width), 0], np.int64)
+    head = np.full(N_BUCKETS, -1, np.int32)
+    return Wheel(head, np.zeros(n_entries, np.uint32), following, gauge, width)
+
+
+def roomier_wheel(wheel: Wheel) -> Wheel:
+    """Return the wheel with room for twice as many entries."""
+    size = wheel.slot.size
+    following = np.arange(1, 2 * size + 1, dtype=np.int32)
+    following[:size] = wheel.following
+    following[-1] = wheel.gauge[W_FREE]
+    wheel.gauge[W_FREE] = size
+    slot = np.zeros(2 * size, np.uint32)
+    slot[:size] = wheel.slot
+    return wheel._replace(slot=slot, following=following)
+
+
+@table_kernel
+def wheel_add(wheel: Wheel, slot: int, due: float) -> None:
+    """Add a page due at an instant, unless that is too far off; there must be room.
+
+    A page already due stands in the next bucket to come up.
+    """
+    drained = wheel.gauge[W_DRAINED]
+    bucket = drained + 1
+    if due > bucket * wheel.width:
+        if due >= (drained + N_BUCKETS) * wheel.width:
+            return
+        bucket = int(due / wheel.width)
+    e = wheel.gauge[W_FREE]
+    wheel.gauge[W_FREE] = wheel.following[e]
+    wheel.gauge[W_SIZE] += 1
+    wheel.gauge[W_TOUCHED] += 1
+    wheel.slot[e] = slot
+    wheel.following[e] = wheel.head[bucket % N_BUCKETS]
+    wheel.head[bucket % N_BUCKETS] = e
+
+
+@table_kernel
+def _take(wheel: Wheel, bucket: int) -> int:
+    """Take an entry out of a bucket and return its page; -1 if the bucket is empty."""
+    e = int(wheel.head[bucket % N_BUCKETS])
+    if e < 0:
+        return -1
+    wheel.head[bucket % N_BUCKETS] = wheel.following[e]
+    wheel.following[e] = wheel.gauge[W_FREE]
+    wheel.gauge[W_FREE] = e
+    wheel.gauge[W_SIZE] -= 1
+    wheel.gauge[W_TOUCHED] += 1
+    return int(wheel.slot[e])
+
+
+@table_kernel
+def take_due(wheel: Wheel, now: float, out: NDArray[np.int64]) -> int:
+    """Take out pages that have come up; return how many.  More may be left if ``out`` is full."""
+    n = 0
+    present = int(now / wheel.width)
+    bucket = max(int(wheel.gauge[W_DRAINED]), present - N_BUCKETS)
+    while True:
+        wheel.gauge[W_DRAINED] = bucket
+        while n < out.size and wheel.head[bucket % N_BUCKETS] >= 0:
+            out[n] = _take(wheel, bucket)
+            n += 1
+        if n == out.size or bucket >= present:
+            return n
+        bucket += 1
+
+
+@table_kernel
+def take_ahead(wheel: Wheel, bucket: int, n_wanted: int, out: NDArray[np.int64]) -> tuple[int, int]:
+    """Take out pages that come up next, from a bucket on, until so many are found.
+
+    Whole buckets as far as ``out`` has room.  Returns the bucket to go on with, and how many.
+    """
+    n = 0
+    last = wheel.gauge[W_DRAINED] + N_BUCKETS
+    while bucket < last and n < n_wanted and wheel.gauge[W_SIZE] > 0:
+        while n < out.size and wheel.head[bucket % N_BUCKETS] >= 0:
+            out[n] = _take(wheel, bucket)
+            n += 1
+        bucket += 1
+    return bucket, n
+
+
+@table_kernel
+def wheel_pages(wheel: Wheel, out: NDArray[np.int64]) -> int:
+    """Write the pages of a wheel, in no order; return how many."""
+    n = 0
+    for bucket in range(N_BUCKETS):
+        e = wheel.head[bucket]
+        while e >= 0:
+            out[n] = wheel.slot[e]
+            n += 1
+            e = wheel.following[e]
+    return n

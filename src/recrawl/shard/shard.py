@@ -1,0 +1,624 @@
+"""The shard: one partition's pages behind `apply` and `decide`."""
+
+import hashlib
+import math
+from collections.abc import Iterable
+from functools import cache
+from typing import NamedTuple, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core._arrays import FlagArray
+from recrawl.core.price.due_table import DueCodes, DueTable, build_due_table
+from recrawl.core.price.teaching_rows import own_copy, write_teaching
+from recrawl.errors import EventError
+from recrawl.shard import events, leases, outcomes, pages, signals, state
+from recrawl.shard.due import Terms
+from recrawl.shard.events import Event
+from recrawl.shard.explain import Explanation, explanation_of
+from recrawl.shard.picker import Picker
+from recrawl.shard.priors import propose_priors
+from recrawl.shard.rules import has_patience, log2_bonus, patience, rules_of
+from recrawl.shard.settings import ShardSettings
+from recrawl.shard.snapshot import Snapshot, restored
+from recrawl.shard.tables import Tables
+
+__all__ = ["Applied", "Shard"]
+
+_CODES = DueCodes()
+# Slots whose beliefs move to a new prior at once, and with each tick.
+_REBASED_AT_ONCE = 1 << 18
+_REBASED_PER_TICK = 1 << 16
+_EXPIRED_MAX = 1 << 16
+# Polls before priors are learned from them, and how much they must grow in between.
+_POLLS_MIN = 50
+_POLLS_GROWTH = 1.25
+_ROWS_MAX = np.int64(1) << 32
+
+
+@cache
+def _due_table() -> DueTable:
+    return build_due_table(_CODES)
+
+
+_OfPages: TypeAlias = (
+    events.PagesRemoved
+    | events.ImportanceSet
+    | events.CostsSet
+    | events.KindsSet
+    | events.LimitsSet
+    | events.RequestsSeen
+    | events.CurvesSet
+)
+
+
+class Applied(NamedTuple):
+    """What a batch of events did: which of its rows counted, and what outcomes meant."""
+
+    valid: FlagArray
+    transition: NDArray[np.uint8]
+    """`recrawl.shard.status.Transition` of each outcome; empty for other events."""
+
+
+_NO_TRANSITION = np.zeros(0, np.uint8)
+
+
+class Shard:
+    """Every page of one partition: what is known of it, and when it is worth a fetch.
+
+    State changes only in `apply`, which is a function of the state and the event: the same log
+    gives the same bytes.  Time enters with events.  `decide` proposes and changes nothing; what
+    it proposes counts once it has been logged and applied.
+
+    Parameters
+    ----------
+    settings
+        How the shard behaves; changed later by a `SettingsSet` event.
+    tables
+        State to go on from, as a snapshot gave it; a new shard unless given.
+
+    Examples
+    --------
+    Two pages, of which the more important one is ordered first:
+
+    >>> import numpy as np
+    >>> from recrawl.shard import Claimed, PagesAdded, Shard, ShardSettings, event_of
+    >>> shard = Shard(ShardSettings(group_delay=0, group_in_flight_max=9))
+    >>> now = 1_700_000_000_000
+    >>> shard.apply(event_of(Claimed, owner=7, epoch=1, at_ms=now)).valid.all()
+    np.True_
+    >>> page = shard.free_pages(2)
+    >>> new = event_of(
+    ...     PagesAdded, page=page, group=0, kind=0, importance=[1, 9], cost=1, at_ms=now
+    ... )
+    >>> shard.apply(new).valid
+    array([ True,  True])
+    >>> orders = shard.decide(now, 1)
+    >>> orders.page
+    array([1])
+    >>> shard.apply(orders).valid
+    array([ True])
+    """
+
+    def __init__(
+        self, settings: ShardSettings | None = None, *, tables: Tables | None = None
+    ) -> None:
+        self.settings = settings or ShardSettings()
+        self.tables = tables or state.empty_tables(self.settings)
+        self._overdue_from = 0
+        self._polls_learned = 0
+        self._snapshot: Snapshot | None = None
+        self._behave()
+        self.picker.set_price(float(self.tables.registers.price[0]))
+
+    def _behave(self) -> None:
+        self.rules = rules_of(self.settings, _CODES)
+        table = own_copy(_due_table()) if has_patience(self.settings) else _due_table()
+        self.terms = Terms(table, log2_bonus(self.settings, _CODES))
+        self._patience = 0.0
+        self.picker = Picker(self.settings, self.terms)
+
+    # ------------------------------------------------------------------ reading
+
+    @property
+    def now_ms(self) -> int:
+        """Shard time: the owner's latest tick, in milliseconds since 1970."""
+        return int(self.tables.registers.now[0])
+
+    @property
+    def epoch(self) -> int:
+        """The owner's epoch."""
+        return int(self.tables.registers.epoch[0])
+
+    @property
+    def n_pages(self) -> int:
+        """Pages kept."""
+        return int(self.tables.registers.n_pages[0])
+
+    def free_pages(self, n: int) -> NDArray[np.int64]:
+        """Return the page numbers that the next ``n`` pages added must have, in this order."""
+        registers = self.tables.registers
+        slots = np.empty(n, np.int64)
+        free, found = int(registers.free_slot[0]), 0
+        while free > 0 and found < n:
+            slots[found] = free - 1
+            free = int(self.tables.pages.word[free - 1] & np.uint64(0x7FFFFFFF))
+            found += 1
+        first = int(registers.n_slots[0])
+        slots[found:] = np.arange(first, first + n - found)
+        generation = np.zeros(n, np.int64)
+        generation[:found] = self.tables.pages.generation[slots[:found]]
+        named: NDArray[np.int64] = events.page_of(slots, generation)
+        return named
+
+    def credit(self, now_ms: int) -> float:
+        """Return what the budget allows to be spent now: fetches, or cost."""
+        registers = self.tables.registers
+        seconds = max(now_ms - int(registers.credited_at[0]), 0) / 1000
+        earned = float(registers.budget[0]) * seconds if seconds > 0 else 0.0
+        return min(float(registers.credit[0]) + earned, float(registers.credit_max[0]))
+
+    def explain(self, page: int, now_ms: int | None = None) -> Explanation | None:
+        """Return what is known of a page and why it is or is not due; None if there is none."""
+        slot = pages.page_slot_of(self.tables.pages, page, int(self.tables.registers.n_slots[0]))
+        if slot < 0:
+            return None
+        at = self.now_ms if now_ms is None else now_ms
+        self._teach()
+        return explanation_of(self.tables, self.rules, self.terms, slot, at, self.picker.price)
+
+    # ------------------------------------------------------------------ deciding
+
+    def _teach(self) -> None:
+        """Let due times go by as much patience with what polls teach as there should be now."""
+        if not has_patience(self.settings):
+            return
+        wanted = patience(int(self.tables.registers.n_polls[0]), self.n_pages)
+        if wanted != self._patience:
+            write_teaching(self.terms.table, wanted)
+            self._patience = wanted
+
+    def decide(
+        self,
+        now_ms: int,
+        allowance: int | None = None,
+        *,
+        lease_seconds: float | None = None,
+        exact: bool = False,
+    ) -> events.Ordered:
+        """Propose orders: the pages that are most worth fetching now, within the budget.
+
+        Parameters
+        ----------
+        now_ms
+            The owner's time; an earlier one than the shard's own counts as that.
+        allowance
+            Orders wanted at most, whatever the budget allows.
+        lease_seconds
+            How long each is held for its fetcher; as the settings say unless given.
+        exact
+            Look at every page, whatever the settings say: for batches.
+        """
+        self._teach()
+        now_ms = max(now_ms, self.now_ms)
+        registers = self.tables.registers
+        credit = self.credit(now_ms)
+        most = allowance if allowance is not None else self.settings.orders_max
+        by_cost = int(registers.budget_unit[0]) == 1
+        n = most if by_cost and credit > 0 else int(min(max(credit + 1e-6, 0), most))
+        proposal = self.picker.decide(
+            self.tables, now_ms, min(n, self.settings.orders_max), exact=exact
+        )
+        slot, reason = proposal.slot, proposal.reason
+        if by_cost:
+            cost = np.exp2(self.tables.pages.cost[slot] / 1024.0 - 32.0)
+            affordable = np.cumsum(cost) - cost < credit
+            slot, reason = slot[affordable], reason[affordable]
+        length = self.settings.lease_seconds if lease_seconds is None else lease_seconds
+        length = min(length, self.settings.lease_seconds_max)
+        return events.event_of(
+            events.Ordered,
+            epoch=self.epoch,
+            at_ms=now_ms,
+            order=int(registers.next_order[0]) + np.arange(slot.size),
+            page=events.page_of(slot, self.tables.pages.generation[slot]),
+            expires_at_ms=now_ms + round(length * 1000),
+            reason=reason,
+        )
+
+    def overdue(self, now_ms: int) -> events.LeasesExpired:
+        """Propose the end of leases that have run out, at most 65,536 at a time."""
+        found = np.empty(_EXPIRED_MAX, np.int64)
+        n, self._overdue_from = leases.overdue_leases(
+            self.tables.leases,
+            self.tables.registers,
+            max(now_ms, self.now_ms),
+            self._overdue_from,
+            found,
+        )
+        return events.event_of(
+            events.LeasesExpired, epoch=self.epoch, at_ms=max(now_ms, self.now_ms), order=found[:n]
+        )
+
+    def tick(self, now_ms: int) -> events.Ticked:
+        """Propose a tick: time goes on, and the price is put on record."""
+        return events.event_of(
+            events.Ticked, epoch=self.epoch, at_ms=now_ms, price=self.picker.price
+        )
+
+    def learn_priors(self) -> events.PriorsSet | None:
+        """Propose what the corpus has shown of its kinds of pages; None while that is not new.
+
+        Polls must have grown by a quarter since the last proposal, and be fifty at least.
+        """
+        registers = self.tables.registers
+        n_polls = int(registers.n_polls[0])
+        if n_polls < max(_POLLS_MIN, _POLLS_GROWTH * self._polls_learned):
+            return None
+        if registers.rebased_to[0] < registers.n_slots[0]:
+            return None
+        self._polls_learned = n_polls
+        return propose_priors(self.tables, self.settings)
+
+    # ------------------------------------------------------------------ snapshots
+
+    def snapshot(self, position: str) -> Snapshot:
+        """Begin a snapshot at this moment; the shard may go on while its pieces are taken.
+
+        Beginning another ends the one before.
+        """
+        self._snapshot = Snapshot(self.tables, self.settings, position)
+        return self._snapshot
+
+    @classmethod
+    def restore(
+        cls, manifest: str, buffer: NDArray[np.uint8], *, check: bool = True
+    ) -> tuple[Self, str]:
+        """Return the shard of a snapshot, and the position of the log from which to go on.
+
+        See `recrawl.shard.snapshot.restored`.
+        """
+        tables, settings, position = restored(manifest, buffer, check=check)
+        return cls(settings, tables=tables), position
+
+    def digest(self) -> str:
+        """Return a checksum of all state: equal for equal histories."""
+        n_slots = int(self.tables.registers.n_slots[0])
+        digest = hashlib.sha256()
+        for name, table in zip(self.tables._fields, self.tables, strict=True):
+            for column in table:
+                digest.update((column[:n_slots] if name == "pages" else column).tobytes())
+        return digest.hexdigest()
+
+    def _put_aside(self, slots: NDArray[np.int64]) -> None:
+        """Tell a snapshot being taken that these pages are about to change."""
+        if self._snapshot is not None:
+            if self._snapshot.is_done:
+                self._snapshot = None
+            else:
+                self._snapshot.put_aside(self.tables.pages, slots)
+
+    # ------------------------------------------------------------------ applying
+
+    def apply_all(self, batches: Iterable[Event]) -> list[Applied]:
+        """Apply batches one after the other."""
+        return [self.apply(batch) for batch in batches]
+
+    def apply(self, event: Event) -> Applied:
+        """Move to the state after a batch of events, its rows in order."""
+        event = events.frozen(event)
+        valid = np.zeros(event[0].size, np.bool_)
+        transition = _NO_TRANSITION
+        if self._snapshot is not None:
+            self._put_aside(self._slots_of(event))
+        match event:
+            case events.Outcomes():
+                transition = self._report(event, valid)
+            case events.Signals():
+                self._hear(event, valid)
+            case events.Ordered():
+                self._order(event, valid)
+            case events.Ticked():
+                self._tick(event, valid)
+            case events.PagesAdded():
+                self._add(event, valid)
+            case events.LeasesExpired() | events.LeasesReleased() | events.LeasesExtended():
+                self._end_leases(event, valid)
+            case events.Claimed():
+                self._claim(event, valid)
+            case events.BudgetSet():
+                self._set_budget(event, valid)
+            case events.GroupsSet():
+                self._set_groups(event, valid)
+            case events.SourcesSet():
+                self._set_sources(event, valid)
+            case events.SettingsSet():
+                self._set_settings(event, valid)
+            case events.PriorsSet():
+                self._set_priors(event, valid)
+            case _:
+                self._set_pages(event, valid)
+        self.tables.registers.n_void[0] += valid.size - int(np.count_nonzero(valid))
+        return Applied(valid, transition)
+
+    def _slots_of(self, event: Event) -> NDArray[np.int64]:
+        """Return the slots that a batch names, by page or by order."""
+        if "page" in event._fields:
+            page: NDArray[np.int64] = event.page  # type: ignore[union-attr]
+            return page & 0xFFFFFFFF
+        if "order" in event._fields:
+            order: NDArray[np.int64] = event.order  # type: ignore[union-attr]
+            held = self.tables.leases.page
+            slots: NDArray[np.int64] = held[order & (held.size - 1)] & 0xFFFFFFFF
+            return slots
+        return np.zeros(0, np.int64)
+
+    def _touch(self, page: NDArray[np.int64], valid: FlagArray) -> None:
+        slots = page[valid] & 0xFFFFFFFF
+        self.picker.touch(self.tables, slots)
+
+    def _move_time(self, at_ms: int) -> None:
+        """Let time pass, and credit with it."""
+        registers = self.tables.registers
+        if at_ms <= registers.now[0]:
+            return
+        if registers.credited_at[0] > 0:
+            registers.credit[0] = self.credit(at_ms)
+        registers.credited_at[0] = registers.now[0] = at_ms
+
+    def _follow(self, event: events.Ordered | events.LeasesExpired) -> None:
+        """Let time pass to the latest decision of the owner in a batch."""
+        self._move_time(int(event.at_ms[event.epoch == self.epoch].max(initial=0)))
+
+    def _report(self, event: events.Outcomes, valid: FlagArray) -> NDArray[np.uint8]:
+        t = self.tables
+        transition = np.full(valid.size, outcomes.VOID, np.uint8)
+        outcomes.report_outcomes(
+            t.pages,
+            t.links,
+            t.sources,
+            t.groups,
+            t.leases,
+            t.priors,
+            t.registers,
+            self.rules,
+            event,
+            transition,
+        )
+        valid[:] = transition != outcomes.VOID
+        transition[~valid] = 0
+        self._touch(event.page, valid)
+        known = (event.page & 0xFFFFFFFF) < t.registers.n_slots[0]
+        slots = event.page[known & (event.page >= 0)] & 0xFFFFFFFF
+        # A page removed while in flight leaves a group to wake that only its lease still knows.
+        rows = event.order[event.order > 0] & (t.leases.page.size - 1)
+        groups = np.concatenate([t.pages.group[slots], t.leases.group[rows]])
+        self.picker.wake(t, groups.astype(np.int64))
+        return transition
+
+    def _hear(self, event: events.Signals, valid: FlagArray) -> None:
+        heard = event.source < self.settings.sources_max
+        if not heard.all():
+            # A number beyond any source: those rows are void, the others count.
+            kept = events.rows_of(event, heard)
+            part = np.zeros(kept.page.size, np.bool_)
+            self._hear(kept, part)
+            valid[heard] = part
+            return
+        self.tables = state.with_sources(self.tables, int(event.source.max(initial=0)) + 1)
+        self.tables = state.with_links(self.tables, event.page.size)
+        t = self.tables
+        signals.hear_signals(t.pages, t.links, t.sources, t.registers, self.rules, event, valid)
+        self._touch(event.page, valid)
+
+    def _order(self, event: events.Ordered, valid: FlagArray) -> None:
+        if not (event.epoch == self.epoch).any():
+            return
+        self._follow(event)
+        leases.forget_leases(self.tables.leases, self.tables.registers, self._grace_ms)
+        self.tables = state.with_leases(self.tables, event.page.size)
+        t = self.tables
+        leases.order_pages(t.pages, t.groups, t.leases, t.registers, event, valid)
+
+    @property
+    def _grace_ms(self) -> int:
+        return round(self.settings.lease_grace_seconds * 1000)
+
+    def _tick(self, event: events.Ticked, valid: FlagArray) -> None:
+        registers = self.tables.registers
+        for i in range(valid.size):
+            if event.epoch[i] == registers.epoch[0]:
+                self._move_time(int(event.at_ms[i]))
+                registers.price[0] = event.price[i]
+                valid[i] = True
+        if valid.any():
+            leases.forget_leases(self.tables.leases, registers, self._grace_ms)
+            if registers.rebased_to[0] < registers.n_slots[0]:
+                self._rebase(_REBASED_PER_TICK)
+
+    def _add(self, event: events.PagesAdded, valid: FlagArray) -> None:
+        if event.page.size == 0:
+            return
+        fits = (event.group < self.settings.groups_max) & (event.kind < self.settings.kinds_max)
+        if not fits.all():
+            # Slots follow each other, so nothing after a row that is void would fit.
+            n = int(np.argmin(fits))
+            part = np.zeros(n, np.bool_)
+            self._add(events.rows_of(event, slice(n)), part)
+            valid[:n] = part
+            return
+        n_slots = int(self.tables.registers.n_slots[0]) + event.page.size
+        self.tables = state.with_pages(self.tables, n_slots)
+        self.tables = state.with_groups(self.tables, int(event.group.max()) + 1, self.settings)
+        self.tables = state.with_kinds(self.tables, int(event.kind.max()) + 1)
+        t = self.tables
+        newness = np.array(
+            [
+                pages.newness_of(shape, seconds, self.settings.discovery_horizon)
+                for shape, seconds in zip(t.priors.shape, t.priors.seconds, strict=True)
+            ]
+        )
+        pages.add_pages(
+            t.pages,
+            t.groups,
+            t.links,
+            t.sources,
+            t.priors,
+            t.registers,
+            self.rules,
+            newness,
+            event,
+            valid,
+        )
+        self._touch(event.page, valid)
+
+    def _end_leases(
+        self,
+        event: events.LeasesExpired | events.LeasesReleased | events.LeasesExtended,
+        valid: FlagArray,
+    ) -> None:
+        t = self.tables
+        slots = np.full(valid.size, -1, np.int64)
+        if isinstance(event, events.LeasesExtended):
+            longest = round(self.settings.lease_seconds_max * 1000)
+            leases.extend_leases(t.leases, t.registers, longest, event, valid)
+            return
+        if isinstance(event, events.LeasesReleased):
+            leases.release_leases(t.pages, t.groups, t.leases, t.registers, event, slots, valid)
+        else:
+            self._follow(event)
+            leases.expire_leases(t.pages, t.groups, t.leases, t.registers, event, slots, valid)
+        rows = event.order[valid] & (t.leases.page.size - 1)
+        self.picker.wake(t, t.leases.group[rows].astype(np.int64))
+        self.picker.touch(t, slots[slots >= 0])
+
+    def _claim(self, event: events.Claimed, valid: FlagArray) -> None:
+        registers = self.tables.registers
+        for i in range(valid.size):
+            if event.epoch[i] > registers.epoch[0]:
+                registers.epoch[0] = event.epoch[i]
+                registers.owner[0] = event.owner[i]
+                self._move_time(int(event.at_ms[i]))
+                valid[i] = True
+
+    def _set_budget(self, event: events.BudgetSet, valid: FlagArray) -> None:
+        registers = self.tables.registers
+        for i in range(valid.size):
+            amount, period = float(event.amount[i]), float(event.period_seconds[i])
+            burst = float(event.burst_seconds[i])
+            if not (amount >= 0 and 0 <= period < math.inf and 0 <= burst < math.inf):
+                continue
+            if event.unit[i] > 1 or event.price_mode[i] > 1 or not event.price[i] >= 0:
+                continue
+            rate = amount / period if period > 0 else 0.0
+            most = max(rate * burst, 1.0) if period > 0 and amount < math.inf else amount
+            registers.budget[0] = rate if amount < math.inf else math.inf
+            registers.credit_max[0] = most
+            registers.credit[0] = min(float(registers.credit[0]), most) if period > 0 else amount
+            registers.budget_unit[0] = event.unit[i]
+            registers.price_mode[0] = event.price_mode[i]
+            registers.fixed_price[0] = event.price[i]
+            valid[i] = True
+
+    def _set_groups(self, event: events.GroupsSet, valid: FlagArray) -> None:
+        valid[:] = (event.group < self.settings.groups_max) & (event.in_flight_max > 0)
+        named = event.group[valid].astype(np.int64)
+        self.tables = state.with_groups(self.tables, int(named.max(initial=0)) + 1, self.settings)
+        groups = self.tables.groups
+        # Of a group named twice the last row counts.
+        delay_ms, most = event.delay_ms[valid].astype(np.int64), event.in_flight_max[valid]
+        burst = np.maximum(event.burst[valid], 1).astype(np.int64)
+        state.set_politeness(groups, named, delay_ms, most.astype(np.int64), burst, self.now_ms)
+        groups.blocked_until[named] = event.blocked_until_ms[valid]
+        groups.flags[named] = 1 + 2 * (event.is_closed[valid] > 0)
+        self.picker.wake(self.tables, named)
+
+    def _set_sources(self, event: events.SourcesSet, valid: FlagArray) -> None:
+        fits = event.source < self.settings.sources_max
+        kept = events.rows_of(event, fits)
+        self.tables = state.with_sources(self.tables, int(kept.source.max(initial=0)) + 1)
+        part = np.zeros(kept.source.size, np.bool_)
+        signals.set_sources(self.tables.sources, kept, part)
+        valid[fits] = part
+
+    def _set_settings(self, event: events.SettingsSet, valid: FlagArray) -> None:
+        if valid.size == 0:
+            return
+        before = self.settings
+        try:
+            # All are read before anything changes; the last one counts.
+            self.settings = [ShardSettings.from_json(str(text)) for text in event.settings][-1]
+        except (TypeError, ValueError) as error:
+            raise EventError(f"not settings of this version: {error}") from error
+        valid[:] = True
+        state.set_group_defaults(self.tables.groups, self.settings, 0, self.now_ms)
+        price = self.picker.price
+        self._behave()
+        self.picker.set_price(price)
+        t = self.tables
+        self._put_aside(np.arange(t.registers.n_slots[0]))
+        if (before.estimator == "counts") != (self.settings.estimator == "counts"):
+            pages.translate_beliefs(t.pages, t.priors, t.registers, self.rules)
+        pages.rewrite_words(t.pages, t.links, t.sources, t.registers, self.rules)
+
+    def _set_priors(self, event: events.PriorsSet, valid: FlagArray) -> None:
+        valid[:] = (
+            (event.epoch == self.epoch)
+            & (event.kind < self.settings.kinds_max)
+            & (event.shape > 0)
+            & (event.seconds > 0)
+            & np.isfinite(event.shape)
+            & np.isfinite(event.seconds)
+        )
+        if not valid.any():
+            return
+        self._rebase(int(self.tables.registers.n_slots[0]))  # what is left of the last time
+        self.tables = state.with_kinds(self.tables, int(event.kind[valid].max()) + 1)
+        priors = self.tables.priors
+        priors.old_shape[:], priors.old_seconds[:] = priors.shape, priors.seconds
+        priors.shape[event.kind[valid]] = event.shape[valid]
+        priors.seconds[event.kind[valid]] = event.seconds[valid]
+        self.tables.registers.rebased_to[0] = 0
+        self._rebase(_REBASED_AT_ONCE)
+
+    def _rebase(self, n_slots: int) -> None:
+        t = self.tables
+        first = int(t.registers.rebased_to[0])
+        self._put_aside(np.arange(first, min(first + n_slots, int(t.registers.n_slots[0]))))
+        pages.rebase(t.pages, t.links, t.sources, t.priors, t.registers, self.rules, n_slots)
+
+    def _set_pages(self, event: _OfPages, valid: FlagArray) -> None:
+        t = self.tables
+        match event:
+            case events.PagesRemoved():
+                pages.remove_pages(t.pages, t.groups, t.registers, event, valid)
+                return
+            case events.ImportanceSet():
+                pages.set_importance(
+                    t.pages, t.links, t.sources, t.registers, self.rules, event, valid
+                )
+            case events.CostsSet():
+                pages.set_costs(t.pages, t.links, t.sources, t.registers, self.rules, event, valid)
+            case events.CurvesSet():
+                pages.set_curves(t.pages, t.links, t.sources, t.registers, self.rules, event, valid)
+            case events.RequestsSeen():
+                pages.see_requests(
+                    t.pages, t.links, t.sources, t.registers, self.rules, event, valid
+                )
+            case events.KindsSet():
+                known = event.kind < self.settings.kinds_max
+                top = int(event.kind[known].max(initial=0))
+                self.tables = t = state.with_kinds(t, top + 1)
+                kept, part = events.rows_of(event, known), valid[known]
+                pages.move_kinds(
+                    t.pages, t.links, t.sources, t.priors, t.registers, self.rules, kept, part
+                )
+                valid[known] = part
+            case events.LimitsSet():
+                self.tables, rows = state.with_limits(t, event, self.settings.limits_max)
+                t = self.tables
+                pages.set_limits(
+                    t.pages, t.links, t.sources, t.registers, self.rules, rows, event, valid
+                )
+        self._touch(event.page, valid)

@@ -1,0 +1,89 @@
+"""A simulated web, exact accounts of freshness, and the policies that people run today.
+
+Everything runs on virtual time, in seconds from the start, and draws from seeds only.  What
+happens to a page depends on the seed and the page alone, so rivals see the same web.
+"""
+
+from recrawl.sim.accounting import Account, Bookkeeper, Sum
+from recrawl.sim.averaged import AveragedArgmax
+from recrawl.sim.content import Content, Flapping, Replaces
+from recrawl.sim.driver import Fetcher, run_freely, scale_for_budget, simulate
+from recrawl.sim.dynamics import Drift, HotStart, SiteWide, WeeklyCycle, change_times
+from recrawl.sim.failures import Failures
+from recrawl.sim.groups import GroupSizes
+from recrawl.sim.histories import recorded_web, renumbered_versions
+from recrawl.sim.interval_policy import IntervalPolicy, trust_signals
+from recrawl.sim.interval_rules import (
+    CC_NEWS,
+    ChangeRatio,
+    FixedInterval,
+    Heritrix,
+    IntervalRule,
+    NutchAdaptive,
+    Polls,
+    StormCrawler,
+    Waits,
+    YaCy,
+)
+from recrawl.sim.oracle import Oracle
+from recrawl.sim.policies import KnownPages, Outcomes, Policy, ProportionalToImportance, Uniform
+from recrawl.sim.presets import papers_web, realistic_web, signals_paper_web, signals_web
+from recrawl.sim.shard_policy import ShardPolicy, unlimited
+from recrawl.sim.signals import Signals, SignalSource, emitted_signals
+from recrawl.sim.times import Times, Windows
+from recrawl.sim.webs import Web, make_web, request_counts
+
+__all__ = [
+    "CC_NEWS",
+    "Account",
+    "AveragedArgmax",
+    "Bookkeeper",
+    "ChangeRatio",
+    "Content",
+    "Drift",
+    "Failures",
+    "Fetcher",
+    "FixedInterval",
+    "Flapping",
+    "GroupSizes",
+    "Heritrix",
+    "HotStart",
+    "IntervalPolicy",
+    "IntervalRule",
+    "KnownPages",
+    "NutchAdaptive",
+    "Oracle",
+    "Outcomes",
+    "Policy",
+    "Polls",
+    "ProportionalToImportance",
+    "Replaces",
+    "ShardPolicy",
+    "SignalSource",
+    "Signals",
+    "SiteWide",
+    "StormCrawler",
+    "Sum",
+    "Times",
+    "Uniform",
+    "Waits",
+    "Web",
+    "WeeklyCycle",
+    "Windows",
+    "YaCy",
+    "change_times",
+    "emitted_signals",
+    "make_web",
+    "papers_web",
+    "realistic_web",
+    "recorded_web",
+    "renumbered_versions",
+    "request_counts",
+    "run_freely",
+    "scale_for_budget",
+    "signals_paper_web",
+    "signals_web",
+    "simulate",
+    "trust_signals",
+    "unlimited",
+]
