@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import fragments, kernels, learning
+from benchmarks import exactness, fragments, kernels, learning, shard, shard_learning
 from recrawl.sim import Bookkeeper
 
 ROOT = Path(__file__).parents[3]
@@ -67,6 +67,29 @@ def test_staleness_is_accounted_for_as_simulations_do() -> None:
     assert stale == pytest.approx(1 - account.freshness, rel=1e-9)
 
 
+@pytest.mark.slow_without_jit
+def test_a_shard_under_load_orders_its_budget_and_is_restored() -> None:
+    measured = shard.measure(20_000, 400, 4.0, ticks=8)
+    assert measured["orders_per_tick"] == {"min": 4, "mean": 4.0, "max": 4}
+    snapshot = measured["snapshot"]
+    assert isinstance(snapshot, dict)
+    assert snapshot["bytes"] > 20_000 * 70
+
+
+@pytest.mark.slow_without_jit
+def test_the_shard_learns_towards_the_oracle_from_nothing() -> None:
+    measured = shard_learning.measure(n_webs=1, hours=200.0)
+    rows = [*measured["without_signals"], *measured["with_signals"]]
+    assert [row["fetches_per_hour"] for row in rows] == [2.0, 5.0, 20.0, 3.0]
+    assert all(0.9 < row["ratio"]["mean"] <= 1.01 for row in rows)
+
+
+@pytest.mark.slow_without_jit
+def test_what_the_shard_loses_to_full_precision_is_measured() -> None:
+    row = exactness.loss(300, 3 / 3_600.0, 200 * 3_600.0, 1, 1, "scan")
+    assert abs(row["loss"]) < 0.03
+
+
 def test_rivals_see_the_same_web() -> None:
     first, second = (learning.signal_web(3, 100.0) for _ in range(2))
     np.testing.assert_array_equal(first.signals.at, second.signals.at)
@@ -81,6 +104,5 @@ def test_the_command_lists_its_measurements() -> None:
         text=True,
         check=True,
     )
-    assert "fragments" in shown.stdout
-    assert "kernels" in shown.stdout
-    assert "learning" in shown.stdout
+    for name in ("exactness", "faults", "fragments", "kernels", "learning", "shard"):
+        assert name in shown.stdout

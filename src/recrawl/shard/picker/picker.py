@@ -51,8 +51,9 @@ _COST_CODES_PER_OCTAVE = 1024.0
 _COST_OCTAVES = 32.0
 # Orders proposed before their costs are known, over those that the mean cost tells.
 _COST_ROOM = 1.5
-# Waiting pages valued anew per decision.
-_REVALUED_MAX = 8_192
+# Waiting pages valued anew, per decision at least and per order.
+_REVALUED_MIN = 1_024
+_REVALUED_PER_ORDER = 8
 # Pages looked at per second, on average, because nothing soon due is left.
 _RESTOCKED_PER_SECOND = 50_000.0
 # Pages that such a look finds beside those ordered, at most.
@@ -159,6 +160,7 @@ class Picker:
         moment = None
         if self._is_sweeping:
             moment = self._advance(tables, now_ms)
+            self._put_in_order(tables, moment, n)
         by_cost = bool(registers.budget_unit[0] == BudgetUnit.COST)
         credit = _credit(tables, now_ms) if by_cost else math.inf
         if by_cost:
@@ -257,16 +259,15 @@ class Picker:
         counted = self._sweep.advance(tables, moment)
         if counted is not None:
             price.see_demand(counted, budget)
-        self._put_in_order(tables, moment)
         return moment
 
-    def _put_in_order(self, tables: Tables, moment: Moment) -> None:
+    def _put_in_order(self, tables: Tables, moment: Moment, n_orders: int) -> None:
         """Value what waits anew: all of it while it is little, and the more seldom the more it is.
 
         Most pages come when they are just worth the price.  Best first by what each was worth
         then would be first come, first served.
         """
-        self._n_unordered += _REVALUED_MAX
+        self._n_unordered += max(_REVALUED_MIN, _REVALUED_PER_ORDER * n_orders)
         n_waiting = int(self._market.gauge[M_SIZE])
         if 0 < n_waiting <= self._n_unordered:
             self._n_unordered = 0
