@@ -25,6 +25,8 @@ __all__ = ["START_MS", "ShardPolicy", "unlimited"]
 # Where virtual time begins, in milliseconds since 1970.
 START_MS = 1_700_000_000_000
 _UNLIMITED = 65_535
+# The simulation says how many orders it wants at a time; the budget only sets the price.
+_BURST_SECONDS = 30 * 86_400.0
 # A shard learns how far each group's source of a kind can be trusted.
 _SOURCES_PER_GROUP = 8
 
@@ -88,7 +90,7 @@ class ShardPolicy:
                 BudgetSet,
                 amount=self._budget,
                 period_seconds=1.0,
-                burst_seconds=max(10.0, 2.0 / self._budget),
+                burst_seconds=_BURST_SECONDS,
                 unit=0,
                 price_mode=0,
                 price=0.0,
