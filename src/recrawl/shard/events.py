@@ -9,13 +9,14 @@ since been removed is void.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.errors import EventError
+from recrawl.shard.tables import F32, F64, I64, U8, U16, U32, U64, dtypes_of
 
 __all__ = [
     "SCHEMAS",
@@ -52,13 +53,6 @@ __all__ = [
     "to_arrow",
 ]
 
-U8 = NDArray[np.uint8]
-U16 = NDArray[np.uint16]
-U32 = NDArray[np.uint32]
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-F32 = NDArray[np.float32]
-F64 = NDArray[np.float64]
 TEXT = NDArray[np.str_]
 
 
@@ -299,16 +293,7 @@ SCHEMAS: dict[int, type[Event]] = {
 SCHEMA_ID: dict[type[Event], int] = {kind: number for number, kind in SCHEMAS.items()}
 
 
-def _dtype(column: Any) -> np.dtype[Any]:
-    # NDArray[np.uint8] is ndarray[shape, dtype[np.uint8]].
-    dtype: np.dtype[Any] = np.dtype(get_args(get_args(column)[1])[0])
-    return dtype
-
-
-DTYPES: dict[type[Event], dict[str, np.dtype[Any]]] = {
-    kind: {name: _dtype(column) for name, column in kind.__annotations__.items()}
-    for kind in SCHEMA_ID
-}
+DTYPES: dict[type[Event], dict[str, np.dtype[Any]]] = {kind: dtypes_of(kind) for kind in SCHEMA_ID}
 _ARROW_SCHEMAS = {
     kind: pa.schema(
         [

@@ -10,19 +10,17 @@ from recrawl.core.belief.codes import decode_of, encode_of
 from recrawl.core.value.averaged import averaged_value_of
 from recrawl.shard.codes import log2_code_of, prior_of, ratio_code_of, rebuild_word
 from recrawl.shard.events import (
-    CostsSet,
     CurvesSet,
-    ImportanceSet,
-    KindsSet,
-    LimitsSet,
     PagesAdded,
     PagesRemoved,
     RequestsSeen,
 )
 from recrawl.shard.rules import Rules
 from recrawl.shard.tables import (
+    F32,
     F64,
     I64,
+    U16,
     Groups,
     Links,
     Pages,
@@ -34,19 +32,18 @@ from recrawl.shard.words import EPOCH_SECONDS, SECONDS_MAX, number_of, with_held
 
 __all__ = [
     "add_pages",
+    "find_slots",
     "move_kinds",
     "newness_of",
     "page_slot_of",
     "rebase",
+    "rebuild_words",
     "remove_pages",
-    "rewrite_words",
     "seconds_of",
     "see_requests",
-    "set_costs",
-    "set_curves",
-    "set_importance",
-    "set_limits",
     "translate_beliefs",
+    "write_curves",
+    "write_log2_codes",
 ]
 
 _FREE = 0
@@ -71,6 +68,24 @@ def page_slot_of(pages: Pages, page: int, n_slots: int) -> int:
     if pages.generation[slot] != (page >> 32):
         return -1
     return slot
+
+
+@table_kernel
+def find_slots(pages: Pages, registers: Registers, page: I64, slots: I64) -> None:
+    """Write the slots of pages, -1 for those that are no more."""
+    for i in range(page.size):
+        slots[i] = page_slot_of(pages, page[i], registers.n_slots[0])
+
+
+@table_kernel
+def rebuild_words(
+    pages: Pages, links: Links, sources: Sources, registers: Registers, rules: Rules, slots: I64
+) -> None:
+    """Write the words of pages anew, after something that they are made of changed."""
+    now = seconds_of(registers.now[0], registers.now[0])
+    for i in range(slots.size):
+        if pages.status[slots[i]] != _FREE:
+            rebuild_word(pages, links, sources, rules, slots[i], float(now))
 
 
 @table_kernel
@@ -183,48 +198,6 @@ def remove_pages(
 
 
 @table_kernel
-def set_importance(
-    pages: Pages,
-    links: Links,
-    sources: Sources,
-    registers: Registers,
-    rules: Rules,
-    event: ImportanceSet,
-    valid: FlagArray,
-) -> None:
-    """Set what pages are worth."""
-    now = seconds_of(registers.now[0], registers.now[0])
-    for i in range(event.page.size):
-        slot = page_slot_of(pages, event.page[i], registers.n_slots[0])
-        if slot < 0:
-            continue
-        pages.importance[slot] = log2_code_of(float(event.importance[i]))
-        rebuild_word(pages, links, sources, rules, slot, float(now))
-        valid[i] = True
-
-
-@table_kernel
-def set_costs(
-    pages: Pages,
-    links: Links,
-    sources: Sources,
-    registers: Registers,
-    rules: Rules,
-    event: CostsSet,
-    valid: FlagArray,
-) -> None:
-    """Set what fetching pages costs."""
-    now = seconds_of(registers.now[0], registers.now[0])
-    for i in range(event.page.size):
-        slot = page_slot_of(pages, event.page[i], registers.n_slots[0])
-        if slot < 0:
-            continue
-        pages.cost[slot] = log2_code_of(float(event.cost[i]))
-        rebuild_word(pages, links, sources, rules, slot, float(now))
-        valid[i] = True
-
-
-@table_kernel
 def _move_to_prior(
     pages: Pages,
     slot: int,
@@ -248,29 +221,17 @@ def _move_to_prior(
 
 @table_kernel
 def move_kinds(
-    pages: Pages,
-    links: Links,
-    sources: Sources,
-    priors: Priors,
-    registers: Registers,
-    rules: Rules,
-    event: KindsSet,
-    valid: FlagArray,
+    pages: Pages, priors: Priors, registers: Registers, rules: Rules, slots: I64, kind: U16
 ) -> None:
     """Move pages to another kind, and their beliefs to its prior."""
     now = seconds_of(registers.now[0], registers.now[0])
-    for i in range(event.page.size):
-        slot = page_slot_of(pages, event.page[i], registers.n_slots[0])
-        if slot < 0:
-            continue
-        kind = number_of(event.kind[i])
+    for i in range(slots.size):
+        slot = slots[i]
         if rules.estimator != 2:
             a, b = prior_of(priors, pages.kind[slot], slot, registers.rebased_to[0])
-            new_a, new_b = prior_of(priors, kind, slot, registers.rebased_to[0])
+            new_a, new_b = prior_of(priors, number_of(kind[i]), slot, registers.rebased_to[0])
             _move_to_prior(pages, slot, a, b, new_a, new_b, now)
-        pages.kind[slot] = kind
-        rebuild_word(pages, links, sources, rules, slot, float(now))
-        valid[i] = True
+        pages.kind[slot] = kind[i]
 
 
 @table_kernel
@@ -327,59 +288,20 @@ def translate_beliefs(pages: Pages, priors: Priors, registers: Registers, rules:
 
 
 @table_kernel
-def rewrite_words(
-    pages: Pages, links: Links, sources: Sources, registers: Registers, rules: Rules
-) -> None:
-    """Write all words anew, after the rules that they are made by changed."""
-    now = seconds_of(registers.now[0], registers.now[0])
-    for slot in range(registers.n_slots[0]):
-        if pages.status[slot] != _FREE:
-            rebuild_word(pages, links, sources, rules, slot, float(now))
+def write_log2_codes(column: U16, slots: I64, quantity: F32) -> None:
+    """Write importance or cost into its column."""
+    for i in range(slots.size):
+        column[slots[i]] = log2_code_of(float(quantity[i]))
 
 
 @table_kernel
-def set_limits(
-    pages: Pages,
-    links: Links,
-    sources: Sources,
-    registers: Registers,
-    rules: Rules,
-    rows: I64,
-    event: LimitsSet,
-    valid: FlagArray,
-) -> None:
-    """Give pages their floors, ceilings and promises, which stand in ``rows`` of the limits."""
-    now = seconds_of(registers.now[0], registers.now[0])
-    for i in range(event.page.size):
-        slot = page_slot_of(pages, event.page[i], registers.n_slots[0])
-        if slot < 0 or rows[i] < 0:
-            continue
-        pages.limits[slot] = rows[i]
-        rebuild_word(pages, links, sources, rules, slot, float(now))
-        valid[i] = True
-
-
-@table_kernel
-def set_curves(
-    pages: Pages,
-    links: Links,
-    sources: Sources,
-    registers: Registers,
-    rules: Rules,
-    event: CurvesSet,
-    valid: FlagArray,
-) -> None:
-    """Set how copies go wrong."""
-    now = seconds_of(registers.now[0], registers.now[0])
-    for i in range(event.page.size):
-        slot = page_slot_of(pages, event.page[i], registers.n_slots[0])
-        if slot < 0 or not (event.ceiling[i] > 0.0 and event.ratio[i] > 0.0):
-            continue
+def write_curves(pages: Pages, slots: I64, event: CurvesSet) -> None:
+    """Write how copies go wrong, one row of the event for each slot."""
+    for i in range(slots.size):
+        slot = slots[i]
         pages.ceiling[slot] = int(min(max(float(event.ceiling[i]) * 255.0 + 0.5, 1.0), 255.0))
         pages.ratio[slot] = ratio_code_of(float(event.ratio[i]))
         pages.curve[slot] = event.scroll_items[i]
-        rebuild_word(pages, links, sources, rules, slot, float(now))
-        valid[i] = True
 
 
 @table_kernel

@@ -10,18 +10,26 @@ from recrawl.shard.settings import ShardSettings
 from recrawl.shard.status import PageStatus
 from recrawl.shard.tables import Tables
 
-__all__ = ["propose_priors"]
+__all__ = ["WHOLE_PAGES", "propose_priors", "refitted", "teaches_priors"]
 
 # Pages looked at, evenly spread over the slots.
 _SAMPLE_MAX = 1 << 18
 # What is assumed of the whole counts for one page, and the whole for so many of each kind.
-_WHOLE_PAGES = 1.0
+WHOLE_PAGES = 1.0
 _KIND_PAGES = 10.0
+# Polls before priors are learned from them, and how much they must grow in between.
+_POLLS_MIN = 50
+_POLLS_GROWTH = 1.25
 # Beyond these a shape is an artefact of few pages; real corpora have 0.4 to 0.9.
 _SHAPE_MIN, _SHAPE_MAX = 0.15, 3.0
 
 
-def _refitted(belief: GammaBelief, towards: GammaBelief, n_towards: float) -> GammaBelief:
+def teaches_priors(n_polls: int, n_learned: int) -> bool:
+    """Return whether so many polls say more of priors than those already learned from did."""
+    return n_polls >= max(_POLLS_MIN, _POLLS_GROWTH * n_learned)
+
+
+def refitted(belief: GammaBelief, towards: GammaBelief, n_towards: float) -> GammaBelief:
     """Return the prior of pages believed so, as if some more were like ``towards``."""
     both = GammaBelief(
         np.append(belief.shape, towards.shape), np.append(belief.seconds, towards.seconds)
@@ -55,13 +63,13 @@ def propose_priors(tables: Tables, settings: ShardSettings) -> PriorsSet | None:
         return None
     kinds = kinds[is_polled]
     belief = GammaBelief(belief.shape[is_polled], belief.seconds[is_polled])
-    whole = _refitted(belief, BROAD, _WHOLE_PAGES)
+    whole = refitted(belief, BROAD, WHOLE_PAGES)
     n_kinds = tables.priors.shape.size
     fitted = [whole] * n_kinds
     if n_kinds > 1:
         for kind in np.unique(kinds):
             of_kind = GammaBelief(belief.shape[kinds == kind], belief.seconds[kinds == kind])
-            fitted[kind] = _refitted(of_kind, whole, _KIND_PAGES)
+            fitted[kind] = refitted(of_kind, whole, _KIND_PAGES)
     return event_of(
         PriorsSet,
         epoch=tables.registers.epoch[0],

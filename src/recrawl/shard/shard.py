@@ -18,23 +18,20 @@ from recrawl.shard.due import Terms
 from recrawl.shard.events import Event
 from recrawl.shard.explain import Explanation, explanation_of
 from recrawl.shard.picker import Picker
-from recrawl.shard.priors import propose_priors
+from recrawl.shard.priors import propose_priors, teaches_priors
 from recrawl.shard.rules import has_patience, log2_bonus, patience, rules_of
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.snapshot import Snapshot, restored
+from recrawl.shard.status import BudgetUnit
 from recrawl.shard.tables import Tables
 
 __all__ = ["Applied", "Shard"]
 
 _CODES = DueCodes()
-# Slots whose beliefs move to a new prior at once, and with each tick.
+# Slots that are rewritten at once, and whose beliefs move to a new prior with each tick.
 _REBASED_AT_ONCE = 1 << 18
 _REBASED_PER_TICK = 1 << 16
 _EXPIRED_MAX = 1 << 16
-# Polls before priors are learned from them, and how much they must grow in between.
-_POLLS_MIN = 50
-_POLLS_GROWTH = 1.25
-_ROWS_MAX = np.int64(1) << 32
 
 
 @cache
@@ -42,15 +39,10 @@ def _due_table() -> DueTable:
     return build_due_table(_CODES)
 
 
-_OfPages: TypeAlias = (
-    events.PagesRemoved
-    | events.ImportanceSet
-    | events.CostsSet
-    | events.KindsSet
-    | events.LimitsSet
-    | events.RequestsSeen
-    | events.CurvesSet
+_OfWords: TypeAlias = (
+    events.ImportanceSet | events.CostsSet | events.KindsSet | events.LimitsSet | events.CurvesSet
 )
+_OfPages: TypeAlias = events.PagesRemoved | events.RequestsSeen | _OfWords
 
 
 class Applied(NamedTuple):
@@ -154,10 +146,7 @@ class Shard:
 
     def credit(self, now_ms: int) -> float:
         """Return what the budget allows to be spent now: fetches, or cost."""
-        registers = self.tables.registers
-        seconds = max(now_ms - int(registers.credited_at[0]), 0) / 1000
-        earned = float(registers.budget[0]) * seconds if seconds > 0 else 0.0
-        return min(float(registers.credit[0]) + earned, float(registers.credit_max[0]))
+        return state.credit_at(self.tables.registers, now_ms)
 
     def explain(self, page: int, now_ms: int | None = None) -> Explanation | None:
         """Return what is known of a page and why it is or is not due; None if there is none."""
@@ -203,18 +192,11 @@ class Shard:
         self._teach()
         now_ms = max(now_ms, self.now_ms)
         registers = self.tables.registers
-        credit = self.credit(now_ms)
-        most = allowance if allowance is not None else self.settings.orders_max
-        by_cost = int(registers.budget_unit[0]) == 1
-        n = most if by_cost and credit > 0 else int(min(max(credit + 1e-6, 0), most))
-        proposal = self.picker.decide(
-            self.tables, now_ms, min(n, self.settings.orders_max), exact=exact
-        )
-        slot, reason = proposal.slot, proposal.reason
-        if by_cost:
-            cost = np.exp2(self.tables.pages.cost[slot] / 1024.0 - 32.0)
-            affordable = np.cumsum(cost) - cost < credit
-            slot, reason = slot[affordable], reason[affordable]
+        most = self.settings.orders_max
+        n = most if allowance is None else min(allowance, most)
+        if registers.budget_unit[0] == BudgetUnit.FETCHES:  # of a budget in cost the picker spends
+            n = int(min(max(self.credit(now_ms) + 1e-6, 0), n))
+        slot, reason = self.picker.decide(self.tables, now_ms, n, exact=exact)
         length = self.settings.lease_seconds if lease_seconds is None else lease_seconds
         length = min(length, self.settings.lease_seconds_max)
         return events.event_of(
@@ -254,7 +236,7 @@ class Shard:
         """
         registers = self.tables.registers
         n_polls = int(registers.n_polls[0])
-        if n_polls < max(_POLLS_MIN, _POLLS_GROWTH * self._polls_learned):
+        if not teaches_priors(n_polls, self._polls_learned):
             return None
         if registers.rebased_to[0] < registers.n_slots[0]:
             return None
@@ -298,6 +280,10 @@ class Shard:
                 self._snapshot = None
             else:
                 self._snapshot.put_aside(self.tables.pages, slots)
+
+    def _put_aside_range(self, first: int, end: int) -> None:
+        if self._snapshot is not None:
+            self._put_aside(np.arange(first, end))
 
     # ------------------------------------------------------------------ applying
 
@@ -557,10 +543,12 @@ class Shard:
         self._behave()
         self.picker.set_price(price)
         t = self.tables
-        self._put_aside(np.arange(t.registers.n_slots[0]))
+        self._put_aside_range(0, int(t.registers.n_slots[0]))
         if (before.estimator == "counts") != (self.settings.estimator == "counts"):
             pages.translate_beliefs(t.pages, t.priors, t.registers, self.rules)
-        pages.rewrite_words(t.pages, t.links, t.sources, t.registers, self.rules)
+        n_slots = int(t.registers.n_slots[0])
+        for first in range(0, n_slots, _REBASED_AT_ONCE):
+            self._rebuild_words(np.arange(first, min(first + _REBASED_AT_ONCE, n_slots)))
 
     def _set_priors(self, event: events.PriorsSet, valid: FlagArray) -> None:
         valid[:] = (
@@ -585,7 +573,7 @@ class Shard:
     def _rebase(self, n_slots: int) -> None:
         t = self.tables
         first = int(t.registers.rebased_to[0])
-        self._put_aside(np.arange(first, min(first + n_slots, int(t.registers.n_slots[0]))))
+        self._put_aside_range(first, min(first + n_slots, int(t.registers.n_slots[0])))
         pages.rebase(t.pages, t.links, t.sources, t.priors, t.registers, self.rules, n_slots)
 
     def _set_pages(self, event: _OfPages, valid: FlagArray) -> None:
@@ -593,32 +581,47 @@ class Shard:
         match event:
             case events.PagesRemoved():
                 pages.remove_pages(t.pages, t.groups, t.registers, event, valid)
-                return
-            case events.ImportanceSet():
-                pages.set_importance(
-                    t.pages, t.links, t.sources, t.registers, self.rules, event, valid
-                )
-            case events.CostsSet():
-                pages.set_costs(t.pages, t.links, t.sources, t.registers, self.rules, event, valid)
-            case events.CurvesSet():
-                pages.set_curves(t.pages, t.links, t.sources, t.registers, self.rules, event, valid)
             case events.RequestsSeen():
                 pages.see_requests(
                     t.pages, t.links, t.sources, t.registers, self.rules, event, valid
                 )
+                self._touch(event.page, valid)
+            case _:
+                self._set_words(event, valid)
+
+    def _set_words(self, event: _OfWords, valid: FlagArray) -> None:
+        """Set something that the words of pages are made of."""
+        t = self.tables
+        slots = np.empty(event.page.size, np.int64)
+        pages.find_slots(t.pages, t.registers, event.page, slots)
+        valid[:] = slots >= 0
+        match event:
+            case events.CurvesSet():
+                valid &= (event.ceiling > 0) & (event.ratio > 0)
             case events.KindsSet():
                 known = event.kind < self.settings.kinds_max
-                top = int(event.kind[known].max(initial=0))
-                self.tables = t = state.with_kinds(t, top + 1)
-                kept, part = events.rows_of(event, known), valid[known]
-                pages.move_kinds(
-                    t.pages, t.links, t.sources, t.priors, t.registers, self.rules, kept, part
-                )
-                valid[known] = part
+                valid &= known
+                self.tables = t = state.with_kinds(t, int(event.kind[known].max(initial=0)) + 1)
             case events.LimitsSet():
                 self.tables, rows = state.with_limits(t, event, self.settings.limits_max)
                 t = self.tables
-                pages.set_limits(
-                    t.pages, t.links, t.sources, t.registers, self.rules, rows, event, valid
-                )
+                valid &= rows >= 0
+        slots = slots[valid]
+        match event:
+            case events.ImportanceSet():
+                pages.write_log2_codes(t.pages.importance, slots, event.importance[valid])
+            case events.CostsSet():
+                pages.write_log2_codes(t.pages.cost, slots, event.cost[valid])
+            case events.CurvesSet():
+                pages.write_curves(t.pages, slots, events.rows_of(event, valid))
+            case events.KindsSet():
+                kind = event.kind[valid]
+                pages.move_kinds(t.pages, t.priors, t.registers, self.rules, slots, kind)
+            case events.LimitsSet():
+                t.pages.limits[slots] = rows[valid]
+        self._rebuild_words(slots)
         self._touch(event.page, valid)
+
+    def _rebuild_words(self, slots: NDArray[np.int64]) -> None:
+        t = self.tables
+        pages.rebuild_words(t.pages, t.links, t.sources, t.registers, self.rules, slots)

@@ -24,6 +24,7 @@ from recrawl.shard.tables import (
 )
 
 __all__ = [
+    "credit_at",
     "empty_tables",
     "set_group_defaults",
     "set_politeness",
@@ -101,6 +102,13 @@ def set_politeness(
     groups.delay_ms[rows] = delay_ms
     groups.in_flight_max[rows] = in_flight_max
     groups.burst[rows] = burst
+
+
+def credit_at(registers: Registers, now_ms: int) -> float:
+    """Return what the budget allows to be spent at an instant: fetches, or cost."""
+    seconds = max(now_ms - int(registers.credited_at[0]), 0) / 1000
+    earned = float(registers.budget[0]) * seconds if seconds > 0 else 0.0
+    return min(float(registers.credit[0]) + earned, float(registers.credit_max[0]))
 
 
 def with_pages(tables: Tables, n_slots: int) -> Tables:

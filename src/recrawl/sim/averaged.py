@@ -7,14 +7,12 @@ import numpy as np
 from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core._kernel import kernel
 from recrawl.core.belief.gamma import GammaBelief, after_change_of, rebased
-from recrawl.core.belief.population import BROAD, refit_from_beliefs
+from recrawl.core.belief.population import BROAD
 from recrawl.core.value.averaged import averaged_value_of
+from recrawl.shard.priors import WHOLE_PAGES, refitted, teaches_priors
 from recrawl.sim.policies import KnownPages, Outcomes, largest
 
 __all__ = ["AveragedArgmax"]
-
-_POLLS_MIN = 50
-_POLLS_GROWTH = 1.25
 
 
 @kernel
@@ -99,18 +97,13 @@ class AveragedArgmax:
         self._fetched_at[page[~outcomes.error]] = at[~outcomes.error]
         self._is_polled[page[seen]] = True
         self._n_polls += int(np.count_nonzero(seen))
-        if self._n_polls >= max(_POLLS_MIN, _POLLS_GROWTH * self._n_learned):
+        if teaches_priors(self._n_polls, self._n_learned):
             self._n_learned = self._n_polls
             self._learn_prior()
 
     def _learn_prior(self) -> None:
         polled = self._is_polled
-        belief = GammaBelief(
-            np.append(self._belief.shape[polled], BROAD.shape),
-            np.append(self._belief.seconds[polled], BROAD.seconds),
-        )
-        fitted = refit_from_beliefs(belief)
-        rate = float(fitted.shape / fitted.seconds)
-        prior = GammaBelief.with_mean_rate(rate, np.clip(fitted.shape, 0.15, 3.0))
+        belief = GammaBelief(self._belief.shape[polled], self._belief.seconds[polled])
+        prior = refitted(belief, BROAD, WHOLE_PAGES)
         self._belief = rebased(self._belief, self._prior, prior)
         self._prior = prior

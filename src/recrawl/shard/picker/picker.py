@@ -31,6 +31,7 @@ from recrawl.shard.picker.shares import audit_page, purposes
 from recrawl.shard.picker.sweep import Moment
 from recrawl.shard.picker.turns import end_decision, forget_orders, wake_groups
 from recrawl.shard.settings import ShardSettings
+from recrawl.shard.state import credit_at
 from recrawl.shard.status import BudgetUnit, PriceMode, Reason
 from recrawl.shard.tables import Tables
 
@@ -162,7 +163,7 @@ class Picker:
             moment = self._advance(tables, now_ms)
             self._put_in_order(tables, moment, n)
         by_cost = bool(registers.budget_unit[0] == BudgetUnit.COST)
-        credit = _credit(tables, now_ms) if by_cost else math.inf
+        credit = credit_at(registers, now_ms) if by_cost else math.inf
         if by_cost:
             n = math.ceil(min(_COST_ROOM * max(credit, 0.0) / self._mean_cost, float(n)))
         wanted = np.empty(max(n, 0), np.uint8)
@@ -401,11 +402,3 @@ class Picker:
         if price > 0.0:
             marginal = price * (marginal / price) ** _SMOOTHING
         self._budget_price.set_price(marginal)
-
-
-def _credit(tables: Tables, now_ms: int) -> float:
-    """Return the cost that may be spent now."""
-    registers = tables.registers
-    seconds = max(now_ms - int(registers.credited_at[0]), 0) / 1000
-    earned = float(registers.budget[0]) * seconds if seconds > 0 else 0.0
-    return min(float(registers.credit[0]) + earned, float(registers.credit_max[0]))
