@@ -4,7 +4,17 @@ import argparse
 import dataclasses
 import json
 
-from benchmarks import exactness, fragments, kernels, learning, shard, shard_learning
+from benchmarks import (
+    crash,
+    exactness,
+    fragments,
+    kernels,
+    learning,
+    scale,
+    shard,
+    shard_learning,
+    throughput,
+)
 from recrawl.sim import faults
 
 
@@ -34,6 +44,20 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("faults", help=faults.__doc__)
     command.add_argument("--events", type=int, default=1_000_000)
     command.add_argument("--seed", type=int, default=0)
+    command = commands.add_parser("crash", help=crash.__doc__)
+    command.add_argument("--kills", type=int, default=200)
+    command.add_argument("--ledger", choices=["rocksdb", "kafka"], default="rocksdb")
+    command.add_argument("--bootstrap", help="of the broker that scripts/kafka started")
+    command.add_argument("--seed", type=int, default=0)
+    command = commands.add_parser("scale", help=scale.__doc__)
+    command.add_argument("--pages", type=float, default=1e7)
+    command.add_argument("--hosts", type=float, help="a page in 50 unless given")
+    command.add_argument("--folder", help="where the corpus is made and left")
+    command = commands.add_parser("throughput", help=throughput.__doc__)
+    command.add_argument("--rows", type=float, default=2e5)
+    command.add_argument("--batch", type=int, default=1_000)
+    command.add_argument("--ledger", choices=["rocksdb", "kafka"], default="rocksdb")
+    command.add_argument("--bootstrap", help="of the broker that scripts/kafka started")
     return parser
 
 
@@ -57,6 +81,26 @@ def _measured(arguments: argparse.Namespace) -> object:
             return shard_learning.measure(arguments.webs, arguments.hours)
         case "exactness":
             return exactness.measure(arguments.webs, arguments.scale)
+        case "crash":
+            return crash.measure(
+                arguments.kills,
+                arguments.ledger,
+                bootstrap=arguments.bootstrap,
+                seed=arguments.seed,
+            )
+        case "scale":
+            return scale.measure(
+                int(arguments.pages),
+                int(arguments.hosts or max(arguments.pages / 50, 1)),
+                folder=arguments.folder,
+            )
+        case "throughput":
+            return throughput.measure(
+                int(arguments.rows),
+                arguments.batch,
+                arguments.ledger,
+                bootstrap=arguments.bootstrap,
+            )
         case _:
             return dataclasses.asdict(faults.run_faults(arguments.seed, arguments.events))
 

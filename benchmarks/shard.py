@@ -36,6 +36,7 @@ from recrawl.shard.tables import (
     Groups,
     Links,
     Pages,
+    Priors,
     Sources,
     bytes_per_row,
     dtypes_of,
@@ -56,6 +57,7 @@ def _fill(
     pages: Pages,
     links: Links,
     sources: Sources,
+    priors: Priors,
     rules: Rules,
     group_end: NDArray[np.int64],
     now: int,
@@ -88,7 +90,7 @@ def _fill(
             pages.source[slot] = group % sources.flags.size
             pages.signal_count[slot] = max(1.0, 1e8 / period * 2.0 * dither_of(slot, 5))
         pages.word[slot] = with_last(np.uint64(0), now)
-        rebuild_word(pages, links, sources, rules, slot, float(now))
+        rebuild_word(pages, links, sources, priors, rules, slot, float(now))
 
 
 @table_kernel
@@ -157,7 +159,7 @@ def generated_shard(
     now = _NOW_MS // 1000 - EPOCH_SECONDS
     ends = _group_ends(n_pages, n_groups)
     groups.n_pages[:] = np.diff(ends, prepend=0)
-    _fill(pages, tables.links, tables.sources, shard.rules, ends, now, signal_share)
+    _fill(pages, tables.links, tables.sources, tables.priors, shard.rules, ends, now, signal_share)
     low, high = -20.0, 40.0
     stride = max(1, n_pages // 200_000)
     for _ in range(40):

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.kafka_broker"]
+
 
 def _numba_cache_of_these_sources() -> str:
     """Return a cache folder that no other version of the sources shares.

@@ -1,7 +1,68 @@
 """Keep copies of web pages fresh on a fixed budget of fetches."""
 
+import os as _os
 from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from recrawl.runtime import AsyncCorpus, Clock, Corpus, CorpusConfig, Order, Outcome
+
+__all__ = [
+    "AsyncCorpus",
+    "Corpus",
+    "CorpusConfig",
+    "Order",
+    "Outcome",
+    "__version__",
+    "open",
+]
 
 __version__ = _version("recrawl")
+
+
+def open(
+    path: "str | _os.PathLike[str]",
+    config: "CorpusConfig | None" = None,
+    *,
+    read_only: bool = False,
+    clock: "Clock | None" = None,
+) -> "Corpus":
+    """Open the corpus in a folder, and make it if there is none.
+
+    Parameters
+    ----------
+    path
+        Of its folder.
+    config
+        What the owner chooses; ``recrawl.toml`` in the folder unless given, and without that what
+        the corpus was last opened with.
+    read_only
+        Only to be asked, while another process may be working with it.
+    clock
+        To go by; the machine's unless given.
+
+    Examples
+    --------
+    >>> import recrawl, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> with recrawl.open(folder.name) as corpus:
+    ...     added = corpus.add(["https://example.com/a", "https://example.com/b"])
+    ...     (order,) = corpus.lease(10)  # one at a time from each host, unless told otherwise
+    ...     reported = corpus.report(recrawl.Outcome(handle=order.handle, digest=b"version 1"))
+    >>> added.n_added, reported.counted
+    (2, array([ True]))
+    >>> folder.cleanup()
+    """
+    # Imported when needed: what is compiled takes a second to load, and `--version` needs none.
+    from recrawl.runtime import open_corpus  # noqa: PLC0415
+
+    return open_corpus(path, config, read_only=read_only, clock=clock)
+
+
+def __getattr__(name: str) -> Any:
+    """Return the public names of `recrawl.runtime`, loaded when first asked for."""
+    if name in __all__:
+        import recrawl.runtime  # noqa: PLC0415
+
+        return getattr(recrawl.runtime, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

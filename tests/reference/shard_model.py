@@ -49,6 +49,7 @@ class ModelPage:
     heard_at: int = 0
     heard: list[Heard] = field(default_factory=list)
     cost: float = 1.0
+    importance: float = 1.0
     order: int = 0
     """The one in flight, 0 for none."""
     n_written: int = 1
@@ -105,6 +106,8 @@ class ShardModel:
         shape = settings.prior_shape
         self.prior = [(shape, shape * settings.prior_period)]
         """Of each kind."""
+        self.weight: dict[int, float] = {}
+        """Of kinds that were given one."""
         self.rate = self.credit = self.credit_max = math.inf
         self.by_cost = False
         self.counts = dict.fromkeys(("ordered", "outcomes", "changed", "signals", "void"), 0)
@@ -123,6 +126,8 @@ class ShardModel:
             self._know_kinds(int(event.kind.max(initial=0)) + 1)
         if isinstance(event, ev.PriorsSet):
             valid = self._set_priors(event)
+        elif isinstance(event, ev.KindsWeighted):
+            valid = self._weigh_kinds(event)
         else:
             act = getattr(self, f"_on_{type(event).__name__.lower()}")
             valid = [
@@ -183,7 +188,9 @@ class ShardModel:
         else:
             self.n_slots += 1
         prior = self.prior[kind]
-        self.pages[page] = ModelPage(group, kind, self._seconds(at_ms), prior, cost=cost)
+        self.pages[page] = ModelPage(
+            group, kind, self._seconds(at_ms), prior, cost=cost, importance=importance
+        )
         self.group(group).n_pages += 1
         return True
 
@@ -196,6 +203,8 @@ class ShardModel:
         return True
 
     def _on_importanceset(self, page: int, importance: float) -> bool:
+        if page in self.pages:
+            self.pages[page].importance = importance
         return page in self.pages
 
     def _on_costsset(self, page: int, cost: float) -> bool:
@@ -235,6 +244,13 @@ class ShardModel:
             for page in self.pages.values():
                 self._move(page, new[page.kind])
         self.prior = new
+        return valid
+
+    def _weigh_kinds(self, event: ev.KindsWeighted) -> list[bool]:
+        valid = [e == self.epoch for e in event.epoch]
+        for i in np.flatnonzero(valid):
+            self._know_kinds(int(event.kind[np.array(valid)].max()) + 1)
+            self.weight[int(event.kind[i])] = float(event.weight[i])
         return valid
 
     # ---------------------------------------------------------------- groups and orders

@@ -15,6 +15,7 @@ from recrawl.shard.settings import ShardSettings
 from recrawl.shard.shard import Shard
 from recrawl.shard.snapshot import Snapshot
 from recrawl.shard.status import Verdict
+from recrawl.shard.words import log2_weight_of
 from tests.conftest import JIT_DISABLED
 from tests.reference.shard_model import ShardModel, facts_of
 from tests.reference.shards import ms, written
@@ -126,6 +127,10 @@ class ShardAgainstModel(RuleBasedStateMachine):
     def a_prior_is_learned(self, shape: float, days: float, kind: int) -> None:
         epoch = self.model.epoch
         self.happen(ev.PriorsSet, epoch=epoch, kind=kind, shape=shape, seconds=days * 86_400)
+
+    @rule(kind=st.integers(0, 3), weight=st.sampled_from([0.25, 1.0, 8.0]), back=st.integers(0, 1))
+    def a_kind_is_weighed(self, kind: int, weight: float, back: int) -> None:
+        self.happen(ev.KindsWeighted, epoch=self.model.epoch - back, kind=kind, weight=weight)
 
     # ------------------------------------------------------------ pages
 
@@ -283,6 +288,15 @@ class ShardAgainstModel(RuleBasedStateMachine):
             assert facts[name] == expected[name], name
         registers = self.shard.tables.registers
         assert registers.credit[0] == pytest.approx(self.model.credit, abs=1e-9)
+
+    @invariant()
+    def words_weigh_what_their_page_and_kind_do(self) -> None:
+        if not hasattr(self, "shard"):
+            return
+        for number, page in self.model.pages.items():
+            word = self.shard.tables.pages.word[number & 0xFFFFFFFF]
+            weight = page.importance / page.cost * self.model.weight.get(page.kind, 1.0)
+            assert abs(log2_weight_of(word) - math.log2(weight)) < 0.052, number
 
     @invariant()
     def beliefs_are_within_a_code(self) -> None:

@@ -22,7 +22,12 @@ def core_packages() -> list[str]:
 
 
 def test_the_top_level_is_small() -> None:
-    assert recrawl.__all__ == ["__version__"]
+    names = ["AsyncCorpus", "Corpus", "CorpusConfig", "Order", "Outcome"]
+    assert recrawl.__all__ == [*names, "__version__", "open"]
+    for name in recrawl.__all__:
+        assert getattr(recrawl, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'opne'"):
+        recrawl.opne  # noqa: B018
 
 
 def test_the_packages_of_the_maths_are_these() -> None:

@@ -18,6 +18,7 @@ from recrawl.shard.words import (
 )
 
 __all__ = [
+    "LOG2_CODE_ONE",
     "delay_of",
     "link_row_of",
     "log2_code_of",
@@ -31,9 +32,10 @@ __all__ = [
     "signal_totals_of",
 ]
 
-# log2 of importance and cost, from 2^-32 to 2^32.
+# log2 of importance, cost and weights of kinds, from 2^-32 to 2^32.
 _LOG2_CODES = 1024.0
 _LOG2_MIN = -32.0
+LOG2_CODE_ONE = 32_768
 _RATIO_CODES = 16.0
 _RATIO_ONE = 200.0
 
@@ -195,13 +197,20 @@ def rate_of(pages: Pages, rules: Rules, slot: int) -> tuple[float, float]:
 
 @table_kernel
 def rebuild_word(
-    pages: Pages, links: Links, sources: Sources, rules: Rules, slot: int, now: float
+    pages: Pages,
+    links: Links,
+    sources: Sources,
+    priors: Priors,
+    rules: Rules,
+    slot: int,
+    now: float,
 ) -> None:
     """Write the codes of a page's word anew; its instant and ``held`` stay."""
     rate, shape = rate_of(pages, rules, slot)
     # What costs nothing is as cheap as can be said, so that nothing worth nothing is no number.
     log2_cost = log2_of_code(max(number_of(pages.cost[slot]), 1))
     log2_weight = log2_of_code(pages.importance[slot]) - log2_cost
+    log2_weight += log2_of_code(priors.weight[pages.kind[slot]])
     if pages.requested_at[slot] > 0:
         log2_weight += math.log2(_request_factor_of(pages, rules, slot, now))
     class_code = 0

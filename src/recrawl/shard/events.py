@@ -1,11 +1,33 @@
 """What can happen to a shard: batches of events as columns, each kind with a numbered schema.
 
 A batch is a `NamedTuple` of equally long arrays, one row per event.  It travels as an Arrow record
-batch; the number of its schema goes with it, so that a log written by an older version is read
-by a newer one.  Instants are milliseconds since 1970, 0 where there is none.
+batch, and in a log as the message of that alone (`to_record`); the number of its schema goes with
+it, so that a log written by an older version is read by a newer one.  Instants are milliseconds
+since 1970, 0 where there is none.
 
 A *page* is named by its slot and the slot's generation (`page_of`); an event for a page that has
-since been removed is void.
+since been removed is void.  Columns that several kinds have mean the same in each:
+
+``page``
+    The page's number.
+``group``
+    Number of the politeness group.
+``kind``
+    Number of the kind of page, whose prior and weight it has.
+``source``
+    Number of who signals.
+``order``
+    Number of the order; the next one is one more.  0 for none.
+``epoch``
+    Of the node that decides; rows of another epoch than the owner's are void.
+``at_ms``
+    When it happened.
+``importance``
+    Worth of a second's freshness, relative to other pages.
+``cost``
+    Of one fetch, relative to other pages.
+``expires_at_ms``
+    When the order is given up, if nothing is heard of it.
 """
 
 from collections.abc import Iterable
@@ -17,6 +39,7 @@ from numpy.typing import NDArray
 
 from recrawl.errors import EventError
 from recrawl.shard.tables import F32, F64, I64, U8, U16, U32, U64, dtypes_of
+from recrawl.shard.wire import NumberRecords, packed, unpacked
 
 __all__ = [
     "SCHEMAS",
@@ -28,6 +51,7 @@ __all__ = [
     "GroupsSet",
     "ImportanceSet",
     "KindsSet",
+    "KindsWeighted",
     "LeasesExpired",
     "LeasesExtended",
     "LeasesReleased",
@@ -42,160 +66,217 @@ __all__ = [
     "Signals",
     "SourcesSet",
     "Ticked",
+    "arrow_schema_of",
     "decoded",
     "encoded",
     "event_of",
     "from_arrow",
+    "from_record",
     "frozen",
     "page_of",
     "rows_of",
     "slot_of",
     "to_arrow",
+    "to_record",
 ]
 
 TEXT = NDArray[np.str_]
 
 
 class PagesAdded(NamedTuple):
-    """Pages to keep, in slots that `Shard.free_pages` named."""
+    """Pages to keep, in slots that `Shard.free_pages` named.  From users."""
 
     page: I64
+    """As `Shard.free_pages` named it."""
     group: U32
     kind: U16
     importance: F32
     cost: F32
     at_ms: I64
+    """When it was found."""
 
 
 class PagesRemoved(NamedTuple):
-    """Pages to forget; their slots may be used again."""
+    """Pages to forget; their slots may be used again.  From users."""
 
     page: I64
 
 
 class ImportanceSet(NamedTuple):
-    """What pages are worth to their owner, relative to each other."""
+    """What pages are worth to their owner, relative to each other.  From users."""
 
     page: I64
     importance: F32
 
 
 class CostsSet(NamedTuple):
-    """What fetching pages costs, relative to each other."""
+    """What fetching pages costs, relative to each other.  From users."""
 
     page: I64
     cost: F32
 
 
 class KindsSet(NamedTuple):
-    """Which kind pages are of; their beliefs move to the prior of it."""
+    """Which kind pages are of; their beliefs move to the prior of it.  From users."""
 
     page: I64
     kind: U16
 
 
 class LimitsSet(NamedTuple):
-    """Floors, ceilings (inf for none) and staleness promises (probability 0 for none) of pages."""
+    """Floors, ceilings (inf for none) and staleness promises (probability 0 for none) of pages.
+
+    From users.
+    """
 
     page: I64
     interval_seconds_min: F64
+    """Not fetched again before."""
     interval_seconds_max: F64
+    """Fetched again at the latest; inf for no ceiling."""
     stale_seconds: F64
+    """Of the promise: not stale for longer than this …"""
     stale_probability: F64
+    """… but with this probability; 0 for no promise."""
 
 
 class Outcomes(NamedTuple):
-    """What fetches found, with the order that asked for them or without (0)."""
+    """What fetches found, with the order that asked for them or without (0).  From fetchers."""
 
     page: I64
     order: I64
+    """That asked for the fetch; 0 for none."""
     fetched_at_ms: I64
+    """By the clock of the fetcher."""
     verdict: U8
+    """`recrawl.shard.status.Verdict`."""
     divergence: F32
-    """From the copy before, nan if not known."""
+    """Share that is wrong of the copy before, nan if not known."""
     last_modified_at_ms: I64
+    """As the site says."""
     status_class: U8
     """First digit of the HTTP status, 0 for none."""
     retry_after_seconds: F32
+    """As the site asks; 0 for nothing."""
 
 
 class Signals(NamedTuple):
-    """Hints that pages changed: who says so, when it was heard, and the time it claims if any."""
+    """Hints that pages changed: who says so, when it was heard, and the time it claims if any.
+
+    From sources of signals.
+    """
 
     page: I64
     source: U32
     at_ms: I64
+    """When it was heard."""
     claimed_at_ms: I64
+    """When the page changed, as the source says."""
 
 
 class RequestsSeen(NamedTuple):
-    """Requests for pages, counted up to an instant."""
+    """Requests for pages, counted up to an instant.  From whoever serves the copies."""
 
     page: I64
     n_requests: F32
+    """Since the last count."""
     at_ms: I64
+    """Up to when they were counted."""
 
 
 class CurvesSet(NamedTuple):
-    """How the copies of pages go wrong: the share in the end, its rate over the change rate."""
+    """How the copies of pages go wrong: the share in the end, its rate over the change rate.
+
+    From users, or whoever compares copies.
+    """
 
     page: I64
     ceiling: F32
+    """Share of a copy that is wrong in the end, 0 to 1."""
     ratio: F32
+    """Rate at which it goes wrong, over the change rate."""
     scroll_items: U8
-    """0 where content churns."""
+    """Items that scroll through the page; 0 where content churns."""
 
 
 class GroupsSet(NamedTuple):
-    """Politeness of groups."""
+    """Politeness of groups.  From users, or fetchers that read the rules of a site."""
 
     group: U32
     delay_ms: U32
+    """Between fetches."""
     in_flight_max: U16
+    """Fetches at the same time."""
     burst: U16
+    """Orders that may follow each other at once, where several may be in flight."""
     blocked_until_ms: I64
+    """Asked to wait until then."""
     is_closed: U8
     """By its rules, or because they could not be read."""
 
 
 class SourcesSet(NamedTuple):
-    """Signal quality that is given; nan for learned."""
+    """Signal quality that is given; nan for learned.  From users."""
 
     source: U32
     precision: F32
+    """Share of its signals that announce a change; nan for learned."""
     delay_seconds: F32
+    """From a change to its signal; nan for learned."""
 
 
 class BudgetSet(NamedTuple):
-    """What may be spent, and what sets the price; one row."""
+    """What may be spent, and what sets the price; one row.  From users."""
 
     amount: F64
+    """Fetches or cost per period; inf for no limit."""
     period_seconds: F64
     """0: the amount is for this run, all at once."""
     burst_seconds: F64
     """How much of what was not spent is kept."""
     unit: U8
+    """`recrawl.shard.status.BudgetUnit`."""
     price_mode: U8
+    """`recrawl.shard.status.PriceMode`."""
     price: F64
+    """Value that a fetch must reach, where the price is fixed."""
 
 
 class SettingsSet(NamedTuple):
-    """How the shard behaves, as JSON; one row."""
+    """How the shard behaves, as JSON; one row.  From users."""
 
     settings: TEXT
+    """`ShardSettings` as JSON."""
 
 
 class PriorsSet(NamedTuple):
-    """What the owner's node learned of kinds of pages."""
+    """What the owner's node learned of kinds of pages.  From the node (`Shard.learn_priors`)."""
 
     epoch: I64
     kind: U16
     shape: F64
+    """Of the gamma belief about change rates."""
     seconds: F64
+    """Likewise."""
+
+
+class KindsWeighted(NamedTuple):
+    """Factors on the importance of all pages of a kind: the owner's node shares out the budget.
+
+    From the node (`Shard.weigh_kinds`).
+    """
+
+    epoch: I64
+    kind: U16
+    weight: F32
+    """Positive; 1 is none."""
 
 
 class Ordered(NamedTuple):
-    """The decision to fetch pages: proposed, logged, and only then handed out."""
+    """The decision to fetch pages: proposed, logged, and only then handed out.
+
+    From the node (`Shard.decide`).
+    """
 
     epoch: I64
     at_ms: I64
@@ -203,23 +284,24 @@ class Ordered(NamedTuple):
     page: I64
     expires_at_ms: I64
     reason: U8
+    """`recrawl.shard.status.Reason`."""
 
 
 class LeasesExtended(NamedTuple):
-    """Fetchers need longer."""
+    """Fetchers need longer.  From fetchers."""
 
     order: I64
     expires_at_ms: I64
 
 
 class LeasesReleased(NamedTuple):
-    """Fetchers give orders back, nothing fetched."""
+    """Fetchers give orders back, nothing fetched.  From fetchers."""
 
     order: I64
 
 
 class LeasesExpired(NamedTuple):
-    """Fetchers were not heard of in time."""
+    """Fetchers were not heard of in time.  From the node (`Shard.overdue`)."""
 
     epoch: I64
     at_ms: I64
@@ -227,19 +309,26 @@ class LeasesExpired(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """Somebody takes over the shard; decisions of lower epochs are void from here on.  One row."""
+    """Somebody takes over the shard; decisions of lower epochs are void from here on.  One row.
+
+    From a node that takes over.
+    """
 
     owner: U64
+    """Number of the node."""
     epoch: I64
+    """Higher than that of the owner before, or the claim is void."""
     at_ms: I64
 
 
 class Ticked(NamedTuple):
-    """Time as the owner has it, and its price; one row."""
+    """Time as the owner has it, and its price; one row.  From the node (`Shard.tick`)."""
 
     epoch: I64
     at_ms: I64
+    """The time of the node."""
     price: F64
+    """Value that a fetch had to reach."""
 
 
 Event: TypeAlias = (
@@ -264,6 +353,7 @@ Event: TypeAlias = (
     | LeasesExpired
     | Claimed
     | Ticked
+    | KindsWeighted
 )
 
 # Numbers are for ever: a kind whose columns change gets a new one, and the old one stays readable.
@@ -289,6 +379,7 @@ SCHEMAS: dict[int, type[Event]] = {
     19: LeasesExpired,
     20: Claimed,
     21: Ticked,
+    22: KindsWeighted,
 }
 SCHEMA_ID: dict[type[Event], int] = {kind: number for number, kind in SCHEMAS.items()}
 
@@ -304,6 +395,20 @@ _ARROW_SCHEMAS = {
     )
     for kind, columns in DTYPES.items()
 }
+_COLUMNS = {
+    kind: tuple((field.name, field.type, DTYPES[kind][field.name]) for field in schema)
+    for kind, schema in _ARROW_SCHEMAS.items()
+}
+_RECORDS = {
+    kind: NumberRecords(_ARROW_SCHEMAS[kind], columns.values())
+    for kind, columns in DTYPES.items()
+    if all(dtype.kind != "U" for dtype in columns.values())
+}
+
+
+def arrow_schema_of(kind: type[Event]) -> pa.Schema:
+    """Return the Arrow schema of a kind: its columns in order, none of them null."""
+    return _ARROW_SCHEMAS[kind]
 
 
 def page_of(slot: Any, generation: Any) -> Any:
@@ -377,42 +482,78 @@ def to_arrow(event: Event) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def from_arrow(batch: pa.RecordBatch, schema_id: int | None = None) -> Event:
+def from_arrow(batch: pa.RecordBatch, schema_id: int | None = None, *, check: bool = True) -> Event:
     """Return the events of an Arrow record batch; numbers are not copied.
 
     Parameters
     ----------
     batch
-        With the columns of its schema, in any order; null counts as none.
+        With the columns of its schema, in any order and beside others; null counts as none.
     schema_id
         As it travelled beside the batch; otherwise the one in the batch's own metadata.
+    check
+        Whether to look at the columns first; not needed after ``batch.validate(full=True)``.
     """
     if schema_id is None:
         number = (batch.schema.metadata or {}).get(b"recrawl.schema", b"")
         schema_id = int(number) if number.isdigit() else 0
-    kind = SCHEMAS.get(schema_id)
-    if kind is None:
-        raise EventError(f"schema must be one of 1 to {len(SCHEMAS)}, got {schema_id!r}")
+    kind = _kind_of(schema_id)
     try:
-        batch.validate(full=True)
         columns = [
-            _column_of(batch.column(field.name), field.type, DTYPES[kind][field.name])
-            for field in _ARROW_SCHEMAS[kind]
+            _column_of(batch.column(name), type_, dtype, check)
+            for name, type_, dtype in _COLUMNS[kind]
         ]
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise EventError(f"not columns of {kind.__name__}: {error}") from error
     return _of_columns(kind, columns)
 
 
-def _column_of(column: pa.Array, type_: pa.DataType, dtype: np.dtype[Any]) -> Any:
+def _kind_of(schema_id: int) -> type[Event]:
+    kind = SCHEMAS.get(schema_id)
+    if kind is None:
+        raise EventError(f"schema must be one of 1 to {len(SCHEMAS)}, got {schema_id!r}")
+    return kind
+
+
+def _column_of(column: pa.Array, type_: pa.DataType, dtype: np.dtype[Any], check: bool) -> Any:
     """Return a column as a numpy array; one of another type is cast, if that loses nothing."""
+    if check:
+        column.validate(full=True)
     if column.type != type_:
         column = column.cast(type_)
     if column.null_count:
         none = {"f": float("nan"), "U": ""}
         column = column.fill_null(none.get(dtype.kind, 0))
     array = column.to_numpy(zero_copy_only=False)
-    return np.ascontiguousarray(array.astype(dtype, copy=False))
+    return array if array.dtype == dtype else np.ascontiguousarray(array.astype(dtype))
+
+
+def to_record(event: Event) -> tuple[int, bytes]:
+    """Return the number of a batch's schema and its bytes, as a log keeps them.
+
+    Examples
+    --------
+    >>> number, data = to_record(event_of(PagesRemoved, page=[3, 4]))
+    >>> from_record(number, data)
+    PagesRemoved(page=array([3, 4]))
+    """
+    kind = type(event)
+    numbers = _RECORDS.get(kind)
+    data = packed(to_arrow(event)) if numbers is None else numbers.pack(event)
+    return SCHEMA_ID[kind], data
+
+
+def from_record(schema_id: int, data: bytes | memoryview) -> Event:
+    """Return the batch in bytes that `to_record` made; numbers are not copied.
+
+    Bytes that cannot be such a batch are an `EventError`.  Numbers that were changed are not
+    noticed: logs have checksums for that.
+    """
+    kind = _kind_of(schema_id)
+    numbers = _RECORDS.get(kind)
+    if numbers is None:
+        return from_arrow(unpacked(data, _ARROW_SCHEMAS[kind]), schema_id, check=False)
+    return _of_columns(kind, numbers.unpack(data))
 
 
 def encoded(events: Iterable[Event]) -> bytes:

@@ -114,6 +114,8 @@ class Explanation:
     freshness_probability: float
     """That the copy is still what the page says."""
     importance: float
+    kind_weight: float
+    """What the importance of all pages of its kind is multiplied by."""
     cost: float
     ceiling: float
     ratio: float
@@ -260,6 +262,7 @@ def explanation_of(
         sources=_sources_of(tables, rules, slot),
         freshness_probability=math.exp(-coded * math.log1p(age / coded)) if fetched else 0.0,
         importance=math.exp2(log2_of_code(int(pages.importance[slot]))),
+        kind_weight=math.exp2(log2_of_code(int(tables.priors.weight[pages.kind[slot]]))),
         cost=math.exp2(log2_of_code(int(pages.cost[slot]))),
         ceiling=int(pages.ceiling[slot]) / 255 if pages.ceiling[slot] else 1.0,
         ratio=float(ratio_of_code(int(pages.ratio[slot]))),

@@ -285,7 +285,7 @@ def report_outcomes(
                 pages.status[slot] = _DISALLOWED
             _put_off(pages, slot, now + rules.disallowed)
         if verdict >= _V_DISALLOWED:
-            rebuild_word(pages, links, sources, rules, slot, float(now))
+            rebuild_word(pages, links, sources, priors, rules, slot, float(now))
             registers.n_outcomes[0] += 1
             transitions[i] = 0
             continue
@@ -312,7 +312,7 @@ def report_outcomes(
         pages.not_before[slot] = 0
         pages.word[slot] = with_last(pages.word[slot], fetched)
         is_given_up = _count_streak(pages, rules, slot, status)
-        rebuild_word(pages, links, sources, rules, slot, float(fetched))
+        rebuild_word(pages, links, sources, priors, rules, slot, float(fetched))
         if is_given_up:
             pages.status[slot] = _RETIRED
             pages.word[slot] = with_held(pages.word[slot], True)

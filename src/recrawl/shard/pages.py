@@ -79,13 +79,19 @@ def find_slots(pages: Pages, registers: Registers, page: I64, slots: I64) -> Non
 
 @table_kernel
 def rebuild_words(
-    pages: Pages, links: Links, sources: Sources, registers: Registers, rules: Rules, slots: I64
+    pages: Pages,
+    links: Links,
+    sources: Sources,
+    priors: Priors,
+    registers: Registers,
+    rules: Rules,
+    slots: I64,
 ) -> None:
     """Write the words of pages anew, after something that they are made of changed."""
     now = seconds_of(registers.now[0], registers.now[0])
     for i in range(slots.size):
         if pages.status[slots[i]] != _FREE:
-            rebuild_word(pages, links, sources, rules, slots[i], float(now))
+            rebuild_word(pages, links, sources, priors, rules, slots[i], float(now))
 
 
 @table_kernel
@@ -166,7 +172,7 @@ def add_pages(
         pages.first_seen[slot] = at
         pages.not_before[slot] = 0
         pages.word[slot] = with_last(np.uint64(0), int(at - newness[kind]))
-        rebuild_word(pages, links, sources, rules, slot, float(at))
+        rebuild_word(pages, links, sources, priors, rules, slot, float(at))
         registers.n_pages[0] += 1
         valid[i] = True
 
@@ -261,7 +267,7 @@ def rebase(
             priors.seconds[kind],
             now,
         )
-        rebuild_word(pages, links, sources, rules, slot, float(now))
+        rebuild_word(pages, links, sources, priors, rules, slot, float(now))
     registers.rebased_to[0] = end
 
 
@@ -289,7 +295,7 @@ def translate_beliefs(pages: Pages, priors: Priors, registers: Registers, rules:
 
 @table_kernel
 def write_log2_codes(column: U16, slots: I64, quantity: F32) -> None:
-    """Write importance or cost into its column."""
+    """Write importance, cost or weight into its column."""
     for i in range(slots.size):
         column[slots[i]] = log2_code_of(float(quantity[i]))
 
@@ -309,6 +315,7 @@ def see_requests(
     pages: Pages,
     links: Links,
     sources: Sources,
+    priors: Priors,
     registers: Registers,
     rules: Rules,
     event: RequestsSeen,
@@ -334,5 +341,5 @@ def see_requests(
             # Late: it has faded already.
             faded = math.exp(elapsed / rules.request_time_constant)
             pages.requests[slot] += float(event.n_requests[i]) * faded
-        rebuild_word(pages, links, sources, rules, slot, float(at))
+        rebuild_word(pages, links, sources, priors, rules, slot, float(at))
         valid[i] = True

@@ -1,8 +1,7 @@
 """The shard: one partition's pages behind `apply` and `decide`."""
 
 import hashlib
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import NamedTuple, Self, TypeAlias
 
@@ -14,9 +13,11 @@ from recrawl.core.price.due_table import DueCodes, DueTable, build_due_table
 from recrawl.core.price.teaching_rows import own_copy, write_teaching
 from recrawl.errors import EventError
 from recrawl.shard import events, leases, outcomes, pages, signals, state
+from recrawl.shard.budget import credit_at, set_budget
 from recrawl.shard.due import Terms
 from recrawl.shard.events import Event
 from recrawl.shard.explain import Explanation, explanation_of
+from recrawl.shard.kinds import propose_weights
 from recrawl.shard.picker import Picker
 from recrawl.shard.priors import propose_priors, teaches_priors
 from recrawl.shard.rules import has_patience, log2_bonus, patience, rules_of
@@ -146,7 +147,7 @@ class Shard:
 
     def credit(self, now_ms: int) -> float:
         """Return what the budget allows to be spent now: fetches, or cost."""
-        return state.credit_at(self.tables.registers, now_ms)
+        return credit_at(self.tables.registers, now_ms)
 
     def explain(self, page: int, now_ms: int | None = None) -> Explanation | None:
         """Return what is known of a page and why it is or is not due; None if there is none."""
@@ -243,6 +244,22 @@ class Shard:
         self._polls_learned = n_polls
         return propose_priors(self.tables, self.settings)
 
+    def weigh_kinds(self, shares: Mapping[int, float], now_ms: int) -> events.KindsWeighted | None:
+        """Propose factors by which kinds of pages spend given shares of the budget.
+
+        None while they would hardly move.  See `recrawl.shard.kinds.propose_weights`.
+
+        Parameters
+        ----------
+        shares
+            Of each kind that has one, 0 to 1; the other kinds share what is left.
+        now_ms
+            Pages and groups that must rest beyond it do not count.
+        """
+        self._teach()
+        now_ms = max(now_ms, self.now_ms)
+        return propose_weights(self.tables, self.terms, self.settings.kinds_max, shares, now_ms)
+
     # ------------------------------------------------------------------ snapshots
 
     def snapshot(self, position: str) -> Snapshot:
@@ -314,7 +331,7 @@ class Shard:
             case events.Claimed():
                 self._claim(event, valid)
             case events.BudgetSet():
-                self._set_budget(event, valid)
+                set_budget(self.tables.registers, event, valid)
             case events.GroupsSet():
                 self._set_groups(event, valid)
             case events.SourcesSet():
@@ -323,6 +340,8 @@ class Shard:
                 self._set_settings(event, valid)
             case events.PriorsSet():
                 self._set_priors(event, valid)
+            case events.KindsWeighted():
+                self._weigh(event, valid)
             case _:
                 self._set_pages(event, valid)
         self.tables.registers.n_void[0] += valid.size - int(np.count_nonzero(valid))
@@ -395,7 +414,9 @@ class Shard:
         self.tables = state.with_sources(self.tables, int(event.source.max(initial=0)) + 1)
         self.tables = state.with_links(self.tables, event.page.size)
         t = self.tables
-        signals.hear_signals(t.pages, t.links, t.sources, t.registers, self.rules, event, valid)
+        signals.hear_signals(
+            t.pages, t.links, t.sources, t.priors, t.registers, self.rules, event, valid
+        )
         self._touch(event.page, valid)
 
     def _order(self, event: events.Ordered, valid: FlagArray) -> None:
@@ -488,25 +509,6 @@ class Shard:
                 self._move_time(int(event.at_ms[i]))
                 valid[i] = True
 
-    def _set_budget(self, event: events.BudgetSet, valid: FlagArray) -> None:
-        registers = self.tables.registers
-        for i in range(valid.size):
-            amount, period = float(event.amount[i]), float(event.period_seconds[i])
-            burst = float(event.burst_seconds[i])
-            if not (amount >= 0 and 0 <= period < math.inf and 0 <= burst < math.inf):
-                continue
-            if event.unit[i] > 1 or event.price_mode[i] > 1 or not event.price[i] >= 0:
-                continue
-            rate = amount / period if period > 0 else 0.0
-            most = max(rate * burst, 1.0) if period > 0 and amount < math.inf else amount
-            registers.budget[0] = rate if amount < math.inf else math.inf
-            registers.credit_max[0] = most
-            registers.credit[0] = min(float(registers.credit[0]), most) if period > 0 else amount
-            registers.budget_unit[0] = event.unit[i]
-            registers.price_mode[0] = event.price_mode[i]
-            registers.fixed_price[0] = event.price[i]
-            valid[i] = True
-
     def _set_groups(self, event: events.GroupsSet, valid: FlagArray) -> None:
         valid[:] = (event.group < self.settings.groups_max) & (event.in_flight_max > 0)
         named = event.group[valid].astype(np.int64)
@@ -570,6 +572,27 @@ class Shard:
         self.tables.registers.rebased_to[0] = 0
         self._rebase(_REBASED_AT_ONCE)
 
+    def _weigh(self, event: events.KindsWeighted, valid: FlagArray) -> None:
+        valid[:] = (
+            (event.epoch == self.epoch)
+            & (event.kind < self.settings.kinds_max)
+            & (event.weight > 0)
+            & np.isfinite(event.weight)
+        )
+        if not valid.any():
+            return
+        kind = event.kind[valid].astype(np.int64)
+        self.tables = t = state.with_kinds(self.tables, int(kind.max()) + 1)
+        before = t.priors.weight.copy()
+        pages.write_log2_codes(t.priors.weight, kind, event.weight[valid])
+        is_moved = t.priors.weight != before
+        n_slots = int(t.registers.n_slots[0])
+        for first in range(0, n_slots, _REBASED_AT_ONCE):
+            of_slot = t.pages.kind[first : min(first + _REBASED_AT_ONCE, n_slots)]
+            slots = first + np.flatnonzero(is_moved[of_slot])
+            self._put_aside(slots)
+            self._rebuild_words(slots)
+
     def _rebase(self, n_slots: int) -> None:
         t = self.tables
         first = int(t.registers.rebased_to[0])
@@ -583,7 +606,7 @@ class Shard:
                 pages.remove_pages(t.pages, t.groups, t.registers, event, valid)
             case events.RequestsSeen():
                 pages.see_requests(
-                    t.pages, t.links, t.sources, t.registers, self.rules, event, valid
+                    t.pages, t.links, t.sources, t.priors, t.registers, self.rules, event, valid
                 )
                 self._touch(event.page, valid)
             case _:
@@ -624,4 +647,4 @@ class Shard:
 
     def _rebuild_words(self, slots: NDArray[np.int64]) -> None:
         t = self.tables
-        pages.rebuild_words(t.pages, t.links, t.sources, t.registers, self.rules, slots)
+        pages.rebuild_words(t.pages, t.links, t.sources, t.priors, t.registers, self.rules, slots)

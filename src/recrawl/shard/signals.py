@@ -11,7 +11,7 @@ from recrawl.shard.codes import delay_of, link_row_of, precision_of, rebuild_wor
 from recrawl.shard.events import Signals, SourcesSet
 from recrawl.shard.pages import page_slot_of, seconds_of
 from recrawl.shard.rules import Rules
-from recrawl.shard.tables import Links, Pages, Registers, Sources
+from recrawl.shard.tables import Links, Pages, Priors, Registers, Sources
 from recrawl.shard.words import SECONDS_MAX, last_of, log2_period_of, number_of, shape_of, with_last
 
 __all__ = ["age_by_signal", "aged_last_of", "hear_signals", "set_sources"]
@@ -78,6 +78,7 @@ def hear_signals(
     pages: Pages,
     links: Links,
     sources: Sources,
+    priors: Priors,
     registers: Registers,
     rules: Rules,
     event: Signals,
@@ -138,7 +139,7 @@ def hear_signals(
             delay = delay_of(sources, source, rules)
             if delay > 0.0:
                 precision *= -math.expm1(-(at - fetched) / delay)
-        rebuild_word(pages, links, sources, rules, slot, float(at))
+        rebuild_word(pages, links, sources, priors, rules, slot, float(at))
         if pages.status[slot] != _NEW:
             age_by_signal(pages, rules, slot, float(at), precision)
         valid[i] = True

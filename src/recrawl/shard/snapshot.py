@@ -20,12 +20,18 @@ from numpy.typing import NDArray
 
 from recrawl.core._kernel import table_kernel
 from recrawl.errors import SnapshotError
+from recrawl.shard.codes import LOG2_CODE_ONE
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.tables import TABLES, Pages, Tables, dtypes_of
 
-__all__ = ["FORMAT", "Piece", "Snapshot", "restored"]
+__all__ = ["ADDED_COLUMNS", "FORMAT", "FORMATS_READ", "Piece", "Snapshot", "restored"]
 
-FORMAT = 1
+FORMAT = 2
+FORMATS_READ = (1, 2)
+# Columns that older formats lack: the format that they came with, and what they hold instead.
+ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float]] = {
+    ("priors", "weight"): (2, LOG2_CODE_ONE),
+}
 _ALIGNMENT = 64
 _ROWS_PER_PIECE = 1 << 17
 _PAGE_ROW = np.dtype(list(dtypes_of(Pages).items()))
@@ -185,8 +191,10 @@ def _checked_body(manifest: str) -> Mapping[str, Any]:
         version = body["format"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SnapshotError(f"not a manifest: {error}") from error
-    if version != FORMAT:
-        raise SnapshotError(f"format must be {FORMAT}, got {version!r}")
+    if version not in FORMATS_READ:
+        newer = isinstance(version, int) and version > FORMAT
+        known = f"format must be one of {FORMATS_READ}, got {version!r}"
+        raise SnapshotError(f"{known}: a newer version wrote it" if newer else known)
     return body
 
 
@@ -209,9 +217,13 @@ def restored(
         raise SnapshotError(f"buffer must have {body['n_bytes']} bytes, got {buffer.size}")
     tables = []
     for name, table in TABLES.items():
-        columns = []
+        columns: list[NDArray[Any]] = []
         for column, dtype in dtypes_of(table).items():
             place = body["tables"].get(name, {}).get(column)
+            added_in, default = ADDED_COLUMNS.get((name, column), (0, 0))
+            if place is None and columns and body["format"] < added_in:
+                columns.append(np.full(columns[0].size, default, dtype))
+                continue
             if place is None or place["type"] != dtype.name:
                 raise SnapshotError(f"column {name}.{column} must be {dtype.name}, got {place!r}")
             start, size = place["offset"], place["rows"] * dtype.itemsize

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core._kernel import table_kernel
-from recrawl.shard.codes import link_row_of
+from recrawl.shard.codes import LOG2_CODE_ONE, link_row_of
 from recrawl.shard.events import LimitsSet
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.tables import (
@@ -24,7 +24,6 @@ from recrawl.shard.tables import (
 )
 
 __all__ = [
-    "credit_at",
     "empty_tables",
     "set_group_defaults",
     "set_politeness",
@@ -53,6 +52,7 @@ def empty_tables(settings: ShardSettings) -> Tables:
     for shape, seconds in ((priors.shape, priors.seconds), (priors.old_shape, priors.old_seconds)):
         shape[0] = settings.prior_shape
         seconds[0] = settings.prior_shape * settings.prior_period
+    priors.weight[0] = LOG2_CODE_ONE
     tables = Tables(
         zeros(Pages, n),
         zeros(Links, n),
@@ -104,13 +104,6 @@ def set_politeness(
     groups.burst[rows] = burst
 
 
-def credit_at(registers: Registers, now_ms: int) -> float:
-    """Return what the budget allows to be spent at an instant: fetches, or cost."""
-    seconds = max(now_ms - int(registers.credited_at[0]), 0) / 1000
-    earned = float(registers.budget[0]) * seconds if seconds > 0 else 0.0
-    return min(float(registers.credit[0]) + earned, float(registers.credit_max[0]))
-
-
 def with_pages(tables: Tables, n_slots: int) -> Tables:
     """Return tables with room for so many slots."""
     return tables._replace(pages=grown(tables.pages, n_slots))
@@ -132,13 +125,17 @@ def with_sources(tables: Tables, n_sources: int) -> Tables:
 
 
 def with_kinds(tables: Tables, n_kinds: int) -> Tables:
-    """Return tables with priors for so many kinds; a new kind begins with the first one's."""
+    """Return tables with priors for so many kinds.
+
+    A new kind begins with the first one's, and weighs 1.
+    """
     size = tables.priors.shape.size
     if n_kinds <= size:
         return tables
     priors = grown(tables.priors, n_kinds)
     for column in priors:
         column[size:] = column[0]
+    priors.weight[size:] = LOG2_CODE_ONE
     return tables._replace(priors=priors)
 
 

@@ -171,7 +171,7 @@ class Limits(NamedTuple):
 
 
 class Priors(NamedTuple):
-    """What is believed of a page of each kind before any poll: 32 bytes a kind.
+    """What is believed of a page of each kind before any poll, and its weight: 34 bytes a kind.
 
     Beliefs of slots below the register ``rebased_to`` are relative to the new prior, those of the
     others to the old one.
@@ -181,6 +181,8 @@ class Priors(NamedTuple):
     old_seconds: F64
     shape: F64
     seconds: F64
+    weight: U16
+    """Factor on the importance of pages of the kind, log2 in steps of 1/1024."""
 
 
 class Registers(NamedTuple):

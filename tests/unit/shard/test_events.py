@@ -40,6 +40,7 @@ GOLDEN = {
     19: "LeasesExpired epoch:int64 at_ms:int64 order:int64",
     20: "Claimed owner:uint64 epoch:int64 at_ms:int64",
     21: "Ticked epoch:int64 at_ms:int64 price:float64",
+    22: "KindsWeighted epoch:int64 kind:uint16 weight:float32",
 }
 
 
@@ -152,9 +153,9 @@ def test_columns_may_come_in_any_order_beside_others_and_in_wider_types() -> Non
     assert same(event, ev.event_of(ev.ImportanceSet, page=5, importance=2.0))
 
 
-@pytest.mark.parametrize("schema_id", [0, -1, 22, 10**9])
+@pytest.mark.parametrize("schema_id", [0, -1, 23, 10**9])
 def test_a_schema_not_known_is_an_error(schema_id: int) -> None:
-    with pytest.raises(EventError, match="schema must be one of 1 to 21"):
+    with pytest.raises(EventError, match="schema must be one of 1 to 22"):
         ev.from_arrow(ev.to_arrow(some(ev.PagesRemoved)), schema_id)
 
 

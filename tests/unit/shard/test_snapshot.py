@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,6 +52,7 @@ def shake(story: Story, k: int) -> None:
             story.apply(
                 ev.event_of(ev.PriorsSet, epoch=1, kind=[0, 1], shape=0.4 + k / 50, seconds=9 * DAY)
             )
+            story.apply(ev.event_of(ev.KindsWeighted, epoch=1, kind=[0, 2], weight=[k, 1 / k]))
         case 6:
             other = Story(estimator=("counts", "gamma", "plug_in")[k % 3], group_delay=k)
             story.set_settings(other.settings)
@@ -195,7 +197,10 @@ def test_a_changed_manifest_is_told(whole: tuple[str, NDArray[np.uint8]]) -> Non
     with pytest.raises(SnapshotError, match="checksum"):
         Shard.restore(manifest.replace("uint64", "int64", 1), data)
     for change, message in (
-        (lambda body: body.update(format=99), "format must be"),
+        (lambda body: body.update(format=99), "format must be .* a newer version"),
+        (lambda body: body.update(format=0), "format must be"),
+        (lambda body: body.update(format="2"), "format must be"),
+        (lambda body: body["tables"]["priors"].pop("weight"), "priors.weight"),
         (lambda body: body["tables"].pop("groups"), "groups"),
         (lambda body: body["tables"]["pages"].pop("word"), "pages.word"),
         (lambda body: body["tables"]["pages"]["word"].update(type="int8"), "pages.word"),
@@ -204,6 +209,26 @@ def test_a_changed_manifest_is_told(whole: tuple[str, NDArray[np.uint8]]) -> Non
     ):
         with pytest.raises(SnapshotError, match=message):
             Shard.restore(forged(manifest, change), data)
+
+
+def test_a_snapshot_of_an_older_format_has_what_came_later_as_if_it_were_never_used() -> None:
+    story = busy()
+    manifest, data = written(story.shard.snapshot("9"))
+
+    def as_written_then(body: dict[str, Any]) -> None:
+        body["format"] = 1
+        for (table, column), (added_in, _) in snapshot_module.ADDED_COLUMNS.items():
+            assert 1 < added_in <= snapshot_module.FORMAT
+            del body["tables"][table][column]
+
+    old, position = Shard.restore(forged(manifest, as_written_then), data)
+    assert position == "9"
+    assert old.digest() == story.shard.digest()
+    mark = len(story.log)
+    for k in range(12):
+        shake(story, k)
+    old.apply_all(story.log[mark:])
+    assert old.digest() == story.shard.digest()
 
 
 def test_broken_bytes_are_told_wherever_they_are(whole: tuple[str, NDArray[np.uint8]]) -> None:

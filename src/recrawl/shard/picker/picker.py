@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core._arrays import FloatArray
+from recrawl.shard.budget import credit_at
 from recrawl.shard.due import CEILING_BONUS, Terms
 from recrawl.shard.picker.discovery import NewPages
 from recrawl.shard.picker.forecast import sampled_demand
@@ -31,7 +32,6 @@ from recrawl.shard.picker.shares import audit_page, purposes
 from recrawl.shard.picker.sweep import Moment
 from recrawl.shard.picker.turns import end_decision, forget_orders, wake_groups
 from recrawl.shard.settings import ShardSettings
-from recrawl.shard.state import credit_at
 from recrawl.shard.status import BudgetUnit, PriceMode, Reason
 from recrawl.shard.tables import Tables
 

@@ -1,0 +1,237 @@
+"""A whole node with sync on, beside the bare engine that writes the same bytes in the same run.
+
+What the node writes is put on record while it runs: every batch to RocksDB, every append to the
+log.  The bare engine then writes exactly that into an empty folder or topic, with the same syncs
+and waits and nothing else: no URLs parsed, nothing looked up, learned or decided.
+"""
+
+import os
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import pyarrow as pa
+from rocksdict import Rdict, WriteBatch
+
+import recrawl
+from benchmarks.scale import synthetic_urls
+from recrawl.kv import KeyValues
+from recrawl.kv.options import KvOptions, engine_options
+from recrawl.ledger import Record
+from recrawl.runtime import Corpus, CorpusConfig
+
+__all__ = ["measure"]
+
+
+class _Write(NamedTuple):
+    """One batch that was written to RocksDB."""
+
+    folder: Path
+    options: KvOptions
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
+    deletes: Sequence[bytes]
+    sync: bool
+
+
+class _Recording:
+    """What was written to RocksDB and appended to a log, in order."""
+
+    def __init__(self) -> None:
+        self.writes: list[_Write] = []
+        self.appends: list[Sequence[Record]] = []
+
+
+@contextmanager
+def _recorded(corpus: Corpus) -> Iterator[_Recording]:
+    recording = _Recording()
+    write = KeyValues.write
+
+    def recorded(self: KeyValues, keys: Any, values: Any, **options: Any) -> None:
+        write(self, keys, values, **options)
+        recording.writes.append(
+            _Write(
+                self.folder,
+                self._options,
+                keys,
+                values,
+                options.get("deletes", ()),
+                options.get("sync", False),
+            )
+        )
+
+    ledger = corpus.nodes[0].ledger
+    append = ledger.append
+
+    def appended(records: Sequence[Record]) -> Any:
+        recording.appends.append(list(records))
+        return append(records)
+
+    with patch.object(KeyValues, "write", recorded), patch.object(ledger, "append", appended):
+        yield recording
+
+
+def _bare_rocksdb(writes: list[_Write]) -> float:
+    """Return the seconds that RocksDB takes for the same batches."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = {write.folder: write.options for write in writes}
+        engines = {
+            folder: Rdict(str(Path(scratch) / str(i)), engine_options(options, is_reader=False))
+            for i, (folder, options) in enumerate(folders.items())
+        }
+        started = time.perf_counter()
+        for write in writes:
+            batch = WriteBatch(raw_mode=True)
+            deque(map(batch.delete, write.deletes), maxlen=0)
+            deque(map(batch.put, write.keys, write.values), maxlen=0)
+            engine = engines[write.folder]
+            engine.write(batch)
+            if write.sync:
+                engine.flush_wal(True)
+        seconds = time.perf_counter() - started
+        for engine in engines.values():
+            engine.close()
+    return seconds
+
+
+def _bare_kafka(appends: list[Sequence[Record]], bootstrap: str) -> float:
+    """Return the seconds that a producer takes for the same messages, waiting as the node does."""
+    from confluent_kafka import Producer  # noqa: PLC0415
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
+    from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415
+
+    topic = f"bare-{os.getpid()}-{time.monotonic_ns()}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "compression.type": "lz4",
+            "linger.ms": 0,
+            "message.max.bytes": 8_000_000,
+        }
+    )
+    producer.produce(topic, b"connect", partition=0)
+    producer.flush()
+    started = time.perf_counter()
+    for records in appends:
+        for record in records:
+            headers: Any = [("schema", str(record.schema).encode())]
+            producer.produce(topic, record.data, partition=0, headers=headers)
+        producer.flush()
+    return time.perf_counter() - started
+
+
+def _timed(
+    corpus: Corpus, n_rows: int, work: Callable[[], int], bootstrap: str | None
+) -> dict[str, object]:
+    """Run some work on a node, then what it wrote on the bare engine."""
+    with _recorded(corpus) as recording:
+        started = time.perf_counter()
+        n_done = work()
+        seconds = time.perf_counter() - started
+    assert n_done == n_rows, (n_done, n_rows)
+    rocksdb = _bare_rocksdb(recording.writes)
+    found: dict[str, object] = {
+        "rows": n_rows,
+        "rows_per_second": round(n_rows / seconds),
+        "bare_rocksdb_rows_per_second": round(n_rows / rocksdb),
+        "ratio_to_bare_rocksdb": round(rocksdb / seconds, 3),
+        "log_bytes_per_row": round(
+            sum(len(r.data) for records in recording.appends for r in records) / n_rows, 1
+        ),
+    }
+    if bootstrap is not None:
+        kafka = _bare_kafka(recording.appends, bootstrap)
+        found["bare_kafka_rows_per_second"] = round(n_rows / kafka)
+        found["ratio_to_bare_kafka"] = round(kafka / seconds, 3)
+        found["ratio_to_bare_kafka_and_rocksdb"] = round((kafka + rocksdb) / seconds, 3)
+    return found
+
+
+def measure(
+    n_rows: int, batch: int, ledger: str = "rocksdb", *, bootstrap: str | None = None
+) -> dict[str, object]:
+    """Measure adding, leasing and reporting, ingest by handle and by URL.
+
+    Parameters
+    ----------
+    n_rows
+        Pages added; as many orders and outcomes.
+    batch
+        Rows of each call.
+    ledger, bootstrap
+        ``rocksdb``, or ``kafka`` and where its broker is.
+    """
+    where: dict[str, Any] = {"kind": ledger}
+    if ledger == "kafka":
+        topic = f"throughput-{os.getpid()}-{time.monotonic_ns()}"
+        where |= {"bootstrap": bootstrap, "topic": topic, "replication": 1}
+    config = CorpusConfig.from_dict(
+        {"ledger": where, "politeness": {"delay": 0, "in_flight_max": 30_000, "burst": 30_000}}
+    )
+    n_hosts = max(n_rows // 50, 1)
+    urls = [
+        synthetic_urls(first, min(batch, n_rows - first), n_hosts)
+        for first in range(0, n_rows, batch)
+    ]
+    results: dict[str, object] = {"ledger": ledger, "batch": batch}
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        recrawl.open(Path(scratch) / "corpus", config) as corpus,
+    ):
+        _warm_up(corpus)
+
+        def add() -> int:
+            return sum(corpus.add(part).n_added for part in urls)
+
+        def cycle() -> int:
+            n = 0
+            for _ in urls:
+                orders = corpus.lease(batch)
+                handles = pa.array([order.handle for order in orders])
+                digest = pa.array([b"0123456789abcdef"] * len(orders), pa.binary(16))
+                table = pa.table({"handle": handles, "digest": digest})
+                n += int(corpus.report(table).counted.sum())
+            return n
+
+        results["add"] = _timed(corpus, n_rows, add, bootstrap)
+        results["lease_and_report_digests"] = _timed(corpus, n_rows, cycle, bootstrap)
+        held = [corpus.lease(batch) for _ in urls]
+        tables = [
+            pa.table(
+                {
+                    "handle": [order.handle for order in orders],
+                    "changed": pa.array([i % 9 == 0 for i in range(len(orders))]),
+                }
+            )
+            for orders in held
+        ]
+
+        def report() -> int:
+            return sum(int(corpus.report(table).counted.size) for table in tables)
+
+        results["report_by_handle"] = _timed(corpus, n_rows, report, bootstrap)
+
+        def signal() -> int:
+            for part in urls:
+                corpus.signal(part, source="sitemap")
+            return n_rows
+
+        results["signal_by_url"] = _timed(corpus, n_rows, signal, bootstrap)
+    return results
+
+
+def _warm_up(corpus: Corpus) -> None:
+    """Let everything be compiled and loaded before anything is measured."""
+    corpus.add([f"https://warm{i}.example/" for i in range(50)])
+    orders = corpus.lease(50)
+    corpus.report([recrawl.Outcome(handle=order.handle, digest=b"1") for order in orders])
+    corpus.signal(["https://warm1.example/"], source="sitemap")
+    corpus.remove([f"https://warm{i}.example/" for i in range(50)])

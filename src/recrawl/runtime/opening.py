@@ -1,0 +1,154 @@
+"""Opening a corpus: its folder is made or recognised, its partitions come back."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from recrawl.errors import ConfigError, CorpusError
+from recrawl.ledger import SnapshotFolder
+from recrawl.runtime.clock import Clock, SystemClock
+from recrawl.runtime.config import CorpusConfig
+from recrawl.runtime.corpus import Corpus
+from recrawl.runtime.logs import open_log
+from recrawl.runtime.recovery import Partition, recovered
+from recrawl.urls import CANON_VERSION
+
+__all__ = ["FORMAT", "open_corpus"]
+
+FORMAT = 1
+_CONFIG_FILE = "recrawl.toml"
+_FORMAT_FILE = "FORMAT"
+
+
+def _written(folder: Path, config: CorpusConfig) -> dict[str, Any]:
+    """Make the folder of a new corpus, and return what it says of itself."""
+    shape = {
+        "format": FORMAT,
+        "canonical_urls": CANON_VERSION,
+        "partitions": config.corpus.partitions,
+        "group_by": config.corpus.group_by,
+        "ledger": config.ledger.kind,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f".{_FORMAT_FILE}.{os.getpid()}"
+    with draft.open("w") as file:
+        json.dump(shape, file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.rename(folder / _FORMAT_FILE)
+    return shape
+
+
+def _read(folder: Path) -> dict[str, Any] | None:
+    try:
+        text = (folder / _FORMAT_FILE).read_text()
+    except FileNotFoundError:
+        return None
+    try:
+        shape: dict[str, Any] = json.loads(text)
+        version = int(shape["format"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorpusError(f"{folder / _FORMAT_FILE} is not that of a corpus: {error}") from error
+    if version > FORMAT:
+        raise CorpusError(
+            f"{folder} has format {version}, which a newer version of recrawl wrote; this one "
+            f"reads formats up to {FORMAT}"
+        )
+    return shape
+
+
+def _check_shape(folder: Path, shape: dict[str, Any], config: CorpusConfig) -> None:
+    """Refuse a configuration that a corpus was not made with."""
+    if shape["canonical_urls"] != CANON_VERSION:
+        raise CorpusError(
+            f"{folder} knows pages by canonical URLs of version {shape['canonical_urls']}, and "
+            f"this version of recrawl makes those of version {CANON_VERSION}"
+        )
+    told = {
+        "corpus.partitions": (shape["partitions"], config.corpus.partitions),
+        "corpus.group_by": (shape["group_by"], config.corpus.group_by),
+        "ledger.kind": (shape["ledger"], config.ledger.kind),
+    }
+    for name, (made, wanted) in told.items():
+        if made != wanted:
+            raise ConfigError(f"{name} is {made!r} since the corpus was made, got {wanted!r}")
+
+
+def open_corpus(
+    path: str | os.PathLike[str],
+    config: CorpusConfig | None = None,
+    *,
+    read_only: bool = False,
+    clock: Clock | None = None,
+) -> Corpus:
+    """Open a corpus, and make it if there is none.
+
+    Parameters
+    ----------
+    path
+        Of its folder.
+    config
+        What the owner chooses; ``recrawl.toml`` in the folder unless given, and without that what
+        the corpus was last opened with.
+    read_only
+        Only to be asked (`Corpus.explain`, `changes`, `stats`, `plan`), while another process may
+        be working with it.
+    clock
+        To go by; the machine's unless given.
+
+    Raises
+    ------
+    LockedError
+        If another process has it open for writing.
+    CorpusError
+        If it was made by a newer version, or there is nothing to read.
+    ConfigError
+        If the configuration is wrong, or not the one the corpus was made with.
+    RecoveryError
+        If what is on disk is not enough to go on from.
+    """
+    folder = Path(path)
+    clock = clock or SystemClock()
+    is_told = True
+    if config is None:
+        toml = folder / _CONFIG_FILE
+        is_told = toml.exists()
+        config = CorpusConfig.from_toml(toml) if is_told else None
+    shape = _read(folder)
+    if shape is None:
+        if read_only:
+            raise CorpusError(f"{folder} is no corpus")
+        config = config or CorpusConfig()
+        shape = _written(folder, config)
+        is_told = True
+    elif config is None:
+        config = CorpusConfig.from_dict(
+            {"corpus": {key: shape[key] for key in ("partitions", "group_by")}}
+        )
+    _check_shape(folder, shape, config)
+    log = open_log(folder, config, mode="reader" if read_only else "writer")
+    nodes = []
+    try:
+        snapshots = [
+            SnapshotFolder(folder / "snapshots" / str(i), keep=config.snapshots.keep)
+            for i in range(config.corpus.partitions)
+        ]
+        for i, kept in enumerate(snapshots):
+            partition = Partition(
+                i,
+                log.partition(i),
+                folder / "store" / str(i),
+                kept,
+                is_shared=config.ledger.kind == "kafka",
+            )
+            nodes.append(recovered(partition, is_reader=read_only))
+        corpus = Corpus(folder, nodes, snapshots, log, config, clock)
+        if not read_only:
+            corpus.begin(is_told=is_told)
+    except BaseException:
+        for node in nodes:
+            node.store.close()
+        log.close()
+        raise
+    return corpus

@@ -1,0 +1,160 @@
+"""Coming back: the newest snapshot that is whole, then the log from there on.
+
+A snapshot is believed only if its checksums are right; otherwise the one before it and more of the
+log take over.  The store has a position of its own and may be ahead of the snapshot (what it
+holds already is not written again) or behind it; it is never behind the snapshot whose checkpoint
+it is, so a store that is lost or broken is replaced by that checkpoint.
+"""
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from recrawl.errors import RecoveryError, SnapshotError, StorageError
+from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder
+from recrawl.runtime.node import Node
+from recrawl.runtime.records import happening_of
+from recrawl.shard import SettingsSet, Shard, ShardSettings, event_of
+from recrawl.store import Store
+
+__all__ = ["Partition", "recovered", "settings_event"]
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT = "store"
+
+
+class Partition(NamedTuple):
+    """Where the parts of one partition are."""
+
+    number: int
+    ledger: Ledger
+    store_folder: Path
+    snapshots: SnapshotFolder
+    is_shared: bool = False
+    """Whether others may append to the log."""
+
+
+def settings_event(settings: ShardSettings) -> SettingsSet:
+    """Return settings as an event."""
+    return event_of(SettingsSet, settings=[settings.to_json()])
+
+
+def _restored(saved: SavedSnapshot) -> Shard | None:
+    """Return the shard of a snapshot, or None if it is broken."""
+    try:
+        shard, position = Shard.restore(saved.manifest(), saved.columns())
+    except (SnapshotError, OSError) as error:
+        logger.warning("snapshot %s is not used: %s", saved.folder, error)
+        return None
+    if int(position) != saved.position:
+        logger.warning("snapshot %s is not used: it is of position %s", saved.folder, position)
+        return None
+    return shard
+
+
+def _from_the_beginning(ledger: Ledger) -> Shard:
+    """Return a shard to which nothing has happened, made with the settings of the first record."""
+    found = ledger.read(0, n_bytes_max=1)
+    if found:
+        first = happening_of(found[0][1])
+        if isinstance(first, SettingsSet):
+            return Shard(ShardSettings.from_json(str(first.settings[0])))
+    return Shard()
+
+
+def _newest(
+    partition: Partition, is_usable: Callable[[SavedSnapshot], bool]
+) -> tuple[Shard, int, SavedSnapshot] | None:
+    for saved in partition.snapshots.saved():
+        if is_usable(saved):
+            shard = _restored(saved)
+            if shard is not None:
+                return shard, saved.position, saved
+    return None
+
+
+def _open_store(partition: Partition, end: int) -> Store | None:
+    """Return the store, or None if it cannot be used."""
+    try:
+        store = Store.open(partition.store_folder)
+    except StorageError as error:
+        if type(error) is not StorageError:
+            raise  # open elsewhere, or of a newer version: nothing is broken
+        logger.warning("store %s is not used: %s", partition.store_folder, error)
+        return None
+    if store.position > end:
+        # The log has lost what the store was told: it was not synced, and the power went.
+        logger.warning(
+            "store %s is at %d, the log ends at %d: it is made anew",
+            partition.store_folder,
+            store.position,
+            end,
+        )
+        store.close()
+        return None
+    return store
+
+
+def _install(partition: Partition, checkpoint: Path | None) -> Store:
+    """Return a store made from a checkpoint, or an empty one; what was there is put aside."""
+    folder = partition.store_folder
+    if folder.exists():
+        aside = folder.with_name(folder.name + ".broken")
+        shutil.rmtree(aside, ignore_errors=True)
+        folder.rename(aside)
+    if checkpoint is not None:
+        shutil.copytree(checkpoint, folder)
+    return Store.open(folder)
+
+
+def recovered(partition: Partition, *, is_reader: bool = False) -> Node:
+    """Return the node of a partition, at the end of its log.
+
+    Raises
+    ------
+    RecoveryError
+        If neither a snapshot nor the beginning of the log is there.
+    """
+    ledger = partition.ledger
+    first, end = ledger.first, ledger.end
+    store: Store | None
+    if is_reader:
+        store = Store.open(partition.store_folder, mode="reader")
+    else:
+        store = _open_store(partition, end)
+    shard, position = None, 0
+    if store is not None:
+        reached = store.position
+        found = _newest(partition, lambda saved: saved.position <= (end if is_reader else reached))
+        if found is not None and found[1] >= first:
+            shard, position, _ = found
+        elif first == 0:
+            shard = _from_the_beginning(ledger)
+    if shard is None and not is_reader:
+        if store is not None:
+            store.close()
+        found = _newest(partition, lambda saved: first <= saved.position <= end)
+        if found is not None:
+            shard, position, saved = found
+            store = _install(partition, saved.folder / CHECKPOINT)
+        elif first == 0:
+            shard = _from_the_beginning(ledger)
+            store = _install(partition, None)
+    if shard is None or store is None:
+        raise RecoveryError(
+            f"partition {partition.number}: no snapshot can be used and the log begins at {first}"
+        )
+    node = Node(
+        shard=shard,
+        ledger=ledger,
+        store=store,
+        position=position,
+        partition=partition.number,
+        is_reader=is_reader,
+        is_shared=partition.is_shared,
+    )
+    node.follow()
+    return node

@@ -1,0 +1,138 @@
+"""Snapshots in the background: pieces are copied under the node's lock and written without it.
+
+A snapshot is the shard's columns at one position and, taken a moment later, a checkpoint of the
+store.  The log is kept from the oldest snapshot on that is kept, so that a broken snapshot costs
+time and nothing else.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+
+from recrawl.errors import RecrawlError
+from recrawl.ledger import SnapshotFolder
+from recrawl.runtime.clock import Clock
+from recrawl.runtime.config import SnapshotsConfig
+from recrawl.runtime.node import Node
+from recrawl.runtime.recovery import CHECKPOINT
+
+__all__ = ["Snapshotter", "take_snapshot"]
+
+logger = logging.getLogger(__name__)
+
+_CHECK_SECONDS = 1.0
+
+
+def take_snapshot(node: Node, snapshots: SnapshotFolder, keep: int) -> int:
+    """Take a snapshot of a node while it goes on; return its position.
+
+    Parameters
+    ----------
+    node, snapshots
+        Of a partition.
+    keep
+        Snapshots that the log must reach back to.
+    """
+    with node.lock:
+        position = node.position
+        snapshot = node.shard.snapshot(str(position))
+    draft = snapshots.begin(position)
+    try:
+        while True:
+            with node.lock:
+                piece = next(snapshot, None)
+            if piece is None:
+                break
+            draft.write(*piece)
+        # Columns are padded, the last one too: the file is as long as the manifest says.
+        draft.write(snapshot.n_bytes - 1, b"\0")
+        # Of a later position, which does no harm: what it holds already is not written again.
+        node.store.checkpoint(draft.folder / CHECKPOINT)
+        draft.commit(snapshot.manifest)
+    except BaseException:
+        draft.abandon()
+        raise
+    kept = snapshots.saved()
+    if len(kept) >= keep:
+        with node.lock:
+            node.ledger.truncate(kept[-1].position)
+    return position
+
+
+class Snapshotter:
+    """A thread that takes snapshots when enough time has passed or enough has been logged.
+
+    Parameters
+    ----------
+    nodes
+        With the folders of their snapshots.
+    config
+        When to take one.
+    clock
+        To wait by.
+    """
+
+    def __init__(
+        self, nodes: Sequence[tuple[Node, SnapshotFolder]], config: SnapshotsConfig, clock: Clock
+    ) -> None:
+        self._nodes = nodes
+        self._config = config
+        self._clock = clock
+        self._stop = threading.Event()
+        self._taking = threading.Lock()
+        saved = [folder.saved() for _, folder in nodes]
+        self._positions = [kept[0].position if kept else 0 for kept in saved]
+        self._taken_ms = [clock.running_ms()] * len(nodes)
+        self._log_bytes = [0] * len(nodes)
+        self._thread = threading.Thread(target=self._run, name="recrawl-snapshots", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, after the snapshot that is being taken."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(_CHECK_SECONDS):
+            for i in range(len(self._nodes)):
+                if self._is_due(i):
+                    self._take(i)
+
+    def _is_due(self, i: int) -> bool:
+        node = self._nodes[i][0]
+        n_records = node.position - self._positions[i]
+        seconds = (self._clock.running_ms() - self._taken_ms[i]) / 1000
+        return n_records > 0 and (
+            n_records >= self._config.every_records or seconds >= self._config.every
+        )
+
+    def _take(self, i: int) -> None:
+        node, folder = self._nodes[i]
+        log_bytes = node.log_bytes
+        try:
+            with self._taking:
+                self._positions[i] = take_snapshot(node, folder, self._config.keep)
+            self._log_bytes[i] = log_bytes
+        except (RecrawlError, OSError):
+            # The log still holds everything; there will be another time.
+            logger.exception("no snapshot of partition %d", node.partition)
+        self._taken_ms[i] = self._clock.running_ms()
+
+    def take_all(self, *, unless_short: bool = False) -> None:
+        """Take a snapshot of each node that has moved, now.
+
+        Parameters
+        ----------
+        unless_short
+            Leave out those whose log since the last one is read in a moment.
+        """
+        for i, (node, _) in enumerate(self._nodes):
+            n_records = node.position - self._positions[i]
+            n_bytes = node.log_bytes - self._log_bytes[i]
+            is_short = n_records < 1_000 and n_bytes < 1 << 22
+            if n_records > 0 and not (unless_short and is_short):
+                self._take(i)

@@ -1,0 +1,125 @@
+"""The feed of changes: what became of pages, in the order of the log, as far back as is kept."""
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple, Self
+
+from recrawl.kv import KeyValues
+from recrawl.store.keys import CHANGE, Writes
+
+__all__ = ["Change", "Cursor", "changes_from", "first_kept", "put_change", "range_before"]
+
+# Its number among all changes, page, instant, transition; then the URL.
+_HEAD = struct.Struct(">QqqB")
+_KEY = struct.Struct(">cQI")
+_END = bytes([CHANGE[0] + 1])
+
+
+class Cursor(NamedTuple):
+    """The place in the log of the change to read next."""
+
+    position: int
+    row: int
+
+    @classmethod
+    def parse(cls, text: str | None) -> Self:
+        """Return the cursor that a text stands for; None is the beginning.
+
+        Raises
+        ------
+        ValueError
+            If it stands for none.
+
+        Examples
+        --------
+        >>> Cursor.parse("7.2")
+        Cursor(position=7, row=2)
+        >>> str(Cursor.parse(None))
+        '0.0'
+        """
+        if text is None:
+            return cls(0, 0)
+        position, dot, row = text.partition(".")
+        is_number = dot and position.isdecimal() and row.isdecimal() and text.isascii()
+        if not is_number or int(position) >= 1 << 63 or int(row) >= 1 << 32:
+            raise ValueError(f"cursor must be two numbers with a dot between, got {text!r}")
+        return cls(int(position), int(row))
+
+    def __str__(self) -> str:
+        return f"{self.position}.{self.row}"
+
+
+class Change(NamedTuple):
+    """What became of a page."""
+
+    cursor: Cursor
+    """To go on after this change."""
+    page: int
+    transition: int
+    at_ms: int
+    url: str | None
+    """None if the page was not known."""
+
+
+def _key(position: int, row: int) -> bytes:
+    return _KEY.pack(CHANGE, position, row)
+
+
+def put_change(
+    writes: Writes, place: Cursor, number: int, change: tuple[int, int, int], url: bytes | None
+) -> None:
+    """Add a change, as page, transition and instant, at its place in the log."""
+    page, transition, at_ms = change
+    value = _HEAD.pack(number, page, at_ms, transition) + (url or b"")
+    writes.put(_key(*place), value)
+
+
+def changes_from(kv: KeyValues, after: Cursor, limit: int) -> list[Change]:
+    """Return up to so many changes from a place on."""
+    changes: list[Change] = []
+    if limit <= 0:
+        return changes
+    for key, value in kv.scan(_key(*after), _END):
+        _, position, row = _KEY.unpack(key)
+        _, page, at_ms, transition = _HEAD.unpack_from(value)
+        url = value[_HEAD.size :].decode() or None
+        changes.append(Change(Cursor(position, row + 1), page, transition, at_ms, url))
+        if len(changes) == limit:
+            break
+    return changes
+
+
+def first_kept(
+    kv: KeyValues, begin: int, end: int, is_kept: Callable[[int, int], bool]
+) -> tuple[Cursor, int] | None:
+    """Return the place of the first change to keep and its number; None if none is.
+
+    Parameters
+    ----------
+    begin, end
+        Positions between which to look.
+    is_kept
+        Says so of a change, by its number and instant; once true, always true from there on.
+    """
+    while begin < end:
+        middle = (begin + end) // 2
+        found = next(kv.scan(_key(middle, 0), _key(end, 0)), None)
+        if found is None:
+            end = middle
+            continue
+        number, _, at_ms, _ = _HEAD.unpack_from(found[1])
+        if is_kept(number, at_ms):
+            end = middle
+        else:
+            begin = _KEY.unpack(found[0])[1] + 1
+    # The position before may have some to keep behind others that are not.
+    for key, value in kv.scan(_key(max(begin - 1, 0), 0), _END):
+        number, _, at_ms, _ = _HEAD.unpack_from(value)
+        if is_kept(number, at_ms):
+            return Cursor(*_KEY.unpack(key)[1:]), number
+    return None
+
+
+def range_before(place: Cursor) -> tuple[bytes, bytes]:
+    """Return the keys of all changes before a place."""
+    return CHANGE, _key(*place)

@@ -1,0 +1,120 @@
+"""The one key space of a store: a letter for what it is, then big-endian numbers.
+
+    letter  then                         value
+    !       a word                       what the store itself is, and how far it has come
+    u       hash of a URL, 8 bytes       pages with such a URL, 5 bytes each
+    p       slot / 32, 4 bytes           the URLs of 32 pages
+    q       slot, 4 bytes                the URL of one page, or that there is none
+    f       slot, 4 bytes                the URL to fetch, where it is another
+    r       slot, 4 bytes                what fetches left
+    n       what, 1 byte, and a name     its number
+    m       what and number, 1 + 4       its name
+    c       position and row, 8 + 4      a change
+
+Keys are made from arrays, many at a time.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+__all__ = [
+    "BLOCK",
+    "CHANGE",
+    "FETCH",
+    "HASH",
+    "META",
+    "NAME",
+    "NUMBER",
+    "RECORD",
+    "SINGLE",
+    "HashArray",
+    "PageArray",
+    "Writes",
+    "bytes_of_rows",
+    "generation_of",
+    "keys_of",
+    "slot_of",
+    "spans_of",
+    "strings_of",
+]
+
+META = b"!"
+HASH = b"u"
+BLOCK = b"p"
+SINGLE = b"q"
+FETCH = b"f"
+RECORD = b"r"
+NUMBER = b"n"
+NAME = b"m"
+CHANGE = b"c"
+
+PageArray: TypeAlias = NDArray[np.int64]
+HashArray: TypeAlias = NDArray[np.uint64]
+
+
+class Writes:
+    """Keys to put and to delete in one go."""
+
+    __slots__ = ("deletes", "keys", "values")
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+        self.values: list[bytes] = []
+        self.deletes: list[bytes] = []
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Put one key."""
+        self.keys.append(key)
+        self.values.append(value)
+
+
+def keys_of(prefix: bytes, numbers: NDArray[Any], n_bytes: int) -> list[bytes]:
+    r"""Return a key for each number: the prefix, then the number in so many bytes, big-endian.
+
+    Examples
+    --------
+    >>> keys_of(b"q", np.array([1, 258]), 4)
+    [b'q\x00\x00\x00\x01', b'q\x00\x00\x01\x02']
+    """
+    keys = np.empty((numbers.size, len(prefix) + n_bytes), np.uint8)
+    keys[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
+    big_endian = numbers.astype(f">u{n_bytes}").view(np.uint8)
+    keys[:, len(prefix) :] = big_endian.reshape(numbers.size, n_bytes)
+    return bytes_of_rows(keys)
+
+
+def bytes_of_rows(rows: NDArray[np.uint8]) -> list[bytes]:
+    """Return the rows of a table of bytes, each as bytes."""
+    if rows.shape[0] == 0:
+        return []
+    # A void of n bytes becomes bytes in the loop of tolist, which is the quickest there is.
+    whole: list[bytes] = np.ascontiguousarray(rows).view(f"V{rows.shape[1]}").ravel().tolist()
+    return whole
+
+
+def slot_of(page: PageArray) -> PageArray:
+    """Return the slots of pages."""
+    return page & np.int64(0xFFFFFFFF)
+
+
+def generation_of(page: PageArray) -> PageArray:
+    """Return the generations of pages."""
+    return page >> np.int64(32)
+
+
+def spans_of(texts: pa.StringArray) -> tuple[bytes, NDArray[np.int32]]:
+    """Return all bytes of an Arrow array without nulls, and where each string begins and ends."""
+    if len(texts) == 0:
+        return b"", np.zeros(1, np.int32)
+    _, offsets, data = texts.buffers()
+    span = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    first, end = int(span[0]), int(span[-1])
+    return b"" if data is None else data[first:end].to_pybytes(), span - span[0]
+
+
+def strings_of(texts: list[bytes | None]) -> pa.StringArray:
+    """Return texts as an Arrow array."""
+    return pa.array(texts, pa.binary()).cast(pa.string())

@@ -1,0 +1,279 @@
+"""What every ledger must do, as functions that raise `AssertionError` where it does not.
+
+Each takes a function that opens one and the same log of `N_PARTITIONS` partitions, empty at first:
+
+    @pytest.mark.parametrize("check", LEDGER_CHECKS, ids=lambda check: check.__name__)
+    def test_my_log_is_a_log(check, tmp_path):
+        check(lambda: MyLog.open(tmp_path, n_partitions=N_PARTITIONS))
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from typing import TypeAlias
+
+from recrawl.errors import LedgerError, PositionLost
+from recrawl.ledger.contract import RECORD_BYTES_MAX, SCHEMA_MAX, Ledger, Log, Record, Span
+
+__all__ = ["LEDGER_CHECKS", "N_PARTITIONS", "LedgerCheck", "OpenLog"]
+
+N_PARTITIONS = 3
+
+OpenLog: TypeAlias = Callable[[], Log]
+LedgerCheck: TypeAlias = Callable[[OpenLog], None]
+
+
+def _records(n: int, label: str = "", n_bytes: int = 0) -> list[Record]:
+    """Return records that differ from each other, with different schema numbers."""
+    return [Record(i % 7, f"{label}{i}".encode().ljust(n_bytes, b".")) for i in range(n)]
+
+
+def _all_of(ledger: Ledger, position: int = 0) -> list[Record]:
+    """Return all records from a position, whatever number of reads that takes."""
+    records = []
+    while found := ledger.read(position):
+        assert [at for at, _ in found] == list(range(position, position + len(found)))
+        records += [record for _, record in found]
+        position += len(found)
+    return records
+
+
+@contextmanager
+def _raises(kind: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except kind:
+        return
+    raise AssertionError(f"{kind.__name__} was not raised")
+
+
+def check_a_new_log_is_empty(open_log: OpenLog) -> None:
+    """Find no records, and the first will be at 0."""
+    with closing(open_log()) as log:
+        assert isinstance(log, Log)
+        assert log.n_partitions == N_PARTITIONS
+        for i in range(N_PARTITIONS):
+            ledger = log.partition(i)
+            assert isinstance(ledger, Ledger)
+            assert (ledger.first, ledger.end) == (0, 0)
+            assert ledger.read(0) == []
+
+
+def check_what_is_appended_is_read(open_log: OpenLog) -> None:
+    """Read the same bytes and schema numbers, in order, at the positions that the spans name."""
+    with closing(open_log()) as log:
+        ledger = log.partition(0)
+        assert ledger.append(_records(1, "a")) == Span(0, 1, True)
+        assert ledger.append(_records(1000, "b")) == Span(1, 1001, True)
+        assert ledger.append(_records(2, "c")) == Span(1001, 1003, True)
+        assert (ledger.first, ledger.end) == (0, 1003)
+        expected = [*_records(1, "a"), *_records(1000, "b"), *_records(2, "c")]
+        assert _all_of(ledger) == expected
+        assert [at for at, _ in ledger.read(0)] == list(range(1003))
+        assert _all_of(ledger, 1000) == expected[1000:]
+        assert ledger.read(1003) == []
+
+
+def check_appending_nothing_writes_nothing(open_log: OpenLog) -> None:
+    """Return an empty span, at the end."""
+    with closing(open_log()) as log:
+        ledger = log.partition(0)
+        assert ledger.append([]) == Span(0, 0, True)
+        ledger.append(_records(3))
+        assert ledger.append([]) == Span(3, 3, True)
+        assert ledger.end == 3
+
+
+def check_any_bytes_will_do(open_log: OpenLog) -> None:
+    """Keep nothing at all, all values of a byte, the lowest and the highest schema number."""
+    records = [
+        Record(0, b""),
+        Record(SCHEMA_MAX, bytes(range(256))),
+        Record(256, b"\0" * 1000),
+        Record(1, "Straße".encode()),
+    ]
+    with closing(open_log()) as log:
+        log.partition(0).append(records)
+        assert _all_of(log.partition(0)) == records
+
+
+def check_a_record_may_be_long(open_log: OpenLog) -> None:
+    """Keep records up to the limit, several at once; refuse longer ones, which harms nothing."""
+    with closing(open_log()) as log:
+        ledger = log.partition(0)
+        long = [Record(5, bytes([i]) * (RECORD_BYTES_MAX - i)) for i in range(3)]
+        assert ledger.append(long) == Span(0, 3, True)
+        with _raises(ValueError):
+            ledger.append([Record(5, b"."), Record(5, b"." * (RECORD_BYTES_MAX + 1))])
+        for schema in (-1, SCHEMA_MAX + 1):
+            with _raises(ValueError):
+                ledger.append([Record(5, b"."), Record(schema, b"")])
+        assert ledger.append(_records(1)) == Span(3, 4, True)
+        assert _all_of(ledger) == [*long, *_records(1)]
+
+
+def check_a_read_is_bounded_by_bytes(open_log: OpenLog) -> None:
+    """Return no more than asked for, but at least one; the rest comes with the next read."""
+    with closing(open_log()) as log:
+        ledger = log.partition(0)
+        records = _records(100, n_bytes=1000)
+        ledger.append(records)
+        assert len(ledger.read(0)) == 100
+        assert len(ledger.read(0, n_bytes_max=100_000)) == 100
+        assert len(ledger.read(0, n_bytes_max=99_999)) == 99
+        assert len(ledger.read(0, n_bytes_max=10_500)) == 10
+        assert len(ledger.read(95, n_bytes_max=10_500)) == 5
+        assert ledger.read(7, n_bytes_max=1) == [(7, records[7])]
+        assert ledger.read(8, n_bytes_max=0) == [(8, records[8])]
+        assert ledger.read(100, n_bytes_max=1) == []
+
+
+def check_any_position_may_be_read(open_log: OpenLog) -> None:
+    """Read forwards, backwards and twice: a read leaves nothing behind."""
+    with closing(open_log()) as log:
+        ledger = log.partition(0)
+        records = _records(50)
+        ledger.append(records)
+        for position in (49, 0, 17, 17, 50, 3, 50, 0):
+            assert ledger.read(position) == list(enumerate(records))[position:]
+
+
+def check_a_read_sees_what_was_appended_since(open_log: OpenLog) -> None:
+    """Find new records at the end, again and again."""
+    with closing(open_log()) as log:
+        ledger = log.partition(0)
+        for i in range(20):
+            assert ledger.read(i) == []
+            ledger.append([Record(i, b".")])
+            assert ledger.read(i) == [(i, Record(i, b"."))]
+            assert ledger.end == i + 1
+
+
+def check_partitions_know_nothing_of_each_other(open_log: OpenLog) -> None:
+    """Keep records, positions and first ones apart."""
+    with closing(open_log()) as log:
+        for i in range(N_PARTITIONS):
+            log.partition(i).append(_records(i + 2, f"p{i}-"))
+        log.partition(1).truncate(2)
+        log.partition(0).append(_records(1, "more"))
+        assert [log.partition(i).first for i in range(N_PARTITIONS)] == [0, 2, 0]
+        assert [log.partition(i).end for i in range(N_PARTITIONS)] == [3, 3, 4]
+        assert _all_of(log.partition(0)) == [*_records(2, "p0-"), *_records(1, "more")]
+        assert _all_of(log.partition(1), 2) == _records(3, "p1-")[2:]
+        assert _all_of(log.partition(2)) == _records(4, "p2-")
+        assert log.partition(1) is log.partition(1)
+        for i in (-1, N_PARTITIONS):
+            with _raises(ValueError):
+                log.partition(i)
+
+
+def check_truncating_forgets_what_is_below(open_log: OpenLog) -> None:
+    """Keep the positions of what is left; reading below the first is an error of its own."""
+    with closing(open_log()) as log:
+        ledger = log.partition(0)
+        records = _records(10)
+        ledger.append(records)
+        ledger.truncate(4)
+        assert (ledger.first, ledger.end) == (4, 10)
+        assert ledger.read(4) == list(enumerate(records))[4:]
+        for position in (0, 3):
+            with _raises(PositionLost):
+                ledger.read(position)
+        ledger.truncate(2)  # lower than before: nothing to forget
+        assert ledger.first == 4
+        with _raises(ValueError):
+            ledger.truncate(11)
+        assert ledger.append(_records(1, "next")) == Span(10, 11, True)
+
+
+def check_everything_can_be_forgotten(open_log: OpenLog) -> None:
+    """Give the next record a position of its own all the same, also after opening again."""
+    with closing(open_log()) as log:
+        log.partition(0).append(_records(5))
+        log.partition(0).truncate(5)
+        assert (log.partition(0).first, log.partition(0).end) == (5, 5)
+        assert log.partition(0).read(5) == []
+    with closing(open_log()) as log:
+        ledger = log.partition(0)
+        assert (ledger.first, ledger.end) == (5, 5)
+        assert ledger.append(_records(1)) == Span(5, 6, True)
+        assert ledger.read(5) == [(5, _records(1)[0])]
+
+
+def check_a_position_beyond_the_end_is_lost(open_log: OpenLog) -> None:
+    """Refuse it: it is from another log or an end that is gone, and waiting would skip records."""
+    with closing(open_log()) as log:
+        ledger = log.partition(0)
+        with _raises(PositionLost):
+            ledger.read(1)
+        ledger.append(_records(3))
+        with _raises(PositionLost):
+            ledger.read(4)
+        with _raises(PositionLost):
+            ledger.read(-1)
+        assert issubclass(PositionLost, LedgerError)
+
+
+def check_opening_again_finds_everything(open_log: OpenLog) -> None:
+    """Find records, positions and the first one; appends go on where they ended."""
+    for i in range(3):
+        with closing(open_log()) as log:
+            for ledger in [log.partition(k) for k in range(N_PARTITIONS)]:
+                assert ledger.end == 10 * i
+                assert ledger.append(_records(10, f"{i}-")) == Span(10 * i, 10 * i + 10, True)
+    with closing(open_log()) as log:
+        log.partition(1).truncate(15)
+    with closing(open_log()) as log:
+        expected = [record for i in range(3) for record in _records(10, f"{i}-")]
+        assert log.partition(1).first == 15
+        assert _all_of(log.partition(1), 15) == expected[15:]
+        assert _all_of(log.partition(2)) == expected
+
+
+def check_threads_may_append_at_once(open_log: OpenLog) -> None:
+    """Append to one partition and to several: nothing is lost, doubled or out of order."""
+    with closing(open_log()) as log, ThreadPoolExecutor(8) as threads:
+
+        def append(job: int) -> tuple[int, list[Record], Span]:
+            records = _records(3, f"job{job}-")
+            return job % 2, records, log.partition(job % 2).append(records)
+
+        for i, records, span in threads.map(append, range(40)):
+            assert span.is_whole
+            found = log.partition(i).read(span.first)[:3]
+            assert found == list(enumerate(records, span.first))
+        assert [log.partition(i).end for i in range(N_PARTITIONS)] == [60, 60, 0]
+
+
+def check_a_closed_log_says_so(open_log: OpenLog) -> None:
+    """Raise an error of ours at every use; closing it again is none."""
+    log = open_log()
+    ledger = log.partition(0)
+    ledger.append(_records(1))
+    log.close()
+    log.close()
+    with _raises(LedgerError):
+        ledger.append(_records(1))
+    with _raises(LedgerError):
+        ledger.read(0)
+    with _raises(LedgerError):
+        ledger.truncate(1)
+
+
+LEDGER_CHECKS: tuple[LedgerCheck, ...] = (
+    check_a_new_log_is_empty,
+    check_what_is_appended_is_read,
+    check_appending_nothing_writes_nothing,
+    check_any_bytes_will_do,
+    check_a_record_may_be_long,
+    check_a_read_is_bounded_by_bytes,
+    check_any_position_may_be_read,
+    check_a_read_sees_what_was_appended_since,
+    check_partitions_know_nothing_of_each_other,
+    check_truncating_forgets_what_is_below,
+    check_everything_can_be_forgotten,
+    check_a_position_beyond_the_end_is_lost,
+    check_opening_again_finds_everything,
+    check_threads_may_append_at_once,
+    check_a_closed_log_says_so,
+)

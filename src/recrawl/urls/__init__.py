@@ -1,0 +1,39 @@
+"""URLs as keys: their canonical form, their hashes, their groups, and patterns of them."""
+
+from recrawl.urls.canonical import (
+    CANON_VERSION,
+    URL_BYTES_MAX,
+    URL_INPUT_BYTES_MAX,
+    CanonicalUrls,
+    UrlProblem,
+    canonical,
+)
+from recrawl.urls.groups import (
+    GroupBy,
+    group_index,
+    group_keys,
+    host_index,
+    hosts,
+    registrable_domains,
+)
+from recrawl.urls.hashes import hash_urls
+from recrawl.urls.patterns import PATTERNS_MAX, Pattern, PatternSet
+
+__all__ = [
+    "CANON_VERSION",
+    "PATTERNS_MAX",
+    "URL_BYTES_MAX",
+    "URL_INPUT_BYTES_MAX",
+    "CanonicalUrls",
+    "GroupBy",
+    "Pattern",
+    "PatternSet",
+    "UrlProblem",
+    "canonical",
+    "group_index",
+    "group_keys",
+    "hash_urls",
+    "host_index",
+    "hosts",
+    "registrable_domains",
+]

@@ -1,0 +1,76 @@
+"""Brokers: a real one, and one that can be told to fail."""
+
+import ctypes
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from recrawl.ledger import kafka_topic as kafka_topic_module
+
+__all__ = ["FailingBroker", "failing_broker"]
+
+PRODUCE, FETCH, LIST_OFFSETS, INIT_PRODUCER_ID = 0, 1, 2, 22
+
+
+class FailingBroker:
+    """The broker inside Kafka's own library, which answers with the errors it is told to.
+
+    It keeps nothing and promises nothing: good for faults only.
+    """
+
+    def __init__(self, topic: str) -> None:
+        package = Path(confluent_kafka.__file__).parent
+        (library,) = package.with_name("confluent_kafka.libs").glob("librdkafka*")
+        self._library = ctypes.CDLL(str(library))
+        for name in ("rd_kafka_new", "rd_kafka_conf_new", "rd_kafka_mock_cluster_new"):
+            getattr(self._library, name).restype = ctypes.c_void_p
+        self._library.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
+        message = ctypes.create_string_buffer(512)
+        configuration = ctypes.c_void_p(self._library.rd_kafka_conf_new())
+        self._library.rd_kafka_conf_set(configuration, b"log_level", b"0", message, 512)
+        self._client = ctypes.c_void_p(
+            self._library.rd_kafka_new(0, configuration, message, ctypes.c_size_t(512))
+        )
+        assert self._client.value, message.value
+        self._cluster = ctypes.c_void_p(self._library.rd_kafka_mock_cluster_new(self._client, 1))
+        self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), 1, 1)
+        self.topic = topic
+
+    @property
+    def bootstrap(self) -> str:
+        """Where it is."""
+        found: bytes = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster)
+        return found.decode()
+
+    def fail(self, request: int, *errors: int) -> None:
+        """Answer the next requests of one kind with errors."""
+        self._library.rd_kafka_mock_push_request_errors_array(
+            self._cluster,
+            ctypes.c_int16(request),
+            ctypes.c_size_t(len(errors)),
+            (ctypes.c_int * len(errors))(*errors),
+        )
+
+    def go_down(self) -> None:
+        """Hang up, and answer nobody."""
+        self._library.rd_kafka_mock_broker_set_down(self._cluster, ctypes.c_int32(1))
+
+    def come_up(self) -> None:
+        """Be there again."""
+        self._library.rd_kafka_mock_broker_set_up(self._cluster, ctypes.c_int32(1))
+
+    def close(self) -> None:
+        """End it."""
+        self._library.rd_kafka_mock_cluster_destroy(self._cluster)
+        self._library.rd_kafka_destroy(self._client)
+
+
+@pytest.fixture
+def failing_broker(kafka_topic: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FailingBroker]:
+    # It does not say how a topic is set up, and lets those wait who ask.
+    monkeypatch.setattr(kafka_topic_module, "_DESCRIBE_SECONDS_MAX", 0.01)
+    broker = FailingBroker(kafka_topic)
+    yield broker
+    broker.close()

@@ -1,0 +1,27 @@
+"""A clock that tests set by hand."""
+
+
+class ManualClock:
+    """Time that passes when told to; the machine's clock may be set apart from it."""
+
+    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
+        self.wall = wall_ms
+        self.running = 0
+        self.slept: list[float] = []
+
+    def wall_ms(self) -> int:
+        return self.wall
+
+    def running_ms(self) -> int:
+        return self.running
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.pass_seconds(seconds)
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.wall += round(seconds * 1000)
+        self.running += round(seconds * 1000)
+
+    def set_back(self, seconds: float) -> None:
+        self.wall -= round(seconds * 1000)
