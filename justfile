@@ -8,6 +8,8 @@ lint:
     ruff check .
     ruff format --check .
     python scripts/paper_map.py --check
+    python scripts/config_reference.py --check
+    python scripts/event_reference.py --check
     towncrier build --draft --version next > /dev/null
 
 # types, strictly
@@ -34,6 +36,8 @@ docs:
 # write the generated pages
 generate:
     python scripts/paper_map.py
+    python scripts/config_reference.py
+    python scripts/event_reference.py
 
 # benchmarks of the kernels
 bench:

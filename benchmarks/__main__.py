@@ -52,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("scale", help=scale.__doc__)
     command.add_argument("--pages", type=float, default=1e7)
     command.add_argument("--hosts", type=float, help="a page in 50 unless given")
+    command.add_argument("--calls", type=int, default=300, help="for a hundred orders, timed")
     command.add_argument("--folder", help="where the corpus is made and left")
     command = commands.add_parser("throughput", help=throughput.__doc__)
     command.add_argument("--rows", type=float, default=2e5)
@@ -92,6 +93,7 @@ def _measured(arguments: argparse.Namespace) -> object:
             return scale.measure(
                 int(arguments.pages),
                 int(arguments.hosts or max(arguments.pages / 50, 1)),
+                n_calls=arguments.calls,
                 folder=arguments.folder,
             )
         case "throughput":

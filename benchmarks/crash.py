@@ -15,6 +15,7 @@ import select
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -51,7 +52,7 @@ def _config(ledger: dict[str, Any]) -> CorpusConfig:
             "ledger": ledger,
             "politeness": {"delay": 0, "in_flight_max": 1000, "burst": 1000},
             # Many snapshots, so that many are cut off; all kept, so that the log is, too.
-            "snapshots": {"every_records": 40, "keep": 100_000},
+            "snapshots": {"keep": 100_000},
         }
     )
 
@@ -153,8 +154,13 @@ def _operate(corpus: Corpus, told: Told, rng: random.Random, say: Callable[..., 
     """Go on for ever with random operations, saying each before and after."""
     n_added = told.n_added
     held: list[int] = []
+    snapshot = threading.Thread(target=corpus.snapshot)
     while True:
         choice = rng.random()
+        if rng.random() < 0.08 and not snapshot.is_alive():
+            # Taken while the operations go on, and cut off with them.
+            snapshot = threading.Thread(target=corpus.snapshot, daemon=True)
+            snapshot.start()
         if choice < 0.25 or n_added == 0:
             until = n_added + _PAGES_PER_ADD
             say("will", add_until=until)
@@ -330,7 +336,7 @@ def measure(
             if sys.stderr.isatty():
                 print(f"\r{i + 1} killed, {told.n_operations} operations", end="", file=sys.stderr)
         assert _round(Path(folder), config, told, rng, kills, is_last=True)
-        n_snapshots = len(list((Path(folder) / "snapshots" / "0").iterdir()))
+        n_snapshots = len(SnapshotFolder(Path(folder) / "snapshots" / "0").saved())
     return {
         "ledger": ledger,
         "kills": kills,

@@ -34,9 +34,14 @@ _FIRST_KEY = _ABOUT + b"first"
 # The engine keeps the interpreter's lock while it writes: about a millisecond per MB.
 _WRITE_BYTES_MAX = 4 << 20
 _WRITE_RECORDS_MAX = 10_000
-# A log is written once and read in order, seldom: filters and a cache would be for nothing.
+# A log is written once and read in order, seldom: filters and a cache would be for nothing.  Its
+# last write may be torn, which nobody was told of; anything else that is broken is not passed over.
 _OPTIONS = KvOptions(
-    write_buffer_bytes=32 << 20, block_cache_bytes=4 << 20, bloom_bits=0, block_bytes=64 << 10
+    write_buffer_bytes=32 << 20,
+    block_cache_bytes=4 << 20,
+    bloom_bits=0,
+    block_bytes=64 << 10,
+    torn_log="refuse",
 )
 
 

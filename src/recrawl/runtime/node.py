@@ -320,9 +320,11 @@ class Node:
         with self.lock:
             if now_ms - self._ticked_ms < _TICK_MS:
                 return now_ms  # somebody else has meanwhile
+            self._ticked_ms = now_ms
             if self.is_shared:
                 self.follow()
-            self.check_owner()
+            if not self.is_owner:
+                return now_ms  # what fetchers found is a fact, whoever brings it
             proposals: list[Happening] = [self.shard.tick(now_ms)]
             expired = self.shard.overdue(now_ms)
             if expired.order.size:
@@ -336,7 +338,6 @@ class Node:
                     proposals.append(weighed)
                 self._weighed_ms = now_ms
             self.submit(proposals)
-            self._ticked_ms = now_ms
         return now_ms
 
     def order(

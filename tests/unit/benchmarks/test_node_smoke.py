@@ -1,0 +1,61 @@
+"""The measurements of a whole node run, and say what they should, at a small scale."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.slow_without_jit
+
+
+def run(*arguments: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", *arguments],
+        cwd=ROOT,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def check_crash(found: dict[str, Any], kills: int) -> None:
+    assert found["kills"] == kills
+    assert found["corpus_opened_and_compared"] >= 1
+    assert found["operations_acknowledged"] > 0
+    assert found["lost"] == found["applied_twice"] == found["orders_handed_out_twice"] == 0
+
+
+def test_a_killed_corpus_loses_nothing() -> None:
+    check_crash(run("crash", "--kills", "6", "--seed", "1"), 6)
+
+
+def test_a_killed_corpus_on_kafka_loses_nothing(kafka_bootstrap: str) -> None:
+    arguments = ["--ledger", "kafka", "--bootstrap", kafka_bootstrap, "--seed", "2"]
+    check_crash(run("crash", "--kills", "4", *arguments), 4)
+
+
+def test_pages_are_added_killed_reopened_and_used() -> None:
+    found = run("scale", "--pages", "20000", "--hosts", "1e6", "--calls", "5")
+    assert found["pages"] == 20_000
+    assert found["open_after_kill_seconds"] > 0
+
+
+@pytest.mark.parametrize("ledger", ["rocksdb", "kafka"])
+def test_a_node_is_measured_beside_the_bare_engine(ledger: str, kafka_bootstrap: str) -> None:
+    arguments = ["--ledger", ledger]
+    if ledger == "kafka":
+        arguments += ["--bootstrap", kafka_bootstrap]
+    found = run("throughput", "--rows", "2000", *arguments)
+    assert found["add"]["rows_per_second"] > 0
+    assert found["report_by_handle"]["ratio_to_bare_rocksdb"] > 0
+    assert ("ratio_to_bare_kafka" in found["add"]) == (ledger == "kafka")
