@@ -21,7 +21,7 @@ from recrawl.runtime.clock import Clock, NodeTime
 from recrawl.runtime.config import CorpusConfig
 from recrawl.runtime.explaining import PageExplanation, explained
 from recrawl.runtime.feed import Change, CorpusCursor, changes_after
-from recrawl.runtime.market import quotas
+from recrawl.runtime.market import quotas, rebalanced
 from recrawl.runtime.naming import Namer, NewPages
 from recrawl.runtime.node import Node
 from recrawl.runtime.orders import (
@@ -65,6 +65,9 @@ from recrawl.urls import canonical
 __all__ = ["Added", "Corpus", "Reported"]
 
 _WAIT_SECONDS_MAX = 1.0
+_REASONS = tuple(Reason)
+# How often the budget is divided anew among partitions.
+_REBALANCE_MS = 60_000
 
 
 class Added(NamedTuple):
@@ -128,6 +131,7 @@ class Corpus:
             list(zip(nodes, snapshots, strict=True)), config.snapshots, clock
         )
         self._next_node = 0
+        self._rebalanced_ms = clock.running_ms()
         self._is_closed = False
         self.is_reader = nodes[0].is_reader
 
@@ -345,6 +349,7 @@ class Corpus:
         exact
             Look at every page, also in a large corpus: for a batch once a night.
         """
+        self._rebalance()
         self._next_node = (self._next_node + 1) % len(self.nodes)
         turn = [*range(self._next_node, len(self.nodes)), *range(self._next_node)]
         found: list[Order] = []
@@ -356,13 +361,24 @@ class Corpus:
                     found += self._lease_from(i, wanted, seconds, exact)
         return found
 
+    def _rebalance(self) -> None:
+        """Move budget between partitions, now and then, to where it buys more."""
+        now_ms = self._clock.running_ms()
+        if len(self.nodes) == 1 or now_ms - self._rebalanced_ms < _REBALANCE_MS:
+            return
+        self._rebalanced_ms = now_ms
+        with self._locked():
+            for node, event in zip(self.nodes, rebalanced(self.nodes), strict=False):
+                node.check_owner()
+                node.submit([event])
+
     def _lease_from(self, i: int, n: int, seconds: float | None, exact: bool) -> list[Order]:
         node = self.nodes[i]
         ordered = node.order(n, self.time, lease_seconds=seconds, exact=exact)
         if ordered.order.size == 0:
             return []
         url = node.store.urls_of(ordered.page)
-        fetch_url = node.store.fetch_urls_of(ordered.page)
+        fetch_url = node.store.fetch_urls_of(ordered.page, url)
         etag, last_modified = node.store.validators_of(ordered.page)
         return [
             Order(*row)
@@ -372,7 +388,7 @@ class Corpus:
                 fetch_url.to_pylist(),
                 etag,
                 last_modified,
-                map(Reason, ordered.reason.tolist()),
+                [_REASONS[reason] for reason in ordered.reason.tolist()],
                 ordered.expires_at_ms.tolist(),
                 strict=True,
             )

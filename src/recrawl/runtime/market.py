@@ -10,8 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.runtime.node import Node
+from recrawl.shard import BudgetSet, event_of
 
-__all__ = ["quotas"]
+__all__ = ["quotas", "rebalanced"]
+
+# Quotas are left alone while none is off by more than this share of the budget.
+_SHARE_MOVE_MIN = 0.02
 
 
 def quotas(nodes: Sequence[Node]) -> NDArray[np.float64]:
@@ -38,6 +42,31 @@ def quotas(nodes: Sequence[Node]) -> NDArray[np.float64]:
     # Nobody is left with nothing: a partition whose demand is not seen yet could not show it.
     share: NDArray[np.float64] = 0.95 * spent[:, cleared] / total[cleared] + 0.05 * by_pages
     return share
+
+
+def rebalanced(nodes: Sequence[Node]) -> list[BudgetSet]:
+    """Return budgets for all partitions, of the same total, if they have drifted; else none."""
+    registers = [node.shard.tables.registers for node in nodes]
+    budget = np.array([float(r.budget[0]) for r in registers])
+    total = float(budget.sum())
+    if len(nodes) == 1 or not 0 < total < np.inf:
+        return []
+    share = quotas(nodes)
+    if np.abs(share - budget / total).max() < _SHARE_MOVE_MIN:
+        return []
+    burst_seconds = sum(float(r.credit_max[0]) for r in registers) / total
+    return [
+        event_of(
+            BudgetSet,
+            amount=total * part,
+            period_seconds=1.0,
+            burst_seconds=burst_seconds,
+            unit=r.budget_unit[0],
+            price_mode=r.price_mode[0],
+            price=r.fixed_price[0],
+        )
+        for part, r in zip(share, registers, strict=True)
+    ]
 
 
 def _spent_at(

@@ -178,17 +178,28 @@ class Store:
         """Return the canonical URLs of pages, null where a page is not there."""
         return strings_of(texts_of(self._kv, np.asarray(page, np.int64)))
 
-    def fetch_urls_of(self, page: PageArray) -> pa.StringArray:
-        """Return what to ask for to fetch pages, null where a page is not there."""
+    def fetch_urls_of(self, page: PageArray, urls: pa.StringArray | None = None) -> pa.StringArray:
+        """Return what to ask for to fetch pages, null where a page is not there.
+
+        Parameters
+        ----------
+        page
+            To fetch.
+        urls
+            Of the pages, as `urls_of` gave them, which spares reading them again.
+        """
         page = np.asarray(page, np.int64)
-        texts = texts_of(self._kv, page)
+        urls = self.urls_of(page) if urls is None else urls
         there = np.flatnonzero(page >= 0)
         own = self._kv.get_many(keys_of(FETCH, slot_of(page[there]), 4))
+        if own.count(None) == len(own):
+            return urls
         generation = generation_of(page[there]).tolist()
+        texts = urls.to_pylist()
         for row, wanted, value in zip(there.tolist(), generation, own, strict=True):
             if value is not None and value[0] == wanted and texts[row] is not None:
-                texts[row] = value[1:]
-        return strings_of(texts)
+                texts[row] = value[1:].decode()
+        return pa.array(texts, pa.string())
 
     def scan_urls(self, start_slot: int, n: int) -> tuple[PageArray, pa.StringArray]:
         """Return the pages in ``n`` slots from one on and their URLs, in the order of slots."""

@@ -538,3 +538,24 @@ def test_patterns_get_their_share_of_the_budget(open_corpus: Open, clock: Manual
             counts["ones" if "/page/1" in order.url else "others"] += 1
     assert sum(counts.values()) > 3000
     assert 0.65 < counts["ones"] / sum(counts.values()) < 0.85
+
+
+def test_the_budget_goes_to_the_partition_where_it_buys_more(
+    open_corpus: Open, clock: ManualClock
+) -> None:
+    """Pages of one partition change all the time, those of the others never."""
+    corpus = open_corpus(corpus={"partitions": 2}, budget={"rate": "60/h", "burst": "1h"})
+    urls = [f"https://h{i % 40}.example/{i}" for i in range(200)]
+    corpus.add(urls)
+    busy = corpus.nodes[0]
+    for hour in range(80):
+        clock.pass_seconds(3600)
+        outcomes = []
+        for order in corpus.lease(60):
+            is_busy = order.handle % 4096 == busy.partition
+            outcomes.append(Outcome(handle=order.handle, digest=b"%d" % (hour * is_busy)))
+        corpus.report(outcomes)
+    budget = [float(node.shard.tables.registers.budget[0]) for node in corpus.nodes]
+    assert sum(budget) == pytest.approx(60 / 3600)
+    share_of_pages = busy.shard.n_pages / 200
+    assert budget[0] / sum(budget) > share_of_pages + 0.05
