@@ -12,6 +12,7 @@
         │   └── PositionLost  a position that the log does not hold
         ├── OwnershipLost     another node has claimed a partition
         ├── SnapshotError     a snapshot that is broken, or of a version not known
+        │   └── SnapshotFormatError    of a version not known; nothing is broken
         └── StorageError      a folder on disk: full, broken, closed, of a version not known
             ├── FormatError   of a version not known; nothing is broken
             └── LockedError   it is open already
@@ -32,6 +33,7 @@ __all__ = [
     "RecoveryError",
     "RecrawlError",
     "SnapshotError",
+    "SnapshotFormatError",
     "StorageError",
 ]
 
@@ -70,6 +72,10 @@ class OwnershipLost(RecrawlError):  # noqa: N818 - a state of affairs, as in the
 
 class SnapshotError(RecrawlError):
     """A snapshot that is broken, or of a version that is not known."""
+
+
+class SnapshotFormatError(SnapshotError):
+    """A snapshot of a version that is not known; nothing is broken."""
 
 
 class StorageError(RecrawlError):

@@ -317,7 +317,8 @@ class SnapshotsConfig:
     """How much of the log has to be read again when a corpus is opened."""
 
     every: Duration = 900.0
-    """A snapshot is taken after so long, if anything happened."""
+    """A snapshot is taken after so long, if anything happened; and sooner where the log has grown
+    to a quarter of what a snapshot takes."""
     every_records: Count = 100_000
     """And after so many records of the log."""
     keep: Count = 2

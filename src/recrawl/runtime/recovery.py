@@ -8,11 +8,16 @@ it is, so a store that is lost or broken is replaced by that checkpoint.
 
 import logging
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from recrawl.errors import RecoveryError, SnapshotError, StorageError
+from recrawl.errors import (
+    LedgerError,
+    RecoveryError,
+    SnapshotError,
+    SnapshotFormatError,
+    StorageError,
+)
 from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder
 from recrawl.runtime.node import Node
 from recrawl.runtime.records import happening_of
@@ -46,11 +51,12 @@ def _restored(saved: SavedSnapshot) -> Shard | None:
     """Return the shard of a snapshot, or None if it is broken."""
     try:
         shard, position = Shard.restore(saved.manifest(), saved.columns())
-    except (SnapshotError, OSError) as error:
+        if int(position) != saved.position:
+            raise SnapshotError(f"it is of position {position}")
+    except SnapshotFormatError as error:
+        raise RecoveryError(f"snapshot {saved.folder} cannot be read: {error}") from error
+    except (SnapshotError, LedgerError, OSError, ValueError) as error:
         logger.warning("snapshot %s is not used: %s", saved.folder, error)
-        return None
-    if int(position) != saved.position:
-        logger.warning("snapshot %s is not used: it is of position %s", saved.folder, position)
         return None
     return shard
 
@@ -66,13 +72,30 @@ def _from_the_beginning(ledger: Ledger) -> Shard:
 
 
 def _newest(
-    partition: Partition, is_usable: Callable[[SavedSnapshot], bool]
-) -> tuple[Shard, int, SavedSnapshot] | None:
+    partition: Partition, first: int, end: int, *, is_reader: bool
+) -> tuple[Shard, SavedSnapshot] | None:
+    """Return the newest shard from which the log goes on, and its snapshot; None if there is none.
+
+    Parameters
+    ----------
+    partition
+        Whose snapshots are looked at.
+    first, end
+        Positions between which it has to be.
+    is_reader
+        Leaves broken snapshots where they are.
+    """
+    broken: list[SavedSnapshot] = []
     for saved in partition.snapshots.saved():
-        if is_usable(saved):
-            shard = _restored(saved)
-            if shard is not None:
-                return shard, saved.position, saved
+        if not first <= saved.position <= end:
+            continue
+        shard = _restored(saved)
+        if shard is not None:
+            for other in [] if is_reader else broken:
+                # Or it would count among those kept, and the log would rely on it.
+                partition.snapshots.discard(other)
+            return shard, saved
+        broken.append(saved)
     return None
 
 
@@ -127,19 +150,20 @@ def recovered(partition: Partition, *, is_reader: bool = False) -> Node:
         store = _open_store(partition, end)
     shard, position = None, 0
     if store is not None:
-        reached = store.position
-        found = _newest(partition, lambda saved: saved.position <= (end if is_reader else reached))
-        if found is not None and found[1] >= first:
-            shard, position, _ = found
+        # A writer's store must not be behind the shard: it could not be told what is missing.
+        reached = end if is_reader else store.position
+        found = _newest(partition, first, reached, is_reader=is_reader)
+        if found is not None:
+            shard, position = found[0], found[1].position
         elif first == 0:
             shard = _from_the_beginning(ledger)
     if shard is None and not is_reader:
         if store is not None:
             store.close()
-        found = _newest(partition, lambda saved: first <= saved.position <= end)
+        found = _newest(partition, first, end, is_reader=False)
         if found is not None:
-            shard, position, saved = found
-            store = _install(partition, saved.folder / CHECKPOINT)
+            shard, position = found[0], found[1].position
+            store = _install(partition, found[1].folder / CHECKPOINT)
         elif first == 0:
             shard = _from_the_beginning(ledger)
             store = _install(partition, None)

@@ -15,12 +15,18 @@ from recrawl.runtime.clock import Clock
 from recrawl.runtime.config import SnapshotsConfig
 from recrawl.runtime.node import Node
 from recrawl.runtime.recovery import CHECKPOINT
+from recrawl.shard.tables import Pages, bytes_per_row
 
 __all__ = ["Snapshotter", "take_snapshot"]
 
 logger = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 1.0
+# However little time has passed, a log as long as this share of the columns, and this long at
+# least, is time for a snapshot: it bounds what has to be replayed, and what is written for it.
+_LOG_SHARE_MAX = 0.25
+_LOG_BYTES_MIN = 128 << 20
+_PAGE_BYTES = sum(bytes_per_row(Pages).values())
 
 
 def take_snapshot(node: Node, snapshots: SnapshotFolder, keep: int) -> int:
@@ -106,8 +112,12 @@ class Snapshotter:
         node = self._nodes[i][0]
         n_records = node.position - self._positions[i]
         seconds = (self._clock.running_ms() - self._taken_ms[i]) / 1000
+        n_bytes = node.log_bytes - self._log_bytes[i]
+        columns_bytes = _PAGE_BYTES * int(node.shard.tables.registers.n_slots[0])
         return n_records > 0 and (
-            n_records >= self._config.every_records or seconds >= self._config.every
+            n_records >= self._config.every_records
+            or seconds >= self._config.every
+            or n_bytes >= max(_LOG_SHARE_MAX * columns_bytes, _LOG_BYTES_MIN)
         )
 
     def _take(self, i: int) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core._kernel import table_kernel
-from recrawl.errors import SnapshotError
+from recrawl.errors import SnapshotError, SnapshotFormatError
 from recrawl.shard.codes import LOG2_CODE_ONE
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.tables import TABLES, Pages, Tables, dtypes_of
@@ -194,7 +194,7 @@ def _checked_body(manifest: str) -> Mapping[str, Any]:
     if version not in FORMATS_READ:
         newer = isinstance(version, int) and version > FORMAT
         known = f"format must be one of {FORMATS_READ}, got {version!r}"
-        raise SnapshotError(f"{known}: a newer version wrote it" if newer else known)
+        raise SnapshotFormatError(f"{known}: a newer version wrote it" if newer else known)
     return body
 
 
