@@ -112,6 +112,18 @@ class Ledger(Protocol):
         """
         ...
 
+    def sync(self) -> None:
+        """Return when everything appended is as durable as it can be.
+
+        Nothing to do where `append` waits for that already.
+
+        Raises
+        ------
+        LedgerError
+            It cannot be made durable.
+        """
+        ...
+
     def truncate(self, position: int) -> None:
         """Forget the records below a position, which is then `first`; nothing if it is lower.
 

@@ -261,6 +261,9 @@ class KafkaLedger:
             messages = self._fetched(position, end, n_bytes_max)
         return [(_offset_of(message), self._record_of(message)) for message in messages]
 
+    def sync(self) -> None:
+        """Return at once: what was appended has been acknowledged by all in-sync replicas."""
+
     def truncate(self, position: int) -> None:
         """Forget the records below a position; see `Ledger.truncate`."""
         first, end = self.first, self.end

@@ -205,6 +205,17 @@ class RocksLedger:
                 )
             return records
 
+    def sync(self) -> None:
+        """Return when everything appended is on disk; see `Ledger.sync`."""
+        with self._lock:
+            self._refuse_unless_writable()
+            if self._log._syncs is None:
+                try:
+                    self._values.write((), (), sync=True)
+                except StorageError as error:
+                    self._log._failure = str(error)
+                    raise LedgerError(f"the log cannot be synced: {error}") from error
+
     def truncate(self, position: int) -> None:
         """Forget the records below a position; see `Ledger.truncate`."""
         with self._lock:

@@ -5,6 +5,7 @@ wrong.  So a node goes by the machine's clock while that is ahead of what was lo
 otherwise by how long it has been running.
 """
 
+import threading
 import time
 from typing import Protocol
 
@@ -44,7 +45,7 @@ class SystemClock:
 
 
 class NodeTime:
-    """A node's time: the later of the machine's clock and what has passed since the last reading.
+    """A node's time: that of the machine's clock, as long as that does not go back.
 
     A clock set back by an hour leaves a node an hour ahead; it goes on at the pace of real time
     until the clock has caught up.
@@ -59,18 +60,21 @@ class NodeTime:
 
     def __init__(self, clock: Clock, not_before_ms: int) -> None:
         self._clock = clock
-        self._running_ms = clock.running_ms()
-        self._now_ms = max(not_before_ms, clock.wall_ms())
+        self._lock = threading.Lock()
+        self._offset_ms = not_before_ms - clock.running_ms()
+        self.now_ms()
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970, no less than ever before."""
-        running_ms = self._clock.running_ms()
-        passed_ms = max(running_ms - self._running_ms, 0)
-        self._running_ms = running_ms
-        self._now_ms = max(self._now_ms + passed_ms, self._clock.wall_ms())
-        return self._now_ms
+        with self._lock:
+            # In this order: whatever happens between the two readings makes the offset smaller,
+            # so that interruptions do not add up to a clock that runs ahead.
+            wall_ms = self._clock.wall_ms()
+            running_ms = self._clock.running_ms()
+            self._offset_ms = max(self._offset_ms, wall_ms - running_ms)
+            return running_ms + self._offset_ms
 
     @property
     def ahead_ms(self) -> int:
         """How far this is ahead of the machine's clock."""
-        return max(self._now_ms - self._clock.wall_ms(), 0)
+        return max(self.now_ms() - self._clock.wall_ms(), 0)

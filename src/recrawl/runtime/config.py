@@ -4,7 +4,7 @@ import difflib
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -202,6 +202,28 @@ class CorpusConfig:
                 sections[found.name] = _section(found.default_factory, table, key)
         return cls(**sections)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return tables from which `from_dict` makes the same configuration; JSON can hold them.
+
+        Examples
+        --------
+        >>> CorpusConfig.from_dict({"budget": {"rate": "30/h"}}).to_dict()
+        {'budget': {'rate': '30.0/h'}}
+        """
+        tables: dict[str, Any] = {}
+        for f in fields(self):
+            key, value = f.metadata.get("key", f.name), getattr(self, f.name)
+            match f.metadata.get("each"):
+                case "row":
+                    table: Any = [_told(row) for row in value]
+                case "name":
+                    table = {name: _told(row) for name, row in value.items()}
+                case _:
+                    table = _told(value)
+            if table:
+                tables[key] = table
+        return tables
+
     def shard_settings(self) -> ShardSettings:
         """Return how shards behave."""
         return _shard_settings({f.name: getattr(self, f.name) for f in fields(self)})
@@ -234,6 +256,17 @@ class CorpusConfig:
         own = self.hosts.get(host, HostConfig())
         given = {f.name: getattr(own, f.name) for f in fields(own)}
         return replace(self.politeness, **{k: v for k, v in given.items() if v is not None})
+
+
+def _told(section: Any) -> dict[str, Any]:
+    """Return what a section says that is not so anyway."""
+    told = {}
+    for f in fields(section):
+        value = getattr(section, f.name)
+        default = f.default_factory() if f.default_factory is not MISSING else f.default
+        if value != default:
+            told[f.name] = str(value) if isinstance(value, Rate) else value
+    return told
 
 
 def _table(table: Any, where: str) -> Mapping[str, Any]:

@@ -109,6 +109,18 @@ class Rate:
         if self.per_seconds is not None and not 0 < self.per_seconds < math.inf:
             raise ConfigError(f"per_seconds must be positive, got {self.per_seconds!r}")
 
+    def __str__(self) -> str:
+        """Return the text that says so."""
+        if math.isinf(self.amount):
+            return "unlimited"
+        units = {size: unit for unit, size in _SECONDS.items()}
+        if self.per_seconds is None:
+            return f"{self.amount!r}/run"
+        unit = units.get(self.per_seconds)
+        if unit is None:
+            return f"{self.amount / self.per_seconds!r}/s"
+        return f"{self.amount!r}/{unit}"
+
     @classmethod
     def of(cls, rate: Self | str) -> Self:
         """Return the rate that a text says, or the rate given."""

@@ -16,12 +16,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.ledger import Log, SnapshotFolder
+from recrawl.errors import PositionLost, RecrawlError
+from recrawl.ledger import Log
 from recrawl.runtime.clock import Clock, NodeTime
 from recrawl.runtime.config import CorpusConfig
 from recrawl.runtime.explaining import PageExplanation, explained
 from recrawl.runtime.feed import Change, CorpusCursor, changes_after
-from recrawl.runtime.market import quotas, rebalanced
+from recrawl.runtime.market import divided, quotas, rebalanced
 from recrawl.runtime.naming import Namer, NewPages
 from recrawl.runtime.node import Node
 from recrawl.runtime.orders import (
@@ -33,23 +34,25 @@ from recrawl.runtime.orders import (
 )
 from recrawl.runtime.patterns import apply_patterns
 from recrawl.runtime.plan import Plan, plan_of
-from recrawl.runtime.recovery import settings_event
+from recrawl.runtime.recovery import Partition, recovered, settings_event
 from recrawl.runtime.reporting import answers_of, report_answers
 from recrawl.runtime.routing import (
     Batch,
     Urls,
     as_array,
     as_numbers,
+    cuts,
+    known_host,
     null_where_same,
     partition_of_key,
     partitions_of,
     routed,
-    row_batches,
 )
 from recrawl.runtime.setting import PageSettings, set_by_pattern, set_pages
 from recrawl.runtime.snapshots import Snapshotter
 from recrawl.runtime.stats import Stats, stats_of
 from recrawl.shard import (
+    BudgetUnit,
     GroupsSet,
     LeasesExtended,
     LeasesReleased,
@@ -66,6 +69,8 @@ __all__ = ["Added", "Corpus", "Reported"]
 
 _WAIT_SECONDS_MAX = 1.0
 _REASONS = tuple(Reason)
+# Of importance, cost and requests: what is beyond has no meaning that a float could keep.
+_NUMBER_MAX = 1e12
 # How often the budget is divided anew among partitions.
 _REBALANCE_MS = 60_000
 
@@ -101,8 +106,8 @@ class Corpus:
         Of the corpus.
     nodes
         One per partition.
-    snapshots
-        The folder of each partition's snapshots.
+    partitions
+        Where the parts of each are.
     log
         That the nodes share.
     config
@@ -115,20 +120,23 @@ class Corpus:
         self,
         folder: Path,
         nodes: Sequence[Node],
-        snapshots: Sequence[SnapshotFolder],
+        partitions: Sequence[Partition],
         log: Log,
         config: CorpusConfig,
         clock: Clock,
     ) -> None:
         self.folder = folder
-        self.nodes = nodes
+        self.nodes = list(nodes)
         self.config = config
+        self._partitions_on_disk = partitions
         self._log = log
         self._clock = clock
         self.time = NodeTime(clock, max(node.shard.now_ms for node in nodes))
         self._namers = [Namer(node, config) for node in nodes]
         self._snapshotter = Snapshotter(
-            list(zip(nodes, snapshots, strict=True)), config.snapshots, clock
+            [(node, part.snapshots) for node, part in zip(nodes, partitions, strict=True)],
+            config,
+            clock,
         )
         self._next_node = 0
         self._rebalanced_ms = clock.running_ms()
@@ -137,25 +145,40 @@ class Corpus:
 
     # ------------------------------------------------------------------ life
 
-    def begin(self, *, is_told: bool) -> None:
-        """Claim the partitions and tell them what the configuration says."""
+    def begin(self, *, is_told: bool, before: CorpusConfig) -> None:
+        """Claim the partitions and tell them what the configuration says.
+
+        Parameters
+        ----------
+        is_told
+            Whether there is one; otherwise it is that of the last time, and what was set since
+            holds.
+        before
+            That of the last time.
+        """
         owner = secrets.randbits(63)
         settings = self.config.shard_settings()
-        for node in self.nodes:
+        for node, namer in zip(self.nodes, self._namers, strict=True):
             if node.position == 0:
                 # The first record of every log, so that replay begins as this shard did.
                 node.submit([settings_event(settings)])
             node.claim(owner, self.time)
             if is_told and node.shard.settings != settings:
                 node.submit([settings_event(settings)])
-        for node, namer in zip(self.nodes, self._namers, strict=True):
             namer.name_kinds()
             node.shares = namer.shares()
             if is_told:
-                apply_patterns(node, namer, self.config)
-        if is_told:
+                apply_patterns(node, namer, self.config, before.patterns)
+                namer.tell_hosts()
+        rate = self.config.budget.rate
+        is_for_a_run = rate is not None and rate.per_seconds is None
+        if is_told or (is_for_a_run and self._has_budget_for_a_run()):
             self._set_budget(self.config)
         self._snapshotter.start()
+
+    def _has_budget_for_a_run(self) -> bool:
+        registers = self.nodes[0].shard.tables.registers
+        return float(registers.budget[0]) == 0.0
 
     def close(self) -> None:
         """End; what was acknowledged is on disk already."""
@@ -184,12 +207,21 @@ class Corpus:
 
     def snapshot(self) -> None:
         """Take a snapshot of every partition now; otherwise that happens by itself."""
+        if self.is_reader:
+            raise RecrawlError("the corpus is open for reading")
         self._snapshotter.take_all()
 
     def refresh(self) -> None:
         """See what has been logged since: for a corpus that is open for reading."""
-        for node in self.nodes:
-            node.refresh()
+        for i, node in enumerate(self.nodes):
+            try:
+                node.refresh()
+            except PositionLost:
+                if not self.is_reader:
+                    raise
+                # The writer has forgotten that part of the log: a snapshot holds what it led to.
+                node.store.close()
+                self.nodes[i] = recovered(self._partitions_on_disk[i], is_reader=True)
 
     # ------------------------------------------------------------------ pages
 
@@ -212,8 +244,8 @@ class Corpus:
         """
         urls = as_array(urls)
         n_urls = len(urls)
-        importances = as_numbers(importance, n_urls)
-        costs = as_numbers(cost, n_urls)
+        importances = _at_least_zero("importance", importance, n_urls)
+        costs = _at_least_zero("cost", cost, n_urls)
         n_added = n_valid = 0
         for i, rows, url, given in self._routed(urls):
             fetch_url = null_where_same(given, url)
@@ -293,6 +325,13 @@ class Corpus:
         is_closed
             Closed by its rules, or because these could not be read.
         """
+        if in_flight_max is not None and not 1 <= in_flight_max <= 0xFFFF:
+            raise ValueError(f"in_flight_max must be 1 to 65535, got {in_flight_max!r}")
+        if burst is not None and not 1 <= burst <= 0xFFFF:
+            raise ValueError(f"burst must be 1 to 65535, got {burst!r}")
+        if delay is not None and not 0 <= delay < 4e6:
+            raise ValueError(f"delay must be at least 0 and less than 4 million s, got {delay!r}")
+        host = known_host(host, self.config.corpus.group_by)
         i = partition_of_key(host, len(self.nodes))
         node = self.nodes[i]
         with node.lock:
@@ -325,15 +364,22 @@ class Corpus:
         Kept until it is set again, or until the corpus is opened with a configuration that says
         otherwise.
         """
-        budget = {"rate": "unlimited" if rate is None else rate}
+        unit = BudgetUnit(int(self.nodes[0].shard.tables.registers.budget_unit[0])).name.lower()
+        budget = {
+            "rate": "unlimited" if rate is None else rate,
+            "unit": unit,
+            "burst": self.config.budget.burst,
+        }
         self._set_budget(CorpusConfig.from_dict({"budget": budget}))
 
     def _set_budget(self, config: CorpusConfig) -> None:
         event = config.budget_event()
         if event is None:
             return
-        for node, share in zip(self.nodes, quotas(self.nodes), strict=True):
-            node.submit([event._replace(amount=event.amount * share)])
+        is_whole = bool(event.period_seconds[0] == 0) and config.budget.unit == "fetches"
+        parts = divided(float(event.amount[0]), quotas(self.nodes), is_whole=is_whole)
+        for node, part in zip(self.nodes, parts, strict=True):
+            node.submit([event._replace(amount=np.full(1, part))])
 
     def lease(self, n: int, *, seconds: float | None = None, exact: bool = False) -> list[Order]:
         """Return up to ``n`` pages that are most worth fetching now, within budget and politeness.
@@ -478,7 +524,9 @@ class Corpus:
             found = by_url[url.is_valid().to_numpy(zero_copy_only=False)[by_url]]
             partition[found] = self._partitions(url.take(pa.array(found)))
         for i in np.unique(partition[(partition >= 0) & (partition < len(self.nodes))]):
-            for rows in row_batches(np.flatnonzero(partition == i)):
+            own = np.flatnonzero(partition == i)
+            for first, end in cuts(answers.n_bytes[own]):
+                rows = own[first:end]
                 part = answers if rows.size == n_rows else answers.take(rows)
                 node = self.nodes[i]
                 order = order_of(part.handle)
@@ -545,7 +593,7 @@ class Corpus:
             Up to when; now unless given.
         """
         urls = as_array(urls)
-        count = as_numbers(n_requests, len(urls))
+        count = _at_least_zero("n_requests", n_requests, len(urls))
         at = as_numbers(at_ms, len(urls), np.int64)
         n_counted = 0
         for i, rows, url, _ in self._routed(urls):
@@ -606,3 +654,13 @@ def _kind_names(node: Node) -> dict[int, str]:
     numbers = range(1, node.store.n_named(Names.KIND) + 1)
     names = node.store.names_of(Names.KIND, numbers)
     return {number: name or "" for number, name in zip(numbers, names, strict=True)}
+
+
+def _at_least_zero(name: str, values: Any, n_rows: int) -> NDArray[Any]:
+    """Return one number per row, nan where none is given."""
+    column = as_numbers(values, n_rows)
+    is_wrong = ~((column >= 0) & (column <= _NUMBER_MAX))
+    if values is not None and is_wrong.any():
+        wrong = column[int(np.argmax(is_wrong))]
+        raise ValueError(f"{name} must be 0 to {_NUMBER_MAX:g}, got {wrong}")
+    return column

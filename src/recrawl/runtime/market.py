@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from recrawl.runtime.node import Node
 from recrawl.shard import BudgetSet, event_of
 
-__all__ = ["quotas", "rebalanced"]
+__all__ = ["divided", "quotas", "rebalanced"]
 
 # Quotas are left alone while none is off by more than this share of the budget.
 _SHARE_MOVE_MIN = 0.02
@@ -42,6 +42,17 @@ def quotas(nodes: Sequence[Node]) -> NDArray[np.float64]:
     # Nobody is left with nothing: a partition whose demand is not seen yet could not show it.
     share: NDArray[np.float64] = 0.95 * spent[:, cleared] / total[cleared] + 0.05 * by_pages
     return share
+
+
+def divided(amount: float, share: NDArray[np.float64], *, is_whole: bool) -> NDArray[np.float64]:
+    """Return an amount in parts; whole ones, of fetches for one run, are as fair as they can be."""
+    if not is_whole or not np.isfinite(amount):
+        return amount * share
+    exact: NDArray[np.float64] = np.floor(amount) * share
+    part: NDArray[np.float64] = np.floor(exact)
+    left = round(np.floor(amount) - part.sum())
+    part[np.argsort(part - exact, kind="stable")[:left]] += 1
+    return part
 
 
 def rebalanced(nodes: Sequence[Node]) -> list[BudgetSet]:

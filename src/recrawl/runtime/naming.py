@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from recrawl.errors import ConfigError
 from recrawl.runtime.clock import NodeTime
 from recrawl.runtime.config import CorpusConfig, PatternConfig
 from recrawl.runtime.node import Node
@@ -24,6 +25,7 @@ from recrawl.shard import (
     event_of,
 )
 from recrawl.shard.events import slot_of
+from recrawl.shard.tables import Groups
 from recrawl.store import Names
 from recrawl.urls import PatternSet, group_index
 
@@ -103,6 +105,17 @@ class Namer:
         # Kind 0 is that of pages which no pattern covers.
         first = store.n_named(what) + (1 if what == Names.KIND else 0)
         numbers[new] = first + np.arange(new.size)
+        settings = self._node.shard.settings
+        most = {
+            Names.GROUP: settings.groups_max,
+            Names.KIND: settings.kinds_max,
+            Names.SOURCE: settings.sources_max,
+        }[what]
+        if numbers.max() >= most:
+            raise ValueError(
+                f"there is no room for {keys[int(numbers.argmax())]!r}: names of this sort must be "
+                f"fewer than {most} (capacity.{what.name.lower()}s_max)"
+            )
         event = Named(
             np.full(new.size, self._node.shard.epoch, np.int64),
             np.full(new.size, what, np.uint8),
@@ -138,6 +151,7 @@ class Namer:
             self._node.check_owner()
             numbers, logged = self._named(what, keys)
             self._node.submit(logged)
+            self._node.check_owner()  # or they are void, and another's
             return numbers
 
     def sources(self, url: pa.StringArray, source: str) -> NDArray[np.int64]:
@@ -150,7 +164,11 @@ class Namer:
         """Give the kinds of all patterns their numbers."""
         names = list(dict.fromkeys(pattern.kind_name for pattern in self._patterns))
         if names:
-            numbers = dict(zip(names, self.numbers(Names.KIND, names), strict=True))
+            try:
+                found = self.numbers(Names.KIND, names)
+            except ValueError as error:
+                raise ConfigError(f"pattern: {error}") from None
+            numbers = dict(zip(names, found, strict=True))
             self._kind[:-1] = [numbers[pattern.kind_name] for pattern in self._patterns]
 
     def shares(self) -> dict[int, float]:
@@ -231,6 +249,25 @@ class Namer:
             known = zip(new.key.to_pylist(), new.number.tolist(), strict=True)
             logged += self.group_events([(key, number) for key, number in known])
         return numbers[index], logged
+
+    def tell_hosts(self) -> None:
+        """Bring the politeness of hosts that are known already in line with the configuration."""
+        hosts = list(self._config.hosts)
+        numbers = self._known(Names.GROUP, hosts)
+        known = [(host, n) for host, n in zip(hosts, numbers.tolist(), strict=True) if n >= 0]
+        groups = self._node.shard.tables.groups
+        told = [
+            (host, n)
+            for host, n in known
+            if n >= groups.delay_ms.size or self._is_news(host, groups, n)
+        ]
+        self._node.submit(self.group_events(told))
+
+    def _is_news(self, host: str, groups: Groups, n: int) -> bool:
+        politeness = self._config.politeness_of(host)
+        wanted = (round(politeness.delay * 1000), politeness.in_flight_max, politeness.burst)
+        found = (groups.delay_ms[n], groups.in_flight_max[n], groups.burst[n])
+        return wanted != tuple(int(value) for value in found)
 
     def group_events(self, groups: Sequence[tuple[str, int]]) -> list[Happening]:
         """Return the politeness that the configuration gives to groups, as events."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from recrawl.errors import LedgerError, OwnershipLost, RecrawlError
 from recrawl.ledger import Ledger, Record
+from recrawl.ledger.contract import check_records
 from recrawl.runtime.clock import NodeTime
 from recrawl.runtime.records import (
     Happening,
@@ -133,26 +134,33 @@ class Node:
         until
             A position at which to stop; the log's end unless given.
         """
-        n_read = 0
         with self.lock:
-            batch, n_rows = self.store.batch(), 0
+            first = self.position
             while until is None or self.position < until:
                 found = self.ledger.read(self.position)
+                if until is not None:
+                    found = [row for row in found if row[0] < until]
                 if not found:
                     break
-                for position, record in found:
-                    if until is not None and position >= until:
-                        break
-                    happening = happening_of(record)
-                    self._apply(position, happening, batch)
-                    self.log_bytes += len(record.data)
-                    n_rows += _n_rows(happening)
-                    n_read += 1
-                    if n_rows >= _REPLAYED_ROWS_PER_WRITE:
-                        self._write(batch)
-                        batch, n_rows = self.store.batch(), 0
-            self._write(batch)
-        return n_read
+                try:
+                    self._replay(found)
+                except BaseException as error:
+                    self._failed = error  # some of it may be in the shard and not in the store
+                    raise
+            return self.position - first
+
+    def _replay(self, found: Sequence[tuple[int, Record]]) -> None:
+        """Apply records that were read from the log."""
+        batch, n_rows = self.store.batch(), 0
+        for position, record in found:
+            happening = happening_of(record)
+            self._apply(position, happening, batch)
+            self.log_bytes += len(record.data)
+            n_rows += _n_rows(happening)
+            if n_rows >= _REPLAYED_ROWS_PER_WRITE:
+                self._write(batch)
+                batch, n_rows = self.store.batch(), 0
+        self._write(batch)
 
     def _write(self, batch: StoreBatch) -> None:
         if not self.is_reader and self.position > self.store.position:
@@ -243,6 +251,14 @@ class Node:
                 f"{self.shard.epoch}; this one had {self._owned_epoch}"
             )
 
+    def check_sound(self) -> None:
+        """Raise if the log may hold what the shard has not seen: only replaying tells."""
+        if self._failed is not None:
+            raise LedgerError(
+                f"partition {self.partition} stopped after an error; open the corpus again: "
+                f"{self._failed}"
+            ) from self._failed
+
     def submit(self, happenings: Sequence[Happening]) -> list[Applied]:
         """Make happenings durable, then apply them; return what each did.
 
@@ -276,21 +292,17 @@ class Node:
             ticket.is_done = True
 
     def _commit(self, happenings: Sequence[Happening]) -> list[Applied]:
-        if self._failed is not None:
-            raise LedgerError(
-                f"partition {self.partition} stopped after an error; open the corpus again: "
-                f"{self._failed}"
-            ) from self._failed
+        self.check_sound()
         if self.is_reader:
             raise RecrawlError("the corpus is open for reading")
         if not happenings:
             return []
         records = [record_of(one) for one in happenings]
+        check_records(records)  # what no ledger takes changes nothing
         try:
             positions = self.ledger.append(records).positions
             return self._applied_at(positions, happenings, records)
         except BaseException as error:
-            # The log may hold what the shard has not seen: only replaying tells.
             self._failed = error
             raise
 

@@ -1,6 +1,7 @@
 """Opening a corpus: its folder is made or recognised, its partitions come back."""
 
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,12 @@ from recrawl.urls import CANON_VERSION
 
 __all__ = ["FORMAT", "open_corpus"]
 
+logger = logging.getLogger(__name__)
+
 FORMAT = 1
 _CONFIG_FILE = "recrawl.toml"
 _FORMAT_FILE = "FORMAT"
+_LAST_FILE = "last-config.json"
 
 
 def _written(folder: Path, config: CorpusConfig) -> dict[str, Any]:
@@ -31,13 +35,38 @@ def _written(folder: Path, config: CorpusConfig) -> dict[str, Any]:
         "ledger": config.ledger.kind,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f".{_FORMAT_FILE}.{os.getpid()}"
+    _write_json(folder / _FORMAT_FILE, shape)
+    return shape
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a file whole or not at all."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
     with draft.open("w") as file:
-        json.dump(shape, file)
+        json.dump(content, file)
         file.flush()
         os.fsync(file.fileno())
-    draft.rename(folder / _FORMAT_FILE)
-    return shape
+    draft.rename(path)
+
+
+def _last_config(folder: Path, shape: dict[str, Any]) -> CorpusConfig:
+    """Return what the corpus was last opened with, or as much as it says of itself."""
+    try:
+        return CorpusConfig.from_dict(json.loads((folder / _LAST_FILE).read_text()))
+    except FileNotFoundError:
+        pass
+    except (ValueError, TypeError, AttributeError) as error:
+        logger.warning("%s is not used: %s", folder / _LAST_FILE, error)
+    return CorpusConfig.from_dict(
+        {"corpus": {key: shape[key] for key in ("partitions", "group_by")}}
+    )
+
+
+def _remember(folder: Path, config: CorpusConfig) -> None:
+    """Keep what a corpus is opened with; not what the client of Kafka needs to log in."""
+    tables = config.to_dict()
+    tables.get("ledger", {}).pop("client_settings", None)
+    _write_json(folder / _LAST_FILE, tables)
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
@@ -122,30 +151,29 @@ def open_corpus(
         config = config or CorpusConfig()
         shape = _written(folder, config)
         is_told = True
-    elif config is None:
-        config = CorpusConfig.from_dict(
-            {"corpus": {key: shape[key] for key in ("partitions", "group_by")}}
-        )
+    before = _last_config(folder, shape)
+    config = config or before
     _check_shape(folder, shape, config)
     log = open_log(folder, config, mode="reader" if read_only else "writer")
     nodes = []
     try:
-        snapshots = [
-            SnapshotFolder(folder / "snapshots" / str(i), keep=config.snapshots.keep)
-            for i in range(config.corpus.partitions)
-        ]
-        for i, kept in enumerate(snapshots):
-            partition = Partition(
+        partitions = [
+            Partition(
                 i,
                 log.partition(i),
                 folder / "store" / str(i),
-                kept,
+                SnapshotFolder(folder / "snapshots" / str(i), keep=config.snapshots.keep),
                 is_shared=config.ledger.kind == "kafka",
+                changes_max=config.changes.kept_max,
             )
-            nodes.append(recovered(partition, is_reader=read_only))
-        corpus = Corpus(folder, nodes, snapshots, log, config, clock)
+            for i in range(config.corpus.partitions)
+        ]
+        nodes += [recovered(partition, is_reader=read_only) for partition in partitions]
+        corpus = Corpus(folder, nodes, partitions, log, config, clock)
         if not read_only:
-            corpus.begin(is_told=is_told)
+            corpus.begin(is_told=is_told, before=before)
+            if is_told:
+                _remember(folder, config)
     except BaseException:
         for node in nodes:
             node.store.close()

@@ -12,12 +12,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.runtime.config import CorpusConfig, PatternConfig
-from recrawl.runtime.naming import Namer
+from recrawl.runtime.naming import Namer, limits_columns
 from recrawl.runtime.node import Node
 from recrawl.runtime.records import Happening, Named
 from recrawl.shard import CostsSet, ImportanceSet, KindsSet, LimitsSet, event_of
 from recrawl.shard.events import slot_of
 from recrawl.store import Names
+from recrawl.urls import PatternSet
 
 __all__ = ["apply_patterns"]
 
@@ -29,8 +30,21 @@ def _digest(patterns: tuple[PatternConfig, ...]) -> str:
     return hashlib.blake2b(repr(rows).encode(), digest_size=16).hexdigest()
 
 
-def apply_patterns(node: Node, namer: Namer, config: CorpusConfig) -> int:
-    """Bring a node's pages in line with the patterns of a configuration; return how many moved."""
+def apply_patterns(
+    node: Node, namer: Namer, config: CorpusConfig, before: tuple[PatternConfig, ...]
+) -> int:
+    """Bring a node's pages in line with the patterns of a configuration; return how many moved.
+
+    Parameters
+    ----------
+    node, namer
+        Of a partition.
+    config
+        What holds now.
+    before
+        The patterns that held before, as far as is known: what one of them gave to a page and
+        none does any more is taken back.
+    """
     store = node.store
     n_applied = store.n_named(Names.PATTERNS)
     digest = f"{n_applied} {_digest(config.patterns)}"
@@ -40,8 +54,13 @@ def apply_patterns(node: Node, namer: Namer, config: CorpusConfig) -> int:
             return 0
     n_moved = 0
     if n_applied or config.patterns:
+        matcher = PatternSet([row.match for row in before])
         for slot in range(0, int(node.shard.tables.registers.n_slots[0]), _ROWS_PER_SCAN):
             page, url = store.scan_urls(slot, _ROWS_PER_SCAN)
+            if page.size == 0:
+                continue
+            was = matcher.first_match(url) if before else np.full(page.size, -1, np.int16)
+            _take_back(node, config, before, page, namer.match(url), was)
             n_moved += _apply_to(node, namer, config, page, namer.match(url))
     # Last, so that one cut off begins again.
     node.submit(
@@ -57,6 +76,43 @@ def apply_patterns(node: Node, namer: Namer, config: CorpusConfig) -> int:
     return n_moved
 
 
+def _take_back(
+    node: Node,
+    config: CorpusConfig,
+    before: tuple[PatternConfig, ...],
+    page: NDArray[np.int64],
+    pattern: NDArray[np.int16],
+    was: NDArray[np.int16],
+) -> None:
+    """Undo what patterns gave to pages where no pattern gives it any more."""
+    events: tuple[tuple[str, type[ImportanceSet | CostsSet]], ...] = (
+        ("importance", ImportanceSet),
+        ("cost", CostsSet),
+    )
+    for name, kind in events:
+        gave = np.array([getattr(row, name) is not None for row in before] + [False])
+        gives = np.array([getattr(row, name) is not None for row in config.patterns] + [False])
+        rows = gave[was] & ~gives[pattern]
+        if rows.any():
+            node.submit([event_of(kind, **{"page": page[rows], name: 1.0})])
+    bound = np.array([limits_columns(row) is not None for row in before] + [False])
+    binds = np.array([limits_columns(row) is not None for row in config.patterns] + [False])
+    rows = bound[was] & ~binds[pattern]
+    if rows.any():
+        node.submit([_no_limits(page[rows])])
+
+
+def _no_limits(page: NDArray[np.int64]) -> LimitsSet:
+    return event_of(
+        LimitsSet,
+        page=page,
+        interval_seconds_min=0.0,
+        interval_seconds_max=float("inf"),
+        stale_seconds=0.0,
+        stale_probability=0.0,
+    )
+
+
 def _apply_to(
     node: Node,
     namer: Namer,
@@ -70,16 +126,7 @@ def _apply_to(
     if has_moved.any():
         told.append(event_of(KindsSet, page=page[has_moved], kind=kind[has_moved]))
         # What the pattern before had promised does not hold any more.
-        told.append(
-            event_of(
-                LimitsSet,
-                page=page[has_moved],
-                interval_seconds_min=0.0,
-                interval_seconds_max=float("inf"),
-                stale_seconds=0.0,
-                stale_probability=0.0,
-            )
-        )
+        told.append(_no_limits(page[has_moved]))
     for i in np.unique(pattern[pattern >= 0]):
         own = page[pattern == i]
         row = config.patterns[i]

@@ -22,7 +22,7 @@ from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder
 from recrawl.runtime.node import Node
 from recrawl.runtime.records import happening_of
 from recrawl.shard import SettingsSet, Shard, ShardSettings, event_of
-from recrawl.store import Store
+from recrawl.store import CHANGES_MAX, Store
 
 __all__ = ["Partition", "recovered", "settings_event"]
 
@@ -40,6 +40,8 @@ class Partition(NamedTuple):
     snapshots: SnapshotFolder
     is_shared: bool = False
     """Whether others may append to the log."""
+    changes_max: int = CHANGES_MAX
+    """Changes to keep."""
 
 
 def settings_event(settings: ShardSettings) -> SettingsSet:
@@ -102,7 +104,7 @@ def _newest(
 def _open_store(partition: Partition, end: int) -> Store | None:
     """Return the store, or None if it cannot be used."""
     try:
-        store = Store.open(partition.store_folder)
+        store = Store.open(partition.store_folder, changes_max=partition.changes_max)
     except StorageError as error:
         if type(error) is not StorageError:
             raise  # open elsewhere, or of a newer version: nothing is broken
@@ -130,7 +132,21 @@ def _install(partition: Partition, checkpoint: Path | None) -> Store:
         folder.rename(aside)
     if checkpoint is not None:
         shutil.copytree(checkpoint, folder)
-    return Store.open(folder)
+    return Store.open(folder, changes_max=partition.changes_max)
+
+
+def _forget_the_future(partition: Partition, end: int) -> None:
+    """Remove snapshots of what the log has lost: other records will stand at their positions."""
+    for saved in partition.snapshots.saved():
+        if saved.position <= end:
+            break
+        if partition.is_shared:
+            raise RecoveryError(
+                f"{saved.folder} is of position {saved.position}, and the log ends at {end}: it "
+                "is not the log of this corpus"
+            )
+        logger.warning("snapshot %s is removed: the log ends at %d", saved.folder, end)
+        partition.snapshots.discard(saved)
 
 
 def recovered(partition: Partition, *, is_reader: bool = False) -> Node:
@@ -143,6 +159,8 @@ def recovered(partition: Partition, *, is_reader: bool = False) -> Node:
     """
     ledger = partition.ledger
     first, end = ledger.first, ledger.end
+    if not is_reader:
+        _forget_the_future(partition, end)
     store: Store | None
     if is_reader:
         store = Store.open(partition.store_folder, mode="reader")

@@ -5,14 +5,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from recrawl.runtime.clock import NodeTime
 from recrawl.runtime.node import Node
 from recrawl.runtime.orders import OUTCOME_FIELDS, Outcome
 from recrawl.runtime.records import DIGEST_BYTES, Happening, PagesReported
+from recrawl.runtime.routing import none_if_broken
 from recrawl.runtime.verdicts import digest_of, http_date_ms, is_success, verdicts
 from recrawl.shard import Applied, Outcomes, Verdict, event_of
+from recrawl.store import (
+    ETAG_BYTES_MAX,
+    LAST_MODIFIED_BYTES_MAX,
+    MOVED_TO_BYTES_MAX,
+    SKETCH_BYTES_MAX,
+)
 
 __all__ = ["Answers", "answers_of", "report_answers"]
 
@@ -36,6 +44,13 @@ class Answers(NamedTuple):
     disallowed: NDArray[np.bool_]
     divergence: NDArray[np.float32]
     sketch: pa.BinaryArray
+
+    @property
+    def n_bytes(self) -> NDArray[np.int64]:
+        """What is kept of each, in bytes."""
+        kept = (self.etag, self.last_modified, self.sketch, self.moved_to)
+        lengths = [pc.binary_length(column).fill_null(0) for column in kept]
+        return sum((c.to_numpy().astype(np.int64) for c in lengths), np.zeros(len(self.etag), int))
 
     def take(self, rows: NDArray[np.int64]) -> "Answers":
         """Return some of the rows."""
@@ -71,6 +86,8 @@ def _of_values(name: str, values: list[Any]) -> Any:
         values = [_NOT_SAID if value is None else int(value) for value in values]
     if name == "digest":
         values = [None if value is None else digest_of(value) for value in values]
+    if name in ("url", "moved_to"):
+        values = [none_if_broken(value) for value in values]
     return pa.array(values, kind) if isinstance(kind, pa.DataType) else np.array(values, kind)
 
 
@@ -93,7 +110,8 @@ def _of_column(name: str, column: Any, n_rows: int) -> Any:
     if name == "changed":
         column = column.cast(pa.int8()).fill_null(_NOT_SAID)
     elif column.null_count:
-        column = column.fill_null(_DEFAULTS[name])
+        # No status is no answer.
+        column = column.fill_null(0 if name == "status" else _DEFAULTS[name])
     return column.to_numpy(zero_copy_only=False).astype(kind, copy=False)
 
 
@@ -122,7 +140,24 @@ def answers_of(outcomes: Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Answe
             *(_of_values(name, [getattr(row, name) for row in rows]) for name in OUTCOME_FIELDS)
         )
     _check(answers)
-    return answers
+    return _within_limits(answers)
+
+
+def _within_limits(answers: Answers) -> Answers:
+    """Return answers without what is too long to be kept: it goes into no log."""
+    limits = {
+        "etag": ETAG_BYTES_MAX,
+        "last_modified": LAST_MODIFIED_BYTES_MAX,
+        "sketch": SKETCH_BYTES_MAX,
+        "moved_to": MOVED_TO_BYTES_MAX,
+    }
+    fitting: dict[str, pa.Array] = {}
+    for name, n_bytes_max in limits.items():
+        column = getattr(answers, name)
+        is_long = pc.greater(pc.binary_length(column), n_bytes_max)
+        if pc.any(is_long).as_py():
+            fitting[name] = pc.if_else(is_long, pa.scalar(None, column.type), column)
+    return answers._replace(**fitting)
 
 
 def _check(answers: Answers) -> None:
@@ -187,7 +222,9 @@ def report_answers(
     transition = np.zeros(page.size, np.uint8)
     # Not under the node's lock: while one caller waits for the disk, others judge theirs.
     now_ms = node.tick(time)
-    for rows in _rounds(page):
+    known = np.flatnonzero(page >= 0)
+    for among_known in _rounds(page[known]):
+        rows = known[among_known]
         part = answers if rows.size == page.size else answers.take(rows)
         verdict = verdicts(part.status, part.disallowed, _by_content(node, page[rows], part))
         happening = _reported(node, page[rows], order[rows], part, verdict, now_ms)

@@ -15,11 +15,13 @@ __all__ = [
     "Urls",
     "as_array",
     "as_numbers",
+    "cuts",
+    "known_host",
+    "none_if_broken",
     "null_where_same",
     "partition_of_key",
     "partitions_of",
     "routed",
-    "row_batches",
 ]
 
 Urls: TypeAlias = Iterable[str] | pa.Array | pa.ChunkedArray
@@ -28,7 +30,7 @@ Urls: TypeAlias = Iterable[str] | pa.Array | pa.ChunkedArray
 # What is said of pages is logged in batches of no more than this: RocksDB holds the interpreter's
 # lock while it writes, and a record has a greatest length.
 _ROWS_PER_BATCH = 16_384
-_URL_BYTES_PER_BATCH = 2 << 20
+_BYTES_PER_BATCH = 2 << 20
 # Of the hash that says which partition a group belongs to: for ever.
 _PARTITION_KEY = 0
 
@@ -57,12 +59,15 @@ def as_array(urls: Urls) -> pa.Array | pa.ChunkedArray:
     try:
         return pa.array(rows, pa.string())
     except UnicodeEncodeError:
-        # A lone surrogate cannot be written down at all, let alone be fetched.
-        return pa.array([_encodable(row) for row in rows], pa.string())
+        return pa.array([none_if_broken(row) for row in rows], pa.string())
 
 
-def _encodable(text: str | None) -> str | None:
-    return None if text is None else text.encode("utf-8", "replace").decode("utf-8")
+def none_if_broken(text: str | None) -> str | None:
+    """Return a text that can be written down: not one with a lone surrogate."""
+    try:
+        return text if text is None or text.encode("utf-8") is not None else None
+    except UnicodeEncodeError:
+        return None
 
 
 def as_numbers(values: Any, n_rows: int, dtype: Any = np.float32) -> NDArray[Any]:
@@ -83,21 +88,31 @@ def null_where_same(given: pa.StringArray, url: pa.StringArray) -> pa.StringArra
     return pc.if_else(is_same, pa.scalar(None, pa.string()), given)
 
 
-def row_batches(rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Yield row numbers in batches."""
-    for first in range(0, rows.size, _ROWS_PER_BATCH):
-        yield rows[first : first + _ROWS_PER_BATCH]
+def cuts(n_bytes: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Yield where batches of rows begin and end, none of them beyond what a record may have.
+
+    Parameters
+    ----------
+    n_bytes
+        Of each row.
+    """
+    total = np.cumsum(n_bytes, dtype=np.int64)
+    first = 0
+    while first < total.size:
+        before = total[first - 1] if first else 0
+        end = int(np.searchsorted(total, before + _BYTES_PER_BATCH, side="right"))
+        end = min(max(end, first + 1), first + _ROWS_PER_BATCH, total.size)
+        yield first, end
+        first = end
 
 
 def _url_batches(urls: pa.Array | pa.ChunkedArray) -> Iterator[tuple[int, pa.StringArray]]:
     """Yield arrays within the limits, and the row that each begins with."""
     first_row = 0
     for chunk in urls.chunks if isinstance(urls, pa.ChunkedArray) else [urls]:
-        n_rows = _ROWS_PER_BATCH
-        if len(chunk) and chunk.nbytes / len(chunk) * n_rows > _URL_BYTES_PER_BATCH:
-            n_rows = max(int(_URL_BYTES_PER_BATCH / chunk.nbytes * len(chunk)), 1)
-        for first in range(0, len(chunk), n_rows):
-            part = chunk.slice(first, n_rows)
+        n_bytes = pc.binary_length(chunk).fill_null(0).to_numpy(zero_copy_only=False)
+        for first, end in cuts(n_bytes):
+            part = chunk.slice(first, end - first)
             yield first_row + first, part if part.type == pa.string() else part.cast(pa.string())
         first_row += len(chunk)
 
@@ -110,6 +125,21 @@ def partitions_of(urls: pa.StringArray, n_partitions: int, by: GroupBy) -> NDArr
     hashed = hash_urls(keys, _PARTITION_KEY) % np.uint64(n_partitions)
     partition: NDArray[np.int64] = hashed.astype(np.int64)
     return partition
+
+
+def known_host(host: str, by: GroupBy) -> str:
+    """Return a host, or a domain, as groups are known by it.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    url = canonical([f"http://{host}/"]).url
+    if url.null_count or url[0].as_py().count("/") != 3:
+        raise ValueError(f"host must be one such as 'example.com', got {host!r}")
+    key: str = group_keys(url, by)[0].as_py()
+    return key
 
 
 def partition_of_key(key: str, n_partitions: int) -> int:

@@ -59,6 +59,14 @@ class PageSettings:
             if value is not None:
                 object.__setattr__(self, name, duration(value))
 
+        ages = (self.min_age, self.max_age)
+        if None not in ages and float(ages[1] or 0) < float(ages[0] or 0):
+            raise ValueError(
+                f"max_age must be at least min_age ({self.min_age} s), got {self.max_age} s"
+            )
+        if (self.stale_for is None) != (self.stale_probability is None):
+            raise ValueError("stale_for must be given together with stale_probability")
+
     @property
     def has_limits(self) -> bool:
         """Whether a floor, a ceiling or a promise is set."""

@@ -6,13 +6,14 @@ time and nothing else.
 """
 
 import logging
+import math
 import threading
 from collections.abc import Sequence
 
 from recrawl.errors import RecrawlError
 from recrawl.ledger import SnapshotFolder
 from recrawl.runtime.clock import Clock
-from recrawl.runtime.config import SnapshotsConfig
+from recrawl.runtime.config import CorpusConfig
 from recrawl.runtime.node import Node
 from recrawl.runtime.recovery import CHECKPOINT
 from recrawl.shard.tables import Pages, bytes_per_row
@@ -40,6 +41,7 @@ def take_snapshot(node: Node, snapshots: SnapshotFolder, keep: int) -> int:
         Snapshots that the log must reach back to.
     """
     with node.lock:
+        node.check_sound()
         position = node.position
         snapshot = node.shard.snapshot(str(position))
     draft = snapshots.begin(position)
@@ -54,12 +56,16 @@ def take_snapshot(node: Node, snapshots: SnapshotFolder, keep: int) -> int:
         draft.write(snapshot.n_bytes - 1, b"\0")
         # Of a later position, which does no harm: what it holds already is not written again.
         node.store.checkpoint(draft.folder / CHECKPOINT)
+        # A snapshot must never be of what the log could still lose.
+        node.ledger.sync()
+        node.check_sound()
         draft.commit(snapshot.manifest)
     except BaseException:
         draft.abandon()
         raise
     kept = snapshots.saved()
-    if len(kept) >= keep:
+    if len(kept) >= keep and node.is_owner:
+        # Not the log of somebody else, whose snapshots may not reach as far.
         with node.lock:
             node.ledger.truncate(kept[-1].position)
     return position
@@ -73,16 +79,17 @@ class Snapshotter:
     nodes
         With the folders of their snapshots.
     config
-        When to take one.
+        When to take one, and how long changes are kept.
     clock
         To wait by.
     """
 
     def __init__(
-        self, nodes: Sequence[tuple[Node, SnapshotFolder]], config: SnapshotsConfig, clock: Clock
+        self, nodes: Sequence[tuple[Node, SnapshotFolder]], config: CorpusConfig, clock: Clock
     ) -> None:
         self._nodes = nodes
-        self._config = config
+        self._config = config.snapshots
+        self._changes_kept_ms = config.changes.kept_for * 1000
         self._clock = clock
         self._stop = threading.Event()
         self._taking = threading.Lock()
@@ -127,10 +134,17 @@ class Snapshotter:
             with self._taking:
                 self._positions[i] = take_snapshot(node, folder, self._config.keep)
             self._log_bytes[i] = log_bytes
+            self._trim_changes(node)
         except (RecrawlError, OSError):
             # The log still holds everything; there will be another time.
             logger.exception("no snapshot of partition %d", node.partition)
         self._taken_ms[i] = self._clock.running_ms()
+
+    def _trim_changes(self, node: Node) -> None:
+        """Forget changes that are older than anybody was promised."""
+        if math.isfinite(self._changes_kept_ms):
+            with node.lock:
+                node.store.trim_changes(before_ms=int(node.shard.now_ms - self._changes_kept_ms))
 
     def take_all(self, *, unless_short: bool = False) -> None:
         """Take a snapshot of each node that has moved, now.

@@ -74,6 +74,16 @@ def check_what_is_appended_is_read(open_log: OpenLog) -> None:
         assert ledger.read(1003) == []
 
 
+def check_what_is_appended_can_be_synced(open_log: OpenLog) -> None:
+    """Ask for a sync whenever; it changes nothing."""
+    with closing(open_log()) as log:
+        ledger = log.partition(0)
+        ledger.sync()
+        ledger.append(_records(3))
+        ledger.sync()
+        assert (ledger.first, ledger.end) == (0, 3)
+
+
 def check_appending_nothing_writes_nothing(open_log: OpenLog) -> None:
     """Return an empty span, at the end."""
     with closing(open_log()) as log:
@@ -263,6 +273,7 @@ def check_a_closed_log_says_so(open_log: OpenLog) -> None:
 LEDGER_CHECKS: tuple[LedgerCheck, ...] = (
     check_a_new_log_is_empty,
     check_what_is_appended_is_read,
+    check_what_is_appended_can_be_synced,
     check_appending_nothing_writes_nothing,
     check_any_bytes_will_do,
     check_a_record_may_be_long,

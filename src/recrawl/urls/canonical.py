@@ -37,7 +37,7 @@ CANON_VERSION = 1
 URL_BYTES_MAX = 2048
 """Bytes of a canonical URL; the limit of sitemaps, and of a key that is looked up often."""
 
-URL_INPUT_BYTES_MAX = 1 << 16
+URL_INPUT_BYTES_MAX = 0xFFFF
 """Bytes of a string that is parsed at all."""
 
 _PREFIXES = ("http://", "https://")

@@ -9,18 +9,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import recrawl
 from recrawl import Outcome
-from recrawl.errors import CorpusError, FormatError, RecoveryError
+from recrawl.errors import CorpusError, FormatError, LedgerError, RecoveryError
 from recrawl.kv import KeyValues
-from recrawl.ledger import SnapshotFolder
+from recrawl.ledger import Record, SavedSnapshot, SnapshotDraft, SnapshotFolder
 from recrawl.runtime import Corpus, CorpusConfig
 from recrawl.runtime.logs import open_log
 from recrawl.runtime.node import Node
+from recrawl.runtime.records import record_of
 from recrawl.runtime.recovery import Partition, recovered
+from recrawl.shard import Applied, PagesAdded, PagesRemoved, event_of
+from recrawl.shard.events import Event
 from recrawl.testing.stores import contents_of
+from tests.unit.runtime.conftest import IMPOLITE
 from tests.unit.runtime.manual_clock import ManualClock
 
 Open = Callable[..., Corpus]
@@ -283,6 +288,111 @@ def test_the_log_is_kept_from_the_oldest_snapshot_on(corpus: Corpus, clock: Manu
     kept = [int(path.name[:20]) for path in snapshots_of(corpus.folder)]
     assert len(kept) == 3
     assert corpus.nodes[0].ledger.first == kept[0]
+
+
+def test_a_snapshot_is_committed_after_the_log_was_synced(
+    corpus: Corpus, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where appends are not, a snapshot could otherwise be of what a power cut takes away."""
+    work(corpus, clock, 0)
+    happened: list[str] = []
+    ledger = corpus.nodes[0].ledger
+    commit = SnapshotDraft.commit
+
+    def committed(self: SnapshotDraft, manifest: str) -> SavedSnapshot:
+        happened.append("commit")
+        return commit(self, manifest)
+
+    monkeypatch.setattr(ledger, "sync", lambda: happened.append("sync"))
+    monkeypatch.setattr(SnapshotDraft, "commit", committed)
+    corpus.snapshot()
+    assert happened == ["sync", "commit"]
+
+
+def test_a_snapshot_of_what_the_log_lost_is_never_used(tmp_path: Path, clock: ManualClock) -> None:
+    """As if the disk had lied: the log's end is gone, and the snapshot is not."""
+    told = CorpusConfig.from_dict({"snapshots": {"every": "52w"}, "politeness": IMPOLITE})
+    live = tmp_path / "live"
+    with recrawl.open(live, told, clock=clock) as corpus:
+        work(corpus, clock, 0)
+        old_log = crashed_copy(live / "log", tmp_path / "old_log")
+        corpus.add([f"https://lost.example/{i}" for i in range(50)])
+        corpus.snapshot()
+        crashed = crashed_copy(live, tmp_path / "crashed")
+    shutil.rmtree(crashed / "log")
+    shutil.copytree(old_log, crashed / "log")
+    with recrawl.open(crashed, told, clock=clock) as corpus:
+        corpus.add([f"https://kept.example/{i}" for i in range(50)])
+        work(corpus, clock, 5)
+        killed = crashed_copy(crashed, tmp_path / "killed")
+        before = State(corpus.nodes[0])
+    assert state_after_recovery(killed, told) == before
+
+
+def test_a_snapshot_found_broken_does_not_count_among_those_kept(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    told = CorpusConfig.from_dict({"snapshots": {"every": "52w"}, "politeness": IMPOLITE})
+    with recrawl.open(tmp_path, told, clock=clock) as corpus:
+        for i in range(2):
+            work(corpus, clock, i * 5)
+            corpus.snapshot()
+    flip(snapshots_of(tmp_path)[-1] / "columns", 0.5)
+    with recrawl.open(tmp_path, told, clock=clock) as corpus:
+        work(corpus, clock, 10)
+        corpus.snapshot()
+    # Another time the newest one breaks: again the one before must take over.
+    flip(snapshots_of(tmp_path)[-1] / "columns", 0.5)
+    recrawl.open(tmp_path, told, clock=clock).close()
+
+
+def test_no_snapshot_is_taken_of_a_node_that_failed_while_it_applied(
+    corpus: Corpus, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work(corpus, clock, 0)
+    shard = corpus.nodes[0].shard
+    apply = shard.apply
+
+    def interrupted(event: Event) -> Applied:
+        if isinstance(event, PagesAdded):
+            raise KeyboardInterrupt
+        return apply(event)
+
+    monkeypatch.setattr(shard, "apply", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        corpus.add(["https://new.example/"])
+    corpus.snapshot()
+    assert not (corpus.folder / "snapshots" / "0").exists() or not snapshots_of(corpus.folder)
+
+
+def test_a_read_that_fails_leaves_no_hole_in_the_store(
+    corpus: Corpus, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Kafka, where others write, too, and the node follows."""
+    work(corpus, clock, 0)
+    node = corpus.nodes[0]
+    urls = [f"https://x.example/{i}" for i in range(3)]
+    corpus.add(urls)
+    page = node.store.pages_of(pa.array(urls))
+    (named,) = (r for _, r in node.ledger.read(node.position - 1))
+    assert named.schema == 101
+    event = event_of(PagesRemoved, page=page)
+    node.ledger.append([record_of(event)])
+    read = node.ledger.read
+    calls: list[int] = []
+
+    def flaky(position: int, **how: Any) -> list[tuple[int, Record]]:
+        calls.append(position)
+        if len(calls) == 2:
+            raise LedgerError("no records within 60 s")
+        return read(position, **how)
+
+    monkeypatch.setattr(node.ledger, "read", flaky)
+    with pytest.raises(LedgerError):
+        node.refresh()
+    monkeypatch.setattr(node.ledger, "read", read)
+    assert (node.store.pages_of(pa.array(urls)) == -1).all()
+    assert corpus.add(urls).n_added == 3
 
 
 FULL_DISK = """
