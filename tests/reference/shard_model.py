@@ -6,7 +6,7 @@ floats: compare them within a code for each time that the shard has written one 
 """
 
 # Methods take a whole row, whatever of it they need.
-# ruff: noqa: ARG002
+
 import math
 from dataclasses import dataclass, field
 from typing import Any

@@ -111,10 +111,16 @@ class AsyncCorpus:
         ends = loop.time() + for_seconds
         while loop.time() < ends:
             orders = await self.lease(batch_max, seconds=seconds)
-            for order in orders:
-                yield order
+            left = [order.handle for order in reversed(orders)]
+            try:
+                for order in orders:
+                    left.pop()
+                    yield order
+            finally:
+                if left:  # whoever asked has stopped asking
+                    await self.release(left)
             if not orders:
-                wait = self.corpus.wait_seconds()
+                wait = await self._run(self.corpus.wait_seconds)
                 if wait == float("inf"):
                     return
                 await asyncio.sleep(min(wait, _WAIT_SECONDS_MAX))

@@ -12,6 +12,10 @@ from typing import Protocol
 __all__ = ["Clock", "NodeTime", "SystemClock"]
 
 
+# The year 2057: the seconds that pages are kept in end with 2058.
+_WALL_MS_MAX = 2_745_000_000_000
+
+
 class Clock(Protocol):
     """Where a node reads the time; tests and replays bring their own."""
 
@@ -70,6 +74,8 @@ class NodeTime:
             # In this order: whatever happens between the two readings makes the offset smaller,
             # so that interruptions do not add up to a clock that runs ahead.
             wall_ms = self._clock.wall_ms()
+            if wall_ms > _WALL_MS_MAX:
+                wall_ms = 0  # a clock that is wrong by decades is not followed
             running_ms = self._clock.running_ms()
             self._offset_ms = max(self._offset_ms, wall_ms - running_ms)
             return running_ms + self._offset_ms

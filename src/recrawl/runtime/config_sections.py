@@ -24,6 +24,7 @@ from recrawl.runtime.config_values import (
     WholeNumber,
     read_fields,
 )
+from recrawl.runtime.orders import PARTITIONS_MAX
 from recrawl.shard.settings import ShardSettings
 from recrawl.urls.patterns import Pattern
 
@@ -76,6 +77,8 @@ class ShapeConfig:
 
     def __post_init__(self) -> None:
         read_fields(self)
+        if self.partitions > PARTITIONS_MAX:
+            raise ConfigError(f"partitions must be at most {PARTITIONS_MAX}, got {self.partitions}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from recrawl.runtime.clock import Clock, NodeTime
 from recrawl.runtime.config import CorpusConfig
 from recrawl.runtime.explaining import PageExplanation, explained
 from recrawl.runtime.feed import Change, CorpusCursor, changes_after
-from recrawl.runtime.market import divided, quotas, rebalanced
+from recrawl.runtime.market import budget_of, divided, quotas, rebalanced
 from recrawl.runtime.naming import Namer, NewPages
 from recrawl.runtime.node import Node
 from recrawl.runtime.orders import (
@@ -69,6 +69,7 @@ __all__ = ["Added", "Corpus", "Reported"]
 
 _WAIT_SECONDS_MAX = 1.0
 _REASONS = tuple(Reason)
+_LEASE_SECONDS_MAX = 366 * 86_400.0
 # Of importance, cost and requests: what is beyond has no meaning that a float could keep.
 _NUMBER_MAX = 1e12
 # How often the budget is divided anew among partitions.
@@ -140,6 +141,7 @@ class Corpus:
         )
         self._next_node = 0
         self._rebalanced_ms = clock.running_ms()
+        self._budget = budget_of(nodes, config.budget.burst)
         self._is_closed = False
         self.is_reader = nodes[0].is_reader
 
@@ -192,7 +194,7 @@ class Corpus:
             for node in self.nodes:
                 closing.callback(node.store.close)
             if not self.is_reader:
-                self._snapshotter.take_all(unless_short=True)
+                self._snapshotter.take_last()
 
     def __enter__(self) -> Self:
         return self
@@ -207,8 +209,9 @@ class Corpus:
 
     def snapshot(self) -> None:
         """Take a snapshot of every partition now; otherwise that happens by itself."""
-        if self.is_reader:
-            raise RecrawlError("the corpus is open for reading")
+        if self.is_reader or self._is_closed:
+            state = "closed" if self._is_closed else "open for reading"
+            raise RecrawlError(f"the corpus is {state}")
         self._snapshotter.take_all()
 
     def refresh(self) -> None:
@@ -376,6 +379,7 @@ class Corpus:
         event = config.budget_event()
         if event is None:
             return
+        self._budget = event
         is_whole = bool(event.period_seconds[0] == 0) and config.budget.unit == "fetches"
         parts = divided(float(event.amount[0]), quotas(self.nodes), is_whole=is_whole)
         for node, part in zip(self.nodes, parts, strict=True):
@@ -395,6 +399,7 @@ class Corpus:
         exact
             Look at every page, also in a large corpus: for a batch once a night.
         """
+        _check_seconds(seconds)
         self._rebalance()
         self._next_node = (self._next_node + 1) % len(self.nodes)
         turn = [*range(self._next_node, len(self.nodes)), *range(self._next_node)]
@@ -414,7 +419,7 @@ class Corpus:
             return
         self._rebalanced_ms = now_ms
         with self._locked():
-            for node, event in zip(self.nodes, rebalanced(self.nodes), strict=False):
+            for node, event in zip(self.nodes, rebalanced(self.nodes, self._budget), strict=False):
                 node.check_owner()
                 node.submit([event])
 
@@ -463,7 +468,14 @@ class Corpus:
         ends_ms = self._clock.running_ms() + for_seconds * 1000
         while self._clock.running_ms() < ends_ms:
             orders = self.lease(batch_max, seconds=seconds)
-            yield from orders
+            left = [order.handle for order in reversed(orders)]
+            try:
+                for order in orders:
+                    left.pop()
+                    yield order
+            finally:
+                if left:  # whoever asked has stopped asking
+                    self.release(left)
             if not orders:
                 wait = self.wait_seconds()
                 if wait == float("inf"):
@@ -479,6 +491,7 @@ class Corpus:
 
     def extend(self, handles: Sequence[int], *, seconds: float) -> int:
         """Hold orders for so many seconds more from now; return how many still were held."""
+        _check_seconds(seconds)
         expires_at_ms = self.time.now_ms() + round(seconds * 1000)
         return sum(
             self._count(i, event_of(LeasesExtended, order=order, expires_at_ms=expires_at_ms))
@@ -486,7 +499,10 @@ class Corpus:
         )
 
     def release(self, handles: Sequence[int]) -> int:
-        """Give orders back, nothing fetched; return how many still were held."""
+        """Give orders back, nothing fetched; return how many still were held.
+
+        Their pages may be ordered again; what they cost of the budget stays spent.
+        """
         return sum(
             self._count(i, event_of(LeasesReleased, order=order))
             for i, order in self._by_partition(handles)
@@ -554,6 +570,8 @@ class Corpus:
             When the page changed, as the source has it; 0 for not said.  One seen before is no
             hint.
         """
+        if not source.isprintable() or not source:
+            raise ValueError(f"source must be a name without control characters, got {source!r}")
         urls = as_array(urls)
         at, claimed = (
             as_numbers(at_ms, len(urls), np.int64),
@@ -664,3 +682,8 @@ def _at_least_zero(name: str, values: Any, n_rows: int) -> NDArray[Any]:
         wrong = column[int(np.argmax(is_wrong))]
         raise ValueError(f"{name} must be 0 to {_NUMBER_MAX:g}, got {wrong}")
     return column
+
+
+def _check_seconds(seconds: float | None) -> None:
+    if seconds is not None and not 0 < seconds <= _LEASE_SECONDS_MAX:
+        raise ValueError(f"seconds must be positive, and a year at most, got {seconds!r}")

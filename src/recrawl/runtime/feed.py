@@ -55,10 +55,7 @@ class Change(NamedTuple):
 
 
 def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> list[Change]:
-    """Return the changes after a cursor, oldest first by their time.
-
-    Changes of pages that have been removed since are left out.
-    """
+    """Return the changes after a cursor, oldest first by their time."""
     found = []
     for i, node in enumerate(nodes):
         rows = node.store.changes(cursor.places[i], limit)

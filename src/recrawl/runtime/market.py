@@ -55,29 +55,39 @@ def divided(amount: float, share: NDArray[np.float64], *, is_whole: bool) -> NDA
     return part
 
 
-def rebalanced(nodes: Sequence[Node]) -> list[BudgetSet]:
-    """Return budgets for all partitions, of the same total, if they have drifted; else none."""
+def budget_of(nodes: Sequence[Node], burst_seconds: float) -> BudgetSet:
+    """Return the budget that partitions have together."""
     registers = [node.shard.tables.registers for node in nodes]
-    budget = np.array([float(r.budget[0]) for r in registers])
-    total = float(budget.sum())
-    if len(nodes) == 1 or not 0 < total < np.inf:
+    return event_of(
+        BudgetSet,
+        amount=sum(float(r.budget[0]) for r in registers),
+        period_seconds=1.0,
+        burst_seconds=burst_seconds,
+        unit=registers[0].budget_unit[0],
+        price_mode=registers[0].price_mode[0],
+        price=registers[0].fixed_price[0],
+    )
+
+
+def rebalanced(nodes: Sequence[Node], budget: BudgetSet) -> list[BudgetSet]:
+    """Return budgets for all partitions, if what they have has drifted; else none.
+
+    Parameters
+    ----------
+    nodes
+        Of all partitions.
+    budget
+        Of all together, as it was told: what partitions have need not add up to it.
+    """
+    total = float(budget.amount[0])
+    if len(nodes) == 1 or not 0 < total < np.inf or budget.period_seconds[0] == 0:
         return []
+    has = np.array([float(node.shard.tables.registers.budget[0]) for node in nodes])
     share = quotas(nodes)
-    if np.abs(share - budget / total).max() < _SHARE_MOVE_MIN:
+    wanted = total / float(budget.period_seconds[0]) * share
+    if np.abs(wanted - has).max() < _SHARE_MOVE_MIN * wanted.sum():
         return []
-    burst_seconds = sum(float(r.credit_max[0]) for r in registers) / total
-    return [
-        event_of(
-            BudgetSet,
-            amount=total * part,
-            period_seconds=1.0,
-            burst_seconds=burst_seconds,
-            unit=r.budget_unit[0],
-            price_mode=r.price_mode[0],
-            price=r.fixed_price[0],
-        )
-        for part, r in zip(share, registers, strict=True)
-    ]
+    return [budget._replace(amount=np.full(1, total * part)) for part in share]
 
 
 def _spent_at(

@@ -203,6 +203,7 @@ class Namer:
             page = node.store.pages_of(url)
             self._revive(page)
             absent = page < 0
+            self._complete(url, page)
             if not absent.any():
                 return is_added
             rows = rows[absent]
@@ -229,6 +230,16 @@ class Namer:
             node.check_owner()
             is_added[rows] = applied[len(logged)].valid
         return is_added
+
+    def _complete(self, url: pa.StringArray, page: NDArray[np.int64]) -> None:
+        """Give known pages the limits of their pattern if they have none: an add was cut off."""
+        known = np.flatnonzero(page >= 0)
+        if known.size == 0 or all(limits_columns(row) is None for row in self._patterns):
+            return
+        known = known[self._node.shard.tables.pages.limits[slot_of(page[known])] == 0]
+        if known.size:
+            pattern = self.match(url.take(pa.array(known)))
+            self._node.submit(self.limits_events(page[known], pattern))
 
     def _revive(self, page: NDArray[np.int64]) -> None:
         """Forget pages that had been given up, so that they are added anew; marks them -1."""

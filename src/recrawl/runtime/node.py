@@ -67,10 +67,12 @@ def _n_rows(happening: Happening) -> int:
 class _Ticket:
     """What one caller wants committed, and what came of it."""
 
-    __slots__ = ("applied", "error", "happenings", "is_done")
+    __slots__ = ("applied", "error", "happenings", "is_done", "records")
 
     def __init__(self, happenings: Sequence[Happening]) -> None:
         self.happenings = happenings
+        self.records = [record_of(one) for one in happenings]
+        check_records(self.records)  # here, where it fails nobody else
         self.applied: list[Applied] = []
         self.error: BaseException | None = None
         self.is_done = False
@@ -281,7 +283,10 @@ class Node:
             group.append(ticket)
             n_rows += sum(_n_rows(happening) for happening in ticket.happenings)
         try:
-            applied = self._commit([one for ticket in group for one in ticket.happenings])
+            applied = self._commit(
+                [one for ticket in group for one in ticket.happenings],
+                [record for ticket in group for record in ticket.records],
+            )
             for ticket in group:
                 n = len(ticket.happenings)
                 ticket.applied, applied = applied[:n], applied[n:]
@@ -291,14 +296,12 @@ class Node:
         for ticket in group:
             ticket.is_done = True
 
-    def _commit(self, happenings: Sequence[Happening]) -> list[Applied]:
+    def _commit(self, happenings: Sequence[Happening], records: Sequence[Record]) -> list[Applied]:
         self.check_sound()
         if self.is_reader:
             raise RecrawlError("the corpus is open for reading")
         if not happenings:
             return []
-        records = [record_of(one) for one in happenings]
-        check_records(records)  # what no ledger takes changes nothing
         try:
             positions = self.ledger.append(records).positions
             return self._applied_at(positions, happenings, records)

@@ -47,6 +47,11 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def _last_config(folder: Path, shape: dict[str, Any]) -> CorpusConfig:

@@ -12,7 +12,7 @@ from recrawl.runtime.clock import NodeTime
 from recrawl.runtime.node import Node
 from recrawl.runtime.orders import OUTCOME_FIELDS, Outcome
 from recrawl.runtime.records import DIGEST_BYTES, Happening, PagesReported
-from recrawl.runtime.routing import none_if_broken
+from recrawl.runtime.routing import none_if_broken, readable
 from recrawl.runtime.verdicts import digest_of, http_date_ms, is_success, verdicts
 from recrawl.shard import Applied, Outcomes, Verdict, event_of
 from recrawl.store import (
@@ -105,6 +105,8 @@ def _of_column(name: str, column: Any, n_rows: int) -> Any:
             column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
     if name == "digest" and column.type != kind:
         return _of_values(name, column.to_pylist())
+    if kind == pa.string():
+        return readable(column)
     if isinstance(kind, pa.DataType):
         return column.cast(kind)
     if name == "changed":

@@ -21,6 +21,7 @@ __all__ = [
     "null_where_same",
     "partition_of_key",
     "partitions_of",
+    "readable",
     "routed",
 ]
 
@@ -70,6 +71,26 @@ def none_if_broken(text: str | None) -> str | None:
         return None
 
 
+def readable(column: pa.Array) -> pa.StringArray:
+    """Return a column as strings, null where bytes are no UTF-8: Arrow does not look at them."""
+    try:
+        text = column.cast(pa.string())
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        texts = [
+            None if row is None else _decoded(row) for row in column.cast(pa.binary()).to_pylist()
+        ]
+        return pa.array(texts, pa.string())
+    return text
+
+
+def _decoded(data: bytes) -> str | None:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
 def as_numbers(values: Any, n_rows: int, dtype: Any = np.float32) -> NDArray[Any]:
     """Return one number per row; None is nan, one number is for all rows."""
     column = np.asarray(np.nan if values is None else values, dtype)
@@ -112,8 +133,7 @@ def _url_batches(urls: pa.Array | pa.ChunkedArray) -> Iterator[tuple[int, pa.Str
     for chunk in urls.chunks if isinstance(urls, pa.ChunkedArray) else [urls]:
         n_bytes = pc.binary_length(chunk).fill_null(0).to_numpy(zero_copy_only=False)
         for first, end in cuts(n_bytes):
-            part = chunk.slice(first, end - first)
-            yield first_row + first, part if part.type == pa.string() else part.cast(pa.string())
+            yield first_row + first, readable(chunk.slice(first, end - first))
         first_row += len(chunk)
 
 

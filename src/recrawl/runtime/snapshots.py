@@ -113,7 +113,7 @@ class Snapshotter:
         while not self._stop.wait(_CHECK_SECONDS):
             for i in range(len(self._nodes)):
                 if self._is_due(i):
-                    self._take(i)
+                    self._try(i)
 
     def _is_due(self, i: int) -> bool:
         node = self._nodes[i][0]
@@ -127,18 +127,21 @@ class Snapshotter:
             or n_bytes >= max(_LOG_SHARE_MAX * columns_bytes, _LOG_BYTES_MIN)
         )
 
+    def _try(self, i: int) -> None:
+        try:
+            self._take(i)
+        except (RecrawlError, OSError):
+            # The log still holds everything; there will be another time.
+            logger.exception("no snapshot of partition %d", self._nodes[i][0].partition)
+
     def _take(self, i: int) -> None:
         node, folder = self._nodes[i]
         log_bytes = node.log_bytes
-        try:
-            with self._taking:
-                self._positions[i] = take_snapshot(node, folder, self._config.keep)
-            self._log_bytes[i] = log_bytes
-            self._trim_changes(node)
-        except (RecrawlError, OSError):
-            # The log still holds everything; there will be another time.
-            logger.exception("no snapshot of partition %d", node.partition)
         self._taken_ms[i] = self._clock.running_ms()
+        with self._taking:
+            self._positions[i] = take_snapshot(node, folder, self._config.keep)
+        self._log_bytes[i] = log_bytes
+        self._trim_changes(node)
 
     def _trim_changes(self, node: Node) -> None:
         """Forget changes that are older than anybody was promised."""
@@ -146,17 +149,17 @@ class Snapshotter:
             with node.lock:
                 node.store.trim_changes(before_ms=int(node.shard.now_ms - self._changes_kept_ms))
 
-    def take_all(self, *, unless_short: bool = False) -> None:
-        """Take a snapshot of each node that has moved, now.
+    def take_all(self) -> None:
+        """Take a snapshot of each node that has moved, now."""
+        for i, (node, _) in enumerate(self._nodes):
+            if node.position > self._positions[i]:
+                self._take(i)
 
-        Parameters
-        ----------
-        unless_short
-            Leave out those whose log since the last one is read in a moment.
-        """
+    def take_last(self) -> None:
+        """Take a snapshot of each node whose log since the last one is not read in a moment."""
         for i, (node, _) in enumerate(self._nodes):
             n_records = node.position - self._positions[i]
             n_bytes = node.log_bytes - self._log_bytes[i]
             is_short = n_records < 1_000 and n_bytes < 1 << 22
-            if n_records > 0 and not (unless_short and is_short):
-                self._take(i)
+            if n_records > 0 and not is_short:
+                self._try(i)

@@ -276,9 +276,10 @@ class Store:
         """
         if position < self.position:
             raise ValueError(f"position must be at least {self.position}, got {position}")
-        is_fresh = self._absent[0] == self._n_writes
-        absent = self._absent[1] if is_fresh else np.empty(0, np.uint64)
-        read = self._read if self._read[0] == self._n_writes else None
+        # What other threads look up meanwhile replaces these.
+        (looked_up_at, hashes), last_read = self._absent, self._read
+        absent = hashes if looked_up_at == self._n_writes else np.empty(0, np.uint64)
+        read = last_read if last_read[0] == self._n_writes else None
         # Before and after: who looks something up meanwhile must not believe it later.
         self._n_writes += 1
         net = net_pages(self._kv, batch)

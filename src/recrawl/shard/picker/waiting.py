@@ -82,15 +82,25 @@ def _list_entries(market: Market, row: int, first: int) -> int:
 
 
 @table_kernel
-def _keep(market: Market, row: int, n_listed: int, floor: float, n_max: int) -> None:
-    """Build the heap of a group anew from those of its listed entries that reach a floor."""
+def _keep(
+    market: Market, row: int, n_listed: int, floor: float, n_max: int, n_equal_max: int
+) -> int:
+    """Build the heap of a group anew from those of its listed entries that reach a floor.
+
+    Of those that are worth just the floor no more than so many; returns how many are left of
+    that number.
+    """
     top = -1
     n = 0
     for i in range(n_listed):
         e = int(market.listed[i])
         slot = number_of(market.slot[e])
         waits = has_bit(market.waits, slot)
-        if waits and market.key[e] >= floor and n < n_max:
+        is_equal = market.key[e] == floor
+        if is_equal:
+            n_equal_max -= 1
+        is_kept = waits and market.key[e] >= floor and not (is_equal and n_equal_max < 0)
+        if is_kept and n < n_max:
             market.child[e] = -1
             market.sibling[e] = -1
             top = melded(market.key, market.child, market.sibling, top, e)
@@ -100,6 +110,7 @@ def _keep(market: Market, row: int, n_listed: int, floor: float, n_max: int) -> 
             _free_entry(market, e)
     market.top[row] = top
     market.n_waiting[row] = n
+    return n_equal_max
 
 
 @table_kernel
@@ -109,7 +120,7 @@ def _keep_best(market: Market, row: int, n_kept: int) -> None:
     # The keys change places, the entries do not.
     floor = nth_greatest(market.listed_key, n, n_kept)
     market.floor[row] = min(floor, CEILING_FLOOR)
-    _keep(market, row, n, floor, n_kept)
+    _keep(market, row, n, floor, n_kept, n)
 
 
 @table_kernel
@@ -126,17 +137,27 @@ def revalue(market: Market, pages: Pages, limits: Limits, terms: Terms, now: flo
 
 @table_kernel
 def keep_best_of_all(market: Market, groups: Groups, n_kept: int, now_ms: int) -> float:
-    """Keep the best pages of all groups together; return the least worth among them."""
+    """Keep the best pages of all groups together; return what others must be worth to join them.
+
+    No more than ``n_kept``, also where very many are worth the same: a corpus that is new.
+    """
     found = 0
     for row in range(market.group.size):
         if market.row_of[number_of(market.group[row])] == row + 1 and market.top[row] >= 0:
             found = _list_entries(market, row, found)
     floor = nth_greatest(market.listed_key, found, n_kept) if n_kept < found else -math.inf
+    n_equal_max = n_kept
+    for i in range(found):
+        if market.listed_key[i] > floor:
+            n_equal_max -= 1
     for row in range(market.group.size):
         if market.row_of[number_of(market.group[row])] == row + 1 and market.top[row] >= 0:
             n = _list_entries(market, row, 0)
-            _keep(market, row, n, floor, n)
+            n_equal_max = _keep(market, row, n, floor, n, n_equal_max)
             settle(market, groups, row, now_ms)
+    if n_equal_max < 0 and floor > -math.inf:
+        # Some that are worth just that had to go; more of them are not to come in.
+        return float(np.nextafter(np.float32(floor), np.float32(math.inf)))
     return floor
 
 

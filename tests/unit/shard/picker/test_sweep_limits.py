@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from recrawl.shard import Claimed, Outcomes, PagesAdded, Shard, event_of
 from recrawl.shard.codes import log2_code_of
 from recrawl.shard.picker.market import M_SIZE
 from recrawl.shard.settings import ShardSettings
@@ -120,3 +121,39 @@ def test_touches_are_counted() -> None:
     n_orders = sum(proposal.slot.size for proposal in run.run(100))
     # Each order comes into the wheel and the market and leaves both, and some come again.
     assert 2 * n_orders < run.picker.n_touched - before < 20 * n_orders
+
+
+def test_more_pages_of_one_worth_than_there_is_room_for_are_ordered_in_turn() -> None:
+    """A corpus that is new: all pages are due, and none is worth more than another."""
+    settings = ShardSettings(picker="sweep", pool_max=2_000, group_delay=0, group_in_flight_max=50)
+    shard = Shard(settings)
+    shard.apply(event_of(Claimed, owner=1, epoch=1, at_ms=NOW_MS))
+    new = event_of(
+        PagesAdded,
+        page=shard.free_pages(20_000),
+        group=np.arange(20_000) % 400,
+        kind=0,
+        importance=1.0,
+        cost=1.0,
+        at_ms=NOW_MS,
+    )
+    shard.apply(new)
+    seen = np.zeros(20_000, np.int64)
+    for i in range(60):
+        orders = shard.decide(NOW_MS + 1_000 * i, 500)
+        shard.apply(orders)
+        seen[orders.page] += 1
+        outcomes = event_of(
+            Outcomes,
+            page=orders.page,
+            order=orders.order,
+            fetched_at_ms=NOW_MS + 1_000 * i,
+            verdict=1,
+            divergence=np.nan,
+            last_modified_at_ms=0,
+            status_class=2,
+            retry_after_seconds=0.0,
+        )
+        shard.apply(outcomes)
+        shard.apply(shard.tick(NOW_MS + 1_000 * i + 1))
+    assert np.count_nonzero(seen) > 18_000
