@@ -22,23 +22,25 @@ from recrawl.runtime.clock import Clock, NodeTime
 from recrawl.runtime.config import CorpusConfig
 from recrawl.runtime.explaining import PageExplanation, explained
 from recrawl.runtime.feed import Change, CorpusCursor, changes_after
-from recrawl.runtime.market import budget_of, divided, quotas, rebalanced
+from recrawl.runtime.market import Market
 from recrawl.runtime.naming import Namer, NewPages
 from recrawl.runtime.node import Node
 from recrawl.runtime.orders import (
     Order,
     Outcome,
-    handle_of,
     order_of,
+    orders_of,
     partition_of,
 )
 from recrawl.runtime.patterns import apply_patterns
 from recrawl.runtime.plan import Plan, plan_of
+from recrawl.runtime.politeness import HostSettings, politeness_event
 from recrawl.runtime.recovery import Partition, recovered, settings_event
 from recrawl.runtime.reporting import answers_of, report_answers
 from recrawl.runtime.routing import (
     Batch,
     Urls,
+    as_amounts,
     as_array,
     as_numbers,
     cuts,
@@ -52,12 +54,9 @@ from recrawl.runtime.setting import PageSettings, set_by_pattern, set_pages
 from recrawl.runtime.snapshots import Snapshotter
 from recrawl.runtime.stats import Stats, stats_of
 from recrawl.shard import (
-    BudgetUnit,
-    GroupsSet,
     LeasesExtended,
     LeasesReleased,
     PagesRemoved,
-    Reason,
     RequestsSeen,
     Signals,
     event_of,
@@ -68,12 +67,7 @@ from recrawl.urls import canonical
 __all__ = ["Added", "Corpus", "Reported"]
 
 _WAIT_SECONDS_MAX = 1.0
-_REASONS = tuple(Reason)
 _LEASE_SECONDS_MAX = 366 * 86_400.0
-# Of importance, cost and requests: what is beyond has no meaning that a float could keep.
-_NUMBER_MAX = 1e12
-# How often the budget is divided anew among partitions.
-_REBALANCE_MS = 60_000
 
 
 class Added(NamedTuple):
@@ -140,8 +134,7 @@ class Corpus:
             clock,
         )
         self._next_node = 0
-        self._rebalanced_ms = clock.running_ms()
-        self._budget = budget_of(nodes, config.budget.burst)
+        self._market = Market(nodes, config, clock)
         self._is_closed = False
         self.is_reader = nodes[0].is_reader
 
@@ -172,15 +165,11 @@ class Corpus:
             if is_told:
                 apply_patterns(node, namer, self.config, before.patterns)
                 namer.tell_hosts()
-        rate = self.config.budget.rate
-        is_for_a_run = rate is not None and rate.per_seconds is None
-        if is_told or (is_for_a_run and self._has_budget_for_a_run()):
-            self._set_budget(self.config)
+        if is_told:
+            self._market.set_budget(self.config)
+        else:
+            self._market.begin_run(self.config)
         self._snapshotter.start()
-
-    def _has_budget_for_a_run(self) -> bool:
-        registers = self.nodes[0].shard.tables.registers
-        return float(registers.budget[0]) == 0.0
 
     def close(self) -> None:
         """End; what was acknowledged is on disk already."""
@@ -247,8 +236,8 @@ class Corpus:
         """
         urls = as_array(urls)
         n_urls = len(urls)
-        importances = _at_least_zero("importance", importance, n_urls)
-        costs = _at_least_zero("cost", cost, n_urls)
+        importances = as_amounts("importance", importance, n_urls)
+        costs = as_amounts("cost", cost, n_urls)
         n_added = n_valid = 0
         for i, rows, url, given in self._routed(urls):
             fetch_url = null_where_same(given, url)
@@ -328,36 +317,19 @@ class Corpus:
         is_closed
             Closed by its rules, or because these could not be read.
         """
-        if in_flight_max is not None and not 1 <= in_flight_max <= 0xFFFF:
-            raise ValueError(f"in_flight_max must be 1 to 65535, got {in_flight_max!r}")
-        if burst is not None and not 1 <= burst <= 0xFFFF:
-            raise ValueError(f"burst must be 1 to 65535, got {burst!r}")
-        if delay is not None and not 0 <= delay < 4e6:
-            raise ValueError(f"delay must be at least 0 and less than 4 million s, got {delay!r}")
+        settings = HostSettings(
+            delay=delay,
+            in_flight_max=in_flight_max,
+            burst=burst,
+            blocked_until_ms=blocked_until_ms,
+            is_closed=is_closed,
+        )
         host = known_host(host, self.config.corpus.group_by)
         i = partition_of_key(host, len(self.nodes))
         node = self.nodes[i]
         with node.lock:
             number = int(self._namers[i].numbers(Names.GROUP, [host])[0])
-            groups, settings = node.shard.tables.groups, node.shard.settings
-            has_row = number < groups.delay_ms.size and groups.in_flight_max[number] > 0
-            old_delay_ms = int(groups.delay_ms[number]) if has_row else settings.group_delay * 1000
-            old_most = (
-                int(groups.in_flight_max[number]) if has_row else settings.group_in_flight_max
-            )
-            old_burst = int(groups.burst[number]) if has_row else settings.group_burst
-            old_until = int(groups.blocked_until[number]) if has_row else 0
-            was_closed = bool(groups.flags[number] & 2) if has_row else False
-            event = event_of(
-                GroupsSet,
-                group=number,
-                delay_ms=round(old_delay_ms if delay is None else delay * 1000),
-                in_flight_max=old_most if in_flight_max is None else in_flight_max,
-                burst=old_burst if burst is None else burst,
-                blocked_until_ms=old_until if blocked_until_ms is None else blocked_until_ms,
-                is_closed=was_closed if is_closed is None else is_closed,
-            )
-            node.submit([event])
+            node.submit([politeness_event(node, number, settings)])
 
     # ------------------------------------------------------------------ orders
 
@@ -367,23 +339,7 @@ class Corpus:
         Kept until it is set again, or until the corpus is opened with a configuration that says
         otherwise.
         """
-        unit = BudgetUnit(int(self.nodes[0].shard.tables.registers.budget_unit[0])).name.lower()
-        budget = {
-            "rate": "unlimited" if rate is None else rate,
-            "unit": unit,
-            "burst": self.config.budget.burst,
-        }
-        self._set_budget(CorpusConfig.from_dict({"budget": budget}))
-
-    def _set_budget(self, config: CorpusConfig) -> None:
-        event = config.budget_event()
-        if event is None:
-            return
-        self._budget = event
-        is_whole = bool(event.period_seconds[0] == 0) and config.budget.unit == "fetches"
-        parts = divided(float(event.amount[0]), quotas(self.nodes), is_whole=is_whole)
-        for node, part in zip(self.nodes, parts, strict=True):
-            node.submit([event._replace(amount=np.full(1, part))])
+        self._market.set_rate(rate)
 
     def lease(self, n: int, *, seconds: float | None = None, exact: bool = False) -> list[Order]:
         """Return up to ``n`` pages that are most worth fetching now, within budget and politeness.
@@ -400,7 +356,7 @@ class Corpus:
             Look at every page, also in a large corpus: for a batch once a night.
         """
         _check_seconds(seconds)
-        self._rebalance()
+        self._market.rebalance()
         self._next_node = (self._next_node + 1) % len(self.nodes)
         turn = [*range(self._next_node, len(self.nodes)), *range(self._next_node)]
         found: list[Order] = []
@@ -412,38 +368,12 @@ class Corpus:
                     found += self._lease_from(i, wanted, seconds, exact)
         return found
 
-    def _rebalance(self) -> None:
-        """Move budget between partitions, now and then, to where it buys more."""
-        now_ms = self._clock.running_ms()
-        if len(self.nodes) == 1 or now_ms - self._rebalanced_ms < _REBALANCE_MS:
-            return
-        self._rebalanced_ms = now_ms
-        with self._locked():
-            for node, event in zip(self.nodes, rebalanced(self.nodes, self._budget), strict=False):
-                node.check_owner()
-                node.submit([event])
-
     def _lease_from(self, i: int, n: int, seconds: float | None, exact: bool) -> list[Order]:
         node = self.nodes[i]
         ordered = node.order(n, self.time, lease_seconds=seconds, exact=exact)
         if ordered.order.size == 0:
             return []
-        url = node.store.urls_of(ordered.page)
-        fetch_url = node.store.fetch_urls_of(ordered.page, url)
-        etag, last_modified = node.store.validators_of(ordered.page)
-        return [
-            Order(*row)
-            for row in zip(
-                handle_of(ordered.order, i).tolist(),
-                url.to_pylist(),
-                fetch_url.to_pylist(),
-                etag,
-                last_modified,
-                [_REASONS[reason] for reason in ordered.reason.tolist()],
-                ordered.expires_at_ms.tolist(),
-                strict=True,
-            )
-        ]
+        return orders_of(node.store, i, ordered)
 
     def paced(
         self,
@@ -611,7 +541,7 @@ class Corpus:
             Up to when; now unless given.
         """
         urls = as_array(urls)
-        count = _at_least_zero("n_requests", n_requests, len(urls))
+        count = as_amounts("n_requests", n_requests, len(urls))
         at = as_numbers(at_ms, len(urls), np.int64)
         n_counted = 0
         for i, rows, url, _ in self._routed(urls):
@@ -672,16 +602,6 @@ def _kind_names(node: Node) -> dict[int, str]:
     numbers = range(1, node.store.n_named(Names.KIND) + 1)
     names = node.store.names_of(Names.KIND, numbers)
     return {number: name or "" for number, name in zip(numbers, names, strict=True)}
-
-
-def _at_least_zero(name: str, values: Any, n_rows: int) -> NDArray[Any]:
-    """Return one number per row, nan where none is given."""
-    column = as_numbers(values, n_rows)
-    is_wrong = ~((column >= 0) & (column <= _NUMBER_MAX))
-    if values is not None and is_wrong.any():
-        wrong = column[int(np.argmax(is_wrong))]
-        raise ValueError(f"{name} must be 0 to {_NUMBER_MAX:g}, got {wrong}")
-    return column
 
 
 def _check_seconds(seconds: float | None) -> None:

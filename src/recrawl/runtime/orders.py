@@ -10,12 +10,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.shard import Reason
+from recrawl.shard import Ordered, Reason
+from recrawl.store import Store
 
-__all__ = ["PARTITIONS_MAX", "Order", "Outcome", "handle_of", "order_of", "partition_of"]
+__all__ = [
+    "PARTITIONS_MAX",
+    "Order",
+    "Outcome",
+    "handle_of",
+    "order_of",
+    "orders_of",
+    "partition_of",
+]
 
 _PARTITION_BITS = 12
 PARTITIONS_MAX = 1 << _PARTITION_BITS
+_REASONS = tuple(Reason)
 
 
 def handle_of(order: NDArray[np.int64], partition: int) -> NDArray[np.int64]:
@@ -49,6 +59,25 @@ class Order(NamedTuple):
     reason: Reason
     expires_at_ms: int
     """After which others may get the page."""
+
+
+def orders_of(store: Store, partition: int, ordered: Ordered) -> list[Order]:
+    """Return orders as fetchers get them, with what the store knows of their pages."""
+    url = store.urls_of(ordered.page)
+    etag, last_modified = store.validators_of(ordered.page)
+    return [
+        Order(*row)
+        for row in zip(
+            handle_of(ordered.order, partition).tolist(),
+            url.to_pylist(),
+            store.fetch_urls_of(ordered.page, url).to_pylist(),
+            etag,
+            last_modified,
+            [_REASONS[reason] for reason in ordered.reason.tolist()],
+            ordered.expires_at_ms.tolist(),
+            strict=True,
+        )
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from recrawl.urls import GroupBy, canonical, group_keys, hash_urls
 __all__ = [
     "Batch",
     "Urls",
+    "as_amounts",
     "as_array",
     "as_numbers",
     "cuts",
@@ -32,6 +33,8 @@ Urls: TypeAlias = Iterable[str] | pa.Array | pa.ChunkedArray
 # lock while it writes, and a record has a greatest length.
 _ROWS_PER_BATCH = 16_384
 _BYTES_PER_BATCH = 2 << 20
+# Of importance, cost and requests: what is beyond has no meaning that a float could keep.
+_AMOUNT_MAX = 1e12
 # Of the hash that says which partition a group belongs to: for ever.
 _PARTITION_KEY = 0
 
@@ -98,6 +101,16 @@ def as_numbers(values: Any, n_rows: int, dtype: Any = np.float32) -> NDArray[Any
         return np.full(n_rows, column, dtype)
     if column.shape != (n_rows,):
         raise ValueError(f"there must be one number or {n_rows}, got {column.shape}")
+    return column
+
+
+def as_amounts(name: str, values: Any, n_rows: int) -> NDArray[Any]:
+    """Return one number per row, not negative; None is nan."""
+    column = as_numbers(values, n_rows)
+    is_wrong = ~((column >= 0) & (column <= _AMOUNT_MAX))
+    if values is not None and is_wrong.any():
+        wrong = column[int(np.argmax(is_wrong))]
+        raise ValueError(f"{name} must be 0 to {_AMOUNT_MAX:g}, got {wrong}")
     return column
 
 
