@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 from recrawl.runtime import Corpus, Outcome
 from recrawl.urls import URL_INPUT_BYTES_MAX
@@ -43,6 +44,7 @@ def test_one_etag_that_is_too_long_does_not_stop_the_corpus(open_corpus: Open) -
     corpus.add(["http://c.example/"])
 
 
+@pytest.mark.slow_without_jit
 def test_long_urls_beside_many_short_ones_are_added_in_records_that_fit(open_corpus: Open) -> None:
     corpus = open_corpus()
     rng = np.random.default_rng(1)
