@@ -29,6 +29,7 @@ __all__ = ["SavedSnapshot", "SnapshotDraft", "SnapshotFolder"]
 
 _COLUMNS = "columns"
 _MANIFEST = "manifest.json"
+_SYNC_BYTES = 16 << 20
 # Twice at one position, the second counts: a snapshot that turned out broken can be replaced.
 _NAME = re.compile(r"(?P<position>\d{20})(?:\.(?P<edition>[1-9]\d*))?")
 _TEMPORARY = "temporary-"
@@ -80,6 +81,7 @@ class SnapshotDraft:
         self._owner = owner
         self._position = position
         self._folder = folder
+        self._n_unsynced = 0
         self._file: int | None = os.open(
             folder / _COLUMNS, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644
         )
@@ -102,6 +104,11 @@ class SnapshotDraft:
             while view:
                 n = os.pwrite(file, view, offset)
                 offset, view = offset + n, view[n:]
+                self._n_unsynced += n
+            if self._n_unsynced >= _SYNC_BYTES:
+                # Little by little: a sync of all at the end would hold up those of the log.
+                os.fdatasync(file)
+                self._n_unsynced = 0
 
     def commit(self, manifest: str) -> SavedSnapshot:
         """Bring everything to disk, make it count, and remove snapshots beyond those to keep.

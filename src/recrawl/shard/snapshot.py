@@ -33,7 +33,8 @@ ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float]] = {
     ("priors", "weight"): (2, LOG2_CODE_ONE),
 }
 _ALIGNMENT = 64
-_ROWS_PER_PIECE = 1 << 17
+# Copied at once, while the shard waits: two megabytes.
+_ROWS_PER_PIECE = 1 << 15
 _PAGE_ROW = np.dtype(list(dtypes_of(Pages).items()))
 
 
@@ -85,7 +86,8 @@ class Snapshot:
             if name != "pages"
         }
         self._is_aside = np.zeros((self._n_slots + 7) // 8, np.uint8)
-        self._aside: list[tuple[NDArray[np.int64], NDArray[Any]]] = []
+        # By the piece that they belong to.
+        self._aside: dict[int, list[tuple[NDArray[np.int64], NDArray[Any]]]] = {}
         self._done = 0
         self._settings = settings
         self._position = position
@@ -146,7 +148,12 @@ class Snapshot:
             rows = np.empty(fresh.size, _PAGE_ROW)
             for name, column in pages._asdict().items():
                 rows[name] = column[fresh]
-            self._aside.append((fresh, rows))
+            piece = fresh // _ROWS_PER_PIECE
+            order = np.argsort(piece, kind="stable")
+            ends = np.flatnonzero(np.diff(piece[order])) + 1
+            for part in np.split(order, ends):
+                own = self._aside.setdefault(int(piece[part[0]]), [])
+                own.append((fresh[part], rows[part]))
 
     def __iter__(self) -> Iterator[Piece]:
         return self._iterator
@@ -161,10 +168,9 @@ class Snapshot:
             columns = {
                 name: column[first:end].copy() for name, column in self._pages._asdict().items()
             }
-            for slots, rows in self._aside:
-                inside = (slots >= first) & (slots < end)
+            for slots, rows in self._aside.pop(first // _ROWS_PER_PIECE, ()):
                 for name, column in columns.items():
-                    column[slots[inside] - first] = rows[name][inside]
+                    column[slots - first] = rows[name]
             self._done = end
             for name, column in columns.items():
                 yield self._piece("pages", name, column, first)
