@@ -39,3 +39,24 @@ def catch_what_recrawl_raises() -> str | None:
     except RecrawlError as error:
         return str(error)
     return None
+
+
+def keep_a_corpus(folder: str) -> None:
+    with recrawl.open(folder) as corpus:
+        assert_type(corpus, recrawl.Corpus)
+        assert_type(corpus.add(["https://example.com/"]).n_added, int)
+        orders = corpus.lease(10)
+        assert_type(orders, list[recrawl.Order])
+        reported = corpus.report(
+            recrawl.Outcome(handle=order.handle, status=200, digest=b"") for order in orders
+        )
+        assert_type(reported.counted, NDArray[np.bool_])
+        assert_type([change.url for change in corpus.changes()], list[str])
+        assert_type(corpus.signal(["https://example.com/"], source="sitemap"), int)
+
+
+async def keep_a_corpus_with_asyncio(folder: str) -> None:
+    config = recrawl.CorpusConfig.from_toml('[budget]\nrate = "30/h"\n')
+    async with recrawl.AsyncCorpus(folder, config) as corpus:
+        async for order in corpus.paced(for_seconds=1.0):
+            assert_type(order, recrawl.Order)

@@ -8,11 +8,13 @@ it is, so a store that is lost or broken is replaced by that checkpoint.
 
 import logging
 import shutil
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from recrawl.errors import (
     LedgerError,
+    PositionLost,
     RecoveryError,
     SnapshotError,
     SnapshotFormatError,
@@ -29,6 +31,7 @@ __all__ = ["Partition", "recovered", "settings_event"]
 logger = logging.getLogger(__name__)
 
 CHECKPOINT = "store"
+_READER_ATTEMPTS = 5
 
 
 class Partition(NamedTuple):
@@ -157,46 +160,86 @@ def recovered(partition: Partition, *, is_reader: bool = False) -> Node:
     RecoveryError
         If neither a snapshot nor the beginning of the log is there.
     """
+    if not is_reader:
+        return _recovered_to_write(partition)
+    for _ in range(_READER_ATTEMPTS - 1):
+        # The writer may forget some of the log, or a snapshot, while it is read.
+        with suppress(PositionLost, RecoveryError):
+            return _recovered_to_read(partition)
+    return _recovered_to_read(partition)
+
+
+def _recovered_to_read(partition: Partition) -> Node:
+    ledger = partition.ledger
+    with ExitStack() as closing:
+        store = Store.open(partition.store_folder, mode="reader")
+        closing.callback(store.close)
+        first = ledger.first
+        start = _start(partition, first, ledger.end, is_reader=True)
+        if start is None:
+            raise _nothing_to_go_on_from(partition, first)
+        node = _node(partition, start, store, is_reader=True)
+        closing.pop_all()
+    return node
+
+
+def _recovered_to_write(partition: Partition) -> Node:
     ledger = partition.ledger
     first, end = ledger.first, ledger.end
-    if not is_reader:
-        _forget_the_future(partition, end)
-    store: Store | None
-    if is_reader:
-        store = Store.open(partition.store_folder, mode="reader")
-    else:
+    _forget_the_future(partition, end)
+    with ExitStack() as closing:
         store = _open_store(partition, end)
-    shard, position = None, 0
-    if store is not None:
-        # A writer's store must not be behind the shard: it could not be told what is missing.
-        reached = end if is_reader else store.position
-        found = _newest(partition, first, reached, is_reader=is_reader)
-        if found is not None:
-            shard, position = found[0], found[1].position
-        elif first == 0:
-            shard = _from_the_beginning(ledger)
-    if shard is None and not is_reader:
+        start = None
         if store is not None:
-            store.close()
-        found = _newest(partition, first, end, is_reader=False)
-        if found is not None:
-            shard, position = found[0], found[1].position
-            store = _install(partition, found[1].folder / CHECKPOINT)
-        elif first == 0:
-            shard = _from_the_beginning(ledger)
-            store = _install(partition, None)
-    if shard is None or store is None:
-        raise RecoveryError(
-            f"partition {partition.number}: no snapshot can be used and the log begins at {first}"
-        )
+            closing.callback(store.close)
+            # Not behind the shard: it could not be told what is missing.
+            start = _start(partition, first, store.position, is_reader=False)
+        if start is None:
+            closing.close()
+            start = _start(partition, first, end, is_reader=False)
+            if start is None:
+                raise _nothing_to_go_on_from(partition, first)
+            saved = start[1]
+            store = _install(partition, None if saved is None else saved.folder / CHECKPOINT)
+            closing.callback(store.close)
+        assert store is not None
+        node = _node(partition, start, store, is_reader=False)
+        closing.pop_all()
+    return node
+
+
+def _start(
+    partition: Partition, first: int, end: int, *, is_reader: bool
+) -> tuple[Shard, SavedSnapshot | None] | None:
+    """Return a shard from which the log goes on: of a snapshot, or that of its beginning."""
+    found = _newest(partition, first, end, is_reader=is_reader)
+    if found is None and first == 0:
+        return _from_the_beginning(partition.ledger), None
+    return found
+
+
+def _node(
+    partition: Partition,
+    start: tuple[Shard, SavedSnapshot | None],
+    store: Store,
+    *,
+    is_reader: bool,
+) -> Node:
+    shard, saved = start
     node = Node(
         shard=shard,
-        ledger=ledger,
+        ledger=partition.ledger,
         store=store,
-        position=position,
+        position=0 if saved is None else saved.position,
         partition=partition.number,
         is_reader=is_reader,
         is_shared=partition.is_shared,
     )
     node.follow()
     return node
+
+
+def _nothing_to_go_on_from(partition: Partition, first: int) -> RecoveryError:
+    return RecoveryError(
+        f"partition {partition.number}: no snapshot can be used and the log begins at {first}"
+    )

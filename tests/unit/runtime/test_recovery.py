@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from recrawl.runtime.records import record_of
 from recrawl.runtime.recovery import Partition, recovered
 from recrawl.shard import Applied, PagesAdded, PagesRemoved, event_of
 from recrawl.shard.events import Event
+from recrawl.shard.snapshot import ADDED_COLUMNS
 from recrawl.testing.stores import contents_of
 from tests.unit.runtime.conftest import IMPOLITE
 from tests.unit.runtime.manual_clock import ManualClock
@@ -394,6 +396,35 @@ def test_a_read_that_fails_leaves_no_hole_in_the_store(
     monkeypatch.setattr(node.ledger, "read", read)
     assert (node.store.pages_of(pa.array(urls)) == -1).all()
     assert corpus.add(urls).n_added == 3
+
+
+def test_a_corpus_whose_snapshot_is_of_an_older_format_is_read(
+    crash: tuple[Path, State], config: CorpusConfig
+) -> None:
+    """What columns have been added since are as if they had never been used."""
+    folder, before = crash
+    for snapshot in snapshots_of(folder):
+        manifest = snapshot / "manifest.json"
+        body = json.loads(json.loads(manifest.read_text())["body"])
+        body["format"] = 1
+        for table, column in ADDED_COLUMNS:
+            del body["tables"][table][column]
+        text = json.dumps(body)
+        manifest.write_text(json.dumps({"crc32": zlib.crc32(text.encode()), "body": text}))
+    assert state_after_recovery(folder, config) == before
+
+
+def test_a_corpus_whose_snapshot_is_of_a_newer_format_is_refused_and_left_alone(
+    crash: tuple[Path, State], config: CorpusConfig
+) -> None:
+    folder, _ = crash
+    manifest = snapshots_of(folder)[-1] / "manifest.json"
+    body = json.loads(json.loads(manifest.read_text())["body"])
+    text = json.dumps(body | {"format": 99})
+    manifest.write_text(json.dumps({"crc32": zlib.crc32(text.encode()), "body": text}))
+    with pytest.raises(RecoveryError, match="a newer version wrote it"):
+        state_after_recovery(folder, config)
+    assert len(snapshots_of(folder)) == 2
 
 
 FULL_DISK = """
