@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.price.due_table import DueCodes, build_due_table
+from recrawl.runtime import recovery as recovery_module
 from recrawl.shard import events as ev
 from recrawl.shard import shard as shard_module
 from recrawl.shard.settings import ShardSettings
@@ -55,6 +56,7 @@ def with_small_table() -> Iterator[None]:
     with (
         mock.patch.object(shard_module, "_CODES", codes),
         mock.patch.object(shard_module, "_due_table", return_value=table),
+        mock.patch.object(recovery_module, "kept_due_table", return_value=table),
     ):
         yield
 

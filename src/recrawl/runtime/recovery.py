@@ -21,6 +21,7 @@ from recrawl.errors import (
     StorageError,
 )
 from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder
+from recrawl.runtime.due_tables import kept_due_table
 from recrawl.runtime.node import Node
 from recrawl.runtime.records import happening_of
 from recrawl.shard import SettingsSet, Shard, ShardSettings, event_of
@@ -55,7 +56,9 @@ def settings_event(settings: ShardSettings) -> SettingsSet:
 def _restored(saved: SavedSnapshot) -> Shard | None:
     """Return the shard of a snapshot, or None if it is broken."""
     try:
-        shard, position = Shard.restore(saved.manifest(), saved.columns())
+        shard, position = Shard.restore(
+            saved.manifest(), saved.columns(), due_table=kept_due_table()
+        )
         if int(position) != saved.position:
             raise SnapshotError(f"it is of position {position}")
     except SnapshotFormatError as error:
@@ -72,8 +75,9 @@ def _from_the_beginning(ledger: Ledger) -> Shard:
     if found:
         first = happening_of(found[0][1])
         if isinstance(first, SettingsSet):
-            return Shard(ShardSettings.from_json(str(first.settings[0])))
-    return Shard()
+            settings = ShardSettings.from_json(str(first.settings[0]))
+            return Shard(settings, due_table=kept_due_table())
+    return Shard(due_table=kept_due_table())
 
 
 def _newest(

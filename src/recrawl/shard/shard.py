@@ -26,7 +26,7 @@ from recrawl.shard.snapshot import Snapshot, restored
 from recrawl.shard.status import BudgetUnit
 from recrawl.shard.tables import Tables
 
-__all__ = ["Applied", "Shard"]
+__all__ = ["Applied", "Shard", "built_due_table"]
 
 _CODES = DueCodes()
 # Slots that are rewritten at once, and whose beliefs move to a new prior with each tick.
@@ -37,6 +37,14 @@ _EXPIRED_MAX = 1 << 16
 
 @cache
 def _due_table() -> DueTable:
+    return built_due_table()
+
+
+def built_due_table() -> DueTable:
+    """Return the table that shards find due times in: 36 MB, which take seconds to build.
+
+    Whoever keeps it somewhere can give it to shards.
+    """
     return build_due_table(_CODES)
 
 
@@ -70,6 +78,8 @@ class Shard:
         How the shard behaves; changed later by a `SettingsSet` event.
     tables
         State to go on from, as a snapshot gave it; a new shard unless given.
+    due_table
+        As `built_due_table` returned it, now or earlier; built unless given.
 
     Examples
     --------
@@ -95,8 +105,13 @@ class Shard:
     """
 
     def __init__(
-        self, settings: ShardSettings | None = None, *, tables: Tables | None = None
+        self,
+        settings: ShardSettings | None = None,
+        *,
+        tables: Tables | None = None,
+        due_table: DueTable | None = None,
     ) -> None:
+        self._due_table = due_table or _due_table()
         self.settings = settings or ShardSettings()
         self.tables = tables or state.empty_tables(self.settings)
         self._overdue_from = 0
@@ -107,7 +122,7 @@ class Shard:
 
     def _behave(self) -> None:
         self.rules = rules_of(self.settings, _CODES)
-        table = own_copy(_due_table()) if has_patience(self.settings) else _due_table()
+        table = own_copy(self._due_table) if has_patience(self.settings) else self._due_table
         self.terms = Terms(table, log2_bonus(self.settings, _CODES))
         self._patience = 0.0
         self.picker = Picker(self.settings, self.terms)
@@ -272,14 +287,19 @@ class Shard:
 
     @classmethod
     def restore(
-        cls, manifest: str, buffer: NDArray[np.uint8], *, check: bool = True
+        cls,
+        manifest: str,
+        buffer: NDArray[np.uint8],
+        *,
+        check: bool = True,
+        due_table: DueTable | None = None,
     ) -> tuple[Self, str]:
         """Return the shard of a snapshot, and the position of the log from which to go on.
 
         See `recrawl.shard.snapshot.restored`.
         """
         tables, settings, position = restored(manifest, buffer, check=check)
-        return cls(settings, tables=tables), position
+        return cls(settings, tables=tables, due_table=due_table), position
 
     def digest(self) -> str:
         """Return a checksum of all state: equal for equal histories."""

@@ -320,13 +320,17 @@ def test_brokers_that_do_not_answer_are_waited_for_so_long_and_no_longer(
 def test_what_the_library_complains_of_is_logged(
     failing_broker: FailingBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """On a busy machine the library may take its time to notice; then it is given more."""
     failing_broker.go_down()
-    with (
-        caplog.at_level(logging.INFO, "recrawl.ledger.kafka"),
-        pytest.raises(LedgerError, match="cannot be looked up"),
-    ):
-        KafkaLog.open(failing_broker.bootstrap, failing_broker.topic, seconds_max=0.5)
-    assert caplog.records
+    for seconds_max in (0.5, 5.0, 50.0):
+        with (
+            caplog.at_level(logging.INFO, "recrawl.ledger.kafka"),
+            pytest.raises(LedgerError, match="cannot be looked up"),
+        ):
+            KafkaLog.open(failing_broker.bootstrap, failing_broker.topic, seconds_max=seconds_max)
+        if caplog.records:
+            return
+    pytest.fail("nothing was logged")
 
 
 def test_without_the_package_the_error_says_what_to_install() -> None:
