@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from recrawl.runtime.clock import Clock
 from recrawl.runtime.config import CorpusConfig
-from recrawl.runtime.corpus import Added, Corpus, Reported
+from recrawl.runtime.corpus import WAIT_SECONDS_MAX, Added, Corpus, Reported
 from recrawl.runtime.explaining import PageExplanation
 from recrawl.runtime.feed import Change
 from recrawl.runtime.opening import open_corpus
@@ -21,7 +21,6 @@ from recrawl.runtime.stats import Stats
 
 __all__ = ["AsyncCorpus"]
 
-_WAIT_SECONDS_MAX = 1.0
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -123,7 +122,7 @@ class AsyncCorpus:
                 wait = await self._run(self.corpus.wait_seconds)
                 if wait == float("inf"):
                     return
-                await asyncio.sleep(min(wait, _WAIT_SECONDS_MAX))
+                await asyncio.sleep(min(wait, WAIT_SECONDS_MAX))
 
     async def extend(self, handles: Sequence[int], *, seconds: float) -> int:
         """Hold orders longer."""

@@ -64,9 +64,9 @@ from recrawl.shard import (
 from recrawl.store import Names
 from recrawl.urls import canonical
 
-__all__ = ["Added", "Corpus", "Reported"]
+__all__ = ["WAIT_SECONDS_MAX", "Added", "Corpus", "Reported"]
 
-_WAIT_SECONDS_MAX = 1.0
+WAIT_SECONDS_MAX = 1.0
 _LEASE_SECONDS_MAX = 366 * 86_400.0
 
 
@@ -410,7 +410,7 @@ class Corpus:
                 wait = self.wait_seconds()
                 if wait == float("inf"):
                     return
-                self._clock.sleep(min(wait, _WAIT_SECONDS_MAX))
+                self._clock.sleep(min(wait, WAIT_SECONDS_MAX))
 
     def wait_seconds(self) -> float:
         """Return how long to wait before asking again, when there was nothing to do.

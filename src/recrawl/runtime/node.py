@@ -9,7 +9,7 @@ has meanwhile claimed the partition, its own decisions come out void, here as ev
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +43,8 @@ __all__ = ["Node"]
 
 # A group commit takes no more than this, so that no caller waits for all others.
 _GROUP_ROWS_MAX = 200_000
+# Pages whose URLs are looked at together, where all of them are.
+_ROWS_PER_SCAN = 16_384
 # While reading the log, what the store is to hold is written after so many rows.
 _REPLAYED_ROWS_PER_WRITE = 50_000
 # How often to look when only a page that comes due, or a host's delay, is waited for.
@@ -245,13 +247,16 @@ class Node:
 
         Before every decision: what is decided carries the shard's epoch, which may be another's.
         """
-        if self.is_reader:
-            raise RecrawlError("the corpus is open for reading")
+        self._check_writer()
         if not self.is_owner:
             raise OwnershipLost(
                 f"partition {self.partition} was claimed by another node with epoch "
                 f"{self.shard.epoch}; this one had {self._owned_epoch}"
             )
+
+    def _check_writer(self) -> None:
+        if self.is_reader:
+            raise RecrawlError("the corpus is open for reading")
 
     def check_sound(self) -> None:
         """Raise if the log may hold what the shard has not seen: only replaying tells."""
@@ -298,8 +303,7 @@ class Node:
 
     def _commit(self, happenings: Sequence[Happening], records: Sequence[Record]) -> list[Applied]:
         self.check_sound()
-        if self.is_reader:
-            raise RecrawlError("the corpus is open for reading")
+        self._check_writer()
         if not happenings:
             return []
         try:
@@ -387,6 +391,15 @@ class Node:
             rate = float(registers.budget[0])
             return max(missing / rate, _IDLE_SECONDS) if rate > 0 else float("inf")
 
+    def scan_urls(self) -> Iterator[tuple[NDArray[np.int64], pa.StringArray]]:
+        """Yield all pages and their URLs, in batches; others go on between two of them."""
+        slot = 0
+        while slot < int(self.shard.tables.registers.n_slots[0]):
+            page, url = self.store.scan_urls(slot, _ROWS_PER_SCAN)
+            slot += _ROWS_PER_SCAN
+            if page.size:
+                yield page, url
+
     def pages_of_orders(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the pages that orders are for; -1 where the order is forgotten or never was."""
         registers, leases = self.shard.tables.registers, self.shard.tables.leases
@@ -395,8 +408,3 @@ class Node:
             is_known, leases.page[order & (leases.page.size - 1)], -1
         )
         return page
-
-
-def digest_of(nodes: Iterable[Node]) -> str:
-    """Return a checksum of the state of shards, equal for equal histories."""
-    return ",".join(node.shard.digest() for node in nodes)

@@ -22,8 +22,6 @@ from recrawl.urls import PatternSet
 
 __all__ = ["apply_patterns"]
 
-_ROWS_PER_SCAN = 16_384
-
 
 def _digest(patterns: tuple[PatternConfig, ...]) -> str:
     rows = [{**asdict(pattern), "share": None} for pattern in patterns]
@@ -55,13 +53,11 @@ def apply_patterns(
     n_moved = 0
     if n_applied or config.patterns:
         matcher = PatternSet([row.match for row in before])
-        for slot in range(0, int(node.shard.tables.registers.n_slots[0]), _ROWS_PER_SCAN):
-            page, url = store.scan_urls(slot, _ROWS_PER_SCAN)
-            if page.size == 0:
-                continue
+        for page, url in node.scan_urls():
+            pattern = namer.match(url)
             was = matcher.first_match(url) if before else np.full(page.size, -1, np.int16)
-            _take_back(node, config, before, page, namer.match(url), was)
-            n_moved += _apply_to(node, namer, config, page, namer.match(url))
+            _take_back(node, config, before, page, pattern, was)
+            n_moved += _apply_to(node, namer, config, page, pattern)
     # Last, so that one cut off begins again.
     node.submit(
         [

@@ -16,8 +16,6 @@ from recrawl.urls import PatternSet
 
 __all__ = ["PageSettings", "set_by_pattern", "set_pages"]
 
-_ROWS_PER_SCAN = 16_384
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageSettings:
@@ -114,12 +112,7 @@ def _or(value: float | str | None, old: NDArray[np.float64]) -> NDArray[np.float
 def set_by_pattern(node: Node, namer: Namer, pattern: str, settings: PageSettings) -> int:
     """Set what holds for the pages whose URL matches; looks at all of the node's pages."""
     matcher = PatternSet([pattern])
-    slot, n_set = 0, 0
-    while slot < int(node.shard.tables.registers.n_slots[0]):
-        # Not under the lock for all of it: others go on between two batches.
-        page, url = node.store.scan_urls(slot, _ROWS_PER_SCAN)
-        slot += _ROWS_PER_SCAN
-        if page.size:
-            matches = matcher.first_match(url) >= 0
-            n_set += set_pages(node, namer, page[matches], settings)
-    return n_set
+    return sum(
+        set_pages(node, namer, page[matcher.first_match(url) >= 0], settings)
+        for page, url in node.scan_urls()
+    )
