@@ -174,6 +174,11 @@ class SnapshotFolder:
         self._draft: SnapshotDraft | None = None
 
     @property
+    def keep(self) -> int:
+        """How many are kept."""
+        return self._keep
+
+    @property
     def folder(self) -> Path:
         """Where they are."""
         return self._folder

@@ -25,9 +25,9 @@ from recrawl.shard.events import (
     to_record,
 )
 from recrawl.shard.wire import packed, unpacked
+from recrawl.store import DIGEST_BYTES
 
 __all__ = [
-    "DIGEST_BYTES",
     "NODE_SCHEMAS",
     "Happening",
     "Named",
@@ -36,8 +36,6 @@ __all__ = [
     "happening_of",
     "record_of",
 ]
-
-DIGEST_BYTES = 16
 
 
 class PagesNamed(NamedTuple):

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from recrawl.runtime.clock import NodeTime
 from recrawl.runtime.node import Node
 from recrawl.runtime.orders import OUTCOME_FIELDS, Outcome
-from recrawl.runtime.records import DIGEST_BYTES, Happening, PagesReported
+from recrawl.runtime.records import Happening, PagesReported
 from recrawl.runtime.routing import none_if_broken, readable
 from recrawl.runtime.verdicts import digest_of, http_date_ms, is_success, verdicts
 from recrawl.shard import Applied, Outcomes, Verdict, event_of
 from recrawl.store import (
+    DIGEST_BYTES,
     ETAG_BYTES_MAX,
     LAST_MODIFIED_BYTES_MAX,
     MOVED_TO_BYTES_MAX,

@@ -30,16 +30,8 @@ _LOG_BYTES_MIN = 128 << 20
 _PAGE_BYTES = sum(bytes_per_row(Pages).values())
 
 
-def take_snapshot(node: Node, snapshots: SnapshotFolder, keep: int) -> int:
-    """Take a snapshot of a node while it goes on; return its position.
-
-    Parameters
-    ----------
-    node, snapshots
-        Of a partition.
-    keep
-        Snapshots that the log must reach back to.
-    """
+def take_snapshot(node: Node, snapshots: SnapshotFolder) -> int:
+    """Take a snapshot of a node while it goes on; return its position."""
     with node.lock:
         node.check_sound()
         position = node.position
@@ -64,7 +56,7 @@ def take_snapshot(node: Node, snapshots: SnapshotFolder, keep: int) -> int:
         draft.abandon()
         raise
     kept = snapshots.saved()
-    if len(kept) >= keep and node.is_owner:
+    if len(kept) >= snapshots.keep and node.is_owner:
         # Not the log of somebody else, whose snapshots may not reach as far.
         with node.lock:
             node.ledger.truncate(kept[-1].position)
@@ -139,7 +131,7 @@ class Snapshotter:
         log_bytes = node.log_bytes
         self._taken_ms[i] = self._clock.running_ms()
         with self._taking:
-            self._positions[i] = take_snapshot(node, folder, self._config.keep)
+            self._positions[i] = take_snapshot(node, folder)
         self._log_bytes[i] = log_bytes
         self._trim_changes(node)
 

@@ -14,8 +14,8 @@ from email.utils import parsedate_to_datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.runtime.records import DIGEST_BYTES
 from recrawl.shard import Verdict
+from recrawl.store import DIGEST_BYTES
 
 __all__ = ["digest_of", "http_date_ms", "is_success", "verdicts"]
 

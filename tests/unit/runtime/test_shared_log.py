@@ -81,5 +81,5 @@ def test_a_zombie_does_not_truncate_the_log_of_the_new_owner(
     ledger, a, _ = two_nodes(tmp_path, clock)
     a.refresh()
     assert not a.is_owner
-    take_snapshot(a, SnapshotFolder(tmp_path / "a" / "snapshots", keep=1), 1)
+    take_snapshot(a, SnapshotFolder(tmp_path / "a" / "snapshots", keep=1))
     assert ledger.first == 0, "the new owner has no snapshot yet, and could not come back"
