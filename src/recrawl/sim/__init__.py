@@ -6,8 +6,9 @@ happens to a page depends on the seed and the page alone, so rivals see the same
 
 from recrawl.sim.accounting import Account, Bookkeeper, Sum
 from recrawl.sim.averaged import AveragedArgmax
+from recrawl.sim.compiled_rules import PageTotals, compiled_rule, run_compiled
 from recrawl.sim.content import Content, Flapping, Replaces
-from recrawl.sim.driver import Fetcher, run_freely, scale_for_budget, simulate
+from recrawl.sim.driver import Fetcher, OnFetches, run_freely, scale_for_budget, simulate
 from recrawl.sim.dynamics import Drift, HotStart, SiteWide, WeeklyCycle, change_times
 from recrawl.sim.failures import Failures
 from recrawl.sim.groups import GroupSizes
@@ -52,8 +53,10 @@ __all__ = [
     "IntervalRule",
     "KnownPages",
     "NutchAdaptive",
+    "OnFetches",
     "Oracle",
     "Outcomes",
+    "PageTotals",
     "Policy",
     "Polls",
     "ProportionalToImportance",
@@ -72,6 +75,7 @@ __all__ = [
     "Windows",
     "YaCy",
     "change_times",
+    "compiled_rule",
     "emitted_signals",
     "make_web",
     "papers_web",
@@ -79,6 +83,7 @@ __all__ = [
     "recorded_web",
     "renumbered_versions",
     "request_counts",
+    "run_compiled",
     "run_freely",
     "scale_for_budget",
     "signals_paper_web",

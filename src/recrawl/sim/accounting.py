@@ -58,14 +58,23 @@ class Account:
         A row for each part, a column for each `Sum`.
     edges
         Where the parts begin and the last one ends, in seconds.
+    page_fresh_seconds, page_fetches
+        Of each page, over all parts.
     """
 
     sums: FloatArray
     edges: FloatArray
+    page_fresh_seconds: FloatArray
+    page_fetches: CountArray
 
     def part(self, number: int) -> "Account":
-        """Return the account of one part of the time."""
-        return Account(sums=self.sums[number : number + 1], edges=self.edges[number : number + 2])
+        """Return the account of one part of the time, which says nothing of single pages."""
+        return Account(
+            sums=self.sums[number : number + 1],
+            edges=self.edges[number : number + 2],
+            page_fresh_seconds=np.empty(0),
+            page_fetches=np.empty(0, np.int64),
+        )
 
     def total(self, what: Sum) -> float:
         """Return one sum over all parts."""
@@ -136,12 +145,14 @@ class Account:
 
 
 class Books(NamedTuple):
-    """What a bookkeeper knows of each page's copy: 32 bytes a page."""
+    """What a bookkeeper knows of each page and its copy: 48 bytes a page."""
 
     fetched_at: FloatArray
     copy: CountArray
     change_row: CountArray  # the first change after the last fetch
     request_row: CountArray
+    fresh_seconds: FloatArray
+    n_fetches: CountArray
 
 
 @kernel
@@ -198,6 +209,7 @@ def _walk(
     last_row = web.changes.offsets[page + 1]
     request = books.request_row[page]
     last_request = web.requests.offsets[page + 1]
+    fresh_seconds = books.fresh_seconds[page]
     _add_span(sums, edges, at, until, _SECONDS, weight)
     while True:
         end = web.changes.at[row] if row < last_row else np.inf
@@ -207,6 +219,7 @@ def _walk(
         fresh = version == copy
         if fresh:
             _add_span(sums, edges, at, end, _FRESH, weight)
+            fresh_seconds += max(min(end, edges[-1]) - max(at, edges[0]), 0.0)
         else:
             divergence = divergence_of(web.content, web.seed, page, copy, version)
             _add_divergence(sums, edges, at, end, divergence, weight)
@@ -233,6 +246,7 @@ def _walk(
             stale_since = at
     books.change_row[page] = row
     books.request_row[page] = request
+    books.fresh_seconds[page] = fresh_seconds
     return version
 
 
@@ -253,6 +267,7 @@ def _record(
         part = _part_of(edges, at)
         if part >= 0:
             sums[part, _FETCHES] += 1.0
+            books.n_fetches[page] += 1
             sums[part, _COST] += web.cost[page]
             sums[part, _ERRORS] += 1.0 if is_error[i] else 0.0
         if is_error[i]:
@@ -338,6 +353,8 @@ class Bookkeeper:
             np.full(n_pages, version_at_start() if has_copies else NO_COPY, np.int64),
             web.changes.offsets[:-1].copy(),
             web.requests.offsets[:-1].copy(),
+            np.zeros(n_pages),
+            np.zeros(n_pages, np.int64),
         )
 
     def record(self, page: ArrayLike, at: ArrayLike, is_error: ArrayLike | None = None) -> None:
@@ -359,4 +376,9 @@ class Bookkeeper:
         """Account for every page up to the horizon, and return the account."""
         _close(self._web, self._books, self._horizon, self._limit, self._edges, self._sums)
         self._books.fetched_at[:] = self._horizon
-        return Account(sums=self._sums.copy(), edges=self._edges.copy())
+        return Account(
+            sums=self._sums.copy(),
+            edges=self._edges.copy(),
+            page_fresh_seconds=self._books.fresh_seconds.copy(),
+            page_fetches=self._books.n_fetches.copy(),
+        )

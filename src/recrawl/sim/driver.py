@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +17,16 @@ from recrawl.sim.interval_rules import IntervalRule
 from recrawl.sim.policies import KnownPages, Outcomes, Policy
 from recrawl.sim.webs import Web, version_after
 
-__all__ = ["Fetcher", "run_freely", "scale_for_budget", "simulate"]
+__all__ = ["Fetcher", "OnFetches", "run_freely", "scale_for_budget", "simulate"]
 
 # Versions fetched that are remembered of each page, to notice a return to one of them.
 _N_RECENT = 4
 # Rows of the log that are accounted for at once.
 _N_LOGGED = 8_192
+
+
+OnFetches = Callable[[RowArray, FloatArray, Outcomes], None]
+"""Is told of fetches as they are made: pages, instants, and what they showed."""
 
 
 class _Copies(NamedTuple):
@@ -119,13 +124,16 @@ class Fetcher:
 class _Log:
     """Fetches not yet accounted for; accounting many at once is much cheaper."""
 
-    def __init__(self, books: Bookkeeper) -> None:
+    def __init__(self, books: Bookkeeper, on_fetches: OnFetches | None) -> None:
         self._books = books
+        self._on_fetches = on_fetches
         self._rows: list[tuple[RowArray, FloatArray, FlagArray]] = []
         self._n_rows = 0
 
-    def add(self, page: RowArray, at: FloatArray, error: FlagArray) -> None:
-        self._rows.append((page, at, error))
+    def add(self, page: RowArray, at: FloatArray, outcomes: Outcomes) -> None:
+        if self._on_fetches is not None:
+            self._on_fetches(page, at, outcomes)
+        self._rows.append((page, at, outcomes.error))
         self._n_rows += page.size
         if self._n_rows >= _N_LOGGED:
             self.flush()
@@ -138,7 +146,7 @@ class _Log:
         self._n_rows = 0
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 (all but three are keywords)
     web: Web,
     policy: Policy,
     budget: float,
@@ -150,6 +158,7 @@ def simulate(
     n_parts: int = 2,
     very_stale_seconds: float = 86_400.0,
     has_copies: bool = True,
+    on_fetches: OnFetches | None = None,
 ) -> Account:
     """Let a policy spend a budget on a web, and return what it achieved.
 
@@ -173,6 +182,8 @@ def simulate(
         From the pick to the fetch, which is when the page is read and the outcome known.
     burn_in_seconds, n_parts, very_stale_seconds, has_copies
         See `Bookkeeper`.
+    on_fetches
+        Is told of all fetches, for whoever wants more than the account.
 
     Examples
     --------
@@ -200,7 +211,7 @@ def simulate(
         has_copies=has_copies,
     )
     fetcher = Fetcher(web, has_copies=has_copies)
-    log = _Log(books)
+    log = _Log(books, on_fetches)
     policy.start(KnownPages(web.importance, web.cost, web.group, web.kind, has_copies), 0.0)
     n_picks = int(end * budget / n_per_pick * (1 + 1e-12))
     picks_at = np.arange(1, n_picks + 1) * (n_per_pick / budget)
@@ -234,7 +245,7 @@ def simulate(
 def _perform(fetcher: Fetcher, policy: Policy, log: _Log, at: float, pages: RowArray) -> None:
     instants = np.full(pages.size, at)
     outcomes = fetcher.fetch(pages, instants)
-    log.add(pages, instants, outcomes.error)
+    log.add(pages, instants, outcomes)
     policy.learn(instants, pages, outcomes)
 
 
@@ -248,6 +259,7 @@ def run_freely(
     n_parts: int = 2,
     very_stale_seconds: float = 86_400.0,
     n_fetches_max: int | None = None,
+    on_fetches: OnFetches | None = None,
 ) -> Account:
     """Let a rule fetch each page just when it is due, without a budget, and return the account.
 
@@ -263,6 +275,8 @@ def run_freely(
         See `IntervalPolicy`.
     n_fetches_max
         After so many fetches the run is cut short.
+    on_fetches
+        Is told of all fetches; a page's come in order, those of different pages do not.
     """
     end = web.horizon if horizon is None else float(horizon)
     policy = IntervalPolicy(rule, scale=scale)
@@ -283,6 +297,8 @@ def run_freely(
         at = policy.due_at[pages]
         outcomes = fetcher.fetch(pages, at)
         books.record(pages, at, outcomes.error)
+        if on_fetches is not None:
+            on_fetches(pages, at, outcomes)
         policy.learn(at, pages, outcomes)
         n_fetches += pages.size
     return books.close()

@@ -1,0 +1,344 @@
+"""A crawl's history in columns: which pages were watched, and when each was seen to change.
+
+A log may be larger than memory.  Pages are then sampled by a hash of their URL while it is read:
+whatever the file's order, a page is kept with all its rows or not at all, and which ones are kept
+has nothing to do with what they do.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
+from recrawl.urls import hash_urls, host_index
+
+__all__ = ["PAGES_KEPT_MAX", "ROWS_KEPT_MAX", "History", "Told", "history_of"]
+
+PAGES_KEPT_MAX = 20_000
+"""Pages of a history that are replayed; of more, about so many stand for all."""
+ROWS_KEPT_MAX = 8_000_000
+"""Fetches or changes that are kept in memory."""
+_EVERY_HASH = 2**64 - 1
+_NOT_MODIFIED = 304
+_FIRST_ERROR = 400
+
+
+class Told(Protocol):
+    """What a history is made from: see `recrawl.readers.Source`."""
+
+    @property
+    def kind(self) -> str:
+        """Return "observed" where rows are fetches, "changed" where they are changes."""
+        ...
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Return the rows."""
+        ...
+
+    def windows(self) -> pa.Table:
+        """Return when each page was watched, where rows are changes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class History:
+    """Pages, when they were watched, and what was seen; instants in milliseconds since 1970.
+
+    Rows are sorted by page and time.  Where rows are fetches, the first of a page tells only what
+    there was; where they are changes, their instants are exact.
+    """
+
+    urls: pa.StringArray
+    cluster: RowArray
+    """Number of the host, or of the uppermost folder, of each page."""
+    importance: FloatArray
+    from_ms: CountArray
+    until_ms: CountArray
+    page: RowArray
+    at_ms: CountArray
+    changed: FlagArray
+    version: CountArray
+    """Any number; the same number is the same content of a page."""
+    is_exact: bool
+    """Whether rows are changes, rather than fetches that may have found one."""
+    n_rows_read: int
+    n_errors: int
+    """Fetches that failed, which say nothing of changes."""
+    n_mute: int
+    """Fetches of which nothing says whether they found a change."""
+    kept_share: float
+    """Of the pages; 1 where all are here."""
+
+    @property
+    def n_pages(self) -> int:
+        """Return the number of pages kept."""
+        return int(self.importance.size)
+
+
+class _Rows(NamedTuple):
+    """Rows as they are read, in columns; ``what`` is -1 where it is not known."""
+
+    hash: NDArray[np.uint64]
+    at_ms: CountArray
+    digest: NDArray[np.uint64]
+    has_digest: FlagArray
+    what: NDArray[np.int8]
+
+    def chosen(self, rows: NDArray[np.bool_] | RowArray) -> "_Rows":
+        return _Rows(
+            self.hash[rows],
+            self.at_ms[rows],
+            self.digest[rows],
+            self.has_digest[rows],
+            self.what[rows],
+        )
+
+    @classmethod
+    def joined(cls, parts: list["_Rows"]) -> "_Rows":
+        return cls(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+class _Sample:
+    """Keeps the rows of pages whose hash is below a limit, and lowers it when there are too many.
+
+    Parameters
+    ----------
+    n_pages_max, n_rows_max
+        What may be kept.
+    """
+
+    def __init__(self, n_pages_max: int, n_rows_max: int) -> None:
+        self._n_pages_max = n_pages_max
+        self._n_rows_max = n_rows_max
+        self._limit = _EVERY_HASH
+        self._rows: list[_Rows] = []
+        self._n_rows = 0
+        self.url: dict[int, str] = {}
+        self.importance: dict[int, float] = {}
+        self.n_read = 0
+
+    @property
+    def kept_share(self) -> float:
+        return (self._limit + 1) / (_EVERY_HASH + 1)
+
+    def wanted(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        return np.asarray(hashes <= np.uint64(self._limit))
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Keep what is to be kept of a batch of rows."""
+        self.n_read += batch.num_rows
+        url = batch.column("url")
+        hashes = hash_urls(url, key=0)
+        wanted = self.wanted(hashes)
+        if not wanted.any():
+            return
+        batch = batch.filter(pa.array(wanted))
+        hashes = hashes[wanted]
+        self._name(hashes, batch)
+        self._rows.append(_rows_of(hashes, batch))
+        self._n_rows += hashes.size
+        while len(self.url) > self._n_pages_max or (
+            self._n_rows > self._n_rows_max and len(self.url) > 1
+        ):
+            self.thin()
+
+    def _name(self, hashes: NDArray[np.uint64], batch: pa.RecordBatch) -> None:
+        first, at = np.unique(hashes, return_index=True)
+        new = [(int(h), int(i)) for h, i in zip(first, at, strict=True) if int(h) not in self.url]
+        if new:
+            names = batch.column("url").take(pa.array([i for _, i in new])).to_pylist()
+            self.url.update(zip([h for h, _ in new], names, strict=True))
+        if "importance" in batch.schema.names:
+            column = batch.column("importance")
+            told = np.asarray(pc.is_valid(column))
+            if told.any():
+                amounts = np.asarray(pc.fill_null(column, 0.0))[told]
+                self.importance.update(zip(hashes[told].tolist(), amounts.tolist(), strict=True))
+
+    def thin(self) -> None:
+        """Keep half of the pages."""
+        self._limit //= 2
+        if not self._rows:
+            return
+        rows = _Rows.joined(self._rows)
+        rows = rows.chosen(self.wanted(rows.hash))
+        self._rows = [rows]
+        self._n_rows = rows.hash.size
+        self.url = {h: name for h, name in self.url.items() if h <= self._limit}
+        self.importance = {h: x for h, x in self.importance.items() if h <= self._limit}
+
+    def rows(self) -> _Rows:
+        """Return everything kept, by page and time, as it was read where times are equal."""
+        if not self._rows:
+            none = np.empty(0, np.uint64)
+            no_times = np.empty(0, np.int64)
+            return _Rows(none, no_times, none, np.empty(0, np.bool_), np.empty(0, np.int8))
+        rows = _Rows.joined(self._rows)
+        self._rows = [rows]
+        return rows.chosen(np.lexsort((rows.at_ms, rows.hash)))
+
+
+def _rows_of(hashes: NDArray[np.uint64], batch: pa.RecordBatch) -> _Rows:
+    names = batch.schema.names
+    n = hashes.size
+    digest = batch.column("digest").cast(pa.binary())
+    has_digest = np.asarray(pc.is_valid(digest))
+    # Bytes that are no text are hashed as they are.
+    text = pc.fill_null(digest, b"").view(pa.string())
+    what = np.full(n, -1, np.int8)
+    if "changed" in names:
+        changed = batch.column("changed")
+        told = np.asarray(pc.is_valid(changed))
+        what[told] = np.asarray(pc.fill_null(changed, False)).astype(np.int8)[told]
+    if "status" in names:
+        status = np.asarray(pc.fill_null(batch.column("status"), 200))
+        what[status == _NOT_MODIFIED] = 0
+        what[status >= _FIRST_ERROR] = -2
+    at_ms = np.asarray(batch.column("at_ms"), np.int64)
+    return _Rows(hashes, at_ms, hash_urls(text, key=0), has_digest, what)
+
+
+def history_of(
+    source: Told, *, n_pages_max: int = PAGES_KEPT_MAX, n_rows_max: int = ROWS_KEPT_MAX
+) -> History:
+    """Return what a source tells, in columns.
+
+    Parameters
+    ----------
+    source
+        Of fetches or of changes.
+    n_pages_max, n_rows_max
+        Beyond which pages are sampled, each with all its rows.
+    """
+    sample = _Sample(n_pages_max, n_rows_max)
+    for batch in source.batches():
+        if batch.num_rows:
+            sample.add(batch)
+    if source.kind == "changed":
+        return _exact(sample, source.windows(), n_pages_max)
+    return _polled(sample)
+
+
+def _pages_of(
+    sample: _Sample, hashes: NDArray[np.uint64]
+) -> tuple[pa.StringArray, RowArray, FloatArray]:
+    """Return the URLs, clusters and importance of pages, given by their hashes."""
+    urls = pa.array([sample.url[int(h)] for h in hashes], pa.string())
+    importance = np.array([sample.importance.get(int(h), np.nan) for h in hashes])
+    told = np.isfinite(importance) & (importance >= 0)
+    # Pages of which nothing is told are as important as the others are on average.
+    importance[~told] = importance[told].mean() if told.any() else 1.0
+    if not importance.sum() > 0:
+        importance[:] = 1.0
+    return urls, _clusters(urls), importance
+
+
+def _clusters(urls: pa.StringArray) -> RowArray:
+    if len(urls) == 0:
+        return np.empty(0, np.int64)
+    names, host = host_index(urls)
+    is_path = host < 0
+    if not is_path.any():
+        return np.asarray(host, np.int64)
+    # A repository's files, or whatever else has no host: by the uppermost folder.
+    keys = pc.replace_substring_regex(urls, r"(?s)^/*([^/]*)/.*$", r"\1")
+    if not is_path.all():
+        of_host = names.take(pa.array(host, mask=is_path))
+        keys = pc.if_else(pa.array(is_path), keys, of_host)
+    return np.asarray(keys.dictionary_encode().indices, np.int64)
+
+
+def _polled(sample: _Sample) -> History:
+    rows = sample.rows()
+    n_errors = int(np.count_nonzero(rows.what == -2))
+    rows = rows.chosen(rows.what != -2)
+    # Two rows of one page and one instant are one fetch, told twice.
+    is_again = np.zeros(rows.hash.size, np.bool_)
+    is_again[1:] = (rows.hash[1:] == rows.hash[:-1]) & (rows.at_ms[1:] == rows.at_ms[:-1])
+    rows = rows.chosen(~is_again)
+    is_first = np.ones(rows.hash.size, np.bool_)
+    is_first[1:] = rows.hash[1:] != rows.hash[:-1]
+    what = rows.what.copy()
+    both = np.zeros(rows.hash.size, np.bool_)
+    both[1:] = rows.has_digest[1:] & rows.has_digest[:-1] & ~is_first[1:]
+    differs = np.zeros(rows.hash.size, np.bool_)
+    differs[1:] = rows.digest[1:] != rows.digest[:-1]
+    by_digest = both & (what < 0)
+    what[by_digest] = differs[by_digest]
+    mute = (what < 0) & ~is_first
+    kept = ~mute
+    rows, what, is_first = rows.chosen(kept), what[kept], is_first[kept]
+    changed = (what == 1) & ~is_first
+    hashes, page = np.unique(rows.hash, return_inverse=True)
+    page = page.astype(np.int64)
+    last = np.append(np.flatnonzero(is_first)[1:] - 1, is_first.size - 1) if is_first.size else page
+    urls, cluster, importance = _pages_of(sample, hashes)
+    # Without digests every change makes something new: its number is that of the row.
+    version = np.maximum.accumulate(np.where(changed | is_first, np.arange(page.size), 0))
+    if rows.has_digest.all():
+        version = rows.digest.view(np.int64)
+    return History(
+        urls=urls,
+        cluster=cluster,
+        importance=importance,
+        from_ms=rows.at_ms[is_first],
+        until_ms=rows.at_ms[last],
+        page=page,
+        at_ms=rows.at_ms,
+        changed=changed,
+        version=version,
+        is_exact=False,
+        n_rows_read=sample.n_read,
+        n_errors=n_errors,
+        n_mute=int(np.count_nonzero(mute)),
+        kept_share=sample.kept_share,
+    )
+
+
+def _exact(sample: _Sample, windows: pa.Table, n_pages_max: int) -> History:
+    (watched,) = windows.combine_chunks().to_batches() or [
+        pa.RecordBatch.from_pylist([], windows.schema)
+    ]
+    url = watched.column("url")
+    hashes = hash_urls(url, key=0)
+    # Pages that never changed are pages too.
+    while np.count_nonzero(sample.wanted(hashes)) > n_pages_max:
+        sample.thin()
+    rows = sample.rows()
+    wanted = sample.wanted(hashes)
+    names = url.filter(pa.array(wanted)).to_pylist()
+    sample.url.update(zip(hashes[wanted].tolist(), names, strict=True))
+    if "importance" in watched.schema.names:
+        told = watched.column("importance").to_numpy(zero_copy_only=False)[wanted]
+        sample.importance.update(zip(hashes[wanted].tolist(), told.tolist(), strict=True))
+    known, at = np.unique(hashes[wanted], return_index=True)
+    from_ms = watched.column("from_ms").to_numpy()[wanted][at]
+    until_ms = watched.column("until_ms").to_numpy()[wanted][at]
+    is_known = np.isin(rows.hash, known)
+    rows = rows.chosen(is_known)
+    page = np.searchsorted(known, rows.hash).astype(np.int64)
+    urls, cluster, importance = _pages_of(sample, known)
+    version = np.arange(page.size)
+    if rows.has_digest.all():
+        version = rows.digest.view(np.int64)
+    return History(
+        urls=urls,
+        cluster=cluster,
+        importance=importance,
+        from_ms=from_ms.astype(np.int64),
+        until_ms=until_ms.astype(np.int64),
+        page=page,
+        at_ms=rows.at_ms,
+        changed=np.ones(page.size, np.bool_),
+        version=version,
+        is_exact=True,
+        n_rows_read=sample.n_read,
+        n_errors=0,
+        n_mute=0,
+        kept_share=sample.kept_share,
+    )

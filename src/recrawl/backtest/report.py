@@ -1,0 +1,404 @@
+"""The report of a backtest or a simulation: one HTML page that stands by itself."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+
+from recrawl.amounts import count_text, instant_text, number_text, seconds_text, share_text
+from recrawl.backtest.backtesting import Backtest
+from recrawl.backtest.comparison import Comparison, Example, Level
+from recrawl.backtest.contest import OURS
+from recrawl.backtest.savings import Curves, Estimate, fetches_for
+from recrawl.charts import (
+    Axis,
+    Card,
+    Lane,
+    Note,
+    Section,
+    Series,
+    bullets,
+    cards,
+    code,
+    figure,
+    html_page,
+    line_chart,
+    paragraph,
+    table_html,
+    timeline,
+)
+
+__all__ = [
+    "backtest_html",
+    "comparison_sections",
+    "curves_svg",
+    "headline",
+    "savings_words",
+    "simulation_html",
+]
+
+_DAY = 86_400.0
+# Names of rivals that are drawn; the others are in the table.
+_TUNED = "best tuned"
+
+
+def _per_day(n_fetches: float, comparison: Comparison) -> float:
+    return n_fetches / (comparison.seconds / _DAY)
+
+
+def savings_words(savings: Estimate) -> str:
+    """Return savings and their interval in words: "38 % fewer (31 to 44 %)".
+
+    Examples
+    --------
+    >>> savings_words(Estimate(value=0.381, low=0.312, high=0.443))
+    '38 % fewer (31 to 44 %)'
+    >>> savings_words(Estimate(value=-0.12, low=-0.2, high=0.03))
+    '12 % more (20 % more to 3 % fewer)'
+    """
+    if not savings.is_known:
+        return "not known"
+
+    def side(share: float) -> str:
+        return f"{share_text(abs(share))} {'fewer' if share >= 0 else 'more'}"
+
+    if savings.low >= 0 and savings.value >= 0:
+        low = share_text(savings.low).removesuffix(" %")
+        return f"{side(savings.value)} ({low} to {share_text(savings.high)})"
+    return f"{side(savings.value)} ({side(savings.low)} to {side(savings.high)})"
+
+
+def headline(comparison: Comparison) -> str:
+    """Return in a sentence or two what came out."""
+    texts = []
+    own = comparison.logged
+    if own is not None and own.savings.is_known:
+        texts.append(
+            f"The fetches of this log kept pages {share_text(own.freshness)} fresh; recrawl needs "
+            f"{savings_words(own.savings)} for the same."
+        )
+    known = [level for level in comparison.levels if level.savings_against_best.is_known]
+    if len(known) == 1:
+        texts.append(
+            f"For {share_text(known[0].freshness)} freshness it needs "
+            f"{savings_words(known[0].savings_against_best)} than the best of the rules in use."
+        )
+    elif known:
+        low, high = known[0], known[-1]
+        texts.append(
+            f"Against the best of the rules in use it needs "
+            f"{savings_words(low.savings_against_best)} for {share_text(low.freshness)} freshness, "
+            f"and {savings_words(high.savings_against_best)} for {share_text(high.freshness)}."
+        )
+    if not texts:
+        texts.append("The policies' curves do not overlap: nothing can be said of savings.")
+    return "  ".join(texts)
+
+
+def _drawn_line(curves: Curves, comparison: Comparison) -> tuple[np.ndarray, np.ndarray]:
+    """Return the points that are better than all cheaper ones."""
+    order = np.argsort(curves.n_fetches[0], kind="stable")
+    n, freshness = curves.n_fetches[0][order], curves.freshness[0][order]
+    before = np.maximum.accumulate(np.concatenate([[-np.inf], freshness[:-1]]))
+    better = (freshness > before) & (n > 0)
+    return n[better] / (comparison.seconds / _DAY), freshness[better]
+
+
+def curves_svg(comparison: Comparison, *, width: int = 860, height: int = 460) -> str:
+    """Return freshness against fetches per day, a line for each policy."""
+    low, high = (float(b) * _DAY for b in (comparison.budgets[0], comparison.budgets[-1]))
+    series = []
+    for curves in comparison.curves:
+        x, y = _drawn_line(curves, comparison)
+        inside = (x >= low / 1.3) & (x <= high * 1.3)
+        is_ours = curves.name == OURS
+        band = {}
+        if is_ours:
+            edges = np.quantile(curves.freshness[1:], [0.025, 0.975], axis=0)
+            order = np.argsort(curves.n_fetches[0], kind="stable")
+            if order.size == x.size:
+                band = {"low": edges[0][order][inside], "high": edges[1][order][inside]}
+        series.append(
+            Series(
+                name=curves.name,
+                x=x[inside],
+                y=y[inside],
+                is_main=is_ours,
+                style="dashed" if _TUNED in curves.name else "line",
+                **band,
+            )
+        )
+    notes = []
+    own = comparison.logged
+    if own is not None:
+        notes.append(Note(text="as logged", x=_per_day(own.n_fetches, comparison), y=own.freshness))
+    return line_chart(
+        series,
+        title="Freshness against fetches",
+        x=Axis(label="fetches per day", scale="log"),
+        y=Axis(label="freshness", scale="share"),
+        notes=notes,
+        width=width,
+        height=height,
+    )
+
+
+def needs_svg(comparison: Comparison, *, width: int = 860, height: int = 380) -> str:
+    """Return how many fetches rivals need for each that recrawl needs, at the same freshness."""
+    reached = comparison.ours.freshness[0]
+    low, high = (max(1 - edge, 1e-6) for edge in (reached.min(), reached.max()))
+    grid = 1 - np.geomspace(low, high, 60)
+    one = {
+        curves.name: Curves(
+            name=curves.name,
+            n_fetches=np.repeat(curves.n_fetches[:1], grid.size, axis=0),
+            freshness=np.repeat(curves.freshness[:1], grid.size, axis=0),
+        )
+        for curves in comparison.curves
+    }
+    ours = fetches_for(one[OURS], grid)
+    series = [Series(name=OURS, x=grid, y=np.ones(grid.size), is_main=True)]
+    for name, curves in one.items():
+        if name != OURS:
+            needs = fetches_for(curves, grid) / ours
+            series.append(
+                Series(name=name, x=grid, y=needs, style="dashed" if _TUNED in name else "line")
+            )
+    return line_chart(
+        series,
+        title="Fetches needed for the same freshness, recrawl's being 1",
+        x=Axis(label="freshness", scale="share"),
+        y=Axis(label="times as many", low=0.0),
+        width=width,
+        height=height,
+    )
+
+
+def _cards(comparison: Comparison) -> str:
+    found = []
+    own = comparison.logged
+    if own is not None and own.savings.is_known:
+        found.append(
+            _savings_card(own.savings, f"fetches, as fresh as logged ({share_text(own.freshness)})")
+        )
+    level = comparison.main_level
+    if level is not None:
+        label = f"fetches for {share_text(level.freshness)} freshness, against the best rule in use"
+        found.append(_savings_card(level.savings_against_best, label))
+        fixed = level.savings.get("fixed interval")
+        if fixed is not None and fixed.is_known:
+            found.append(_savings_card(fixed, "against fetching all pages in turn"))
+    changes = count_text(comparison.n_changes, "change")
+    found.append(
+        Card(
+            value=number_text(comparison.n_pages),
+            label="pages replayed",
+            note=f"{seconds_text(comparison.seconds)}, {changes}",
+        )
+    )
+    return cards(found)
+
+
+def _savings_card(savings: Estimate, label: str) -> Card:
+    sign = "−" if savings.value >= 0 else "+"
+    low, high = sorted((-savings.high, -savings.low))
+    note = f"19 times in 20 between {_signed(low)} and {_signed(high)}"
+    return Card(value=f"{sign}{share_text(abs(savings.value))}", label=label, note=note)
+
+
+def _signed(share: float) -> str:
+    return f"{'−' if share < 0 else '+'}{share_text(abs(share))}"
+
+
+def _savings_table(comparison: Comparison) -> str:
+    levels = [level for level in comparison.levels if level.savings_against_best.is_known]
+    if not levels:
+        return paragraph("No freshness was reached by recrawl and by a rival alike.")
+    columns = ["fetches per day for a freshness of"]
+    columns += [share_text(level.freshness) for level in levels]
+    rows = [
+        [curves.name, *(_needed(level, curves.name, comparison) for level in levels)]
+        for curves in comparison.curves
+    ]
+    needed = table_html(columns, rows, main_row=0)
+    saved = [
+        [curves.name, *(_saved(level.savings.get(curves.name)) for level in levels)]
+        for curves in comparison.curves[1:]
+    ]
+    saved.append(["the best of them", *(_saved(level.savings_against_best) for level in levels)])
+    columns[0] = "fetches that recrawl saves, against"
+    return needed + table_html(columns, saved, main_row=len(saved) - 1)
+
+
+def _needed(level: Level, name: str, comparison: Comparison) -> str | None:
+    needed = level.n_fetches.get(name)
+    if needed is None or not math.isfinite(needed.value):
+        return None
+    return number_text(float(f"{_per_day(needed.value, comparison):.3g}"))
+
+
+def _saved(savings: Estimate | None) -> str | None:
+    if savings is None or not savings.is_known:
+        return None
+    value, low, high = (100 * x for x in (savings.value, savings.low, savings.high))
+    return f"{value:.0f} % ({low:.0f} to {high:.0f})"
+
+
+def _example_svg(example: Example, name: str, start_ms: int, end_ms: int) -> str:
+    def lane(title: str, at: np.ndarray, changed: np.ndarray | None) -> Lane:
+        what = (
+            ["changed"] * at.size
+            if changed is None
+            else ["changed" if found else "poll" for found in changed]
+        )
+        return Lane(name=title, at_ms=(start_ms + 1000 * at).astype(np.int64), what=what)
+
+    ours, rival = example.ours, example.rival
+    return timeline(
+        [
+            lane("the page changed", example.changed_at, None),
+            lane(f"recrawl ({ours.at.size})", ours.at, ours.changed),
+            lane(f"{example.rival_name} ({rival.at.size})", rival.at, rival.changed),
+        ],
+        title=name,
+        start_ms=start_ms,
+        end_ms=end_ms,
+    )
+
+
+def comparison_sections(
+    comparison: Comparison, urls: pa.StringArray | None, start_ms: int
+) -> list[Section]:
+    """Return the parts that backtests and simulations have in common."""
+    caption = (
+        "Each point is a whole run over all the time.  Rules are run with all their waits "
+        "multiplied by a factor, from which the number of their fetches follows; dashed lines "
+        "take the best of many settings for every budget, which nobody can know beforehand.  The "
+        "band is where recrawl's line lies 19 times in 20, if other pages of the same sites or "
+        "kind had been in the log."
+    )
+    sections = [
+        Section(
+            heading="",
+            body_html=_cards(comparison)
+            + figure(curves_svg(comparison), caption)
+            + figure(needs_svg(comparison)),
+        ),
+        Section(
+            heading="Savings",
+            body_html=paragraph(
+                "How many fetches each policy needs for a freshness, and which share of them "
+                "recrawl does without, with the interval that holds 19 times in 20.  Nothing "
+                "stands where a policy was not run to that freshness."
+            )
+            + _savings_table(comparison),
+        ),
+    ]
+    if comparison.examples:
+        end_ms = start_ms + round(1000 * comparison.seconds)
+        level = comparison.main_level
+        at = f" at {share_text(level.freshness)} freshness overall" if level is not None else ""
+        body = paragraph(
+            f"When pages changed, and when they were fetched{at}, both with the same number of "
+            "fetches in all: recrawl takes from pages that stand still what it gives to those "
+            "that change and can be kept up with."
+        )
+        for example in comparison.examples:
+            name = urls[example.page].as_py() if urls is not None else f"page {example.page}"
+            body += figure(_example_svg(example, name, start_ms, end_ms))
+        sections.append(Section(heading="Some pages", body_html=body))
+    return sections
+
+
+_METHOD = (
+    "Freshness is the share of time for which a copy equals its page, averaged over pages, each "
+    "weighted by its importance where the log tells it.",
+    "All policies start with a copy of every page, and are judged from then on: what recrawl does "
+    "not know yet costs it fetches and freshness, and counts.",
+    "recrawl is the scheduler that ships, on virtual time, with its default settings.  It asks for "
+    "fetches in batches; rules fetch each page at the very moment its wait is over.",
+    "Between two points of a curve, the log of fetches is taken to go with the log of the stale "
+    "share.",
+    "Intervals come from drawing pages anew, 400 times: whole sites where there are 40 or more of "
+    "them, else single pages.",
+)
+_LIMITS = (
+    "Politeness, failures and the time that fetches take are left out, for all alike.",
+    "No hints (sitemaps, feeds, pings) are used, of which recrawl would make more than rules do.",
+    "Pages that were added or removed in the meantime are left out.",
+    "What a log does not show cannot be replayed: a page that changed and changed back between two "
+    "fetches counts as unchanged.",
+)
+
+
+def backtest_html(backtest: Backtest, *, name: str, command: str = "", version: str = "") -> str:
+    """Return the report of a backtest as one page.
+
+    Parameters
+    ----------
+    backtest
+        What came out.
+    name
+        Of the log.
+    command
+        That was typed, to be repeated.
+    version
+        Of recrawl.
+    """
+    support = backtest.support
+    findings = bullets(support.texts("refusal") + support.texts("caution") + support.texts("fact"))
+    comparison = backtest.comparison
+    if comparison is None:
+        sections = [Section(heading="Too thin to judge", body_html=findings)]
+        return html_page(f"Backtest of {name}", sections, lead="This log cannot tell.")
+    replay = backtest.replay
+    urls = backtest.history.urls.take(pa.array(replay.pages))
+    sections = comparison_sections(comparison, urls, replay.start_ms)
+    cautions = support.texts("caution")
+    body = paragraph("With reservations:") + bullets(cautions) if cautions else ""
+    sections.append(
+        Section(
+            heading="What this history can tell",
+            body_html=body + bullets(support.texts("fact")),
+        )
+    )
+    sections.append(_method(command))
+    span = f"{instant_text(replay.start_ms)} to {instant_text(replay.end_ms)}"
+    return html_page(
+        f"Backtest of {name}",
+        sections,
+        lead=headline(comparison),
+        footer=f"recrawl {version}, from {span}".replace("recrawl ,", "recrawl,"),
+    )
+
+
+def _method(command: str) -> Section:
+    body = bullets(_METHOD) + paragraph("Limits:") + bullets(_LIMITS)
+    if command:
+        body += paragraph("Repeat it with:") + code(command)
+    return Section(heading="Method and limits", body_html=body)
+
+
+def simulation_html(
+    comparison: Comparison, *, name: str, about: str, command: str = "", version: str = ""
+) -> str:
+    """Return the report of a simulation as one page; see `backtest_html`.
+
+    Parameters
+    ----------
+    comparison
+        What came out.
+    name, about
+        Of the web, and what it is.
+    command, version
+        As there.
+    """
+    sections = comparison_sections(comparison, None, 0)
+    sections.append(Section(heading="The web", body_html=paragraph(about)))
+    sections.append(_method(command))
+    return html_page(
+        f"Simulation of {name}",
+        sections,
+        lead=headline(comparison),
+        footer=f"recrawl {version}",
+    )

@@ -1,0 +1,149 @@
+"""How many fetches one policy needs for the freshness of another, with an interval.
+
+Pages are drawn again and again from those there are, whole hosts at a time where there are many,
+and every curve is added up anew from them (the bootstrap).  At a given price, and under a rule,
+what becomes of one page does not depend on the others, so nothing has to be run again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.backtest.contest import Standing
+from recrawl.core._arrays import FloatArray, RowArray
+
+__all__ = [
+    "N_DRAWS",
+    "Curves",
+    "Estimate",
+    "best_of",
+    "curves_of",
+    "draws_of",
+    "estimate_of",
+    "fetches_for",
+    "freshness_at",
+]
+
+N_DRAWS = 400
+"""Times that pages are drawn again."""
+_CLUSTERS_MIN = 40
+_STALE_MIN = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A quantity and where it lies, 19 times in 20; nan where it cannot be told."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it can be told at all."""
+        return bool(np.isfinite([self.value, self.low, self.high]).all())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Curves:
+    """Fetches and freshness of a policy's points (columns), for each draw of pages (rows).
+
+    Row 0 is for the pages as they are.
+    """
+
+    name: str
+    n_fetches: NDArray[np.float64]
+    freshness: NDArray[np.float64]
+
+
+def draws_of(cluster: RowArray, *, n_draws: int = N_DRAWS, seed: int = 0) -> NDArray[np.float32]:
+    """Return how often each page is in each draw; row 0 has every page once.
+
+    Hosts are drawn whole where there are at least 40: pages of one change together.  With fewer
+    of them pages are drawn one by one, which leaves that out.
+    """
+    rng = np.random.default_rng(seed)
+    _, unit = np.unique(cluster, return_inverse=True)
+    n_units = int(unit.max()) + 1 if unit.size else 0
+    if n_units < _CLUSTERS_MIN:
+        unit, n_units = np.arange(cluster.size), cluster.size
+    weights = np.ones((n_draws + 1, cluster.size), np.float32)
+    for row in range(1, n_draws + 1):
+        drawn = np.bincount(rng.integers(0, n_units, n_units), minlength=n_units)
+        weights[row] = drawn[unit]
+    return weights
+
+
+def curves_of(
+    standing: Standing,
+    *,
+    importance: FloatArray,
+    seconds: float,
+    draws: NDArray[np.float32],
+) -> Curves:
+    """Return a policy's curves for all draws of pages."""
+    weight = importance / importance.sum()
+    fetches = np.stack([point.fetches for point in standing.points]).astype(np.float64)
+    fresh = np.stack([point.fresh_seconds for point in standing.points]) * (weight / seconds)
+    drawn = draws.astype(np.float64)
+    return Curves(
+        name=standing.name,
+        n_fetches=drawn @ fetches.T,
+        freshness=(drawn @ fresh.T) / (drawn @ weight)[:, None],
+    )
+
+
+def fetches_for(curves: Curves, freshness: FloatArray) -> FloatArray:
+    """Return the fewest fetches that reach a freshness, for each draw; nan outside the points.
+
+    Between two points the log of fetches goes with the log of the stale share, as it does for
+    pages that change at random and are fetched often.
+    """
+    found = np.full(freshness.size, np.nan)
+    wanted = np.log(np.maximum(1 - freshness, _STALE_MIN))
+    for row in range(freshness.size):
+        log_n, log_stale = _rising(curves, row)
+        if log_n.size and log_stale[-1] <= wanted[row] <= log_stale[0]:
+            found[row] = np.exp(np.interp(-wanted[row], -log_stale, log_n))
+    return found
+
+
+def freshness_at(curves: Curves, n_fetches: FloatArray) -> FloatArray:
+    """Return the freshness that fetches buy, for each draw; nan outside the points."""
+    found = np.full(n_fetches.size, np.nan)
+    wanted = np.log(n_fetches)
+    for row in range(n_fetches.size):
+        log_n, log_stale = _rising(curves, row)
+        if log_n.size and log_n[0] <= wanted[row] <= log_n[-1]:
+            found[row] = -np.expm1(np.interp(wanted[row], log_n, log_stale))
+    return found
+
+
+def _rising(curves: Curves, row: int) -> tuple[FloatArray, FloatArray]:
+    """Return log fetches and log stale share of points that are better than all cheaper ones."""
+    n_fetches, freshness = curves.n_fetches[row], curves.freshness[row]
+    order = np.argsort(n_fetches, kind="stable")
+    n_fetches, freshness = n_fetches[order], freshness[order]
+    before = np.maximum.accumulate(np.concatenate([[-np.inf], freshness[:-1]]))
+    better = (freshness > before) & (n_fetches > 0)
+    log_stale = np.log(np.maximum(1 - freshness[better], _STALE_MIN))
+    return np.log(n_fetches[better]), log_stale
+
+
+def estimate_of(draws: FloatArray) -> Estimate:
+    """Return an estimate: of the pages as they are, and between which draws of them lie.
+
+    Where more than one draw in twenty cannot tell, neither can the estimate.
+    """
+    known = draws[1:][np.isfinite(draws[1:])]
+    if not np.isfinite(draws[0]) or known.size < 0.95 * (draws.size - 1) or known.size == 0:
+        return Estimate(value=float(draws[0]), low=float("nan"), high=float("nan"))
+    low, high = np.quantile(known, [0.025, 0.975])
+    return Estimate(value=float(draws[0]), low=float(low), high=float(high))
+
+
+def best_of(needed: Sequence[FloatArray]) -> FloatArray:
+    """Return the fewest fetches that any policy needs, for each draw; nan where none can tell."""
+    return np.asarray(np.fmin.reduce(np.stack(needed), axis=0))

@@ -1,0 +1,85 @@
+"""A history becomes a web like the one it was seen on."""
+
+import numpy as np
+import pytest
+
+from recrawl.backtest import history_of, replay_of
+from recrawl.backtest.replay import logged_account
+from recrawl.sim import Bookkeeper, make_web
+from tests.reference.backtest_logs import DAY, START_MS, exact_log, polled_log
+
+
+def test_exact_changes_are_replayed_as_they_were() -> None:
+    web = make_web(2, 30 * DAY, np.full(20, 0.3 / DAY))
+    history = history_of(exact_log(web))
+    replay = replay_of(history)
+    assert replay.start_ms == START_MS
+    assert replay.seconds == pytest.approx(web.horizon)
+    for page, url in enumerate(history.urls.take(replay.pages).to_pylist()):
+        true = int(url.rpartition("/")[2])
+        drawn, own = (
+            w.changes.at[w.changes.offsets[i] : w.changes.offsets[i + 1]]
+            for w, i in ((replay.web, page), (web, true))
+        )
+        assert drawn == pytest.approx(own, abs=0.001)
+
+
+def test_a_change_lies_between_the_fetches_that_show_it() -> None:
+    web = make_web(5, 60 * DAY, np.full(30, 0.2 / DAY))
+    history = history_of(polled_log(web, DAY))
+    replay = replay_of(history)
+    for page in range(replay.pages.size):
+        rows = history.page == replay.pages[page]
+        found_at = history.at_ms[rows][history.changed[rows]]
+        drawn = (
+            replay.start_ms
+            + 1000
+            * replay.web.changes.at[
+                replay.web.changes.offsets[page] : replay.web.changes.offsets[page + 1]
+            ]
+        )
+        next_found = found_at[np.minimum(np.searchsorted(found_at, drawn), found_at.size - 1)]
+        assert ((next_found - drawn) <= 86_400_000 + 1).all()
+
+
+def test_pages_fetched_seldom_are_given_the_changes_that_nobody_saw() -> None:
+    web = make_web(7, 200 * DAY, np.full(300, 1 / DAY), group=np.arange(300))
+    replay = replay_of(history_of(polled_log(web, 2 * DAY)))
+    # Two days at one a day: 86 % of the fetches find a change, which counts 43 % of them.
+    found = replay.web.changes.at.size / (replay.pages.size * replay.seconds) * DAY
+    assert found == pytest.approx(1.0, abs=0.05)
+
+
+def test_the_log_s_own_freshness_is_that_of_its_fetches_on_the_true_web() -> None:
+    # 200 pages × 90 polls: the standard error of the difference is .003; 4 of them pass.
+    web = make_web(11, 90 * DAY, np.full(200, 0.3 / DAY), group=np.arange(200))
+    history = history_of(polled_log(web, DAY))
+    own = logged_account(history, replay_of(history))
+    assert own is not None
+    books = Bookkeeper(web)
+    page = np.repeat(np.arange(200), 90)
+    at = np.tile(np.arange(1, 91) * DAY, 200) + (page % 97) * (DAY / 200)
+    inside = at < web.horizon
+    books.record(page[inside], at[inside])
+    assert own.freshness == pytest.approx(books.close().freshness, abs=0.012)
+
+
+def test_nothing_is_known_of_pages_between_that_came_late() -> None:
+    web = make_web(2, 50 * DAY, np.full(40, 0.3 / DAY))
+    source = exact_log(web)
+    windows = source.windows().to_pydict()
+    late = START_MS + round(45 * DAY * 1000)
+    windows["from_ms"] = [late if i < 5 else at for i, at in enumerate(windows["from_ms"])]
+    source._windows = source.windows().from_pydict(windows)
+    replay = replay_of(history_of(source))
+    assert replay.pages.size == 35
+    assert replay.watched_share == pytest.approx(35 * 50 / (35 * 50 + 5 * 5))
+
+
+def test_the_same_seed_draws_the_same() -> None:
+    web = make_web(5, 60 * DAY, np.full(30, 0.2 / DAY))
+    one, two, other = (
+        replay_of(history_of(polled_log(web, DAY)), seed=seed).web.changes.at for seed in (1, 1, 2)
+    )
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, other)

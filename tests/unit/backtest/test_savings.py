@@ -1,0 +1,91 @@
+"""Savings are read from curves, and their intervals from drawing pages anew."""
+
+import numpy as np
+import pytest
+
+from recrawl.backtest.contest import Point, Standing
+from recrawl.backtest.savings import (
+    best_of,
+    curves_of,
+    draws_of,
+    estimate_of,
+    fetches_for,
+    freshness_at,
+)
+
+
+def power_law(name: str, factor: float, n_pages: int = 50) -> Standing:
+    """Return points at which the stale share is ``factor`` over the fetches of a page."""
+    fetches = np.array([2, 4, 8, 16, 32])
+    points = tuple(
+        Point(np.full(n_pages, n), np.full(n_pages, 100.0 * (1 - factor / n))) for n in fetches
+    )
+    return Standing(name=name, points=points)
+
+
+def curves(standing: Standing, n_pages: int = 50, n_draws: int = 20):  # type: ignore[no-untyped-def]
+    draws = draws_of(np.arange(n_pages), n_draws=n_draws)
+    return curves_of(standing, importance=np.ones(n_pages), seconds=100.0, draws=draws)
+
+
+def test_fetches_and_freshness_invert_each_other_along_a_power_law() -> None:
+    found = curves(power_law("ours", 1.0))
+    freshness = np.full(21, 0.9)
+    needed = fetches_for(found, freshness)
+    assert needed[0] == pytest.approx(50 * 10)
+    assert freshness_at(found, needed) == pytest.approx(freshness)
+
+
+def test_outside_the_points_nothing_is_claimed() -> None:
+    found = curves(power_law("ours", 1.0))
+    assert np.isnan(fetches_for(found, np.full(21, 0.999))).all()
+    assert np.isnan(freshness_at(found, np.full(21, 10.0))).all()
+
+
+def test_a_policy_twice_as_good_saves_half() -> None:
+    wanted = np.full(21, 0.8)
+    ours = fetches_for(curves(power_law("ours", 1.0)), wanted)
+    theirs = fetches_for(curves(power_law("theirs", 2.0)), wanted)
+    savings = estimate_of(1 - ours / theirs)
+    assert (savings.value, savings.low, savings.high) == pytest.approx((0.5, 0.5, 0.5))
+
+
+def test_points_worse_than_cheaper_ones_do_not_matter() -> None:
+    good = power_law("ours", 1.0)
+    bad = Point(np.full(50, 9), np.full(50, 10.0))
+    both = Standing(name="ours", points=(bad, *good.points))
+    wanted = np.full(21, 0.9)
+    assert fetches_for(curves(both), wanted) == pytest.approx(fetches_for(curves(good), wanted))
+
+
+def test_the_best_rival_is_whichever_needs_least() -> None:
+    nan = np.nan
+    assert best_of([np.array([3.0, nan, nan]), np.array([2.0, 5.0, nan])])[:2].tolist() == [2, 5]
+
+
+def test_what_most_draws_cannot_tell_is_not_known() -> None:
+    draws = np.concatenate([[0.5], np.full(90, 0.5), np.full(10, np.nan)])
+    assert not estimate_of(draws).is_known
+    assert estimate_of(np.concatenate([[0.5], np.full(100, 0.5)])).is_known
+
+
+def test_hosts_are_drawn_whole_where_there_are_many() -> None:
+    host = np.repeat(np.arange(60), 5)
+    draws = draws_of(host, n_draws=10)
+    assert draws[0].tolist() == [1.0] * 300
+    for row in draws[1:]:
+        assert (row.reshape(60, 5).std(axis=1) == 0).all()
+    few = draws_of(np.repeat(np.arange(3), 100), n_draws=10)
+    assert (few[1].reshape(3, 100).std(axis=1) > 0).all()
+    assert few.sum(axis=1) == pytest.approx(300)
+
+
+def test_importance_weighs_freshness() -> None:
+    point = Point(np.array([1, 1]), np.array([100.0, 0.0]))
+    found = curves_of(
+        Standing(name="x", points=(point,)),
+        importance=np.array([3.0, 1.0]),
+        seconds=100.0,
+        draws=np.ones((1, 2), np.float32),
+    )
+    assert found.freshness[0, 0] == pytest.approx(0.75)

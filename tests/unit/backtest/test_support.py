@@ -1,0 +1,69 @@
+"""A history says itself what it can tell, and one that is too thin is refused."""
+
+import numpy as np
+import pytest
+
+from recrawl.backtest import Support, history_of, replay_of, support_of
+from recrawl.sim import make_web
+from tests.reference.backtest_logs import DAY, TableSource, exact_log, polled_log
+
+
+def judged(source: TableSource, **limits: int) -> Support:
+    history = history_of(source, **limits)
+    return support_of(history, replay_of(history))
+
+
+def test_a_good_log_is_enough() -> None:
+    web = make_web(1, 100 * DAY, np.full(60, 0.1 / DAY), group=np.arange(60))
+    support = judged(polled_log(web, DAY))
+    assert support.is_enough
+    assert not support.texts("caution")
+    assert any("60 pages" in text for text in support.texts("fact"))
+
+
+def test_too_few_pages_are_refused() -> None:
+    web = make_web(1, 100 * DAY, np.full(5, 1 / DAY))
+    support = judged(polled_log(web, DAY))
+    assert not support.is_enough
+    assert "Only 5 pages" in support.texts("refusal")[0]
+
+
+def test_too_few_changes_are_refused() -> None:
+    web = make_web(1, 100 * DAY, np.full(100, 1e-4 / DAY))
+    support = judged(exact_log(web))
+    assert any("changes were seen" in text for text in support.texts("refusal"))
+
+
+def test_too_few_fetches_of_each_page_are_refused() -> None:
+    web = make_web(1, 10 * DAY, np.full(100, 1 / DAY))
+    support = judged(polled_log(web, 9 * DAY))
+    assert any("fetched 2 times or less" in text for text in support.texts("refusal"))
+
+
+def test_an_empty_log_is_refused() -> None:
+    web = make_web(1, 10 * DAY, np.zeros(0))
+    assert not judged(exact_log(web)).is_enough
+
+
+def test_pages_that_change_faster_than_they_were_fetched_are_named() -> None:
+    web = make_web(1, 40 * DAY, np.full(60, 20 / DAY), group=np.arange(60))
+    support = judged(polled_log(web, DAY))
+    assert any("faster than they were fetched" in text for text in support.texts("caution"))
+    assert any("digests are of raw bytes" in text for text in support.texts("caution"))
+
+
+def test_time_left_out_is_said() -> None:
+    web = make_web(2, 50 * DAY, np.full(100, 0.3 / DAY))
+    source = exact_log(web)
+    windows = source.windows().to_pydict()
+    shift = round(30 * DAY * 1000)
+    windows["from_ms"] = [a + shift * (i % 2) for i, a in enumerate(windows["from_ms"])]
+    source._windows = source.windows().from_pydict(windows)
+    assert any("left out" in text for text in judged(source).texts("caution"))
+
+
+@pytest.mark.parametrize("n_pages_max", [20, 50])
+def test_a_sample_says_that_it_is_one(n_pages_max: int) -> None:
+    web = make_web(1, 100 * DAY, np.full(400, 0.3 / DAY))
+    support = judged(exact_log(web), n_pages_max=n_pages_max)
+    assert any("stand for all" in text for text in support.texts("fact"))
