@@ -11,11 +11,14 @@
         ├── LedgerError       a log that cannot be written or read
         │   └── PositionLost  a position that the log does not hold
         ├── OwnershipLost     another node has claimed a partition
+        ├── ReadError         a file of somebody else's that cannot be read at all
+        │   └── UnknownFormat of no format that we know
         ├── SnapshotError     a snapshot that is broken, or of a version not known
         │   └── SnapshotFormatError    of a version not known; nothing is broken
-        └── StorageError      a folder on disk: full, broken, closed, of a version not known
-            ├── FormatError   of a version not known; nothing is broken
-            └── LockedError   it is open already
+        ├── StorageError      a folder on disk: full, broken, closed, of a version not known
+        │   ├── FormatError   of a version not known; nothing is broken
+        │   └── LockedError   it is open already
+        └── TimeLost          a time before all that the log holds
 
 Wrong arguments are `ValueError` or `TypeError`, as everywhere in Python; a broken invariant is an
 `AssertionError` and a bug.  Input from the web is data: bad bytes raise nothing.
@@ -30,11 +33,14 @@ __all__ = [
     "LockedError",
     "OwnershipLost",
     "PositionLost",
+    "ReadError",
     "RecoveryError",
     "RecrawlError",
     "SnapshotError",
     "SnapshotFormatError",
     "StorageError",
+    "TimeLost",
+    "UnknownFormat",
 ]
 
 
@@ -70,6 +76,14 @@ class OwnershipLost(RecrawlError):  # noqa: N818 - a state of affairs, as in the
     """Another node has claimed a partition; what this one decides is void from there on."""
 
 
+class ReadError(RecrawlError):
+    """A file that cannot be read at all: not there, broken at its start, or not for us to read."""
+
+
+class UnknownFormat(ReadError):  # noqa: N818 - a state of affairs, as in the docs
+    """A file of no format that we know; says what was tried."""
+
+
 class SnapshotError(RecrawlError):
     """A snapshot that is broken, or of a version that is not known."""
 
@@ -88,3 +102,7 @@ class FormatError(StorageError):
 
 class LockedError(StorageError):
     """A folder that is open already, in another process or in this one."""
+
+
+class TimeLost(RecrawlError):  # noqa: N818 - a state of affairs, as in the docs
+    """A time before all that the log holds: what was then is not known any more."""

@@ -83,6 +83,9 @@ class Standing:
 
     name: str
     points: tuple[Point, ...]
+    is_tuned: bool = False
+    """Whether they are of many settings, to be mixed at will: some pages under one, some under
+    another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +224,8 @@ def run_rule(
         points += _at_all_scales(web, variant, n_low, n_high, step)
         if progress is not None:
             progress(rule.name)
-    return Standing(name=rule.name, points=tuple(points))
+    is_tuned = len(rule.variants) > 1
+    return Standing(name=rule.name, points=tuple(points), is_tuned=is_tuned)
 
 
 def _at(web: Web, rule: IntervalRule, scale: float, n_fetches_max: float) -> Point | None:

@@ -9,7 +9,7 @@ from recrawl.amounts import count_text, instant_text, number_text, seconds_text,
 from recrawl.backtest.backtesting import Backtest
 from recrawl.backtest.comparison import Comparison, Example, Level
 from recrawl.backtest.contest import OURS
-from recrawl.backtest.savings import Curves, Estimate, fetches_for
+from recrawl.backtest.savings import Curves, Estimate, better_points, fetches_for
 from recrawl.charts import (
     Axis,
     Card,
@@ -38,8 +38,7 @@ __all__ = [
 ]
 
 _DAY = 86_400.0
-# Names of rivals that are drawn; the others are in the table.
-_TUNED = "best tuned"
+_NO_BREAK = "\u00a0"
 
 
 def _per_day(n_fetches: float, comparison: Comparison) -> float:
@@ -95,21 +94,13 @@ def headline(comparison: Comparison) -> str:
     return "  ".join(texts)
 
 
-def _drawn_line(curves: Curves, comparison: Comparison) -> tuple[np.ndarray, np.ndarray]:
-    """Return the points that are better than all cheaper ones."""
-    order = np.argsort(curves.n_fetches[0], kind="stable")
-    n, freshness = curves.n_fetches[0][order], curves.freshness[0][order]
-    before = np.maximum.accumulate(np.concatenate([[-np.inf], freshness[:-1]]))
-    better = (freshness > before) & (n > 0)
-    return n[better] / (comparison.seconds / _DAY), freshness[better]
-
-
 def curves_svg(comparison: Comparison, *, width: int = 860, height: int = 460) -> str:
     """Return freshness against fetches per day, a line for each policy."""
     low, high = (float(b) * _DAY for b in (comparison.budgets[0], comparison.budgets[-1]))
     series = []
     for curves in comparison.curves:
-        x, y = _drawn_line(curves, comparison)
+        n_fetches, y = better_points(curves)
+        x = n_fetches / (comparison.seconds / _DAY)
         inside = (x >= low / 1.3) & (x <= high * 1.3)
         is_ours = curves.name == OURS
         band = {}
@@ -124,7 +115,7 @@ def curves_svg(comparison: Comparison, *, width: int = 860, height: int = 460) -
                 x=x[inside],
                 y=y[inside],
                 is_main=is_ours,
-                style="dashed" if _TUNED in curves.name else "line",
+                style="dashed" if curves.is_tuned else "line",
                 **band,
             )
         )
@@ -153,6 +144,7 @@ def needs_svg(comparison: Comparison, *, width: int = 860, height: int = 380) ->
             name=curves.name,
             n_fetches=np.repeat(curves.n_fetches[:1], grid.size, axis=0),
             freshness=np.repeat(curves.freshness[:1], grid.size, axis=0),
+            is_tuned=curves.is_tuned,
         )
         for curves in comparison.curves
     }
@@ -162,7 +154,7 @@ def needs_svg(comparison: Comparison, *, width: int = 860, height: int = 380) ->
         if name != OURS:
             needs = fetches_for(curves, grid) / ours
             series.append(
-                Series(name=name, x=grid, y=needs, style="dashed" if _TUNED in name else "line")
+                Series(name=name, x=grid, y=needs, style="dashed" if curves.is_tuned else "line")
             )
     return line_chart(
         series,
@@ -241,7 +233,7 @@ def _saved(savings: Estimate | None) -> str | None:
     if savings is None or not savings.is_known:
         return None
     value, low, high = (100 * x for x in (savings.value, savings.low, savings.high))
-    return f"{value:.0f} % ({low:.0f} to {high:.0f})"
+    return f"{value:.0f} % ({low:.0f} to {high:.0f})".replace(" ", _NO_BREAK)
 
 
 def _example_svg(example: Example, name: str, start_ms: int, end_ms: int) -> str:

@@ -19,6 +19,7 @@ __all__ = [
     "Curves",
     "Estimate",
     "best_of",
+    "better_points",
     "curves_of",
     "draws_of",
     "estimate_of",
@@ -56,6 +57,8 @@ class Curves:
     name: str
     n_fetches: NDArray[np.float64]
     freshness: NDArray[np.float64]
+    is_tuned: bool = False
+    """See `Standing`."""
 
 
 def draws_of(cluster: RowArray, *, n_draws: int = N_DRAWS, seed: int = 0) -> NDArray[np.float32]:
@@ -92,6 +95,7 @@ def curves_of(
         name=standing.name,
         n_fetches=drawn @ fetches.T,
         freshness=(drawn @ fresh.T) / (drawn @ weight)[:, None],
+        is_tuned=standing.is_tuned,
     )
 
 
@@ -121,6 +125,12 @@ def freshness_at(curves: Curves, n_fetches: FloatArray) -> FloatArray:
     return found
 
 
+def better_points(curves: Curves, row: int = 0) -> tuple[FloatArray, FloatArray]:
+    """Return fetches and freshness of the points that count, of one draw."""
+    log_n, log_stale = _rising(curves, row)
+    return np.exp(log_n), -np.expm1(log_stale)
+
+
 def _rising(curves: Curves, row: int) -> tuple[FloatArray, FloatArray]:
     """Return log fetches and log stale share of points that are better than all cheaper ones."""
     n_fetches, freshness = curves.n_fetches[row], curves.freshness[row]
@@ -128,8 +138,24 @@ def _rising(curves: Curves, row: int) -> tuple[FloatArray, FloatArray]:
     n_fetches, freshness = n_fetches[order], freshness[order]
     before = np.maximum.accumulate(np.concatenate([[-np.inf], freshness[:-1]]))
     better = (freshness > before) & (n_fetches > 0)
-    log_stale = np.log(np.maximum(1 - freshness[better], _STALE_MIN))
-    return np.log(n_fetches[better]), log_stale
+    n_fetches, freshness = n_fetches[better], freshness[better]
+    if curves.is_tuned:
+        hull = _upper_hull(n_fetches, freshness)
+        n_fetches, freshness = n_fetches[hull], freshness[hull]
+    return np.log(n_fetches), np.log(np.maximum(1 - freshness, _STALE_MIN))
+
+
+def _upper_hull(x: FloatArray, y: FloatArray) -> list[int]:
+    """Return the points that no mixture of two others beats, x rising."""
+    hull: list[int] = []
+    for i in range(x.size):
+        while len(hull) > 1:
+            a, b = hull[-2], hull[-1]
+            if (y[b] - y[a]) * (x[i] - x[a]) > (y[i] - y[a]) * (x[b] - x[a]):
+                break
+            hull.pop()
+        hull.append(i)
+    return hull
 
 
 def estimate_of(draws: FloatArray) -> Estimate:

@@ -89,3 +89,14 @@ def test_importance_weighs_freshness() -> None:
         draws=np.ones((1, 2), np.float32),
     )
     assert found.freshness[0, 0] == pytest.approx(0.75)
+
+
+def test_settings_to_choose_from_are_mixed_where_that_is_better() -> None:
+    ends = (Point(np.full(50, 2), np.full(50, 50.0)), Point(np.full(50, 32), np.full(50, 97.0)))
+    poor = Point(np.full(50, 16), np.full(50, 55.0))
+    wanted = np.full(21, 0.9)
+    alone = fetches_for(curves(Standing(name="x", points=(*ends, poor))), wanted)
+    mixed = fetches_for(curves(Standing(name="x", points=(*ends, poor), is_tuned=True)), wanted)
+    without = fetches_for(curves(Standing(name="x", points=ends)), wanted)
+    assert mixed == pytest.approx(without)
+    assert mixed[0] < alone[0]

@@ -1,0 +1,44 @@
+"""Our own crawl log: one row per fetch, as JSON lines, CSV or Parquet."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from recrawl.readers.columns import Names
+from recrawl.readers.fields import OBSERVED_FIELDS, batches_of
+from recrawl.readers.head import Head
+from recrawl.readers.reading import Format, Reading
+from recrawl.readers.schemas import OBSERVED
+from recrawl.readers.tables import table_rows
+
+__all__ = ["CRAWL_LOG", "CRAWL_LOG_NAMES"]
+
+CRAWL_LOG_NAMES: Names = {
+    "url": ("url", "original", "uri", "page", "page_url", "page_id"),
+    "at": ("at", "timestamp", "ts", "fetched_at", "time", "at_ms", "fetch_time", "crawled_at"),
+    "digest": ("digest", "hash", "content_hash", "checksum", "signature", "sha1", "sha256", "md5"),
+    "changed": ("changed", "is_changed", "has_changed"),
+    "status": ("status", "statuscode", "status_code", "http_status"),
+    "importance": ("importance", "weight"),
+}
+
+
+def _suits(head: Head) -> bool:
+    columns = head.columns
+    return not (
+        columns.isdisjoint(CRAWL_LOG_NAMES["url"]) or columns.isdisjoint(CRAWL_LOG_NAMES["at"])
+    )
+
+
+def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
+    for rows in table_rows(reading, CRAWL_LOG_NAMES, required=("url", "at")):
+        yield from batches_of(rows, OBSERVED_FIELDS, OBSERVED, reading.refused)
+
+
+CRAWL_LOG = Format(
+    name="crawl-log",
+    kind="observed",
+    about="a crawl log: url, at, digest or changed, status, importance; JSON lines, CSV, Parquet",
+    suits=_suits,
+    read=_read,
+)
