@@ -5,11 +5,15 @@ import dataclasses
 import json
 
 from benchmarks import (
+    backtests,
+    cdx_stream,
     crash,
     exactness,
     fragments,
+    histories,
     kernels,
     learning,
+    reading,
     scale,
     shard,
     shard_learning,
@@ -49,11 +53,23 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--ledger", choices=["rocksdb", "kafka"], default="rocksdb")
     command.add_argument("--bootstrap", help="of the broker that scripts/kafka started")
     command.add_argument("--seed", type=int, default=0)
+    command = commands.add_parser("backtests", help=backtests.__doc__)
+    command.add_argument("--runs", type=int, default=100, help="webs, each with its log")
+    command = commands.add_parser("histories", help=histories.__doc__)
+    command.add_argument("--folder", help="where the reports are written")
+    command = commands.add_parser("cdx-stream", help=cdx_stream.__doc__)
+    command.add_argument("--bytes", type=float, default=1e9, help="of the file")
+    command.add_argument("--odd-share", type=float, default=0.001, help="of lines that are odd")
     command = commands.add_parser("scale", help=scale.__doc__)
     command.add_argument("--pages", type=float, default=1e7)
     command.add_argument("--hosts", type=float, help="a page in 50 unless given")
     command.add_argument("--calls", type=int, default=300, help="for a hundred orders, timed")
     command.add_argument("--folder", help="where the corpus is made and left")
+    command = commands.add_parser("reading", help=reading.__doc__)
+    command.add_argument("--pages", type=float, default=1e7)
+    command.add_argument("--hosts", type=float, help="a page in 2000 unless given")
+    command.add_argument("--rows", type=float, default=2e5, help="outcomes after the snapshot")
+    command.add_argument("--folder", help="where the corpus is made and left, or was")
     command = commands.add_parser("throughput", help=throughput.__doc__)
     command.add_argument("--rows", type=float, default=2e5)
     command.add_argument("--batch", type=int, default=1_000)
@@ -62,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _measured(arguments: argparse.Namespace) -> object:
+def _measured(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 (one for each)
     match arguments.command:
         case "kernels":
             return kernels.measure(arguments.scale)
@@ -89,11 +105,24 @@ def _measured(arguments: argparse.Namespace) -> object:
                 bootstrap=arguments.bootstrap,
                 seed=arguments.seed,
             )
+        case "backtests":
+            return backtests.measure(arguments.runs)
+        case "histories":
+            return histories.measure(arguments.folder)
+        case "cdx-stream":
+            return cdx_stream.measure(int(arguments.bytes), arguments.odd_share)
         case "scale":
             return scale.measure(
                 int(arguments.pages),
                 int(arguments.hosts or max(arguments.pages / 50, 1)),
                 n_calls=arguments.calls,
+                folder=arguments.folder,
+            )
+        case "reading":
+            return reading.measure(
+                int(arguments.pages),
+                int(arguments.hosts or max(arguments.pages / 2000, 1)),
+                n_rows=int(arguments.rows),
                 folder=arguments.folder,
             )
         case "throughput":
@@ -109,7 +138,8 @@ def _measured(arguments: argparse.Namespace) -> object:
 
 def main() -> None:
     """Read the command line and run."""
-    print(json.dumps(_measured(_parser().parse_args()), indent=2))
+    found = _measured(_parser().parse_args())
+    print(json.dumps(found, indent=2, default=dataclasses.asdict))
 
 
 if __name__ == "__main__":

@@ -1,24 +1,16 @@
 """Write docs/reference/configuration.md: every section and key, its meaning, type and default.
 
-All of it is said once, in `recrawl.runtime.config_sections`: the docstring of a section, the type
-and default of a field, and the text beneath it.
+All of it is said once, in `recrawl.runtime.config_sections`.
 
 ``python scripts/config_reference.py`` writes the page.  With ``--check`` it writes nothing and
 names what is wrong: a field without a text, a stale page.
 """
 
 import argparse
-import ast
-import inspect
 import sys
-import textwrap
-from collections.abc import Iterator
-from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Any
 
-from recrawl.runtime.config import CorpusConfig, Rate
-from recrawl.runtime.config_values import Duration, described, hints_of, period
+from recrawl.runtime.config_texts import KeyText, sections
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/configuration.md"
@@ -55,74 +47,33 @@ In Python, durations and rates may be given the same way, and are seconds and a 
 """
 
 
-def texts_of(section: type) -> dict[str, str]:
-    """Return the text beneath each field of a section."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(section))).body[0]
-    assert isinstance(tree, ast.ClassDef)
-    texts = {}
-    for node, following in zip(tree.body, tree.body[1:], strict=False):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            value = following.value if isinstance(following, ast.Expr) else None
-            if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                texts[node.target.id] = " ".join(value.value.split())
-    return texts
-
-
-def sections() -> Iterator[tuple[str, type]]:
-    """Return the heading of each section as TOML has it, and its class."""
-    for field in fields(CorpusConfig):
-        kind: type = field.metadata.get("of", type(getattr(CorpusConfig(), field.name)))
-        match field.metadata.get("each"):
-            case "row":
-                yield f"[[{field.metadata['key']}]]", kind
-            case "name":
-                yield f'[{field.name}."example.com"]', kind
-            case _:
-                yield f"[{field.name}]", kind
-
-
-def default_of(field: Field[Any], hint: Any) -> str:
+def default_of(key: KeyText) -> str:
     """Return a field's default as TOML has it, or in words."""
-    if field.default_factory is not MISSING:
-        return "none"
-    value = field.default
-    if value is MISSING:
+    if key.is_required:
         return "must be given"
-    if value is None:
-        return "none"
-    if isinstance(value, str):
-        return f'`"{value}"`'
-    if hint == Duration or hint == Duration | None:
-        return f'`"{period(value)}"`'
-    if "rate" in described(hint) and not isinstance(value, Rate):
-        return f'`"{value * 86_400:g}/d"`'
-    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+    return f"`{key.default}`" if key.default is not None else "none"
 
 
 def page() -> str:
     """Return the Markdown page."""
     parts = [HEAD]
-    for heading, kind in sections():
-        texts, hints = texts_of(kind), hints_of(kind)
+    for section in sections():
         rows = ["| key | meaning | allowed | default |", "|---|---|---|---|"]
-        for field in fields(kind):
-            hint = hints[field.name]
-            allowed = described(hint).partition(" (")[0]
-            default = default_of(field, hint)
-            text = texts.get(field.name, "").replace("|", "\\|")
-            rows.append(f"| `{field.name}` | {text} | {allowed} | {default} |")
-        about = " ".join((inspect.getdoc(kind) or "").split())
-        parts.append(f"## `{heading}`\n\n{about}\n\n" + "\n".join(rows) + "\n")
+        for key in section.keys:
+            allowed = key.allowed.partition(" (")[0]
+            text = key.text.replace("|", "\\|")
+            rows.append(f"| `{key.name}` | {text} | {allowed} | {default_of(key)} |")
+        parts.append(f"## `{section.heading}`\n\n{section.text}\n\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
 
 
 def problems() -> list[str]:
     """Return one line for each field that nothing is said of."""
     return [
-        f"nothing is said of {kind.__name__}.{field.name}"
-        for _, kind in sections()
-        for field in fields(kind)
-        if not texts_of(kind).get(field.name)
+        f"nothing is said of {section.kind.__name__}.{key.name}"
+        for section in sections()
+        for key in section.keys
+        if not key.text
     ]
 
 

@@ -73,12 +73,16 @@ def share_text(share: float) -> str:
     --------
     >>> share_text(0.71), share_text(0.996), share_text(0.98), share_text(0.0123), share_text(0.0)
     ('71 %', '99.6 %', '98 %', '1.2 %', '0 %')
+    >>> share_text(0.999999)
+    '> 99.99 %'
     """
     if not math.isfinite(share):
         return "unknown"
     left = min(abs(share), abs(1 - share))
     digits = 0 if left >= 0.05 or left < 1e-9 else 1 if left >= 0.002 else 2
     text = f"{100 * share:.{digits}f}"
+    if left >= 1e-9 and text in ("100.00", "0.00"):
+        return "> 99.99 %" if share > 0.5 else "< 0.01 %"
     return f"{text.rstrip('0').rstrip('.') if digits else text} %"
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
+import scipy  # its parts load when they are used, which saves importers a second
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from recrawl.core._arrays import ArrayLike, FloatArray, RowArray
 from recrawl.core._kernel import kernel
@@ -242,7 +242,7 @@ def observed_request_freshness(
     )
     if not np.all((fresh >= 0) & (fresh <= n)):
         raise ValueError("n_fresh must be 0 to n_requests")
-    squared = float(ndtri((1 + confidence) / 2)) ** 2
+    squared = float(scipy.special.ndtri((1 + confidence) / 2)) ** 2
     stale = n - fresh
     middle = (fresh + squared / 2) / (n + squared)
     half = np.sqrt(squared * (fresh * stale / np.maximum(n, 1) + squared / 4)) / (n + squared)

@@ -15,7 +15,10 @@ __all__ = ["CRAWL_LOG", "CRAWL_LOG_NAMES"]
 
 CRAWL_LOG_NAMES: Names = {
     "url": ("url", "original", "uri", "page", "page_url", "page_id"),
-    "at": ("at", "timestamp", "ts", "fetched_at", "time", "at_ms", "fetch_time", "crawled_at"),
+    "at": (
+        *("at", "timestamp", "ts", "fetched_at", "fetched_at_ms", "time", "at_ms", "fetch_time"),
+        "crawled_at",
+    ),
     "digest": ("digest", "hash", "content_hash", "checksum", "signature", "sha1", "sha256", "md5"),
     "changed": ("changed", "is_changed", "has_changed"),
     "status": ("status", "statuscode", "status_code", "http_status"),

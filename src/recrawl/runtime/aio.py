@@ -154,6 +154,14 @@ class AsyncCorpus:
         """Return everything known of a page."""
         return await self._run(self.corpus.explain, url)
 
+    async def pages(
+        self, columns: Sequence[str] | None = None, *, batch: int = 65_536
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """See `Corpus.pages`."""
+        batches = self.corpus.pages(columns, batch=batch)
+        while (found := await self._run(lambda: next(batches, None))) is not None:
+            yield found
+
     async def changes(self, after: str | None = None, *, limit: int = 1_000) -> list[Change]:
         """Return what happened to pages after a cursor."""
         return await self._run(self.corpus.changes, after, limit=limit)

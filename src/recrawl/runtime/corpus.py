@@ -20,7 +20,7 @@ from recrawl.errors import PositionLost, RecrawlError
 from recrawl.ledger import Log
 from recrawl.runtime.clock import Clock, NodeTime
 from recrawl.runtime.config import CorpusConfig
-from recrawl.runtime.explaining import PageExplanation, explained
+from recrawl.runtime.explaining import PageExplanation, explained, follow_price
 from recrawl.runtime.feed import Change, CorpusCursor, changes_after
 from recrawl.runtime.market import Market
 from recrawl.runtime.naming import Namer, NewPages
@@ -32,6 +32,7 @@ from recrawl.runtime.orders import (
     orders_of,
     partition_of,
 )
+from recrawl.runtime.page_table import page_batches
 from recrawl.runtime.patterns import apply_patterns
 from recrawl.runtime.plan import Plan, plan_of
 from recrawl.runtime.politeness import HostSettings, politeness_event
@@ -208,12 +209,19 @@ class Corpus:
         for i, node in enumerate(self.nodes):
             try:
                 node.refresh()
+                if self.is_reader:
+                    follow_price(node.shard)
             except PositionLost:
                 if not self.is_reader:
                     raise
                 # The writer has forgotten that part of the log: a snapshot holds what it led to.
                 node.store.close()
                 self.nodes[i] = recovered(self._partitions_on_disk[i], is_reader=True)
+
+    @property
+    def partitions(self) -> Sequence[Partition]:
+        """Where the parts of each partition are, to read what was."""
+        return self._partitions_on_disk
 
     # ------------------------------------------------------------------ pages
 
@@ -570,6 +578,20 @@ class Corpus:
         for i, _, canon, _ in self._routed([url]):
             return explained(self.nodes[i], canon, self.time.now_ms())
         return None
+
+    def pages(
+        self, columns: Sequence[str] | None = None, *, batch: int = 65_536
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield what is known of all pages, in batches of rows.
+
+        Parameters
+        ----------
+        columns
+            Names of `recrawl.runtime.page_table.PAGE_COLUMNS`; all unless given.
+        batch
+            Rows of a batch at most.
+        """
+        return page_batches(self.nodes, columns, batch, self.time.now_ms())
 
     def changes(self, after: str | None = None, *, limit: int = 1_000) -> list[Change]:
         """Return what happened to pages after a cursor, oldest first.

@@ -142,7 +142,7 @@ def open_corpus(
     RecoveryError
         If what is on disk is not enough to go on from.
     """
-    folder = Path(path)
+    folder = Path(path).resolve()
     clock = clock or SystemClock()
     is_told = True
     if config is None:

@@ -5,30 +5,25 @@ stretch a hash chooses one.  So small kinds are seen as well as large ones, page
 the same time are seen in proportion, and the same corpus gives the same sample.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core._arrays import CountArray, FloatArray, RowArray
-from recrawl.core._kernel import table_kernel
-from recrawl.core.belief.codes import dither_of
 from recrawl.shard.status import PageStatus
 from recrawl.shard.tables import Tables
-from recrawl.shard.words import number_of
 
 __all__ = ["PageSample", "sample_of"]
 
 _SALT = 0x5EED_5A3B
 # Kept and fetched from time to time; not given up, nor closed to us.
-_NEW, _ACTIVE, _GONE, _MOVED = (
-    int(PageStatus.NEW),
-    int(PageStatus.ACTIVE),
-    int(PageStatus.GONE),
-    int(PageStatus.MOVED),
-)
+_COUNTED = (PageStatus.NEW, PageStatus.ACTIVE, PageStatus.GONE, PageStatus.MOVED)
 # Of a sample, kept for kinds too small to be seen otherwise.
 _SHARE_OF_SMALL = 0.5
+# Slots looked at together.
+_SLOTS_AT_ONCE = 1 << 17
 
 
 class PageSample(NamedTuple):
@@ -43,55 +38,41 @@ class PageSample(NamedTuple):
         return bool((self.n_pages == 1.0).all())
 
 
-@table_kernel
-def _is_counted(status: int) -> bool:
-    return status in (_NEW, _ACTIVE, _GONE, _MOVED)
-
-
-@table_kernel
-def _count_kinds(
-    status: NDArray[np.uint8], kind: NDArray[np.uint16], n_slots: int, out: CountArray
-) -> None:
-    for slot in range(n_slots):
-        if _is_counted(status[slot]):
-            out[kind[slot]] += 1
-
-
-@table_kernel
-def _choice_of(kind: int, stretch: int, n_pages: int, n_wanted: int) -> int:
-    """Return which page of its kind is chosen from a stretch."""
-    first = stretch * n_pages // n_wanted
-    end = (stretch + 1) * n_pages // n_wanted
-    return first + int(dither_of(_SALT + kind, stretch) * (end - first))
-
-
-@table_kernel
-def _choose(
-    status: NDArray[np.uint8],
-    kind: NDArray[np.uint16],
-    n_slots: int,
-    n_pages: CountArray,
-    n_wanted: CountArray,
-    seen: CountArray,
-    chosen: CountArray,
-    n_chosen: CountArray,
-    out: RowArray,
-) -> None:
-    for k in range(n_pages.size):
-        if n_wanted[k] > 0:
-            chosen[k] = _choice_of(k, 0, n_pages[k], n_wanted[k])
-    n = 0
-    for slot in range(n_slots):
-        if not _is_counted(status[slot]):
+def _counted_by_kind(tables: Tables) -> Iterator[tuple[RowArray, CountArray]]:
+    """Yield some slots that count, those of a kind together, and how many there are of each."""
+    pages, n_slots = tables.pages, int(tables.registers.n_slots[0])
+    n_kinds = tables.priors.shape.size
+    is_counted = np.zeros(256, np.bool_)
+    is_counted[list(_COUNTED)] = True
+    for first in range(0, n_slots, _SLOTS_AT_ONCE):
+        part = slice(first, min(first + _SLOTS_AT_ONCE, n_slots))
+        slot = np.flatnonzero(is_counted[pages.status[part]])
+        if n_kinds == 1:
+            yield first + slot, np.array([slot.size])
             continue
-        k = number_of(kind[slot])
-        if seen[k] == chosen[k] and n_chosen[k] < n_wanted[k]:
-            out[n] = slot
-            n += 1
-            n_chosen[k] += 1
-            if n_chosen[k] < n_wanted[k]:
-                chosen[k] = _choice_of(k, n_chosen[k], n_pages[k], n_wanted[k])
-        seen[k] += 1
+        kind = pages.kind[part][slot]
+        # Of 16-bit numbers this is a radix sort.
+        yield first + slot[np.argsort(kind, kind="stable")], np.bincount(kind, minlength=n_kinds)
+
+
+def _choices(kind: int, n_pages: int, n_wanted: int) -> RowArray:
+    """Return which pages of a kind are chosen: one from each of so many stretches."""
+    stretch = np.arange(n_wanted + 1)
+    edge = stretch * n_pages // n_wanted
+    share = _hashed(stretch[:-1].astype(np.uint64) + (np.uint64(_SALT + kind) << np.uint64(32)))
+    chosen: RowArray = edge[:-1] + (share * np.diff(edge)).astype(np.int64)
+    return chosen
+
+
+def _hashed(number: NDArray[np.uint64]) -> FloatArray:
+    """Return shares from 0 to 1 that look random and depend on the numbers only."""
+    # The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+    h = number * np.uint64(0x9E3779B97F4A7C15)
+    h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    h = (h ^ (h >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    share: FloatArray = ((h ^ (h >> np.uint64(31))) >> np.uint64(11)).astype(np.float64)
+    share *= 2.0**-53
+    return share
 
 
 def sample_of(tables: Tables, n_max: int) -> PageSample:
@@ -104,15 +85,27 @@ def sample_of(tables: Tables, n_max: int) -> PageSample:
     n_max
         Pages wanted.
     """
-    pages, n_slots = tables.pages, int(tables.registers.n_slots[0])
     n_pages = np.zeros(tables.priors.shape.size, np.int64)
-    _count_kinds(pages.status, pages.kind, n_slots, n_pages)
+    for _, n_of_kind in _counted_by_kind(tables):
+        n_pages += n_of_kind
     n_wanted = _wanted(n_pages, n_max)
-    slot = np.empty(int(n_wanted.sum()), np.int64)
-    seen, chosen, n_chosen = (np.zeros_like(n_pages) for _ in range(3))
-    _choose(pages.status, pages.kind, n_slots, n_pages, n_wanted, seen, chosen, n_chosen, slot)
+    choices = {
+        int(kind): _choices(int(kind), int(n_pages[kind]), int(n_wanted[kind]))
+        for kind in np.flatnonzero(n_wanted)
+    }
+    seen = np.zeros_like(n_pages)
+    found = [np.empty(0, np.int64)]
+    for slot, n_of_kind in _counted_by_kind(tables):
+        begin = np.cumsum(n_of_kind) - n_of_kind
+        for kind in np.flatnonzero(n_of_kind).tolist():
+            before = int(seen[kind])
+            chosen = choices[kind]
+            first, end = np.searchsorted(chosen, [before, before + n_of_kind[kind]])
+            found.append(slot[begin[kind] - before + chosen[first:end]])
+        seen += n_of_kind
+    slots = np.sort(np.concatenate(found))
     each = n_pages / np.maximum(n_wanted, 1)
-    return PageSample(slot, each[pages.kind[slot]])
+    return PageSample(slots, each[tables.pages.kind[slots]])
 
 
 def _wanted(n_pages: CountArray, n_max: int) -> CountArray:

@@ -1,9 +1,12 @@
 """Coming back: the newest snapshot that is whole, then the log from there on.
 
 A snapshot is believed only if its checksums are right; otherwise the one before it and more of the
-log take over.  The store has a position of its own and may be ahead of the snapshot (what it
-holds already is not written again) or behind it; it is never behind the snapshot whose checkpoint
-it is, so a store that is lost or broken is replaced by that checkpoint.
+log take over.  Who only reads goes by those of the manifest and of the small tables: to read all
+pages would take longer than most of what is asked.
+
+The store has a position of its own and may be ahead of the snapshot (what it holds already is not
+written again) or behind it; it is never behind the snapshot whose checkpoint it is, so a store that
+is lost or broken is replaced by that checkpoint.
 """
 
 import logging
@@ -20,8 +23,9 @@ from recrawl.errors import (
     SnapshotFormatError,
     StorageError,
 )
+from recrawl.kept import kept_due_table
 from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder
-from recrawl.runtime.due_tables import kept_due_table
+from recrawl.runtime.explaining import follow_price
 from recrawl.runtime.node import Node
 from recrawl.runtime.records import happening_of
 from recrawl.shard import SettingsSet, Shard, ShardSettings, event_of
@@ -53,11 +57,14 @@ def settings_event(settings: ShardSettings) -> SettingsSet:
     return event_of(SettingsSet, settings=[settings.to_json()])
 
 
-def _restored(saved: SavedSnapshot) -> Shard | None:
+def _restored(saved: SavedSnapshot, *, is_reader: bool) -> Shard | None:
     """Return the shard of a snapshot, or None if it is broken."""
     try:
         shard, position = Shard.restore(
-            saved.manifest(), saved.columns(), due_table=kept_due_table()
+            saved.manifest(),
+            saved.columns(),
+            check="small" if is_reader else True,
+            due_table=kept_due_table(),
         )
         if int(position) != saved.position:
             raise SnapshotError(f"it is of position {position}")
@@ -98,7 +105,7 @@ def _newest(
     for saved in partition.snapshots.saved():
         if not first <= saved.position <= end:
             continue
-        shard = _restored(saved)
+        shard = _restored(saved, is_reader=is_reader)
         if shard is not None:
             for other in [] if is_reader else broken:
                 # Or it would count among those kept, and the log would rely on it.
@@ -240,6 +247,8 @@ def _node(
         is_shared=partition.is_shared,
     )
     node.follow()
+    if is_reader:
+        follow_price(shard)
     return node
 
 

@@ -8,23 +8,18 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import CountArray, FloatArray
-from recrawl.core._kernel import table_kernel
+from recrawl.core._arrays import FloatArray
 from recrawl.runtime.page_sample import PageSample, sample_of
-from recrawl.shard import Shard
-from recrawl.shard.codes import log2_of_code
-from recrawl.shard.due import Terms, page_due_of
-from recrawl.shard.status import BudgetUnit, LeaseStage, PageStatus, PriceMode
-from recrawl.shard.tables import F64, Limits, Pages, Tables
-from recrawl.shard.words import (
-    EPOCH_SECONDS,
-    is_held,
-    last_of,
-    log2_period_of,
-    log2_weight_of,
-    number_of,
-    shape_of,
+from recrawl.runtime.word_arrays import (
+    fresh_chance,
+    log2_of_codes,
+    page_due,
+    taught_terms,
+    words_of,
 )
+from recrawl.shard import Shard
+from recrawl.shard.status import BudgetUnit, LeaseStage, PageStatus, PriceMode
+from recrawl.shard.words import EPOCH_SECONDS
 
 __all__ = [
     "PAGES_COUNTED_MAX",
@@ -36,11 +31,14 @@ __all__ = [
     "wilson_interval",
 ]
 
-PAGES_COUNTED_MAX = 1_000_000
+PAGES_COUNTED_MAX = 1 << 18
 """Up to so many pages freshness and what is due are added up page by page; of more, about so many
 that a hash chooses stand for all."""
 _Z = 1.959963984540054  # 95 % of a normal distribution are within so many deviations
-_NO_FETCH = 2**63 - 1
+_NO_FETCH = 2**32 - 1
+_LEFT_ALONE = (PageStatus.FREE, PageStatus.DISALLOWED, PageStatus.RETIRED)
+# Looked at together: what is made of them stays in the processor's cache.
+_SLOTS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,58 +108,6 @@ class Demand(NamedTuple):
     spent_per_second: FloatArray
 
 
-@table_kernel
-def _count_pages(
-    pages: Pages, n_slots: int, n_by_status: CountArray, oldest_fetch: CountArray
-) -> None:
-    for slot in range(n_slots):
-        status = pages.status[slot]
-        n_by_status[status] += 1
-        fetched = pages.fetched_at[slot]
-        if fetched > 0 and _is_fetched(status) and fetched < oldest_fetch[0]:
-            oldest_fetch[0] = fetched
-
-
-_LEFT_ALONE = (int(PageStatus.FREE), int(PageStatus.DISALLOWED), int(PageStatus.RETIRED))
-
-
-@table_kernel
-def _is_fetched(status: int) -> bool:
-    return status not in _LEFT_ALONE
-
-
-@table_kernel
-def _add_freshness(
-    pages: Pages,
-    limits: Limits,
-    terms: Terms,
-    log2_price: float,
-    now: float,
-    sample: PageSample,
-    totals: F64,
-) -> None:
-    """Add pages, their importance, each of it that is fresh, and pages that are due."""
-    for i in range(sample.slot.size):
-        slot = sample.slot[i]
-        n = sample.n_pages[i]
-        word = pages.word[slot]
-        importance = 0.0
-        if pages.importance[slot] > 0:
-            log2_cost = log2_of_code(max(number_of(pages.cost[slot]), 1))
-            importance = math.exp2(log2_weight_of(word) + log2_cost)
-        fresh = 0.0
-        if pages.fetched_at[slot] > 0:
-            shape = float(terms.table.shapes[shape_of(word)])
-            age = max(now - float(last_of(word)), 0.0) * math.exp2(-log2_period_of(word))
-            fresh = math.exp(-shape * math.log1p(age / shape))
-        totals[0] += n
-        totals[1] += n * importance
-        totals[2] += n * fresh
-        totals[3] += n * importance * fresh
-        if not is_held(word) and page_due_of(pages, limits, slot, terms, log2_price) <= now:
-            totals[4] += n
-
-
 def wilson_interval(n_true: int, n: int) -> tuple[float, float]:
     """Return a 95 % interval for a share of which ``n_true`` of ``n`` were seen; 0 to 1 of none.
 
@@ -199,17 +145,24 @@ def _audited(n_audited: int, n_fresh: int) -> AuditedFreshness:
 def _statuses(shards: Sequence[Shard]) -> tuple[dict[str, int], int | None]:
     """Return how many pages have each status, and when the oldest fetch was."""
     n_by_status = np.zeros(max(PageStatus) + 1, np.int64)
-    oldest = np.array([_NO_FETCH], np.int64)
+    is_fetched = np.ones(n_by_status.size, np.bool_)
+    is_fetched[list(_LEFT_ALONE)] = False
+    oldest = _NO_FETCH
     for shard in shards:
-        tables = shard.tables
-        _count_pages(tables.pages, int(tables.registers.n_slots[0]), n_by_status, oldest)
+        pages, n_slots = shard.tables.pages, int(shard.tables.registers.n_slots[0])
+        for first in range(0, n_slots, _SLOTS_AT_ONCE):
+            part = slice(first, min(first + _SLOTS_AT_ONCE, n_slots))
+            status = pages.status[part]
+            n_by_status += np.bincount(status, minlength=n_by_status.size)
+            # Never is 0, and 0 less 1 the greatest number there is.
+            since = pages.fetched_at[part] - np.uint32(1)
+            oldest = min(oldest, int(since.min(where=is_fetched[status], initial=_NO_FETCH)))
     counts = {
         status.name.lower(): int(n_by_status[status])
         for status in PageStatus
         if status != PageStatus.FREE
     }
-    at = int(oldest[0])
-    return counts, None if at == _NO_FETCH else (at + EPOCH_SECONDS) * 1000
+    return counts, None if oldest == _NO_FETCH else (oldest + 1 + EPOCH_SECONDS) * 1000
 
 
 def _price_of(shard: Shard) -> float:
@@ -221,11 +174,22 @@ def _price_of(shard: Shard) -> float:
 
 
 def _totals(shard: Shard, sample: PageSample, now_ms: int) -> NDArray[np.float64]:
-    tables: Tables = shard.tables
+    """Return pages, their importance, each of it that is fresh, and pages that are due."""
+    pages, limits = shard.tables.pages, shard.tables.limits
     now = max(now_ms, shard.now_ms) / 1000 - EPOCH_SECONDS
     log2_price = math.log2(max(_price_of(shard), 1e-300))
+    terms = taught_terms(shard)
     totals = np.zeros(5)
-    _add_freshness(tables.pages, tables.limits, shard.terms, log2_price, now, sample, totals)
+    for first in range(0, sample.slot.size, _SLOTS_AT_ONCE):
+        rows = slice(first, first + _SLOTS_AT_ONCE)
+        slot, n = sample.slot[rows], sample.n_pages[rows]
+        words = words_of(pages.word[slot])
+        log2_cost = log2_of_codes(np.maximum(pages.cost[slot], 1))
+        importance = np.exp2(words.log2_weight + log2_cost) * (pages.importance[slot] > 0)
+        fresh = fresh_chance(words, terms.table.shapes, now) * (pages.fetched_at[slot] > 0)
+        is_due = page_due(pages, limits, slot, words, terms, log2_price) <= now
+        is_due &= ~words.is_held
+        totals += [n.sum(), n @ importance, n @ fresh, n @ (importance * fresh), n @ is_due]
     return totals
 
 

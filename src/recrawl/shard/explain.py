@@ -208,7 +208,8 @@ def _forward(
     found = []
     if tables.pages.status[slot] != PageStatus.NEW:
         for view in _sources_of(tables, rules, slot):
-            aged = with_last(word, aged_last_of(word, rules, now, view.precision))
+            # From a compiled kernel it comes as an int, which may be too large to go into another.
+            aged = np.uint64(with_last(word, aged_last_of(word, rules, now, view.precision)))
             due = max(float(due_at_of(aged, terms, math.log2(price))), now)
             found.append(Forward(what="signal", source=view.source, due_at_ms=_ms(due)))
     for what, factor in (("half the price", 0.5), ("twice the importance", 0.5)):

@@ -340,6 +340,7 @@ def see_requests(
         else:
             # Late: it has faded already.
             faded = math.exp(elapsed / rules.request_time_constant)
-            pages.requests[slot] += float(event.n_requests[i]) * faded
+            now_seen = float(event.n_requests[i]) * faded
+            pages.requests[slot] = float(pages.requests[slot]) + now_seen
         rebuild_word(pages, links, sources, priors, rules, slot, float(at))
         valid[i] = True

@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 from recrawl.core.price.due_table import DueCodes
 from recrawl.shard.settings import ShardSettings
 
-__all__ = ["ESTIMATORS", "Rules", "has_patience", "log2_bonus", "patience", "rules_of"]
+__all__ = ["ESTIMATORS", "PATIENCES", "Rules", "has_patience", "log2_bonus", "patience", "rules_of"]
 
 ESTIMATORS = {"gamma": 0, "plug_in": 1, "counts": 2}
 
 # Patience with what polls teach for each poll that pages have had on average, and at most.
 _PATIENCE_PER_POLL = 2.0
 _PATIENCE_MAX = 32.0
+PATIENCES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""All that `patience` returns."""
 
 
 class Rules(NamedTuple):

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import NamedTuple, Self, TypeAlias
+from typing import Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -291,7 +291,7 @@ class Shard:
         manifest: str,
         buffer: NDArray[np.uint8],
         *,
-        check: bool = True,
+        check: bool | Literal["small"] = True,
         due_table: DueTable | None = None,
     ) -> tuple[Self, str]:
         """Return the shard of a snapshot, and the position of the log from which to go on.

@@ -13,7 +13,7 @@ from recrawl.store.texts import texts_of
 
 __all__ = ["NetPages", "net_pages"]
 
-_NOTHING = AddedPages(np.empty(0, np.int64), pa.array([], pa.string()), pa.array([], pa.string()))
+_NOTHING = AddedPages(np.empty(0, np.int64), pa.nulls(0, pa.string()), pa.nulls(0, pa.string()))
 
 
 class NetPages(NamedTuple):

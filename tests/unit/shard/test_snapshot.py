@@ -251,3 +251,17 @@ def test_checking_can_be_left_out(whole: tuple[str, NDArray[np.uint8]]) -> None:
     checked, _ = Shard.restore(manifest, data.copy())
     unchecked, _ = Shard.restore(manifest, data.copy(), check=False)
     assert checked.digest() == unchecked.digest()
+
+
+def test_the_pages_can_be_left_out_of_checking(whole: tuple[str, NDArray[np.uint8]]) -> None:
+    manifest, data = whole
+    places = json.loads(json.loads(manifest)["body"])["tables"]
+    broken = data.copy()
+    broken[places["pages"]["word"]["offset"]] ^= 0x10
+    shard, _ = Shard.restore(manifest, broken, check="small")
+    assert shard.n_pages > 0
+    for table in places.keys() - {"pages"}:
+        broken = data.copy()
+        broken[next(iter(places[table].values()))["offset"]] ^= 0x10
+        with pytest.raises(SnapshotError, match=f"{table}\\."):
+            Shard.restore(manifest, broken, check="small")

@@ -202,7 +202,7 @@ def due_periods_of(table: DueTable, shape_code: int, class_code: int, log2_targe
     last = math.exp2(table.log2_target_min + i * table.log2_target_step)
     shape = float(table.shapes[shape_code])
     growth = math.log((limit - last) / (limit - target)) / max(shape - 1.0, 0.5 * shape)
-    age = math.exp2(row[i])
+    age = math.exp2(float(row[i]))
     return age + (shape + age) * math.expm1(min(growth, 60.0))
 
 
@@ -402,7 +402,7 @@ def _fill_intervals(
     for k in range(table.due.shape[2]):
         if table.due[s, class_code, k] >= LOG2_NEVER:
             continue
-        age = math.exp2(table.due[s, class_code, k])
+        age = math.exp2(float(table.due[s, class_code, k]))
         rate = exponent / ((shape + 0.5 * age) * growth)  # the α for which β is that jump
         interval = value_and_interval_of(rate, gamma, precision, rate * age)[1]
         table.interval[s, class_code, k] = math.log2(interval)

@@ -23,13 +23,13 @@ def reached_target_of(
     # No page is as old as what stands for never.
     age_periods = min(age_periods, 2.0 ** (LOG2_NEVER - 1.0))
     log2_age = math.log2(age_periods)
-    if log2_age < row[0]:
+    if log2_age < float(row[0]):
         return table.log2_target_min + 2.0 * (log2_age - float(row[0]))
     low = 0
     high = row.size
     while high - low > 1:
         middle = (low + high) // 2
-        if row[middle] <= log2_age:
+        if float(row[middle]) <= log2_age:
             low = middle
         else:
             high = middle

@@ -6,8 +6,8 @@ the rows of one class are written again: they take a quarter of a second.
 """
 
 import math
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,10 @@ from recrawl.core._kernel import kernel
 from recrawl.core.price.due_table import LOG2_NEVER, DueTable
 from recrawl.core.price.teaching import teaching_due_elapsed_of
 
-__all__ = ["TeachingRows", "own_copy", "teaching_rows", "write_teaching"]
+__all__ = ["RowsAsked", "TeachingRows", "know_rows", "own_copy", "rows_of", "write_teaching"]
+
+RowsAsked: TypeAlias = tuple[tuple[float, ...], float, float, int, float]
+"""Shapes of belief, least target, step between targets, number of them, patience."""
 
 
 class TeachingRows(NamedTuple):
@@ -46,20 +49,28 @@ def write_teaching(table: DueTable, patience: float) -> None:
     patience
         As in `recrawl.core.price.teaching_due_elapsed`; 0 for the value alone.
     """
-    rows = teaching_rows(
+    rows = rows_of(table, patience)
+    table.due[:, 0] = rows.due
+    table.interval[:, 0] = rows.due
+    table.limit[:, 0] = rows.limit
+
+
+def rows_of(table: DueTable, patience: float) -> TeachingRows:
+    """Return the rows that `write_teaching` writes."""
+    return _teaching_rows(
         tuple(table.shapes.tolist()),
         table.log2_target_min,
         table.log2_target_step,
         table.due.shape[2],
         patience,
     )
-    table.due[:, 0] = rows.due
-    table.interval[:, 0] = rows.due
-    table.limit[:, 0] = rows.limit
 
 
-@lru_cache(maxsize=64)
-def teaching_rows(
+_ROWS_KEPT_MAX = 64
+_rows_kept: dict[RowsAsked, TeachingRows] = {}
+
+
+def _teaching_rows(
     shapes: tuple[float, ...],
     log2_target_min: float,
     log2_target_step: float,
@@ -67,11 +78,23 @@ def teaching_rows(
     patience: float,
 ) -> TeachingRows:
     """Return the rows for these shapes of belief; kept, since shards ask for the same few."""
-    rows = TeachingRows(np.empty((len(shapes), n_targets), np.float32), np.empty(len(shapes)))
-    _fill_rows(np.array(shapes), log2_target_min, log2_target_step, float(patience), rows)
-    for column in rows:
-        column.flags.writeable = False
+    asked = (shapes, log2_target_min, log2_target_step, n_targets, patience)
+    rows = _rows_kept.get(asked)
+    if rows is None:
+        rows = TeachingRows(np.empty((len(shapes), n_targets), np.float32), np.empty(len(shapes)))
+        _fill_rows(np.array(shapes), log2_target_min, log2_target_step, float(patience), rows)
+        know_rows({asked: rows})
     return rows
+
+
+def know_rows(rows: Mapping[RowsAsked, TeachingRows]) -> None:
+    """Keep rows for whoever asks, as `rows_of` returned them, now or earlier."""
+    for asked, found in rows.items():
+        while len(_rows_kept) >= _ROWS_KEPT_MAX:
+            del _rows_kept[next(iter(_rows_kept))]
+        for column in found:
+            column.flags.writeable = False
+        _rows_kept[asked] = found
 
 
 @kernel

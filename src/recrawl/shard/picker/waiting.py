@@ -96,10 +96,10 @@ def _keep(
         e = int(market.listed[i])
         slot = number_of(market.slot[e])
         waits = has_bit(market.waits, slot)
-        is_equal = market.key[e] == floor
+        is_equal = float(market.key[e]) == floor
         if is_equal:
             n_equal_max -= 1
-        is_kept = waits and market.key[e] >= floor and not (is_equal and n_equal_max < 0)
+        is_kept = waits and float(market.key[e]) >= floor and not (is_equal and n_equal_max < 0)
         if is_kept and n < n_max:
             market.child[e] = -1
             market.sibling[e] = -1
@@ -148,7 +148,7 @@ def keep_best_of_all(market: Market, groups: Groups, n_kept: int, now_ms: int) -
     floor = nth_greatest(market.listed_key, found, n_kept) if n_kept < found else -math.inf
     n_equal_max = n_kept
     for i in range(found):
-        if market.listed_key[i] > floor:
+        if float(market.listed_key[i]) > floor:
             n_equal_max -= 1
     for row in range(market.group.size):
         if market.row_of[number_of(market.group[row])] == row + 1 and market.top[row] >= 0:
@@ -168,7 +168,7 @@ def would_lead(market: Market, group: int, slot: int, log2_worth: float) -> bool
     if row < 0 or market.top[row] < 0:
         return True
     e = market.top[row]
-    return bool(log2_worth > market.key[e] and number_of(market.slot[e]) != slot)
+    return bool(log2_worth > float(market.key[e]) and number_of(market.slot[e]) != slot)
 
 
 @table_kernel
@@ -183,7 +183,7 @@ def let_wait(
 ) -> None:
     """Let a page wait, unless its group has enough better ones; there must be room."""
     row = row_for(market, group)
-    if log2_worth < market.floor[row]:
+    if log2_worth < float(market.floor[row]):
         return
     e = int(market.gauge[M_FREE])
     market.gauge[M_FREE] = market.sibling[e]

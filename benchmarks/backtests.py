@@ -1,0 +1,175 @@
+"""Whether a backtest's intervals hold what they say, on logs of webs that are known.
+
+Webs are drawn from one law.  Of each, somebody fetches all pages every so often; a backtest sees
+that log only.  What is true is what the same policies do on the webs themselves, taken together.
+An interval of 19 in 20 should cover it about so often; the bar is 9 in 10.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from recrawl.backtest import Estimate, Point, Rule, compared, history_of, replay_of
+from recrawl.backtest.contest import Standing, run_ours, run_rule
+from recrawl.backtest.replay import logged_account
+from recrawl.backtest.savings import Curves, curves_of, fetches_for
+from recrawl.core._arrays import FloatArray
+from recrawl.sim import Bookkeeper, FixedInterval, StormCrawler, Web, make_web
+from tests.reference.backtest_logs import DAY, polled_log
+
+N_PAGES, N_DAYS, GAP_SECONDS = 120, 80.0, DAY
+RULES = (
+    Rule(name="fixed interval", variants=(FixedInterval(),)),
+    Rule(name="StormCrawler adaptive", variants=(StormCrawler(),)),
+)
+LEVELS = (0.7, 0.8, 0.9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How often intervals covered what is true."""
+
+    what: str
+    truth: float
+    n_runs: int
+    n_covered: int
+    n_below: int
+    """Intervals that lie below the truth …"""
+    n_above: int
+    """… and above it."""
+    n_unknown: int
+    """Runs that claimed nothing."""
+    mean: float
+    mean_width: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """What one web's log says, and what is so on the web."""
+
+    estimates: dict[str, Estimate]
+    ours: Standing
+    logged: Point
+
+
+def web_of(seed: int) -> Web:
+    """Return one web of the law: Poisson pages of unlike rates, four to a host."""
+    rng = np.random.default_rng(seed)
+    rate = rng.gamma(0.5, 0.1, N_PAGES) / DAY
+    return make_web(seed, N_DAYS * DAY, rate, group=np.arange(N_PAGES) // 4)
+
+
+def _budgets() -> FloatArray:
+    return np.geomspace(1.2, 24.0, 5) * N_PAGES / (N_DAYS * DAY)
+
+
+def _named(level: float, rule: str) -> str:
+    return f"{level:.0%} against {rule}"
+
+
+def _true_log(web: Web) -> Point:
+    n_polls = int(web.horizon / GAP_SECONDS) + 1
+    page = np.repeat(np.arange(web.n_pages), n_polls)
+    at = np.tile(np.arange(n_polls) * GAP_SECONDS, web.n_pages)
+    at = at + (page % 97) * (GAP_SECONDS / 200)
+    inside = (at > 0) & (at <= web.horizon)
+    books = Bookkeeper(web)
+    books.record(page[inside], at[inside])
+    return Point.of(books.close())
+
+
+def _run(seed: int, *, n_draws: int) -> _Run:
+    web = web_of(seed)
+    history = history_of(polled_log(web, GAP_SECONDS))
+    replay = replay_of(history, seed=seed)
+    account = logged_account(history, replay)
+    assert account is not None
+    found = compared(
+        replay.web,
+        replay.rate_per_second,
+        gap_seconds=replay.gap_seconds,
+        logged=Point.of(account),
+        rules=RULES,
+        budgets=_budgets(),
+        n_draws=n_draws,
+        seed=seed,
+    )
+    estimates = {
+        _named(level.freshness, rule): savings
+        for level in found.levels
+        for rule, savings in level.savings.items()
+    }
+    return _Run(estimates, run_ours(web, _budgets().tolist()), _true_log(web))
+
+
+def _pooled(standings: Sequence[Standing]) -> Standing:
+    """Return the points of many webs as those of one."""
+    points = tuple(
+        Point(
+            np.concatenate([point.fetches for point in each]),
+            np.concatenate([point.fresh_seconds for point in each]),
+        )
+        for each in zip(*(standing.points for standing in standings), strict=True)
+    )
+    return Standing(name=standings[0].name, points=points)
+
+
+def _curves(standing: Standing) -> Curves:
+    n_pages = standing.points[0].fetches.size
+    return curves_of(
+        standing,
+        importance=np.ones(n_pages),
+        seconds=N_DAYS * DAY,
+        draws=np.ones((1, n_pages), np.float32),
+    )
+
+
+def _truth(seeds: Sequence[int], runs: Sequence[_Run]) -> dict[str, float]:
+    ours = _curves(_pooled([run.ours for run in runs]))
+    # Rules take each page by itself, so all webs are one web to them.
+    rates = np.concatenate([web_of(seed).change_rate for seed in seeds])
+    web = make_web(1_000_003, N_DAYS * DAY, rates)
+    scale = len(seeds)
+    truth = {}
+    for rule in RULES:
+        theirs = _curves(run_rule(web, rule, (scale * _budgets()).tolist()))
+        for level in LEVELS:
+            wanted = np.array([level])
+            needed = fetches_for(ours, wanted)[0] / fetches_for(theirs, wanted)[0]
+            truth[_named(level, rule.name)] = float(1 - needed)
+    return truth
+
+
+def measure(n_runs: int = 100, *, n_draws: int = 400, n_processes: int = 2) -> list[Coverage]:
+    """Return how often the intervals of many backtests cover what is true."""
+    seeds = list(range(n_runs))
+    run = partial(_run, n_draws=n_draws)
+    if n_processes > 1:
+        with ProcessPoolExecutor(n_processes) as pool:
+            runs = list(pool.map(run, seeds))
+    else:
+        runs = [run(seed) for seed in seeds]
+    found = []
+    for what, truth in _truth(seeds, runs).items():
+        estimates = [each.estimates.get(what) for each in runs]
+        known = [e for e in estimates if e is not None and e.is_known]
+        low, high, value = (
+            np.array([getattr(e, n) for e in known]) for n in ("low", "high", "value")
+        )
+        found.append(
+            Coverage(
+                what=what,
+                truth=truth,
+                n_runs=n_runs,
+                n_covered=int(np.count_nonzero((low <= truth) & (truth <= high))),
+                n_below=int(np.count_nonzero(high < truth)),
+                n_above=int(np.count_nonzero(low > truth)),
+                n_unknown=n_runs - len(known),
+                mean=float(value.mean()) if known else float("nan"),
+                mean_width=float((high - low).mean()) if known else float("nan"),
+            )
+        )
+    return found

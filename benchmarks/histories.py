@@ -1,0 +1,102 @@
+"""What recrawl saves on three recorded histories: savings, with intervals, and seconds taken.
+
+The files are not in the repository; the folder RECRAWL_DATA has them, or shared/data beside the
+checkout: ``ota_crawl_log.parquet`` (830 pages, twice a day for eight months),
+``change_traces.parquet`` (257,417 pages of public repositories) and ``nolan_cache500.csv`` (500
+pages, hourly for a month).
+"""
+
+import csv
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from recrawl.backtest import Backtest, History, backtest_html, backtested, history_of
+from recrawl.readers import OBSERVED, open_source
+
+_HOUR_MS = 3_600_000
+_START_MS = 1_000_000_000_000
+
+
+def _data(name: str) -> Path:
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    return Path(os.environ.get("RECRAWL_DATA", beside)) / name
+
+
+class HourlyVisits:
+    """Pages visited every hour, of which a file has the hours at which a change was seen."""
+
+    kind = "observed"
+
+    def __init__(self, path: Path, n_hours: int = 720) -> None:
+        self._path = path
+        self._n_hours = n_hours
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the visits of each page."""
+        with self._path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                changed = np.zeros(self._n_hours, np.bool_)
+                changed[[int(hour) - 1 for hour in row["change_hours"].split()]] = True
+                columns: dict[str, Any] = {
+                    "url": pa.array([f"page-{row['page']}"] * self._n_hours),
+                    "at_ms": pa.array(_START_MS + _HOUR_MS * np.arange(1, self._n_hours + 1)),
+                    "changed": pa.array(changed),
+                }
+                arrays = [
+                    columns.get(field.name, pa.nulls(self._n_hours, field.type))
+                    for field in OBSERVED
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=OBSERVED)
+
+    def windows(self) -> pa.Table:
+        """Have none."""
+        raise NotImplementedError
+
+
+def _histories() -> Iterator[tuple[str, History]]:
+    columns = {"url": "page_id", "at": "ts", "changed": "text_changed"}
+    ota = open_source(_data("ota_crawl_log.parquet"), columns=columns)
+    yield "terms of service, twice a day", history_of(ota)
+    yield "500 pages, hourly", history_of(HourlyVisits(_data("nolan_cache500.csv")))
+    yield "files of repositories", history_of(open_source(_data("change_traces.parquet")))
+
+
+def _row(name: str, found: Backtest, seconds: float) -> dict[str, Any]:
+    comparison = found.comparison
+    assert comparison is not None
+    own = comparison.logged
+    return {
+        "history": name,
+        "n_pages": comparison.n_pages,
+        "n_changes": comparison.n_changes,
+        "days": comparison.seconds / 86_400,
+        "savings_against_the_log_itself": None if own is None else own.savings,
+        "savings_against_best_rule": {
+            f"{level.freshness:.1%}": level.savings_against_best for level in comparison.levels
+        },
+        "savings_against_fixed_interval": {
+            f"{level.freshness:.1%}": level.savings["fixed interval"] for level in comparison.levels
+        },
+        "seconds": round(seconds, 1),
+    }
+
+
+def measure(folder: str | None = None) -> list[dict[str, Any]]:
+    """Return what recrawl saves on each history; write the reports to a folder if one is given."""
+    rows = []
+    begun = time.perf_counter()
+    for name, history in _histories():
+        found = backtested(history)
+        ended = time.perf_counter()
+        rows.append(_row(name, found, ended - begun))
+        if folder is not None:
+            path = Path(folder) / (name.replace(" ", "-").replace(",", "") + ".html")
+            path.write_text(backtest_html(found, name=name), encoding="utf-8")
+        begun = time.perf_counter()
+    return rows

@@ -1,0 +1,31 @@
+"""Fetches what `recrawl lease` orders, and prints what `recrawl report` wants to know."""
+
+import hashlib
+import json
+import sys
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+
+def fetch(line):
+    order = json.loads(line)
+    request = urllib.request.Request(order["fetch_url"])
+    if order["etag"]:
+        request.add_header("If-None-Match", order["etag"])
+    outcome = {"handle": order["handle"]}
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            outcome["status"] = answer.status
+            outcome["etag"] = answer.headers["ETag"]
+            outcome["digest"] = hashlib.sha256(answer.read()).hexdigest()
+    except urllib.error.HTTPError as error:
+        outcome["status"] = error.code  # 304: not modified
+    except OSError:
+        outcome["status"] = 0  # no answer
+    return json.dumps(outcome)
+
+
+with ThreadPoolExecutor(8) as pool:
+    for outcome in pool.map(fetch, sys.stdin):
+        print(outcome, flush=True)

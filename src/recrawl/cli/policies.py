@@ -1,0 +1,51 @@
+"""Policies of one's own, named on the command line: ``module:Class``."""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from recrawl.sim import Policy
+
+__all__ = ["named_policies"]
+
+_METHODS = ("start", "hear", "pick", "learn")
+
+
+def named_policies(names: Sequence[str]) -> "list[tuple[str, Callable[[float], Policy]]]":
+    """Return what makes each policy for a budget in fetches per second.
+
+    A class is called with ``budget=``, if it takes one, and with nothing otherwise.  Modules are
+    looked for in the folder one is in, too.
+    """
+    return [(name, _maker(name)) for name in names]
+
+
+def _maker(name: str) -> "Callable[[float], Policy]":
+    module_name, colon, class_name = name.partition(":")
+    if not (module_name and colon and class_name):
+        raise click.BadParameter(f"must be MODULE:CLASS, got {name!r}", param_hint="--policy")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name.removesuffix(".py"))
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise click.BadParameter(
+            f"{module_name} cannot be imported: {reason}", param_hint="--policy"
+        ) from error
+    made: Any = getattr(module, class_name, None)
+    if made is None:
+        raise click.BadParameter(f"{module_name} has no {class_name}", param_hint="--policy")
+    missing = [method for method in _METHODS if not hasattr(made, method)]
+    if missing:
+        raise click.BadParameter(
+            f"{name} must have {', '.join(_METHODS)}; {', '.join(missing)} is missing",
+            param_hint="--policy",
+        )
+    takes_budget = "budget" in inspect.signature(made).parameters
+    return (lambda budget: made(budget=budget)) if takes_budget else (lambda _: made())

@@ -1,0 +1,89 @@
+"""``recrawl stats``: where a corpus stands, in a sentence and in numbers."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recrawl.amounts import count_text, seconds_text, share_text
+from recrawl.cli.corpora import corpus_option, open_to_read
+from recrawl.cli.examples import Example, example_command
+from recrawl.cli.presenting import Output, ago, output_option
+
+if TYPE_CHECKING:
+    from recrawl.runtime import Stats
+
+__all__ = ["budget_words", "command"]
+
+_UNITS = (("s", 1), ("min", 60), ("h", 3_600), ("day", 86_400), ("week", 604_800))
+
+
+def budget_words(stats: "Stats") -> str:
+    """Return what may be spent, in words.
+
+    In the unit in which it is a whole number, as its owner will have said it.
+    """
+    what = "fetches" if stats.budget_unit == "fetches" else "cost"
+    rate = stats.budget_per_second
+    if rate is None or rate == float("inf"):
+        return f"as many {what} as are asked for"
+    if rate == 0:
+        return f"{stats.credit or 0:,.0f} {what} left of this run"
+    for unit, seconds in _UNITS:
+        amount = rate * seconds
+        if amount > 0.5 and abs(amount - round(amount)) < 1e-6 * amount:
+            return f"{amount:,.0f} {what}/{unit}"
+    return f"{rate * 3_600:,.3g} {what}/h"
+
+
+def _rows(stats: "Stats", groups: str) -> list[tuple[str, Any]]:
+    audited = stats.audited
+    status = ", ".join(f"{n:,} {name}" for name, n in stats.pages_by_status.items() if n)
+    rows: list[tuple[str, Any]] = [
+        ("pages", f"{stats.n_pages:,}" + (f" ({status})" if status else "")),
+        (groups, f"{stats.n_groups:,}"),
+        ("fresh by the model", share_text(stats.freshness_modelled)),
+        ("… weighted by importance", share_text(stats.weighted_freshness_modelled)),
+    ]
+    if audited.ratio is not None:
+        between = f"{share_text(audited.ratio_low)} to {share_text(audited.ratio_high)}"
+        n_audited = count_text(audited.n_audited, "audit")
+        shown = f"{share_text(audited.ratio)} ({between}, {n_audited})"
+        rows.append(("fresh when audited", shown))
+    if stats.oldest_fetch_at_ms is not None:
+        rows.append(("oldest copy", ago(stats.oldest_fetch_at_ms, stats.at_ms)))
+    rows += [
+        ("due now", f"{stats.n_due:,}"),
+        ("in flight", f"{stats.in_flight:,}"),
+        ("budget", budget_words(stats)),
+        (
+            "price of a fetch",
+            f"{seconds_text(stats.price)} of staleness" if stats.price else "none yet",
+        ),
+        ("ordered so far", f"{stats.n_ordered:,}"),
+        ("polls so far", f"{stats.n_polls:,} ({stats.n_changed:,} found a change)"),
+        ("signals so far", f"{stats.n_signals:,}"),
+    ]
+    return rows
+
+
+@example_command("stats", examples=(Example("recrawl stats"), Example("recrawl stats --json")))
+@corpus_option
+@output_option
+def command(folder: Path, out: Output) -> None:
+    """Say how many pages there are, how fresh they are, and what is spent on them."""
+    with open_to_read(folder) as corpus:
+        stats = corpus.stats()
+        group = corpus.config.corpus.group_by
+    out.row(stats.as_dict())
+    if stats.n_pages == 0:
+        out.say("No pages yet; `recrawl add urls.txt` keeps some.")
+        return
+    hosts = count_text(stats.n_groups, group)
+    fresh = share_text(stats.freshness_modelled)
+    out.say(
+        f"{count_text(stats.n_pages, 'page')} on {hosts}; {fresh} fresh by the model; "
+        f"{budget_words(stats)}.",
+        style="bold",
+    )
+    out.facts(_rows(stats, f"{group}s"))
+    if stats.is_sampled:
+        out.say("Freshness and what is due are from a sample of a million pages.", style="dim")

@@ -1,0 +1,82 @@
+"""Pages written out, and read back."""
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.unit.cli.conftest import PAGES, Recrawl
+
+
+@pytest.fixture
+def fetched(kept: Recrawl) -> Recrawl:
+    told = {"url": PAGES[0], "status": 200, "digest": "1", "etag": '"é"', "last_modified": "then"}
+    kept("report", stdin=json.dumps(told | {"fetched_at_ms": 1_700_000_000_000}))
+    kept("report", stdin=json.dumps({"url": PAGES[1], "status": 404}))
+    kept("set", "--pattern", "/product/*", "--importance", "5", "--max-age", "1d", "--kind", "shop")
+    return kept
+
+
+def test_a_row_says_what_is_known(fetched: Recrawl) -> None:
+    rows = {row["url"]: row for row in fetched("export").rows}
+    assert set(rows) == set(PAGES)
+    home, gone, product = rows[PAGES[0]], rows[PAGES[1]], rows[PAGES[2]]
+    assert (home["status"], home["fetched_at_ms"]) == ("active", 1_700_000_000_000)
+    assert (home["etag"], home["last_modified"], home["host"]) == ('"é"', "then", "a.example")
+    assert gone["status"] == "gone"
+    assert (product["kind"], product["max_age_seconds"]) == ("shop", 86_400)
+    assert product["importance"] == pytest.approx(5, rel=0.01)
+    assert product["fetched_at_ms"] is None
+    assert 0 < home["freshness_probability"] < 1
+    assert home["change_period_days_low"] < 1 / home["change_rate_per_day"]
+    assert home["change_period_days_high"] > 1 / home["change_rate_per_day"]
+
+
+def test_other_formats_hold_the_same(fetched: Recrawl, tmp_path: Path) -> None:
+    rows = fetched("export").rows
+    ran = fetched("export", "-o", "pages.csv")
+    assert ran.err == "5 pages written to pages.csv.\n"
+    with (tmp_path / "pages.csv").open() as file:
+        assert [row["url"] for row in csv.DictReader(file)] == [row["url"] for row in rows]
+    assert fetched("export", "--output", "pages.parquet").code == 0
+    table = pq.read_table(tmp_path / "pages.parquet")
+    assert table.column("digest").to_pylist() == [row["digest"] for row in rows]
+    assert not list(tmp_path.glob(".*.part"))
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(fetched: Recrawl, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        fetched("export", "-o", "nowhere/pages.csv")
+
+
+def test_parquet_is_not_for_a_terminal(fetched: Recrawl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    assert "name a file" in fetched("export", "--format", "parquet").err
+
+
+@pytest.mark.parametrize("name", ["pages.jsonl", "pages.csv", "pages.parquet"])
+def test_what_was_written_can_be_imported(fetched: Recrawl, tmp_path: Path, name: str) -> None:
+    assert fetched("export", "-o", name).code == 0
+    assert fetched("init", "other").code == 0
+    row = fetched("import", name, "-C", "other").row
+    assert row == {"file": name, "format": "export", "n_pages": 5, "n_added": 5}
+    before = {row["url"]: row for row in fetched("export").rows}
+    after = {row["url"]: row for row in fetched("export", "-C", "other").rows}
+    for url, was in before.items():
+        for key in ("fetched_at_ms", "kind", "status", "etag", "digest", "max_age_seconds"):
+            assert after[url][key] == was[key], (url, key)
+        assert after[url]["importance"] == pytest.approx(was["importance"], rel=0.01)
+
+
+def test_an_export_that_is_broken_says_where(fetched: Recrawl, tmp_path: Path) -> None:
+    text = fetched("export").out
+    (tmp_path / "broken.jsonl").write_text(text.splitlines()[0] + "\n{broken\n")
+    ran = fetched("import", "broken.jsonl")
+    assert ran.code == 1
+    assert "broken.jsonl, line 2: not JSON" in ran.err
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
+    ran = fetched("import", "broken.parquet")
+    assert ran.code == 1
+    assert "broken Parquet" in ran.err

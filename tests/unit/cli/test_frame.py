@@ -1,0 +1,137 @@
+"""The frame around commands: which there are, how they end, and real pipes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import recrawl.cli
+from recrawl.cli import COMMANDS, Place, main
+from recrawl.errors import RecrawlError
+from tests.unit.cli.conftest import PAGES, Recrawl
+
+FETCHER = """
+import json, sys
+for line in sys.stdin:
+    order = json.loads(line)
+    print(json.dumps({"handle": order["handle"], "status": 200, "digest": "1"}), flush=True)
+"""
+
+
+def with_command(monkeypatch: pytest.MonkeyPatch, command: click.Command) -> None:
+    """Put a command of the test's own among ours."""
+    monkeypatch.setattr(recrawl.cli, "own", command, raising=False)
+    place = Place("recrawl.cli", "own", "A command of a test.")
+    monkeypatch.setitem(COMMANDS, "Own", {"own": place})
+
+
+def test_every_command_that_is_there_is_listed_with_what_it_is_for() -> None:
+    shown = CliRunner().invoke(main, ["--help"]).output
+    context = click.Context(main)
+    for places in COMMANDS.values():
+        for name, place in places.items():
+            if main.get_command(context, name) is not None:
+                assert f"  {name}" in shown
+                assert place.summary in shown
+
+
+def test_a_command_without_its_module_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place("recrawl.cli.no_such_module", "command", "Nothing.")
+    monkeypatch.setitem(COMMANDS, "Own", {"nothing": place})
+    assert "nothing" not in main.list_commands(click.Context(main))
+    assert "Nothing." not in CliRunner().invoke(main, ["--help"]).output
+    assert CliRunner().invoke(main, ["nothing"]).exit_code == 2
+
+
+def test_an_error_of_ours_ends_with_1_and_words(
+    monkeypatch: pytest.MonkeyPatch, recrawl: Recrawl
+) -> None:
+    @click.command()
+    def fails() -> None:
+        raise RecrawlError("it is broken.\nMend it.")
+
+    with_command(monkeypatch, fails)
+    ran = recrawl("own")
+    assert (ran.code, ran.err) == (1, "Error: it is broken.\nMend it.\n")
+
+
+def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch, recrawl: Recrawl) -> None:
+    @click.command()
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with_command(monkeypatch, interrupted)
+    ran = recrawl("own")
+    assert ran.code == 130
+    assert "what was acknowledged is kept" in ran.err
+
+
+def test_a_closed_pipe_ends_without_words(
+    monkeypatch: pytest.MonkeyPatch, recrawl: Recrawl
+) -> None:
+    @click.command()
+    def closed() -> None:
+        raise BrokenPipeError
+
+    with_command(monkeypatch, closed)
+    ran = recrawl("own")
+    assert (ran.code, ran.err) == (141, "")
+
+
+def python(*arguments: str, folder: Path) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+
+
+@pytest.mark.slow_without_jit
+def test_a_pipe_is_a_crawler(kept: Recrawl, tmp_path: Path) -> None:
+    (tmp_path / "fetch.py").write_text(FETCHER)
+    command = f"{sys.executable} -m recrawl"
+    line = f"{command} lease 10 | {sys.executable} fetch.py | {command} report"
+    done = subprocess.run(
+        line, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["n_new"] == 3
+
+
+@pytest.mark.slow_without_jit
+def test_whoever_has_seen_enough_may_go(kept: Recrawl, tmp_path: Path) -> None:
+    (tmp_path / "urls.txt").write_text("".join(f"https://a.example/{i}\n" for i in range(20_000)))
+    kept("add", "urls.txt")
+    with python("-m", "recrawl", "export", folder=tmp_path) as export:
+        assert export.stdout is not None
+        assert export.stderr is not None
+        assert b"https://" in export.stdout.readline()
+        export.stdout.close()
+        assert export.stderr.read() == b""
+        assert export.wait(timeout=300) == 141
+
+
+@pytest.mark.slow_without_jit
+def test_an_interrupted_report_keeps_what_it_was_told(kept: Recrawl, tmp_path: Path) -> None:
+    follow = python("-m", "recrawl", "changes", "--follow", folder=tmp_path)
+    with python("-m", "recrawl", "report", folder=tmp_path) as report, follow:
+        assert report.stdin is not None
+        assert follow.stdout is not None
+        told = {"url": PAGES[0], "status": 200, "digest": "1"}
+        report.stdin.write(json.dumps(told).encode() + b"\n")
+        report.stdin.flush()
+        # Another process sees it before the pipe has ended.
+        assert json.loads(follow.stdout.readline())["url"] == PAGES[0]
+        for process in (report, follow):
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=300) == 130
+    assert kept("changes").row["what"] == "new"
