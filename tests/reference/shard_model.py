@@ -411,10 +411,11 @@ class ShardModel:
             mine.errors += 1
         wait = min(own.backoff_seconds * 2 ** max(mine.errors - 1, 0), own.backoff_seconds_max)
         mine.not_before = now + int(min(max(wait, retry_after), own.backoff_seconds_max))
-        group.n_errors += 1
+        is_resting = group.blocked_until > self.now
+        group.n_errors += not is_resting
         rest = min(retry_after, own.breaker_seconds_max)
         beyond = group.n_errors - own.breaker_errors
-        if beyond >= 0:
+        if beyond >= 0 and not is_resting:
             rest = max(rest, min(own.breaker_seconds * 2**beyond, own.breaker_seconds_max))
         if rest > 0:
             group.blocked_until = max(group.blocked_until, self.now + int(rest * 1000))

@@ -14,6 +14,7 @@ from recrawl.backtest.contest import (
     Standing,
     Watch,
     budgets_for,
+    our_policy,
     rules_in_use,
     run_ours,
     run_policy,
@@ -31,7 +32,7 @@ from recrawl.backtest.savings import (
     freshness_at,
 )
 from recrawl.core._arrays import FloatArray, RowArray
-from recrawl.sim import Policy, ShardPolicy, Web
+from recrawl.sim import Policy, Web
 
 __all__ = ["Comparison", "Example", "Level", "Logged", "compared"]
 
@@ -259,7 +260,7 @@ def _examples(
     n_fetches = level.n_fetches[OURS].value
     budget = n_fetches / web.horizon
     watch = Watch(pages)
-    run_policy(web, ShardPolicy(budget=budget), budget, on_fetches=watch)
+    run_policy(web, our_policy(budget), budget, on_fetches=watch)
     ours = watch.fetches()
     theirs = watched_rule(web, singles[name], n_fetches, pages)
     return tuple(

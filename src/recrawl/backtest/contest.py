@@ -9,11 +9,14 @@ its fetches in batches as a nightly job would, and all it learns it pays for.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
 from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
+from recrawl.core.price.due_table import DueTable
+from recrawl.kept import kept_due_table
 from recrawl.sim import (
     Account,
     FixedInterval,
@@ -40,6 +43,7 @@ __all__ = [
     "Standing",
     "Watch",
     "budgets_for",
+    "our_policy",
     "rules_in_use",
     "run_ours",
     "run_policy",
@@ -203,11 +207,21 @@ def run_policy(
     )
 
 
+@cache
+def _due_table() -> DueTable:
+    return kept_due_table()
+
+
+def our_policy(budget: float) -> Policy:
+    """Return the shard that ships, with the table that ships, for a budget."""
+    return ShardPolicy(budget=budget, due_table=_due_table())
+
+
 def run_ours(web: Web, budgets: Sequence[float], progress: Progress | None = None) -> Standing:
     """Return what the shipped shard makes of each budget, learning from nothing."""
     points = []
     for budget in budgets:
-        points.append(run_policy(web, ShardPolicy(budget=budget), budget))
+        points.append(run_policy(web, our_policy(budget), budget))
         if progress is not None:
             progress(OURS)
     return Standing(name=OURS, points=tuple(points))

@@ -31,6 +31,8 @@ N_DRAWS = 400
 """Times that pages are drawn again."""
 _CLUSTERS_MIN = 40
 _STALE_MIN = 1e-9
+# Points between two settings of a policy, each a mixture of them.
+_MIXTURES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,9 +142,16 @@ def _rising(curves: Curves, row: int) -> tuple[FloatArray, FloatArray]:
     better = (freshness > before) & (n_fetches > 0)
     n_fetches, freshness = n_fetches[better], freshness[better]
     if curves.is_tuned:
-        hull = _upper_hull(n_fetches, freshness)
-        n_fetches, freshness = n_fetches[hull], freshness[hull]
+        n_fetches, freshness = _mixed(n_fetches, freshness)
     return np.log(n_fetches), np.log(np.maximum(1 - freshness, _STALE_MIN))
+
+
+def _mixed(n_fetches: FloatArray, freshness: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the best points, and between them what mixing two makes of any number of pages."""
+    hull = _upper_hull(n_fetches, freshness)
+    place = np.linspace(0, len(hull) - 1, (len(hull) - 1) * _MIXTURES + 1)
+    at = np.arange(len(hull))
+    return np.interp(place, at, n_fetches[hull]), np.interp(place, at, freshness[hull])
 
 
 def _upper_hull(x: FloatArray, y: FloatArray) -> list[int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recrawl.cli.examples import Example, example_command
+from recrawl.cli.kernels import require_compiled
 from recrawl.cli.policies import named_policies
 from recrawl.cli.presenting import ANSWERED_NO, Output, output_option
 from recrawl.cli.sources import say_refused
@@ -91,6 +92,8 @@ def command(
     have done for the same freshness, with an interval, and a report with pictures.  Ends with 3 if
     the log is too thin to judge by.
     """
+    if "recrawl.core._kernel" not in sys.modules:
+        require_compiled("backtest")
     policies = named_policies(policy_names)
     from recrawl import __version__  # noqa: PLC0415
     from recrawl.backtest import backtest_html, backtested, history_of  # noqa: PLC0415

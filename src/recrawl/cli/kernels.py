@@ -24,7 +24,13 @@ import click
 
 from recrawl.kernel_mode import VARIABLE, KernelMode, use_kernels
 
-__all__ = ["choose_kernels", "compile_all", "interpreted_seconds", "is_compiled"]
+__all__ = [
+    "choose_kernels",
+    "compile_all",
+    "interpreted_seconds",
+    "is_compiled",
+    "require_compiled",
+]
 
 _DATA = (".sst", ".log", ".blob")
 # Bytes on disk of a page in the store, and of a page in the log when it was added, at the least.
@@ -82,10 +88,21 @@ def choose_kernels(folder: Path, *, command: str, n_bytes_input: int | None = 0)
     seconds_max = _INTERPRETED_SECONDS_MAX if is_known else _INTERPRETED_SECONDS_MAX_COLD
     seconds = interpreted_seconds(folder, command=command, n_bytes_input=n_bytes_input)
     mode = use_kernels("interpreted" if seconds <= seconds_max else "compiled")
-    if mode == "compiled" and not is_known:
+    if mode == "compiled":
+        _tell(command)
+    return mode
+
+
+def require_compiled(command: str) -> None:
+    """Have a command compiled that works for long in any case, and say so if it is not yet."""
+    if use_kernels("compiled") == "compiled":
+        _tell(command)
+
+
+def _tell(command: str) -> None:
+    if not is_compiled(command):
         click.echo(_COMPILING, err=True)
         atexit.register(_note_compiled, [command])
-    return mode
 
 
 def interpreted_seconds(folder: Path, *, command: str, n_bytes_input: int | None = 0) -> float:

@@ -10,6 +10,7 @@ import click
 from recrawl.cli.backtest import progress_shares, show_comparison
 from recrawl.cli.corpora import corpus_option, open_to_read
 from recrawl.cli.examples import Example, example_command
+from recrawl.cli.kernels import require_compiled
 from recrawl.cli.policies import named_policies
 from recrawl.cli.presenting import Output, output_option
 from recrawl.errors import CorpusError
@@ -74,6 +75,8 @@ def command(
     """
     if (web_file is None) == (not from_corpus):
         raise click.UsageError("Name a WEB_FILE, or say --from-corpus.")
+    if "recrawl.core._kernel" not in sys.modules:
+        require_compiled("simulate")
     policies = named_policies(policy_names)
     from recrawl import __version__  # noqa: PLC0415
     from recrawl.backtest import compared, simulation_html, web_of_toml  # noqa: PLC0415

@@ -99,11 +99,15 @@ def release_group(groups: Groups, group: int, now_ms: int) -> None:
 def trip_breaker(groups: Groups, group: int, now_ms: int, rules: Rules, retry_after: float) -> None:
     """Count a transient error; after too many in a row the group rests, ever longer.
 
-    It rests at once for as long as it asked to.
+    It rests at once for as long as it asked to.  While it rests nothing more is counted: errors
+    of fetches that were under way together are one trouble, not many.
     """
+    is_resting = groups.blocked_until[group] > now_ms
     if retry_after > 0.0:
         until = now_ms + int(min(retry_after, rules.breaker_max) * 1000.0)
         groups.blocked_until[group] = max(groups.blocked_until[group], until)
+    if is_resting:
+        return
     if groups.n_errors[group] < 255:
         groups.n_errors[group] += np.uint8(1)
     beyond = number_of(groups.n_errors[group]) - rules.breaker_errors

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from recrawl.core._arrays import CountArray, FloatArray, RowArray
+from recrawl.core.price.due_table import DueTable
 from recrawl.shard import (
     BudgetSet,
     Claimed,
@@ -48,6 +49,8 @@ class ShardPolicy:
         for as many orders as the simulation wants.
     group_delay
         Seconds between fetches of each group; as the settings say unless given.
+    due_table
+        See `recrawl.shard.Shard`.
     """
 
     def __init__(
@@ -56,14 +59,16 @@ class ShardPolicy:
         *,
         budget: float | None = None,
         group_delay: FloatArray | None = None,
+        due_table: DueTable | None = None,
     ) -> None:
         self._settings = settings or unlimited()
         self._budget = budget
         self._group_delay = group_delay
+        self._due_table = due_table
 
     def start(self, pages: KnownPages, at: float) -> None:
         """Add all pages to a new shard."""
-        self.shard = shard = Shard(self._settings)
+        self.shard = shard = Shard(self._settings, due_table=self._due_table)
         now = self._ms(at)
         n_pages = pages.importance.size
         shard.apply(event_of(Claimed, owner=1, epoch=1, at_ms=now))

@@ -147,6 +147,16 @@ def test_a_group_with_too_many_errors_in_a_row_rests_ever_longer() -> None:
     assert groups.blocked_until[0] < ms(11 * DAY)
 
 
+def test_errors_of_fetches_that_were_under_way_together_are_one_trouble() -> None:
+    story = Story(breaker_errors=3, breaker_seconds=100, breaker_seconds_max=86_400)
+    page = story.add(50)
+    story.tick(DAY)
+    story.report(page, Verdict.TRANSIENT_ERROR)
+    groups = story.shard.tables.groups
+    assert groups.blocked_until[0] == ms(DAY + 100)
+    assert groups.n_errors[0] == 3
+
+
 def test_gone_is_a_version_like_any_other() -> None:
     story, page = started()
     assert story.fetch(page, Verdict.GONE, at=DAY).transition[0] == Transition.GONE

@@ -1,0 +1,180 @@
+"""The tutorial "Fresh in ten minutes" runs from end to end as it is typed.
+
+Commands are taken from the page and run by a shell, with a terminal as their output; what they
+print is compared with what the page shows.  Times and what depends on them differ from run to
+run: of those commands, the page and the output must have certain phrases in common.
+"""
+
+import contextlib
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+TUTORIALS = Path(__file__).resolve().parents[2] / "docs/tutorials"
+PAGE = (TUTORIALS / "fresh-in-ten-minutes.md").read_text(encoding="utf-8")
+PORT = "8765"
+COLUMNS = 80
+# The page lets the crawl run for two minutes, the test for a few seconds.
+ROUNDS, FEWER_ROUNDS = "seq 30", "seq 4"
+
+# What is the same whenever and wherever it is run; all else is compared whole.
+PHRASES = {
+    "recrawl backtest": ("2,656 changes of 200 pages.", "than the best|Against the best"),
+    "for round in 1 2 3 4": ("250 outcomes counted (250 new).", "249 new"),
+    f"for round in $({ROUNDS})": ("outcomes counted",),
+    "recrawl changes": ("changed", f"http://127.0.0.1:{PORT}/"),
+    "recrawl stats": ("1,000 pages on 1 host;", "1,000 (1,000 active)", "10 fetches/s"),
+    "recrawl explain": ("likely still fresh", "status", "belief", "price", "polls"),
+    "recrawl plan": ("you spend 36,000 and get", "fetches/h", "/news/*", "/product/*", "with twice"),
+    "recrawl doctor": ("✓ configuration", "✓ pages", "Nothing is broken"),
+}
+EXIT_CODES = {"recrawl plan --target": {0, 3}}
+
+
+class Typed(NamedTuple):
+    """What a reader types, and is shown."""
+
+    command: str
+    shown: str
+
+
+def typed() -> list[Typed]:
+    """Return all commands of the page in order."""
+    found = []
+    for block in re.findall(r"^```console\n(.*?)^```$", PAGE, re.M | re.S):
+        for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            command, _, shown = part.partition("\n")
+            found.append(Typed(command, shown))
+    return found
+
+
+def rest_after(text: str, prefixes: dict[str, object]) -> str | None:
+    return next((prefix for prefix in prefixes if text.startswith(prefix)), None)
+
+
+def words(text: str) -> str:
+    """Return a text without what a terminal does to it."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
+
+
+class Shell:
+    """Runs commands in a folder, with a terminal for their output."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = PORT
+        self.processes: list[subprocess.Popen[str]] = []
+        scripts = os.pathsep.join((str(Path(sys.executable).parent), sysconfig.get_path("scripts")))
+        self.environment = os.environ | {
+            "PATH": os.pathsep.join((scripts, os.environ["PATH"])),
+            "COLUMNS": str(COLUMNS),
+            "TERM": "dumb",
+            "NO_COLOR": "1",
+            "GIT_CONFIG_GLOBAL": os.devnull,
+        }
+
+    def run(self, command: str) -> tuple[int, str, str]:
+        """Return the exit code of a command, what it printed, and what it remarked."""
+        reader, terminal = pty.openpty()
+        try:
+            process = subprocess.Popen(
+                ["bash", "-o", "pipefail", "-c", command],
+                cwd=self.folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=terminal,
+                stderr=subprocess.PIPE,
+            )
+        finally:
+            os.close(terminal)
+        printed = bytearray()
+        with contextlib.suppress(OSError):  # how a terminal ends
+            while chunk := os.read(reader, 65_536):
+                printed += chunk
+        os.close(reader)
+        assert process.stderr is not None
+        remarks = process.stderr.read().decode()
+        process.stderr.close()
+        return process.wait(), printed.decode(), remarks
+
+    def serve(self, command: str) -> str:
+        """Start the site at any port, and return what it says."""
+        command = command.replace(PORT, "0")
+        process = subprocess.Popen(
+            ["bash", "-c", f"exec {command}"],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.processes.append(process)
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        (self.port,) = re.findall(r":(\d+)/", said)
+        return said
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.terminate()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path)
+    yield shell
+    shell.close()
+
+
+def check(typed: Typed, code: int, printed: str, remarks: str) -> None:
+    """Compare what came out with what the page shows."""
+    prefix = rest_after(typed.command, dict(EXIT_CODES))
+    allowed = {0} if prefix is None else EXIT_CODES[prefix]
+    assert code in allowed, (typed.command, printed, remarks)
+    assert "Traceback" not in remarks, remarks
+    prefix = rest_after(typed.command, dict(PHRASES))
+    if prefix is None:
+        assert words(printed) == words(typed.shown), typed.command
+        return
+    for phrase in PHRASES[prefix]:
+        for text in (words(typed.shown), words(printed)):
+            assert re.search("|".join(map(re.escape, phrase.split("|"))), text), (phrase, text)
+
+
+@pytest.mark.slow_without_jit
+def test_the_tutorial_runs_as_it_is_typed(shell: Shell) -> None:
+    for script in TUTORIALS.glob("scripts/*.py"):
+        shutil.copy(script, shell.folder)
+    (settings,) = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.M | re.S)
+    (shell.folder / "recrawl.toml").write_text(settings, encoding="utf-8")
+    for each in typed():
+        if each.command.startswith("pip "):
+            continue  # recrawl is installed, or this test would not run
+        command = each.command.replace(PORT, shell.port).replace(ROUNDS, FEWER_ROUNDS)
+        if command.startswith("python site.py"):
+            said = shell.serve(command)
+            check(each, 0, said.replace(shell.port, PORT), "")
+            continue
+        code, printed, remarks = shell.run(command)
+        check(each, code, printed.replace(f":{shell.port}", f":{PORT}"), remarks)
+    for name in ("backtest.html", "page.html"):
+        assert "<svg" in (shell.folder / name).read_text(encoding="utf-8")
+
+
+def test_the_page_shows_its_scripts_and_the_test_runs_all_of_them() -> None:
+    scripts = {path.name for path in TUTORIALS.glob("scripts/*.py")}
+    assert set(re.findall(r"\{literalinclude\} scripts/(\S+)", PAGE)) == scripts
+    commands = " ".join(each.command for each in typed())
+    assert all(f"python {name}" in commands for name in scripts)
+    assert commands.count(ROUNDS) == 1
