@@ -34,7 +34,13 @@ PHRASES = {
     "recrawl changes": ("changed", f"http://127.0.0.1:{PORT}/"),
     "recrawl stats": ("1,000 pages on 1 host;", "1,000 (1,000 active)", "10 fetches/s"),
     "recrawl explain": ("likely still fresh", "status", "belief", "price", "polls"),
-    "recrawl plan": ("you spend 36,000 and get", "fetches/h", "/news/*", "/product/*", "with twice"),
+    "recrawl plan": (
+        "you spend 36,000 and get",
+        "fetches/h",
+        "/news/*",
+        "/product/*",
+        "with twice",
+    ),
     "recrawl doctor": ("✓ configuration", "✓ pages", "Nothing is broken"),
 }
 EXIT_CODES = {"recrawl plan --target": {0, 3}}
