@@ -45,18 +45,25 @@ PAGE_COLUMNS = pa.schema(
         pa.field("is_in_flight", pa.bool_(), nullable=False),
         pa.field("interval_seconds_min", pa.float64(), nullable=False),
         pa.field("interval_seconds_max", pa.float64()),
+        pa.field("stale_seconds", pa.float64()),
+        pa.field("stale_probability", pa.float64()),
         pa.field("belief_shape", pa.float64(), nullable=False),
         pa.field("belief_seconds", pa.float64(), nullable=False),
         pa.field("change_rate_per_second", pa.float64(), nullable=False),
         pa.field("freshness_probability", pa.float64(), nullable=False),
         pa.field("value", pa.float64(), nullable=False),
         pa.field("due_at_ms", pa.int64()),
+        pa.field("etag", pa.binary()),
+        pa.field("last_modified", pa.binary()),
+        pa.field("digest", pa.binary()),
+        pa.field("moved_to", pa.string()),
     ]
 )
 """What can be asked of all pages: names as in `recrawl.shard.Explanation`, null for never, none or
-no ceiling."""
+no ceiling.  ``digest`` is the newest one known."""
 
 _STATUSES = pa.array([status.name.lower() for status in sorted(PageStatus)], pa.string())
+_RECORDED = {"etag", "last_modified", "digest", "moved_to"}
 _FREE = int(PageStatus.FREE)
 
 
@@ -143,6 +150,7 @@ def _noted(shard: Shard, page: NDArray[np.int64]) -> dict[str, pa.Array]:
     slots = page & 0xFFFFFFFF
     row = pages.limits[slots]
     longest = limits.interval_max[row]
+    stale = limits.stale_probability[row].astype(np.float64)
     held = leases.page[leases.stage == LeaseStage.IN_FLIGHT]
     return {
         "status": _STATUSES.take(pa.array(pages.status[slots])),
@@ -152,6 +160,8 @@ def _noted(shard: Shard, page: NDArray[np.int64]) -> dict[str, pa.Array]:
         "is_in_flight": pa.array(np.isin(page, held)),
         "interval_seconds_min": pa.array(limits.interval_min[row]),
         "interval_seconds_max": pa.array(longest, mask=~np.isfinite(longest)),
+        "stale_seconds": pa.array(limits.stale_for[row].astype(np.float64), mask=stale == 0),
+        "stale_probability": pa.array(stale, mask=stale == 0),
     }
 
 
@@ -161,6 +171,18 @@ def _names(node: Node, what: Names, numbers: NDArray[Any], *, first: int) -> pa.
     known = found[found >= first].tolist()
     names = [None] * (found.size - len(known)) + node.store.names_of(what, known)
     return pa.array(names, pa.string()).take(pa.array(of_row.ravel()))
+
+
+def _recorded(node: Node, page: NDArray[np.int64]) -> dict[str, pa.Array]:
+    """Return what the last answers said of themselves."""
+    record = node.store.records_of(page)
+    digest = [known[0] if known else None for known in record.digests]
+    return {
+        "etag": pa.array(record.etag, pa.binary()),
+        "last_modified": pa.array(record.last_modified, pa.binary()),
+        "digest": pa.array(digest, pa.binary()),
+        "moved_to": pa.array(record.moved_to, pa.string()),
+    }
 
 
 class _Partition:
@@ -205,6 +227,8 @@ class _Partition:
             columns["group"] = _names(node, Names.GROUP, groups, first=0)
         if "kind" in wanted:
             columns["kind"] = _names(node, Names.KIND, shard.tables.pages.kind[slots], first=1)
+        if _RECORDED & {*wanted}:
+            columns |= _recorded(node, page)
         if self._terms is not None:
             columns |= _modelled(shard, self._terms, slots, self._now_ms)
         return columns

@@ -36,12 +36,15 @@ def eventful(open_corpus: Open, clock: ManualClock) -> Corpus:
                     handle=order.handle,
                     status=404 if rng.random() < 0.1 else 503 if rng.random() < 0.1 else 200,
                     digest=bytes([int(rng.integers(4))]),
+                    etag='"a"',
+                    last_modified="Sun, 06 Nov 1994 08:49:37 GMT",
                 )
                 for order in orders[5:]
             ]
         )
         corpus.signal(URLS[20:40], source="sitemap")
         clock.pass_seconds(DAY / 3)
+    corpus.report(Outcome(url=URLS[-1], status=301, moved_to="https://h1.example/moved"))
     corpus.remove(URLS[80:85])
     corpus.add(["https://h9.example/in-a-slot-used-again"])
     corpus.lease(3)
@@ -59,6 +62,9 @@ def test_each_row_is_what_explain_says(open_corpus: Open, clock: ManualClock) ->
         state = known.state
         exact = {
             "fetch_url": known.fetch_url,
+            "etag": known.etag,
+            "last_modified": known.last_modified,
+            "moved_to": known.moved_to,
             "group": known.group,
             "kind": known.kind,
             "status": state.status.name.lower(),
