@@ -5,6 +5,7 @@
     Exception
     └── RecrawlError
         ├── ConfigError       a configuration that says what cannot be (also a `ValueError`)
+        │   └── WebFileError  a web to be simulated that cannot be
         ├── CorpusError       a folder that is no corpus, or one of a newer version
         │   └── RecoveryError what is on disk is not enough to go on from
         ├── EventError        bytes that are no events of this version
@@ -41,6 +42,7 @@ __all__ = [
     "StorageError",
     "TimeLost",
     "UnknownFormat",
+    "WebFileError",
 ]
 
 
@@ -50,6 +52,10 @@ class RecrawlError(Exception):
 
 class ConfigError(RecrawlError, ValueError):
     """A configuration with a key that is not known, or a value that cannot be."""
+
+
+class WebFileError(ConfigError):
+    """A description of a web to be simulated that describes none."""
 
 
 class CorpusError(RecrawlError):

@@ -24,7 +24,7 @@ PAGE = (TUTORIALS / "fresh-in-ten-minutes.md").read_text(encoding="utf-8")
 PORT = "8765"
 COLUMNS = 80
 # The page lets the crawl run for two minutes, the test for a few seconds.
-ROUNDS, FEWER_ROUNDS = "seq 30", "seq 4"
+ROUNDS, FEWER_ROUNDS = "seq 30", "seq 2"
 
 # What is the same whenever and wherever it is run; all else is compared whole.
 PHRASES = {

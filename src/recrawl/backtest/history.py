@@ -253,6 +253,17 @@ def _clusters(urls: pa.StringArray) -> RowArray:
     return np.asarray(keys.dictionary_encode().indices, np.int64)
 
 
+def _newest_digest(rows: _Rows, is_first: FlagArray) -> RowArray:
+    """Return the row that has the newest digest of each row's page by then; -1 without one.
+
+    An answer of "not modified" has none: the one before it holds on.
+    """
+    at = np.arange(rows.hash.size)
+    newest = np.maximum.accumulate(np.where(rows.has_digest, at, -1)) if at.size else at
+    first = np.maximum.accumulate(np.where(is_first, at, 0)) if at.size else at
+    return np.where(newest >= first, newest, -1)
+
+
 def _polled(sample: _Sample) -> History:
     rows = sample.rows()
     n_errors = int(np.count_nonzero(rows.what == -2))
@@ -264,15 +275,13 @@ def _polled(sample: _Sample) -> History:
     is_first = np.ones(rows.hash.size, np.bool_)
     is_first[1:] = rows.hash[1:] != rows.hash[:-1]
     what = rows.what.copy()
-    both = np.zeros(rows.hash.size, np.bool_)
-    both[1:] = rows.has_digest[1:] & rows.has_digest[:-1] & ~is_first[1:]
-    differs = np.zeros(rows.hash.size, np.bool_)
-    differs[1:] = rows.digest[1:] != rows.digest[:-1]
-    by_digest = both & (what < 0)
-    what[by_digest] = differs[by_digest]
+    digest, newest = rows.digest, _newest_digest(rows, is_first)
+    before = np.concatenate([[-1], newest[:-1]]) if newest.size else newest
+    by_digest = (what < 0) & rows.has_digest & ~is_first & (before >= 0)
+    what[by_digest] = (rows.digest != rows.digest[before])[by_digest]
     mute = (what < 0) & ~is_first
     kept = ~mute
-    rows, what, is_first = rows.chosen(kept), what[kept], is_first[kept]
+    rows, what, is_first, newest = rows.chosen(kept), what[kept], is_first[kept], newest[kept]
     changed = (what == 1) & ~is_first
     hashes, page = np.unique(rows.hash, return_inverse=True)
     page = page.astype(np.int64)
@@ -280,8 +289,8 @@ def _polled(sample: _Sample) -> History:
     urls, cluster, importance = _pages_of(sample, hashes)
     # Without digests every change makes something new: its number is that of the row.
     version = np.maximum.accumulate(np.where(changed | is_first, np.arange(page.size), 0))
-    if rows.has_digest.all():
-        version = rows.digest.view(np.int64)
+    if (newest >= 0).all():
+        version = digest[newest].view(np.int64)
     return History(
         urls=urls,
         cluster=cluster,

@@ -23,6 +23,8 @@ __all__ = ["Gaps", "Replay", "gaps_of", "logged_account", "replay_of", "window_o
 _N_EDGES = 48
 # Changes drawn between two fetches; nobody fetches so often that more would make a difference.
 _CHANGES_BETWEEN_MAX = 64
+# … and in all, however many fetches found something.
+_CHANGES_DRAWN_MAX = 4_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -115,6 +117,8 @@ def _drawn_rates(
     gaps: Gaps, n_pages: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """Return a rate of each page drawn from what its fetches leave possible, and its mean."""
+    if gaps.page.size == 0:
+        return np.zeros(n_pages), np.zeros(n_pages)
     prior = PopulationPrior()
     rates = prior.rates()
     fitted = prior.fit(gaps.page, gaps.seconds, gaps.changed, kind=np.zeros(n_pages, np.int64))
@@ -144,7 +148,8 @@ def _changes_within(
     # end; those after it come at the rate: so their number is Poisson, given that it is not 0.
     first = -np.log1p(rng.random(rows.size) * np.expm1(-expected)) / np.maximum(expected, 1e-300)
     first = np.where(expected > 1e-12, np.clip(first, 0.0, 1.0), rng.random(rows.size))
-    n_more = np.minimum(rng.poisson(expected * (1.0 - first)), _CHANGES_BETWEEN_MAX)
+    most = min(_CHANGES_BETWEEN_MAX, _CHANGES_DRAWN_MAX // max(rows.size, 1))
+    n_more = np.minimum(rng.poisson(np.minimum(expected * (1.0 - first), 1e6)), most)
     of = np.repeat(np.arange(rows.size), n_more)
     more = first[of] + (1.0 - first[of]) * rng.random(of.size)
     gap = np.concatenate([np.arange(rows.size), of])

@@ -93,10 +93,13 @@ def curves_of(
     fetches = np.stack([point.fetches for point in standing.points]).astype(np.float64)
     fresh = np.stack([point.fresh_seconds for point in standing.points]) * (weight / seconds)
     drawn = draws.astype(np.float64)
+    weight_drawn = drawn @ weight
+    # A draw may have no page of any importance, and then says nothing.
+    weight_drawn[weight_drawn <= 0] = np.nan
     return Curves(
         name=standing.name,
         n_fetches=drawn @ fetches.T,
-        freshness=(drawn @ fresh.T) / (drawn @ weight)[:, None],
+        freshness=(drawn @ fresh.T) / weight_drawn[:, None],
         is_tuned=standing.is_tuned,
     )
 
@@ -141,7 +144,7 @@ def _rising(curves: Curves, row: int) -> tuple[FloatArray, FloatArray]:
     before = np.maximum.accumulate(np.concatenate([[-np.inf], freshness[:-1]]))
     better = (freshness > before) & (n_fetches > 0)
     n_fetches, freshness = n_fetches[better], freshness[better]
-    if curves.is_tuned:
+    if curves.is_tuned and n_fetches.size:
         n_fetches, freshness = _mixed(n_fetches, freshness)
     return np.log(n_fetches), np.log(np.maximum(1 - freshness, _STALE_MIN))
 

@@ -9,13 +9,15 @@ from numpy.typing import NDArray
 
 from recrawl.amounts import count_text, seconds_text
 from recrawl.core._arrays import CountArray, FloatArray
-from recrawl.errors import ConfigError
+from recrawl.errors import WebFileError
 from recrawl.sim import SignalSource, Web, make_web, papers_web, realistic_web, signals_web
 
 __all__ = ["WEB_PAGES_MAX", "DescribedWeb", "web_of_beliefs", "web_of_toml"]
 
 WEB_PAGES_MAX = 200_000
 """Pages of a simulated web."""
+WEB_CHANGES_MAX = 20_000_000
+"""Changes of all its pages together that may be expected."""
 _DAYS_MAX = 36_500.0
 _KINDS_MAX = 64
 _DAY = 86_400.0
@@ -37,14 +39,14 @@ class DescribedWeb(NamedTuple):
 def _number(table: Mapping[str, Any], key: str, default: float, low: float, high: float) -> float:
     value = table.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ConfigError(f"{key} must be a number from {low:g} to {high:g}, got {value!r}")
+        raise WebFileError(f"{key} must be a number from {low:g} to {high:g}, got {value!r}")
     return float(value)
 
 
 def _checked_keys(table: Mapping[str, Any], known: set[str], where: str) -> None:
     for key in table:
         if key not in known:
-            raise ConfigError(f"{where} has no {key!r}; it may have {', '.join(sorted(known))}")
+            raise WebFileError(f"{where} has no {key!r}; it may have {', '.join(sorted(known))}")
 
 
 def web_of_toml(text: str) -> DescribedWeb:
@@ -61,7 +63,7 @@ def web_of_toml(text: str) -> DescribedWeb:
 
     Raises
     ------
-    ConfigError
+    WebFileError
         If it describes none.
 
     Examples
@@ -80,21 +82,30 @@ def web_of_toml(text: str) -> DescribedWeb:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"the web is no TOML: {error}") from error
+        raise WebFileError(f"the web is no TOML: {error}") from error
     _checked_keys(table, _TOP, "a web")
     seed = int(_number(table, "seed", 0, 0, 2**31))
     days = _number(table, "days", 90, 0.01, _DAYS_MAX)
     if "preset" in table:
         if "kind" in table:
-            raise ConfigError("a web has either a preset or kinds of pages, not both")
+            raise WebFileError("a web has either a preset or kinds of pages, not both")
         return _preset(table, seed, days)
     return _of_kinds(table, seed, days)
+
+
+def _check_changes(rate: FloatArray, horizon: float) -> None:
+    expected = float(rate.sum()) * horizon
+    if not expected <= WEB_CHANGES_MAX:
+        raise WebFileError(
+            f"a web must have at most {WEB_CHANGES_MAX:,} changes, got about {expected:.3g}: take "
+            "fewer pages, fewer days or slower ones"
+        )
 
 
 def _preset(table: Mapping[str, Any], seed: int, days: float) -> DescribedWeb:
     name = table["preset"]
     if name not in _PRESETS:
-        raise ConfigError(f"preset must be one of {', '.join(_PRESETS)}, got {name!r}")
+        raise WebFileError(f"preset must be one of {', '.join(_PRESETS)}, got {name!r}")
     n_pages = int(_number(table, "pages", 1_000, 1, WEB_PAGES_MAX))
     horizon = days * _DAY
     if name == "realistic":
@@ -110,9 +121,9 @@ def _preset(table: Mapping[str, Any], seed: int, days: float) -> DescribedWeb:
 def _of_kinds(table: Mapping[str, Any], seed: int, days: float) -> DescribedWeb:
     kinds = table.get("kind", [])
     if not isinstance(kinds, list) or not all(isinstance(kind, dict) for kind in kinds):
-        raise ConfigError("kinds of pages are tables: [[kind]]")
+        raise WebFileError("kinds of pages are tables: [[kind]]")
     if not 1 <= len(kinds) <= _KINDS_MAX:
-        raise ConfigError(f"a web needs 1 to {_KINDS_MAX} kinds of pages, got {len(kinds)}")
+        raise WebFileError(f"a web needs 1 to {_KINDS_MAX} kinds of pages, got {len(kinds)}")
     rng = np.random.default_rng(seed)
     columns: list[dict[str, NDArray[Any]]] = []
     names = []
@@ -142,7 +153,7 @@ def _of_kinds(table: Mapping[str, Any], seed: int, days: float) -> DescribedWeb:
         names.append(f"{kind.get('name', f'kind {number + 1}')} ({n_pages:,})")
     joined = {key: np.concatenate([c[key] for c in columns]) for key in columns[0]}
     if not joined["importance"].sum() > 0:
-        raise ConfigError("importance must be above 0 for some pages")
+        raise WebFileError("importance must be above 0 for some pages")
     sources = []
     if (joined["recall"] > 0).any():
         sources = [
@@ -151,6 +162,7 @@ def _of_kinds(table: Mapping[str, Any], seed: int, days: float) -> DescribedWeb:
             )
         ]
     horizon = days * _DAY
+    _check_changes(joined["rate"], horizon)
     web = make_web(
         seed,
         horizon,
@@ -189,6 +201,7 @@ def web_of_beliefs(
     """
     rng = np.random.default_rng(seed)
     rate = rng.gamma(shape, 1 / seconds)
+    _check_changes(rate, days * _DAY)
     _, number = np.unique(group, return_inverse=True)
     web = make_web(seed, days * _DAY, rate, importance=importance, group=number)
     about = (

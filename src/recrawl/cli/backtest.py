@@ -1,6 +1,7 @@
 """``recrawl backtest``: what could have been saved, from the log of a crawl that was."""
 
 import math
+import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from recrawl.cli.corpora import checked_arguments
 from recrawl.cli.examples import Example, example_command
 from recrawl.cli.kernels import require_compiled
 from recrawl.cli.policies import named_policies
@@ -19,7 +21,14 @@ if TYPE_CHECKING:
     from recrawl.backtest import Backtest, Comparison, Estimate
     from recrawl.readers import Source
 
-__all__ = ["command", "progress_shares", "show_comparison"]
+__all__ = [
+    "check_report",
+    "command",
+    "prepare_compiled",
+    "progress_shares",
+    "show_comparison",
+    "write_report",
+]
 
 _DAY = 86_400.0
 # More do not fit a terminal of 80 columns; the report has all.
@@ -60,7 +69,7 @@ _LEVELS_SHOWN_MAX = 4
 @click.option(
     "--pages",
     "n_pages_max",
-    type=click.IntRange(min=20),
+    type=click.IntRange(20, 200_000),
     default=20_000,
     show_default=True,
     help="Of more pages so many stand for all.",
@@ -72,7 +81,7 @@ _LEVELS_SHOWN_MAX = 4
     show_default=True,
     help="Where the report is written.",
 )
-@click.option("--seed", default=0, help="Decides all that is drawn.")
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, help="Decides all that is drawn.")
 @output_option
 def command(
     log: Path,
@@ -92,8 +101,8 @@ def command(
     have done for the same freshness, with an interval, and a report with pictures.  Ends with 3 if
     the log is too thin to judge by.
     """
-    if "recrawl.core._kernel" not in sys.modules:
-        require_compiled("backtest")
+    check_report(report)
+    prepare_compiled("backtest")
     policies = named_policies(policy_names)
     from recrawl import __version__  # noqa: PLC0415
     from recrawl.backtest import backtest_html, backtested, history_of  # noqa: PLC0415
@@ -116,7 +125,6 @@ def command(
     typed = shlex.join(["recrawl", *sys.argv[1:]])
     name = log.resolve().name
     page = backtest_html(backtest, name=name, command=typed, version=__version__)
-    report.write_text(page, encoding="utf-8")
     assert backtest.comparison is not None
     for text in backtest.support.texts("fact"):
         out.say(text)
@@ -124,9 +132,32 @@ def command(
         out.say(f"But: {text}", style="yellow")
     out.say()
     show_comparison(backtest.comparison, out)
+    write_report(report, page, out)
+
+
+def check_report(report: Path) -> None:
+    """Refuse a report that could not be written, before the work and not after it."""
+    folder = report.parent
+    if not folder.is_dir() or not os.access(report if report.exists() else folder, os.W_OK):
+        raise click.BadParameter(f"{report} cannot be written", param_hint="--report")
+
+
+def write_report(report: Path, page: str, out: Output) -> None:
+    """Write the report and say where it is; what came out was said before."""
+    try:
+        report.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise click.FileError(str(report), error.strerror or str(error)) from error
     out.say()
     out.say(f"The report is in {report}.")
     out.row({"what": "report", "path": str(report)})
+
+
+def prepare_compiled(command: str) -> None:
+    """Have kernels compiled, unless they are made already in this process."""
+    if "recrawl.core._kernel" not in sys.modules:
+        with checked_arguments():
+            require_compiled(command)
 
 
 def _renamed(columns: tuple[str, ...]) -> Mapping[str, str]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from recrawl.errors import RecrawlError
+
 if TYPE_CHECKING:
     from recrawl.sim import Policy
 
@@ -48,4 +50,35 @@ def _maker(name: str) -> "Callable[[float], Policy]":
             param_hint="--policy",
         )
     takes_budget = "budget" in inspect.signature(made).parameters
-    return (lambda budget: made(budget=budget)) if takes_budget else (lambda _: made())
+    return lambda budget: _Guarded(name, made(budget=budget) if takes_budget else made())
+
+
+class _Guarded:
+    """A policy of somebody else's: what goes wrong in it is said in a sentence."""
+
+    def __init__(self, name: str, policy: Any) -> None:
+        self._name = name
+        self._policy = policy
+
+    def start(self, *arguments: Any) -> None:
+        """Begin."""
+        self._call("start", arguments)
+
+    def hear(self, *arguments: Any) -> None:
+        """Take note of signals."""
+        self._call("hear", arguments)
+
+    def pick(self, at: float, n: int) -> Any:
+        """Return what it picks; who asked checks it."""
+        return self._call("pick", (at, n))
+
+    def learn(self, *arguments: Any) -> None:
+        """Take note of fetches."""
+        self._call("learn", arguments)
+
+    def _call(self, method: str, arguments: tuple[Any, ...]) -> Any:
+        try:
+            return getattr(self._policy, method)(*arguments)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise RecrawlError(f"policy {self._name} failed in {method}: {reason}") from error

@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recrawl.cli.backtest import progress_shares, show_comparison
+from recrawl.cli.backtest import (
+    check_report,
+    prepare_compiled,
+    progress_shares,
+    show_comparison,
+    write_report,
+)
 from recrawl.cli.corpora import corpus_option, open_to_read
 from recrawl.cli.examples import Example, example_command
-from recrawl.cli.kernels import require_compiled
 from recrawl.cli.policies import named_policies
 from recrawl.cli.presenting import Output, output_option
 from recrawl.errors import CorpusError
@@ -29,13 +34,21 @@ __all__ = ["command"]
     ),
     short_help="recrawl and the rules in use on a simulated web.",
 )
-@click.argument("web_file", required=False, type=click.Path(path_type=Path, exists=True))
+@click.argument(
+    "web_file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
+)
 @click.option("--from-corpus", is_flag=True, help="A web as this corpus believes its pages to be.")
-@click.option("--days", default=90.0, show_default=True, help="To simulate, with --from-corpus.")
+@click.option(
+    "--days",
+    type=click.FloatRange(0.01, 36_500),
+    default=90.0,
+    show_default=True,
+    help="To simulate, with --from-corpus.",
+)
 @click.option(
     "--pages",
     "n_pages_max",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 200_000),
     default=5_000,
     show_default=True,
     help="At most so many of the corpus.",
@@ -54,7 +67,7 @@ __all__ = ["command"]
     show_default=True,
     help="Where the report is written.",
 )
-@click.option("--seed", default=0, help="Decides all that is drawn.")
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, help="Decides all that is drawn.")
 @corpus_option
 @output_option
 def command(
@@ -75,8 +88,8 @@ def command(
     """
     if (web_file is None) == (not from_corpus):
         raise click.UsageError("Name a WEB_FILE, or say --from-corpus.")
-    if "recrawl.core._kernel" not in sys.modules:
-        require_compiled("simulate")
+    check_report(report)
+    prepare_compiled("simulate")
     policies = named_policies(policy_names)
     from recrawl import __version__  # noqa: PLC0415
     from recrawl.backtest import compared, simulation_html, web_of_toml  # noqa: PLC0415
@@ -96,13 +109,10 @@ def command(
     page = simulation_html(
         comparison, name=name, about=described.about + ".", command=typed, version=__version__
     )
-    report.write_text(page, encoding="utf-8")
     out.say(described.about + ".")
     out.say()
     show_comparison(comparison, out)
-    out.say()
-    out.say(f"The report is in {report}.")
-    out.row({"what": "report", "path": str(report)})
+    write_report(report, page, out)
 
 
 def _believed(folder: Path, n_pages_max: int, days: float, seed: int) -> "DescribedWeb":

@@ -229,7 +229,7 @@ def simulate(  # noqa: PLR0913 (all but three are keywords)
             policy.hear(heard_at[new], heard_page[new], heard_source[new], claimed_at[new])
         while under_way and under_way[0][0] <= now:
             _perform(fetcher, policy, log, *under_way.popleft())
-        pages = policy.pick(now, n_per_pick)
+        pages = _picked(policy.pick(now, n_per_pick), web.n_pages, n_per_pick)
         if pages.size == 0:
             continue
         if latency_seconds > 0.0:
@@ -240,6 +240,17 @@ def simulate(  # noqa: PLR0913 (all but three are keywords)
         _perform(fetcher, policy, log, *under_way.popleft())
     log.flush()
     return books.close()
+
+
+def _picked(pages: object, n_pages: int, n_max: int) -> RowArray:
+    """Return what a policy picked; kernels look nothing up that was not checked."""
+    if not isinstance(pages, np.ndarray) or pages.ndim != 1 or pages.dtype.kind not in "iu":
+        raise ValueError(f"pick must return a column of page numbers, got {pages!r}")
+    if pages.size > n_max:
+        raise ValueError(f"pick must return at most {n_max} pages, got {pages.size}")
+    if pages.size and not 0 <= int(pages.min()) <= int(pages.max()) < n_pages:
+        raise ValueError(f"pick must return pages from 0 to {n_pages - 1}, got {pages!r}")
+    return pages.astype(np.int64, copy=False)
 
 
 def _perform(fetcher: Fetcher, policy: Policy, log: _Log, at: float, pages: RowArray) -> None:

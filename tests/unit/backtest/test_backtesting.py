@@ -19,7 +19,7 @@ from recrawl.backtest import (
     web_of_beliefs,
     web_of_toml,
 )
-from recrawl.errors import ConfigError
+from recrawl.errors import WebFileError
 from recrawl.sim import FixedInterval, Uniform, make_web
 from tests.reference.backtest_logs import DAY, polled_log
 
@@ -129,10 +129,11 @@ def test_presets_are_webs(preset: str) -> None:
         ('preset = "x"', "preset must be one of"),
         ('preset = "papers"\n[[kind]]', "not both"),
         ("[[kind]]\npages = true", "pages must be a number"),
+        ("days = 30\n[[kind]]\nchanges_per_day = 10000\nspread = 5", "20,000,000 changes"),
     ],
 )
 def test_a_web_wrongly_described_is_refused_with_the_reason(text: str, reason: str) -> None:
-    with pytest.raises(ConfigError, match=reason):
+    with pytest.raises(WebFileError, match=reason):
         web_of_toml(text)
 
 

@@ -124,3 +124,24 @@ def test_exact_changes_have_their_windows() -> None:
     assert history.is_exact
     assert history.from_ms.tolist() == [START_MS, START_MS]
     assert history.page.size == web.changes.at.size
+
+
+def test_what_follows_not_modified_is_compared_with_what_was_before_it() -> None:
+    history = history_of(
+        observed(
+            [
+                ("a", 1_000, b"x", None, 200),
+                ("a", 2_000, None, None, 304),
+                ("a", 3_000, b"y", None, 200),
+                ("a", 4_000, None, None, 304),
+                ("a", 5_000, b"y", None, 200),
+                ("b", 6_000, b"z", None, 200),
+            ]
+        )
+    )
+    first = history.page == history.urls.to_pylist().index("a")
+    assert history.changed[first].tolist() == [False, False, True, False, False]
+    version = history.version[first]
+    assert version[0] == version[1] != version[2]
+    assert version[2] == version[3] == version[4]
+    assert history.n_mute == 0

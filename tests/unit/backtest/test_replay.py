@@ -83,3 +83,16 @@ def test_the_same_seed_draws_the_same() -> None:
     )
     assert np.array_equal(one, two)
     assert not np.array_equal(one, other)
+
+
+def test_the_changes_drawn_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recrawl.backtest.replay._CHANGES_DRAWN_MAX", 6_000)
+    web = make_web(1, 40 * DAY, np.full(60, 50 / DAY), group=np.arange(60))
+    replay = replay_of(history_of(polled_log(web, DAY)))
+    assert replay.web.changes.at.size <= 60 * 41 + 6_000
+
+
+def test_a_history_without_two_fetches_of_a_page_is_replayed_as_still() -> None:
+    web = make_web(1, 0.5 * DAY, np.full(5, 1 / DAY))
+    replay = replay_of(history_of(polled_log(web, DAY)))
+    assert replay.web.changes.at.size == 0

@@ -101,3 +101,16 @@ def test_settings_to_choose_from_are_mixed_where_that_is_better() -> None:
     share = (0.9 - 0.5) / (0.97 - 0.5)
     assert mixed[0] == pytest.approx(50 * (2 + share * 30), rel=0.01)
     assert mixed[0] < alone[0]
+
+
+def test_draws_without_any_page_of_importance_say_nothing() -> None:
+    point = Point(np.array([1, 1]), np.array([100.0, 50.0]))
+    draws = np.array([[1, 1], [0, 2]], np.float32)
+    for is_tuned in (False, True):
+        found = curves_of(
+            Standing(name="x", points=(point,), is_tuned=is_tuned),
+            importance=np.array([1.0, 0.0]),
+            seconds=100.0,
+            draws=draws,
+        )
+        assert np.isnan(fetches_for(found, np.full(2, 0.5))[1])

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -240,3 +242,16 @@ def test_refuses_what_makes_no_sense(settings: dict[str, float]) -> None:
 def test_a_scale_must_be_positive() -> None:
     with pytest.raises(ValueError, match="scale must be positive"):
         IntervalPolicy(FixedInterval(), scale=0.0)
+
+
+@pytest.mark.parametrize(
+    "picked", [np.array([50]), np.array([-1]), [0], None, np.array([0.5]), np.array([0, 1])]
+)
+def test_what_a_policy_picks_is_checked(picked: Any) -> None:
+    class Odd(Uniform):
+        def pick(self, at: float, n: int) -> Any:
+            return picked
+
+    web = make_web(0, 100.0, np.full(50, 0.01))
+    with pytest.raises(ValueError, match="pick must return"):
+        simulate(web, Odd(), 1.0)

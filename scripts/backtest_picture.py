@@ -1,0 +1,30 @@
+"""Draw the picture of the README: the backtest of a real crawl log, as ``recrawl backtest`` has it.
+
+The log is ``ota_crawl_log.parquet`` (Open Terms Archive contributors, ODC-BY 1.0), which is not
+in the repository; the folder RECRAWL_DATA has it, or shared/data beside the checkout.
+"""
+
+import os
+from pathlib import Path
+
+from recrawl.backtest import backtested, curves_svg, history_of, rules_in_use
+from recrawl.readers import open_source
+
+ROOT = Path(__file__).resolve().parents[1]
+COLUMNS = {"url": "page_id", "at": "ts", "changed": "text_changed"}
+SHOWN = ("fixed interval", "Nutch adaptive", "StormCrawler adaptive")
+
+
+def main() -> None:
+    """Write docs/_static/backtest.svg."""
+    data = Path(os.environ.get("RECRAWL_DATA", ROOT.parent / "shared" / "data"))
+    source = open_source(data / "ota_crawl_log.parquet", columns=COLUMNS)
+    rules = [rule for rule in rules_in_use() if rule.name in SHOWN]
+    found = backtested(history_of(source), rules=rules)
+    assert found.comparison is not None
+    picture = curves_svg(found.comparison, width=820, height=420)
+    (ROOT / "docs" / "_static" / "backtest.svg").write_text(picture, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
