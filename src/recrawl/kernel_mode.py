@@ -2,8 +2,8 @@
 
 Compiled kernels are a hundred times faster, and take a second to load and a minute to compile on
 a machine that has never run them.  Interpreted ones are the same functions as plain Python: they
-give the same bits, and begin at once.  A short command on a small corpus is done before a compiler
-is loaded; a process that works for longer wants the compiler.
+make the same state of the same log, and begin at once.  A short command on a small corpus is done
+before a compiler is loaded; a process that works for longer wants the compiler.
 """
 
 import os

@@ -102,7 +102,7 @@ class Comparison:
 
     @property
     def main_level(self) -> Level | None:
-        """Return the level to speak of first: 90 %, or what lies in the middle."""
+        """Return the level to speak of first, 90 % or what lies in the middle."""
         known = [level for level in self.levels if level.savings_against_best.is_known]
         if not known:
             return None

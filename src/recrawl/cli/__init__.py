@@ -16,13 +16,21 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 answered "no", 130 interrupted.
 
 import importlib
 import importlib.util
+import sys
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import click
 
 from recrawl import __version__
-from recrawl.cli.corpora import failure_of
-from recrawl.cli.presenting import INTERRUPTED, PIPE_CLOSED, drop_output
+from recrawl.cli.corpora import failure_of, failure_of_system
+from recrawl.cli.presenting import (
+    FAILED,
+    INTERRUPTED,
+    PIPE_CLOSED,
+    drop_output,
+    prepare_streams,
+)
 from recrawl.errors import RecrawlError
 
 __all__ = ["COMMANDS", "Place", "main"]
@@ -111,6 +119,17 @@ class _Commands(click.Group):
                 with formatter.section(heading):
                     formatter.write_dl(rows)
 
+    def main(self, *args: Any, **settings: Any) -> Any:
+        prepare_streams()
+        try:
+            return super().main(*args, **settings)
+        except OSError as error:
+            # What is printed before any command begins, such as help.
+            drop_output()
+            with suppress(OSError):
+                failure_of_system(error).show()
+            sys.exit(FAILED)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -120,6 +139,9 @@ class _Commands(click.Group):
             # Whoever read the output has seen enough, as in `recrawl export | head`.
             drop_output()
             ctx.exit(PIPE_CLOSED)
+        except OSError as error:
+            drop_output()  # it may be what could not be written to
+            raise failure_of_system(error) from error
         except KeyboardInterrupt:
             click.echo("Stopped; what was acknowledged is kept.", err=True)
             ctx.exit(INTERRUPTED)

@@ -26,6 +26,8 @@ from recrawl.errors import (
     RecrawlError,
     SnapshotFormatError,
     StorageError,
+    TimeLost,
+    WebFileError,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ __all__ = [
     "checked_arguments",
     "corpus_option",
     "failure_of",
+    "failure_of_system",
     "is_corpus",
     "open_to_change",
     "open_to_read",
@@ -68,7 +71,9 @@ _WHAT_TO_DO: tuple[tuple[type[RecrawlError], str], ...] = (
     (FormatError, "Use the version of recrawl that wrote it, or a newer one."),
     (SnapshotFormatError, "Use the version of recrawl that wrote it, or a newer one."),
     (RecoveryError, "See what is left with `recrawl doctor`."),
+    (WebFileError, ""),  # says itself what a web may be
     (ConfigError, "`recrawl config explain KEY` says what a setting may be."),
+    (TimeLost, "More of the log is kept with a higher snapshots.keep in recrawl.toml."),
     (OwnershipLost, "Another process has taken over: run this again if it should not have."),
     (StorageError, "Look whether the disk is full and the folder yours, then run this again."),
     (LedgerError, "Look whether the log can be reached, then run this again."),
@@ -80,6 +85,16 @@ def failure_of(error: RecrawlError) -> click.ClickException:
     text = str(error).strip() or type(error).__name__
     hint = next((hint for kind, hint in _WHAT_TO_DO if isinstance(error, kind)), None)
     return click.ClickException(f"{text}\n{hint}" if hint else text)
+
+
+def failure_of_system(error: OSError) -> click.ClickException:
+    """Return what the system refused, as it is shown."""
+    where = "input or output failed" if error.filename is None else error.filename
+    what = error.strerror or str(error) or type(error).__name__
+    return click.ClickException(
+        f"{where}: {what}.\nLook whether it is there and yours, and the disk not full, then run "
+        "this again."
+    )
 
 
 def is_corpus(folder: Path) -> bool:

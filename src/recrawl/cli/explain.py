@@ -84,7 +84,7 @@ def _rows(page: "PageExplanation") -> list[tuple[str, str]]:
         ]
     rows.append(("changes", f"{number_text(state.change_rate_per_second * 86_400)} a day"))
     rows += _sources_rows(page)
-    price = f"price {number_text(state.price)}" if page.has_price else "no price yet"
+    price = f"price {number_text(state.price)}" if page.has_price else "no price"
     weight = "" if abs(state.kind_weight - 1) < 1e-3 else f" × {number_text(state.kind_weight)}"
     rows += [
         ("value", f"{number_text(state.value)} ({price})"),
@@ -170,7 +170,8 @@ def _page_html(page: "PageExplanation", history: "PageHistory", words: str) -> s
     from recrawl.charts import Section, figure, html_page, table_html  # noqa: PLC0415
     from recrawl.runtime.page_timeline import timeline_svg  # noqa: PLC0415
 
-    caption = f"Times are UTC; {instant_text(history.from_ms)} to {instant_text(history.until_ms)}."
+    first, last = instant_text(history.begins_ms), instant_text(history.until_ms)
+    caption = f"Times are UTC; {first} to {last}."
     if not history.is_whole:
         caption += "  The log reaches no further back."
     sections = [

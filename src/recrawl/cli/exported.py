@@ -12,10 +12,13 @@ if TYPE_CHECKING:
 
     from recrawl.runtime import Corpus
 
-__all__ = ["batches_of", "is_export", "restore"]
+__all__ = ["batches_of", "is_export", "may_be_export", "restore"]
 
 _ROWS_PER_BATCH = 16_384
 _LINE_BYTES_MAX = 1 << 20
+# Enough for a row with URLs as long as they may be.
+_BEGIN_BYTES = 1 << 16
+_PARQUET = b"PAR1"
 _MARKS = ("first_seen_at_ms", "change_rate_per_day")
 _STATUS = {"gone": 404, "retired": 404, "moved": 301}
 
@@ -24,11 +27,20 @@ def is_export(path: Path) -> bool:
     """Return whether a file is one that we wrote, by how it begins."""
     try:
         with path.open("rb") as file:
-            begin = file.read(4_096)
+            begin = file.read(_BEGIN_BYTES)
     except OSError:
         return False
-    if begin.startswith(b"PAR1"):
+    if begin.startswith(_PARQUET):
         return all(mark in _parquet(path).schema_arrow.names for mark in _MARKS)
+    return _has_marks(begin)
+
+
+def may_be_export(begin: bytes) -> bool:
+    """Return whether a stream that begins so is one that we wrote, or could be as a file."""
+    return begin.startswith(_PARQUET) or _has_marks(begin)
+
+
+def _has_marks(begin: bytes) -> bool:
     first = begin.partition(b"\n")[0]
     return all(f'"{mark}"'.encode() in first for mark in _MARKS)
 
@@ -50,7 +62,7 @@ def batches_of(path: Path) -> "Iterator[pa.RecordBatch]":
     with path.open("rb") as file:
         begin = file.read(4)
     try:
-        if begin == b"PAR1":
+        if begin == _PARQUET:
             for batch in _parquet(path).iter_batches(_ROWS_PER_BATCH):
                 yield _fitted(pa.Table.from_batches([batch]))
         elif begin.startswith(b"{"):
@@ -59,7 +71,10 @@ def batches_of(path: Path) -> "Iterator[pa.RecordBatch]":
             from pyarrow import csv  # noqa: PLC0415
 
             types = {field.name: field.type for field in _schema()}
-            convert = csv.ConvertOptions(column_types=types, strings_can_be_null=True)
+            # Only what is empty is null: a kind may be called NA.
+            convert = csv.ConvertOptions(
+                column_types=types, strings_can_be_null=True, null_values=[""]
+            )
             for batch in csv.open_csv(path, convert_options=convert):
                 yield _fitted(pa.Table.from_batches([batch]))
     except pa.ArrowException as error:
@@ -108,14 +123,18 @@ def _fitted(table: "pa.Table") -> "pa.RecordBatch":
 
 def restore(corpus: "Corpus", batch: "pa.RecordBatch") -> int:
     """Keep the pages of a batch, as they were; return how many were not kept before."""
-    n_added: int = corpus.add(
-        _fetch_urls(batch),
-        importance=batch.column("importance").fill_null(1.0).to_numpy(),
-        cost=batch.column("cost").fill_null(1.0).to_numpy(),
-    ).n_added
+    from recrawl.runtime.history import set_costs, set_importances  # noqa: PLC0415
+
+    importance = batch.column("importance").fill_null(1.0).to_numpy()
+    cost = batch.column("cost").fill_null(1.0).to_numpy()
+    added = corpus.add(_fetch_urls(batch), importance=importance, cost=cost)
+    if added.n_known:  # those stay as they are when added
+        set_importances(corpus, batch.column("url"), importance)
+        set_costs(corpus, batch.column("url"), cost)
     _restore_settings(corpus, batch)
     _restore_fetches(corpus, batch)
-    return n_added
+    _restore_closed(corpus, batch)
+    return int(added.n_added)
 
 
 def _fetch_urls(batch: "pa.RecordBatch") -> "pa.Array":
@@ -176,6 +195,16 @@ def _restore_fetches(corpus: "Corpus", batch: "pa.RecordBatch") -> None:
             }
         )
     )
+
+
+def _restore_closed(corpus: "Corpus", batch: "pa.RecordBatch") -> None:
+    """Report which pages the rules of their sites close, as if that had been seen just now."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    url = batch.column("url").filter(pc.equal(batch.column("status"), "disallowed"))
+    if len(url):
+        corpus.report(pa.table({"url": url, "disallowed": pa.array([True] * len(url))}))
 
 
 def _bytes_of(text: str | None) -> bytes | None:

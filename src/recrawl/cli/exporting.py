@@ -99,6 +99,8 @@ def command(format_name: str | None, path: Path | None, folder: Path) -> None:
     format_name = format_name or (suffix if suffix in ("csv", "parquet") else "jsonl")
     if format_name == "parquet" and path is None and sys.stdout.isatty():
         raise click.UsageError("Parquet is not for reading; name a file with -o FILE.")
+    if path is not None and not path.absolute().parent.is_dir():
+        raise click.UsageError(f"there is no folder {path.parent} to write {path.name} to.")
     out = Output(is_json=False)
     n_pages = 0
     with open_to_read(folder) as corpus:

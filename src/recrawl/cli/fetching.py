@@ -7,7 +7,7 @@ corpus before it prints, and ``report`` opens it when the first outcome arrives.
 """
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +19,8 @@ from recrawl.amounts import count_text, seconds_text
 from recrawl.cli.corpora import checked_arguments, corpus_option, open_to_change, prepare
 from recrawl.cli.examples import Example, example_command
 from recrawl.cli.outcomes import BadOutcome, header_text, lines_of, outcome_of
-from recrawl.cli.presenting import Output, ago, output_option
+from recrawl.cli.presenting import Output, ago, drop_output, output_option
+from recrawl.errors import RecrawlError
 
 if TYPE_CHECKING:
     from recrawl.runtime import Corpus, Order, Outcome
@@ -62,13 +63,38 @@ def lease(
         now_ms = corpus.time.now_ms()
         if not orders:
             out.note(_why_none(corpus))
-    for order in orders:
-        out.row(_row_of(order))
-    if orders:
-        out.table(
-            ("handle", "fetch", "because", "held for"),
-            [(str(o.handle), o.fetch_url, o.reason.name.lower(), _left(o, now_ms)) for o in orders],
+    unseen = deque(order.handle for order in orders)
+    try:
+        for order in orders:
+            out.row(_row_of(order))
+            if out.is_json:
+                unseen.popleft()
+        if orders:
+            out.table(("handle", "fetch", "because", "held for"), _shown_rows(orders, now_ms))
+    except (OSError, KeyboardInterrupt):
+        # Whoever was to fetch them does not know of them.
+        drop_output()
+        if unseen:
+            _release(folder, list(unseen), out)
+        raise
+
+
+def _shown_rows(orders: "list[Order]", now_ms: int) -> list[tuple[str, ...]]:
+    return [(str(o.handle), o.fetch_url, o.reason.name.lower(), _left(o, now_ms)) for o in orders]
+
+
+def _release(folder: Path, handles: list[int], out: Output) -> None:
+    """Give back orders that could not be printed, and say so."""
+    what = count_text(len(handles), "order")
+    try:
+        with open_to_change(folder) as corpus:
+            corpus.release(handles)
+    except RecrawlError as error:
+        out.note(
+            f"Held until their time is up, though they could not be printed: {what} ({error})."
         )
+    else:
+        out.note(f"Given back, as they could not be printed: {what}.")
 
 
 def _is_number(text: str) -> bool:
@@ -98,7 +124,10 @@ def _why_none(corpus: "Corpus") -> str:
         return "Nothing to fetch: there are no pages yet; `recrawl add` some."
     if stats.credit is not None and stats.credit < 1:
         if not stats.budget_per_second:
-            return "Nothing to fetch: the budget of this run is spent."
+            return (
+                "Nothing to fetch: the budget is 0, or that of this run is spent; `recrawl set "
+                "--budget RATE` sets another."
+            )
         seconds = (1 - stats.credit) / stats.budget_per_second
         return f"Nothing to fetch now: the budget allows the next fetch in {seconds_text(seconds)}."
     if stats.in_flight:
@@ -148,7 +177,8 @@ class _Reporting:
         """Tell the corpus."""
         from recrawl.shard import Transition  # noqa: PLC0415
 
-        reported = corpus.report(outcomes)
+        with checked_arguments():
+            reported = corpus.report(outcomes)
         n_counted = int(reported.counted.sum())
         self.n_counted += n_counted
         self.n_void += len(outcomes) - n_counted

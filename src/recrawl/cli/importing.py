@@ -1,7 +1,11 @@
 """``recrawl import``: what an old crawl saw, what visitors asked for, or what was exported."""
 
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
@@ -12,6 +16,7 @@ from recrawl.cli.presenting import Output, output_option
 from recrawl.cli.sources import (
     InputFile,
     Inputs,
+    begin_of,
     column_option,
     format_option,
     input_file,
@@ -63,11 +68,16 @@ def command(
     the last fetch known of a page is not counted, so import older files first.
     """
     told = Inputs([], [input_file(name) for name in files])
-    with open_to_change(folder, n_bytes_input=told.n_bytes) as corpus, checked_arguments():
-        for file in told.files:
-            name = file.name
-            if format_name == "export" or (format_name is None and _is_export(name)):
-                _import_export(corpus, name, out)
+    with (
+        open_to_change(folder, n_bytes_input=told.n_bytes) as corpus,
+        checked_arguments(),
+        ExitStack() as stack,
+    ):
+        for given in told.files:
+            name = given.name
+            file = stack.enter_context(_as_file(given, format_name, corpus.folder))
+            if format_name == "export" or (format_name is None and _is_export(file)):
+                _import_export(corpus, file, out)
                 continue
             source = opened(
                 file,
@@ -165,18 +175,36 @@ def _import_requests(corpus: "Corpus", source: "Source", file: InputFile, out: O
     )
 
 
-def _is_export(name: str) -> bool:
+@contextmanager
+def _as_file(file: InputFile, format_name: str | None, beside: Path) -> Iterator[InputFile]:
+    """Yield what was given; an export that comes through a pipe is put into a file first."""
+    from recrawl.cli.exported import may_be_export  # noqa: PLC0415
+
+    is_whole = isinstance(file.source, Path)
+    if is_whole or not (format_name == "export" or may_be_export(begin_of(file))):
+        yield file
+        return
+    with tempfile.TemporaryDirectory(prefix=".import-", dir=beside) as folder:
+        path = Path(folder, "stdin")
+        with path.open("wb") as whole:
+            shutil.copyfileobj(cast(BinaryIO, file.source), whole)
+        yield file._replace(source=path)
+
+
+def _is_export(file: InputFile) -> bool:
     from recrawl.cli.exported import is_export  # noqa: PLC0415
 
-    return name != "-" and is_export(Path(name))
+    return isinstance(file.source, Path) and is_export(file.source)
 
 
-def _import_export(corpus: "Corpus", name: str, out: Output) -> None:
+def _import_export(corpus: "Corpus", file: InputFile, out: Output) -> None:
     from recrawl.cli.exported import batches_of, restore  # noqa: PLC0415
 
+    assert isinstance(file.source, Path)
+    name = file.name
     n_added = n_pages = 0
     with out.progress(f"reading {Path(name).name}", unit="pages") as advance:
-        for batch in batches_of(Path(name)):
+        for batch in batches_of(file.source):
             n_added += restore(corpus, batch)
             n_pages += batch.num_rows
             advance(batch.num_rows)

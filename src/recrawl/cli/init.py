@@ -11,6 +11,7 @@ import click
 from recrawl.cli.corpora import checked_arguments, is_corpus, prepare
 from recrawl.cli.examples import Example, example_command
 from recrawl.cli.presenting import Output, output_option
+from recrawl.errors import RecrawlError
 
 if TYPE_CHECKING:
     from recrawl.runtime.config_texts import KeyText, SectionText
@@ -170,8 +171,14 @@ def _make(
             given["corpus"] = {"partitions": str(partitions)}
         text = toml_of(given, is_full=is_full)
         CorpusConfig.from_toml(text)
-        folder.mkdir(parents=True, exist_ok=True)
-        toml.write_text(text, encoding="utf-8")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            toml.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise RecrawlError(
+                f"no corpus can be made in {_shown(folder)}: {error.strerror}.\n"
+                "Name a folder that is yours to write to."
+            ) from error
     try:
         recrawl.open(folder).close()
     except BaseException:

@@ -23,6 +23,7 @@ _SECONDS = {
     "month": 30.4375 * 86_400.0,
     "year": 365.25 * 86_400.0,
 }
+_AGO_SECONDS_MAX = 6e10  # three thousand years
 _AGO = re.compile(r"(?P<n>\d+(?:\.\d+)?|an?)\s*(?P<unit>[a-z]+?)s?\s+ago", re.IGNORECASE)
 
 
@@ -53,10 +54,12 @@ def instant_of(text: str, now_ms: int) -> int:
         return now_ms - (86_400_000 if words.lower() == "yesterday" else 0)
     ago = _AGO.fullmatch(words)
     unit = None if ago is None else _SECONDS.get(ago["unit"].lower() or "s")
-    if ago is not None and unit is not None:
-        n = 1.0 if ago["n"].lower().startswith("a") else float(ago["n"])
-        return now_ms - round(n * unit * 1000)
     try:
+        if ago is not None and unit is not None:
+            n = 1.0 if ago["n"].lower().startswith("a") else float(ago["n"])
+            if n * unit > _AGO_SECONDS_MAX:
+                raise OverflowError
+            return now_ms - round(n * unit * 1000)
         at = datetime.fromisoformat(words)
         return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):

@@ -1,7 +1,7 @@
 """Which kernels a command runs on, so that a short one is not longer in starting than in working.
 
 Loading numba takes a second, and compiling what a command needs up to half a minute, once per
-machine and version.  Interpreted kernels begin at once and give the same bits, but take a hundred
+machine and version.  Interpreted kernels begin at once and make the same state, but take a hundred
 times as long for each page.  So a command on a small corpus is interpreted, and one on a large
 corpus compiled; where it has to be compiled first, it says so.
 
@@ -87,7 +87,7 @@ def choose_kernels(folder: Path, *, command: str, n_bytes_input: int | None = 0)
     is_known = is_compiled(command)
     seconds_max = _INTERPRETED_SECONDS_MAX if is_known else _INTERPRETED_SECONDS_MAX_COLD
     seconds = interpreted_seconds(folder, command=command, n_bytes_input=n_bytes_input)
-    mode = use_kernels("interpreted" if seconds <= seconds_max else "compiled")
+    mode = _used("interpreted" if seconds <= seconds_max else "compiled")
     if mode == "compiled":
         _tell(command)
     return mode
@@ -95,8 +95,16 @@ def choose_kernels(folder: Path, *, command: str, n_bytes_input: int | None = 0)
 
 def require_compiled(command: str) -> None:
     """Have a command compiled that works for long in any case, and say so if it is not yet."""
-    if use_kernels("compiled") == "compiled":
+    if _used("compiled") == "compiled":
         _tell(command)
+
+
+def _used(mode: KernelMode) -> KernelMode:
+    """Return how kernels are made from now on; a name in the environment may be wrong usage."""
+    try:
+        return use_kernels(mode)
+    except ValueError as error:
+        raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
 
 
 def _tell(command: str) -> None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,8 @@ LINE_BYTES_MAX = 16 << 20
 """Of one line; what is longer is a bad line."""
 
 _BLOCK_BYTES = 1 << 20
+# Of seconds to wait, and of divergence: beyond, a number means nothing.
+_NUMBER_MAX = 1e12
 _TOO_LONG = b"\x00"  # no JSON, and so a bad line
 
 
@@ -77,8 +78,8 @@ def _number(name: str, value: Any) -> float:
         with suppress(ValueError):
             value = float(value)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not 0 <= value < math.inf:
-        raise BadOutcome(f"{name} must be a number, not negative, got {value!r:.60}")
+    if not is_number or not 0 <= value <= _NUMBER_MAX:
+        raise BadOutcome(f"{name} must be a number from 0 to {_NUMBER_MAX:g}, got {value!r:.60}")
     return float(value)
 
 
@@ -91,7 +92,18 @@ def _flag(name: str, value: Any) -> bool:
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise BadOutcome(f"{name} must be text, got {value!r:.60}")
+    if not _is_writable(value):
+        raise BadOutcome(f"{name} must be text that can be written down, got {value!r:.60}")
     return value
+
+
+def _is_writable(text: str) -> bool:
+    # JSON may hold half a character, as \ud800, which no text in UTF-8 can.
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 _READ = {
@@ -147,7 +159,7 @@ def outcome_of(line: bytes) -> "Outcome":
 def _digest_of(row: dict[str, Any]) -> bytes | None:
     """Return the digest of content, given as it is, as text or as a file."""
     if row.get("digest") is not None:
-        return _text("digest", row["digest"]).encode("utf-8", "surrogatepass")
+        return _text("digest", row["digest"]).encode("utf-8")
     if row.get("body") is not None:
         if not isinstance(row["body"], str):
             raise BadOutcome(f"body must be text, got {row['body']!r:.60}")

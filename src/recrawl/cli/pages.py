@@ -1,5 +1,6 @@
 """``recrawl add``, ``remove`` and ``set``: which pages are kept, and what holds for them."""
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -370,13 +371,26 @@ def _set_budget(corpus: "Corpus", folder: Path, rate: str, out: Output) -> None:
     toml = folder / "recrawl.toml"
     where = None
     if toml.exists() and corpus.config.budget.rate is not None:
-        text = replaced(toml.read_text("utf-8"), "budget", "rate", f'"{rate}"')
+        # As bytes, so that the ends of lines stay what they are.
+        text = replaced(toml.read_bytes().decode("utf-8"), "budget", "rate", f'"{rate}"')
         if text is None or CorpusConfig.from_toml(text).budget.rate != wanted:
             raise RecrawlError(
                 f"{toml} says what the budget is, which would undo this.\nChange it there."
             )
-        toml.write_text(text, encoding="utf-8")
+        _write_whole(toml.resolve(), text)
         where = str(toml)
     corpus.set_budget(rate)
     out.row({"budget": str(wanted), "config": where})
     out.say(f"The budget is {rate}{f', in {where} too' if where else ''}.")
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all; whoever may read it still may."""
+    draft = path.with_name(f".{path.name}.part")
+    try:
+        draft.write_bytes(text.encode("utf-8"))
+        shutil.copymode(path, draft)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise

@@ -169,6 +169,8 @@ def _rows(found: "CorpusPlan") -> Iterator[dict[str, Any]]:
         "freshness": found.freshness,
         "freshness_with_twice": at_twice,
         "freshness_max": found.freshness_max,
+        "ceilings_per_hour": found.ceilings_per_hour,
+        "n_always": found.ceilings.n_always,
         "freshness_lost_to_delays": found.hosts.freshness_lost,
         "n_hosts_slowed": found.hosts.n_slowed,
     }

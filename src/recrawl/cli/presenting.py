@@ -12,6 +12,7 @@ Notes and progress go to stderr, so that a pipe carries rows only.  Amounts in w
 """
 
 import functools
+import io
 import json
 import math
 import os
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ANSWERED_NO",
+    "FAILED",
     "INTERRUPTED",
     "PIPE_CLOSED",
     "Output",
@@ -38,10 +40,12 @@ __all__ = [
     "drop_output",
     "json_line",
     "output_option",
+    "prepare_streams",
 ]
 
 ANSWERED_NO = 3
 """Exit code: it worked, and the answer is no.  ``click.get_current_context().exit(ANSWERED_NO)``"""
+FAILED = 1
 PROGRESS_AFTER_SECONDS = 0.5
 INTERRUPTED = 130
 PIPE_CLOSED = 141
@@ -70,7 +74,9 @@ def _plain(value: Any) -> Any:
 
 def json_line(row: Mapping[str, Any]) -> str:
     """Return a row as one line of JSON, without its end."""
-    return json.dumps(_plain(row), ensure_ascii=False)
+    # Where the encoding of stdout has not every letter, JSON has another way to write it.
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return json.dumps(_plain(row), ensure_ascii=not encoding.lower().startswith("utf"))
 
 
 class Output:
@@ -235,10 +241,31 @@ def output_option(function: _F) -> _F:
     return with_output  # type: ignore[return-value]
 
 
+def prepare_streams() -> None:
+    """Make streams that can be asked and told anything, whatever the program was started with.
+
+    One that was closed is a file that refuses (EBADF), which is an error like others when it is
+    used: for a command that does not use it, it is none.  What an encoding has not is printed as a
+    question mark.
+    """
+    # In the order of their numbers: each takes the lowest that is free, which is its own.
+    if sys.stdin is None:
+        sys.stdin = open(os.open(os.devnull, os.O_WRONLY), encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="replace")
+
+
 def drop_output() -> None:
     """Send what is still to be written nowhere, so that the end of the program says nothing."""
     with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        own = sys.stdout.fileno()
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), own)
 
 
 def ago(at_ms: int | None, now_ms: int) -> str:

@@ -20,6 +20,7 @@ __all__ = [
     "REASONS_SHOWN_MAX",
     "InputFile",
     "Inputs",
+    "begin_of",
     "column_option",
     "format_option",
     "input_file",
@@ -99,6 +100,17 @@ class _Begun(io.RawIOBase):
             data, self._head = self._head[:n], self._head[n:]
             return data
         return self._rest.read(size)
+
+    def peek(self) -> bytes:
+        """Return the beginning, which stays to be read."""
+        return self._head
+
+
+def begin_of(file: InputFile) -> bytes:
+    """Return how stdin begins; nothing of a file."""
+    if isinstance(file.source, io.BytesIO):
+        return file.source.getvalue()
+    return file.source.peek() if isinstance(file.source, _Begun) else b""
 
 
 def _stdin() -> InputFile:

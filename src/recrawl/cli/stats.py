@@ -25,6 +25,8 @@ def budget_words(stats: "Stats") -> str:
     rate = stats.budget_per_second
     if rate is None or rate == float("inf"):
         return f"as many {what} as are asked for"
+    if rate == 0 and not stats.credit:
+        return f"no {what}: the budget is 0 or spent"
     if rate == 0:
         return f"{stats.credit or 0:,.0f} {what} left of this run"
     for unit, seconds in _UNITS:

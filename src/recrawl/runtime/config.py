@@ -243,8 +243,9 @@ class CorpusConfig:
         return event_of(
             BudgetSet,
             amount=rate.amount * share,
-            # As much as one likes is there at once.
-            period_seconds=0.0 if math.isinf(rate.amount) else rate.per_seconds or 0.0,
+            # As much as one likes is there at once; and where nothing may be spent, neither may
+            # what was saved before.
+            period_seconds=rate.per_seconds or 0.0 if 0 < rate.amount < math.inf else 0.0,
             burst_seconds=budget.burst,
             unit=BudgetUnit.COST if budget.unit == "cost" else BudgetUnit.FETCHES,
             price_mode=PriceMode.BUDGET if budget.price is None else PriceMode.FIXED,

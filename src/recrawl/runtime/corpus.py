@@ -7,7 +7,7 @@ own to what nodes do.
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -184,6 +184,10 @@ class Corpus:
             for node in self.nodes:
                 closing.callback(node.store.close)
             if not self.is_reader:
+                for node in self.nodes:
+                    # Of a disk that is full, or a partition taken over, nothing new is to be said.
+                    with suppress(RecrawlError):
+                        node.note_price(self.time)
                 self._snapshotter.take_last()
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
 """What is known of one page, with the names that users gave instead of numbers."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ class PageExplanation:
 
     @property
     def has_price(self) -> bool:
-        """Whether a fetch has a price: it has none before anything was asked for."""
+        """Whether a fetch has a price: it has none without a budget, or before one was spent."""
         return self.state.price > _PRICE_MIN
 
     def as_dict(self) -> dict[str, Any]:
@@ -162,6 +162,9 @@ def page_explanation(
     state = shard.explain(page, now_ms)
     if state is None:
         return None
+    if state.fetched_at_ms is None and state.due_at_ms is not None:
+        # As if it had been fetched long before, which puts that before the page itself.
+        state = replace(state, due_at_ms=max(state.due_at_ms, state.added_at_ms))
     row = np.array([page], np.int64)
     url = store.urls_of(row)
     fetched_at_ms = state.fetched_at_ms

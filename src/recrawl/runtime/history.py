@@ -7,7 +7,7 @@ beside the corpus.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -21,12 +21,12 @@ from recrawl.runtime.node import Node
 from recrawl.runtime.records import Happening, PagesReported
 from recrawl.runtime.routing import routed
 from recrawl.runtime.verdicts import digest_of, is_success, verdicts
-from recrawl.shard import ImportanceSet, Outcomes, Transition, Verdict, event_of
+from recrawl.shard import CostsSet, ImportanceSet, Outcomes, Transition, Verdict, event_of
 from recrawl.shard.words import EPOCH_SECONDS
 from recrawl.store import DIGEST_BYTES, DIGESTS_MAX
 from recrawl.store.keys import slot_of
 
-__all__ = ["BUNDLES", "ROWS_IN_MEMORY_MAX", "History", "Learned", "set_importances"]
+__all__ = ["BUNDLES", "ROWS_IN_MEMORY_MAX", "History", "Learned", "set_costs", "set_importances"]
 
 ROWS_IN_MEMORY_MAX = 4_000_000
 """Fetches that are put aside in memory, 160 MB; beyond, they go to disk."""
@@ -372,6 +372,22 @@ def _with_digests(outcomes: Outcomes, digest: _Digests, some: NDArray[np.int64])
 
 def set_importances(corpus: Corpus, urls: pa.Array, importance: NDArray[np.float64]) -> int:
     """Set the importance of pages, one by one; return how many of them are kept."""
+    return _set_each(
+        corpus, urls, importance, lambda page, x: event_of(ImportanceSet, page=page, importance=x)
+    )
+
+
+def set_costs(corpus: Corpus, urls: pa.Array, cost: NDArray[np.float64]) -> int:
+    """Set what a fetch of each page costs; return how many of them are kept."""
+    return _set_each(corpus, urls, cost, lambda page, x: event_of(CostsSet, page=page, cost=x))
+
+
+def _set_each(
+    corpus: Corpus,
+    urls: pa.Array,
+    amount: NDArray[np.float64],
+    told: Callable[[NDArray[np.int64], NDArray[np.float64]], Happening],
+) -> int:
     n_set = 0
     for i, rows, url, _ in routed(urls, len(corpus.nodes), corpus.config.corpus.group_by):
         node = corpus.nodes[i]
@@ -379,7 +395,6 @@ def set_importances(corpus: Corpus, urls: pa.Array, importance: NDArray[np.float
             page = node.store.pages_of(url)
             known = np.flatnonzero(page >= 0)
             if known.size:
-                told = event_of(ImportanceSet, page=page[known], importance=importance[rows[known]])
-                (applied,) = node.submit([told])
+                (applied,) = node.submit([told(page[known], amount[rows[known]])])
                 n_set += int(np.count_nonzero(applied.valid))
     return n_set

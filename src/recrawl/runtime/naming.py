@@ -58,7 +58,7 @@ def limits_columns(pattern: PatternConfig) -> dict[str, float] | None:
         return None
     return {
         "interval_seconds_min": pattern.min_age or 0.0,
-        "interval_seconds_max": pattern.max_age or float("inf"),
+        "interval_seconds_max": float("inf") if pattern.max_age is None else pattern.max_age,
         "stale_seconds": (pattern.stale_for or 0.0) if has_promise else 0.0,
         "stale_probability": (pattern.stale_probability or 0.0) if has_promise else 0.0,
     }

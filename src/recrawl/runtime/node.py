@@ -124,6 +124,7 @@ class Node:
         self._pending: deque[_Ticket] = deque()
         self._owned_epoch = 0
         self._ticked_ms = self._weighed_ms = 0
+        self._has_ordered = False
         self.shares: Mapping[int, float] = {}
         """Of the budget, that kinds of pages are to have."""
         self._failed: BaseException | None = None
@@ -370,7 +371,17 @@ class Node:
             if proposal.order.size == 0:
                 return proposal
             (applied,) = self.submit([proposal])
+            self._has_ordered = True
             return events.rows_of(proposal, applied.valid)
+
+    def note_price(self, time: NodeTime) -> None:
+        """Put the price that deciding has found on record, for whoever opens the corpus next."""
+        with self.lock:
+            if not self._has_ordered or self.is_reader:
+                return
+            self._has_ordered = False
+            if self.shard.picker.price != float(self.shard.tables.registers.price[0]):
+                self.submit([self.shard.tick(max(time.now_ms(), self.shard.now_ms))])
 
     # ------------------------------------------------------------------ reading
 

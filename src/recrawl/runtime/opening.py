@@ -76,11 +76,11 @@ def _remember(folder: Path, config: CorpusConfig) -> None:
 
 def _read(folder: Path) -> dict[str, Any] | None:
     try:
-        text = (folder / _FORMAT_FILE).read_text()
+        content = (folder / _FORMAT_FILE).read_bytes()
     except FileNotFoundError:
         return None
     try:
-        shape: dict[str, Any] = json.loads(text)
+        shape: dict[str, Any] = json.loads(content.decode("utf-8"))
         version = int(shape["format"])
     except (ValueError, KeyError, TypeError) as error:
         raise CorpusError(f"{folder / _FORMAT_FILE} is not that of a corpus: {error}") from error

@@ -23,6 +23,7 @@ from recrawl.shard import (
     Applied,
     Claimed,
     LeasesExpired,
+    LeasesReleased,
     Ordered,
     Outcomes,
     PagesRemoved,
@@ -55,7 +56,7 @@ CHANGES_READ_MAX = 2_000_000
 _CHANGES_PER_READ = 10_000
 # Kinds of records that can be about a page or tell the time, of the shard and of the node.
 _SCHEMAS_READ = frozenset(
-    {SCHEMA_ID[kind] for kind in (Outcomes, Signals, Ordered, PagesRemoved)}
+    {SCHEMA_ID[kind] for kind in (Outcomes, Signals, Ordered, PagesRemoved, LeasesReleased)}
     | {SCHEMA_ID[kind] for kind in (Ticked, Claimed, LeasesExpired)}
     | {101, 103}
 )
@@ -74,11 +75,12 @@ class Poll(NamedTuple):
     at_ms: int
     """By the node's clock, when it was reported."""
     fetched_at_ms: int
+    """By the fetcher's clock, though not before it was ordered nor after it was reported."""
     verdict: Verdict
     transition: Transition | None
     """What it meant; None where that was not looked at."""
-    is_counted: bool
-    """False for an outcome that was void, as one reported twice."""
+    is_counted: bool | None
+    """False for an outcome that was void, as one reported twice; None where that is not known."""
 
 
 class SignalHeard(NamedTuple):
@@ -136,19 +138,34 @@ class PageHistory:
     """From now to the time it comes due, if nothing happens until then."""
 
     @property
+    def begins_ms(self) -> int:
+        """When the first of all polls was, if that is before: fetches may be told of later."""
+        return min([self.from_ms, *(poll.fetched_at_ms for poll in self.counted)])
+
+    @property
+    def counted(self) -> tuple[Poll, ...]:
+        """Polls without those that were void."""
+        return tuple(poll for poll in self.polls if poll.is_counted is not False)
+
+    @property
+    def seen(self) -> tuple[Poll, ...]:
+        """Of those, polls that saw the page, or that it was not there."""
+        return tuple(poll for poll in self.counted if poll.verdict < Verdict.DISALLOWED)
+
+    @property
     def n_changes(self) -> int:
         """Polls that found a change."""
-        return sum(poll.is_counted and is_change(poll) for poll in self.polls)
+        return sum(is_change(poll) for poll in self.counted)
 
     @property
     def n_reverted(self) -> int:
         """Polls that found a version from before."""
-        return sum(poll.is_counted and poll.verdict == Verdict.REVERTED for poll in self.polls)
+        return sum(poll.verdict == Verdict.REVERTED for poll in self.counted)
 
     @property
     def n_seen(self) -> int:
-        """Polls that saw the page, or that it was not there."""
-        return sum(poll.is_counted and poll.verdict < Verdict.DISALLOWED for poll in self.polls)
+        """How many polls saw the page, or that it was not there."""
+        return len(self.seen)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries, lists and numbers, as for JSON."""
@@ -240,8 +257,10 @@ class _Found:
     orders: deque[Ordering] = field(default_factory=lambda: deque(maxlen=EVENTS_MAX))
     is_begun: bool = False
     """Whether the page was added within the log."""
-    is_seen: bool = False
-    """Whether a poll has seen it since."""
+    last: Poll | None = None
+    """The latest poll that saw the page, or that it was not there."""
+    ordered_ms: dict[int, int | None] = field(default_factory=dict)
+    """When the page was ordered, by order; None once it was reported of or given back."""
 
     @property
     def is_cut(self) -> bool:
@@ -253,24 +272,79 @@ class _Found:
         happening = step.happening
         if isinstance(happening, PagesReported):
             happening = happening.outcomes
+        if isinstance(happening, LeasesReleased):
+            for order in self.ordered_ms.keys() & set(happening.order.tolist()):
+                self.ordered_ms[order] = None
         for i in rows.tolist():
             match happening:
                 case Outcomes():
-                    self._note_poll(_poll_of(happening, i, step.at_ms, done))
+                    poll = _poll_of(happening, i, step.at_ms, done)
+                    self._note_poll(poll, int(happening.order[i]))
                 case Signals():
                     self.signals.append((int(happening.at_ms[i]), int(happening.source[i])))
                 case Ordered():
+                    self._note_order(int(happening.order[i]), step.at_ms)
                     self.orders.append(Ordering(step.at_ms, Reason(int(happening.reason[i]))))
                 case PagesNamed():
                     self.is_begun = True
 
-    def _note_poll(self, poll: Poll) -> None:
-        if poll.verdict < Verdict.DISALLOWED:
-            if self.is_begun and not self.is_seen and poll.verdict == Verdict.CHANGED:
-                # The first look at a page finds it new, not changed.
-                poll = poll._replace(transition=Transition.NEW)
-            self.is_seen = True
+    def _note_order(self, order: int, at_ms: int | None) -> None:
+        self.ordered_ms[order] = at_ms
+        if len(self.ordered_ms) > EVENTS_MAX:
+            del self.ordered_ms[next(iter(self.ordered_ms))]
+
+    def _note_poll(self, poll: Poll, order: int) -> None:
+        # Between its order and its report, whatever the clock of its fetcher says.
+        since = self.ordered_ms.get(order) or 0
+        poll = poll._replace(fetched_at_ms=min(max(poll.fetched_at_ms, since), poll.at_ms))
+        if poll.is_counted is None:
+            poll = poll._replace(is_counted=self._is_counted(poll, order))
+        if order:
+            self._note_order(order, None)
+        if poll.verdict < Verdict.DISALLOWED and poll.is_counted is not False:
+            if poll.transition is None:
+                poll = poll._replace(transition=self._transition_of(poll.verdict))
+            self.last = poll
         self.polls.append(poll)
+
+    def _is_counted(self, poll: Poll, order: int) -> bool | None:
+        """Return whether a poll counts, as far as that can be told without a shard."""
+        if order in self.ordered_ms and self.ordered_ms[order] is None:
+            return False
+        if order and order not in self.ordered_ms:
+            # Of another page, or ordered before the log began, which is not known.
+            return False if self.is_begun else None
+        if poll.verdict >= Verdict.DISALLOWED:
+            return True
+        last = self.last
+        if last is None:
+            return True if self.is_begun else None
+        # Pages keep whole seconds.
+        return poll.fetched_at_ms // 1000 > last.fetched_at_ms // 1000
+
+    def _transition_of(self, verdict: Verdict) -> Transition | None:
+        """Return what a verdict means after the last one; None where that is not known.
+
+        As `recrawl.shard.outcomes` has it, but that a page given up is one that is gone.
+        """
+        last = None if self.last is None else self.last.verdict
+        if verdict in _AWAY:
+            is_news = verdict != last if last is not None or self.is_begun else None
+            return None if is_news is None else _AWAY[verdict] if is_news else Transition.NONE
+        if last in _AWAY:
+            return Transition.RETURNED
+        if last is None and self.is_begun:
+            # The first look at a page finds it new, not changed.
+            return Transition.NEW
+        return _FOUND[verdict] if last is not None else None
+
+
+_AWAY = {Verdict.GONE: Transition.GONE, Verdict.MOVED: Transition.MOVED}
+_FOUND = {
+    Verdict.UNCHANGED: Transition.NONE,
+    Verdict.CHANGED: Transition.CHANGED,
+    Verdict.REVERTED: Transition.REVERTED,
+}
 
 
 def _poll_of(outcomes: Outcomes, i: int, at_ms: int, done: Applied | None) -> Poll:
@@ -280,7 +354,7 @@ def _poll_of(outcomes: Outcomes, i: int, at_ms: int, done: Applied | None) -> Po
         int(outcomes.fetched_at_ms[i]),
         Verdict(verdict) if verdict <= max(Verdict) else Verdict.TRANSIENT_ERROR,
         None if done is None else Transition(int(done.transition[i])),
-        True if done is None else bool(done.valid[i]),
+        None if done is None else bool(done.valid[i]),
     )
 
 
@@ -408,7 +482,7 @@ def history_of(
     with_beliefs
         Whether to apply the log on the way, for what was believed.  Without, only the records
         that can be about the page are read: what polls meant is taken from their verdicts, and
-        those that were void are among them.
+        where that cannot tell whether one was void, it is not said.
     on_step
         Told of each record that is read: 1.
     """

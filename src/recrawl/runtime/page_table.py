@@ -133,7 +133,10 @@ def _modelled(shard: Shard, terms: Terms, slots: RowArray, now_ms: int) -> dict[
     )
     columns = {name: pa.array(column) for name, column in out._asdict().items()}
     is_never = ~np.isfinite(out.due_at)
-    due_ms = np.rint((np.where(is_never, 0.0, out.due_at) + EPOCH_SECONDS) * 1000)
+    # A page never fetched is not due before it was added, as in `page_explanation`.
+    first = np.where(tables.pages.fetched_at[slots] == 0, tables.pages.first_seen[slots], 0)
+    due_at = np.maximum(np.where(is_never, 0.0, out.due_at), first)
+    due_ms = np.rint((due_at + EPOCH_SECONDS) * 1000)
     columns["due_at_ms"] = pa.array(due_ms.astype(np.int64), mask=is_never)
     return columns
 

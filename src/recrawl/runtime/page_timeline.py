@@ -49,11 +49,11 @@ def _sources(history: PageHistory) -> list[str]:
 
 
 def _lanes(history: PageHistory) -> list[Lane]:
-    polls = [poll for poll in history.polls if poll.is_counted]
+    polls = history.counted
     lanes = [
         Lane(
             name="polls",
-            at_ms=[poll.at_ms for poll in polls],
+            at_ms=[poll.fetched_at_ms for poll in polls],
             what=[_kind_of(poll) for poll in polls],
             text=[poll.verdict.name.lower().replace("_", " ") for poll in polls],
         )
@@ -124,7 +124,7 @@ def timeline_svg(history: PageHistory, *, title: str | None = None, width: int =
     width
         In pixels.
     """
-    start_ms = min([history.from_ms, *(change.at_ms for change in history.earlier)])
+    start_ms = min([history.begins_ms, *(change.at_ms for change in history.earlier)])
     end_ms = history.until_ms
     if history.ahead is not None and history.ahead.at_ms.size:
         end_ms = int(history.ahead.at_ms[-1])
@@ -143,8 +143,9 @@ def timeline_svg(history: PageHistory, *, title: str | None = None, width: int =
 
 
 def _places(at_ms: Sequence[int], history: PageHistory, width: int) -> list[int]:
-    span = max(history.until_ms - history.from_ms, 1)
-    return [min(max((at - history.from_ms) * width // span, 0), width - 1) for at in at_ms]
+    start_ms = history.begins_ms
+    span = max(history.until_ms - start_ms, 1)
+    return [min(max((at - start_ms) * width // span, 0), width - 1) for at in at_ms]
 
 
 def text_timeline(history: PageHistory, *, width: int = 60) -> list[tuple[str, str]]:
@@ -157,10 +158,10 @@ def text_timeline(history: PageHistory, *, width: int = 60) -> list[tuple[str, s
     width
         Characters of a line.
     """
-    polls = [poll for poll in history.polls if poll.is_counted]
+    polls = history.counted
     shown: dict[int, str] = {}
     for place, poll in zip(
-        _places([poll.at_ms for poll in polls], history, width), polls, strict=True
+        _places([poll.fetched_at_ms for poll in polls], history, width), polls, strict=True
     ):
         shown[place] = max(shown.get(place, "error"), _kind_of(poll), key=_TELLING.index)
     lines = [("polls", "".join(_LETTERS.get(shown.get(i, ""), " ") for i in range(width)))]
@@ -168,6 +169,6 @@ def text_timeline(history: PageHistory, *, width: int = 60) -> list[tuple[str, s
         heard = [signal.at_ms for signal in history.signals if signal.source == source]
         places = set(_places(heard, history, width))
         lines.append((source, "".join(_SIGNAL if i in places else " " for i in range(width))))
-    first, last = instant_text(history.from_ms), instant_text(history.until_ms)
+    first, last = instant_text(history.begins_ms), instant_text(history.until_ms)
     lines.append(("", f"{first}{last:>{max(width - len(first), len(last) + 1)}}"))
     return lines

@@ -23,7 +23,7 @@ import numpy as np
 
 from recrawl.core._arrays import CountArray, FloatArray
 from recrawl.runtime.monotone import Monotone
-from recrawl.runtime.priced_pages import LookedAt, PricedPages
+from recrawl.runtime.priced_pages import LookedAt, PricedPages, weights_of
 from recrawl.shard import Shard
 from recrawl.shard.status import BudgetUnit
 
@@ -54,7 +54,7 @@ class PlanCurve:
     freshness: FloatArray
     """Share of copies that are fresh, on average over time."""
     weighted_freshness: FloatArray
-    """The same, each copy weighted by its importance."""
+    """The same, each copy weighted by its importance; the same where none has any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +234,7 @@ def plan_at(
 
 def curve_of(priced: PricedPages, price: FloatArray) -> PlanCurve:
     """Return what pages cost and how fresh they are at each price, together."""
-    n, weight = priced.n_pages, priced.n_pages * priced.importance
+    n, weight = priced.n_pages, weights_of(priced)
     fetches = priced.fetch_rate
     return PlanCurve(
         price=price,

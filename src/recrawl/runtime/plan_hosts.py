@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recrawl.core._arrays import CountArray, FloatArray
-from recrawl.runtime.priced_pages import LookedAt, PricedPages, allowed_rate
+from recrawl.runtime.priced_pages import LookedAt, PricedPages, allowed_rate, weights_of
 
 __all__ = ["GroupNames", "HostPlan", "HostPlans", "host_plans"]
 
@@ -39,7 +39,7 @@ class HostPlan:
     """What its delay allows: infinite without one, 0 for a host that is closed."""
     delay_seconds: float
     freshness: float
-    """Weighted by importance."""
+    """Weighted by importance, unless none of its pages has any."""
     freshness_without_delay: float
 
     @property
@@ -102,8 +102,13 @@ def host_plans(
 
     importance = total(priced.importance)
     spent, asked = total(fetches), total(wanted)
-    kept, kept_without = total(priced.importance * fresh), total(priced.importance * fresh_without)
-    lost = np.where(asked > allowed, np.maximum(kept_without - kept, 0.0), 0.0)
+    weight = weights_of(priced)
+    per_page = weight / priced.n_pages
+    lost = np.maximum(total(per_page * (fresh_without - fresh)), 0.0)
+    lost[asked <= allowed] = 0.0
+    # Of a host without importance each page counts the same.
+    own = np.where(importance[of_page] > 0, priced.importance, 1.0)
+    counted, kept, kept_without = total(own), total(own * fresh), total(own * fresh_without)
 
     def rows_of(order: CountArray) -> tuple[HostPlan, ...]:
         chosen = order[:n_max]
@@ -118,14 +123,13 @@ def host_plans(
                 fetches_per_hour_wanted=_HOUR * float(asked[i]),
                 fetches_per_hour_max=_HOUR * float(allowed[i]),
                 delay_seconds=float(delay[i]),
-                freshness=float(kept[i] / max(importance[i], 1e-300)),
-                freshness_without_delay=float(kept_without[i] / max(importance[i], 1e-300)),
+                freshness=float(kept[i] / counted[i]),
+                freshness_without_delay=float(kept_without[i] / counted[i]),
             )
             for name, i in zip(known, chosen, strict=True)
         )
 
     slowed = np.argsort(-lost, kind="stable")
-    weight = priced.n_pages * priced.importance
     return HostPlans(
         rows_of(np.argsort(-importance, kind="stable")),
         rows_of(slowed[lost[slowed] > 0]),

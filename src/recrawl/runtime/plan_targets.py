@@ -42,7 +42,7 @@ class Target:
     share: float
     """0 to 1."""
     of: str | None = None
-    """The pages: a pattern such as "/product/*", a host, or the name of a kind; None for all."""
+    """The pages: a pattern such as ``/product/*``, a host, or the name of a kind; None for all."""
     late_seconds: float = 0.0
     """How long a copy may be stale and still count."""
 

@@ -3,12 +3,14 @@
 import math
 from typing import NamedTuple
 
-from recrawl.amounts import count_text, number_text, share_text
+from recrawl.amounts import count_text, number_text, seconds_text, share_text
 from recrawl.runtime.plan_targets import TargetAnswer
 from recrawl.runtime.planning import CorpusPlan
+from recrawl.runtime.priced_pages import INTERVAL_SECONDS_MIN
 
 __all__ = [
     "Amounts",
+    "ceiling_words",
     "delay_words",
     "doubt_words",
     "next_goal",
@@ -78,9 +80,13 @@ def plan_words(found: CorpusPlan) -> str:
     --------
     "95 % needs 41 fetches/h; you spend 30 and get 91 %; twice the budget would buy 95 %."
     """
-    plan, say = found.plan, Amounts.of(found)
-    if plan.n_pages == 0:
+    if found.plan.n_pages == 0:
         return "No pages to plan for yet."
+    return "  ".join(words for words in (_bought(found), ceiling_words(found)) if words)
+
+
+def _bought(found: CorpusPlan) -> str:
+    plan, say = found.plan, Amounts.of(found)
     if found.budget_per_hour is None or found.freshness is None:
         needs = [
             f"{share_text(goal)} needs {say(budget)}"
@@ -104,6 +110,23 @@ def plan_words(found: CorpusPlan) -> str:
         return f"{spent}; at most {most} can be had, because of the delays of hosts."
     half = plan.freshness_at(0.5 * found.budget_per_hour, weighted=found.is_weighted)
     return f"{spent}; half the budget would buy {share_text(half)}."
+
+
+def ceiling_words(found: CorpusPlan) -> str:
+    """Return what pages ask for whatever it costs, where that is more than there is or no bound."""
+    parts = []
+    n_always, asked = found.ceilings.n_always, found.ceilings_per_hour
+    if n_always:
+        pages = f"{count_text(n_always, 'page')} {'is' if n_always == 1 else 'are'}"
+        least = seconds_text(INTERVAL_SECONDS_MIN)
+        parts.append(f"{pages} to be fetched always, which counts as every {least}.")
+    if found.budget_per_hour is not None and asked > found.budget_per_hour:
+        amount = Amounts.of(found)(asked)
+        parts.append(
+            f"Longest intervals and promises alone ask for {amount}, more than is spent: "
+            "next to nothing is left for other pages."
+        )
+    return "  ".join(parts)
 
 
 def delay_words(found: CorpusPlan) -> str:

@@ -26,7 +26,7 @@ from recrawl.runtime.plan_targets import (
     answers,
     together,
 )
-from recrawl.runtime.priced_pages import LookedAt, PricedPages
+from recrawl.runtime.priced_pages import Ceilings, LookedAt, PricedPages
 from recrawl.shard import Shard
 from recrawl.shard.status import PriceMode
 from recrawl.store import Names
@@ -65,11 +65,19 @@ class CorpusPlan:
     """At which kinds and hosts are compared."""
     place: float
     """Where among the prices of the plan's curve that is, as a number of columns."""
+    ceilings: Ceilings
+    """What pages ask for whatever a fetch is worth: it goes before all else."""
     hosts: HostPlans
     targets: tuple[TargetAnswer, ...]
     together: Together | None
     """Of two or more targets, with a budget."""
     is_weighted: bool
+
+    @property
+    def ceilings_per_hour(self) -> float:
+        """What longest intervals and promises ask for."""
+        in_cost = self.plan.unit == "cost"
+        return self.ceilings.cost_per_hour if in_cost else self.ceilings.fetches_per_hour
 
     @property
     def is_held_by_delays(self) -> bool:
@@ -142,6 +150,7 @@ def planned(
                 wanted, priced_low, standing, in_cost=in_cost, is_weighted=is_weighted
             )
         hosts = host_plans(looked_at, priced, price, place, names=_GroupNames(nodes), n_max=n_hosts)
+        ceilings = looked_at.ceilings()
         last = curve_of(looked_at.at(price[-1:], is_capped=False), price[-1:])
     curve = plan.curve.weighted_freshness if is_weighted else plan.curve.freshness
     free = float((last.weighted_freshness if is_weighted else last.freshness)[0])
@@ -155,6 +164,7 @@ def planned(
         freshness_max_without_delays=free,
         price=float(np.exp(np.interp(place, np.arange(price.size), np.log(price)))),
         place=place,
+        ceilings=ceilings,
         hosts=hosts,
         targets=tuple(answered),
         together=at_once,

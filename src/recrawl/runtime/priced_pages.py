@@ -27,7 +27,18 @@ from recrawl.shard.rules import Rules
 from recrawl.shard.tables import Groups, Pages, Tables
 from recrawl.shard.words import class_of, log2_period_of, log2_weight_of, shape_of
 
-__all__ = ["LookedAt", "PricedPages", "allowed_rate"]
+__all__ = [
+    "INTERVAL_SECONDS_MIN",
+    "Ceilings",
+    "LookedAt",
+    "PricedPages",
+    "allowed_rate",
+    "weights_of",
+]
+
+INTERVAL_SECONDS_MIN = 1.0
+"""Of all intervals, also of a page that is to be fetched always: pages keep whole seconds, and a
+second fetch within one does not count."""
 
 # Pages and prices that a range of prices is found with, and the freshness it runs from and to.
 _PAGES_FOR_RANGE = 2_000
@@ -35,6 +46,7 @@ _PRICES_FOR_RANGE = 96
 _FRESHNESS_MIN, _FRESHNESS_MAX = 0.01, 0.995
 _LOG2_TARGET_MIN, _LOG2_TARGET_MAX = -26.0, 20.0
 _CLOSED = 2
+_HOUR = 3_600.0
 
 
 class PricedPages(NamedTuple):
@@ -49,6 +61,21 @@ class PricedPages(NamedTuple):
     """Per second."""
     freshness: NDArray[np.float64]
     """Share of the time in which the copy is fresh, or stale for no longer than was asked."""
+
+
+class Ceilings(NamedTuple):
+    """What longest intervals and promises ask for, whatever a fetch is worth."""
+
+    fetches_per_hour: float
+    cost_per_hour: float
+    n_always: int
+    """Pages that may not grow older than the shortest interval that there is."""
+
+
+def weights_of(priced: PricedPages) -> FloatArray:
+    """Return how much pages count by importance; where none has any, each the same."""
+    weight: FloatArray = priced.n_pages * priced.importance
+    return weight if weight.sum() > 0 else priced.n_pages
 
 
 @table_kernel
@@ -165,7 +192,7 @@ def _bounds(tables: Tables, slot: RowArray) -> FloatArray:
             probability=limits.stale_probability[row[promised]],
         )
         bounds[promised, 1] = np.minimum(bounds[promised, 1], latest)
-    return bounds
+    return np.maximum(bounds, INTERVAL_SECONDS_MIN)
 
 
 class _Part:
@@ -184,6 +211,17 @@ class _Part:
         self._importance = np.exp2(words.log2_weight + log2_cost)
         self._importance[pages.importance[sample.slot] == 0] = 0.0
         self.scale = words.log2_weight + words.log2_period
+
+    def ceilings(self) -> Ceilings:
+        """Return what longest intervals and promises ask for."""
+        # A floor goes before a ceiling.
+        rate = self.sample.n_pages / self._bounds.max(axis=1)
+        is_always = self._bounds[:, 1] <= INTERVAL_SECONDS_MIN
+        return Ceilings(
+            _HOUR * float(rate.sum()),
+            _HOUR * float(rate @ self._cost),
+            round(float(self.sample.n_pages[is_always].sum())),
+        )
 
     def at(
         self, price: FloatArray, rows: RowArray, *, late_seconds: float, is_capped: bool
@@ -298,6 +336,15 @@ class LookedAt:
         """
         return self._priced(price, None, late_seconds=late_seconds, is_capped=is_capped)
 
+    def ceilings(self) -> Ceilings:
+        """Return what longest intervals and promises ask for, delays of groups or not."""
+        each = [part.ceilings() for part in self._parts]
+        return Ceilings(
+            sum(one.fetches_per_hour for one in each),
+            sum(one.cost_per_hour for one in each),
+            sum(one.n_always for one in each),
+        )
+
     def prices(self, n: int) -> FloatArray:
         """Return falling prices between which freshness goes from almost none to almost all."""
         scales = np.concatenate([part.scale for part in self._parts])
@@ -306,10 +353,8 @@ class LookedAt:
         low, high = scales.min() + _LOG2_TARGET_MIN, scales.max() + _LOG2_TARGET_MAX
         price = np.exp2(np.linspace(high, low, _PRICES_FOR_RANGE))
         priced = self._priced(price, _PAGES_FOR_RANGE, late_seconds=0.0, is_capped=False)
-        weight = priced.n_pages * priced.importance
-        both = [
-            each @ priced.freshness / max(each.sum(), 1e-300) for each in (priced.n_pages, weight)
-        ]
+        weights = priced.n_pages, weights_of(priced)
+        both = [each @ priced.freshness / max(each.sum(), 1e-300) for each in weights]
         first = min(int(np.argmax(freshness >= _FRESHNESS_MIN)) for freshness in both)
         last = max(int(np.argmax(freshness >= _FRESHNESS_MAX)) for freshness in both)
         ends = price[max(first - 1, 0)], price[last if last > 0 else -1]

@@ -247,7 +247,7 @@ def _node(
         is_shared=partition.is_shared,
     )
     node.follow()
-    if is_reader:
+    if is_reader or float(shard.tables.registers.price[0]) > 0:
         follow_price(shard)
     return node
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from recrawl.urls import GroupBy, canonical, group_keys, hash_urls
 
 __all__ = [
+    "AMOUNT_MAX",
     "Batch",
     "Urls",
     "as_amounts",
@@ -33,8 +34,8 @@ Urls: TypeAlias = Iterable[str] | pa.Array | pa.ChunkedArray
 # lock while it writes, and a record has a greatest length.
 _ROWS_PER_BATCH = 16_384
 _BYTES_PER_BATCH = 2 << 20
-# Of importance, cost and requests: what is beyond has no meaning that a float could keep.
-_AMOUNT_MAX = 1e12
+AMOUNT_MAX = 1e12
+"""Of importance, cost and requests: what is beyond has no meaning that a float could keep."""
 # Of the hash that says which partition a group belongs to: for ever.
 _PARTITION_KEY = 0
 
@@ -107,10 +108,10 @@ def as_numbers(values: Any, n_rows: int, dtype: Any = np.float32) -> NDArray[Any
 def as_amounts(name: str, values: Any, n_rows: int) -> NDArray[Any]:
     """Return one number per row, not negative; None is nan."""
     column = as_numbers(values, n_rows)
-    is_wrong = ~((column >= 0) & (column <= _AMOUNT_MAX))
+    is_wrong = ~((column >= 0) & (column <= AMOUNT_MAX))
     if values is not None and is_wrong.any():
         wrong = column[int(np.argmax(is_wrong))]
-        raise ValueError(f"{name} must be 0 to {_AMOUNT_MAX:g}, got {wrong}")
+        raise ValueError(f"{name} must be 0 to {AMOUNT_MAX:g}, got {wrong}")
     return column
 
 

@@ -9,6 +9,7 @@ from recrawl.runtime.config import duration
 from recrawl.runtime.naming import Namer
 from recrawl.runtime.node import Node
 from recrawl.runtime.records import Happening
+from recrawl.runtime.routing import AMOUNT_MAX
 from recrawl.shard import CostsSet, ImportanceSet, KindsSet, LimitsSet, event_of
 from recrawl.shard.events import slot_of
 from recrawl.store import Names
@@ -45,8 +46,8 @@ class PageSettings:
     def __post_init__(self) -> None:
         for name in ("importance", "cost"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value < float("inf"):
-                raise ValueError(f"{name} must be at least 0 and finite, got {value!r}")
+            if value is not None and not 0 <= value <= AMOUNT_MAX:
+                raise ValueError(f"{name} must be 0 to {AMOUNT_MAX:g}, got {value!r}")
         if self.stale_probability is not None and not 0 <= self.stale_probability < 1:
             raise ValueError(
                 f"stale_probability must be at least 0 and less than 1, got "

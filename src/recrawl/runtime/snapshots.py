@@ -152,6 +152,10 @@ class Snapshotter:
         for i, (node, _) in enumerate(self._nodes):
             n_records = node.position - self._positions[i]
             n_bytes = node.log_bytes - self._log_bytes[i]
-            is_short = n_records < 1_000 and n_bytes < 1 << 22
+            # The next command, on interpreted kernels, reads a hundred records in a moment; a
+            # large corpus takes longer to write than to read a few more.
+            n_pages = node.shard.n_pages
+            is_short = n_records < min(max(100, n_pages // 100), 1_000)
+            is_short &= n_bytes < min(max(1 << 18, 8 * n_pages), 1 << 22)
             if n_records > 0 and not is_short:
                 self._try(i)

@@ -145,9 +145,11 @@ def _seen(page: PageExplanation, history: PageHistory | None) -> Iterable[str]:
 def _outcome_of(page: PageExplanation, history: PageHistory | None) -> str | None:
     if page.last_outcome is not None:
         return _OUTCOMES.get(page.last_outcome)
-    seen = [poll for poll in history.polls if poll.is_counted] if history is not None else []
-    seen = [poll for poll in seen if poll.verdict < Verdict.DISALLOWED]
-    return _VERDICTS.get(seen[-1].verdict) if seen else None
+    seen = history.seen if history is not None else ()
+    if not seen:
+        return None
+    last = seen[-1]
+    return _OUTCOMES.get(last.transition) if last.transition else _VERDICTS.get(last.verdict)
 
 
 _VERDICTS = {
@@ -175,8 +177,7 @@ def _changes(page: PageExplanation, history: PageHistory | None) -> Iterable[str
     n_changes = state.belief_shape - state.prior_shape
     watched = state.belief_seconds - state.prior_seconds
     if history is not None and history.is_whole and history.n_seen >= 2 and not history.n_changes:
-        first = next(poll for poll in history.polls if poll.is_counted)
-        over = (history.polls[-1].fetched_at_ms - first.fetched_at_ms) / _MS
+        over = (history.seen[-1].fetched_at_ms - history.seen[0].fetched_at_ms) / _MS
         n_polls = count_text(history.n_seen, "poll")
         yield f"never seen to change in {n_polls} over {seconds_text(over)}; {like_it}"
         return
@@ -308,6 +309,8 @@ def _due_now(page: PageExplanation) -> str:
     if not page.has_price:
         if page.budget_per_second == 0:
             return "due as soon as a budget is set or a run begins"
+        if page.budget_per_second is None:
+            return "due now: no budget is set, so everything is always worth a fetch"
         return "due now: nothing has been asked for yet, so a fetch has no price"
     bound = _bound_of(page)
     if bound is not None:

@@ -8,7 +8,7 @@ import pytest
 import recrawl as library
 from recrawl.cli import corpora
 from recrawl.cli.corpora import checked_arguments, failure_of
-from recrawl.errors import ConfigError, LockedError, RecrawlError
+from recrawl.errors import ConfigError, LockedError, RecrawlError, TimeLost, WebFileError
 from tests.unit.cli.conftest import Recrawl
 
 
@@ -64,3 +64,16 @@ def test_a_wrong_argument_is_one_of_usage_and_our_errors_are_not() -> None:
         raise ValueError("must be more")
     with pytest.raises(ConfigError), checked_arguments():
         raise ConfigError("wrong")
+
+
+def test_the_hint_is_of_the_most_particular_kind() -> None:
+    assert "config explain" in failure_of(ConfigError("wrong")).message
+    assert failure_of(WebFileError("wrong")).message == "wrong"
+    assert "snapshots.keep" in failure_of(TimeLost("too long ago")).message
+
+
+def test_a_format_that_is_no_text_is_said(kept: Recrawl, tmp_path: Path) -> None:
+    (tmp_path / "FORMAT").write_bytes(b"\xff\xfe")
+    ran = kept("stats")
+    assert ran.code == 1
+    assert "FORMAT is not that of a corpus" in ran.err

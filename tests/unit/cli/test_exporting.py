@@ -47,8 +47,14 @@ def test_other_formats_hold_the_same(fetched: Recrawl, tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(fetched: Recrawl, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        fetched("export", "-o", "nowhere/pages.csv")
+    ran = fetched("export", "-o", "nowhere/pages.csv")
+    assert ran.code == 2
+    assert "there is no folder nowhere to write pages.csv to." in ran.err
+    (tmp_path / ".pages.csv.part").mkdir()
+    ran = fetched("export", "-o", "pages.csv")
+    assert ran.code == 1
+    assert ran.err.startswith("Error: .pages.csv.part: Is a directory.\n")
+    assert not (tmp_path / "pages.csv").exists()
 
 
 def test_parquet_is_not_for_a_terminal(fetched: Recrawl, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,3 +86,44 @@ def test_an_export_that_is_broken_says_where(fetched: Recrawl, tmp_path: Path) -
     ran = fetched("import", "broken.parquet")
     assert ran.code == 1
     assert "broken Parquet" in ran.err
+
+
+def test_an_import_sets_importance_and_cost_of_pages_that_are_kept(fetched: Recrawl) -> None:
+    fetched("set", PAGES[0], "--cost", "3")
+    fetched("export", "-o", "pages.jsonl")
+    fetched("set", "--pattern", "*", "--importance", "1", "--cost", "1")
+    assert fetched("import", "pages.jsonl").row["n_added"] == 0
+    rows = {row["url"]: row for row in fetched("export").rows}
+    assert rows[PAGES[2]]["importance"] == pytest.approx(5, rel=0.01)
+    assert rows[PAGES[0]]["cost"] == pytest.approx(3, rel=0.01)
+
+
+@pytest.mark.parametrize("format_name", ["jsonl", "csv"])
+def test_an_export_comes_through_a_pipe(
+    fetched: Recrawl, format_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = fetched("export", "--format", format_name).out
+    fetched("init", "other")
+    row = fetched("import", "-", "-C", "other", stdin=text).row
+    assert row == {"file": "-", "format": "export", "n_pages": 5, "n_added": 5}
+    monkeypatch.setattr("recrawl.cli.sources.STDIN_BYTES_FEW", 1_000)
+    assert fetched("import", "-", "-C", "other", stdin=text).row["n_pages"] == 5
+    assert not list(Path("other").glob(".import-*"))
+
+
+def test_what_the_rules_of_a_site_close_stays_closed(fetched: Recrawl) -> None:
+    fetched("report", stdin=json.dumps({"url": PAGES[4], "disallowed": True}))
+    fetched("export", "-o", "pages.jsonl")
+    fetched("init", "other")
+    fetched("import", "pages.jsonl", "-C", "other")
+    status = {row["url"]: row["status"] for row in fetched("export", "-C", "other").rows}
+    assert [url for url in PAGES if status[url] == "disallowed"] == [PAGES[4]]
+
+
+def test_a_kind_may_be_called_na_in_csv(fetched: Recrawl) -> None:
+    fetched("set", PAGES[4], "--kind", "NA")
+    fetched("export", "-o", "pages.csv")
+    fetched("init", "other")
+    fetched("import", "pages.csv", "-C", "other")
+    kinds = {row["url"]: row["kind"] for row in fetched("export", "-C", "other").rows}
+    assert (kinds[PAGES[4]], kinds[PAGES[0]]) == ("NA", None)

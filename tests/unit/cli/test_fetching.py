@@ -1,5 +1,6 @@
 """Leasing and reporting, as in a pipe."""
 
+import errno
 import json
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 
 import recrawl as library
 from recrawl.cli import fetching
+from recrawl.cli.presenting import Output
+from recrawl.errors import LockedError
 from tests.unit.cli.conftest import PAGES, Recrawl
 
 
@@ -80,7 +83,7 @@ def test_nothing_to_fetch_says_why(recrawl: Recrawl) -> None:
     recrawl("lease", "1")
     assert "the budget allows the next fetch in" in recrawl("lease", "1").err
     recrawl("set", "--budget", "0/run")
-    assert "the budget of this run is spent" in recrawl("lease", "1").err
+    assert "the budget is 0, or that of this run is spent" in recrawl("lease", "1").err
 
 
 def test_waits_for_something_to_do(kept: Recrawl, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,3 +106,59 @@ def test_people_see_a_table(kept: Recrawl) -> None:
 @pytest.mark.parametrize("arguments", [("0",), ("x",), (), ("1", "--lease-seconds", "-1")])
 def test_what_cannot_be_leased_is_wrong_usage(kept: Recrawl, arguments: tuple[str, ...]) -> None:
     assert kept("lease", *arguments).code == 2
+
+
+def test_an_odd_line_does_not_lose_the_others(kept: Recrawl) -> None:
+    good = outcomes({"url": PAGES[0], "status": 200, "digest": "1"})
+    odd = '{"url": "https://a.example/\\ud800", "status": 200, "digest": "1"}\n'
+    row = kept("report", stdin=odd + good).row
+    assert (row["n_counted"], row["n_bad"]) == (1, 1)
+
+
+@pytest.mark.parametrize("words", ["--json", "--no-json"])
+def test_orders_that_could_not_be_printed_are_given_back(
+    kept: Recrawl, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Output, "row" if words == "--json" else "table", full)
+        ran = kept("lease", "10", words)
+    assert ran.code == 1
+    assert "Given back, as they could not be printed: 3 orders.\n" in ran.err
+    assert "No space left on device." in ran.err
+    assert kept("stats").row["in_flight"] == 0
+
+
+def test_only_orders_that_nobody_saw_are_given_back(
+    kept: Recrawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, n_written = Output.row, 0
+
+    def closes_after_one(out: Output, row: dict[str, object]) -> None:
+        nonlocal n_written
+        if n_written:
+            raise BrokenPipeError
+        write(out, row)
+        n_written += 1
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Output, "row", closes_after_one)
+        ran = kept("lease", "10", "--json")
+    assert (ran.code, len(ran.rows)) == (141, 1)
+    assert kept("stats").row["in_flight"] == 1
+
+
+def test_orders_that_cannot_be_given_back_are_told_of(
+    kept: Recrawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        monkeypatch.setattr(fetching, "open_to_change", locked)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def locked(*_: object, **__: object) -> None:
+        raise LockedError("it is open")
+
+    monkeypatch.setattr(Output, "row", full)
+    assert "could not be printed: 3 orders (it is open).\n" in kept("lease", "10", "--json").err

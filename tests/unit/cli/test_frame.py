@@ -135,3 +135,58 @@ def test_an_interrupted_report_keeps_what_it_was_told(kept: Recrawl, tmp_path: P
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=300) == 130
     assert kept("changes").row["what"] == "new"
+
+
+def test_what_the_system_refuses_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, recrawl: Recrawl
+) -> None:
+    @click.command()
+    @click.argument("name", required=False)
+    def refused(name: str | None) -> None:
+        raise OSError(13, "Permission denied", *([name] if name else []))
+
+    with_command(monkeypatch, refused)
+    ran = recrawl("own", "x.txt")
+    assert (ran.code, ran.err.splitlines()[0]) == (1, "Error: x.txt: Permission denied.")
+    assert recrawl("own").err.startswith("Error: input or output failed: Permission denied.\n")
+
+
+def test_help_that_cannot_be_printed_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, recrawl: Recrawl
+) -> None:
+    def full(*_: object) -> str:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(main, "get_help", full)
+    ran = recrawl("--help")
+    assert ran.code == 1
+    assert "No space left on device" in ran.err
+
+
+@pytest.mark.slow_without_jit
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("add <&-", 1, "Bad file descriptor"),
+        ("report <&-", 1, "Bad file descriptor"),
+        ("stats >&-", 1, "Bad file descriptor"),
+        ("stats <&-", 0, ""),
+        ("export > /dev/full", 1, "No space left on device"),
+    ],
+)
+def test_odd_streams_are_a_sentence(
+    kept: Recrawl, tmp_path: Path, command: str, code: int, said: str
+) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m recrawl {command}",
+        shell=True,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=os.environ | {"RECRAWL_KERNELS": "interpreted"},
+    )
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

@@ -62,8 +62,7 @@ def test_a_log_that_cannot_be_reached_leaves_no_settings_behind(
         raise OSError("no broker")
 
     monkeypatch.setattr("recrawl.open", unreachable)
-    with pytest.raises(OSError, match="no broker"):
-        recrawl("init", "--ledger", "kafka://localhost:1/topic")
+    assert "no broker" in recrawl("init", "--ledger", "kafka://localhost:1/topic").err
     assert not (tmp_path / "recrawl.toml").exists()
 
 
@@ -82,3 +81,10 @@ def test_every_default_shown_is_one_that_may_be_set() -> None:
     config = CorpusConfig.from_toml("\n".join(shown))
     assert config.patterns[0].match == "/product/*"
     assert config.snapshots == CorpusConfig().snapshots
+
+
+def test_a_folder_that_cannot_be_made_is_said(recrawl: Recrawl, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    ran = recrawl("init", "file/shop")
+    assert ran.code == 1
+    assert ran.err.startswith("Error: no corpus can be made in file/shop: Not a directory.\n")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import click
 import pytest
 
 from recrawl import kernel_mode
@@ -135,3 +136,13 @@ def test_compiling_all_says_what_went_wrong(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(RuntimeError, match="kernels could not be compiled"):
         kernels.compile_all()
     assert not kernels.is_compiled()
+
+
+def test_kernels_that_there_are_not_are_wrong_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECRAWL_KERNELS", "bad")
+    with pytest.raises(click.UsageError, match="RECRAWL_KERNELS must be one of"):
+        kernels.choose_kernels(tmp_path, command="stats")
+    with pytest.raises(click.UsageError, match="RECRAWL_KERNELS must be one of"):
+        kernels.require_compiled("backtest")

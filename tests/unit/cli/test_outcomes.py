@@ -113,3 +113,21 @@ def test_a_line_that_never_ends_is_one_bad_line(
     assert len(found) == (2 if end else 1)
     with pytest.raises(BadOutcome):
         outcome_of(found[0])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("url", "https://a.example/\ud800"),
+        ("moved_to", "\ud800"),
+        ("digest", "\udfff"),
+        ("retry_after_seconds", 10**400),
+        ("retry_after_seconds", 1e300),
+        ("divergence", float("inf")),
+    ],
+)
+def test_what_cannot_be_written_down_is_a_bad_line(key: str, value: object) -> None:
+    with pytest.raises(BadOutcome, match=f"{key} must be"):
+        outcome_of(
+            line(**{"url": "https://a.example/", "status": 200, "changed": True, key: value})
+        )

@@ -155,3 +155,43 @@ def test_sets_how_often_a_host_may_be_asked(kept: Recrawl, tmp_path: Path) -> No
     ran = kept("set", "--host", "a.example", "--delay", "5s")
     assert ran.code == 1
     assert "would undo this" in ran.err
+
+
+def test_the_ends_of_lines_stay_in_recrawl_toml(kept: Recrawl, tmp_path: Path) -> None:
+    toml = tmp_path / "recrawl.toml"
+    toml.write_bytes(b'[budget]\r\nrate = "30/h"\r\n')
+    toml.chmod(0o640)
+    assert kept("set", "--budget", "40/h").code == 0
+    assert toml.read_bytes() == b'[budget]\r\nrate = "40/h"\r\n'
+    assert toml.stat().st_mode & 0o777 == 0o640
+    assert not list(tmp_path.glob(".recrawl.toml*"))
+
+
+def test_a_recrawl_toml_that_cannot_be_written_stays(kept: Recrawl, tmp_path: Path) -> None:
+    (tmp_path / "recrawl.toml").write_text('[budget]\nrate = "30/h"\n')
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("shutil.copymode", _refused)
+        assert kept("set", "--budget", "40/h").code == 1
+    assert (tmp_path / "recrawl.toml").read_text() == '[budget]\nrate = "30/h"\n'
+    assert not list(tmp_path.glob(".recrawl.toml*"))
+
+
+def _refused(*_: object) -> None:
+    raise PermissionError(13, "Permission denied")
+
+
+def test_a_budget_of_nothing_is_a_pause(kept: Recrawl) -> None:
+    assert kept("set", "--budget", "0/h").code == 0
+    ran = kept("lease", "1")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.err.startswith("Nothing to fetch: the budget is 0")
+    assert "no fetches: the budget is 0 or spent" in kept("stats", "--no-json").out
+    assert kept("set", "--budget", "unlimited").code == 0
+    assert len(kept("lease", "1").rows) == 1
+
+
+@pytest.mark.parametrize("option", ["--importance", "--cost"])
+def test_an_amount_that_means_nothing_is_refused(kept: Recrawl, option: str) -> None:
+    ran = kept("set", PAGES[0], option, "1e39")
+    assert ran.code == 2
+    assert f"{option[2:]} must be 0 to 1e+12" in ran.err

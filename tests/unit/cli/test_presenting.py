@@ -1,7 +1,9 @@
 """What is written for people and for programs."""
 
 import doctest
+import io
 import json
+import sys
 from enum import IntEnum, StrEnum
 
 import click
@@ -10,7 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from recrawl.cli import presenting
-from recrawl.cli.presenting import Output, json_line, output_option
+from recrawl.cli.presenting import (
+    Output,
+    drop_output,
+    json_line,
+    output_option,
+    prepare_streams,
+)
 
 
 class Number(IntEnum):
@@ -93,3 +101,26 @@ def test_progress_is_drawn_on_a_terminal_only(
     with Output(is_json=True).progress("counting", unit="rows") as advance:
         advance(2)
     assert "2 rows" in capsys.readouterr().err
+
+
+def test_streams_that_are_closed_or_of_few_letters_are_made_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    few = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    for name, stream in (("stdin", None), ("stdout", few), ("stderr", None)):
+        monkeypatch.setattr(sys, name, stream)
+    prepare_streams()
+    few.write("…é")
+    few.flush()
+    assert few.buffer.getvalue() == b"?\xe9"
+    assert json_line({"url": "…"}) == '{"url": "\\u2026"}'
+    with sys.stdin as stdin, pytest.raises(OSError, match="Bad file descriptor"):
+        stdin.read()
+    with sys.stderr as stderr:
+        stderr.write("nobody reads this")
+    monkeypatch.setattr(sys, "stdout", None)
+    prepare_streams()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        click.echo("x")
+    drop_output()
+    sys.stdout.close()

@@ -559,3 +559,19 @@ def test_the_budget_goes_to_the_partition_where_it_buys_more(
     assert sum(budget) == pytest.approx(60 / 3600)
     share_of_pages = busy.shard.n_pages / 200
     assert budget[0] / sum(budget) > share_of_pages + 0.05
+
+
+def test_a_price_outlives_the_process_that_found_it(open_corpus: Open, clock: ManualClock) -> None:
+    urls = [f"https://host{i}.example/" for i in range(60)]
+    corpus = open_corpus(budget={"rate": "30/h", "burst": "1h"})
+    corpus.add(urls)
+    for _ in range(4):
+        orders = corpus.lease(40)
+        corpus.report([Outcome(handle=order.handle, digest=b"1") for order in orders])
+        clock.pass_seconds(3_600)
+        corpus.lease(0)
+    price = corpus.stats().price
+    corpus.close()
+    again = open_corpus(budget={"rate": "30/h", "burst": "1h"})
+    assert price > 0
+    assert again.stats().price == price

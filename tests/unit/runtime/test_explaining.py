@@ -119,3 +119,14 @@ def test_a_page_that_was_signalled_and_is_in_flight(open_corpus: Open, clock: Ma
     assert page is not None
     assert page.state.why.name == "IN_FLIGHT"
     assert page.state.forward[0].what == "signal"
+
+
+def test_a_page_never_fetched_is_not_due_before_it_was_added(open_corpus: Open) -> None:
+    corpus = open_corpus()
+    corpus.add([URL])
+    page = corpus.explain(URL)
+    assert page is not None
+    assert page.state.due_at_ms is not None
+    assert page.state.due_at_ms >= page.state.added_at_ms
+    (batch,) = corpus.pages(columns=["due_at_ms"])
+    assert batch.column("due_at_ms").to_pylist() == [page.state.due_at_ms]

@@ -64,11 +64,8 @@ def test_polls_and_what_they_found(corpus: Corpus, clock: ManualClock, with_beli
     assert history.earlier == ()
     meant = [poll.transition for poll in history.polls]
     assert meant[0] == Transition.NEW
-    if with_beliefs:
-        assert meant[-1] == Transition.GONE
-        assert history.n_changes == 2
-    else:
-        assert history.n_changes == 1
+    assert meant[-1] == Transition.GONE
+    assert history.n_changes == 2
 
 
 def test_signals_by_the_name_of_their_source(corpus: Corpus, clock: ManualClock) -> None:
@@ -90,13 +87,80 @@ def test_orders_and_why(corpus: Corpus, clock: ManualClock) -> None:
     assert order.reason in (Reason.DISCOVERY, Reason.VALUE)
 
 
-def test_a_second_report_is_there_and_does_not_count(corpus: Corpus, clock: ManualClock) -> None:
+@pytest.mark.parametrize("with_beliefs", [True, False])
+def test_a_page_that_goes_and_returns_has_changed_twice(
+    corpus: Corpus, clock: ManualClock, with_beliefs: bool
+) -> None:
+    fetch(corpus, clock, 1, digest=b"a")
+    fetch(corpus, clock, 1, status=404)
+    fetch(corpus, clock, 1, status=404)
+    fetch(corpus, clock, 1, digest=b"a")
+    fetch(corpus, clock, 1, digest=b"a")
+    history = of(corpus, with_beliefs=with_beliefs)
+    assert [poll.transition for poll in history.polls] == [
+        Transition.NEW,
+        Transition.GONE,
+        Transition.NONE,
+        Transition.RETURNED,
+        Transition.NONE,
+    ]
+    assert history.n_changes == 2
+
+
+@pytest.mark.parametrize("with_beliefs", [True, False])
+def test_a_fetch_is_never_later_than_its_report_nor_earlier_than_its_order(
+    corpus: Corpus, clock: ManualClock, with_beliefs: bool
+) -> None:
+    clock.pass_seconds(HOUR)
+    (order,) = (o for o in corpus.lease(2) if o.url == URL)
+    early = clock.wall_ms() - 30 * HOUR * 1000
+    clock.pass_seconds(5)
+    corpus.report(Outcome(handle=order.handle, digest=b"a", fetched_at_ms=early))
+    ahead = clock.wall_ms() + 30 * HOUR * 1000
+    fetch(corpus, clock, 1, digest=b"a", fetched_at_ms=ahead)
+    history = of(corpus, with_beliefs=with_beliefs)
+    first, second = history.polls
+    assert first.fetched_at_ms == history.orders[0].at_ms
+    assert second.fetched_at_ms == second.at_ms
+
+
+def test_of_a_truncated_log_it_is_not_known_whether_its_first_report_counts(
+    corpus: Corpus, clock: ManualClock
+) -> None:
+    clock.pass_seconds(HOUR)
+    (order,) = (o for o in corpus.lease(2) if o.url == URL)
+    corpus.snapshot()
+    clock.pass_seconds(5)
+    for _ in range(2):
+        corpus.report(Outcome(handle=order.handle, digest=b"a"))
+    history = of(corpus, with_beliefs=False)
+    assert [poll.is_counted for poll in history.polls] == [None, False]
+
+
+@pytest.mark.parametrize("with_beliefs", [True, False])
+def test_a_report_of_an_order_that_was_given_back_does_not_count(
+    corpus: Corpus, clock: ManualClock, with_beliefs: bool
+) -> None:
+    clock.pass_seconds(HOUR)
+    (order,) = (o for o in corpus.lease(2) if o.url == URL)
+    corpus.release([order.handle])
+    clock.pass_seconds(5)
+    corpus.report(Outcome(handle=order.handle, digest=b"a"))
+    history = of(corpus, with_beliefs=with_beliefs)
+    assert [poll.is_counted for poll in history.polls] == [False]
+
+
+@pytest.mark.parametrize("with_beliefs", [True, False])
+def test_a_second_report_is_there_and_does_not_count(
+    corpus: Corpus, clock: ManualClock, with_beliefs: bool
+) -> None:
     clock.pass_seconds(HOUR)
     (order,) = (o for o in corpus.lease(2) if o.url == URL)
     clock.pass_seconds(5)
     corpus.report(Outcome(handle=order.handle, digest=b"a"))
     corpus.report(Outcome(handle=order.handle, digest=b"a"))
-    assert [poll.is_counted for poll in of(corpus).polls] == [True, False]
+    polls = of(corpus, with_beliefs=with_beliefs).polls
+    assert [poll.is_counted for poll in polls] == [True, False]
 
 
 def test_beliefs_fall_between_polls_and_rise_with_them(corpus: Corpus, clock: ManualClock) -> None:

@@ -36,8 +36,8 @@ def eventful(open_corpus: Open, clock: ManualClock) -> Corpus:
                     handle=order.handle,
                     status=404 if rng.random() < 0.1 else 503 if rng.random() < 0.1 else 200,
                     digest=bytes([int(rng.integers(4))]),
-                    etag='"a"',
-                    last_modified="Sun, 06 Nov 1994 08:49:37 GMT",
+                    etag=b'"a"',
+                    last_modified=b"Sun, 06 Nov 1994 08:49:37 GMT",
                 )
                 for order in orders[5:]
             ]

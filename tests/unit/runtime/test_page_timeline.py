@@ -75,6 +75,17 @@ def test_outcomes_that_were_void_are_not_shown() -> None:
     assert dict(text_timeline(history(polls=(void,)), width=10))["polls"].strip() == ""
 
 
+def test_fetches_that_were_told_of_later_stand_where_they_were() -> None:
+    imported = tuple(
+        poll(day - 10, Verdict.UNCHANGED)._replace(at_ms=START + DAY) for day in (0, 5, 15)
+    )
+    told = history(polls=imported, signals=())
+    assert dict(text_timeline(told, width=20))["polls"] == "·    ·         ·    "
+    assert dict(text_timeline(told, width=20))[""].startswith("2023-11-04")
+    drawn = " ".join(ET.fromstring(timeline_svg(told)).itertext())
+    assert "Nov 4" in drawn or "11-04" in drawn or "4 Nov" in drawn
+
+
 def test_the_picture_is_whole_and_has_everything() -> None:
     drawn = timeline_svg(
         history(

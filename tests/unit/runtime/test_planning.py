@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from recrawl.runtime import Corpus
@@ -275,3 +276,40 @@ def test_some_pages_stand_for_all_of_a_target_and_of_a_host(open_corpus: Open) -
         assert part.needed_per_hour == pytest.approx(whole.needed_per_hour, rel=0.2)
         assert part.verdict == whole.verdict
     assert [host.n_pages for host in some.hosts.largest] == [1_500, 500]
+
+
+def test_a_page_that_is_to_be_fetched_always_leaves_the_plan_finite(open_corpus: Open) -> None:
+    corpus = filled(open_corpus, budget={"rate": "10/h"}, politeness={"delay": 1})
+    corpus.set(["https://a.example/blog/1"], max_age=0)
+    found = plan(corpus, "50 %")
+    assert found.ceilings.n_always == 1
+    assert found.ceilings_per_hour == pytest.approx(HOUR)
+    curve = found.plan.curve
+    for column in (curve.fetches_per_hour, curve.cost_per_hour, curve.weighted_freshness):
+        assert np.isfinite(column).all()
+    for host in found.hosts.largest:
+        assert math.isfinite(host.freshness)
+        assert math.isfinite(host.fetches_per_hour)
+    assert 0 < (found.freshness or 0) < 0.5
+    told = plan_words(found)
+    assert "1 page is to be fetched always, which counts as every 1 s." in told
+    assert "alone ask for 3,600 fetches/h, more than is spent" in told
+
+
+def test_ceilings_that_the_budget_pays_for_are_not_mentioned(open_corpus: Open) -> None:
+    corpus = filled(open_corpus)
+    corpus.set(["https://a.example/blog/1"], max_age="2d")
+    found = plan(corpus)
+    assert found.ceilings_per_hour == pytest.approx(1 / 48)
+    assert "Longest intervals" not in plan_words(found)
+
+
+def test_where_no_page_is_important_all_count_the_same_everywhere(open_corpus: Open) -> None:
+    corpus = filled(open_corpus)
+    corpus.set(pattern="*", importance=0)
+    found = plan(corpus, "50 %", budget_per_hour=10.0)
+    curve, (target,) = found.plan.curve, found.targets
+    assert curve.weighted_freshness == pytest.approx(curve.freshness)
+    assert target.verdict == "met"
+    assert target.share_now == pytest.approx(found.freshness, abs=0.01)
+    assert found.hosts.largest[0].freshness == pytest.approx(found.freshness, abs=0.01)

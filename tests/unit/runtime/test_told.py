@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -189,6 +190,26 @@ def test_half_a_promise_is_refused(open_corpus: Open) -> None:
     corpus.add(["http://slow.example/"])
     with pytest.raises(ValueError, match="together"):
         corpus.set(["http://slow.example/"], stale_for="1d")
+
+
+@pytest.mark.parametrize("name", ["importance", "cost"])
+def test_what_no_page_could_be_added_with_cannot_be_set(open_corpus: Open, name: str) -> None:
+    corpus = open_corpus()
+    corpus.add(["http://slow.example/"])
+    told: dict[str, Any] = {name: 1.1e12}
+    with pytest.raises(ValueError, match=f"{name} must be 0 to"):
+        corpus.set(["http://slow.example/"], **told)
+
+
+@pytest.mark.parametrize("n_partitions", [1, 3])
+def test_a_budget_of_nothing_leaves_nothing_to_spend(open_corpus: Open, n_partitions: int) -> None:
+    corpus = open_corpus(corpus={"partitions": n_partitions}, budget={"rate": "3600/h"})
+    corpus.add([f"http://{i}.example/" for i in range(9)])
+    corpus.set_budget("0/h")
+    assert corpus.lease(9) == []
+    assert corpus.wait_seconds() == float("inf")
+    corpus.set_budget("unlimited")
+    assert len(corpus.lease(9)) == 9
 
 
 def test_an_importance_that_cannot_be_is_refused_when_pages_are_added(open_corpus: Open) -> None:

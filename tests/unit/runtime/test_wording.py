@@ -1,5 +1,6 @@
 """Every state that a page can be in has its words."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -218,6 +219,23 @@ def test_what_is_not_known_of_the_last_fetch_is_taken_from_the_history() -> None
     assert told.startswith("Checked 3 h ago, changed;")
 
 
+def test_the_first_fetch_of_a_page_is_not_called_a_change() -> None:
+    first = history_of([Verdict.CHANGED])
+    first = replace(first, polls=(first.polls[0]._replace(transition=Transition.NEW),))
+    told = explanation_words(page_of(last_outcome=None), first)
+    assert told.startswith("Checked 3 h ago, for the first time;")
+
+
+def test_a_page_seen_to_go_is_not_called_never_seen_to_change() -> None:
+    gone = history_of([Verdict.UNCHANGED, Verdict.GONE])
+    last = gone.polls[1]._replace(transition=Transition.GONE)
+    told = explanation_words(
+        page_of(status=PageStatus.GONE, belief_shape=1.0, belief_seconds=(30 + 8) * 86_400.0),
+        replace(gone, polls=(gone.polls[0], last)),
+    )
+    assert "never seen to change" not in told
+
+
 def test_announced_changes() -> None:
     told = words(sources=(SITEMAP,), signal_recall=0.8)
     assert "changes about every 9 days, and sitemap announces about 80 % of that" in told
@@ -372,6 +390,11 @@ def test_before_there_is_a_price() -> None:
     assert "nothing has been asked for yet" in words(why=Why.DUE, price=1e-300)
     told = words(why=Why.DUE, price=1e-300, budget=0.0)
     assert told.endswith("due as soon as a budget is set or a run begins.")
+
+
+def test_without_a_budget_everything_is_worth_a_fetch() -> None:
+    told = words(why=Why.DUE, price=1e-300, budget=None)
+    assert told.endswith("due now: no budget is set, so everything is always worth a fetch.")
 
 
 def host(**changes: Any) -> GroupView:
