@@ -17,7 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from recrawl.backtest import Backtest, History, backtest_html, backtested, history_of
+from recrawl.backtest.contest import run_policy
 from recrawl.readers import OBSERVED, open_source
+from recrawl.sim import Oracle
 
 _HOUR_MS = 3_600_000
 _START_MS = 1_000_000_000_000
@@ -84,7 +86,30 @@ def _row(name: str, found: Backtest, seconds: float) -> dict[str, Any]:
             f"{level.freshness:.1%}": level.savings["fixed interval"] for level in comparison.levels
         },
         "seconds": round(seconds, 1),
+        "freshness_of_a_policy_told_every_rate": _told(found),
     }
+
+
+def _told(found: Backtest) -> list[dict[str, float]]:
+    """Return what recrawl reaches, and one that is told how often each page changed in all.
+
+    Where that is hardly more, there is nothing left to learn of rates: what is missing is when.
+    """
+    comparison, web = found.comparison, found.replay.web
+    assert comparison is not None
+    weight = web.importance / web.importance.sum()
+    rows = []
+    for i in range(1, len(comparison.budgets) - 1, 2):
+        budget = float(comparison.budgets[i])
+        told = run_policy(web, Oracle(web), budget)
+        rows.append(
+            {
+                "fetches": round(budget * web.horizon),
+                "recrawl": float(comparison.ours.freshness[0, i]),
+                "told": float(weight @ told.fresh_seconds / web.horizon),
+            }
+        )
+    return rows
 
 
 def measure(folder: str | None = None) -> list[dict[str, Any]]:

@@ -151,16 +151,18 @@ def _is_log_short(corpus: "Corpus", url: str) -> bool:
 
 
 def _show_history(history: "PageHistory", out: Output) -> None:
-    from recrawl.runtime.page_timeline import TEXT_KEY, text_timeline  # noqa: PLC0415
+    from recrawl.runtime.page_timeline import text_key, text_timeline  # noqa: PLC0415
 
     if out.is_json or not (history.polls or history.signals):
         return
     name_width = 12
     width = min(out.console.width - name_width - 4, _TEXT_WIDTH_MAX)
     if width >= 20:
-        for name, line in text_timeline(history, width=width):
+        lines = list(text_timeline(history, width=width))
+        for name, line in lines:
             out.say(f"  {name[:name_width]:<{name_width}} {line}", wrap=False)
-        out.say(f"  {'':<{name_width}} {TEXT_KEY}", style="dim", wrap=False)
+        key = text_key([line for _, line in lines])
+        out.say(f"  {'':<{name_width}} {key}", style="dim", wrap=False)
     if not history.is_whole:
         since = instant_text(history.from_ms)
         out.say(f"The log reaches back to {since}; what was before is not known.", style="dim")

@@ -10,17 +10,30 @@ from recrawl.core._arrays import FloatArray
 from recrawl.runtime.page_history import FedChange, Moments, PageHistory, Poll, is_change
 from recrawl.shard import Transition, Verdict
 
-__all__ = ["TEXT_KEY", "text_timeline", "timeline_svg"]
+__all__ = ["text_key", "text_timeline", "timeline_svg"]
 
 # What a mark of the picture stands for, and what stands for it in a line of text.
 _LETTERS = {"poll": "·", "reverted": "◐", "changed": "●", "gone": "○", "error": "×"}
 _SIGNAL = "▾"
-TEXT_KEY = "· unchanged  ● changed  ◐ back to an earlier version  ○ gone  × error  ▾ signal"
+_KEY = {
+    "·": "unchanged",
+    "●": "changed",
+    "◐": "back to an earlier version",
+    "○": "gone",
+    "×": "error",
+    _SIGNAL: "signal",
+}
 # Where several fall into one place, the most telling is shown.
 _TELLING = ("error", "poll", "gone", "reverted", "changed")
 _SOURCES_MAX = 12
 # The axis of values begins at the lowest price over this.
 _BELOW_PRICE = 30.0
+
+
+def text_key(lines: Sequence[str]) -> str:
+    """Return what the marks in lines of text stand for, those that occur."""
+    found = [f"{mark} {word}" for mark, word in _KEY.items() if any(mark in one for one in lines)]
+    return "  ".join(found)
 
 
 def _kind_of(poll: Poll) -> str:
