@@ -77,7 +77,7 @@ def web_of_toml(text: str) -> DescribedWeb:
     ... spread = 1.0
     ... ''')
     >>> shop.web.n_pages, shop.about
-    (300, '300 pages for 2 months: products (300)')
+    (300, '300 pages for 60 days: products (300)')
     """
     try:
         table = tomllib.loads(text)
