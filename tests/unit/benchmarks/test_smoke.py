@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import exactness, fragments, kernels, learning, shard, shard_learning
+from benchmarks import backtests, exactness, fragments, kernels, learning, shard, shard_learning
 from recrawl.sim import Bookkeeper
 
 ROOT = Path(__file__).parents[3]
@@ -106,3 +106,12 @@ def test_the_command_lists_its_measurements() -> None:
     )
     for name in ("exactness", "faults", "fragments", "kernels", "learning", "shard"):
         assert name in shown.stdout
+
+
+@pytest.mark.slow_without_jit
+def test_the_intervals_of_backtests_are_judged() -> None:
+    found = backtests.measure(1, n_draws=20, n_processes=1)
+    assert len(found) == 6
+    for coverage in found:
+        assert coverage.n_covered + coverage.n_below + coverage.n_above + coverage.n_unknown == 1
+        assert 0 < coverage.truth < 0.5
