@@ -51,6 +51,8 @@ def number_text(value: float, *, digits: int = 3) -> str:
     if value == 0:
         return "0"
     sign, size = "−" if value < 0 else "", float(f"{abs(value):.{digits - 1}e}")
+    if math.isinf(size):  # the largest floats round to it
+        size = abs(value)
     if size < 1e-4 or size >= 1e15:
         mantissa, _, exponent = f"{size:.{digits - 1}e}".partition("e")
         power = "10" + str(int(exponent)).translate(_SUPERSCRIPT)

@@ -104,3 +104,7 @@ def test_any_span_of_time_has_marks_inside_it(low: int, span: int) -> None:
     ticks = time_ticks(low, low + span, 6)
     assert len(ticks) <= 12
     assert all(low <= tick.at <= low + span for tick in ticks)
+
+
+def test_the_largest_float_is_a_number_like_any_other() -> None:
+    assert number_text(1.7976931348623157e308) == "1.8×10³⁰⁸"
