@@ -21,9 +21,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus of 90 pages on three hosts, of three kinds, one of the hosts slow."""
     folder = tmp_path_factory.mktemp("corpus")
     told: dict[str, Any] = {
-        "budget": {"rate": "6/d"},
+        "budget": {"rate": "8/d"},
         "politeness": {"delay": 1},
-        "hosts": {"slow.example": {"delay": "2d"}},
+        "hosts": {"slow.example": {"delay": "3d"}},
         "pattern": [{"match": "/product/*", "kind": "product"}, {"match": "/help/*"}],
     }
     with recrawl.open(folder, CorpusConfig.from_dict(told)) as corpus:
@@ -50,7 +50,7 @@ def test_words_come_first(plan: Plan) -> None:
     result = plan("--no-json")
     assert result.exit_code == 0
     first = " ".join(result.stdout.split())
-    assert first.startswith("You spend 6 fetches/day and get ")
+    assert first.startswith("You spend 8 fetches/day and get ")
     assert "because of the delays of hosts" in first
     assert "slow.example" in first
     assert "product" in first
@@ -59,14 +59,14 @@ def test_words_come_first(plan: Plan) -> None:
 def test_rows_have_names_with_units(plan: Plan) -> None:
     result = plan("--json", "--target", "80 % of product")
     (whole,) = rows_of(result, "plan")
-    assert whole["budget_per_hour"] == pytest.approx(0.25)
+    assert whole["budget_per_hour"] == pytest.approx(8 / 24)
     assert whole["n_pages"] == 90
     assert len(rows_of(result, "curve")) == 32
     assert {row["kind"] for row in rows_of(result, "kind")} == {"product", "/help/*", "other"}
     hosts = {row["host"]: row for row in rows_of(result, "host")}
     assert len(hosts) == 3
     assert hosts["slow.example"]["is_slowed"]
-    assert hosts["slow.example"]["fetches_per_hour_max"] == pytest.approx(1 / 48)
+    assert hosts["slow.example"]["fetches_per_hour_max"] == pytest.approx(1 / 72)
     (target,) = rows_of(result, "target")
     assert (target["verdict"], target["share"], target["of"]) == ("met", 0.8, "product")
 
@@ -116,7 +116,7 @@ def test_a_chart_is_written(plan: Plan, tmp_path: Path) -> None:
     assert parsed(chart) is not None
     shown = texts(chart)
     assert {"all pages", "product", "/help/*", "90 %"} <= set(shown)
-    assert any(words.startswith("today: 6 fetches/day") for words in shown)
+    assert any(words.startswith("today: 8 fetches/day") for words in shown)
 
 
 def test_a_page_is_written(plan: Plan, tmp_path: Path) -> None:
