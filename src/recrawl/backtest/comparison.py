@@ -101,9 +101,14 @@ class Comparison:
         return self.curves[0]
 
     @property
+    def known_levels(self) -> list[Level]:
+        """Return the levels at which savings against the best rival can be told."""
+        return [level for level in self.levels if level.savings_against_best.is_known]
+
+    @property
     def main_level(self) -> Level | None:
         """Return the level to speak of first, 90 % or what lies in the middle."""
-        known = [level for level in self.levels if level.savings_against_best.is_known]
+        known = self.known_levels
         if not known:
             return None
         asked = [level for level in known if level.freshness == _LEVEL_ASKED_FOR]

@@ -9,7 +9,7 @@ from recrawl.amounts import count_text, instant_text, number_text, seconds_text,
 from recrawl.backtest.backtesting import Backtest
 from recrawl.backtest.comparison import Comparison, Example, Level
 from recrawl.backtest.contest import OURS
-from recrawl.backtest.savings import Curves, Estimate, better_points, fetches_for
+from recrawl.backtest.savings import Estimate, better_points, fetches_along
 from recrawl.charts import (
     Axis,
     Card,
@@ -76,7 +76,7 @@ def headline(comparison: Comparison) -> str:
             f"The fetches of this log kept pages {share_text(own.freshness)} fresh; recrawl needs "
             f"{savings_words(own.savings)} for the same."
         )
-    known = [level for level in comparison.levels if level.savings_against_best.is_known]
+    known = comparison.known_levels
     if len(known) == 1:
         texts.append(
             f"For {share_text(known[0].freshness)} freshness it needs "
@@ -139,23 +139,17 @@ def needs_svg(comparison: Comparison, *, width: int = 860, height: int = 380) ->
     reached = comparison.ours.freshness[0]
     low, high = (max(1 - edge, 1e-6) for edge in (reached.min(), reached.max()))
     grid = 1 - np.geomspace(low, high, 60)
-    one = {
-        curves.name: Curves(
-            name=curves.name,
-            n_fetches=np.repeat(curves.n_fetches[:1], grid.size, axis=0),
-            freshness=np.repeat(curves.freshness[:1], grid.size, axis=0),
-            is_tuned=curves.is_tuned,
-        )
-        for curves in comparison.curves
-    }
-    ours = fetches_for(one[OURS], grid)
+    ours = fetches_along(comparison.ours, grid)
     series = [Series(name=OURS, x=grid, y=np.ones(grid.size), is_main=True)]
-    for name, curves in one.items():
-        if name != OURS:
-            needs = fetches_for(curves, grid) / ours
-            series.append(
-                Series(name=name, x=grid, y=needs, style="dashed" if curves.is_tuned else "line")
-            )
+    series += [
+        Series(
+            name=curves.name,
+            x=grid,
+            y=fetches_along(curves, grid) / ours,
+            style="dashed" if curves.is_tuned else "line",
+        )
+        for curves in comparison.curves[1:]
+    ]
     return line_chart(
         series,
         title="Fetches needed for the same freshness, recrawl's being 1",
@@ -203,7 +197,7 @@ def _signed(share: float) -> str:
 
 
 def _savings_table(comparison: Comparison) -> str:
-    levels = [level for level in comparison.levels if level.savings_against_best.is_known]
+    levels = comparison.known_levels
     if not levels:
         return paragraph("No freshness was reached by recrawl and by a rival alike.")
     columns = ["fetches per day for a freshness of"]

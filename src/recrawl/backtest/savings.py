@@ -23,6 +23,7 @@ __all__ = [
     "curves_of",
     "draws_of",
     "estimate_of",
+    "fetches_along",
     "fetches_for",
     "freshness_at",
 ]
@@ -110,13 +111,22 @@ def fetches_for(curves: Curves, freshness: FloatArray) -> FloatArray:
     Between two points the log of fetches goes with the log of the stale share, as it does for
     pages that change at random and are fetched often.
     """
-    found = np.full(freshness.size, np.nan)
+    rows = range(freshness.size)
+    return np.concatenate([_needed(curves, row, freshness[row : row + 1]) for row in rows])
+
+
+def fetches_along(curves: Curves, freshness: FloatArray) -> FloatArray:
+    """Return the fewest fetches that reach each freshness, of the pages as they are."""
+    return _needed(curves, 0, freshness)
+
+
+def _needed(curves: Curves, row: int, freshness: FloatArray) -> FloatArray:
+    log_n, log_stale = _rising(curves, row)
+    if log_n.size == 0:
+        return np.full(freshness.size, np.nan)
     wanted = np.log(np.maximum(1 - freshness, _STALE_MIN))
-    for row in range(freshness.size):
-        log_n, log_stale = _rising(curves, row)
-        if log_n.size and log_stale[-1] <= wanted[row] <= log_stale[0]:
-            found[row] = np.exp(np.interp(-wanted[row], -log_stale, log_n))
-    return found
+    needed = np.exp(np.interp(-wanted, -log_stale, log_n))
+    return np.where((log_stale[-1] <= wanted) & (wanted <= log_stale[0]), needed, np.nan)
 
 
 def freshness_at(curves: Curves, n_fetches: FloatArray) -> FloatArray:

@@ -6,7 +6,6 @@ as what is wrong and what to do, and ends with 1.  `checked_arguments` makes a `
 interface, which means a wrong argument here, one of usage.
 """
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -125,10 +124,10 @@ def prepare(folder: Path, *, n_bytes_input: int | None = 0) -> None:
     n_bytes_input
         Of what the command will read; None if that may be much.
     """
-    if "recrawl.core._kernel" in sys.modules:
-        return  # they are made already: this is no process of our own
-    from recrawl.cli.kernels import choose_kernels  # noqa: PLC0415
+    from recrawl.cli.kernels import are_made, choose_kernels  # noqa: PLC0415
 
+    if are_made():
+        return
     context = click.get_current_context(silent=True)
     command = (context.info_name if context is not None else None) or ""
     with checked_arguments():

@@ -25,6 +25,7 @@ import click
 from recrawl.kernel_mode import VARIABLE, KernelMode, use_kernels
 
 __all__ = [
+    "are_made",
     "choose_kernels",
     "compile_all",
     "interpreted_seconds",
@@ -84,10 +85,12 @@ def choose_kernels(folder: Path, *, command: str, n_bytes_input: int | None = 0)
     n_bytes_input
         Of what the command will read; None if that is not known, and so may be much.
     """
-    is_known = is_compiled(command)
-    seconds_max = _INTERPRETED_SECONDS_MAX if is_known else _INTERPRETED_SECONDS_MAX_COLD
     seconds = interpreted_seconds(folder, command=command, n_bytes_input=n_bytes_input)
-    mode = _used("interpreted" if seconds <= seconds_max else "compiled")
+    is_short = seconds <= _INTERPRETED_SECONDS_MAX
+    if not is_short and seconds <= _INTERPRETED_SECONDS_MAX_COLD:
+        # Only here it matters; finding out looks at every source file.
+        is_short = not is_compiled(command)
+    mode = _used("interpreted" if is_short else "compiled")
     if mode == "compiled":
         _tell(command)
     return mode
@@ -97,6 +100,11 @@ def require_compiled(command: str) -> None:
     """Have a command compiled that works for long in any case, and say so if it is not yet."""
     if _used("compiled") == "compiled":
         _tell(command)
+
+
+def are_made() -> bool:
+    """Return whether kernels are made already, and nothing is left to choose: not our process."""
+    return "recrawl.core._kernel" in sys.modules
 
 
 def _used(mode: KernelMode) -> KernelMode:

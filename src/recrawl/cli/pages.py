@@ -344,22 +344,18 @@ def _set_host(corpus: "Corpus", host: str, settings: dict[str, Any], out: Output
     if "delay" in told:
         told["delay"] = duration(told["delay"])
     corpus.set_host(host, **told)
-    n_pages, alike = _pages_of_host(corpus, host)
+    from recrawl.runtime.hosts import known_hosts, pages_of_host  # noqa: PLC0415
+
+    n_pages = pages_of_host(corpus.nodes, host.lower())
     out.row({"host": host, "n_pages": n_pages, **told})
     if n_pages:
         out.say(f"Set for {host}, {count_text(n_pages, 'page')}.")
     else:
+        # Names are looked through only where none is right.
+        found = known_hosts(corpus.nodes, host)
+        alike = sorted(found, key=lambda name: -found[name])[:_HOSTS_NAMED_MAX]
         meant = f"  Did you mean {' or '.join(alike)}?" if alike else ""
         out.note(f"Set for {host}, of which no page is kept yet.{meant}")
-
-
-def _pages_of_host(corpus: "Corpus", host: str) -> tuple[int, list[str]]:
-    """Return how many pages a host has, and hosts of that name at other ports."""
-    from recrawl.runtime.hosts import known_hosts  # noqa: PLC0415
-
-    found = known_hosts(corpus.nodes, host)
-    n_pages = found.pop(host.lower(), 0)
-    return n_pages, sorted(found, key=lambda name: -found[name])[:_HOSTS_NAMED_MAX]
 
 
 def _set_budget(corpus: "Corpus", folder: Path, rate: str, out: Output) -> None:

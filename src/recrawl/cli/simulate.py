@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recrawl.cli.backtest import (
+from recrawl.cli.comparing import (
     check_report,
-    prepare_compiled,
+    comparison_options,
     progress_shares,
     show_comparison,
     write_report,
 )
 from recrawl.cli.corpora import corpus_option, open_to_read
 from recrawl.cli.examples import Example, example_command
+from recrawl.cli.kernels import are_made, require_compiled
 from recrawl.cli.policies import named_policies
 from recrawl.cli.presenting import Output, output_option
 from recrawl.errors import CorpusError
@@ -53,21 +54,7 @@ __all__ = ["command"]
     show_default=True,
     help="At most so many of the corpus.",
 )
-@click.option(
-    "--policy",
-    "policy_names",
-    multiple=True,
-    metavar="MODULE:CLASS",
-    help="A policy of your own among the rivals.",
-)
-@click.option(
-    "--report",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="simulation.html",
-    show_default=True,
-    help="Where the report is written.",
-)
-@click.option("--seed", type=click.IntRange(0, 2**31), default=0, help="Decides all that is drawn.")
+@comparison_options("simulation.html")
 @corpus_option
 @output_option
 def command(
@@ -89,7 +76,8 @@ def command(
     if (web_file is None) == (not from_corpus):
         raise click.UsageError("Name a WEB_FILE, or say --from-corpus.")
     check_report(report)
-    prepare_compiled("simulate")
+    if not are_made():
+        require_compiled("simulate")
     policies = named_policies(policy_names)
     from recrawl import __version__  # noqa: PLC0415
     from recrawl.backtest import compared, simulation_html, web_of_toml  # noqa: PLC0415

@@ -8,8 +8,8 @@ import numpy as np
 from recrawl.core._arrays import CountArray, FloatArray
 from recrawl.core.belief.codes import BeliefCodes, decoded
 from recrawl.runtime.page_sample import sample_of
+from recrawl.runtime.word_arrays import log2_of_codes
 from recrawl.shard import Shard
-from recrawl.shard.codes import log2_of_code
 
 __all__ = ["BelievedPages", "believed_pages"]
 
@@ -32,12 +32,12 @@ def believed_pages(shards: Sequence[Shard], *, n_pages_max: int) -> BelievedPage
         slot = sample_of(tables, max(n_pages_max // len(shards), 1)).slot
         pages = tables.pages
         belief = decoded(BeliefCodes(pages.belief_shape[slot], pages.belief_seconds[slot]))
-        codes = pages.importance[slot].tolist()
+        code = pages.importance[slot]
         parts.append(
             BelievedPages(
                 np.asarray(belief.shape, np.float64),
                 np.asarray(belief.seconds, np.float64),
-                np.array([2.0 ** log2_of_code(code) if code else 0.0 for code in codes]),
+                np.where(code > 0, np.exp2(log2_of_codes(code)), 0.0),
                 n_groups + pages.group[slot].astype(np.int64),
             )
         )

@@ -5,10 +5,21 @@ from collections.abc import Sequence
 from recrawl.runtime.node import Node
 from recrawl.store import Names
 
-__all__ = ["known_hosts"]
+__all__ = ["known_hosts", "pages_of_host"]
 
 # Names looked at: the largest corpora have millions, of which no one is worth the wait.
 _NAMES_MAX = 100_000
+
+
+def pages_of_host(nodes: Sequence[Node], host: str) -> int:
+    """Return how many pages are kept of a host, named as groups are."""
+    n_pages = 0
+    for node in nodes:
+        with node.lock:
+            number = int(node.store.numbers_of(Names.GROUP, [host])[0])
+            if number >= 0:
+                n_pages += int(node.shard.tables.groups.n_pages[number])
+    return n_pages
 
 
 def known_hosts(nodes: Sequence[Node], host: str) -> dict[str, int]:
