@@ -23,8 +23,10 @@ def _numba_cache_of_these_sources() -> str:
     assert spec is not None
     assert spec.submodule_search_locations
     digest = hashlib.sha256()
-    for source in sorted(Path(spec.submodule_search_locations[0]).rglob("*.py")):
-        digest.update(source.read_bytes())
+    root = Path(__file__).parents[1]
+    for folder in (spec.submodule_search_locations[0], root / "lab", root / "benchmarks"):
+        for source in sorted(Path(folder).rglob("*.py")):
+            digest.update(source.read_bytes())
     return str(Path(tempfile.gettempdir()) / f"recrawl-numba-{digest.hexdigest()[:16]}")
 
 

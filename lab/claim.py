@@ -1,0 +1,101 @@
+"""What a paper claims, how it is measured here, and when it counts as reproduced."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from matplotlib.figure import Figure
+
+from lab.tables import Table
+
+__all__ = ["Check", "Claim", "Figures", "Kind", "Scale", "Tables"]
+
+Tables = Mapping[str, Table]
+Figures = Mapping[str, Figure]
+
+
+class Kind(StrEnum):
+    """What is asked of a claim."""
+
+    EQUAL = "="
+    """Must agree with the paper, or with the reference that stands for it, within a tolerance."""
+    ORDER = "→"
+    """The direction or the order must be the paper's."""
+    FIGURE = "✎"
+    """A figure to draw; nothing is judged."""
+
+
+class Scale(StrEnum):
+    """How much is spent on a measurement."""
+
+    QUICK = "quick"
+    """Seconds: enough to notice that something broke."""
+    FULL = "full"
+    """Minutes: what the pages show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One comparison of what was found with what was to be found."""
+
+    what: str
+    found: str
+    wanted: str
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A row of the table of claims.
+
+    Parameters
+    ----------
+    id, kind, paper, figures
+        "S-2", what is asked, "Signals", "fig. 2".
+    title
+        A few words.
+    says
+        What the paper says, with its settings.
+    tolerance
+        When it counts as reproduced, written down before it is run; empty for figures.
+    measure
+        Returns the numbers, at a scale, from fixed seeds.
+    judge
+        Compares the numbers as they stand in the files; none for figures.
+    draw
+        Draws the figures from the numbers as they stand in the files, by name.
+    captions
+        Of the figures, by name: what to see, and where the paper's figure differs.
+    remark
+        Where the paper's number does not follow from its settings, or ours differ.
+    fails_because
+        Why the claim does not hold here, if it does not; the report says so.
+    needs
+        Files of recorded data, without which nothing can be measured.
+    """
+
+    id: str
+    kind: Kind
+    paper: str
+    figures: str
+    title: str
+    says: str
+    measure: Callable[[Scale], Tables]
+    draw: Callable[[Tables], Figures]
+    captions: Mapping[str, str]
+    judge: Callable[[Tables], tuple[Check, ...]] | None = None
+    tolerance: str = ""
+    remark: str = ""
+    fails_because: str = ""
+    needs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Judged claims say what is tolerated, figures have nothing to say."""
+        is_judged = self.kind is not Kind.FIGURE
+        if is_judged != (self.judge is not None) or is_judged != bool(self.tolerance):
+            raise ValueError(f"judge and tolerance must fit the kind {self.kind} of {self.id}")
+
+    @property
+    def slug(self) -> str:
+        """The id as it stands in names of files."""
+        return self.id.lower().replace("/", "-").replace("..", "-").replace(", ", "-")

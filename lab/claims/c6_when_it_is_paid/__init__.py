@@ -1,0 +1,1 @@
+"""When the cost of not knowing is paid (Cost fig. 6)."""

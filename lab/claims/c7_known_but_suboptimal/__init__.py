@@ -1,0 +1,1 @@
+"""A known period badly used against an unknown one well used (Cost fig. 7)."""

@@ -1,0 +1,1 @@
+"""Bias of the estimators when changes are not Poisson."""

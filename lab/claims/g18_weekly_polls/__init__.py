@@ -1,0 +1,1 @@
+"""Naive and improved estimates of recorded histories, polled weekly."""

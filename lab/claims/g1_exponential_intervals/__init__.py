@@ -1,0 +1,1 @@
+"""How long real pages stay the same, beside what a Poisson process would have."""

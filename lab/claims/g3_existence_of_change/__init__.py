@@ -1,0 +1,1 @@
+"""Bias and variance of the estimators that only know whether a page changed."""

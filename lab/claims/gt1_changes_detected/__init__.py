@@ -1,0 +1,1 @@
+"""How many changes a crawler finds that visits pages by estimated rates."""

@@ -1,0 +1,1 @@
+"""What polls hide: one history at three polling rates (Prior fig. 1)."""

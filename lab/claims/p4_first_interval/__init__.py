@@ -1,0 +1,1 @@
+"""There is a best first interval for a population (Prior fig. 4)."""

@@ -1,0 +1,1 @@
+"""A prior against a first interval drawn by chance (Prior fig. 7)."""

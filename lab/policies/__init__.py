@@ -1,0 +1,1 @@
+"""Policies of the papers that are no part of recrawl itself."""
