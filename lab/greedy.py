@@ -43,6 +43,8 @@ _POOL_START = 64
 _EARLY = 0.02
 # With so little chance of being fresh a page is worth its limit to the last bit.
 _EXPONENT_MAX = 100.0
+# From so many fetches an instant on, all pages are looked at once for all of them.
+_BATCH_MIN = 16
 # Stands for no unsignalled change, so that times stay finite.
 _UNSIGNALLED_SHARE_MIN = 1e-12
 # Of Signals' §6.6: signals that GREEDY-CIS+ believes.
@@ -363,6 +365,52 @@ def _run(
 
 
 @kernel
+def _run_batches(
+    pages: _Pages,
+    changes: _Changes,
+    standing: _Standing,
+    fetch_at: Floats,
+    edges: Floats,
+    discard_within: float,
+    fetched: Rows,
+    fresh: Floats,
+) -> None:
+    """As `_run`, looking at all pages once for all fetches of one instant."""
+    n_pages = pages.weight.size
+    last = standing.last
+    row = changes.offsets[:-1].copy()
+    value = np.empty(n_pages)
+    next_signal = 0
+    first = 0
+    while first < fetch_at.size:
+        now = fetch_at[first]
+        end = first
+        while end < fetch_at.size and fetch_at[end] == now:
+            end += 1
+        while next_signal < changes.signal_at.size and changes.signal_at[next_signal] <= now:
+            page = changes.signal_page[next_signal]
+            if changes.signal_at[next_signal] - last[page] >= discard_within:
+                standing.signalled[page] += pages.ageing[page]
+            next_signal += 1
+        for page in range(n_pages):
+            elapsed = now - last[page]
+            exponent = pages.unsignalled_rate[page] * elapsed + standing.signalled[page]
+            value[page] = _value(pages, page, exponent)
+        order = np.argsort(-value, kind="mergesort")
+        for k in range(end - first):
+            page = order[k]
+            fetched[first + k] = page
+            stale_at = _first_change_after(changes, row, page, last[page])
+            _add_fresh(fresh, edges, pages.weight[page], last[page], min(stale_at, now))
+            last[page] = now
+            standing.signalled[page] = 0.0
+        first = end
+    for page in range(n_pages):
+        stale_at = _first_change_after(changes, row, page, last[page])
+        _add_fresh(fresh, edges, pages.weight[page], last[page], min(stale_at, edges[-1]))
+
+
+@kernel
 def _account(
     importance: Floats,
     changes: _Changes,
@@ -469,7 +517,8 @@ def run_greedy(
     rule
         Which value.
     fetch_at
-        Instants, in order; one repeated is a batch, of different pages as long as there are some.
+        Instants, in order; one repeated is a batch of different pages, of which there must be
+        enough.
     edges
         Where the parts of the time begin, and the last one ends.
     told
@@ -481,8 +530,10 @@ def run_greedy(
     edges = np.asarray(edges, np.float64)
     fresh = np.zeros(edges.size - 1)
     pages = _pages_of(web, rule, told or Told.truth(web))
-    changes = _changes_of(web)
-    _run(pages, changes, _standing_of(web.n_pages), fetch_at, edges, discard_within, fetched, fresh)
+    standing = _standing_of(web.n_pages)
+    n_instants = np.unique(fetch_at).size
+    run = _run_batches if fetch_at.size > _BATCH_MIN * n_instants else _run
+    run(pages, _changes_of(web), standing, fetch_at, edges, discard_within, fetched, fresh)
     return _run_of(web, fetched, edges, fresh)
 
 

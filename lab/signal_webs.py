@@ -138,6 +138,7 @@ def draw_accuracies(
 ) -> None:
     """Draw accuracy against the number of pages; ``relative``: less that of the optimum."""
     sizes = [int(m) for m in table.distinct("m")]
+    rivals = [policy for policy in policies if not policy.startswith("optimum")]
     for policy in policies:
         means, errors = [], []
         for m in sizes:
@@ -155,7 +156,7 @@ def draw_accuracies(
             means,
             yerr=None if is_optimum and not relative else errors,
             label=policy,
-            color="black" if is_optimum else colour_of(policy, list(policies), main),
+            color="black" if is_optimum else colour_of(policy, rivals, main),
             linestyle=(":" if policy == OPTIMUM else "--") if is_optimum else "-",
             marker="" if is_optimum else "o",
             capsize=2,

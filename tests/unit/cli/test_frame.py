@@ -84,9 +84,17 @@ def test_a_closed_pipe_ends_without_words(
     assert (ran.code, ran.err) == (141, "")
 
 
+# Whoever runs the tests in the background has this signal ignored, and so would children.
+INTERRUPTIBLE = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
 def python(*arguments: str, folder: Path) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
-        [sys.executable, *arguments],
+        [sys.executable, "-c", INTERRUPTIBLE, *arguments],
         cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

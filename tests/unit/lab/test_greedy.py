@@ -104,6 +104,8 @@ def test_a_batch_is_of_different_pages() -> None:
     run = run_greedy(web, Rule.NCIS, fetch_at, edges=EDGES)
     for batch in run.fetched.reshape(10, 50):
         assert np.unique(batch).size == 50
+    assert run.fetched.tolist() == scanned(web, Rule.NCIS, fetch_at, Told.truth(web)).tolist()
+    np.testing.assert_allclose(run.accuracy, account_of(web, run, fetch_at), rtol=1e-12)
 
 
 def account_of(web: Web, run: GreedyRun, fetch_at: NDArray[np.float64]) -> list[float]:

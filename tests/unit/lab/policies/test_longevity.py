@@ -17,7 +17,7 @@ from lab.policies.longevity import (
     spent_of,
 )
 from lab.policies.longevity_corpora import Corpus, lively, simulated_snapshots, simulated_web
-from lab.policies.longevity_curves import CostCurve, draws_of_clusters
+from lab.policies.longevity_curves import CostCurve, cost_ratio_rows, draws_of_clusters
 from lab.policies.longevity_league import LongevityOnline
 from lab.policies.longevity_online import Bounds, ChangeRates, CurveFit, WarmUp, run_online
 from lab.policies.longevity_snapshots import Snapshots, snapshots_of
@@ -186,6 +186,16 @@ def test_lines_are_read_between_thresholds_and_need_no_more_than_is_of_use() -> 
     assert np.isnan(curve.cost_at(np.array([0.05]), one)).all()
 
 
+def test_a_policy_that_never_gets_there_needs_infinitely_many_refreshes() -> None:
+    seen = _steady(5, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0], n_windows=2)
+    never, always = np.zeros((2, 5), np.bool_), np.tile(np.arange(5) > 0, (2, 1))
+    rival = CostCurve(threshold=np.zeros(2), spent=[spent_of(seen, never), spent_of(seen, always)])
+    lazy = CostCurve(threshold=np.zeros(1), spent=[spent_of(seen, never)])
+    curves = {"lazy": lazy, "rival": rival}
+    (row,) = cost_ratio_rows("pages", curves, "lazy", "rival", np.array([0.5]), n_draws=5)
+    assert row["ratio"] == row["low"] == row["high"] == np.inf
+
+
 def test_clusters_are_drawn_as_many_as_there_are() -> None:
     weight = draws_of_clusters(7, 20)
     assert weight[0].tolist() == [1] * 7
@@ -242,6 +252,7 @@ def test_a_page_under_way_is_not_picked_again() -> None:
     assert policy.pick(4.0, 1).size == 0
 
 
+@pytest.mark.slow_without_jit
 def test_pages_that_were_seen_to_differ_are_fetched_more_often() -> None:
     web = make_web(0, 120 * DAY, [0.0] * 10 + [0.5 / DAY] * 10)
     fetches = np.zeros(20, np.int64)

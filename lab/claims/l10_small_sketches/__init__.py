@@ -1,0 +1,1 @@
+"""Longevity fig. 10: eight hashes and one profile a page."""

@@ -1,0 +1,1 @@
+"""Longevity figs 1 to 5: how long content lives, and that change rates do not say it."""

@@ -1,0 +1,1 @@
+"""Longevity fig. 7: what observations prove about a divergence curve."""

@@ -1,0 +1,1 @@
+"""Signals fig. 8: signals that come late, and whether to discard them."""

@@ -1,0 +1,1 @@
+"""Signals fig. 9: the budget changes, and the accuracy follows."""
