@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 from lab.claim import Scale
+from lab.learning import learning
 from lab.running import FIGURES, Report, all_claims, draw_claim, folder_of, run_claim
 from lab.tables import read_tables
 
@@ -89,6 +90,8 @@ def pages_(check: bool) -> None:
         click.echo(problem)
     sys.exit(bool(found))
 
+
+main.add_command(learning)
 
 if __name__ == "__main__":
     main()

@@ -163,6 +163,6 @@ def draw_accuracies(
             zorder=3 if policy == main else 2,
         )
     axes.set_xscale("log")
-    axes.set_xticks(sizes, [f"{m:,}" for m in sizes], rotation=45 if len(sizes) > 6 else 0)
+    axes.set_xticks(sizes, [f"{m:,}" for m in sizes], rotation=60 if len(sizes) > 5 else 0)
     axes.minorticks_off()
     axes.set_xlabel("pages (100 fetches per unit of time)")

@@ -1,0 +1,1 @@
+"""S-4: what noisy signals are worth to those who know how noisy they are, and to others."""
