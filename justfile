@@ -10,6 +10,9 @@ lint:
     python scripts/paper_map.py --check
     python scripts/config_reference.py --check
     python scripts/event_reference.py --check
+    python scripts/cli_reference.py --check
+    python scripts/measured_page.py --check
+    python -m lab pages --check
     towncrier build --draft --version next > /dev/null
 
 # types, strictly
@@ -38,6 +41,9 @@ generate:
     python scripts/paper_map.py
     python scripts/config_reference.py
     python scripts/event_reference.py
+    python scripts/cli_reference.py
+    python scripts/measured_page.py
+    python -m lab pages
 
 # benchmarks of the kernels
 bench:
