@@ -67,9 +67,15 @@ class Claim:
     captions
         Of the figures, by name: what to see, and where the paper's figure differs.
     remark
-        Where the paper's number does not follow from its settings, or ours differ.
+        Where the paper's number does not follow from its settings, or ours differ; and what was
+        settled only after a first look.
     fails_because
         Why the claim does not hold here, if it does not; the report says so.
+    failing
+        How the checks that fail begin, if some do; all others must hold.
+    said
+        Returns what stands in braces in ``remark``, ``fails_because`` and ``captions``, by name,
+        from the numbers as they stand in the files: no measured number is written by hand.
     needs
         Files of recorded data, without which nothing can be measured.
     """
@@ -87,6 +93,8 @@ class Claim:
     tolerance: str = ""
     remark: str = ""
     fails_because: str = ""
+    failing: tuple[str, ...] = ()
+    said: Callable[[Tables], Mapping[str, str]] | None = None
     needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -94,6 +102,12 @@ class Claim:
         is_judged = self.kind is not Kind.FIGURE
         if is_judged != (self.judge is not None) or is_judged != bool(self.tolerance):
             raise ValueError(f"judge and tolerance must fit the kind {self.kind} of {self.id}")
+        if bool(self.failing) != bool(self.fails_because):
+            raise ValueError(f"failing checks of {self.id} must have a reason, and the reason some")
+
+    def worded(self, text: str, tables: Tables) -> str:
+        """Return one of its texts with the numbers in it."""
+        return text.format_map(self.said(tables)) if self.said else text
 
     @property
     def slug(self) -> str:

@@ -36,9 +36,10 @@ Rows = NDArray[np.int64]
 # A heap of (instant, page, stamp): when pages will be worth the floor.
 _Waiting = list[tuple[float, int, int]]
 
-# The pool of pages near the top is kept between these sizes by moving the floor.
-_POOL_MAX = 128
-_POOL_START = 64
+# The pool of pages near the top begins with so many, and one in so many of all; at twice as many
+# the floor is raised.
+_POOL_MIN = 64
+_PAGES_PER_POOLED = 256
 # How far a page's threshold may lie before the exponent at which it reaches the floor, as a share.
 _EARLY = 0.02
 # With so little chance of being fresh a page is worth its limit to the last bit.
@@ -274,6 +275,11 @@ def _wait(pages: _Pages, standing: _Standing, waiting: _Waiting, page: int, floo
 
 
 @kernel
+def _n_pooled(n_pages: int) -> int:
+    return _POOL_MIN + n_pages // _PAGES_PER_POOLED
+
+
+@kernel
 def _raised_floor(
     pages: _Pages,
     standing: _Standing,
@@ -284,10 +290,11 @@ def _raised_floor(
 ) -> tuple[int, float]:
     """Leave the best of the pool; return how many these are, and the floor above which they are."""
     pool = standing.pool
+    n_left = _n_pooled(pool.size)
     value = np.empty(n_pool)
     for k in range(n_pool):
         value[k] = _look(pages, standing, pool[k], now)
-    floor = max(floor, np.partition(value, n_pool - _POOL_START)[n_pool - _POOL_START])
+    floor = max(floor, np.partition(value, n_pool - n_left)[n_pool - n_left])
     n_kept = 0
     for k in range(n_pool):
         page = pool[k]
@@ -344,11 +351,11 @@ def _run(
                 in_pool[page] = True
             n_pool = n_pages
             best = _best(pages, standing, n_pool, now)
-        winner = pool[best]
-        if n_pool > _POOL_MAX:
+        if n_pool > 2 * _n_pooled(n_pages):
             # Too many to look at each time.
             n_pool, floor = _raised_floor(pages, standing, waiting, n_pool, now, floor)
             best = _best(pages, standing, n_pool, now)
+        winner = pool[best]
         fetched[fetch] = winner
         stale_at = _first_change_after(changes, row, winner, last[winner])
         _add_fresh(fresh, edges, pages.weight[winner], last[winner], min(stale_at, now))

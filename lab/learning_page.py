@@ -1,13 +1,13 @@
 """The page about what learning buys, every number of which stands in a file of the lab."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lab.learning_levels import LEVELS, WEBS
 from lab.learning_plan import RESULTS
 from lab.learning_summary import STANDARD_ERRORS
 from lab.running import FIGURES
-from lab.tables import Table, read_tables
+from lab.tables import Table, markdown_table, read_tables
 from recrawl.shard import ShardSettings
 
 __all__ = ["PAGE", "learning_markdown"]
@@ -22,11 +22,8 @@ def _rows(table: Table, **wanted: str) -> list[Row]:
     return [dict(zip(chosen.names, row, strict=True)) for row in chosen.rows]
 
 
-def _lines(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    listed = [list(heads)]
-    listed += [["---"] * len(listed[0])]
-    listed += [list(row) for row in rows]
-    return "\n".join("| " + " | ".join(row) + " |" for row in listed)
+def _lines(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(markdown_table(heads, rows))
 
 
 def _place(row: Row) -> str:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from lab.drawing import colour_of
 from lab.greedy import Rule, Told, even_instants, low_discrepancy, run_greedy, run_schedule
+from lab.paired import Difference, paired
 from lab.tables import Table
 from recrawl.core.price import continuous_optimum
 from recrawl.core.signal_quality import from_recall
@@ -18,12 +19,12 @@ __all__ = [
     "LDS",
     "OPTIMUM",
     "OPTIMUM_WITH_SIGNALS",
-    "Difference",
     "Experiment",
     "accuracies",
     "difference",
     "draw_accuracies",
     "name_of",
+    "without_false_signals",
 ]
 
 OPTIMUM = "optimum, no signals"
@@ -114,23 +115,13 @@ def accuracies(
     return Table.of(rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """Of two policies on the same webs: mean and its standard error."""
-
-    mean: float
-    standard_error: float
-
-
 def _accuracy(table: Table, m: int, policy: str) -> NDArray[np.float64]:
     return table.where(m=m, policy=policy).floats("accuracy")
 
 
 def difference(table: Table, m: int, policy: str, other: str = OPTIMUM) -> Difference:
     """Return how much more accurate one policy is than another on the same webs."""
-    differences = _accuracy(table, m, policy) - _accuracy(table, m, other)
-    error = differences.std(ddof=1) / np.sqrt(differences.size)
-    return Difference(mean=float(differences.mean()), standard_error=float(error))
+    return paired(_accuracy(table, m, policy), _accuracy(table, m, other))
 
 
 def draw_accuracies(
@@ -142,14 +133,10 @@ def draw_accuracies(
     for policy in policies:
         means, errors = [], []
         for m in sizes:
-            if relative:
-                found = difference(table, m, policy)
-                means.append(found.mean)
-                errors.append(2 * found.standard_error)
-            else:
-                accuracy = _accuracy(table, m, policy)
-                means.append(float(accuracy.mean()))
-                errors.append(2 * float(accuracy.std(ddof=1)) / np.sqrt(accuracy.size))
+            accuracy = _accuracy(table, m, policy)
+            found = difference(table, m, policy) if relative else paired(accuracy)
+            means.append(found.mean)
+            errors.append(2 * found.standard_error)
         is_optimum = policy.startswith("optimum")
         axes.errorbar(
             sizes,

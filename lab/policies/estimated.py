@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from lab.policies.loops import COST_PRIOR
 from lab.policies.polling import PollLog, Refits
 from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core._kernel import kernel
@@ -18,9 +19,6 @@ from recrawl.shard.priors import WHOLE_PAGES, refitted, teaches_priors
 from recrawl.sim.policies import KnownPages, Outcomes, largest
 
 __all__ = ["EstimatedGreedy", "EstimatedNcis"]
-
-COST_PAIR = PseudoObservations(changed_after=3_600.0, unchanged_after=57 * 3_600.0)
-"""The Cost paper's."""
 
 # A precision of 1 leaves no doubt of a signal, which no number of polls can warrant.
 _PRECISION_MAX = 0.999
@@ -128,7 +126,7 @@ class EstimatedGreedy:
         self,
         estimate: Literal["mean", "most likely"] = "mean",
         *,
-        pseudo: PseudoObservations = COST_PAIR,
+        pseudo: PseudoObservations = COST_PRIOR,
     ) -> None:
         self._estimate = estimate
         self._pseudo = pseudo

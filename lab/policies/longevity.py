@@ -5,7 +5,6 @@ follows from the copy and the snapshot alone, so a policy is a table of values, 
 sets how much is spent.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +25,6 @@ __all__ = [
     "fragment_static_value",
     "holistic_dynamic_value",
     "holistic_static_value",
-    "offline_values",
     "spent_of",
     "static_divergence",
 ]
@@ -189,11 +187,6 @@ OFFLINE = {
     "D, dynamic": dynamic_divergence,
 }
 """The values of the paper's offline policies by name."""
-
-
-def offline_values(snapshots: Snapshots, names: Sequence[str]) -> dict[str, Floats]:
-    """Return the tables of values of some of the policies in `OFFLINE`."""
-    return {name: OFFLINE[name](snapshots) for name in names}
 
 
 def thresholds_of(value: Floats, n: int) -> Floats:

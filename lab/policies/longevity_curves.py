@@ -210,7 +210,10 @@ def cost_ratio_rows(
     *,
     n_draws: int,
 ) -> list[dict[str, str | float]]:
-    """Return which share of the rival's refreshes a policy needs for the rival's staleness."""
+    """Return which share of the rival's refreshes a policy needs for the rival's staleness.
+
+    With it stands the share of draws in which no number of refreshes is enough.
+    """
     weight = draws_of_clusters(_n_clusters(curves), n_draws)
     wanted = curves[rival].staleness_at(rival_costs, weight)
     rows: list[dict[str, str | float]] = []
@@ -232,6 +235,7 @@ def cost_ratio_rows(
                 "rival_staleness": float(wanted[0, k]),
                 "cost": float(needed[0]),
                 **_interval(needed / cost, name="ratio"),
+                "never_reached": float(np.isinf(needed[1:]).mean()),
             }
         )
     return rows

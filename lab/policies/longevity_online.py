@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lab.policies.longevity_snapshots import Snapshots
 from lab.text_histories import Counts, Floats
-from recrawl.core.change_rate import PollCounts, PolledChangeRate
+from recrawl.core.change_rate import PollHistories, irregular_change_rate, substitute_edges
 from recrawl.core.divergence import (
     BoundBasedPolicy,
     ChangeProfiles,
@@ -22,7 +22,6 @@ from recrawl.core.divergence import (
     add_observations,
     combined,
     fit_curves,
-    risk_cap,
     start_bases,
 )
 from recrawl.core.price import due_elapsed
@@ -39,8 +38,17 @@ _GOLDEN = 0.6180339887498949
 class OnlinePolicy(Protocol):
     """Says after each fetch how long to wait for the next."""
 
-    def begin(self, n_pages: int, price: float) -> Floats:
-        """Forget everything; all pages were just fetched.  Return how long to wait."""
+    def begin(self, n_pages: int, price: float | Floats) -> Floats:
+        """Forget everything; all pages were just fetched.  Return how long to wait.
+
+        Parameters
+        ----------
+        n_pages
+            Pages.
+        price
+            Value that a fetch must reach (the paper's T).  Where pages differ in weight it is T
+            over the weight of each (the paper's W, eq. 1 and 2).
+        """
         ...
 
     def fetched(self, rows: Counts, at: float, apart: Apart, changed: Flags) -> Floats:
@@ -172,14 +180,15 @@ class CurveFit:
     n_items_tried: tuple[int, ...] = (2, 5, 10)
     risk: float = np.inf
 
-    def begin(self, n_pages: int, price: float) -> Floats:
+    def begin(self, n_pages: int, price: float | Floats) -> Floats:
         """Forget everything; all pages were just fetched."""
-        self._price = price
-        self._policy = CurveFittingPolicy(learning_seconds=self.learning * price, risk=self.risk)
+        self._price = np.broadcast_to(np.asarray(price, np.float64), n_pages)
+        # Times in prices, so that the first periods are too.
+        self._policy = CurveFittingPolicy(learning_seconds=self.learning, risk=self.risk)
         self._known = _Profiles(n_pages, self.n_bases, renews_when_full=self.n_bases == 1)
         self._due = np.full(n_pages, np.inf)
         self._n_fetches = np.ones(n_pages, np.int64)
-        return self._policy.period(self._due, self._n_fetches, price)
+        return self._period(np.arange(n_pages))
 
     def fetched(self, rows: Counts, at: float, apart: Apart, changed: Flags) -> Floats:  # noqa: ARG002
         """Fit curves to the profiles of the pages fetched."""
@@ -187,7 +196,11 @@ class CurveFit:
         self._fit(rows)
         self._known.start(rows, at)
         self._n_fetches[rows] += 1
-        return self._policy.period(self._due[rows], self._n_fetches[rows], self._price)
+        return self._period(rows)
+
+    def _period(self, rows: Counts) -> Floats:
+        price = self._price[rows]
+        return price * self._policy.period(self._due[rows] / price, self._n_fetches[rows], 1.0)
 
     def _fit(self, rows: Counts) -> None:
         profile = combined(self._known.profiles, rows)
@@ -201,7 +214,7 @@ class CurveFit:
                 profile.n_points[moved], profile.ages[moved], profile.divergences[moved]
             )
             curves = fit_curves(some, n_items_tried=self.n_items_tried)
-            self._due[rows[moved]] = fitted_due(curves, self._price)
+            self._due[rows[moved]] = fitted_due(curves, self._price[rows[moved]])
 
 
 @dataclass(kw_only=True)
@@ -222,12 +235,12 @@ class Bounds:
     n_bases: int = 5
     risk: float = 10.0
 
-    def begin(self, n_pages: int, price: float) -> Floats:
+    def begin(self, n_pages: int, price: float | Floats) -> Floats:
         """Forget everything; all pages were just fetched."""
-        self._price = price
+        self._price = np.broadcast_to(np.asarray(price, np.float64), n_pages)
         self._policy = BoundBasedPolicy(risk=self.risk)
         self._known = _Profiles(n_pages, self.n_bases, renews_when_full=False)
-        self._periods = Periods(np.full(n_pages, price), np.zeros(n_pages))
+        self._periods = Periods(np.array(self._price), np.zeros(n_pages))
         return np.array(self._periods.period)
 
     def fetched(self, rows: Counts, at: float, apart: Apart, changed: Flags) -> Floats:  # noqa: ARG002
@@ -235,7 +248,7 @@ class Bounds:
         self._known.observe(rows, at, apart)
         before = Periods(self._periods.period[rows], self._periods.reference_at[rows])
         bounds = self._policy.bounds(self._known.profiles, at - before.reference_at, rows)
-        after = self._policy.step(before, at, bounds, self._price)
+        after = self._policy.step(before, at, bounds, self._price[rows])
         self._periods.period[rows] = after.period
         self._periods.reference_at[rows] = after.reference_at
         self._known.start(rows, at, keep_at=after.reference_at)
@@ -247,29 +260,46 @@ class ChangeRates:
     """The optimal schedule for pages that are fresh or stale, at CGM's estimates of their rates.
 
     At a price, that schedule is the interval at which U of 1 - exp(-λt) reaches it: the optimum
-    of Cho and Garcia-Molina, with the price as its Lagrange multiplier.
+    of Cho and Garcia-Molina, with the price as its Lagrange multiplier.  Intervals differ, so
+    that the rate is the most likely one; a page found changed at every fetch, of which that is
+    infinite, is taken to change once in its shortest interval.
 
     Parameters
     ----------
-    risk
-        Most that may be lost between two fetches, in prices; infinite as the paper has it.
+    revisits_unchanged
+        Whether a page never found changed is taken to change once in the time it was observed.
+        Otherwise its rate is 0, as CGM's estimator has it, and it is never fetched again.
     """
 
-    risk: float = np.inf
+    revisits_unchanged: bool = False
 
-    def begin(self, n_pages: int, price: float) -> Floats:
+    def begin(self, n_pages: int, price: float | Floats) -> Floats:
         """Forget everything; all pages were just fetched."""
-        self._price = price
-        self._counts = PollCounts.zeros(n_pages)
-        # Of a page never polled; it is not used after the warm-up.
-        self._estimator = PolledChangeRate(prior_rate=1.0)
+        self._price = np.broadcast_to(np.asarray(price, np.float64), n_pages)
         self._fetched_at = np.zeros(n_pages)
-        return np.full(n_pages, price)
+        # A column for each time at which pages were fetched; 0 where it was other pages.
+        self._elapsed = np.zeros((n_pages, 0))
+        self._changed = np.zeros((n_pages, 0), np.bool_)
+        return np.array(self._price)
 
     def fetched(self, rows: Counts, at: float, apart: Apart, changed: Flags) -> Floats:  # noqa: ARG002
         """Estimate the change rates of the pages fetched."""
-        self._estimator.observe(self._counts, rows, at - self._fetched_at[rows], changed)
+        elapsed, found = np.zeros(self._fetched_at.size), np.zeros(self._fetched_at.size, np.bool_)
+        elapsed[rows] = at - self._fetched_at[rows]
+        found[rows] = changed
+        self._elapsed = np.column_stack([self._elapsed, elapsed])
+        self._changed = np.column_stack([self._changed, found])
         self._fetched_at[rows] = at
-        rate = self._estimator.change_rate(self._counts)[rows]
-        due = due_elapsed(rate, self._price)
-        return np.minimum(due, risk_cap(self._price, risk=self.risk))
+        return due_elapsed(self._change_rate(rows), self._price[rows])
+
+    def _change_rate(self, rows: Counts) -> Floats:
+        n_polls = self._elapsed.shape[1]
+        # Polls of no time are ignored, so that all histories may be equally long.
+        polls = PollHistories(
+            self._elapsed[rows].ravel(),
+            self._changed[rows].ravel(),
+            np.arange(rows.size + 1) * n_polls,
+        )
+        most_likely = irregular_change_rate(polls, tolerance=1e-4).change_rate
+        rate = substitute_edges(polls, most_likely)
+        return rate if self.revisits_unchanged else np.where(most_likely == 0.0, 0.0, rate)

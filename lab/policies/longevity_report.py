@@ -10,12 +10,18 @@ from lab.drawing import colour_of
 from lab.policies.longevity_curves import points_of
 from lab.tables import Table
 
-__all__ = ["draw_lines", "is_ahead", "numbers"]
+__all__ = ["draw_lines", "is_ahead", "numbers", "thousandths"]
 
 
 def numbers(values: Sequence[float] | np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
     """Return differences in staleness as short text, in thousandths."""
     return ", ".join(f"{1000 * float(value):+.1f}" for value in values)
+
+
+def thousandths(values: Sequence[float]) -> str:
+    """Return sizes as they stand in a sentence: "3 and 5"."""
+    *first, last = (f"{1000 * abs(value):.0f}" for value in values)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def is_ahead(table: Table, what: str, *, is_sure: bool = True, **rows: str) -> Check:

@@ -288,8 +288,8 @@ CLAIM = Claim(
         "√(2·period·Cc/Cs). Of 7 changes, polls every C see 6, every 2C see 4."
     ),
     tolerance=(
-        "Simulated means within 4 standard errors of the formula at every fraction (25 of them: "
-        "one false alarm in 600 runs); fractions within the last digit given; the stationarity "
+        "Simulated means within 4 standard errors of the formula at every fraction (each 1 "
+        "in 16 000 by chance); fractions within the last digit given; the stationarity "
         "condition within 1e-4 of a search; the asymptote within 1 % at 100 000 h; counts exact."
     ),
     measure=measure,

@@ -176,6 +176,14 @@ def judge(tables: Tables) -> tuple[Check, ...]:
     return tuple(checks)
 
 
+def said(tables: Tables) -> dict[str, str]:
+    """Return what uniform weekly visits find of git histories, and the most that rates buy."""
+    found = tables["found"]
+    uniform = found.value("found_of_all", corpus=CORPORA[0].name, policy=UNIFORM)
+    known = found.where(policy=KNOWN).floats("over_uniform").max()
+    return {"uniform": f"{100 * uniform:.0f} %", "known": f"{100 * known:.0f} %"}
+
+
 def draw(tables: Tables) -> dict[str, Figure]:
     """Draw what each policy finds, over what uniform visits do."""
     found = tables["found"]
@@ -230,17 +238,23 @@ CLAIM = Claim(
         )
     },
     remark=(
-        "Nowhere is the gain near the paper's, not even with rates known.  Its pages were more "
-        "unlike: 23 % of uniform visits found a change, and visits by rate twice as many, so many "
-        "pages changed daily and most hardly ever.  Git histories are like that in the first "
-        "respect when visited every 11 weeks."
+        "Nowhere is the gain near the paper's, not even with rates known ({known} at most).  Its "
+        "pages were more unlike: 23 % of uniform visits found a change, and visits by rate twice "
+        "as many, so many pages changed daily and most hardly ever.  Git histories are like that "
+        "in the first respect when visited every 11 weeks.  "
+        "Settled after a first look: visits every 11 weeks, and the variant that drops no page."
     ),
+    said=said,
     fails_because=(
         "By the letter of the paper, git histories visited weekly are better off with uniform "
-        "visits, which find four in five of all changes anyway: most pages do not change in the "
+        "visits, which find {uniform} of all changes anyway: most pages do not change in the "
         "warm-up, are dropped, and what they do later is lost.  On terms of service the two "
         "estimators draw.  With visits as scarce as the paper's, and on general web pages, the "
         "order is the paper's; and so it is everywhere if no page is dropped."
+    ),
+    failing=(
+        "git histories, weekly: found over uniform, naive and improved",
+        "terms of service, weekly: found over uniform, naive and improved",
     ),
     needs=(TRACES, OTA, CACHE),
 )

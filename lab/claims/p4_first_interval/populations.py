@@ -6,7 +6,7 @@ from lab.claims.p3_prior_of_a_sample.sample import sampled_periods
 from lab.policies.loops import COST_PRIOR
 from recrawl.core._arrays import FloatArray
 
-__all__ = ["COSTS", "COSTS_DAYS_MAX", "RECORDED", "population_rates"]
+__all__ = ["COSTS", "COSTS_DAYS_MAX", "RECORDED", "costs_rates", "population_rates"]
 
 HOUR = 3_600.0
 DAY = 86_400.0
@@ -27,10 +27,23 @@ def population_rates(name: str, n_pages: int, *, is_second: bool = False) -> Flo
         periods = sampled_periods()
         chosen = periods[n_pages : 2 * n_pages] if is_second else periods[:n_pages]
         return 1 / (chosen * DAY)
-    hours = np.arange(1.0, 24 * COSTS_DAYS_MAX + 1)
-    cumulative = np.cumsum(COST_PRIOR.density(1 / (hours * HOUR)))
-    # Evenly spread quantiles; the second sample lies between those of the first.
-    shift = 0.25 if is_second else 0.75
+    # The second sample lies between the quantiles of the first.
+    rates = costs_rates(n_pages, COSTS_DAYS_MAX, shift=0.25 if is_second else 0.75)
+    return np.random.default_rng(404 + is_second).permutation(rates)
+
+
+def costs_rates(
+    n_pages: int, days_max: int, *, is_of_rate: bool = False, shift: float = 0.75
+) -> FloatArray:
+    """Return changes per second at evenly spread quantiles of what Cost's pair says.
+
+    Its likelihood is read as a density of the period, or of the rate (``is_of_rate``).
+    """
+    hours = np.arange(1.0, 24 * days_max + 1)
+    density = COST_PRIOR.density(1 / (hours * HOUR))
+    # A density of the rate is one of the period times the derivative, 1 / period².
+    cumulative = np.cumsum(density / hours**2 if is_of_rate else density)
     quantile = (np.arange(n_pages) + shift) / n_pages
     chosen = hours[np.searchsorted(cumulative / cumulative[-1], quantile)]
-    return np.random.default_rng(404 + is_second).permutation(1 / (chosen * HOUR))
+    rates: FloatArray = 1 / (chosen * HOUR)
+    return rates

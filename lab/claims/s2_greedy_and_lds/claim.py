@@ -10,8 +10,8 @@ SETTINGS = {
     Scale.QUICK: Experiment(n_pages=(100, 500), n_webs=(3, 3), horizon=300.0),
     Scale.FULL: Experiment(n_pages=SIZES, n_webs=(16,) * 5),
 }
-# Standard errors, of a mean over few webs: 4 of them are exceeded by chance once in thousands of
-# runs, and seeds are fixed.  What a fetch's width may cost is allowed for beside them.
+# Standard errors: 4 of them are exceeded by chance once in 900 means over 16 webs, and once in 17
+# over the 3 of a quick run; seeds are fixed.  What a fetch's width may cost is allowed for beside.
 N_ERRORS = 4.0
 SLACK = 0.003
 POLICIES = ("GREEDY", LDS)

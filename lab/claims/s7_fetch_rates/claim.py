@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from lab.claim import Claim, Kind, Scale, Tables
 from lab.drawing import panels
 from lab.greedy import Rule, even_instants, low_discrepancy, run_greedy
+from lab.signal_webs import without_false_signals
 from lab.tables import Table
 from recrawl.core.price import continuous_optimum
 from recrawl.core.signal_quality import from_recall
-from recrawl.sim import SignalSource, Web, make_web, signals_paper_web
+from recrawl.sim import Web, signals_paper_web
 
-__all__ = ["CLAIM", "noiseless"]
+__all__ = ["CLAIM"]
 
 Floats = NDArray[np.float64]
 Row = Mapping[str, str | float]
@@ -44,17 +45,6 @@ SETTINGS = {
 }
 
 
-def noiseless(web: Web) -> Web:
-    """Return the web with the same changes and no false signals."""
-    return make_web(
-        web.seed,
-        web.horizon,
-        web.change_rate,
-        importance=web.importance,
-        sources=[SignalSource(recall=web.recall[:, 0], false_rate=0.0)],
-    )
-
-
 def _empirical_rates(web: Web, policy: str, optimal: Floats) -> Floats:
     fetch_at = even_instants(_FETCH_BUDGET, web.horizon)
     if policy == "LDS":
@@ -74,7 +64,7 @@ def _rows(settings: Settings, figure: str, n_pages: int, policies: tuple[str, ..
     for seed in range(settings.n_webs):
         web = signals_paper_web(seed, n_pages, horizon=settings.horizon)
         if figure == "12-13":
-            web = noiseless(web)
+            web = without_false_signals(web)
         rates = from_recall(web.change_rate, 0.0, 0.0)
         best = continuous_optimum(rates, _FETCH_BUDGET, importance=web.importance)
         for policy in policies:

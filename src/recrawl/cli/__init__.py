@@ -66,6 +66,7 @@ COMMANDS: dict[str, dict[str, Place]] = {
     "Try out": {
         "backtest": Place("recrawl.cli.backtest", "command", "What an old crawl would have saved."),
         "simulate": Place("recrawl.cli.simulate", "command", "Policies on a made-up web."),
+        "bench": Place("recrawl.cli.bench", "command", "A policy's place on RefreshBench."),
     },
     "Look after": {
         "set": Place("recrawl.cli.pages", "set_", "Set what holds for pages, hosts, the budget."),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from lab.claim import Scale
 from lab.learning import learning, tables_of
 from lab.learning_drawing import learning_figures
 from lab.learning_levels import LEVELS, WEBS
@@ -62,7 +63,7 @@ def test_every_level_and_web_of_the_plans_exists() -> None:
 
 
 def test_every_step_is_taken_in_the_full_plan() -> None:
-    levels = [set(series.levels) for series in PLANS["full"].series]
+    levels = [set(series.levels) for series in PLANS[Scale.FULL].series]
     for step in STEPS:
         assert any({step.level, step.against} <= run for run in levels), step
 

@@ -44,8 +44,8 @@ def test_rows_are_found_by_their_values() -> None:
 
 
 def test_columns_make_the_same_table_as_rows() -> None:
-    columns = {"x": np.array([1, 2]), "name": ["one", "two"]}
-    assert Table.of_columns(columns).rows == (("1", "one"), ("2", "two"))
+    table = Table.of_columns({"x": np.array([1, 2]), "name": ["one", "two"]})
+    assert table.rows == (("1", "one"), ("2", "two"))
 
 
 def test_rows_of_other_columns_are_refused() -> None:

@@ -28,7 +28,7 @@ def test_the_log_of_regular_fetches_is_that_of_a_fixed_interval(web: Web) -> Non
     order = np.random.default_rng(0).permutation(at.size)
     log = log_of_fetches(web, page[order], at[order])
     for found, wanted in zip(log, expected, strict=True):
-        np.testing.assert_allclose(found, wanted, atol=1e-6)
+        np.testing.assert_allclose(found.astype(float), wanted.astype(float), atol=1e-6)
 
 
 @pytest.mark.slow_without_jit

@@ -39,7 +39,7 @@ def test_a_hash_that_an_incomplete_sketch_may_have_pushed_out_is_not_followed() 
 
 
 def _compared(difference: float, high: float) -> Table:
-    row = {"policy": "a", "rival": "b", "refresh_cost": 0.1}
+    row: dict[str, str | float] = {"policy": "a", "rival": "b", "refresh_cost": 0.1}
     return Table.of([{**row, "difference": difference, "high": high}])
 
 

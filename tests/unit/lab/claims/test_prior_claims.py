@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -46,7 +47,9 @@ def invented(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow_without_jit
 @pytest.mark.usefixtures("invented")
 @pytest.mark.parametrize("name", SMALL)
-def test_a_small_run_is_measured_judged_and_drawn(name, tmp_path, monkeypatch) -> None:
+def test_a_small_run_is_measured_judged_and_drawn(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     module = module_of(name)
     small = replace(module.SETTINGS[Scale.QUICK], **SMALL[name])
     monkeypatch.setitem(module.SETTINGS, Scale.QUICK, small)

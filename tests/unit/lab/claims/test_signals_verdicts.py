@@ -75,7 +75,7 @@ def test_discarding_must_recover_half(share: float, holds: bool) -> None:
 
 def corrupted_table(noisy_loss: float, split_loss: float) -> Table:
     losses = {"GREEDY-NCIS": (0.70, noisy_loss), "GREEDY-CIS+": (0.69, split_loss)}
-    rows = [
+    rows: list[dict[str, str | float]] = [
         {
             "others": "others are silent",
             "web": web,

@@ -5,12 +5,12 @@ import pytest
 
 from lab.claims.s1_signal_quality.claim import true_quality
 from lab.claims.s5_corrupted_signals.semi_synthetic import Population, corrupted
-from lab.claims.s7_fetch_rates.claim import noiseless
 from lab.claims.s8_delayed_signals.claim import LAWS, delayed
 from lab.claims.s9_changing_budget.claim import instants_of
 from lab.claims.s10_fitting_signals.claim import crawl_polls
 from lab.claims.sg_fetches_saved.claim import budget_of_freshness
 from lab.greedy import Told
+from lab.signal_webs import without_false_signals
 from recrawl.sim import SignalSource, Times, make_web, signals_paper_web
 
 
@@ -74,7 +74,7 @@ def test_delays_have_a_mean_of_six_of_their_unit() -> None:
 
 def test_no_false_signals_are_left_and_changes_stay() -> None:
     web = signals_paper_web(0, 30, horizon=100.0)
-    true_only = noiseless(web)
+    true_only = without_false_signals(web)
     assert np.array_equal(true_only.changes.at, web.changes.at)
     assert np.isin(true_only.signals.at, true_only.changes.at).all()
 

@@ -1,5 +1,7 @@
 """CGM's crawlers warm up in turn, then fetch by what they found."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -53,7 +55,7 @@ def test_they_do_the_same_every_time_in_batches_late_and_without_copies(
     name: str, web: Web
 ) -> None:
     policy = POLICIES[name]
-    how = {"n_per_pick": 7, "latency_seconds": HOUR, "has_copies": False}
+    how: dict[str, Any] = {"n_per_pick": 7, "latency_seconds": HOUR, "has_copies": False}
     first = simulate(web, policy, 100 / DAY, **how)
     assert simulate(web, policy, 100 / DAY, **how).freshness == first.freshness
     assert 0.3 < first.freshness <= 1.0

@@ -1,5 +1,7 @@
 """With estimates in place of the truth Signals' policies still do what they are for."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -28,7 +30,7 @@ POLICIES: dict[str, Policy] = {
 @pytest.mark.parametrize("name", POLICIES)
 def test_they_do_the_same_every_time_in_batches_late_and_without_copies(name: str) -> None:
     web = realistic_web(5, 60, horizon=90 * DAY)
-    how = {"n_per_pick": 7, "latency_seconds": HOUR, "has_copies": False}
+    how: dict[str, Any] = {"n_per_pick": 7, "latency_seconds": HOUR, "has_copies": False}
     first = simulate(web, POLICIES[name], 100 / DAY, **how)
     assert simulate(web, POLICIES[name], 100 / DAY, **how).freshness == first.freshness
 

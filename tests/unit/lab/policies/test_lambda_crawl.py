@@ -1,5 +1,7 @@
 """LambdaCrawl's rates minimise its penalty, and announced pages are fetched when announced."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -85,6 +87,6 @@ def test_signals_are_ignored_if_asked() -> None:
 @pytest.mark.slow_without_jit
 def test_it_does_the_same_every_time_in_batches_late_and_without_copies() -> None:
     web = realistic_web(5, 60, horizon=90 * DAY)
-    how = {"n_per_pick": 7, "latency_seconds": HOUR, "has_copies": False}
+    how: dict[str, Any] = {"n_per_pick": 7, "latency_seconds": HOUR, "has_copies": False}
     first = simulate(web, LambdaCrawl(), 100 / DAY, **how)
     assert simulate(web, LambdaCrawl(), 100 / DAY, **how).freshness == first.freshness

@@ -1,6 +1,8 @@
 """Longevity's policies on snapshots do what the paper says, on pages worked out by hand."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +21,17 @@ from lab.policies.longevity import (
 from lab.policies.longevity_corpora import Corpus, lively, simulated_snapshots, simulated_web
 from lab.policies.longevity_curves import CostCurve, cost_ratio_rows, draws_of_clusters
 from lab.policies.longevity_league import LongevityOnline
-from lab.policies.longevity_online import Bounds, ChangeRates, CurveFit, WarmUp, run_online
+from lab.policies.longevity_online import (
+    Bounds,
+    ChangeRates,
+    CurveFit,
+    OnlinePolicy,
+    WarmUp,
+    run_online,
+)
 from lab.policies.longevity_snapshots import Snapshots, snapshots_of
 from lab.text_histories import Counts, Floats, Histories, read_text_histories, smaller
+from recrawl.core.change_rate import PollHistories, irregular_change_rate
 from recrawl.core.divergence import Sketches
 from recrawl.core.price import continuous_optimum, due_elapsed
 from recrawl.core.signal_quality import from_recall
@@ -107,7 +117,9 @@ def test_uniform_refreshing_gives_all_pages_the_same_share() -> None:
 
 
 @pytest.mark.parametrize("value_of", [fragment_static_value, fragment_dynamic_value])
-def test_a_linear_curve_is_fetched_when_its_triangle_reaches_the_threshold(value_of) -> None:
+def test_a_linear_curve_is_fetched_when_its_triangle_reaches_the_threshold(
+    value_of: Callable[..., Any],
+) -> None:
     """U = r t² / 2 of D = r t: 2 at t = 10 for r = .04."""
     seen = _steady(41, [0.04 * t for t in range(42)])
     fetched = fetched_above(value_of(seen), 2.0 - 1e-4)
@@ -141,6 +153,50 @@ def test_a_warm_up_grows_linearly_and_is_the_same_for_all() -> None:
     for policy in (CurveFit(learning=np.inf), ChangeRates()):
         fetched = run_online(seen, policy, 1.0, warm_up=WarmUp(first_period=1.0, until=15))
         assert np.flatnonzero(fetched[0]).tolist() == [1, 3, 6, 10, 15]
+
+
+def _waits_of_change_rates(policy: ChangeRates, changed: list[list[bool]], price: float) -> Floats:
+    """Return how long each page waits after polls at 1, 3, 6, 10 and 15, which found this."""
+    rows = np.arange(len(changed))
+    policy.begin(rows.size, price)
+    for k, at in enumerate((1.0, 3.0, 6.0, 10.0, 15.0)):
+        seen = np.array([found[k] for found in changed])
+        wait = policy.fetched(rows, at, np.zeros((rows.size, 16), np.float32), seen)
+    return wait
+
+
+def test_change_rates_are_the_most_likely_ones_at_unequal_intervals() -> None:
+    """A page changed in the intervals of 1 and 2 and not in the others, 12 long in all."""
+    (wait,) = _waits_of_change_rates(ChangeRates(), [[True, True, False, False, False]], 1.0)
+    polls = PollHistories.of_one_page([1.0, 2.0, 3.0, 4.0, 5.0], [1, 1, 0, 0, 0])
+    rate, _ = irregular_change_rate(polls)
+    np.testing.assert_allclose(wait, due_elapsed(rate[0], 1.0), rtol=1e-6)
+
+
+def test_a_page_never_seen_to_change_is_left_alone_or_taken_to_change_once() -> None:
+    changed = [[False] * 5, [True] * 5]
+    wait = _waits_of_change_rates(ChangeRates(), changed, 0.1)
+    np.testing.assert_allclose(wait, [np.inf, float(due_elapsed(1.0, 0.1))])
+    wait = _waits_of_change_rates(ChangeRates(revisits_unchanged=True), changed, 0.1)
+    np.testing.assert_allclose(wait, due_elapsed([1 / 15, 1.0], 0.1))
+
+
+@pytest.mark.parametrize("policy", [CurveFit, Bounds, ChangeRates])
+def test_a_price_per_page_is_as_good_as_a_run_at_each_price(
+    policy: Callable[[], OnlinePolicy],
+) -> None:
+    """Pages that change by a tenth a snapshot; the paper weighs a page by T / W."""
+    waits = []
+    for prices in (np.array([0.5, 2.0]), np.array([0.5]), np.array([2.0])):
+        one = policy()
+        first = one.begin(prices.size, prices if prices.size > 1 else float(prices[0]))
+        rows, n = np.arange(prices.size), 9
+        for at in (2, 5, 8):
+            apart = np.tile(0.1 * (at - np.arange(n)), (prices.size, 1)).astype(np.float32)
+            wait = one.fetched(rows, float(at), apart, np.ones(prices.size, np.bool_))
+        waits.append(np.concatenate([first, wait]))
+    both, cheap, dear = waits
+    np.testing.assert_allclose(both, [cheap[0], dear[0], cheap[1], dear[1]])
 
 
 def test_curve_fit_follows_a_page_of_its_model_at_the_period_of_its_curve() -> None:

@@ -67,7 +67,9 @@ def test_the_log_grows() -> None:
     log = PollLog(2)
     n = 3_000
     page = np.arange(n) % 2
-    log.add(np.arange(n) * 1.0, page, outcomes_of(np.arange(n) * 1.0, page == 0))
+    log.add(
+        np.arange(n, dtype=np.float64), page, outcomes_of(np.arange(n, dtype=np.float64), page == 0)
+    )
     log.add(np.zeros(1), np.array([1]), outcomes_of(np.array([0.5]), np.array([True])))
     assert log.n_polls == n + 1
     np.testing.assert_array_equal(log.elapsed[:n], np.arange(n))

@@ -1,0 +1,1 @@
+"""Signals fig. 5: policies told wrong numbers about signals."""

@@ -1,0 +1,155 @@
+"""The league runs what is missing, and its numbers follow from its files."""
+
+import math
+from dataclasses import replace
+from functools import partial
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lab.league as running
+import lab.league_numbers as numbers
+from lab.league import run_league
+from lab.league_entries import ENTRIES, OURS, TUNED
+from lab.league_files import FOLDER, Files, ship
+from lab.league_numbers import fetches_for, places, read_league
+from lab.league_page import league_markdown
+from recrawl.refreshbench import ORACLE, TRACKS, Track, run_policy, track_named
+from recrawl.sim import Uniform
+from tests.unit.refreshbench.small import SMALL
+
+BY_NAME = {entry.name: entry for entry in ENTRIES}
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Track:
+    """A track that is over in a moment, and recrawl that only takes turns."""
+
+    def taking_turns(track: Track, web: object, budget: int) -> object:
+        return run_policy(track, web, Uniform(), budget)  # type: ignore[arg-type]
+
+    ours = replace(BY_NAME[OURS], run=taking_turns)  # type: ignore[arg-type]
+    entries = (ours, BY_NAME["Nutch adaptive"], BY_NAME["in turn"], BY_NAME[ORACLE])
+    for module in (running, numbers):
+        monkeypatch.setattr(module, "ENTRIES", entries)
+        monkeypatch.setattr(module, "TRACKS", (SMALL,))
+    monkeypatch.setattr(running, "our_policy", lambda _budget: Uniform())
+    return SMALL
+
+
+@pytest.mark.slow_without_jit
+def test_what_was_run_is_not_run_again(small: Track, tmp_path: Path) -> None:
+    run = partial(run_league, tmp_path, tracks=[small])
+    assert len(list(run(only=["in turn"]))) == 8
+    assert read_league(tmp_path).scores == ()
+    everything = list(run())
+    # Four policies on two webs at four budgets, and Nutch as it comes.
+    assert len(everything) == 3 * 8 + 2
+    assert list(run()) == []
+    league = read_league(tmp_path)
+    assert [score.policy for score in league.scores][:3] == [OURS, "Nutch adaptive", "in turn"]
+    assert {row["policy"] for row in league.own} == {"Nutch adaptive"}
+
+
+def _without_seconds(path: Path) -> list[str]:
+    return [line.rpartition(",")[0] for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.slow_without_jit
+def test_two_halves_make_a_whole(small: Track, tmp_path: Path) -> None:
+    whole, part, rest = tmp_path / "whole", tmp_path / "part", tmp_path / "rest"
+    list(run_league(whole, tracks=[small], only=["in turn", ORACLE]))
+    list(run_league(part, tracks=[small], only=["in turn"]))
+    list(run_league(rest, tracks=[small], only=[ORACLE]))
+    files = Files(part)
+    files.take(Files(rest))
+    files.sort()
+    for name in ("scores.csv", "webs.csv"):
+        taken, run = (_without_seconds(folder / name) for folder in (part, whole))
+        assert taken == run
+
+
+@pytest.mark.slow_without_jit
+def test_what_is_shipped_does_not_depend_on_the_machine(small: Track, tmp_path: Path) -> None:
+    list(run_league(tmp_path, tracks=[small], only=["in turn"]))
+    package = tmp_path / "package"
+    package.mkdir()
+    ship(tmp_path, package)
+    assert "seconds" not in (package / "scores.csv").read_text()
+    assert (package / "webs.csv").read_text() == (tmp_path / "webs.csv").read_text()
+
+
+@pytest.mark.slow_without_jit
+def test_rules_spend_the_budget_and_no_more() -> None:
+    track = track_named("signals")
+    web = track.web(0)
+    for name in ("Nutch adaptive", "YaCy", "fixed interval", "Cost loop"):
+        run = BY_NAME[name].run
+        assert run is not None
+        n_fetches = run(track, web, 0).n_fetches
+        allowed = track.budget(0, web) * web.horizon
+        assert 0.9 * allowed < n_fetches <= allowed + 1e-6
+
+
+@pytest.mark.slow_without_jit
+def test_no_rule_in_use_beats_the_best_in_hindsight() -> None:
+    track = track_named("signals")
+    web = track.web(0)
+    best = BY_NAME[TUNED].run
+    assert best is not None
+    freshness = best(track, web, 0).freshness
+    for name in ("Nutch adaptive", "StormCrawler", "Heritrix", "fixed interval"):
+        run = BY_NAME[name].run
+        assert run is not None
+        assert run(track, web, 0).freshness <= freshness + 0.002
+
+
+def test_who_needs_content_or_importance_stays_away_without() -> None:
+    assert BY_NAME["recrawl, fragments"].is_in(track_named("texts"))
+    assert not BY_NAME["recrawl, fragments"].is_in(track_named("signals"))
+    assert BY_NAME["by importance"].is_in(track_named("signals"))
+    assert not BY_NAME["by importance"].is_in(track_named("terms"))
+
+
+def test_fetches_for_a_freshness_follow_the_curve() -> None:
+    n_fetches, freshness = np.array([100.0, 400.0, 200.0]), np.array([0.8, 0.95, 0.9])
+    wanted = np.array([0.8, 0.9, 0.95, 0.7, 0.99])
+    found = fetches_for(n_fetches, freshness, wanted)
+    assert found[:3].tolist() == pytest.approx([100.0, 200.0, 400.0])
+    assert np.isnan(found[3:]).all()
+    # A point that is worse than a cheaper one says nothing.
+    again = fetches_for(np.append(n_fetches, 300.0), np.append(freshness, 0.5), wanted)
+    assert again[:3].tolist() == pytest.approx(found[:3].tolist())
+
+
+# ---------------------------------------------------------------------- what is kept
+
+
+def test_the_package_has_the_scores_of_the_league(tmp_path: Path) -> None:
+    ship(FOLDER, tmp_path)
+    for name in ("scores.csv", "webs.csv"):
+        shipped = (resources.files("recrawl.refreshbench") / name).read_text(encoding="utf-8")
+        assert shipped == (tmp_path / name).read_text(encoding="utf-8")
+
+
+def test_every_track_has_places_for_all_but_the_oracle() -> None:
+    league = read_league(FOLDER)
+    assert [track.name for track in league.tracks()] == [track.name for track in TRACKS]
+    for track in league.tracks():
+        standings = league.standings(track)
+        placed = places(standings, "freshness")
+        assert ORACLE not in placed
+        assert sorted(placed.values()) == list(range(1, len(placed) + 1))
+        ratio = league.fetches_ratio(track, "Nutch adaptive", "Nutch adaptive")
+        assert ratio.value == pytest.approx(1.0)
+        assert not math.isnan(league.freshness(track, OURS).sum())
+
+
+def test_the_page_has_a_section_and_a_figure_for_each_track() -> None:
+    page = league_markdown()
+    for track in read_league(FOLDER).tracks():
+        assert f"\n### {track.name}\n" in page
+        assert f"(figures/league-{track.name}.svg)" in page
+    assert "nan" not in page
