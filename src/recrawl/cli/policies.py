@@ -35,7 +35,7 @@ def _maker(name: str) -> "Callable[[float], Policy]":
         sys.path.insert(0, "")
     try:
         module = importlib.import_module(module_name.removesuffix(".py"))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
         raise click.BadParameter(
             f"{module_name} cannot be imported: {reason}", param_hint="--policy"
@@ -50,7 +50,16 @@ def _maker(name: str) -> "Callable[[float], Policy]":
             param_hint="--policy",
         )
     takes_budget = "budget" in inspect.signature(made).parameters
-    return lambda budget: _Guarded(name, made(budget=budget) if takes_budget else made())
+
+    def make(budget: float) -> "Policy":
+        try:
+            policy = made(budget=budget) if takes_budget else made()
+        except (Exception, SystemExit) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise RecrawlError(f"policy {name} cannot be made: {reason}") from error
+        return _Guarded(name, policy)
+
+    return make
 
 
 class _Guarded:
@@ -60,17 +69,24 @@ class _Guarded:
         self._name = name
         self._policy = policy
 
-    def start(self, *arguments: Any) -> None:
+    def start(self, pages: Any, at: float) -> None:
         """Begin."""
-        self._call("start", arguments)
+        self._n_pages = pages.importance.size
+        self._call("start", (pages, at))
 
     def hear(self, *arguments: Any) -> None:
         """Take note of signals."""
         self._call("hear", arguments)
 
     def pick(self, at: float, n: int) -> Any:
-        """Return what it picks; who asked checks it."""
-        return self._call("pick", (at, n))
+        """Return what it picks."""
+        from recrawl.sim.driver import checked_pick  # noqa: PLC0415 (commands start fast)
+
+        picked = self._call("pick", (at, n))
+        try:
+            return checked_pick(picked, self._n_pages, n)
+        except ValueError as error:
+            raise RecrawlError(f"policy {self._name}: {error}") from error
 
     def learn(self, *arguments: Any) -> None:
         """Take note of fetches."""
@@ -79,6 +95,6 @@ class _Guarded:
     def _call(self, method: str, arguments: tuple[Any, ...]) -> Any:
         try:
             return getattr(self._policy, method)(*arguments)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             reason = f"{type(error).__name__}: {error}"
             raise RecrawlError(f"policy {self._name} failed in {method}: {reason}") from error

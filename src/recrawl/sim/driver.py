@@ -17,7 +17,14 @@ from recrawl.sim.interval_rules import IntervalRule
 from recrawl.sim.policies import KnownPages, Outcomes, Policy
 from recrawl.sim.webs import Web, version_after
 
-__all__ = ["Fetcher", "OnFetches", "run_freely", "scale_for_budget", "simulate"]
+__all__ = [
+    "Fetcher",
+    "OnFetches",
+    "checked_pick",
+    "run_freely",
+    "scale_for_budget",
+    "simulate",
+]
 
 # Versions fetched that are remembered of each page, to notice a return to one of them.
 _N_RECENT = 4
@@ -229,7 +236,7 @@ def simulate(  # noqa: PLR0913 (all but three are keywords)
             policy.hear(heard_at[new], heard_page[new], heard_source[new], claimed_at[new])
         while under_way and under_way[0][0] <= now:
             _perform(fetcher, policy, log, *under_way.popleft())
-        pages = _picked(policy.pick(now, n_per_pick), web.n_pages, n_per_pick)
+        pages = checked_pick(policy.pick(now, n_per_pick), web.n_pages, n_per_pick)
         if pages.size == 0:
             continue
         if latency_seconds > 0.0:
@@ -242,7 +249,7 @@ def simulate(  # noqa: PLR0913 (all but three are keywords)
     return books.close()
 
 
-def _picked(pages: object, n_pages: int, n_max: int) -> RowArray:
+def checked_pick(pages: object, n_pages: int, n_max: int) -> RowArray:
     """Return what a policy picked; kernels look nothing up that was not checked."""
     if not isinstance(pages, np.ndarray) or pages.ndim != 1 or pages.dtype.kind not in "iu":
         raise ValueError(f"pick must return a column of page numbers, got {pages!r}")
