@@ -1,6 +1,7 @@
 """Runs claims, keeps their numbers, and says which hold."""
 
 import importlib
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -57,10 +58,16 @@ class Report:
 
 def all_claims(wanted: Sequence[str] = ()) -> Iterator[Claim]:
     """Yield the claims by folder, or only those with these ids or folders."""
-    for path in sorted(CLAIMS.glob("*/claim.py")):
+    for path in sorted(CLAIMS.glob("*/claim.py"), key=_order):
         claim: Claim = importlib.import_module(f"lab.claims.{path.parent.name}.claim").CLAIM
         if not wanted or claim.id in wanted or path.parent.name in wanted:
             yield claim
+
+
+def _order(path: Path) -> tuple[str, str, int]:
+    """Return what sorts claims as the papers number them."""
+    letters, number = re.match(r"([a-z]+)(\d*)", path.parent.name).groups()  # type: ignore[union-attr]
+    return letters[0], letters, int(number or 0)
 
 
 def folder_of(claim: Claim) -> Path:
