@@ -231,7 +231,7 @@ CLAIM = Claim(
     remark=(
         "The paper's hosts are not public, so the shape of its histograms is not compared.  What "
         "is true is counted from all changes, excursions and site-wide ones too, and so differs "
-        "from the web's settings.  For a page of one's own corpus, `recrawl explain` says how far "
-        "each source is trusted, and `recrawl stats` how many signals there were."
+        "from the web's settings.  Of one's own corpus "
+        "`recrawl stats --sources` says how far each source is trusted."
     ),
 )

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from recrawl.amounts import count_text, seconds_text, share_text
 from recrawl.cli.corpora import corpus_option, open_to_read
 from recrawl.cli.examples import Example, example_command
@@ -67,11 +69,56 @@ def _rows(stats: "Stats", groups: str) -> list[tuple[str, Any]]:
     return rows
 
 
-@example_command("stats", examples=(Example("recrawl stats"), Example("recrawl stats --json")))
+def _show_sources(folder: Path, out: Output) -> None:
+    from recrawl.runtime.source_table import source_table  # noqa: PLC0415 (commands start fast)
+
+    with open_to_read(folder) as corpus:
+        rows, n_sources = source_table(corpus.nodes)
+        group = corpus.config.corpus.group_by
+    for row in rows:
+        out.row(row.as_dict())
+    if not rows:
+        out.say("No signals yet; `recrawl signal` takes sitemaps, feeds and lists of URLs.")
+        return
+    told = sum(row.n_signals for row in rows)
+    out.say(
+        f"{count_text(told, 'signal')} of {count_text(n_sources, 'source')}, by {group}.",
+        style="bold",
+    )
+    out.table(
+        ("source", group, "signals", "true", "judged", "late by"),
+        [
+            (
+                row.source,
+                row.group,
+                f"{row.n_signals:,}",
+                share_text(row.precision) + (" (given)" if row.is_given else ""),
+                f"{row.n_judged:,.0f}",
+                seconds_text(row.delay_seconds),
+            )
+            for row in rows
+        ],
+    )
+    if n_sources > len(rows):
+        out.say(f"{n_sources - len(rows):,} more have fewer signals.", style="dim")
+
+
+@example_command(
+    "stats",
+    examples=(
+        Example("recrawl stats"),
+        Example("recrawl stats --json"),
+        Example("recrawl stats --sources"),
+    ),
+)
+@click.option("--sources", is_flag=True, help="Who signals, how often it is true, and how late.")
 @corpus_option
 @output_option
-def command(folder: Path, out: Output) -> None:
+def command(sources: bool, folder: Path, out: Output) -> None:
     """Say how many pages there are, how fresh they are, and what is spent on them."""
+    if sources:
+        _show_sources(folder, out)
+        return
     with open_to_read(folder) as corpus:
         stats = corpus.stats()
         group = corpus.config.corpus.group_by

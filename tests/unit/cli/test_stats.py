@@ -38,3 +38,28 @@ def test_words_come_first(kept: Recrawl) -> None:
 def test_a_budget_is_said_as_its_owner_said_it(kept: Recrawl, rate: str, words: str) -> None:
     kept("set", "--budget", rate)
     assert words in kept("stats", "--no-json").out
+
+
+def test_sources_are_listed_with_how_far_they_are_trusted(kept: Recrawl) -> None:
+    assert kept("stats", "--sources", "--no-json").out.startswith("No signals yet; `recrawl signal")
+    kept("signal", PAGES[0], PAGES[1], "--source", "ping")
+    kept("signal", PAGES[0], "--source", "feed")
+    rows = kept("stats", "--sources").rows
+    assert {row["source"] for row in rows} == {"ping", "feed"}
+    assert sum(row["n_signals"] for row in rows) == 3
+    assert [row["n_signals"] for row in rows] == sorted(
+        (row["n_signals"] for row in rows), reverse=True
+    )
+    assert all(0 < row["precision"] < 1 and not row["is_given"] for row in rows)
+    shown = kept("stats", "--sources", "--no-json").out
+    assert re.match(r"3 signals of \d sources, by host\.", shown)
+    assert "ping" in shown
+
+
+def test_only_the_sources_with_the_most_signals_are_shown(
+    kept: Recrawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recrawl.runtime.source_table.SOURCES_SHOWN_MAX", 1)
+    kept("signal", *PAGES, "--source", "ping")
+    assert len(kept("stats", "--sources").rows) == 1
+    assert "more have fewer signals." in kept("stats", "--sources", "--no-json").out
