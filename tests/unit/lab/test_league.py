@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import lab.league as running
+import lab.league_files as files
 import lab.league_numbers as numbers
 from lab.league import run_league
 from lab.league_entries import ENTRIES, OURS, TUNED
@@ -32,7 +33,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Track:
 
     ours = replace(BY_NAME[OURS], run=taking_turns)  # type: ignore[arg-type]
     entries = (ours, BY_NAME["Nutch adaptive"], BY_NAME["in turn"], BY_NAME[ORACLE])
-    for module in (running, numbers):
+    for module in (running, numbers, files):
         monkeypatch.setattr(module, "ENTRIES", entries)
         monkeypatch.setattr(module, "TRACKS", (SMALL,))
     monkeypatch.setattr(running, "our_policy", lambda _budget: Uniform())
