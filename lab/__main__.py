@@ -38,6 +38,12 @@ def _shown(reports: list[Report]) -> Shown:
     return shown
 
 
+def _write(figures: dict[str, str]) -> None:
+    FIGURES.mkdir(parents=True, exist_ok=True)
+    for name, svg in figures.items():
+        (FIGURES / name).write_text(svg, encoding="utf-8")
+
+
 @main.command()
 @click.option("--quick", "scale", flag_value="quick", default="quick", help="Seconds each.")
 @click.option("--full", "scale", flag_value="full", help="What the pages show; writes figures.")
@@ -62,10 +68,9 @@ def claims(scale: str, require_data: bool, claims: tuple[str, ...]) -> None:
                 into = None if is_full else Path(scratch) / claim.slug
                 report = run_claim(claim, Scale(scale), into)
                 if not report.missing:
-                    figures = draw_claim(claim, read_tables(into or folder_of(claim) / scale))
-                    for name, svg in figures.items() if is_full else ():
-                        FIGURES.mkdir(parents=True, exist_ok=True)
-                        (FIGURES / name).write_text(svg, encoding="utf-8")
+                    drawn = draw_claim(claim, read_tables(into or folder_of(claim) / scale))
+                    if is_full:
+                        _write(drawn)
             reports.append(report)
     console.print(_shown(reports))
     n_wrong = sum(
@@ -80,9 +85,7 @@ def claims(scale: str, require_data: bool, claims: tuple[str, ...]) -> None:
 def figures(claims: tuple[str, ...]) -> None:
     """Draw the figures of CLAIMS anew from the numbers that are kept."""
     for claim in all_claims(claims):
-        for name, svg in draw_claim(claim, read_tables(folder_of(claim) / Scale.FULL)).items():
-            FIGURES.mkdir(parents=True, exist_ok=True)
-            (FIGURES / name).write_text(svg, encoding="utf-8")
+        _write(draw_claim(claim, read_tables(folder_of(claim) / Scale.FULL)))
 
 
 @main.command("pages")

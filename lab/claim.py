@@ -109,6 +109,10 @@ class Claim:
         """Return one of its texts with the numbers in it."""
         return text.format_map(self.said(tables)) if self.said else text
 
+    def figure_file(self, name: str) -> str:
+        """Return the name of the file of one of its figures."""
+        return f"{self.slug}-{name}.svg" if name else f"{self.slug}.svg"
+
     @property
     def slug(self) -> str:
         """The id as it stands in names of files."""

@@ -196,6 +196,23 @@ def _first_change_after(changes: _Changes, row: Rows, page: int, at: float) -> f
     return changes.at[row[page]] if row[page] < changes.offsets[page + 1] else math.inf
 
 
+@table_kernel
+def _end_copy(
+    weight: Floats,
+    changes: _Changes,
+    row: Rows,
+    last: Floats,
+    page: int,
+    now: float,
+    edges: Floats,
+    fresh: Floats,
+) -> None:
+    """Account for the copy that a page has had since its last fetch, and begin a new one."""
+    stale_at = _first_change_after(changes, row, page, last[page])
+    _add_fresh(fresh, edges, weight[page], last[page], min(stale_at, now))
+    last[page] = now
+
+
 class _Standing(NamedTuple):
     """Where each page stands; those near the top are in the pool, the others wait."""
 
@@ -357,9 +374,7 @@ def _run(
             best = _best(pages, standing, n_pool, now)
         winner = pool[best]
         fetched[fetch] = winner
-        stale_at = _first_change_after(changes, row, winner, last[winner])
-        _add_fresh(fresh, edges, pages.weight[winner], last[winner], min(stale_at, now))
-        last[winner] = now
+        _end_copy(pages.weight, changes, row, last, winner, now, edges, fresh)
         standing.signalled[winner] = 0.0
         standing.seen[winner] = math.inf
         if floor > 0.0:
@@ -367,8 +382,7 @@ def _run(
             pool[best] = pool[n_pool]
             _wait(pages, standing, waiting, winner, floor)
     for page in range(n_pages):
-        stale_at = _first_change_after(changes, row, page, last[page])
-        _add_fresh(fresh, edges, pages.weight[page], last[page], min(stale_at, edges[-1]))
+        _end_copy(pages.weight, changes, row, last, page, edges[-1], edges, fresh)
 
 
 @kernel
@@ -407,14 +421,11 @@ def _run_batches(
         for k in range(end - first):
             page = order[k]
             fetched[first + k] = page
-            stale_at = _first_change_after(changes, row, page, last[page])
-            _add_fresh(fresh, edges, pages.weight[page], last[page], min(stale_at, now))
-            last[page] = now
+            _end_copy(pages.weight, changes, row, last, page, now, edges, fresh)
             standing.signalled[page] = 0.0
         first = end
     for page in range(n_pages):
-        stale_at = _first_change_after(changes, row, page, last[page])
-        _add_fresh(fresh, edges, pages.weight[page], last[page], min(stale_at, edges[-1]))
+        _end_copy(pages.weight, changes, row, last, page, edges[-1], edges, fresh)
 
 
 @kernel
@@ -430,13 +441,9 @@ def _account(
     last = np.zeros(n_pages)
     row = changes.offsets[:-1].copy()
     for i in range(fetch_at.size):
-        p = page[i]
-        stale_at = _first_change_after(changes, row, p, last[p])
-        _add_fresh(fresh, edges, importance[p], last[p], min(stale_at, fetch_at[i]))
-        last[p] = fetch_at[i]
+        _end_copy(importance, changes, row, last, page[i], fetch_at[i], edges, fresh)
     for p in range(n_pages):
-        stale_at = _first_change_after(changes, row, p, last[p])
-        _add_fresh(fresh, edges, importance[p], last[p], min(stale_at, edges[-1]))
+        _end_copy(importance, changes, row, last, p, edges[-1], edges, fresh)
 
 
 @kernel

@@ -42,7 +42,7 @@ def problems() -> list[str]:
     for claim in all_claims():
         digest = digest_of(read_tables(folder_of(claim) / Scale.FULL))
         for name in claim.captions:
-            file = FIGURES / (f"{claim.slug}-{name}.svg" if name else f"{claim.slug}.svg")
+            file = FIGURES / claim.figure_file(name)
             stamp = _STAMP.match(file.read_text(encoding="utf-8")) if file.is_file() else None
             if stamp is None or stamp["data"] != digest:
                 found.append(f"{file.name} is stale: run python -m lab figures {claim.id!r}")

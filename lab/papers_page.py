@@ -96,7 +96,7 @@ def _section(report: Report) -> str:
         lines += [f"*Remark:* {claim.worded(claim.remark, tables)}", ""]
     for name, plain in claim.captions.items():
         caption = claim.worded(plain, tables)
-        file = f"{claim.slug}-{name}.svg" if name else f"{claim.slug}.svg"
+        file = claim.figure_file(name)
         lines += [f"```{{figure}} figures/{file}", f":alt: {claim.title}", "", caption, "```", ""]
     if report.checks:
         rows = (

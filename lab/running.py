@@ -12,7 +12,16 @@ from lab.drawing import look, svg_of
 from lab.recorded import has_data
 from lab.tables import digest_of, read_tables, write_tables
 
-__all__ = ["CLAIMS", "FIGURES", "Report", "all_claims", "draw_claim", "folder_of", "run_claim"]
+__all__ = [
+    "CLAIMS",
+    "FIGURES",
+    "Report",
+    "all_claims",
+    "draw_claim",
+    "folder_of",
+    "judged",
+    "run_claim",
+]
 
 CLAIMS = Path(__file__).parent / "claims"
 FIGURES = Path(__file__).parents[1] / "docs" / "results" / "figures"
@@ -100,7 +109,4 @@ def draw_claim(claim: Claim, tables: Tables) -> dict[str, str]:
     if set(figures) != set(claim.captions):
         raise ValueError(f"captions of {claim.id} must be of {sorted(figures)}")
     data = {"claim": claim.slug, "data": digest_of(tables)}
-    return {
-        f"{claim.slug}-{name}.svg" if name else f"{claim.slug}.svg": svg_of(figure, data)
-        for name, figure in figures.items()
-    }
+    return {claim.figure_file(name): svg_of(figure, data) for name, figure in figures.items()}

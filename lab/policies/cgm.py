@@ -13,7 +13,49 @@ from recrawl.sim.policies import KnownPages, Outcomes
 __all__ = ["CgmOptimal", "CgmSqrt"]
 
 
-class CgmSqrt:
+class _TakingTurns:
+    """What both policies do: take turns, learn from polls, and now and then weigh pages anew."""
+
+    def __init__(self, estimator: Estimator, n_warm_up: int, *, by_importance: bool) -> None:
+        self._estimator = estimator
+        self._n_warm_up = n_warm_up
+        self._by_importance = by_importance
+
+    def start(self, pages: KnownPages, at: float) -> None:
+        """Begin with equal turns."""
+        n_pages = pages.importance.size
+        self._importance = pages.importance if self._by_importance else np.ones(n_pages)
+        self._cost = pages.cost if self._by_importance else np.ones(n_pages)
+        self._log = PollLog(n_pages)
+        self._turns = Turns(n_pages, at)
+        self._refits = Refits(n_pages, at)
+
+    def hear(
+        self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray
+    ) -> None:
+        """Ignore signals."""
+
+    def pick(self, at: float, n: int) -> RowArray:
+        """Return the pages whose turn it is."""
+        self._refits.ask(n)
+        return self._turns.pick(at, n)
+
+    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
+        """Add to the log, and now and then estimate anew."""
+        self._turns.end(at, page)
+        self._log.add(at, page, outcomes)
+        n_polls = self._log.n_polls
+        is_warm = n_polls >= self._n_warm_up * self._log.n_pages
+        if is_warm and self._refits.is_due(n_polls):
+            budget = self._refits.begin(n_polls, float(at[-1]))
+            self._turns.weight = self._weights(budget)
+
+    def _weights(self, budget: float) -> FloatArray:
+        """Return how often each page is to be fetched, up to a factor."""
+        raise NotImplementedError
+
+
+class CgmSqrt(_TakingTurns):
     """Fetches each page in proportion to the square root of its estimated change rate.
 
     First every page is polled a few times in turn.  Then rates are estimated, and again whenever
@@ -44,44 +86,17 @@ class CgmSqrt:
         by_importance: bool = False,
         revisits_unchanged: bool = True,
     ) -> None:
-        self._estimator = estimator
-        self._n_warm_up = n_warm_up
-        self._by_importance = by_importance
+        super().__init__(estimator, n_warm_up, by_importance=by_importance)
         self._revisits_unchanged = revisits_unchanged
 
-    def start(self, pages: KnownPages, at: float) -> None:
-        """Begin with equal turns."""
-        n_pages = pages.importance.size
-        self._worth = pages.importance / pages.cost if self._by_importance else np.ones(n_pages)
-        self._log = PollLog(n_pages)
-        self._turns = Turns(n_pages, at)
-        self._refits = Refits(n_pages, at)
-
-    def hear(
-        self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray
-    ) -> None:
-        """Ignore signals."""
-
-    def pick(self, at: float, n: int) -> RowArray:
-        """Return the pages whose turn it is."""
-        self._refits.ask(n)
-        return self._turns.pick(at, n)
-
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
-        """Add to the log, and now and then estimate anew."""
-        self._turns.end(at, page)
-        self._log.add(at, page, outcomes)
-        n_polls = self._log.n_polls
-        is_warm = n_polls >= self._n_warm_up * self._log.n_pages
-        if is_warm and self._refits.is_due(n_polls):
-            self._refits.begin(n_polls, float(at[-1]))
-            rate = estimated_rates(
-                self._log, self._estimator, revisits_unchanged=self._revisits_unchanged
-            )
-            self._turns.weight = np.sqrt(self._worth * rate)
+    def _weights(self, budget: float) -> FloatArray:  # noqa: ARG002
+        rate = estimated_rates(
+            self._log, self._estimator, revisits_unchanged=self._revisits_unchanged
+        )
+        return np.sqrt(self._importance / self._cost * rate)
 
 
-class CgmOptimal:
+class CgmOptimal(_TakingTurns):
     """Fetches at the frequencies that would be best for freshness, were the estimates true.
 
     Longevity's rival: Cho and Garcia-Molina's optimal frequencies with their estimates.  Pages
@@ -111,40 +126,9 @@ class CgmOptimal:
         *,
         by_importance: bool = False,
     ) -> None:
-        self._estimator = estimator
-        self._n_warm_up = n_warm_up
-        self._by_importance = by_importance
+        super().__init__(estimator, n_warm_up, by_importance=by_importance)
 
-    def start(self, pages: KnownPages, at: float) -> None:
-        """Begin with equal turns."""
-        n_pages = pages.importance.size
-        self._importance = pages.importance if self._by_importance else np.ones(n_pages)
-        self._cost = pages.cost if self._by_importance else np.ones(n_pages)
-        self._log = PollLog(n_pages)
-        self._turns = Turns(n_pages, at)
-        self._refits = Refits(n_pages, at)
-
-    def hear(
-        self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray
-    ) -> None:
-        """Ignore signals."""
-
-    def pick(self, at: float, n: int) -> RowArray:
-        """Return the pages whose turn it is."""
-        self._refits.ask(n)
-        return self._turns.pick(at, n)
-
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
-        """Add to the log, and now and then find the optimum of the estimates."""
-        self._turns.end(at, page)
-        self._log.add(at, page, outcomes)
-        n_polls = self._log.n_polls
-        is_warm = n_polls >= self._n_warm_up * self._log.n_pages
-        if is_warm and self._refits.is_due(n_polls):
-            budget = self._refits.begin(n_polls, float(at[-1]))
-            self._turns.weight = self._best_frequencies(budget)
-
-    def _best_frequencies(self, budget: float) -> FloatArray:
+    def _weights(self, budget: float) -> FloatArray:
         rate = estimated_rates(self._log, self._estimator)
         best = continuous_optimum(
             SignalRates.of(rate, 0.0, 0.0),

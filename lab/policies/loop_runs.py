@@ -13,6 +13,7 @@ from recrawl.core._arrays import CountArray, FlagArray, FloatArray
 from recrawl.core._kernel import kernel
 from recrawl.sim import Web
 from recrawl.sim.content import version_at_start
+from recrawl.sim.driver import least_scale
 from recrawl.sim.failures import fails_at
 from recrawl.sim.webs import version_after
 
@@ -294,20 +295,9 @@ def loop_scale_for_budget(web: Web, loop: Loop, budget: float) -> float:
     """
     n_allowed = int(budget * web.horizon)
 
-    def wants_too_much(log_scale: float) -> bool:
+    def wants_too_much(scale: float) -> bool:
         most = n_allowed + web.n_pages + 1
-        log = loop_log(web, loop, scale=math.exp(log_scale), is_spread=True, n_rows_max=most)
+        log = loop_log(web, loop, scale=scale, is_spread=True, n_rows_max=most)
         return int(log.page_fetches.sum()) > n_allowed
 
-    low, high = -1.0, 1.0
-    while not wants_too_much(low) and low > -30.0:
-        low -= 1.0
-    while wants_too_much(high) and high < 30.0:
-        high += 1.0
-    while high - low > 0.01:
-        middle = 0.5 * (low + high)
-        if wants_too_much(middle):
-            low = middle
-        else:
-            high = middle
-    return math.exp(high)
+    return least_scale(wants_too_much)

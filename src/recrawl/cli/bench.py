@@ -18,6 +18,7 @@ import click
 from recrawl.cli.comparing import check_report
 from recrawl.cli.examples import Example, example_command
 from recrawl.cli.kernels import are_made, require_compiled
+from recrawl.cli.policies import METHODS, check_methods, made_for
 from recrawl.cli.presenting import ANSWERED_NO, Output, output_option
 from recrawl.errors import RecrawlError
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_METHODS = ("start", "hear", "pick", "learn")
 _NAME = "POLICY"
 _OURS = "recrawl"
 
@@ -186,22 +186,11 @@ def _loaded(name: str) -> _Loaded:
     made: Any = getattr(module, found, None)
     if made is None:
         raise click.BadParameter(f"{place} has no {found}", param_hint=_NAME)
-    missing = [method for method in _METHODS if not hasattr(made, method)]
-    if missing:
-        raise click.BadParameter(
-            f"{name} must have {', '.join(_METHODS)}; {', '.join(missing)} is missing",
-            param_hint=_NAME,
-        )
+    check_methods(made, name, _NAME)
     _check_name(found)
     source = getattr(module, "__file__", None) or ""
     digest = hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""
-    return _Loaded(found, digest, source, partial(_make, made))
-
-
-def _make(made: Any, budget: float) -> "Policy":
-    takes_budget = "budget" in inspect.signature(made).parameters
-    policy: Policy = made(budget=budget) if takes_budget else made()
-    return policy
+    return _Loaded(found, digest, source, partial(made_for, made))
 
 
 def _check_name(name: str) -> None:
@@ -253,12 +242,12 @@ def _only_policy(module: Any, path: Path) -> str:
         for name, made in vars(module).items()
         if inspect.isclass(made)
         and made.__module__ == module.__name__
-        and all(hasattr(made, method) for method in _METHODS)
+        and all(hasattr(made, method) for method in METHODS)
     ]
     if len(policies) != 1:
         having = f"{len(policies)}: {', '.join(policies)}" if policies else "none"
         raise click.BadParameter(
-            f"{path} must have one class with {', '.join(_METHODS)}, got {having}; "
+            f"{path} must have one class with {', '.join(METHODS)}, got {having}; "
             f"name it: {path}:CLASS",
             param_hint=_NAME,
         )

@@ -13,9 +13,9 @@ from recrawl.errors import RecrawlError
 if TYPE_CHECKING:
     from recrawl.sim import Policy
 
-__all__ = ["named_policies"]
+__all__ = ["METHODS", "check_methods", "made_for", "named_policies"]
 
-_METHODS = ("start", "hear", "pick", "learn")
+METHODS = ("start", "hear", "pick", "learn")
 
 
 def named_policies(names: Sequence[str]) -> "list[tuple[str, Callable[[float], Policy]]]":
@@ -43,23 +43,34 @@ def _maker(name: str) -> "Callable[[float], Policy]":
     made: Any = getattr(module, class_name, None)
     if made is None:
         raise click.BadParameter(f"{module_name} has no {class_name}", param_hint="--policy")
-    missing = [method for method in _METHODS if not hasattr(made, method)]
-    if missing:
-        raise click.BadParameter(
-            f"{name} must have {', '.join(_METHODS)}; {', '.join(missing)} is missing",
-            param_hint="--policy",
-        )
-    takes_budget = "budget" in inspect.signature(made).parameters
+    check_methods(made, name, "--policy")
 
     def make(budget: float) -> "Policy":
         try:
-            policy = made(budget=budget) if takes_budget else made()
+            policy = made_for(made, budget)
         except (Exception, SystemExit) as error:
             reason = f"{type(error).__name__}: {error}"
             raise RecrawlError(f"policy {name} cannot be made: {reason}") from error
         return _Guarded(name, policy)
 
     return make
+
+
+def check_methods(made: Any, name: str, hint: str) -> None:
+    """Refuse, as the argument ``hint``, what is no policy."""
+    missing = [method for method in METHODS if not hasattr(made, method)]
+    if missing:
+        raise click.BadParameter(
+            f"{name} must have {', '.join(METHODS)}; {', '.join(missing)} is missing",
+            param_hint=hint,
+        )
+
+
+def made_for(made: Any, budget: float) -> "Policy":
+    """Return a policy: of a class that takes one, for a budget in fetches per second."""
+    takes_budget = "budget" in inspect.signature(made).parameters
+    policy: Policy = made(budget=budget) if takes_budget else made()
+    return policy
 
 
 class _Guarded:

@@ -21,6 +21,7 @@ __all__ = [
     "Fetcher",
     "OnFetches",
     "checked_pick",
+    "least_scale",
     "run_freely",
     "scale_for_budget",
     "simulate",
@@ -333,19 +334,23 @@ def scale_for_budget(
     end = web.horizon if horizon is None else float(horizon)
     n_allowed = int(budget * end)
 
-    def wants_too_much(log_scale: float) -> bool:
-        scale = math.exp(log_scale)
+    def wants_too_much(scale: float) -> bool:
         account = run_freely(web, rule, scale=scale, horizon=end, n_fetches_max=n_allowed)
         return account.n_fetches > n_allowed
 
+    return least_scale(wants_too_much)
+
+
+def least_scale(wants_too_much: Callable[[float], bool]) -> float:
+    """Return the least factor on waits, to 1 %, at which no more is wanted than is allowed."""
     low, high = -1.0, 1.0
-    while not wants_too_much(low) and low > -30.0:
+    while not wants_too_much(math.exp(low)) and low > -30.0:
         low -= 1.0
-    while wants_too_much(high) and high < 30.0:
+    while wants_too_much(math.exp(high)) and high < 30.0:
         high += 1.0
     while high - low > 0.01:
         middle = 0.5 * (low + high)
-        if wants_too_much(middle):
+        if wants_too_much(math.exp(middle)):
             low = middle
         else:
             high = middle
