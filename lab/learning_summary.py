@@ -8,6 +8,7 @@ from scipy.stats import t as student
 
 from lab.claim import Check
 from lab.learning_plan import EDGES
+from lab.paired import mean, standard_error, weighted_mean
 from lab.tables import Table
 from recrawl.core._arrays import FloatArray
 
@@ -119,7 +120,7 @@ def freshness(
     first, last = EDGES.index(between[0]), EDGES.index(between[1])
     lengths = np.diff(EDGES)[first:last]
     shares = [rows.floats(f"until_{edge}_h") for edge in EDGES[first + 1 : last + 1]]
-    return np.asarray(lengths @ np.array(shares) / lengths.sum())
+    return np.array([weighted_mean(of_web, lengths) for of_web in np.array(shares).T])
 
 
 def ratios(runs: Table, series: dict[str, str], level: str, between: tuple[int, int]) -> FloatArray:
@@ -128,10 +129,6 @@ def ratios(runs: Table, series: dict[str, str], level: str, between: tuple[int, 
         return np.empty(0)
     oracle = freshness(runs, series, "oracle", between)
     return freshness(runs, series, level, between) / oracle
-
-
-def _error(sample: FloatArray) -> float:
-    return float(np.std(sample, ddof=1)) / math.sqrt(sample.size) if sample.size > 1 else math.nan
 
 
 def _windows(series: dict[str, str]) -> dict[str, tuple[int, int]]:
@@ -149,9 +146,9 @@ def summary_table(runs: Table) -> Table:
             for name, between in _windows(series).items():
                 share = ratios(runs, series, level, between)
                 row[f"{name}_from_h"], row[f"{name}_until_h"] = between
-                row[f"{name}_freshness"] = float(freshness(runs, series, level, between).mean())
-                row[f"{name}_ratio"] = float(share.mean()) if share.size else math.nan
-                row[f"{name}_ratio_error"] = _error(share)
+                row[f"{name}_freshness"] = mean(freshness(runs, series, level, between))
+                row[f"{name}_ratio"] = mean(share)
+                row[f"{name}_ratio_error"] = standard_error(share)
             rows.append(row)
     return Table.of(rows)
 
@@ -184,10 +181,10 @@ def steps_table(runs: Table) -> Table:
                     freshness(runs, series, step.level, between)
                     - freshness(runs, series, step.against, between)
                 )
-                reach = float(student.ppf(0.975, gain.size - 1)) * _error(gain)
-                row[f"{name}_points"] = round(float(gain.mean()), 4)
-                row[f"{name}_low"] = round(float(gain.mean()) - reach, 4)
-                row[f"{name}_high"] = round(float(gain.mean()) + reach, 4)
+                reach = float(student.ppf(0.975, gain.size - 1)) * standard_error(gain)
+                row[f"{name}_points"] = round(mean(gain), 4)
+                row[f"{name}_low"] = round(mean(gain) - reach, 4)
+                row[f"{name}_high"] = round(mean(gain) + reach, 4)
             rows.append(row)
     return Table.of(rows)
 
@@ -270,19 +267,19 @@ def checks(runs: Table, kept: Table | None = None) -> tuple[Check, ...]:
             continue
         between = _windows(series)[reference.window]
         share = ratios(runs, series, "shipped", between)
-        error = _error(share)
+        error = standard_error(share)
         if share.size < _WEBS_ENOUGH and kept is not None:
             like = _reference_series(kept, reference)
             if like is not None:
                 many = ratios(kept, like, "shipped", between)
-                error = float(np.std(many, ddof=1)) / math.sqrt(share.size)
-        distance = (float(share.mean()) - reference.ratio) / error
+                error = standard_error(many) * math.sqrt(many.size / share.size)
+        distance = (mean(share) - reference.ratio) / error
         what = "at least " if reference.is_floor else ""
         found.append(
             Check(
                 what=f"{reference.web}, {reference.fetches_per_hour}/h, "
                 f"hours {between[0]} to {between[1]}",
-                found=f"{share.mean():.4f} ± {error:.4f} ({distance:+.1f} standard errors)",
+                found=f"{mean(share):.4f} ± {error:.4f} ({distance:+.1f} standard errors)",
                 wanted=f"{what}{reference.ratio:g}",
                 holds=distance > -STANDARD_ERRORS
                 and (reference.is_floor or distance < STANDARD_ERRORS),

@@ -1,5 +1,6 @@
 """Places among policies, with paired differences: the same webs, or the same hosts of one."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -55,7 +56,8 @@ def paired_interval(differences: FloatArray, weights: FloatArray) -> Interval:
     [0.2, -0.048, 0.448]
     """
     share = weights / weights.sum()
-    mean = float(share @ differences)
+    # Not by a product of vectors, whose last bit is the processor's.
+    mean = math.fsum(share * differences)
     n = differences.size
     if n < _PAIRS_MIN:
         return Interval(mean, float("nan"), float("nan"))
