@@ -52,7 +52,8 @@ def test_it_is_what_the_mathematics_say() -> None:
         np.testing.assert_array_equal(found >= LOG2_NEVER, expected >= LOG2_NEVER)
         np.testing.assert_allclose(found, expected, rtol=0, atol=STEP / 2 + 1e-5)
     np.testing.assert_allclose(table.limit[:, classes], built.limit[:, classes], rtol=1e-6)
-    np.testing.assert_array_equal(table.shapes, CODES.shapes())
+    # A power of two may differ in its last bit between processors.
+    np.testing.assert_allclose(table.shapes, CODES.shapes(), rtol=1e-15)
     assert table.due.shape == (CODES.n_shapes, CODES.n_codes, CODES.n_targets)
     assert table.log2_target_min == CODES.log2_target_min
     assert table.log2_target_step == CODES.log2_target_step
