@@ -7,11 +7,11 @@ default:
 lint:
     ruff check .
     ruff format --check .
-    python scripts/paper_map.py --check
-    python scripts/config_reference.py --check
-    python scripts/event_reference.py --check
-    python scripts/cli_reference.py --check
-    python scripts/measured_page.py --check
+    python -m scripts.paper_map --check
+    python -m scripts.config_reference --check
+    python -m scripts.event_reference --check
+    python -m scripts.cli_reference --check
+    python -m scripts.measured_page --check
     python -m lab pages --check
     towncrier build --draft --version next > /dev/null
 
@@ -38,11 +38,11 @@ docs:
 
 # write the generated pages
 generate:
-    python scripts/paper_map.py
-    python scripts/config_reference.py
-    python scripts/event_reference.py
-    python scripts/cli_reference.py
-    python scripts/measured_page.py
+    python -m scripts.paper_map
+    python -m scripts.config_reference
+    python -m scripts.event_reference
+    python -m scripts.cli_reference
+    python -m scripts.measured_page
     python -m lab pages
 
 # benchmarks of the kernels

@@ -3,11 +3,11 @@
 Both learn from nothing on the same webs.  In full precision every page is valued at every pick.
 """
 
-import math
 from typing import Any
 
 import numpy as np
 
+from lab.paired import paired
 from recrawl.shard import ShardSettings
 from recrawl.sim import papers_web, simulate
 from recrawl.sim.averaged import AveragedArgmax
@@ -36,7 +36,7 @@ def loss(
         shard = simulate(web, ShardPolicy(settings, budget=budget), budget, **options)
         losses.append(1 - shard.freshness / exact.freshness)
         freshness.append(exact.freshness)
-    error = float(np.std(losses, ddof=1)) / math.sqrt(n_webs) if n_webs > 1 else math.nan
+    found = paired(np.array(losses))
     return {
         "pages": n_pages,
         "picker": picker,
@@ -45,8 +45,8 @@ def loss(
         "hours": horizon / _HOUR,
         "webs": n_webs,
         "exact_freshness": round(float(np.mean(freshness)), 4),
-        "loss": round(float(np.mean(losses)), 5),
-        "standard_error": round(error, 5),
+        "loss": round(found.mean, 5),
+        "standard_error": round(found.standard_error, 5),
     }
 
 

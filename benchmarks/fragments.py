@@ -4,27 +4,23 @@ Both policies are the shipped shard, asked for a few orders at a time, at equal 
 objective *freshness*, and with *fragments* and the divergence curves that `LearningCurves` finds.
 Everything is learned from these fetches alone, from a broad prior.  Two corpora: simulated pages
 that churn, scroll or are edited item by item, with an interval by resampling pages, and histories
-of real pages where they are at hand (the folder RECRAWL_DATA, or shared/data beside the
-checkout), with an interval by resampling repositories.
+of real pages where they are at hand (`lab.recorded`), with an interval by resampling repositories.
 """
 
 import importlib
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lab.recorded import data_folder
+from lab.text_histories import TEXT_HISTORIES, Counts, Floats, Histories, histories_of_web
 from recrawl.core.divergence import Sketches, compare_sketches
 from recrawl.shard import GroupsSet, ShardSettings, event_of
 from recrawl.sim import Content, KnownPages, Outcomes, Replaces, Web, make_web
-from recrawl.sim.curves import LearningCurves, WebContents
+from recrawl.sim.curves import LearningCurves
 from recrawl.sim.shard_policy import START_MS, ShardPolicy, unlimited
 
-Floats = NDArray[np.float64]
-Counts = NDArray[np.int64]
 Objective = Literal["freshness", "fragments"]
 
 DAY = 86_400.0
@@ -33,20 +29,6 @@ YEAR = 365 * DAY
 BUDGETS = (10.0, 20.0, 60.0)
 _FETCHED_AT_ONCE = 10
 _PAGE_SIZE = 60  # items of a simulated page
-
-
-class Histories(NamedTuple):
-    """All versions of pages: those of page i are rows ``offsets[i]`` to ``offsets[i + 1]``."""
-
-    offsets: Counts
-    at: Floats
-    digest: NDArray[np.uint64]
-    start: Floats
-    """When each page is first fetched; all go on to the end of the year."""
-    cluster: Counts
-    """Repository of each page: what is resampled."""
-    compare: Callable[[Counts, Counts], Floats]
-    """Divergences of versions from versions of the same pages, both by row."""
 
 
 class Staleness(NamedTuple):
@@ -69,23 +51,6 @@ def simulated_web(seed: int, n_pages: int) -> Web:
     static = rng.integers(0, _PAGE_SIZE - n_items + 1)
     content = Content.of(n_pages, replaces=replaces, n_items=n_items, static_items=static)
     return make_web(seed, YEAR, rate, content=content)
-
-
-def histories_of(web: Web) -> Histories:
-    """Return the versions of a simulated web whose changes are all new."""
-    pages = np.arange(web.n_pages)
-    n_versions = web.changes.counts() + 1
-    offsets = np.concatenate([[0], np.cumsum(n_versions)])
-    owner = np.repeat(pages, n_versions)
-    contents = WebContents(web)
-
-    def compare(first: Counts, second: Counts) -> Floats:
-        page = owner[first]
-        return contents.divergence(page, first - offsets[page], second - offsets[page])
-
-    at = np.insert(web.changes.at, web.changes.offsets[:-1], 0.0)
-    digest = np.arange(at.size, dtype=np.uint64)
-    return Histories(offsets, at, digest, np.zeros(web.n_pages), pages, compare)
 
 
 def real_web(path: Path) -> Histories:
@@ -112,13 +77,18 @@ def real_web(path: Path) -> Histories:
         lists.values.to_numpy()[hashes].astype(np.uint32), new_offsets, n_fragments[rows]
     )
     return Histories(
-        np.append(first, rows.size),
-        at[rows],
-        table["digest"].to_numpy()[rows],
-        np.maximum(at[rows[first]], 0.0),
-        repository[rows[first]],
-        lambda one, other: compare_sketches(sketches, one, other).divergence,
+        offsets=np.append(first, rows.size),
+        at=at[rows],
+        digest=table["digest"].to_numpy()[rows],
+        cluster=repository[rows[first]],
+        ends_at=np.full(first.size, YEAR),
+        compare=lambda one, other: compare_sketches(sketches, one, other).divergence,
     )
+
+
+def _starts(web: Histories) -> Floats:
+    """Return when each page is first fetched; all go on to the end of the year."""
+    return np.maximum(web.at[web.offsets[:-1]], 0.0)
 
 
 class KeptVersions:
@@ -127,7 +97,7 @@ class KeptVersions:
     def __init__(self, web: Histories) -> None:
         self._web = web
         # Versions in one order: by page, then by time.
-        self._key = _by_page(np.repeat(np.arange(web.start.size), np.diff(web.offsets)), web.at)
+        self._key = _by_page(np.repeat(np.arange(web.n_pages), np.diff(web.offsets)), web.at)
 
     def read(self, page: Counts, at: Floats) -> Counts:
         """Return the rows of the versions that fetches of ``page`` at ``at`` bring."""
@@ -146,7 +116,7 @@ def _by_page(page: Counts, at: Floats) -> Floats:
 
 def run(web: Histories, fetches_per_page: float, objective: Objective) -> Staleness:
     """Let a shard fetch for a year, and return what its copies missed."""
-    n_pages = web.start.size
+    n_pages, start = web.n_pages, _starts(web)
     contents = KeptVersions(web)
     shard = ShardPolicy(unlimited(ShardSettings(objective=objective)))
     policy = LearningCurves(shard, contents) if objective == "fragments" else shard
@@ -159,7 +129,7 @@ def run(web: Histories, fetches_per_page: float, objective: Objective) -> Stalen
         delay_ms=0,
         in_flight_max=65_535,
         burst=1,
-        blocked_until_ms=START_MS + np.ceil(1000 * web.start).astype(np.int64),
+        blocked_until_ms=START_MS + np.ceil(1000 * start).astype(np.int64),
         is_closed=0,
     )
     shard.shard.apply(closed)
@@ -177,12 +147,12 @@ def run(web: Histories, fetches_per_page: float, objective: Objective) -> Stalen
         log.append((rows, at, found))
 
     n_rounds = int(fetches_per_page * n_pages / _FETCHED_AT_ONCE)
-    beginning = np.argsort(web.start, kind="stable")
+    beginning = np.argsort(start, kind="stable")
     begun = 0
     for now in YEAR * np.arange(n_rounds) / n_rounds:
-        ready = int(np.searchsorted(web.start[beginning], now, side="right"))
+        ready = int(np.searchsorted(start[beginning], now, side="right"))
         if ready > begun:
-            fetch(beginning[begun:ready], web.start[beginning[begun:ready]])
+            fetch(beginning[begun:ready], start[beginning[begun:ready]])
             begun = ready
         if now > 0.0:
             rows = policy.pick(float(now), _FETCHED_AT_ONCE)
@@ -204,12 +174,11 @@ def staleness_of(web: Histories, page: Counts, fetched_at: Floats, version: Coun
     seconds = np.minimum(until, np.repeat(ends_at, n_missed)) - web.at[missed]
     differs = web.digest[copy] != web.digest[missed]
     divergence = web.compare(copy, missed)
-    n_pages = web.start.size
     return Staleness(
-        np.bincount(owner, differs * divergence * seconds, n_pages).astype(np.float64),
-        np.bincount(owner, differs * seconds, n_pages).astype(np.float64),
-        YEAR - web.start,
-        page.size - n_pages,
+        np.bincount(owner, differs * divergence * seconds, web.n_pages).astype(np.float64),
+        np.bincount(owner, differs * seconds, web.n_pages).astype(np.float64),
+        YEAR - _starts(web),
+        page.size - web.n_pages,
     )
 
 
@@ -241,13 +210,12 @@ def measure(
 ) -> dict[str, object]:
     """Compare both objectives on simulated webs and on real histories."""
     simulated = [
-        {"web": seed, **_compared(histories_of(simulated_web(seed, n_pages)), budget, 1_000)}
+        {"web": seed, **_compared(histories_of_web(simulated_web(seed, n_pages)), budget, 1_000)}
         for seed in range(n_webs)
         for budget in budgets
     ]
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
-    path = Path(os.environ.get("RECRAWL_DATA", beside)) / "text_histories.parquet"
-    real: object = f"text_histories.parquet is not in {path.parent}; set RECRAWL_DATA"
+    path = data_folder() / TEXT_HISTORIES
+    real: object = f"{path.name} is not in {path.parent}; set RECRAWL_DATA"
     if path.is_file():
         web = real_web(path)
         real = [_compared(web, budget, 2_000) for budget in budgets]

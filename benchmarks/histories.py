@@ -1,13 +1,11 @@
 """What recrawl saves on three recorded histories: savings, with intervals, and seconds taken.
 
-The files are not in the repository; the folder RECRAWL_DATA has them, or shared/data beside the
-checkout: ``ota_crawl_log.parquet`` (830 pages, twice a day for eight months),
-``change_traces.parquet`` (257,417 pages of public repositories) and ``nolan_cache500.csv`` (500
-pages, hourly for a month).
+The files are not in the repository (`lab.recorded`): ``ota_crawl_log.parquet`` (830 pages, twice a
+day for eight months), ``change_traces.parquet`` (257,417 pages of public repositories) and
+``nolan_cache500.csv`` (500 pages, hourly for a month).
 """
 
 import csv
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lab.change_days import CACHE, OTA, TRACES
+from lab.recorded import data_folder
 from recrawl.backtest import Backtest, History, backtest_html, backtested, history_of
 from recrawl.backtest.contest import run_policy
 from recrawl.readers import OBSERVED, open_source
@@ -23,11 +23,6 @@ from recrawl.sim import Oracle
 
 _HOUR_MS = 3_600_000
 _START_MS = 1_000_000_000_000
-
-
-def _data(name: str) -> Path:
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
-    return Path(os.environ.get("RECRAWL_DATA", beside)) / name
 
 
 class HourlyVisits:
@@ -62,11 +57,12 @@ class HourlyVisits:
 
 
 def _histories() -> Iterator[tuple[str, History]]:
+    folder = data_folder()
     columns = {"url": "page_id", "at": "ts", "changed": "text_changed"}
-    ota = open_source(_data("ota_crawl_log.parquet"), columns=columns)
+    ota = open_source(folder / OTA, columns=columns)
     yield "terms of service, twice a day", history_of(ota)
-    yield "500 pages, hourly", history_of(HourlyVisits(_data("nolan_cache500.csv")))
-    yield "files of repositories", history_of(open_source(_data("change_traces.parquet")))
+    yield "500 pages, hourly", history_of(HourlyVisits(folder / CACHE))
+    yield "files of repositories", history_of(open_source(folder / TRACES))
 
 
 def _row(name: str, found: Backtest, seconds: float) -> dict[str, Any]:

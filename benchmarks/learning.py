@@ -19,6 +19,17 @@ from recrawl.core.signal_quality.learning import precision_after_change_of
 from recrawl.core.value.averaged import averaged_noisy_value_of, averaged_value_of
 from recrawl.core.value.no_signals import crawl_value_of
 from recrawl.core.value.noisy import value_and_interval_of
+from recrawl.sim import Times
+
+__all__ = [
+    "ORACLE",
+    "Times",
+    "measure",
+    "run_without_signals",
+    "signal_web",
+    "with_signals",
+    "without_signals",
+]
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -28,20 +39,10 @@ BLIND, COUNTER, EFFECTIVE = range(4, 7)
 _N_NODES = 16
 
 
-class Times(NamedTuple):
-    """Instants of many pages, in hours: page i's are ``at[offsets[i]:offsets[i + 1]]``."""
-
-    offsets: Counts
-    at: Floats
-
-
 def poisson_times(rates: Floats, horizon: float, rng: np.random.Generator) -> Times:
-    """Draw the instants of independent Poisson processes up to the horizon."""
-    counts = rng.poisson(rates * horizon)
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    at = rng.uniform(0, horizon, offsets[-1])
-    page = np.repeat(np.arange(rates.size), counts)
-    return Times(offsets, at[np.lexsort((at, page))])
+    """Draw the instants of independent Poisson processes up to the horizon; times are in hours."""
+    page = np.repeat(np.arange(rates.size), rng.poisson(rates * horizon))
+    return Times.from_rows(page, rng.uniform(0, horizon, page.size), rates.size)
 
 
 @kernel
@@ -205,16 +206,13 @@ def signal_web(seed: int, horizon: float, n_pages: int = 300, n_hosts: int = 15)
     precision = rng.uniform(0.1, 0.95, n_hosts)
     draws = np.random.default_rng((seed, 1))
     changes = poisson_times(change_rate, horizon, draws)
-    page = np.repeat(np.arange(n_pages), np.diff(changes.offsets))
+    page = changes.pages()
     announced = draws.random(page.size) < recall[host[page]]
     true_rate = recall[host] * change_rate
     false = poisson_times(true_rate * (1 / precision[host] - 1), horizon, draws)
-    false_page = np.repeat(np.arange(n_pages), np.diff(false.offsets))
-    all_page = np.concatenate([page[announced], false_page])
+    all_page = np.concatenate([page[announced], false.pages()])
     all_at = np.concatenate([changes.at[announced], false.at])
-    order = np.lexsort((all_at, all_page))
-    offsets = np.concatenate([[0], np.cumsum(np.bincount(all_page, minlength=n_pages))])
-    signals = Times(offsets, all_at[order])
+    signals = Times.from_rows(all_page, all_at, n_pages)
     return SignalWeb(change_rate, importance, host, recall, precision, changes, signals)
 
 

@@ -3,11 +3,11 @@
 Cold start: the shard is told importance and nothing else; its prior, too, is learned.
 """
 
-import math
 from typing import Any
 
 import numpy as np
 
+from lab.paired import paired
 from recrawl.shard import ShardSettings
 from recrawl.sim import Oracle, papers_web, signals_web, simulate
 from recrawl.sim.shard_policy import ShardPolicy, unlimited
@@ -18,8 +18,8 @@ _HOUR = 3_600.0
 
 
 def _summary(ratios: list[float]) -> dict[str, float]:
-    error = float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios)) if len(ratios) > 1 else math.nan
-    return {"mean": round(float(np.mean(ratios)), 4), "standard_error": round(error, 4)}
+    found = paired(np.array(ratios))
+    return {"mean": round(found.mean, 4), "standard_error": round(found.standard_error, 4)}
 
 
 def _compare(

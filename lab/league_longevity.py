@@ -10,12 +10,12 @@ from lab.policies.longevity_online import OnlinePolicy
 from recrawl.refreshbench import Track
 from recrawl.sim import Account, Bookkeeper, Fetcher, Web
 from recrawl.sim.curves import WebContents
+from recrawl.sim.policies import spread_phases
 
 __all__ = ["run_longevity"]
 
 DAY = 86_400.0
 _ROUNDING = 1e-9
-_GOLDEN = 0.6180339887498949
 # The price is found to this step of its logarithm, from these ends on, in days.
 _STEP = 0.03
 # So that a page without importance has a price.
@@ -42,7 +42,7 @@ class _Daily:
         was_fetched[:, 0] = True
         fetches: list[tuple[Counts, Counts]] = []
         # Not all pages in step, as on the paper's snapshots.
-        spread = 0.5 + (np.arange(n_pages) * _GOLDEN) % 1.0
+        spread = 0.5 + spread_phases(n_pages)
         due = policy.begin(n_pages, price / self._weight) * spread
         n_fetches = 0
         for day in range(1, self._n_days + 1):

@@ -1,15 +1,15 @@
 """Where recorded histories of real pages lie; they are not part of this repository."""
 
-import os
 from pathlib import Path
+
+from recrawl import refreshbench
 
 __all__ = ["data_folder", "has_data"]
 
 
 def data_folder() -> Path:
     """Return ``$RECRAWL_DATA``, or the folder ``shared/data`` beside the checkout."""
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
-    return Path(os.environ.get("RECRAWL_DATA", beside))
+    return refreshbench.data_folder() or Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 def has_data(*names: str) -> bool:

@@ -1,24 +1,23 @@
 """Draw the picture of the README: the backtest of a real crawl log, as ``recrawl backtest`` has it.
 
 The log is ``ota_crawl_log.parquet`` (Open Terms Archive contributors, ODC-BY 1.0), which is not
-in the repository; the folder RECRAWL_DATA has it, or shared/data beside the checkout.
+in the repository (`lab.recorded`).
+
+python -m scripts.backtest_picture    # writes docs/_static/backtest.svg
 """
 
-import os
-from pathlib import Path
-
+from lab.recorded import data_folder
 from recrawl.backtest import backtested, curves_svg, history_of, rules_in_use
 from recrawl.readers import open_source
+from scripts.written_pages import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = {"url": "page_id", "at": "ts", "changed": "text_changed"}
 SHOWN = ("fixed interval", "Nutch adaptive", "StormCrawler adaptive")
 
 
 def main() -> None:
     """Write docs/_static/backtest.svg."""
-    data = Path(os.environ.get("RECRAWL_DATA", ROOT.parent / "shared" / "data"))
-    source = open_source(data / "ota_crawl_log.parquet", columns=COLUMNS)
+    source = open_source(data_folder() / "ota_crawl_log.parquet", columns=COLUMNS)
     rules = [rule for rule in rules_in_use() if rule.name in SHOWN]
     found = backtested(history_of(source), rules=rules)
     assert found.comparison is not None

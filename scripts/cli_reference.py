@@ -1,21 +1,19 @@
 """Write docs/reference/cli.md: every command as its help says it.
 
-``python scripts/cli_reference.py`` writes the page.  With ``--check`` it writes nothing and names
+``python -m scripts.cli_reference`` writes the page.  With ``--check`` it writes nothing and names
 what is wrong: a command without a text or an example, an option without one, a stale page.
 """
 
-import argparse
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 from click.testing import CliRunner
 
 from recrawl.cli import main as recrawl
 from recrawl.cli.examples import ExampleCommand
+from scripts.written_pages import ROOT, stale, written_or_checked
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/cli.md"
 
 HEAD = """\
@@ -127,19 +125,10 @@ def problems() -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the page, or check it; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, name what is wrong")
-    check = parser.parse_args(arguments).check
-    text = page()
-    if not check:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    found = problems()
-    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-        found.append(f"{PAGE.relative_to(ROOT)} is stale: run python scripts/cli_reference.py")
-    for problem in found:
-        print(problem)
-    return 1 if found else 0
+    pages = {PAGE: page()}
+    return written_or_checked(
+        pages, lambda: problems() + stale(pages, "scripts.cli_reference"), arguments
+    )
 
 
 if __name__ == "__main__":

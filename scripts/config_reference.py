@@ -2,17 +2,15 @@
 
 All of it is said once, in `recrawl.runtime.config_sections`.
 
-``python scripts/config_reference.py`` writes the page.  With ``--check`` it writes nothing and
+``python -m scripts.config_reference`` writes the page.  With ``--check`` it writes nothing and
 names what is wrong: a field without a text, a stale page.
 """
 
-import argparse
 import sys
-from pathlib import Path
 
 from recrawl.runtime.config_texts import KeyText, sections
+from scripts.written_pages import ROOT, stale, written_or_checked
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/configuration.md"
 
 HEAD = """\
@@ -79,19 +77,10 @@ def problems() -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the page, or check it; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, name what is wrong")
-    check = parser.parse_args(arguments).check
-    text = page()
-    if not check:
-        PAGE.write_text(text, encoding="utf-8")
-        return 0
-    found = problems()
-    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text:
-        found.append(f"{PAGE.relative_to(ROOT)} is stale: run python scripts/config_reference.py")
-    for problem in found:
-        print(problem)
-    return 1 if found else 0
+    pages = {PAGE: page()}
+    return written_or_checked(
+        pages, lambda: problems() + stale(pages, "scripts.config_reference"), arguments
+    )
 
 
 if __name__ == "__main__":

@@ -3,21 +3,19 @@
 All of it is said once, in `recrawl.shard.events`: the docstring of a kind, which ends with who it
 is from, the text beneath a column, and what columns that several kinds have mean in each.
 
-``python scripts/event_reference.py`` writes the page.  With ``--check`` it writes nothing and names
+``python -m scripts.event_reference`` writes the page.  With ``--check`` it writes nothing and names
 what is wrong: a column without a text, a kind from nobody, a stale page.
 """
 
-import argparse
 import ast
 import inspect
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 from recrawl.shard import events
+from scripts.written_pages import ROOT, stale, written_or_checked
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/reference/events.md"
 
 HEAD = """\
@@ -100,18 +98,12 @@ def page_and_problems(module: Any = events) -> tuple[str, list[str]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write or check the page; return the exit status."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, report what is wrong")
-    is_check = parser.parse_args(arguments).check
-    page, problems = page_and_problems()
-    if not is_check:
-        PAGE.write_text(page, encoding="utf-8")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page:
-        problems.append(f"{PAGE.relative_to(ROOT)} is stale: run python scripts/event_reference.py")
-    for problem in problems:
-        print(problem)
-    return 1 if problems else 0
+    """Write the page, or check it; return the exit status."""
+    text, problems = page_and_problems()
+    pages = {PAGE: text}
+    return written_or_checked(
+        pages, lambda: problems + stale(pages, "scripts.event_reference"), arguments
+    )
 
 
 if __name__ == "__main__":

@@ -4,11 +4,10 @@ The files are in benchmarks/measured.  A page is its template, ``<page>.in`` bes
 ``@{file.row.column}`` for each figure; of ``said.csv``, which has one column, ``@{said.row}``.
 Other pages quote a few in passing: quotes.toml says which sentence of which page.
 
-``python scripts/measured_page.py`` writes the pages.  With ``--check`` it writes nothing and names
+``python -m scripts.measured_page`` writes the pages.  With ``--check`` it writes nothing and names
 what is wrong: a stale page, a sentence that says something else, a figure that nobody quotes.
 """
 
-import argparse
 import csv
 import re
 import sys
@@ -19,8 +18,20 @@ from pathlib import Path
 
 from recrawl.runtime.config_sections import SnapshotsConfig
 from recrawl.runtime.stats import PAGES_COUNTED_MAX
+from scripts.written_pages import ROOT, stale, written_or_checked
 
-ROOT = Path(__file__).resolve().parent.parent
+__all__ = [
+    "FIGURES",
+    "PAGES",
+    "PLACEHOLDER",
+    "ROOT",
+    "figures",
+    "main",
+    "problems",
+    "shown",
+    "template_of",
+]
+
 FIGURES = ROOT / "benchmarks/measured"
 PAGES = tuple(ROOT / "docs/explanation" / name for name in ("measured.md", "start-up.md"))
 HEAD = "<!-- Written by scripts/measured_page.py from {template} and benchmarks/measured. -->\n\n"
@@ -99,11 +110,14 @@ def template_of(page: Path) -> Path:
     return page.with_name(page.name + ".in")
 
 
-def page_text(page: Path, found: Mapping[str, str]) -> str:
-    """Return the Markdown of a page."""
-    template = template_of(page)
-    text = template.read_text(encoding="utf-8")
-    return HEAD.format(template=template.name) + filled(text, found)
+def page_texts(found: Mapping[str, str]) -> dict[Path, str]:
+    """Return the Markdown of each page."""
+    texts = {}
+    for page in PAGES:
+        template = template_of(page)
+        text = template.read_text(encoding="utf-8")
+        texts[page] = HEAD.format(template=template.name) + filled(text, found)
+    return texts
 
 
 def quotes() -> dict[str, list[str]]:
@@ -114,11 +128,7 @@ def quotes() -> dict[str, list[str]]:
 
 def problems(found: Mapping[str, str]) -> list[str]:
     """Return one line for each page, sentence or figure that does not fit."""
-    lines = [
-        f"{page.relative_to(ROOT)} is stale: run python scripts/measured_page.py"
-        for page in PAGES
-        if not page.exists() or page.read_text(encoding="utf-8") != page_text(page, found)
-    ]
+    lines = stale(page_texts(found), "scripts.measured_page")
     for name, says in quotes().items():
         text = (ROOT / name).read_text(encoding="utf-8")
         wanted = [filled(say, found) for say in says]
@@ -133,18 +143,8 @@ def problems(found: Mapping[str, str]) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the pages, or check them; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, name what is wrong")
-    check = parser.parse_args(arguments).check
     found = figures()
-    if not check:
-        for page in PAGES:
-            page.write_text(page_text(page, found), encoding="utf-8")
-        return 0
-    lines = problems(found)
-    for line in lines:
-        print(line)
-    return 1 if lines else 0
+    return written_or_checked(page_texts(found), lambda: problems(found), arguments)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,10 @@ The equations are listed in docs/explanation/equations.toml; the code names them
     CGM §4.2, Corollary 4.3 (eq. 1)
     Signals App. E (maximum likelihood)
 
-``python scripts/paper_map.py`` writes the page.  With ``--check`` it writes nothing and names what
+``python -m scripts.paper_map`` writes the page.  With ``--check`` it writes nothing and names what
 is wrong: an equation that no function claims, a reference to a place not in the list, a stale page.
 """
 
-import argparse
 import ast
 import importlib
 import inspect
@@ -20,11 +19,11 @@ import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from scripts.written_pages import ROOT, stale, written_or_checked
+
 EQUATIONS = ROOT / "docs/explanation/equations.toml"
 PAGE = ROOT / "docs/explanation/papers.md"
 TESTS = ROOT / "tests"
@@ -359,20 +358,11 @@ def build() -> PaperMap:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the page, or check it; return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing, name what is wrong")
-    check = parser.parse_args(arguments).check
     paper_map = build()
-    page = paper_map.page()
-    if not check:
-        PAGE.write_text(page, encoding="utf-8")
-        return 0
-    problems = paper_map.problems()
-    if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page:
-        problems.append(f"{PAGE.relative_to(ROOT)} is stale: run python scripts/paper_map.py")
-    for problem in problems:
-        print(problem)
-    return 1 if problems else 0
+    pages = {PAGE: paper_map.page()}
+    return written_or_checked(
+        pages, lambda: paper_map.problems() + stale(pages, "scripts.paper_map"), arguments
+    )
 
 
 if __name__ == "__main__":

@@ -9,31 +9,17 @@ from lab.policies.loops import COST_PRIOR
 from lab.policies.polling import PollLog, Refits
 from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core._kernel import kernel
-from recrawl.core.belief.gamma import GammaBelief, after_change_of, mean_rate, rebased
-from recrawl.core.belief.population import BROAD
 from recrawl.core.change_rate import PseudoObservations, irregular_change_rate
 from recrawl.core.signal_quality import SignalledPolls, fit_signals
 from recrawl.core.value.no_signals import crawl_value_of
 from recrawl.core.value.noisy import value_and_interval_of
-from recrawl.shard.priors import WHOLE_PAGES, refitted, teaches_priors
 from recrawl.sim.policies import KnownPages, Outcomes, largest
+from recrawl.sim.pooled_beliefs import PooledBeliefs
 
 __all__ = ["EstimatedGreedy", "EstimatedNcis"]
 
 # A precision of 1 leaves no doubt of a signal, which no number of polls can warrant.
 _PRECISION_MAX = 0.999
-
-
-@kernel
-def _observe(belief: GammaBelief, page: RowArray, elapsed: FloatArray, changed: FlagArray) -> None:
-    for i in range(page.size):
-        row = page[i]
-        if changed[i]:
-            belief.shape[row], belief.seconds[row] = after_change_of(
-                belief.shape[row], belief.seconds[row], elapsed[i], 1.0
-            )
-        else:
-            belief.seconds[row] += elapsed[i]
 
 
 @kernel
@@ -74,35 +60,6 @@ def _noisy_values(
         out[page] = weight[page] * value
 
 
-class _PooledBeliefs:
-    """A belief about each page's whole change rate, from a prior that all pages teach."""
-
-    def __init__(self, n_pages: int) -> None:
-        self._belief = GammaBelief(
-            np.full(n_pages, float(BROAD.shape)), np.full(n_pages, float(BROAD.seconds))
-        )
-        self.prior = BROAD
-        self._is_polled = np.zeros(n_pages, np.bool_)
-        self._n_polls = 0
-        self._n_learned = 0
-
-    def observe(self, page: RowArray, outcomes: Outcomes) -> None:
-        seen = ~outcomes.error & np.isfinite(outcomes.elapsed)
-        _observe(self._belief, page[seen], outcomes.elapsed[seen], outcomes.changed[seen])
-        self._is_polled[page[seen]] = True
-        self._n_polls += int(np.count_nonzero(seen))
-        if teaches_priors(self._n_polls, self._n_learned):
-            self._n_learned = self._n_polls
-            polled = self._is_polled
-            belief = GammaBelief(self._belief.shape[polled], self._belief.seconds[polled])
-            prior = refitted(belief, BROAD, WHOLE_PAGES)
-            self._belief = rebased(self._belief, self.prior, prior)
-            self.prior = prior
-
-    def mean_rate(self) -> FloatArray:
-        return mean_rate(self._belief)
-
-
 class EstimatedGreedy:
     """Signals' GREEDY with one estimate of each page's rate in place of the truth.
 
@@ -138,7 +95,7 @@ class EstimatedGreedy:
         self._tried_at = np.full(n_pages, at)
         self._is_under_way = np.zeros(n_pages, np.bool_)
         self._value = np.empty(n_pages)
-        self._beliefs = _PooledBeliefs(n_pages)
+        self._beliefs = PooledBeliefs(n_pages)
         self._log = PollLog(n_pages)
         self._refits = Refits(max(n_pages // 10, 1), at)
         self._rate = np.full(n_pages, self._pseudo.mode_rate)
@@ -200,7 +157,7 @@ class EstimatedNcis:
         self._n_signals_ever = np.zeros(n_pages)
         self._is_under_way = np.zeros(n_pages, np.bool_)
         self._value = np.empty(n_pages)
-        self._beliefs = _PooledBeliefs(n_pages)
+        self._beliefs = PooledBeliefs(n_pages)
         self._log = PollLog(n_pages)
         self._refits = Refits(n_pages, at)
         self._rates = (self._beliefs.mean_rate(), np.zeros(n_pages), np.zeros(n_pages))

@@ -14,6 +14,7 @@ from lab.policies.longevity_snapshots import Snapshots
 from lab.text_histories import Floats
 from recrawl.core.value import crawl_value
 from recrawl.core.value.longevity import value_of_samples
+from recrawl.sim.policies import spread_phases
 
 __all__ = [
     "OFFLINE",
@@ -122,8 +123,7 @@ def fetched_evenly(share: float, n_snapshots: int, is_followed: Flags) -> Flags:
     is_followed
         The pages that are fetched at all.  [window]
     """
-    # The golden ratio spreads the pages' turns evenly.
-    phase = (np.arange(is_followed.size) * 0.6180339887498949) % 1.0
+    phase = spread_phases(is_followed.size)
     turns = np.floor(share * np.arange(n_snapshots) + phase[:, None])
     fetched = np.diff(turns, axis=1, prepend=turns[:, :1]) > 0
     return np.asarray(fetched & is_followed[:, None])

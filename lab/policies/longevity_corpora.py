@@ -11,6 +11,7 @@ from recrawl.sim import Content, Replaces, make_web
 from recrawl.sim.webs import Web
 
 __all__ = [
+    "LIVELY",
     "RECORDED",
     "SIMULATED",
     "Corpus",
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 RECORDED = "recorded pages"
+LIVELY = "lively recorded pages"
 SIMULATED = "simulated pages"
 
 _DAY = 86_400.0

@@ -26,13 +26,13 @@ from recrawl.core.divergence import (
 )
 from recrawl.core.price import due_elapsed
 from recrawl.core.value.longevity import fitted_due
+from recrawl.sim.policies import spread_phases
 
 __all__ = ["Bounds", "ChangeRates", "CurveFit", "OnlinePolicy", "WarmUp", "run_online"]
 
 Flags: TypeAlias = NDArray[np.bool_]
 Apart: TypeAlias = NDArray[np.float32]
 _ROUNDING = 1e-9
-_GOLDEN = 0.6180339887498949
 
 
 class OnlinePolicy(Protocol):
@@ -110,9 +110,9 @@ def run_online(
     fetched = np.zeros((n_windows, n), np.bool_)
     copy = np.zeros(n_windows, np.int64)
     n_fetches = np.ones(n_windows, np.int64)
-    # Pages are not found all at once: first periods are spread, by the golden ratio, over half
-    # to one and a half, lest all pages be fetched in step.
-    due = policy.begin(n_windows, price) * (0.5 + (np.arange(n_windows) * _GOLDEN) % 1.0)
+    # Pages are not found all at once: first periods are spread over half to one and a half, lest
+    # all pages be fetched in step.
+    due = policy.begin(n_windows, price) * (0.5 + spread_phases(n_windows))
     if warm_up is not None:
         due = np.full(n_windows, warm_up.first_period)
     for b in range(1, n):

@@ -8,17 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lab.policies.loops import Loop, Waiting, estimated_period, first_phase, wait_of
+from lab.policies.loops import Loop, Waiting, estimated_period, wait_of
 from recrawl.core._arrays import CountArray, FlagArray, FloatArray
 from recrawl.core._kernel import kernel
 from recrawl.sim import Web
 from recrawl.sim.content import version_at_start
 from recrawl.sim.driver import least_scale
 from recrawl.sim.failures import fails_at
+from recrawl.sim.policies import spread_phases
 from recrawl.sim.webs import version_after
 
 __all__ = [
-    "PollLog",
+    "IntervalLog",
     "cost_until",
     "fetches_until",
     "fixed_log",
@@ -32,7 +33,7 @@ __all__ = [
 HOUR = 3_600.0
 
 
-class PollLog(NamedTuple):
+class IntervalLog(NamedTuple):
     """Every interval between fetches, page by page, in order; page i's rows begin at offsets[i].
 
     The last row of each page is cut off by the horizon and ends without a fetch.  Failed fetches
@@ -197,11 +198,11 @@ def _run_pages(
     return cut, n_failed
 
 
-def _log(web: Web, numbers: _Numbers, first: FloatArray, n_rows_max: int | None) -> PollLog:
+def _log(web: Web, numbers: _Numbers, first: FloatArray, n_rows_max: int | None) -> IntervalLog:
     offsets = np.zeros(web.n_pages + 1, np.int64)
     most = np.iinfo(np.int64).max if n_rows_max is None else n_rows_max
     rows, n_failed = _run_pages(web, numbers, first, most, offsets)
-    return PollLog(offsets, *rows, n_failed)
+    return IntervalLog(offsets, *rows, n_failed)
 
 
 def loop_log(
@@ -211,7 +212,7 @@ def loop_log(
     scale: float = 1.0,
     is_spread: bool = False,
     n_rows_max: int | None = None,
-) -> PollLog:
+) -> IntervalLog:
     """Let a loop poll each page just when it is due, and return every interval.
 
     Parameters
@@ -235,26 +236,26 @@ def loop_log(
         pseudo_unchanged=float(pseudo[1]),
         is_fixed=False,
     )
-    phase = first_phase(web.n_pages) if is_spread else np.ones(web.n_pages)
+    phase = spread_phases(web.n_pages, first=0.5) if is_spread else np.ones(web.n_pages)
     return _log(web, numbers, scale * loop.first_seconds * phase, n_rows_max)
 
 
-def fixed_log(web: Web, interval: FloatArray | float) -> PollLog:
+def fixed_log(web: Web, interval: FloatArray | float) -> IntervalLog:
     """Poll each page at its own fixed interval, as when its period is known."""
     numbers = _Numbers(Waiting(1.0, 0.0, math.inf, 0.0), 1.0, HOUR, 0.0, 0.0, is_fixed=True)
     first = np.ascontiguousarray(np.broadcast_to(np.asarray(interval, np.float64), web.n_pages))
     return _log(web, numbers, first, None)
 
 
-def joined_log(logs: list[PollLog]) -> PollLog:
+def joined_log(logs: list[IntervalLog]) -> IntervalLog:
     """Return the logs of different pages as one."""
     counts = np.concatenate([np.diff(log.offsets) for log in logs])
     offsets = np.concatenate([[0], np.cumsum(counts)])
     columns = zip(*(log[1:] for log in logs), strict=True)
-    return PollLog(offsets, *(np.concatenate(column) for column in columns))
+    return IntervalLog(offsets, *(np.concatenate(column) for column in columns))
 
 
-def stale_until(log: PollLog, edges: FloatArray) -> FloatArray:
+def stale_until(log: IntervalLog, edges: FloatArray) -> FloatArray:
     """Return the seconds that each page was stale before each instant: pages by instants.
 
     Exact where copies, once stale, stay so until they are fetched.
@@ -271,7 +272,7 @@ def stale_until(log: PollLog, edges: FloatArray) -> FloatArray:
     return stale
 
 
-def fetches_until(log: PollLog, edges: FloatArray) -> FloatArray:
+def fetches_until(log: IntervalLog, edges: FloatArray) -> FloatArray:
     """Return the fetches of each page up to each instant: pages by instants."""
     fetches = np.empty((log.n_pages, edges.size))
     for page in range(log.n_pages):
@@ -282,7 +283,7 @@ def fetches_until(log: PollLog, edges: FloatArray) -> FloatArray:
 
 
 def cost_until(
-    log: PollLog, edges: FloatArray, *, fetch_cost: float = 1.0, hour_cost: float = 1.0
+    log: IntervalLog, edges: FloatArray, *, fetch_cost: float = 1.0, hour_cost: float = 1.0
 ) -> FloatArray:
     """Return what each page has cost before each instant: its fetches and its stale hours."""
     return fetch_cost * fetches_until(log, edges) + hour_cost / HOUR * stale_until(log, edges)

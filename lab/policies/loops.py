@@ -16,7 +16,7 @@ from recrawl.core.change_rate import PseudoObservations
 from recrawl.core.change_rate.irregular import most_likely_rate
 from recrawl.core.price.due import due_elapsed_of
 from recrawl.sim import KnownPages, Outcomes
-from recrawl.sim.policies import largest
+from recrawl.sim.policies import largest, spread_phases
 
 __all__ = [
     "COST_LOOP",
@@ -25,12 +25,10 @@ __all__ = [
     "LoopPolicy",
     "Waiting",
     "estimated_period",
-    "first_phase",
     "wait_of",
 ]
 
 HOUR = 3_600.0
-_GOLDEN = 0.6180339887498949
 # Relative size of the last step of an estimate; the error left is its third power.
 _TOLERANCE = 1e-5
 _N_STEPS_MAX = 100
@@ -243,7 +241,8 @@ class LoopPolicy:
         n_pages = pages.importance.size
         self._due_at = np.full(n_pages, float(at))
         if pages.has_copies:
-            self._due_at += self._scale * self._loop.first_seconds * first_phase(n_pages)
+            phase = spread_phases(n_pages, first=0.5)
+            self._due_at += self._scale * self._loop.first_seconds * phase
         self._memory = _Memory(
             np.zeros(n_pages, np.int64),
             np.zeros(n_pages),
@@ -302,8 +301,3 @@ class LoopPolicy:
             self._kept = _Changed(
                 np.resize(self._kept.elapsed, n_room), np.resize(self._kept.before, n_room)
             )
-
-
-def first_phase(n_pages: int) -> FloatArray:
-    """Return where in its first interval each page is, of a crawl that has run for a while."""
-    return np.asarray((0.5 + np.arange(n_pages) * _GOLDEN) % 1.0, np.float64)

@@ -17,6 +17,7 @@ from recrawl.core.change_rate import (
 )
 from recrawl.core.signal_quality import SignalledPolls
 from recrawl.sim.policies import Outcomes, largest
+from recrawl.sim.times import offsets_of
 
 __all__ = ["Estimator", "PollLog", "Refits", "Turns", "estimated_rates"]
 
@@ -92,8 +93,7 @@ class PollLog:
     def signalled(self) -> SignalledPolls:
         """Return the polls page by page, with their signals."""
         order = np.argsort(self.page, kind="stable")
-        offsets = np.zeros(self.n_pages + 1, np.int64)
-        np.cumsum(np.bincount(self.page, minlength=self.n_pages), out=offsets[1:])
+        offsets = offsets_of(self.page, self.n_pages)
         return SignalledPolls(
             offsets, self.elapsed[order], self.n_signals[order], self.changed[order]
         )

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from lab.recorded import data_folder
 
 
 def _without(what: str) -> NoReturn:
@@ -18,9 +18,8 @@ def _without(what: str) -> NoReturn:
 
 
 def data_file(name: str) -> Path:
-    """Return the file, in the folder RECRAWL_DATA or in shared/data beside the checkout."""
-    beside = CHECKOUT.parent / "shared" / "data"
-    path = Path(os.environ.get("RECRAWL_DATA", beside)) / name
+    """Return the file, in the folder where the lab looks too."""
+    path = data_folder() / name
     if not path.is_file():
         _without(f"{name} is not in {path.parent}; set RECRAWL_DATA to the folder that has it")
     return path

@@ -8,6 +8,7 @@ from scipy.optimize import minimize_scalar
 
 from lab.claim import Check, Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
+from lab.paired import standard_error
 from lab.policies.loop_runs import fixed_log
 from lab.tables import Cell, Table
 from recrawl.core._arrays import FloatArray
@@ -82,7 +83,7 @@ def _curve(settings: Settings) -> Table:
                 "fraction": float(fraction),
                 "formula": float(_cost_per_hour(period, fraction, 1.0, 1.0)),
                 "simulated": float(page_cost.mean()),
-                "standard_error": float(page_cost.std(ddof=1) / np.sqrt(settings.n_pages)),
+                "standard_error": standard_error(page_cost),
             }
         )
     return Table.of(rows)

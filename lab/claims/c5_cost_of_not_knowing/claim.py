@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 
 from lab.claim import Check, Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
-from lab.policies.loop_runs import PollLog, fixed_log, loop_log
+from lab.paired import standard_error
+from lab.policies.loop_runs import IntervalLog, fixed_log, loop_log
 from lab.policies.loops import COST_LOOP
 from lab.tables import Table
 from recrawl.core._arrays import FloatArray
@@ -34,7 +35,7 @@ SETTINGS = {Scale.QUICK: Settings(n_pages=500), Scale.FULL: Settings(n_pages=5_0
 _STANDARD_ERRORS = 4.0
 
 
-def _cost_per_hour(log: PollLog, horizon_hours: float) -> FloatArray:
+def _cost_per_hour(log: IntervalLog, horizon_hours: float) -> FloatArray:
     stale_hours = np.add.reduceat(log.stale_seconds, log.offsets[:-1]) / HOUR
     return (stale_hours + log.page_fetches) / horizon_hours
 
@@ -58,7 +59,7 @@ def measure(scale: Scale) -> Tables:
                 "known": float(known.mean()),
                 "unknown": float(unknown.mean()),
                 "more_by": float((unknown - known).mean()),
-                "standard_error": float((unknown - known).std(ddof=1) / np.sqrt(known.size)),
+                "standard_error": standard_error(unknown - known),
             }
         )
     return {"costs": Table.of(rows)}

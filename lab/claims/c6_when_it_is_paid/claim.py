@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from lab.claim import Check, Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
+from lab.paired import standard_error
 from lab.policies.loop_runs import cost_until, fixed_log, loop_log
 from lab.policies.loops import COST_LOOP
 from lab.tables import Table
@@ -53,7 +54,7 @@ def measure(scale: Scale) -> Tables:
             {
                 "hours": hours,
                 "mean": mean,
-                "standard_error": more.std(axis=0, ddof=1) / np.sqrt(settings.n_pages),
+                "standard_error": [standard_error(pages) for pages in more.T],
                 "lower_quartile": lower,
                 "upper_quartile": upper,
                 "within_lag": within,

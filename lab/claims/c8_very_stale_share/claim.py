@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from lab.claim import Check, Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
-from lab.policies.loop_runs import PollLog, fixed_log, loop_log
+from lab.policies.loop_runs import IntervalLog, fixed_log, loop_log
 from lab.policies.loops import COST_LOOP, Loop
 from lab.tables import Table
 from recrawl.core._arrays import FlagArray, FloatArray
@@ -52,7 +52,7 @@ _READINGS = {
 }
 
 
-def _share(log: PollLog, flag: FlagArray) -> tuple[float, float]:
+def _share(log: IntervalLog, flag: FlagArray) -> tuple[float, float]:
     """Return the share of intervals with a trait, and its standard error over pages."""
     starts = log.offsets[:-1]
     n = np.add.reduceat(log.is_fetch.astype(np.float64), starts)
@@ -62,7 +62,7 @@ def _share(log: PollLog, flag: FlagArray) -> tuple[float, float]:
     return float(share), float(error)
 
 
-def _shares(case: str, hours: float, log: PollLog, very_hours: float) -> dict[str, float | str]:
+def _shares(case: str, hours: float, log: IntervalLog, very_hours: float) -> dict[str, float | str]:
     very, very_error = _share(log, log.stale_seconds >= very_hours * HOUR)
     changed, changed_error = _share(log, log.changed)
     return {
@@ -76,10 +76,10 @@ def _shares(case: str, hours: float, log: PollLog, very_hours: float) -> dict[st
     }
 
 
-def _histogram(known: PollLog, unknown: PollLog) -> Table:
+def _histogram(known: IntervalLog, unknown: IntervalLog) -> Table:
     edges = np.concatenate([np.arange(13.0), [np.inf]])
 
-    def shares(log: PollLog) -> FloatArray:
+    def shares(log: IntervalLog) -> FloatArray:
         stale = log.stale_seconds[log.is_fetch] / HOUR
         # A page that did not change in its interval was not stale at all.
         counts = np.histogram(stale[stale > 0], edges)[0]
@@ -90,7 +90,7 @@ def _histogram(known: PollLog, unknown: PollLog) -> Table:
     )
 
 
-def _over_time(log: PollLog, very_hours: float) -> Table:
+def _over_time(log: IntervalLog, very_hours: float) -> Table:
     edges = np.array([0, 50, 100, 200, 400, 700, 1_000, 1_500, 2_000, 3_000, 4_500, 6_000, 12_000])
     rows = []
     for start, end in itertools.pairwise(edges):

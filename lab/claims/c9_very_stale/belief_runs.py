@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lab.policies.loop_runs import PollLog
+from lab.policies.loop_runs import IntervalLog
 from recrawl.core._arrays import CountArray, FloatArray, RowArray
 from recrawl.core._kernel import kernel
 from recrawl.core.belief import BROAD, GammaBelief, after_poll, rebased
 from recrawl.core.price import averaged_due_elapsed, latest_elapsed
 from recrawl.shard.priors import WHOLE_PAGES, refitted, teaches_priors
 from recrawl.sim import Fetcher, Web
+from recrawl.sim.times import offsets_of
 
 __all__ = ["BeliefRule", "belief_log", "log_of_fetches"]
 
@@ -52,7 +53,7 @@ class BeliefRule:
         return due
 
 
-def belief_log(web: Web, rule: BeliefRule) -> PollLog:
+def belief_log(web: Web, rule: BeliefRule) -> IntervalLog:
     """Fetch every page when it is due, from a fetch of all at the start, and return the log.
 
     No fetch fails and no page returns to an earlier version.
@@ -97,7 +98,7 @@ def belief_log(web: Web, rule: BeliefRule) -> PollLog:
     )
 
 
-def log_of_fetches(web: Web, page: RowArray, at: FloatArray) -> PollLog:
+def log_of_fetches(web: Web, page: RowArray, at: FloatArray) -> IntervalLog:
     """Return the intervals between fetches given in any order."""
     n_pages = web.n_pages
     # Every page's last interval is cut off by the horizon.
@@ -106,14 +107,15 @@ def log_of_fetches(web: Web, page: RowArray, at: FloatArray) -> PollLog:
     is_fetch = np.concatenate([np.ones(at.size, np.bool_), np.zeros(n_pages, np.bool_)])
     order = np.lexsort((~is_fetch, ended_at, page))
     ended_at, is_fetch = ended_at[order], is_fetch[order]
-    offsets = np.zeros(n_pages + 1, np.int64)
-    np.cumsum(np.bincount(page, minlength=n_pages), out=offsets[1:])
+    offsets = offsets_of(page, n_pages)
     elapsed = np.diff(ended_at, prepend=0.0)
     elapsed[offsets[:-1]] = ended_at[offsets[:-1]]
     stale = np.empty(ended_at.size)
     _stale_seconds(web.changes.offsets, web.changes.at, offsets, ended_at, elapsed, stale)
     none = np.zeros(n_pages, np.int64)
-    return PollLog(offsets, ended_at, elapsed, np.maximum(stale, 0.0), stale >= 0, is_fetch, none)
+    return IntervalLog(
+        offsets, ended_at, elapsed, np.maximum(stale, 0.0), stale >= 0, is_fetch, none
+    )
 
 
 @kernel

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from lab.claim import Check, Claim, Kind, Scale, Tables
 from lab.claims.c9_very_stale.belief_runs import BeliefRule, belief_log
 from lab.drawing import COLOURS, OURS, panels
-from lab.policies.loop_runs import PollLog, cost_until, loop_log
+from lab.paired import standard_error
+from lab.policies.loop_runs import IntervalLog, cost_until, loop_log
 from lab.policies.loops import COST_LOOP, COST_PRIOR
 from lab.tables import Cell, Table
 from recrawl.core._arrays import FloatArray
@@ -89,7 +90,7 @@ def _priors(settings: Settings, population: str) -> dict[str, tuple[GammaBelief,
 
 def _logs(
     settings: Settings, population: str, web: Web, *, is_long: bool
-) -> Iterator[tuple[str, float, float, PollLog]]:
+) -> Iterator[tuple[str, float, float, IntervalLog]]:
     """Yield policies with their fraction, or promise, and what they did; Cost's loop first."""
     yield _COST, 1 / 3, math.nan, loop_log(web, COST_LOOP)
     price = settings.price_hours * HOUR
@@ -123,7 +124,7 @@ class _PageSums:
     very_hours: FloatArray  # per hour
 
     @classmethod
-    def of(cls, log: PollLog, hours: float, very_hours: float) -> "_PageSums":
+    def of(cls, log: IntervalLog, hours: float, very_hours: float) -> "_PageSums":
         starts = log.offsets[:-1]
         stale = log.stale_seconds / HOUR
         very = (stale >= very_hours) & log.is_fetch
@@ -146,7 +147,6 @@ def _row(
     where: dict[str, Cell], name: str, knobs: tuple[float, float], ours: _PageSums, base: _PageSums
 ) -> dict[str, Cell]:
     """Return one policy's figures, with paired errors of what it has less than Cost's loop."""
-    n_pages = ours.cost.size
     share, part = ours.share()
     base_share, base_part = base.share()
     saved = base.cost - ours.cost
@@ -158,13 +158,13 @@ def _row(
         "promise": knobs[1],
         "cost": float(ours.cost.mean()),
         "saved": float(saved.mean()),
-        "saved_error": float(saved.std(ddof=1) / math.sqrt(n_pages)),
+        "saved_error": standard_error(saved),
         "very_stale": share,
         "over_half": share - 0.5 * base_share,
         "over_half_error": float(np.sqrt(((part - 0.5 * base_part) ** 2).sum())),
         "time_very_stale": float(ours.very_hours.mean()),
         "time_over_half": float(late.mean()),
-        "time_over_half_error": float(late.std(ddof=1) / math.sqrt(n_pages)),
+        "time_over_half_error": standard_error(late),
         "fetches": float(ours.intervals.mean()),
     }
 
@@ -172,7 +172,7 @@ def _row(
 _EDGES = (0, 100, 200, 400, 700, 1_000, 1_500, 2_000, 3_000, 4_500, 6_000, 9_000, 12_000)
 
 
-def _over_time(name: str, log: PollLog, very_hours: float) -> list[dict[str, Cell]]:
+def _over_time(name: str, log: IntervalLog, very_hours: float) -> list[dict[str, Cell]]:
     edges = [edge for edge in _EDGES if edge * HOUR <= log.ended_at.max()]
     cost = cost_until(log, np.array(edges) * HOUR).mean(axis=0)
     rows: list[dict[str, Cell]] = []

@@ -10,6 +10,7 @@ from scipy.special import gammaincc
 
 from lab.claim import Check, Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
+from lab.paired import standard_error
 from lab.tables import Table
 from recrawl.core._arrays import FloatArray
 from recrawl.core.change_rate import naive_change_rate, regular_change_rate
@@ -75,9 +76,9 @@ def measure(scale: Scale) -> dict[str, Table]:
                 "naive": -limit,
                 "improved": -math.log(limit) - 1,
                 "naive_simulated": float(naive.mean()),
-                "naive_error": float(naive.std(ddof=1)) / n_pages**0.5,
+                "naive_error": standard_error(naive),
                 "improved_simulated": float(improved.mean()),
-                "improved_error": float(improved.std(ddof=1)) / n_pages**0.5,
+                "improved_error": standard_error(improved),
             }
         )
     curve = np.linspace(0.1, 3.0, 59)

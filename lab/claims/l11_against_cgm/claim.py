@@ -8,6 +8,7 @@ import numpy as np
 from lab.claim import Check, Claim, Figures, Kind, Scale, Tables
 from lab.drawing import panels
 from lab.policies.longevity_corpora import (
+    LIVELY,
     RECORDED,
     SIMULATED,
     Corpus,
@@ -58,7 +59,6 @@ SETTINGS = {
 FIT, BOUNDS, SHARD, UNIFORM = "curve fit", "bounds", "recrawl's shard", "uniform"
 CGM, REVISITING = "CGM", "CGM, revisiting"
 POLICIES = (FIT, BOUNDS, CGM, REVISITING, UNIFORM, SHARD)
-LIVELY = "lively recorded pages"
 # Refresh costs of CGM at which the policies are compared.
 RIVAL_COSTS = {
     RECORDED: (0.1, 0.15, 0.2),

@@ -9,6 +9,7 @@ from lab.claim import Check, Claim, Figures, Kind, Scale, Tables
 from lab.drawing import panels
 from lab.policies.longevity import fetched_above, static_divergence, thresholds_of
 from lab.policies.longevity_corpora import (
+    LIVELY,
     RECORDED,
     SIMULATED,
     Corpus,
@@ -46,7 +47,6 @@ SETTINGS = {
     ),
     Scale.FULL: Settings(corpus=Corpus(n_windows_max=2, n_simulated=1200)),
 }
-LIVELY = "lively recorded pages"
 # So few changes in a window are few.
 RARE_CHANGES = 2
 POLICIES = ("FS-S", "D, static", "FS-D", "D, dynamic", "uniform")

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from lab.claim import Check, Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
+from lab.paired import standard_error
 from lab.policies.loop_paths import loop_paths
 from lab.tables import Table
 
@@ -70,7 +71,7 @@ def measure(scale: Scale) -> Tables:
         {
             "first_hours": firsts,
             "mean_edge_epochs": n_edges.mean(axis=0),
-            "standard_error": n_edges.std(axis=0, ddof=1) / np.sqrt(settings.n_repeats),
+            "standard_error": [standard_error(repeats) for repeats in n_edges.T],
         }
     )
     return {"paths": Table.of(drawn), "by_epoch": by_epoch, "by_first": by_first}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lab.claim import Check, Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
+from lab.paired import standard_error
 from lab.tables import Table
 from recrawl.core.signal_quality import (
     SignalledPolls,
@@ -131,7 +132,7 @@ def measure(scale: Scale) -> dict[str, Table]:
                         **names,
                         "n_pages": error.size,
                         "mean_error": float(error.mean()),
-                        "standard_error": float(error.std(ddof=1) / np.sqrt(error.size)),
+                        "standard_error": standard_error(error),
                         "mean_absolute_error": float(np.abs(error).mean()),
                         "mean_squared_error": float((error**2).mean()),
                     }

@@ -6,11 +6,10 @@ import numpy as np
 
 from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core._kernel import kernel
-from recrawl.core.belief.gamma import GammaBelief, after_change_of, rebased
-from recrawl.core.belief.population import BROAD
+from recrawl.core.belief.gamma import GammaBelief
 from recrawl.core.value.averaged import averaged_value_of
-from recrawl.shard.priors import WHOLE_PAGES, refitted, teaches_priors
 from recrawl.sim.policies import KnownPages, Outcomes, largest
+from recrawl.sim.pooled_beliefs import PooledBeliefs
 
 __all__ = ["AveragedArgmax"]
 
@@ -32,18 +31,6 @@ def _values(
         out[page] = importance[page] * value * (1.0 + bonus / belief.shape[page])
 
 
-@kernel
-def _observe(belief: GammaBelief, page: RowArray, elapsed: FloatArray, changed: FlagArray) -> None:
-    for i in range(page.size):
-        row = page[i]
-        if changed[i]:
-            belief.shape[row], belief.seconds[row] = after_change_of(
-                belief.shape[row], belief.seconds[row], elapsed[i], 1.0
-            )
-        else:
-            belief.seconds[row] += elapsed[i]
-
-
 class AveragedArgmax:
     """Fetches the pages of greatest averaged value, computed for every page at every pick.
 
@@ -63,16 +50,10 @@ class AveragedArgmax:
         """Begin with the broad prior for every page."""
         n_pages = pages.importance.size
         self._importance = pages.importance / pages.cost
-        self._belief = GammaBelief(
-            np.full(n_pages, float(BROAD.shape)), np.full(n_pages, float(BROAD.seconds))
-        )
-        self._prior = BROAD
+        self._beliefs = PooledBeliefs(n_pages)
         self._fetched_at = np.full(n_pages, at)
-        self._is_polled = np.zeros(n_pages, np.bool_)
         self._is_under_way = np.zeros(n_pages, np.bool_)
         self._value = np.empty(n_pages)
-        self._n_polls = 0
-        self._n_learned = 0
 
     def hear(
         self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray
@@ -82,9 +63,8 @@ class AveragedArgmax:
     def pick(self, at: float, n: int) -> RowArray:
         """Return the pages of greatest value."""
         elapsed = at - self._fetched_at
-        _values(
-            self._importance, self._belief, elapsed, self._bonus, self._is_under_way, self._value
-        )
+        belief = self._beliefs.belief
+        _values(self._importance, belief, elapsed, self._bonus, self._is_under_way, self._value)
         pages = largest(self._value, n)
         self._is_under_way[pages] = True
         return pages
@@ -92,18 +72,5 @@ class AveragedArgmax:
     def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
         """Update beliefs, and now and then the prior that they began with."""
         self._is_under_way[page] = False
-        seen = ~outcomes.error & np.isfinite(outcomes.elapsed)
-        _observe(self._belief, page[seen], outcomes.elapsed[seen], outcomes.changed[seen])
+        self._beliefs.observe(page, outcomes)
         self._fetched_at[page[~outcomes.error]] = at[~outcomes.error]
-        self._is_polled[page[seen]] = True
-        self._n_polls += int(np.count_nonzero(seen))
-        if teaches_priors(self._n_polls, self._n_learned):
-            self._n_learned = self._n_polls
-            self._learn_prior()
-
-    def _learn_prior(self) -> None:
-        polled = self._is_polled
-        belief = GammaBelief(self._belief.shape[polled], self._belief.seconds[polled])
-        prior = refitted(belief, BROAD, WHOLE_PAGES)
-        self._belief = rebased(self._belief, self._prior, prior)
-        self._prior = prior

@@ -4,11 +4,9 @@ import numpy as np
 
 from recrawl.core._arrays import CountArray, FloatArray, RowArray
 from recrawl.sim.interval_rules import FixedInterval, IntervalRule, Polls
-from recrawl.sim.policies import KnownPages, Outcomes, largest
+from recrawl.sim.policies import KnownPages, Outcomes, largest, spread_phases
 
 __all__ = ["IntervalPolicy", "trust_signals"]
-
-_GOLDEN = 0.6180339887498949
 
 
 class IntervalPolicy:
@@ -42,8 +40,7 @@ class IntervalPolicy:
         self._due_at = np.full(n_pages, float(at))
         if pages.has_copies:
             # A crawl that has run for a while has its pages spread over the interval.
-            phase = (0.5 + np.arange(n_pages) * _GOLDEN) % 1.0
-            self._due_at += self._scale * first * phase
+            self._due_at += self._scale * first * spread_phases(n_pages, first=0.5)
         self._seen_at = np.full(n_pages, float(at))  # when the copy's version was first seen
         self._fetched_at = np.full(n_pages, float(at))
         self._n_polls = np.zeros(n_pages)

@@ -76,6 +76,12 @@ def largest(score: FloatArray, n: int) -> RowArray:
     return rows[np.lexsort((rows, -score[rows]))]
 
 
+def spread_phases(n_pages: int, *, first: float = 0.0) -> FloatArray:
+    """Return where in its turn each page begins, 0 to 1, so that any number are spread evenly."""
+    golden_ratio = 0.6180339887498949
+    return np.asarray((first + np.arange(n_pages) * golden_ratio) % 1.0)
+
+
 class Uniform:
     """Fetches all pages in turn, whatever they are and do."""
 
@@ -107,8 +113,8 @@ class ProportionalToImportance:
         importance = pages.importance
         with np.errstate(divide="ignore"):
             self._stride = np.where(importance > 0, importance.sum() / importance, np.inf)
-        # Pages of equal importance take turns; the golden ratio spreads their first ones.
-        phase = (np.arange(importance.size) * 0.6180339887498949) % 1.0
+        # Pages of equal importance take turns.
+        phase = spread_phases(importance.size)
         self._turn = np.where(np.isfinite(self._stride), self._stride * (0.5 + 0.5 * phase), np.inf)
 
     def hear(

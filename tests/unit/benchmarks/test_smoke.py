@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import backtests, exactness, fragments, kernels, learning, shard, shard_learning
+from lab.text_histories import histories_of_web
 from recrawl.sim import Bookkeeper
 
 ROOT = Path(__file__).parents[3]
@@ -42,7 +43,7 @@ def test_learned_signals_beat_ignoring_them() -> None:
 
 @pytest.mark.slow_without_jit
 def test_both_objectives_spend_the_same_and_fragments_leaves_less_of_the_copies_wrong() -> None:
-    web = fragments.histories_of(fragments.simulated_web(0, 60))
+    web = histories_of_web(fragments.simulated_web(0, 60))
     for_freshness = fragments.run(web, 60.0, "freshness")
     for_fragments = fragments.run(web, 60.0, "fragments")
     assert for_fragments.n_fetches == for_freshness.n_fetches == 60 * 60 - 10
@@ -51,7 +52,7 @@ def test_both_objectives_spend_the_same_and_fragments_leaves_less_of_the_copies_
 
 def test_staleness_is_accounted_for_as_simulations_do() -> None:
     web = fragments.simulated_web(1, 8)
-    histories = fragments.histories_of(web)
+    histories = histories_of_web(web)
     rng = np.random.default_rng(0)
     page, at = rng.integers(0, 8, 200), np.sort(rng.uniform(0, fragments.YEAR, 200))
     books = Bookkeeper(web)

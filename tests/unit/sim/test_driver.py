@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from benchmarks.learning import ORACLE, run_without_signals
-from benchmarks.learning import Times as HourlyTimes
 from recrawl.sim import (
     CC_NEWS,
     ChangeRatio,
@@ -109,7 +108,7 @@ def test_the_oracle_equals_an_independent_simulation() -> None:
         500.0,
         web.change_rate * HOUR,
         web.importance,
-        HourlyTimes(web.changes.offsets, web.changes.at / HOUR),
+        Times(web.changes.offsets, web.changes.at / HOUR),
         (1.0, 1.0),
         np.ones(1),
         np.zeros(1),

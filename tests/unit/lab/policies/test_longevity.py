@@ -18,9 +18,8 @@ from lab.policies.longevity import (
     holistic_static_value,
     spent_of,
 )
-from lab.policies.longevity_corpora import Corpus, lively, simulated_snapshots, simulated_web
+from lab.policies.longevity_corpora import Corpus, lively, simulated_snapshots
 from lab.policies.longevity_curves import CostCurve, cost_ratio_rows, draws_of_clusters
-from lab.policies.longevity_league import LongevityOnline
 from lab.policies.longevity_online import (
     Bounds,
     ChangeRates,
@@ -35,10 +34,6 @@ from recrawl.core.change_rate import PollHistories, irregular_change_rate
 from recrawl.core.divergence import Sketches
 from recrawl.core.price import continuous_optimum, due_elapsed
 from recrawl.core.signal_quality import from_recall
-from recrawl.sim import KnownPages, Outcomes, Uniform, make_web, simulate
-from recrawl.sim.curves import WebContents
-
-DAY = 86_400.0
 
 
 def _edited(times: list[float], *, step: float = 0.1, ends_at: float = 8.0) -> Histories:
@@ -293,39 +288,3 @@ def test_smaller_sketches_keep_the_smallest_hashes() -> None:
     assert kept.n_fragments.tolist() == [20, 1]
     with pytest.raises(ValueError, match="size must be at least 1"):
         smaller(sketches, 0)
-
-
-def _known(n_pages: int) -> KnownPages:
-    ones, none = np.ones(n_pages), np.zeros(n_pages, np.int64)
-    return KnownPages(ones, ones, none, none, has_copies=True)
-
-
-def test_a_page_under_way_is_not_picked_again() -> None:
-    policy = LongevityOnline(WebContents(make_web(0, 10.0, [0.1] * 3)))
-    policy.start(_known(3), 0.0)
-    picked = [int(policy.pick(at, 1)[0]) for at in (1.0, 2.0, 3.0)]
-    assert sorted(picked) == [0, 1, 2]
-    assert policy.pick(4.0, 1).size == 0
-
-
-@pytest.mark.slow_without_jit
-def test_pages_that_were_seen_to_differ_are_fetched_more_often() -> None:
-    web = make_web(0, 120 * DAY, [0.0] * 10 + [0.5 / DAY] * 10)
-    fetches = np.zeros(20, np.int64)
-
-    def count(page: Counts, at: Floats, outcomes: Outcomes) -> None:
-        np.add.at(fetches, page, 1)
-
-    simulate(web, LongevityOnline(WebContents(web)), 5 / DAY, on_fetches=count)
-    assert fetches[10:].sum() > 3 * fetches[:10].sum()
-    assert fetches.min() > 0
-
-
-@pytest.mark.slow_without_jit
-def test_the_league_policy_beats_uniform_on_fragments_once_it_has_learned() -> None:
-    web = simulated_web(1, 60, 240 * DAY)
-    budget = 4 / DAY
-    learned = simulate(web, LongevityOnline(WebContents(web)), budget, burn_in_seconds=80 * DAY)
-    uniform = simulate(web, Uniform(), budget, burn_in_seconds=80 * DAY)
-    assert learned.n_fetches == uniform.n_fetches
-    assert learned.fragment_staleness < uniform.fragment_staleness
