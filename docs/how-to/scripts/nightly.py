@@ -7,6 +7,7 @@ How many fetches a night, and how politely, stands in corpus/recrawl.toml.
 
 import hashlib
 import sys
+from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -36,7 +37,7 @@ def fetch(order: recrawl.Order) -> recrawl.Outcome:
         retry_after = error.headers.get("Retry-After", "")
         seconds = float(retry_after) if retry_after.isdigit() else 0.0
         return recrawl.Outcome(handle=order.handle, status=error.code, retry_after_seconds=seconds)
-    except OSError:  # no answer
+    except (OSError, HTTPException, ValueError):  # no answer, or a URL that cannot be asked for
         return recrawl.Outcome(handle=order.handle, status=0)
 
 

@@ -6,6 +6,7 @@ python paced.py corpus/ [seconds]
 import asyncio
 import hashlib
 import sys
+from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -23,7 +24,7 @@ def get(order: recrawl.Order) -> recrawl.Outcome:
             return recrawl.Outcome(handle=order.handle, status=response.status, digest=digest)
     except HTTPError as error:
         return recrawl.Outcome(handle=order.handle, status=error.code)
-    except OSError:
+    except (OSError, HTTPException, ValueError):
         return recrawl.Outcome(handle=order.handle, status=0)
 
 

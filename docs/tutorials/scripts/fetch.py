@@ -6,23 +6,24 @@ import sys
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 
 
 def fetch(line):
     order = json.loads(line)
-    request = urllib.request.Request(order["fetch_url"])
-    if order["etag"]:
-        request.add_header("If-None-Match", order["etag"])
     outcome = {"handle": order["handle"]}
     try:
+        request = urllib.request.Request(order["fetch_url"])
+        if order["etag"]:
+            request.add_header("If-None-Match", order["etag"])
         with urllib.request.urlopen(request, timeout=10) as answer:
             outcome["status"] = answer.status
             outcome["etag"] = answer.headers["ETag"]
             outcome["digest"] = hashlib.sha256(answer.read()).hexdigest()
     except urllib.error.HTTPError as error:
         outcome["status"] = error.code  # 304: not modified
-    except OSError:
-        outcome["status"] = 0  # no answer
+    except (OSError, HTTPException, ValueError):
+        outcome["status"] = 0  # no answer, or a URL that this cannot ask for
     return json.dumps(outcome)
 
 

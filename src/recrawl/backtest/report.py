@@ -54,16 +54,22 @@ def savings_words(savings: Estimate) -> str:
     '38 % fewer (31 to 44 %)'
     >>> savings_words(Estimate(value=-0.12, low=-0.2, high=0.03))
     '12 % more (20 % more to 3 % fewer)'
+    >>> savings_words(Estimate(value=-0.58, low=-1.039, high=-0.44))
+    '58 % more (44 to 104 %)'
     """
     if not savings.is_known:
         return "not known"
 
-    def side(share: float) -> str:
-        return f"{share_text(abs(share))} {'fewer' if share >= 0 else 'more'}"
+    def amount(share: float) -> str:
+        # Finer near nothing; near all of it that means nothing here, and there is more than all.
+        return share_text(share) if share < 0.9 else f"{100 * share:.0f} %"
 
-    if savings.low >= 0 and savings.value >= 0:
-        low = share_text(savings.low).removesuffix(" %")
-        return f"{side(savings.value)} ({low} to {share_text(savings.high)})"
+    def side(share: float) -> str:
+        return f"{amount(abs(share))} {'fewer' if share >= 0 else 'more'}"
+
+    if (savings.low >= 0) == (savings.high >= 0) == (savings.value >= 0):
+        low, high = sorted((abs(savings.low), abs(savings.high)))
+        return f"{side(savings.value)} ({amount(low).removesuffix(' %')} to {amount(high)})"
     return f"{side(savings.value)} ({side(savings.low)} to {side(savings.high)})"
 
 

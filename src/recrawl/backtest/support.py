@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from recrawl.amounts import instant_text, number_text, seconds_text, share_text
+from recrawl.amounts import count_text, instant_text, number_text, seconds_text, share_text
 from recrawl.backtest.history import History
 from recrawl.backtest.replay import Gaps, Replay, gaps_of
 
@@ -22,6 +22,7 @@ _MANY_SATURATED = 0.1
 _MANY_CHANGED = 0.5
 _MANY_LEFT_OUT = 0.2
 _MANY_ERRORS = 0.1
+_MANY_MUTE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,22 +73,24 @@ def support_of(history: History, replay: Replay) -> Support:
 
 
 def _size(history: History) -> str:
-    what = "changes" if history.is_exact else "fetches"
-    text = f"{number_text(history.n_rows_read)} {what}"
+    one, many = ("change", "changes") if history.is_exact else ("fetch", "fetches")
+    text = count_text(history.n_rows_read, one, many)
     if history.kept_share < 1:
         return (
             f"{text}; {number_text(history.n_pages)} pages, chosen by a hash of their URL, stand "
             f"for all: about one in {round(1 / history.kept_share)}."
         )
-    return f"{text} of {number_text(history.n_pages)} pages."
+    return f"{text} of {count_text(history.n_pages, 'page')}."
 
 
 def _window(replay: Replay) -> list[Finding]:
     n_pages = replay.pages.size
+    if n_pages == 0 or replay.end_ms <= replay.start_ms:
+        return []
     n_changing = int(np.count_nonzero(replay.web.changes.counts()))
     findings = [
         _fact(
-            f"Replayed are {number_text(n_pages)} pages from {instant_text(replay.start_ms)} to "
+            f"Replayed are {count_text(n_pages, 'page')} from {instant_text(replay.start_ms)} to "
             f"{instant_text(replay.end_ms)}, {seconds_text(replay.seconds)}; "
             f"{share_text(1 - n_changing / max(n_pages, 1))} of them never changed in that time."
         )
@@ -96,8 +99,8 @@ def _window(replay: Replay) -> list[Finding]:
     if left_out > _MANY_LEFT_OUT:
         findings.append(
             _caution(
-                f"{share_text(left_out)} of the time for which pages were watched is left out: "
-                "pages that came later or went earlier, which have their own ways."
+                f"{share_text(left_out)} of the time for which pages were watched is left out, "
+                "with the pages that came later or went earlier: those may change in other ways."
             )
         )
     return findings
@@ -151,15 +154,21 @@ def _polls(history: History, gaps: Gaps) -> list[Finding]:
     return findings
 
 
+def _mute_share(history: History) -> float:
+    return history.n_mute / max(history.page.size + history.n_mute, 1)
+
+
 def _enough(history: History, replay: Replay) -> list[Finding]:
-    findings = []
+    findings: list[Finding] = []
+    if history.n_pages == 0:
+        return [_refusal("There is no page in it.")]
     n_pages = replay.pages.size
     n_changes = int(replay.web.changes.at.size)
     if n_pages < PAGES_MIN:
         findings.append(
             _refusal(
-                f"Only {number_text(n_pages)} pages were watched all through any one time; with "
-                f"fewer than {PAGES_MIN} chance decides which policy does better."
+                f"Only {count_text(n_pages, 'page was', 'pages were')} watched all through any one "
+                f"time; with fewer than {PAGES_MIN} chance decides which policy does better."
             )
         )
     if not history.is_exact and history.n_pages:
@@ -168,15 +177,22 @@ def _enough(history: History, replay: Replay) -> list[Finding]:
         if middle < _POLLS_PER_PAGE_MIN:
             findings.append(
                 _refusal(
-                    f"Half of the pages were fetched {number_text(int(middle))} times or less: too "
-                    f"few to tell when they changed; {_POLLS_PER_PAGE_MIN} are needed."
+                    f"Half of the pages were fetched {count_text(int(middle), 'time')} or less: "
+                    f"too few to tell when they changed; {_POLLS_PER_PAGE_MIN} are needed."
                 )
             )
     if n_changes < CHANGES_MIN:
         findings.append(
             _refusal(
-                f"Only {number_text(n_changes)} changes were seen; with fewer than {CHANGES_MIN} "
-                "chance decides which policy does better."
+                f"Only {count_text(n_changes, 'change was', 'changes were')} seen; with fewer than "
+                f"{CHANGES_MIN} chance decides which policy does better."
             )
         )
+    if findings and _mute_share(history) > _MANY_MUTE:
+        # All the rest comes of it.
+        text = (
+            f"{share_text(_mute_share(history))} of the fetches do not say whether the page had "
+            "changed: each needs a digest of what was fetched, or a flag."
+        )
+        return [_refusal(text)]
     return findings

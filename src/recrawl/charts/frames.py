@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from recrawl.charts.axes import FloatArray, Span
-from recrawl.charts.ink import LABEL_SIZE, N_COLOURS, TEXT_SIZE, number, text
+from recrawl.charts.ink import LABEL_SIZE, TEXT_SIZE, number, text
 from recrawl.charts.placing import Box, best_place, pushed_apart
-from recrawl.charts.series import Drawn, Series, drawn, ink_of
+from recrawl.charts.series import Drawn, Series, colour_of, drawn, ink_of
 from recrawl.charts.wording import shortened, text_width
 
 __all__ = ["Frame", "Note"]
@@ -118,6 +118,7 @@ class Frame:
         self, series: Sequence[Series], lines: Sequence[Drawn], places: Sequence[int], room: float
     ) -> list[str]:
         """Return the names of lines, right of the plot at the height where they end."""
+        is_any_main = any(one.is_main for one in series)
         named = [i for i, one in enumerate(series) if one.name and lines[i].end is not None]
         ends = [lines[i].end or (0.0, 0.0) for i in named]
         heights = [min(max(y, self.top), self.bottom) for _, y in ends]
@@ -130,7 +131,8 @@ class Frame:
                 start = min(end + 3, self.right)
                 path = f"M{number(start)} {number(height)}H{number(self.right)}L{number(x - 2)} "
                 parts.append(f'<path class="rc-leader" d="{path}{number(y)}"/>')
-            kind = f"rc-label rc-fill rc-c{places[i] % N_COLOURS}"
+            colour = colour_of(places[i], is_any_main=is_any_main)
+            kind = f"rc-label rc-fill {colour}"
             kind += " rc-strong" if series[i].is_main else ""
             words = shortened(series[i].name, LABEL_SIZE, room - _LABEL_AT)
             parts.append(text(words, x, y + 4, kind=kind, hover=series[i].name))

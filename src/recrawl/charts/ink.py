@@ -6,7 +6,7 @@ __all__ = ["LABEL_SIZE", "N_COLOURS", "TEXT_SIZE", "TITLE_SIZE", "number", "svg"
 
 TITLE_SIZE, TEXT_SIZE, LABEL_SIZE = 15.0, 12.0, 12.0
 N_COLOURS = 6
-"""Series after these begin with the first colour again, dashed."""
+"""Series after these begin again, dashed; not with the first if that is the main one's."""
 
 FONTS = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif'
 

@@ -114,7 +114,7 @@ def html_page(title: str, sections: Sequence[Section], *, lead: str = "", footer
     """
     parts = [f"<h1>{escaped(title)}</h1>"]
     if lead:
-        parts.append(f'<p class="lead">{escaped(lead)}</p>')
+        parts.append(f'<p class="lead">{_prose(lead)}</p>')
     for section in sections:
         heading = f"<h2>{escaped(section.heading)}</h2>\n" if section.heading else ""
         parts.append(f"<section>\n{heading}{section.body_html}\n</section>")
@@ -132,14 +132,19 @@ def html_page(title: str, sections: Sequence[Section], *, lead: str = "", footer
     )
 
 
+def _prose(text: str) -> str:
+    """Return words escaped, each per cent sign on the line of its number."""
+    return escaped(text).replace(" %", "\N{NO-BREAK SPACE}%")
+
+
 def paragraph(text: str) -> str:
     """Return a paragraph."""
-    return f"<p>{escaped(text)}</p>\n"
+    return f"<p>{_prose(text)}</p>\n"
 
 
 def bullets(items: Sequence[str]) -> str:
     """Return a list of short paragraphs."""
-    rows = "".join(f"<li>{escaped(item)}</li>" for item in items)
+    rows = "".join(f"<li>{_prose(item)}</li>" for item in items)
     return f"<ul>{rows}</ul>\n" if rows else ""
 
 
@@ -152,8 +157,8 @@ def cards(figures: Sequence[Card]) -> str:
     """Return a row of figures that should be seen first."""
     rows = []
     for card in figures:
-        note = f"<small>{escaped(card.note)}</small>" if card.note else ""
-        words = f"<b>{escaped(card.value)}</b><span>{escaped(card.label)}</span>"
+        note = f"<small>{_prose(card.note)}</small>" if card.note else ""
+        words = f"<b>{_prose(card.value)}</b><span>{_prose(card.label)}</span>"
         rows.append(f'<div class="card">{words}{note}</div>')
     return f'<div class="cards">{"".join(rows)}</div>\n' if rows else ""
 
@@ -165,7 +170,7 @@ def details(summary: str, body_html: str) -> str:
 
 def figure(svg: str, caption: str = "") -> str:
     """Return a chart of this package with what it shows.  The chart is not escaped."""
-    words = f"<figcaption>{escaped(caption)}</figcaption>" if caption else ""
+    words = f"<figcaption>{_prose(caption)}</figcaption>" if caption else ""
     return f"<figure>{svg}{words}</figure>\n"
 
 

@@ -108,9 +108,16 @@ def drawn(series: Series, x: FloatArray, columns: FloatArray, *, ink: str, width
     return Drawn("".join(bands), "".join(lines), points)
 
 
+def colour_of(place: int, *, is_any_main: bool) -> str:
+    """Return the class of a colour: one after the other, but nobody else has the main one's."""
+    if is_any_main and place >= N_COLOURS:
+        return f"rc-c{1 + (place - N_COLOURS) % (N_COLOURS - 1)}"
+    return f"rc-c{place % N_COLOURS}"
+
+
 def ink_of(series: Series, place: int, *, is_any_main: bool) -> str:
     """Return the classes of a series' line: its colour first, then its weight and dashes."""
-    ink = [f"rc-c{place % N_COLOURS}"]
+    ink = [colour_of(place, is_any_main=is_any_main)]
     if is_any_main:
         ink.append("rc-main" if series.is_main else "rc-muted")
     if series.style == "dashed" or place >= N_COLOURS:

@@ -14,6 +14,7 @@ How the commands are made:
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 answered "no", 130 interrupted.
 """
 
+import difflib
 import importlib
 import importlib.util
 import sys
@@ -119,6 +120,25 @@ class _Commands(click.Group):
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take ``-C FOLDER`` before the command as after it, where git has it too."""
+        if len(args) > 2 and args[0] in ("-C", "--corpus"):
+            args = [args[2], *args[:2], *args[3:]]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which may be meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if not near:
+                raise
+            meant = f"{error.message} Did you mean {near[0]}?"
+            raise click.UsageError(meant, error.ctx) from error
 
     def main(self, *args: Any, **settings: Any) -> Any:
         prepare_streams()

@@ -99,12 +99,12 @@ def command(
         )
     history = history_of(_Shown(source, file, out), n_pages_max=n_pages_max)
     say_refused(source, log.name, out)
-    with out.progress("replaying", 1.0) as advance:
+    with out.progress("replaying", 1.0, unit="%") as advance:
         backtest = backtested(
             history, policies=policies, seed=seed, progress=progress_shares(advance)
         )
     if backtest.comparison is None:
-        _refuse(backtest, out)
+        _refuse(backtest, out, hint=_hint(backtest, paths))
     typed = shlex.join(["recrawl", *sys.argv[1:]])
     name = log.resolve().name
     page = backtest_html(backtest, name=name, command=typed, version=__version__)
@@ -130,10 +130,24 @@ class _Shown:
         return progressing(*self._read)
 
 
-def _refuse(backtest: "Backtest", out: Output) -> None:
+def _hint(backtest: "Backtest", paths: tuple[str, ...]) -> str | None:
+    """Return what to try where it may be not the log that is thin, but how it was read."""
+    history = backtest.history
+    if history.n_pages == 0 and paths:
+        return "No file matches --path; patterns begin at the top, as in 'docs/**/*.md'."
+    if history.n_mute > history.page.size:
+        return (
+            "If one of its fields does, name it: --column digest=FIELD, or --column changed=FIELD."
+        )
+    return None
+
+
+def _refuse(backtest: "Backtest", out: Output, *, hint: str | None) -> None:
     texts = backtest.support.texts("refusal")
     out.row({"what": "refused", "reasons": texts})
     out.say("This log is too thin to judge by.", style="bold")
     for text in texts + backtest.support.texts("fact") + backtest.support.texts("caution"):
         out.say(f"- {text}")
+    if hint is not None:
+        out.note(hint)
     click.get_current_context().exit(ANSWERED_NO)

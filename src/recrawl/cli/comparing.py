@@ -140,7 +140,9 @@ def show_comparison(comparison: "Comparison", out: Output) -> None:
         saved = level.savings.get(name)
         if saved is None or not saved.is_known:
             return text
-        return f"{text} {'−' if saved.value >= 0 else '+'}{abs(100 * saved.value):.0f}%"
+        percent = f"{abs(100 * saved.value):.0f}"
+        sign = "±" if percent == "0" else "−" if saved.value > 0 else "+"
+        return f"{text} {sign}{percent}%"
 
     if len(levels) > _LEVELS_SHOWN_MAX:
         chosen = np.linspace(0, len(levels) - 1, _LEVELS_SHOWN_MAX).round().astype(int)
@@ -150,4 +152,7 @@ def show_comparison(comparison: "Comparison", out: Output) -> None:
         ("fetches per day for", *(share_text(level.freshness) for level in levels)),
         [(name, *(cell(level, name) for level in levels)) for name in names],
     )
-    out.say("Beside each: how much less recrawl needs for the same freshness.", style="dim")
+    out.say(
+        "Beside each: how much less (−) or more (+) recrawl needs for the same freshness.",
+        style="dim",
+    )

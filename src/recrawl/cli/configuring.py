@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from recrawl.cli.corpora import corpus_option, is_corpus, prepare
 from recrawl.cli.examples import Example, example_command
@@ -34,6 +35,9 @@ def command(context: click.Context, folder: Path, out: Output) -> None:
     """Show, check and explain settings.  Alone, it shows those that hold."""
     if context.invoked_subcommand is None:
         _show(folder, out, is_all=False)
+    elif context.get_parameter_source("folder") is ParameterSource.COMMANDLINE:
+        # Theirs is their own, and this one would be passed over in silence.
+        raise click.UsageError(f"-C FOLDER goes after {context.invoked_subcommand}.")
 
 
 @example_command(
@@ -98,21 +102,31 @@ def _show(folder: Path, out: Output, *, is_all: bool) -> None:
     if shown:
         out.table(("setting", "value", "from"), shown)
     else:
-        out.say("Nothing is set; everything is as it is by default.")
+        where = f" in {origin}" if origin == "recrawl.toml" else ""
+        out.say(f"Nothing is set{where}; all is as by default, or as `recrawl set` left it.")
     if not is_all:
         left = len(found) - len(told)
-        out.say(f"{left} others are as they are by default: `recrawl config show --all`.")
+        which = f"The {left} others are" if told else f"All {left} are shown"
+        what = "as they are by default: " if told else "by "
+        out.say(f"{which} {what}`recrawl config show --all`.")
 
 
 @example_command(
     "check",
-    examples=(Example("recrawl config check recrawl.toml"),),
+    examples=(Example("recrawl config check"), Example("recrawl config check recrawl.toml")),
 )
-@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument(
+    "file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
+)
+@corpus_option
 @output_option
-def check(file: Path, out: Output) -> None:
-    """Look whether FILE is right, and name the first mistake."""
+def check(file: Path | None, folder: Path, out: Output) -> None:
+    """Look whether FILE, or else the corpus's recrawl.toml, is right; name the first mistake."""
     prepare(Path())
+    if file is None:
+        file = folder / "recrawl.toml"
+        if not file.is_file():
+            raise click.UsageError(f"there is no {file}; name a FILE.")
     from recrawl.runtime import CorpusConfig  # noqa: PLC0415
 
     try:

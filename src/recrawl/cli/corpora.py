@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recrawl.amounts import seconds_text
 from recrawl.errors import (
     ConfigError,
     CorpusError,
@@ -26,6 +27,7 @@ from recrawl.errors import (
     SnapshotFormatError,
     StorageError,
     TimeLost,
+    UnknownFormat,
     WebFileError,
 )
 
@@ -47,6 +49,7 @@ __all__ = [
 LOCK_SECONDS_MAX = 10.0
 """How long to wait for another process that is changing the corpus."""
 _LOCK_LOOK_SECONDS = 0.1
+_LOCK_SILENT_SECONDS = 1.0
 
 corpus_option = click.option(
     "-C",
@@ -69,6 +72,10 @@ _WHAT_TO_DO: tuple[tuple[type[RecrawlError], str], ...] = (
     ),
     (FormatError, "Use the version of recrawl that wrote it, or a newer one."),
     (SnapshotFormatError, "Use the version of recrawl that wrote it, or a newer one."),
+    (
+        UnknownFormat,
+        "--format NAME says which it is, --column NAME=FIELD what a column is called there.",
+    ),
     (RecoveryError, "See what is left with `recrawl doctor`."),
     (WebFileError, ""),  # says itself what a web may be
     (ConfigError, "`recrawl config explain KEY` says what a setting may be."),
@@ -159,14 +166,24 @@ def open_to_change(folder: Path, *, n_bytes_input: int | None = 0) -> "Corpus":
     prepare(folder, n_bytes_input=n_bytes_input)
     import recrawl  # noqa: PLC0415
 
-    ends = time.monotonic() + LOCK_SECONDS_MAX
+    begun = time.monotonic()
+    ends = begun + LOCK_SECONDS_MAX
+    is_said = False
     while True:
         try:
             # By one name: locks within a process are by name.
             return recrawl.open(folder.resolve())
         except LockedError:
-            if time.monotonic() >= ends:
+            now = time.monotonic()
+            if now >= ends:
                 raise
+            if not is_said and now >= begun + _LOCK_SILENT_SECONDS:
+                is_said = True
+                click.echo(
+                    "Another process works with this corpus; waiting for it, "
+                    f"{seconds_text(LOCK_SECONDS_MAX)} at most.",
+                    err=True,
+                )
         time.sleep(_LOCK_LOOK_SECONDS)
 
 

@@ -27,7 +27,7 @@ _TEXT_WIDTH_MAX = 100
 def _sources_rows(page: "PageExplanation") -> list[tuple[str, str]]:
     rows = []
     for name, view in zip(page.sources, page.state.sources, strict=True):
-        how = "as given" if view.is_given else "learned"
+        how = "as given" if view.is_given else "learned" if view.is_judged else "assumed"
         since = count_text(view.signals_since_fetch, "signal")
         rows.append(
             (
@@ -76,7 +76,9 @@ def _rows(page: "PageExplanation") -> list[tuple[str, str]]:
     if state.fetched_at_ms is not None:
         rows.append(("last fetch", instant_text(state.fetched_at_ms)))
     if state.due_at_ms is not None:
-        rows.append(("due", instant_text(state.due_at_ms)))
+        # A hint may make it due as from before it was fetched; nothing was to be done then.
+        known_at_ms = state.added_at_ms if state.fetched_at_ms is None else state.fetched_at_ms
+        rows.append(("due", instant_text(max(state.due_at_ms, known_at_ms))))
     if page.estimator == "gamma":
         rows += [
             ("belief", _belief_words(state.belief_shape, state.belief_seconds)),

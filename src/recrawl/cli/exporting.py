@@ -54,7 +54,13 @@ def _destination(path: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    # Whole or not at all.
+    if path.exists() and not path.is_file():
+        # A device or a pipe stays what it is: /dev/null is not to become a file of pages.
+        with path.open("wb") as file:
+            yield file
+        return
+    # Whole or not at all; a link stays one.
+    path = path.resolve() if path.is_symlink() else path
     draft = path.with_name(f".{path.name}.part")
     try:
         with draft.open("wb") as file:
@@ -93,7 +99,7 @@ def command(format_name: str | None, path: Path | None, folder: Path) -> None:
 
     A row has the page's importance, when it was last fetched, how often it is believed to change
     and within which bounds, how likely its copy is fresh, when it is due, and its validators.
-    `recrawl import` reads it again.
+    `recrawl import` reads it again, but for how often pages change: that is learned anew.
     """
     suffix = "" if path is None else path.suffix.lower().lstrip(".")
     format_name = format_name or (suffix if suffix in ("csv", "parquet") else "jsonl")

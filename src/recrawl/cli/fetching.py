@@ -6,6 +6,7 @@ All three begin at once, and only one process may change a corpus.  So ``lease``
 corpus before it prints, and ``report`` opens it when the first outcome arrives.
 """
 
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import click
 from recrawl.amounts import count_text, seconds_text
 from recrawl.cli.corpora import checked_arguments, corpus_option, open_to_change, prepare
 from recrawl.cli.examples import Example, example_command
+from recrawl.cli.instants import seconds_or_text
 from recrawl.cli.outcomes import BadOutcome, header_text, lines_of, outcome_of
 from recrawl.cli.presenting import Output, ago, drop_output, output_option
 from recrawl.errors import RecrawlError
@@ -58,11 +60,13 @@ def lease(
     with open_to_change(folder) as corpus, checked_arguments():
         from recrawl.runtime.config import duration  # noqa: PLC0415
 
-        wait_seconds = duration(float(wait) if _is_number(wait) else wait)
+        wait_seconds = duration(seconds_or_text(wait))
         orders = _leased(corpus, n, wait_seconds, lease_seconds, exact)
         now_ms = corpus.time.now_ms()
         if not orders:
-            out.note(_why_none(corpus))
+            out.note(f"Nothing to fetch{_why_no_more(corpus)}")
+        elif len(orders) < n and _is_watched():
+            out.note(f"{len(orders)} of {n:,}{_why_no_more(corpus)}")
     unseen = deque(order.handle for order in orders)
     try:
         for order in orders:
@@ -97,14 +101,6 @@ def _release(folder: Path, handles: list[int], out: Output) -> None:
         out.note(f"Given back, as they could not be printed: {what}.")
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _leased(
     corpus: "Corpus", n: int, wait_seconds: float, lease_seconds: float | None, exact: bool
 ) -> list["Order"]:
@@ -118,22 +114,28 @@ def _leased(
         time.sleep(min(left, corpus.wait_seconds(), 1.0))
 
 
-def _why_none(corpus: "Corpus") -> str:
+def _is_watched() -> bool:
+    """Return whether somebody looks on who may wonder; for a loop it is not worth the time."""
+    return sys.stderr.isatty()
+
+
+def _why_no_more(corpus: "Corpus") -> str:
+    """Return why nothing else is to be fetched now, as the end of a sentence."""
     stats = corpus.stats()
     if stats.n_pages == 0:
-        return "Nothing to fetch: there are no pages yet; `recrawl add` some."
+        return ": there are no pages yet; `recrawl add` some."
     if stats.credit is not None and stats.credit < 1:
         if not stats.budget_per_second:
             return (
-                "Nothing to fetch: the budget is 0, or that of this run is spent; `recrawl set "
+                ": the budget is 0, or that of this run is spent; `recrawl set "
                 "--budget RATE` sets another."
             )
         seconds = (1 - stats.credit) / stats.budget_per_second
-        return f"Nothing to fetch now: the budget allows the next fetch in {seconds_text(seconds)}."
+        return f" now: the budget allows the next fetch in {seconds_text(seconds)}."
     if stats.in_flight:
         orders = count_text(stats.in_flight, "order")
-        return f"Nothing to fetch now: {orders} in flight, and no other host is ready."
-    return "Nothing to fetch now: no page is due on a host that may be asked."
+        return f" now: {orders} in flight, and no other host is ready."
+    return " now: no page is due on a host that may be asked."
 
 
 def _left(order: "Order", now_ms: int) -> str:

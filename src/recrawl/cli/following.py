@@ -48,6 +48,8 @@ def command(
     Each row has a cursor: keep the last, and go on after it another time.
     """
     left = limit
+    begun = after
+    is_any = False
     with open_to_read(folder) as corpus:
         while True:
             with checked_arguments():
@@ -65,6 +67,7 @@ def command(
                         "at_ms": change.at_ms,
                     }
                 )
+                is_any = True
                 out.say(f"{instant_text(change.at_ms):<16}  {name:<8}  {change.url}", wrap=False)
                 if left is not None:
                     left -= 1
@@ -73,6 +76,14 @@ def command(
             if changes:
                 continue
             if not follow:
+                if not is_any:
+                    out.say(_none_words(begun, what))
                 return
             time.sleep(_FOLLOW_SECONDS)
             corpus.refresh()
+
+
+def _none_words(after: str | None, what: tuple[str, ...]) -> str:
+    kinds = f" of this kind ({', '.join(what)})" if what else ""
+    since = "" if after is None else f" after {after}"
+    return f"No changes{kinds}{since} yet; `recrawl report` says what fetches found."

@@ -1,11 +1,11 @@
-"""Instants as people type them: a date, a date and time, or how long ago."""
+"""Instants and lengths of time as people type them: a date, how long ago, seconds."""
 
 import re
 from datetime import UTC, datetime
 
 import click
 
-__all__ = ["instant_of", "instant_option"]
+__all__ = ["instant_of", "instant_option", "seconds_or_text"]
 
 _SECONDS = {
     "s": 1.0,
@@ -76,3 +76,17 @@ def instant_option(ctx: click.Context, param: click.Parameter, value: str | None
         return instant_of(value, round(datetime.now(UTC).timestamp() * 1000))
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from error
+
+
+def seconds_or_text(text: str) -> float | str:
+    """Return a length of time as settings have it: seconds, if it is a bare number.
+
+    Examples
+    --------
+    >>> seconds_or_text("90"), seconds_or_text("6h")
+    (90.0, '6h')
+    """
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -11,6 +11,7 @@ import click
 from recrawl.amounts import count_text
 from recrawl.cli.corpora import checked_arguments, corpus_option, open_to_change
 from recrawl.cli.examples import Example, example_command
+from recrawl.cli.instants import seconds_or_text
 from recrawl.cli.presenting import Output, output_option
 from recrawl.cli.sources import (
     REASONS_SHOWN_MAX,
@@ -171,6 +172,9 @@ def add(
     out.say(", ".join(parts) + ".")
     for text in adding.examples:
         out.note(f"  {text}")
+    if n_wrong > len(adding.examples):
+        reasons = ", ".join(f"{n:,} {reason}" for reason, n in adding.problems.most_common())
+        out.note(f"  … in all {reasons}")
 
 
 def _listed(urls: Sequence[str]) -> "pa.RecordBatch":
@@ -291,6 +295,8 @@ def set_(
     added later too, write a [[pattern]] into recrawl.toml.
     """
     told = {name: value for name, value in options.items() if value is not None}
+    for name in _DURATIONS & told.keys():
+        told[name] = seconds_or_text(told[name])
     budget, host = told.pop("budget", None), told.pop("host", None)
     pattern = told.pop("pattern", None)
     for_host = {name: told.pop(name) for name in _FOR_HOST if name in told}
@@ -312,6 +318,7 @@ def set_(
 
 
 _HOSTS_NAMED_MAX = 3
+_DURATIONS = {"min_age", "max_age", "stale_for", "delay"}
 _FOR_HOST = ("delay", "in_flight_max", "burst", "is_closed")
 
 

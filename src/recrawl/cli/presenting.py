@@ -177,7 +177,7 @@ class Output:
         total
             Of what the callable is told of, bit by bit; None if not known.
         unit
-            Of the same, in the plural.
+            Of the same, in the plural; "%" for shares, of a total of 1.
         """
         if not sys.stderr.isatty():
             yield lambda _: None
@@ -191,7 +191,10 @@ class Output:
             TimeRemainingColumn,
         )
 
-        amount = "{task.completed:,.0f}" + ("" if total is None else f" of {total:,.0f}")
+        if unit == "%":
+            amount = "{task.percentage:.0f}"
+        else:
+            amount = "{task.completed:,.0f}" + ("" if total is None else f" of {total:,.0f}")
         columns = (
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),

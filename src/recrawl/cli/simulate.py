@@ -19,12 +19,17 @@ from recrawl.cli.examples import Example, example_command
 from recrawl.cli.kernels import are_made, require_compiled
 from recrawl.cli.policies import named_policies
 from recrawl.cli.presenting import Output, output_option
-from recrawl.errors import CorpusError
+from recrawl.errors import CorpusError, WebFileError
 
 if TYPE_CHECKING:
     from recrawl.backtest import DescribedWeb
 
 __all__ = ["command"]
+
+_LEAST_WEB = """A web may be as short as:
+  [[kind]]
+  pages = 300
+  changes_per_day = 0.2"""
 
 
 @example_command(
@@ -80,16 +85,16 @@ def command(
         require_compiled("simulate")
     policies = named_policies(policy_names)
     from recrawl import __version__  # noqa: PLC0415
-    from recrawl.backtest import compared, simulation_html, web_of_toml  # noqa: PLC0415
+    from recrawl.backtest import compared, simulation_html  # noqa: PLC0415
 
     if web_file is not None:
-        described = web_of_toml(web_file.read_text(encoding="utf-8", errors="replace"))
+        described = _described(web_file)
         name = web_file.name
     else:
         described = _believed(folder, n_pages_max, days, seed)
         name = folder.resolve().name
     web = described.web
-    with out.progress("simulating", 1.0) as advance:
+    with out.progress("simulating", 1.0, unit="%") as advance:
         comparison = compared(
             web, web.change_rate, policies=policies, seed=seed, progress=progress_shares(advance)
         )
@@ -101,6 +106,15 @@ def command(
     out.say()
     show_comparison(comparison, out)
     write_report(report, page, out)
+
+
+def _described(web_file: Path) -> "DescribedWeb":
+    from recrawl.backtest import web_of_toml  # noqa: PLC0415
+
+    try:
+        return web_of_toml(web_file.read_text(encoding="utf-8", errors="replace"))
+    except WebFileError as error:
+        raise WebFileError(f"{web_file}: {error}\n{_LEAST_WEB}") from error
 
 
 def _believed(folder: Path, n_pages_max: int, days: float, seed: int) -> "DescribedWeb":

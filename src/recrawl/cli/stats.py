@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recrawl.amounts import count_text, seconds_text, share_text
+from recrawl.amounts import count_text, number_text, seconds_text, share_text
 from recrawl.cli.corpora import corpus_option, open_to_read
 from recrawl.cli.examples import Example, example_command
 from recrawl.cli.presenting import Output, ago, output_option
@@ -34,7 +34,8 @@ def budget_words(stats: "Stats") -> str:
     for unit, seconds in _UNITS:
         amount = rate * seconds
         if amount > 0.5 and abs(amount - round(amount)) < 1e-6 * amount:
-            return f"{amount:,.0f} {what}/{unit}"
+            one = "fetch" if what == "fetches" and round(amount) == 1 else what
+            return f"{amount:,.0f} {one}/{unit}"
     return f"{rate * 3_600:,.3g} {what}/h"
 
 
@@ -66,6 +67,9 @@ def _rows(stats: "Stats", groups: str) -> list[tuple[str, Any]]:
         ("polls so far", f"{stats.n_polls:,} ({stats.n_changed:,} found a change)"),
         ("signals so far", f"{stats.n_signals:,}"),
     ]
+    if stats.memory_changes is not None:
+        changes = number_text(round(stats.memory_changes, 1))
+        rows.append(("remembers", f"about {changes} changes of a page"))
     return rows
 
 

@@ -57,12 +57,12 @@ def _words(head: Head) -> str:
     if head.folder is not None:
         return f"{name} is a folder, but neither a git repository nor a set of files that we know"
     if not head.data:
-        return f"{name} is empty; say its format if that is right (one of {tried})"
+        return f"{name} is empty"
     if head.data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head.data[:1_000]:
         return f"{name} is not text in UTF-8, nor Parquet; convert it first"
     shown = head.first[:60] + ("…" if len(head.first) > 60 else "")
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
     return (
-        f"{name} begins with {shown!r}, which is none of the formats that we know; "
-        f"say which it is (one of {tried}), or what its columns are called"
+        f"{name} begins with {shown!r}, which is none of the formats that we know ({tried}); "
+        "say which it is, or what its columns are called"
     )

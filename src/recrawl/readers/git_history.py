@@ -105,6 +105,10 @@ def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
     if folder is None or not reading.source.is_folder or not is_repository(folder):
         raise ReadError(f"{reading.source.name} is no git repository; give its folder")
     _check_revision(folder, reading.options.revision)
+    if _is_shallow(folder):
+        reading.refused.note(
+            "a shallow clone, without its older commits; `git fetch --unshallow` brings them"
+        )
     arguments = [
         "log",
         "--first-parent",
@@ -154,13 +158,11 @@ def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
     reading.windows.extend(pages.windows())
 
 
-def _check_revision(folder: Path, revision: str) -> None:
-    command = git_command(
-        folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
-    )
+def _asked(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Return what git answers to a question that it answers at once."""
     try:
-        done = subprocess.run(
-            command,
+        return subprocess.run(
+            git_command(folder, *arguments),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             env=git_environment(),
@@ -171,6 +173,16 @@ def _check_revision(folder: Path, revision: str) -> None:
         raise ReadError("git is not installed, and a repository is read with it") from error
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise ReadError(f"git cannot be run in {folder}: {error}") from error
+
+
+def _is_shallow(folder: Path) -> bool:
+    return _asked(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
+
+
+def _check_revision(folder: Path, revision: str) -> None:
+    done = _asked(
+        folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
+    )
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         why = said[-1][:200] if said else "it has no commit there"

@@ -1,6 +1,7 @@
 """A history says itself what it can tell, and one that is too thin is refused."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from recrawl.backtest import Support, history_of, replay_of, support_of
@@ -67,3 +68,22 @@ def test_a_sample_says_that_it_is_one(n_pages_max: int) -> None:
     web = make_web(1, 100 * DAY, np.full(400, 0.3 / DAY))
     support = judged(exact_log(web), n_pages_max=n_pages_max)
     assert any("stand for all" in text for text in support.texts("fact"))
+
+
+def test_a_log_that_says_nothing_of_changes_is_refused_for_that_alone() -> None:
+    web = make_web(1, 100 * DAY, np.full(60, 0.1 / DAY), group=np.arange(60))
+    told = pa.Table.from_batches(polled_log(web, DAY).batches())
+    mute = told.set_column(2, "digest", pa.nulls(told.num_rows, pa.binary()))
+    (refusal,) = judged(TableSource("observed", mute)).texts("refusal")
+    assert "do not say whether the page had changed" in refusal
+
+
+def test_one_of_a_kind_is_in_the_singular() -> None:
+    web = make_web(1, 100 * DAY, np.full(1, 0.1 / DAY))
+    refusals = judged(polled_log(web, DAY)).texts("refusal")
+    assert any(text.startswith("Only 1 page was watched") for text in refusals)
+
+
+def test_a_history_without_pages_says_so_and_no_more() -> None:
+    support = judged(exact_log(make_web(1, 10 * DAY, np.zeros(0))))
+    assert support.texts("refusal") == ["There is no page in it."]

@@ -149,3 +149,14 @@ def test_points_have_bars_of_error_and_lines_have_bands() -> None:
     assert len(of_class(_chart(points), "rc-line")) == _X.size
     line = Series(name="a", x=_X, y=_X, low=_X - 1, high=_X + 1)
     assert len(of_class(_chart(line), "rc-band")) == 1
+
+
+def test_no_line_but_the_main_one_has_its_colour() -> None:
+    series = [
+        Series(name=f"s{i}", x=np.arange(3.0), y=np.arange(3.0) + i, is_main=i == 4)
+        for i in range(14)
+    ]
+    svg = _chart(*series)
+    with_first = [one.get("class", "").split() for one in of_class(svg, "rc-c0")]
+    assert with_first
+    assert all("rc-main" in names or "rc-strong" in names for names in with_first)

@@ -107,3 +107,9 @@ def test_a_row_of_the_wrong_length_is_refused() -> None:
 
 def test_nothing_makes_nothing() -> None:
     assert cards([]) == bullets([]) == ""
+
+
+def test_a_per_cent_sign_stays_with_its_number() -> None:
+    page = html_page("t", [], lead="needs 58 % more")
+    assert "58\N{NO-BREAK SPACE}% more" in page
+    assert "41\N{NO-BREAK SPACE}%" in cards([Card(value="41 %", label="l", note="n")])

@@ -71,3 +71,12 @@ def test_a_setting_that_is_none_brings_to_mind_one_that_is(recrawl: Recrawl) -> 
     assert "politeness.delay" in ran.err
     assert "budget.rate" in recrawl("config", "explain", "budget.rat").err
     assert recrawl("config", "explain", "zzzzzzzzz").code == 2
+
+
+def test_checks_the_file_of_the_corpus_unless_one_is_named(
+    recrawl: Recrawl, tmp_path: Path
+) -> None:
+    assert recrawl("config", "check").code == 2
+    recrawl("init", "--budget", "30/h")
+    assert recrawl("config", "check").row["is_right"] is True
+    assert recrawl("config", "check", "-C", "elsewhere").code == 2

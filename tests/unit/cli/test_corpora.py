@@ -77,3 +77,24 @@ def test_a_format_that_is_no_text_is_said(kept: Recrawl, tmp_path: Path) -> None
     ran = kept("stats")
     assert ran.code == 1
     assert "FORMAT is not that of a corpus" in ran.err
+
+
+def test_whoever_waits_for_another_process_is_told_so(
+    kept: Recrawl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpora, "LOCK_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(corpora, "_LOCK_SILENT_SECONDS", 0.0)
+    with library.open(tmp_path):
+        ran = kept("add", "https://d.example/")
+    assert ran.code == 1
+    assert ran.err.count("waiting for it") == 1
+
+
+def test_a_file_of_no_format_is_met_with_the_options_that_name_one(
+    kept: Recrawl, tmp_path: Path
+) -> None:
+    (tmp_path / "odd.csv").write_text("name,size\na,1\n")
+    ran = kept("add", "odd.csv")
+    assert ran.code == 1
+    assert "--format NAME" in ran.err
+    assert "--column NAME=FIELD" in ran.err

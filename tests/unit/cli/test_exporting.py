@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -127,3 +128,24 @@ def test_a_kind_may_be_called_na_in_csv(fetched: Recrawl) -> None:
     fetched("import", "pages.csv", "-C", "other")
     kinds = {row["url"]: row["kind"] for row in fetched("export", "-C", "other").rows}
     assert (kinds[PAGES[4]], kinds[PAGES[0]]) == ("NA", None)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
+def test_what_is_no_file_stays_what_it_is(kept: Recrawl, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # Open for both, so that neither end waits for the other; the rows of a few pages fit in.
+    reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+    try:
+        assert kept("export", "-o", pipe).code == 0
+        assert os.read(reader, 65_536).count(b"\n") == len(PAGES)
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_link_stays_one(kept: Recrawl, tmp_path: Path) -> None:
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    assert kept("export", "-o", "link.csv").code == 0
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text().startswith('"url"')

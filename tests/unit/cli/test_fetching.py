@@ -162,3 +162,13 @@ def test_orders_that_cannot_be_given_back_are_told_of(
 
     monkeypatch.setattr(Output, "row", full)
     assert "could not be printed: 3 orders (it is open).\n" in kept("lease", "10", "--json").err
+
+
+def test_people_are_told_why_there_are_fewer_than_asked_for(
+    kept: Recrawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kept("lease", "1").err == ""
+    monkeypatch.setattr("recrawl.cli.fetching._is_watched", lambda: True)
+    ran = kept("lease", "9")
+    assert len(ran.rows) == 2  # one of each other host
+    assert ran.err == "2 of 9 now: 3 orders in flight, and no other host is ready.\n"

@@ -52,3 +52,9 @@ def test_follows_what_another_process_does(
         monkeypatch.setattr("recrawl.cli.following.time.sleep", happen)
         rows = changed("changes", "--follow", "--limit", "7").rows
     assert (rows[6]["what"], rows[6]["url"]) == ("changed", PAGES[1])
+
+
+def test_people_are_told_that_there_is_nothing(kept: Recrawl) -> None:
+    assert kept("changes", "--no-json").out.startswith("No changes yet;")
+    assert kept("changes").out == ""
+    assert "of this kind (gone)" in kept("changes", "--no-json", "--what", "gone").out

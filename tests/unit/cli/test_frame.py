@@ -198,3 +198,19 @@ def test_odd_streams_are_a_sentence(
     assert done.returncode == code, done.stderr
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_corpus_may_be_named_before_the_command(recrawl: Recrawl) -> None:
+    recrawl("init", "shop")
+    assert recrawl("-C", "shop", "stats").row["n_pages"] == 0
+    assert recrawl("--corpus", "shop", "stats").code == 0
+    assert recrawl("-C", "shop").code == 2
+    ran = recrawl("-C", "shop", "config", "show")
+    assert (ran.code, "goes after show" in ran.err) == (2, True)
+
+
+def test_a_mistyped_command_is_met_with_the_one_that_is_meant(recrawl: Recrawl) -> None:
+    ran = recrawl("bcktest")
+    assert ran.code == 2
+    assert "Did you mean backtest?" in ran.err
+    assert "Did you mean" not in recrawl("xyzzy").err

@@ -195,3 +195,15 @@ def test_an_amount_that_means_nothing_is_refused(kept: Recrawl, option: str) -> 
     ran = kept("set", PAGES[0], option, "1e39")
     assert ran.code == 2
     assert f"{option[2:]} must be 0 to 1e+12" in ran.err
+
+
+def test_a_bare_number_is_seconds(kept: Recrawl) -> None:
+    assert kept("set", PAGES[0], "--max-age", "90").row["max_age"] == 90
+    assert kept("set", "--host", "a.example", "--delay", "0").row["delay"] == 0
+    assert kept("set", PAGES[0], "--max-age", "soon").code == 2
+
+
+def test_all_reasons_are_counted_where_not_all_are_shown(kept: Recrawl, tmp_path: Path) -> None:
+    (tmp_path / "odd.csv").write_text("url\n" + "ftp://a.example/\n" * 4 + "no url\n")
+    ran = kept("add", "odd.csv", "--no-json")
+    assert "… in all 4 neither http nor https, 1 not a URL" in ran.err

@@ -124,3 +124,17 @@ def test_streams_that_are_closed_or_of_few_letters_are_made_good(
         click.echo("x")
     drop_output()
     sys.stdout.close()
+
+
+def test_shares_are_shown_in_per_cent(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(presenting, "PROGRESS_AFTER_SECONDS", -1.0)
+    with Output(is_json=True).progress("replaying", 1.0, unit="%") as advance:
+        advance(0.25)
+    assert "25 %" in terminal.getvalue()
+    assert " of " not in terminal.getvalue()

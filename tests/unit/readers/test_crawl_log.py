@@ -1,5 +1,7 @@
 """Our own crawl log in its three ways of writing, and a real one."""
 
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
@@ -171,3 +173,16 @@ def test_a_real_log_is_read_whole() -> None:
     assert (n_rows, len(urls)) == (418_800, 830)
     assert 0.005 < n_changed / n_rows < 0.012
     assert source.refused.n_refused == 0
+
+
+def test_a_log_without_a_digest_is_read_and_its_fields_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"url": "https://a.example/", "timestamp": 1700000000, "page_sum": "x"}\n')
+    source = open_source(path)
+    rows = [row for batch in source.batches() for row in batch.to_pylist()]
+    assert len(rows) == 1
+    (note,) = source.refused.notes
+    assert note.endswith("whether the page had changed: page_sum, timestamp, url")
+    source = open_source(path, columns={"digest": "page_sum"})
+    assert [b.column("digest").null_count for b in source.batches()] == [0]
+    assert not source.refused.notes

@@ -211,3 +211,17 @@ def test_the_environment_does_not_lead_elsewhere(
     monkeypatch.setenv("GIT_DIR", str(tmp_path))
     monkeypatch.setenv("GIT_EXTERNAL_DIFF", "false")
     assert changes(folder) == expected
+
+
+def test_a_shallow_clone_is_said_to_be_one(tmp_path: Path) -> None:
+    folder = repository(tmp_path / "repository")
+    subprocess.run(
+        git_command(tmp_path, "clone", "--quiet", "--depth=1", "--no-local", str(folder), "thin"),
+        env=git_environment() | {"GIT_ALLOW_PROTOCOL": "file"},
+        check=True,
+        capture_output=True,
+    )
+    thin, whole = open_source(tmp_path / "thin"), open_source(folder)
+    assert (rows_of(thin), bool(rows_of(whole))) == ([], True)
+    assert "--unshallow" in thin.refused.notes[0]
+    assert not whole.refused.notes
