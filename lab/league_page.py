@@ -11,7 +11,7 @@ from lab.league_drawing import league_figure
 from lab.league_entries import ENTRIES, FRAGMENTS, OURS, TUNED
 from lab.league_files import FOLDER
 from lab.league_numbers import League, Mean, places, read_league
-from lab.league_reasons import IN_GENERAL, REASONS
+from lab.league_reasons import IN_GENERAL
 from lab.running import FIGURES
 from lab.tables import digest_of, markdown_table, read_tables
 from recrawl.amounts import seconds_text
@@ -207,7 +207,7 @@ def _not_first(league: League) -> str:
                 ahead = by_name[first].ahead
                 text += f"  recrawl is ahead of it by {_interval(ahead)}"
                 text += ", which chance may have decided." if ahead.high > 0 else "."
-            lines.append(f"{text}  {REASONS.get((track.name, what), '')}".rstrip())
+            lines.append(text)
             general.append(IN_GENERAL.get(what, ""))
     reasons = [text for text in dict.fromkeys(general) if text]
     return "\n\n".join(["\n".join(lines), *reasons]) if lines else "Nowhere."
@@ -271,6 +271,10 @@ webs; on recorded tracks over sixteen parts of whole hosts.
 *Fetches for a rule's freshness*: those with which recrawl is as fresh as the rule is at its most
 ample budget, over the rule's; by interpolation between recrawl's budgets, mean over webs.
 Places leave out the oracle, which is told what others must learn.
+Some of recrawl's defaults, how far strangers are trusted and how memory is learned, were chosen
+with these tracks in view, which flatters it a little
+({{doc}}`../adr/0020-memory-is-learned-from-surprises`).
+No other policy was tuned so, but for the rule that is tuned in hindsight.
 
 ### Where recrawl is not first
 

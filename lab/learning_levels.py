@@ -64,6 +64,14 @@ def _drifting(seed: int, horizon: float) -> Web:
     )
 
 
+def _bursty(seed: int, horizon: float) -> Web:
+    like = papers_web(seed, horizon=horizon)
+    bursts = Drift(sigma=1.5, seconds=3 * DAY)
+    return make_web(
+        seed, horizon, like.change_rate, importance=like.importance, modulations=[bursts]
+    )
+
+
 def _signalled(seed: int, horizon: float) -> Web:
     return signals_web(seed, horizon=horizon)
 
@@ -112,6 +120,7 @@ WEBS = {
     "drifting": WebKind(
         title="no signals, rates drift", make=_drifting, oracle_knows="every page's mean rate"
     ),
+    "bursty": WebKind(title="no signals, changes come in bursts", make=_bursty, oracle_knows=""),
     "signalled": WebKind(
         title="signals", make=_signalled, oracle_knows="every rate, recall and precision"
     ),
@@ -186,6 +195,7 @@ def _told_prior(web: Web) -> Policy:
 
 
 _UNTAUGHT: dict[str, Any] = {"learning": "bonus", "learning_bonus": 0.0}
+_FOREVER: dict[str, Any] = {"belief_half_life": np.inf, "memory_changes_max": np.inf}
 # Cost's pseudo-observations, changed after 1 h and unchanged after 57 h, are near this Gamma.
 _COSTS_PRIOR: dict[str, Any] = {"prior_shape": 2.0, "prior_period": 57.5 * HOUR / 2.0}
 
@@ -216,14 +226,19 @@ LEVELS = {
     "bonus": _set("averaged, pooled, bonus for learning", learning="bonus"),
     "shipped": _set("as shipped"),
     "signals ignored": _set("signals ignored", _Deaf),
-    "signals half believed": _set("every source half believed", signal_precision_weight=1e12),
+    "signals half believed": _set(
+        "every source half believed", signal_precision=0.5, signal_precision_weight=1e12
+    ),
     "signals told": Level(
         title="precision told", make=lambda web: _ToldPrecision(unlimited(), web)
     ),
-    "sources fade": _set("sources forget after 200 signals", signal_evidence_max=200.0),
-    "never forgets": _set("never forgets", belief_half_life=np.inf),
-    "half-life 60 d": _set("half-life 60 days", belief_half_life=60 * DAY),
-    "half-life 14 d": _set("half-life 14 days", belief_half_life=14 * DAY),
+    "sources last": _set("sources forget after 4000 signals", signal_evidence_max=4_000.0),
+    "never forgets": _set("never forgets", **_FOREVER),
+    "half-life 60 d": _set("half-life 60 days", **(_FOREVER | {"belief_half_life": 60 * DAY})),
+    "half-life 14 d": _set("half-life 14 days", **(_FOREVER | {"belief_half_life": 14 * DAY})),
+    "memory fixed": _set(
+        "memory not learned", memory_changes_min=ShardSettings().memory_changes_max
+    ),
     "audits 2 %": _set("audits 2 % of fetches", audit_share=0.02),
     "audits 10 %": _set("audits 10 % of fetches", audit_share=0.10),
 }

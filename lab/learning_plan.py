@@ -60,7 +60,7 @@ _SIGNALS = (
 )
 _LADDER_SHORT = ("oracle", "plug-in", "averaged", "averaged, pooled", "shipped")
 _SIGNALS_SHORT = ("oracle", "signals ignored", "shipped", "signals told")
-_FORGETTING = ("never forgets", "half-life 60 d", "half-life 14 d")
+_FORGETTING = ("never forgets", "half-life 60 d", "half-life 14 d", "memory fixed")
 _AUDITS = ("audits 2 %", "audits 10 %")
 _PRIORS = ("averaged, Cost's prior", "averaged, told prior", "bonus")
 
@@ -86,7 +86,8 @@ PLANS = {
             _series("drifting", 5, 5, 400, ("oracle", "never forgets", "shipped")),
             _series("signalled", 3, 3, 400, (*_SIGNALS, "audits 10 %")),
             _series("silenced", 3, 3, 400, ("shipped", "audits 10 %")),
-            _series("lying", 3, 3, 400, ("shipped", "sources fade")),
+            _series("bursty", 5, 5, 400, ("memory fixed", "shipped")),
+            _series("lying", 3, 3, 400, ("shipped", "sources last")),
         ),
     ),
     Scale.FULL: Plan(
@@ -98,11 +99,13 @@ PLANS = {
             _series("plain", 2, 2, 8_000, _LADDER),
             _series("plain", 5, 5, 4_000, (*_LADDER, *_PRIORS, *_FORGETTING, *_AUDITS)),
             _series("plain", 20, 5, 2_000, _LADDER_SHORT),
-            _series("signalled", 3, 3, 4_000, (*_SIGNALS, *_AUDITS, "sources fade")),
+            _series("signalled", 3, 3, 4_000, (*_SIGNALS, *_AUDITS, "sources last")),
             _series("signalled", 10, 5, 2_000, _SIGNALS_SHORT),
             _series("drifting", 5, 5, 4_000, ("oracle", *_FORGETTING, "shipped", "audits 10 %")),
+            _series("bursty", 5, 5, 4_000, (*_FORGETTING, "shipped")),
+            _series("bursty", 20, 10, 2_000, (*_FORGETTING, "shipped")),
             _series("silenced", 3, 3, 4_000, ("shipped", "audits 10 %")),
-            _series("lying", 3, 3, 4_000, ("shipped", "audits 10 %", "sources fade")),
+            _series("lying", 3, 3, 4_000, ("shipped", "audits 10 %", "sources last")),
         ),
     ),
 }

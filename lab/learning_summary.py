@@ -78,8 +78,9 @@ STEPS = (
     ),
     *_steps(
         "forgetting",
-        ("plain", "drifting"),
-        ("forgetting as shipped (730 days)", "shipped", "never forgets"),
+        ("plain", "drifting", "bursty"),
+        ("forgetting as shipped", "shipped", "never forgets"),
+        ("learning how long to remember", "shipped", "memory fixed"),
         ("half-life of 60 days", "half-life 60 d", "never forgets"),
         ("half-life of 14 days", "half-life 14 d", "never forgets"),
     ),
@@ -89,7 +90,7 @@ STEPS = (
         ("plain", "drifting", "signalled", "silenced", "lying"),
         ("auditing with 2 % of fetches", "audits 2 %", "shipped"),
         ("auditing with 10 % of fetches", "audits 10 %", "shipped"),
-        ("sources forget after 200 signals", "sources fade", "shipped"),
+        ("sources forget after 200 signals, not 4000", "shipped", "sources last"),
     ),
 )
 """What is asked of each part of learning."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from recrawl.core.belief.codes import decode_of
-from recrawl.core.belief.gamma import GammaBelief, after_poll
+from recrawl.core.belief.gamma import GammaBelief, after_poll, expected_freshness
 from recrawl.core.signal_quality.learning import precision_after_change_of
 from recrawl.shard import events as ev
 from recrawl.shard.codes import link_row_of
@@ -42,6 +42,7 @@ class ModelPage:
     kind: int
     first_seen: int
     belief: tuple[float, float]
+    surprise: float = 0.0
     status: PageStatus = PageStatus.NEW
     errors: int = 0
     fetched_at: int = 0
@@ -106,6 +107,7 @@ class ShardModel:
         shape = settings.prior_shape
         self.prior = [(shape, shape * settings.prior_period)]
         """Of each kind."""
+        self.memory_lost = 0.0
         self.weight: dict[int, float] = {}
         """Of kinds that were given one."""
         self.rate = self.credit = self.credit_max = math.inf
@@ -450,13 +452,34 @@ class ShardModel:
         if verdict != Verdict.REVERTED:
             false_chance = self._learn_sources(mine, elapsed, changed)
         prior = self.prior[mine.kind]
-        kept = 2 ** (-elapsed / self.settings.belief_half_life)
+        expected = elapsed * mine.belief[0] / mine.belief[1]
+        fresh_chance = float(expected_freshness(GammaBelief.of(*mine.belief), elapsed))
+        surprise = changed - (1 - fresh_chance) if false_chance == 1 else 0.0
+        self._remember(mine, surprise)
+        memory = self.settings.memory_changes_max / 2**self.memory_lost
+        kept = 2 ** (-elapsed / self.settings.belief_half_life - expected / memory)
         faded = [p + (x - p) * kept for x, p in zip(mine.belief, prior, strict=True)]
         after = after_poll(
             GammaBelief(np.array(faded[:1]), np.array(faded[1:])), elapsed, changed, false_chance
         )
         mine.belief = float(after.shape[0]), float(after.seconds[0])
         mine.n_written += 1
+
+    def _remember(self, mine: ModelPage, surprise: float) -> None:
+        own = self.settings
+        echo = surprise * mine.surprise - 0.1 * surprise**2
+        octaves = math.log2(own.memory_changes_max / own.memory_changes_min)
+        self.memory_lost = min(max(self.memory_lost + 0.05 * echo, 0.0), octaves)
+        mine.surprise = surprise
+
+    def _false_chance(self, heard: Heard) -> float:
+        """Return the chance that all signals of a source about one copy are false."""
+        own, source = self.settings, self.sources.setdefault(heard.source, ModelSource())
+        if source.given is not None:
+            return (1 - self.precision(heard.source)) ** heard.n_signals
+        weight = own.signal_precision_weight
+        true, total = source.true + own.signal_precision * weight, source.total + weight
+        return math.prod(1 - true / (total + j) for j in range(heard.n_signals))
 
     def precision(self, source: int) -> float:
         """Return what is thought of a source."""
@@ -469,7 +492,12 @@ class ShardModel:
 
     def _learn_sources(self, mine: ModelPage, elapsed: int, changed: bool) -> float:
         heard = [h for h in mine.heard if h.n_signals]
-        chances = [(1 - self.precision(h.source)) ** h.n_signals for h in heard]
+        most = self.settings.signal_evidence_max
+        for h in heard:
+            source = self.sources.setdefault(h.source, ModelSource())
+            if source.total > most:
+                source.true, source.total = source.true * most / source.total / 2, most / 2
+        chances = [self._false_chance(h) for h in heard]
         false_chance = math.prod(chances)
         shape, seconds = mine.belief
         log_fresh = -shape * math.log1p(elapsed / seconds)
@@ -479,12 +507,10 @@ class ShardModel:
             source = self.sources[h.source]
             if source.given is not None:
                 continue
-            if source.total > own.signal_evidence_max:
-                source.true, source.total = source.true / 2, source.total / 2
             if not changed:
                 source.total += h.n_signals
                 continue
-            mine_false = (1 - self.precision(h.source)) ** h.n_signals
+            mine_false = self._false_chance(h)
             others = log_fresh + math.log(max(false_chance / mine_false, 1e-300))
             true, total = precision_after_change_of(
                 source.true + prior, source.total + own.signal_precision_weight, h.n_signals, others
@@ -530,7 +556,9 @@ class ShardModel:
         for number, page in self.pages.items():
             slot = number & 0xFFFFFFFF
             page.belief = decode_of(columns.belief_shape[slot], columns.belief_seconds[slot])
+            page.surprise = columns.surprise[slot] / 127
             page.n_written = 0
+        self.memory_lost = float(shard.tables.registers.memory_lost[0])
         for number, source in self.sources.items():
             if number < shard.tables.sources.true.size:
                 source.true = float(shard.tables.sources.true[number])

@@ -164,7 +164,12 @@ class LearningConfig:
     teaching_bonus: Number = _of_shard("learning_bonus")
     """How large that factor is at first: it is 1 + this / shape of the belief."""
     half_life: Duration = _of_shard("belief_half_life")
-    """After which evidence about a page's rate counts half."""
+    """After which evidence about a page's rate counts half, whatever happened."""
+    memory_max: Positive = _of_shard("memory_changes_max")
+    """Changes of a page after which evidence about its rate counts half, at most.  Where pages
+    change in bursts fewer are remembered; recrawl learns how many, down to ``memory_min``."""
+    memory_min: Positive = _of_shard("memory_changes_min")
+    """The least of them; the same as ``memory_max`` where it is not to be learned."""
     prior_shape: Positive = _of_shard("prior_shape")
     """Of the belief about a page before anything is known of the corpus: below 1 where many pages
     hardly ever change."""

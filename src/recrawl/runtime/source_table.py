@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from recrawl.runtime.node import Node
-from recrawl.shard.codes import delay_of, precision_of
+from recrawl.shard.trust import delay_of, precision_of
 from recrawl.store import Names
 
 __all__ = ["SOURCES_SHOWN_MAX", "SourceRow", "source_table"]
@@ -54,7 +54,7 @@ def source_table(nodes: Iterable[Node]) -> tuple[list[SourceRow], int]:
                     group=group,
                     n_signals=int(sources.n_signals[number]),
                     precision=precision_of(sources, number, rules),
-                    n_judged=float(sources.total[number]),
+                    n_judged=max(float(sources.total[number]), 0.0),
                     is_given=bool(sources.flags[number] & 2),
                     delay_seconds=delay_of(sources, number, rules),
                 )

@@ -71,6 +71,9 @@ class Stats:
     n_polls: int
     """Outcomes that showed whether a page had changed."""
     n_changed: int
+    memory_changes: float | None
+    """Changes of a page after which what polls showed of its rate counts half, as learned; the mean
+    over shards.  None: it never does."""
     n_signals: int
     n_void: int
     """Rows of events that counted for nothing."""
@@ -240,6 +243,7 @@ def stats_of(
         n_outcomes=total("n_outcomes"),
         n_polls=total("n_polls"),
         n_changed=total("n_changed"),
+        memory_changes=_if_finite(sum(s.memory_changes for s in shards) / len(shards)),
         n_signals=total("n_signals"),
         n_void=total("n_void"),
         audited=_audited(total("n_audited"), total("n_audited_fresh")),

@@ -9,6 +9,7 @@ from recrawl.core._kernel import table_kernel
 from recrawl.core.belief.codes import decode_of
 from recrawl.shard.rules import Rules
 from recrawl.shard.tables import Links, Pages, Priors, Sources
+from recrawl.shard.trust import precision_of
 from recrawl.shard.words import (
     number_of,
     scale_code_of,
@@ -19,11 +20,9 @@ from recrawl.shard.words import (
 
 __all__ = [
     "LOG2_CODE_ONE",
-    "delay_of",
     "link_row_of",
     "log2_code_of",
     "log2_of_code",
-    "precision_of",
     "prior_of",
     "rate_of",
     "ratio_code_of",
@@ -78,26 +77,6 @@ def prior_of(priors: Priors, kind: int, slot: int, rebased_to: int) -> tuple[flo
     if slot < rebased_to:
         return priors.shape[kind], priors.seconds[kind]
     return priors.old_shape[kind], priors.old_seconds[kind]
-
-
-@table_kernel
-def precision_of(sources: Sources, source: int, rules: Rules) -> float:
-    """Return the precision of a source's signals, as given or learned."""
-    if sources.flags[source] & 2:
-        return min(float(sources.given_precision[source]), 0.999)
-    learned = (sources.true[source] + rules.precision_prior_true) / (
-        sources.total[source] + rules.precision_prior_total
-    )
-    return float(min(max(learned, 0.0), 0.999))
-
-
-@table_kernel
-def delay_of(sources: Sources, source: int, rules: Rules) -> float:
-    """Return the mean delay of a source's signals in seconds, as given or learned."""
-    if sources.flags[source] & 4:
-        return float(sources.given_delay[source])
-    seconds = sources.delay_seconds[source] + rules.delay_prior * rules.delay_prior_weight
-    return float(seconds / (sources.n_delays[source] + rules.delay_prior_weight))
 
 
 @table_kernel

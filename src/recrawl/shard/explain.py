@@ -9,10 +9,8 @@ import numpy as np
 from recrawl.core.belief.codes import decode_of
 from recrawl.core.belief.gamma import GammaBelief, rate_quantile
 from recrawl.shard.codes import (
-    delay_of,
     link_row_of,
     log2_of_code,
-    precision_of,
     prior_of,
     rate_of,
     ratio_of_code,
@@ -23,6 +21,7 @@ from recrawl.shard.rules import Rules
 from recrawl.shard.signals import aged_last_of
 from recrawl.shard.status import LeaseStage, PageStatus, Reason
 from recrawl.shard.tables import Tables
+from recrawl.shard.trust import delay_of, next_precision_of, precision_of
 from recrawl.shard.words import (
     EPOCH_SECONDS,
     is_bounded,
@@ -59,6 +58,8 @@ class SourceView:
     source: int
     precision: float
     is_given: bool
+    is_judged: bool
+    """Whether fetches have shown anything of its signals, on any page."""
     delay_seconds: float
     signals_since_fetch: int
     signals_ever: float
@@ -168,6 +169,7 @@ def _sources_of(tables: Tables, rules: Rules, slot: int) -> tuple[SourceView, ..
                 source=int(source),
                 precision=float(precision_of(sources, int(source), rules)),
                 is_given=bool(sources.flags[source] & 2),
+                is_judged=bool(sources.true[source] or sources.total[source]),
                 delay_seconds=float(delay_of(sources, int(source), rules)),
                 signals_since_fetch=int(n),
                 signals_ever=float(ever),
@@ -208,8 +210,10 @@ def _forward(
     found = []
     if tables.pages.status[slot] != PageStatus.NEW:
         for view in _sources_of(tables, rules, slot):
+            n = view.signals_since_fetch
+            precision = next_precision_of(tables.sources, view.source, rules, n)
             # From a compiled kernel it comes as an int, which may be too large to go into another.
-            aged = np.uint64(with_last(word, aged_last_of(word, rules, now, view.precision)))
+            aged = np.uint64(with_last(word, aged_last_of(word, rules, now, precision)))
             due = max(float(due_at_of(aged, terms, math.log2(price))), now)
             found.append(Forward(what="signal", source=view.source, due_at_ms=_ms(due)))
     for what, factor in (("half the price", 0.5), ("twice the importance", 0.5)):

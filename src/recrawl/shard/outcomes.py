@@ -8,14 +8,16 @@ from numpy.typing import NDArray
 from recrawl.core._kernel import table_kernel
 from recrawl.core.belief.codes import decode_of, encode_of
 from recrawl.core.belief.gamma import after_change_of
+from recrawl.core.belief.memory import kept_share_of, memory_lost_of, surprise_of
 from recrawl.core.signal_quality.learning import precision_after_change_of
-from recrawl.shard.codes import link_row_of, precision_of, prior_of, rate_of, rebuild_word
+from recrawl.shard.codes import link_row_of, prior_of, rate_of, rebuild_word
 from recrawl.shard.events import Outcomes
 from recrawl.shard.leases import close_lease, lease_row_of, trip_breaker
 from recrawl.shard.pages import page_slot_of, seconds_of
 from recrawl.shard.rules import Rules
 from recrawl.shard.signals import age_by_signal
 from recrawl.shard.tables import Groups, Leases, Links, Pages, Priors, Registers, Sources
+from recrawl.shard.trust import SIGNALS_COUNTED_MAX, false_chance_of, precision_of
 from recrawl.shard.words import is_held, number_of, with_held, with_last
 
 __all__ = ["VOID", "report_outcomes"]
@@ -29,6 +31,17 @@ _V_CHANGED, _V_REVERTED, _V_GONE, _V_MOVED, _V_DISALLOWED, _V_ERROR = 1, 2, 3, 4
 _T_NEW, _T_CHANGED, _T_REVERTED, _T_GONE, _T_MOVED, _T_RETURNED, _T_RETIRED = 1, 2, 3, 4, 5, 6, 7
 _IN_FLIGHT, _EXPIRED, _CLOSED = 1, 2, 3
 _AUDIT = 3
+
+_SURPRISE_CODES = 127.0
+
+
+@table_kernel
+def _fade(sources: Sources, source: int, rules: Rules) -> None:
+    """Let what is known of a source count for half of what it may, where it is more than that."""
+    if sources.total[source] > rules.signal_evidence_max:
+        kept = 0.5 * rules.signal_evidence_max / sources.total[source]
+        sources.true[source] *= kept
+        sources.total[source] *= kept
 
 
 @table_kernel
@@ -49,7 +62,8 @@ def _observe_signals(
         n = number_of(links.n_signals[row]) if k > 0 else number_of(pages.n_signals[slot])
         if n > 0:
             source = links.source[row] if k > 0 else pages.source[slot]
-            false_chance *= (1.0 - precision_of(sources, source, rules)) ** n
+            _fade(sources, source, rules)
+            false_chance *= false_chance_of(sources, source, rules, n)
     if false_chance == 1.0:
         return 1.0
     if rules.estimator == 2:
@@ -63,19 +77,17 @@ def _observe_signals(
         source = links.source[row] if k > 0 else pages.source[slot]
         if n == 0 or sources.flags[source] & 2:
             continue
-        if sources.total[source] > rules.signal_evidence_max:
-            sources.true[source] *= 0.5
-            sources.total[source] *= 0.5
+        n = min(n, SIGNALS_COUNTED_MAX)
         if not changed:
             sources.total[source] += n
             continue
-        own = (1.0 - precision_of(sources, source, rules)) ** n
+        own = false_chance_of(sources, source, rules, n)
         others = math.log(max(false_chance / own, 1e-300)) if own > 0.0 else 0.0
         if log_fresh + others < -1e-12:
             true, total = precision_after_change_of(
                 sources.true[source] + rules.precision_prior_true,
                 sources.total[source] + rules.precision_prior_total,
-                min(n, 1000),
+                n,
                 log_fresh + others,
             )
             sources.true[source] = true - rules.precision_prior_true
@@ -105,8 +117,21 @@ def _observe_counts(pages: Pages, slot: int, elapsed: float, changed: bool, at: 
 
 
 @table_kernel
+def _be_surprised(
+    pages: Pages, registers: Registers, rules: Rules, slot: int, fresh_chance: float, changed: bool
+) -> None:
+    """Learn how long polls are to be remembered from one more of them."""
+    surprise = surprise_of(fresh_chance, changed)
+    before = float(pages.surprise[slot]) / _SURPRISE_CODES
+    lost = memory_lost_of(registers.memory_lost[0], surprise, before, rules.memory_lost_max)
+    registers.memory_lost[0] = lost
+    pages.surprise[slot] = round(_SURPRISE_CODES * surprise)
+
+
+@table_kernel
 def _observe_belief(
     pages: Pages,
+    registers: Registers,
     prior: tuple[float, float],
     rules: Rules,
     slot: int,
@@ -118,7 +143,14 @@ def _observe_belief(
     """Update the belief about a page's rate by one poll."""
     at, modified_age = seen
     shape, seconds = decode_of(pages.belief_shape[slot], pages.belief_seconds[slot])
-    kept = math.exp2(-elapsed / rules.belief_half_life)
+    if false_chance == 1.0:
+        fresh_chance = math.exp(-shape * math.log1p(elapsed / seconds))
+        _be_surprised(pages, registers, rules, slot, fresh_chance, changed)
+    else:
+        # Signals that are believed too much would look like bursts.
+        pages.surprise[slot] = 0
+    memory = rules.memory_changes_max * math.exp2(-registers.memory_lost[0])
+    kept = kept_share_of(elapsed, elapsed * shape / seconds, rules.belief_half_life, memory)
     faded_shape = prior[0] + (shape - prior[0]) * kept
     faded_seconds = prior[1] + (seconds - prior[1]) * kept
     if changed and 0.0 <= modified_age < elapsed:
@@ -222,7 +254,7 @@ def _observe(
         _observe_counts(pages, slot, elapsed, changed, fetched)
         return
     prior = prior_of(priors, pages.kind[slot], slot, registers.rebased_to[0])
-    _observe_belief(pages, prior, rules, slot, elapsed, changed, false_chance, seen)
+    _observe_belief(pages, registers, prior, rules, slot, elapsed, changed, false_chance, seen)
 
 
 @table_kernel

@@ -154,6 +154,7 @@ def add_pages(
         kind = number_of(event.kind[i])
         shape, seconds = prior_of(priors, kind, slot, registers.rebased_to[0])
         pages.fetched_at[slot] = 0
+        pages.surprise[slot] = 0
         if rules.estimator == 2:
             pages.belief_shape[slot] = 0
             pages.belief_seconds[slot] = encode_of(shape, seconds / shape, slot, at)[1]
@@ -281,6 +282,7 @@ def translate_beliefs(pages: Pages, priors: Priors, registers: Registers, rules:
     for slot in range(registers.n_slots[0]):
         if pages.status[slot] == _FREE:
             continue
+        pages.surprise[slot] = 0
         shape, seconds = decode_of(pages.belief_shape[slot], pages.belief_seconds[slot])
         if rules.estimator == 2:
             pages.belief_shape[slot] = 0

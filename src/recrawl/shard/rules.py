@@ -26,6 +26,8 @@ class Rules(NamedTuple):
     estimator: int
     is_fragments: bool
     belief_half_life: float
+    memory_changes_max: float
+    memory_lost_max: float
     trusts_last_modified: bool
     precision_prior_true: float
     precision_prior_total: float
@@ -59,6 +61,11 @@ def rules_of(settings: ShardSettings, codes: DueCodes) -> Rules:
         ESTIMATORS[settings.estimator],
         settings.objective == "fragments",
         settings.belief_half_life,
+        settings.memory_changes_max,
+        # What is never forgotten is not learned to be forgotten either.
+        math.log2(settings.memory_changes_max / settings.memory_changes_min)
+        if settings.memory_changes_max < math.inf
+        else 0.0,
         settings.last_modified == "trust",
         settings.signal_precision * settings.signal_precision_weight,
         settings.signal_precision_weight,

@@ -2,8 +2,9 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 __all__ = ["ShardSettings"]
 
@@ -28,7 +29,10 @@ class ShardSettings:
     learning_bonus
         How large that factor is; see `recrawl.core.value.learning_bonus`.
     belief_half_life
-        After which evidence about a page's rate counts half.
+        After which evidence about a page's rate counts half, whatever happened.
+    memory_changes_max, memory_changes_min
+        Changes of a page after which it does; as many as suit the corpus, at most and at least
+        (`recrawl.core.belief.memory`).
     prior_shape, prior_period
         Belief about a page before anything is known of the corpus.
     last_modified
@@ -85,18 +89,20 @@ class ShardSettings:
     learning: Literal["gradient", "bonus"] = "gradient"
     learning_bonus: float = 0.5
     belief_half_life: float = 730 * DAY
+    memory_changes_max: float = 200.0
+    memory_changes_min: float = 3.0
     prior_shape: float = 0.5
     prior_period: float = 50 * DAY
     last_modified: Literal["ignore", "trust"] = "ignore"
     discovery_horizon: float = 30 * DAY
     discovery_share: float = 0.0
     audit_share: float = 0.0
-    signal_precision: float = 0.5
-    signal_precision_weight: float = 2.0
+    signal_precision: float = 0.25
+    signal_precision_weight: float = 4.0
     signal_delay: float = 60.0
     signal_delay_weight: float = 2.0
     signal_rate_seconds: float = DAY
-    signal_evidence_max: float = 4_000.0
+    signal_evidence_max: float = 200.0
     request_half_life: float = 30 * DAY
     request_prior_rate: float = 1 / DAY
     request_prior_seconds: float = 7 * DAY
@@ -134,6 +140,11 @@ class ShardSettings:
         for name in ("signal_precision", "discovery_share", "audit_share"):
             if not getattr(self, name) < 1:
                 raise ValueError(f"{name} must be below 1, got {getattr(self, name)!r}")
+        if not 0 < self.memory_changes_min <= self.memory_changes_max:
+            raise ValueError(
+                f"memory_changes_min must be positive and at most {self.memory_changes_max:g}, as "
+                f"many as are remembered at most, got {self.memory_changes_min!r}"
+            )
         for name in ("prior_shape", "prior_period", "signal_precision", "signal_precision_weight"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
@@ -161,7 +172,13 @@ class ShardSettings:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Return logged settings; names that this version does not know are an error."""
-        return cls(**json.loads(text))
+        return cls.from_kept(json.loads(text))
+
+    @classmethod
+    def from_kept(cls, kept: Mapping[str, Any]) -> Self:
+        """Return settings of a log or a snapshot, of this version or an older one."""
+        # What was not there yet is as if it were not: nothing was forgotten by changes.
+        return cls(**{"memory_changes_max": math.inf, **kept})
 
 
 _CHOICES = {

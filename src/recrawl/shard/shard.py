@@ -1,6 +1,7 @@
 """The shard: one partition's pages behind `apply` and `decide`."""
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Literal, NamedTuple, Self, TypeAlias
@@ -159,6 +160,17 @@ class Shard:
         generation[:found] = self.tables.pages.generation[slots[:found]]
         named: NDArray[np.int64] = events.page_of(slots, generation)
         return named
+
+    @property
+    def memory_changes(self) -> float:
+        """Changes of a page after which what polls showed of its rate counts half, as learned.
+
+        Infinite where that is never so.
+        """
+        if self.settings.estimator == "counts":
+            return math.inf
+        lost = float(self.tables.registers.memory_lost[0])
+        return self.settings.memory_changes_max * math.exp2(-lost)
 
     def credit(self, now_ms: int) -> float:
         """Return what the budget allows to be spent now: fetches, or cost."""
@@ -565,6 +577,7 @@ class Shard:
         self._behave()
         self.picker.set_price(price)
         t = self.tables
+        t.registers.memory_lost[0] = min(t.registers.memory_lost[0], self.rules.memory_lost_max)
         self._put_aside_range(0, int(t.registers.n_slots[0]))
         if (before.estimator == "counts") != (self.settings.estimator == "counts"):
             pages.translate_beliefs(t.pages, t.priors, t.registers, self.rules)

@@ -7,11 +7,12 @@ import numpy as np
 from recrawl.core._arrays import FlagArray
 from recrawl.core._kernel import table_kernel
 from recrawl.core.signal_quality.ageing import aged_by_signal_of
-from recrawl.shard.codes import delay_of, link_row_of, precision_of, rebuild_word
+from recrawl.shard.codes import link_row_of, rebuild_word
 from recrawl.shard.events import Signals, SourcesSet
 from recrawl.shard.pages import page_slot_of, seconds_of
 from recrawl.shard.rules import Rules
 from recrawl.shard.tables import Links, Pages, Priors, Registers, Sources
+from recrawl.shard.trust import delay_of, next_precision_of
 from recrawl.shard.words import SECONDS_MAX, last_of, log2_period_of, number_of, shape_of, with_last
 
 __all__ = ["age_by_signal", "aged_last_of", "hear_signals", "set_sources"]
@@ -123,14 +124,16 @@ def hear_signals(
         if link == -1:
             pages.n_signals[slot] = min(number_of(pages.n_signals[slot]) + 1, _COUNT_MAX)
             pages.signal_count[slot] += np.float32(1.0)
+            n_signals = number_of(pages.n_signals[slot])
         else:
             links.n_signals[link] = min(number_of(links.n_signals[link]) + 1, _COUNT_MAX)
             links.signal_count[link] += np.float32(1.0)
+            n_signals = number_of(links.n_signals[link])
         pages.heard_at[slot] = at
         sources.flags[source] |= np.uint8(1)
         sources.n_signals[source] += 1.0
         registers.n_signals[0] += 1
-        precision = precision_of(sources, source, rules)
+        precision = next_precision_of(sources, source, rules, n_signals - 1)
         if is_claimed:
             sources.delay_seconds[source] += max(at - claimed, 0)
             sources.n_delays[source] += 1.0

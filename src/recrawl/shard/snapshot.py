@@ -24,13 +24,23 @@ from recrawl.shard.codes import LOG2_CODE_ONE
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.tables import TABLES, Pages, Tables, dtypes_of
 
-__all__ = ["ADDED_COLUMNS", "FORMAT", "FORMATS_READ", "Piece", "Snapshot", "restored"]
+__all__ = [
+    "ADDED_COLUMNS",
+    "FORMAT",
+    "FORMATS_READ",
+    "Piece",
+    "Snapshot",
+    "format_of",
+    "restored",
+]
 
-FORMAT = 2
-FORMATS_READ = (1, 2)
+FORMAT = 3
+FORMATS_READ = (1, 2, 3)
 # Columns that older formats lack: the format that they came with, and what they hold instead.
 ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float]] = {
     ("priors", "weight"): (2, LOG2_CODE_ONE),
+    ("pages", "surprise"): (3, 0),
+    ("registers", "memory_lost"): (3, 0.0),
 }
 _ALIGNMENT = 64
 # Copied at once, while the shard waits: two megabytes.
@@ -187,6 +197,11 @@ class Snapshot:
         return Piece(place["offset"] + first_row * column.itemsize, data)
 
 
+def format_of(manifest: str) -> int:
+    """Return the format in which a snapshot was written."""
+    return int(_checked_body(manifest)["format"])
+
+
 def _checked_body(manifest: str) -> Mapping[str, Any]:
     try:
         outer = json.loads(manifest)
@@ -241,7 +256,7 @@ def restored(
             columns.append(data.view(dtype))
         tables.append(table(*columns))
     try:
-        settings = ShardSettings(**body["settings"])
+        settings = ShardSettings.from_kept(body["settings"])
     except (TypeError, ValueError) as error:
         raise SnapshotError(f"not settings of this version: {error}") from error
     return Tables(*tables), settings, str(body["position"])

@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 U8 = NDArray[np.uint8]
+I8 = NDArray[np.int8]
 U16 = NDArray[np.uint16]
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
@@ -37,7 +38,7 @@ F64 = NDArray[np.float64]
 
 
 class Pages(NamedTuple):
-    """One row per slot.  Hot 8, warm 8, group 4, cold 53 bytes a page.
+    """One row per slot.  Hot 8, warm 8, group 4, cold 54 bytes a page.
 
     Instants are shard seconds, 0 for never.  Cold columns are touched when something happens to
     their page, and those of signals (23 bytes), curves (3) and requests (12) only where a corpus
@@ -54,6 +55,8 @@ class Pages(NamedTuple):
     """Warm."""
     group: U32
     """The politeness group."""
+    surprise: I8
+    """Cold: of the last poll (`recrawl.core.belief.memory`), in 1/127; 0 without one."""
     generation: U8
     """Cold: how often the slot was given to another page, modulo 256."""
     status: U8
@@ -223,6 +226,8 @@ class Registers(NamedTuple):
     n_polls: I64
     """Outcomes that showed whether a page had changed."""
     n_changed: I64
+    memory_lost: F64
+    """By how many octaves memory is shorter than it may be."""
     n_signals: I64
     n_audited: I64
     """Audit orders that saw whether the copy was fresh, and how many were."""

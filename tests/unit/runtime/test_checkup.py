@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from recrawl.runtime import Corpus, CorpusConfig
 from recrawl.runtime.checkup import Finding, Level, checkup, kernels_check
 from recrawl.runtime.checkup.findings import found_by, ok
 from recrawl.runtime.checkup.on_disk import lock_check
+from recrawl.shard.snapshot import ADDED_COLUMNS
 from tests.unit.runtime.conftest import IMPOLITE
 from tests.unit.runtime.manual_clock import ManualClock
 
@@ -219,6 +221,21 @@ def test_a_snapshot_that_is_not_what_the_log_leads_to(
             shutil.copy(foreign / name, newest / name)
     found = wrong(findings(broken, clock, is_deep=True))
     assert "is not what the log leads to" in found["replay"]
+
+
+def test_a_snapshot_of_an_older_format_is_not_held_against_what_is_learned_today(
+    broken: Path, clock: ManualClock
+) -> None:
+    for folder in snapshots_of(broken):
+        outer = json.loads((folder / "manifest.json").read_text())
+        body = json.loads(outer["body"]) | {"format": 2}
+        for (table, column), (added_in, _) in ADDED_COLUMNS.items():
+            if added_in > 2:
+                del body["tables"][table][column]
+        text = json.dumps(body)
+        forged = {"crc32": zlib.crc32(text.encode()), "body": text}
+        (folder / "manifest.json").write_text(json.dumps(forged))
+    assert wrong(findings(broken, clock, is_deep=True)) == {}
 
 
 def test_a_snapshot_beyond_the_log(broken: Path, clock: ManualClock) -> None:

@@ -45,9 +45,16 @@ def test_counts_what_happened() -> None:
     }
     assert (stats.in_flight, stats.n_ordered, stats.n_outcomes) == (1, 5, 4)
     assert (stats.n_polls, stats.n_changed) == (1, 1)
+    assert stats.memory_changes == story.shard.memory_changes
     assert (stats.n_signals, stats.n_void) == (1, 1)
     assert stats.n_leases >= 1
     assert stats.oldest_fetch_at_ms == ms(HOUR)
+
+
+def test_memory_is_the_mean_of_shards_and_none_where_nothing_is_forgotten() -> None:
+    shards = [Story(memory_changes_max=most).shard for most in (10.0, 30.0)]
+    assert stats_of(shards, now_ms=0).memory_changes == 20.0
+    assert stats_of([Story(estimator="counts").shard], now_ms=0).memory_changes is None
 
 
 def test_freshness_is_that_of_each_page_explained() -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from recrawl.shard import events as ev
-from recrawl.shard.codes import delay_of, precision_of
 from recrawl.shard.status import Verdict
+from recrawl.shard.trust import delay_of, false_chance_of, next_precision_of, precision_of
 from recrawl.shard.words import class_of
 from tests.reference.shards import DAY, HOUR, Story, ms
 
@@ -138,7 +138,19 @@ def test_the_precision_of_a_source_is_learned_from_what_its_signals_announced() 
     sources, rules = story.shard.tables.sources, story.shard.rules
     assert precision_of(sources, 0, rules) > 0.85
     assert precision_of(sources, 1, rules) < 0.1
-    assert precision_of(sources, 2, rules) == pytest.approx(0.5)
+    assert precision_of(sources, 2, rules) == pytest.approx(0.25)
+
+
+def test_what_is_only_assumed_of_a_source_is_told_from_what_was_judged() -> None:
+    story, page = started()
+    story.signal(page)
+    told = story.shard.explain(int(page[0]))
+    assert told is not None
+    assert not told.sources[0].is_judged
+    story.fetch(page, Verdict.UNCHANGED, at=2 * HOUR)
+    told = story.shard.explain(int(page[0]))
+    assert told is not None
+    assert told.sources[0].is_judged
 
 
 def test_a_given_precision_is_not_learned_until_it_is_no_longer_given() -> None:
@@ -152,8 +164,26 @@ def test_a_given_precision_is_not_learned_until_it_is_no_longer_given() -> None:
     assert precision_of(sources, 0, rules) == pytest.approx(0.8)
     assert delay_of(sources, 0, rules) == 5.0
     give(story, 0, math.nan)
-    assert precision_of(sources, 0, rules) == pytest.approx(0.5)
+    assert precision_of(sources, 0, rules) == pytest.approx(0.25)
     assert delay_of(sources, 0, rules) == pytest.approx(60.0)
+
+
+def test_signals_of_a_source_hardly_known_are_likely_to_be_false_together() -> None:
+    story, page = started(2)
+    give(story, 1, 0.25)
+    sources, rules = story.shard.tables.sources, story.shard.rules
+    # Believed of the first is Beta(1, 3), of which the moments are known.
+    for n, all_false in enumerate([1, 3 / 4, 3 / 5, 3 / 6, 3 / 7]):
+        assert false_chance_of(sources, 0, rules, n) == pytest.approx(all_false)
+        assert false_chance_of(sources, 1, rules, n) == pytest.approx(0.75**n)
+        next_false = 1 - next_precision_of(sources, 0, rules, n)
+        assert all_false * next_false == pytest.approx(false_chance_of(sources, 0, rules, n + 1))
+    assert next_precision_of(sources, 1, rules, 4) == pytest.approx(0.25)
+    story.signal(page, source=[0, 1])
+    assert story.last(page[0]) == story.last(page[1])
+    story.tick(HOUR + 1)
+    story.signal(page, source=[0, 1])
+    assert story.last(page[0]) > story.last(page[1])
 
 
 def test_the_delay_of_a_source_is_learned_from_its_claims() -> None:

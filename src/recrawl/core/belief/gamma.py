@@ -243,13 +243,30 @@ def after_last_modified(
 
 
 def faded(
-    belief: GammaBelief, prior: GammaBelief, elapsed: ArrayLike, half_life: ArrayLike
+    belief: GammaBelief,
+    prior: GammaBelief,
+    elapsed: ArrayLike,
+    half_life: ArrayLike,
+    memory_changes: ArrayLike = np.inf,
 ) -> GammaBelief:
     """Return the belief with its evidence beyond the prior's halved every ``half_life`` seconds.
 
     Pages change their habits: old polls say less of the rate now.
+
+    Parameters
+    ----------
+    belief, prior
+        The prior is what is left of the belief in the end.
+    elapsed
+        Seconds.
+    half_life
+        Seconds after which evidence counts half.
+    memory_changes
+        Changes after which it does, as many as are expected; see `recrawl.core.belief.memory`.
     """
-    kept = np.exp2(-np.asarray(elapsed) / np.asarray(half_life))
+    seconds = as_floats(elapsed)
+    expected = mean_rate(belief) * seconds
+    kept = np.exp2(-seconds / as_floats(half_life) - expected / as_floats(memory_changes))
     return GammaBelief.of(
         prior.shape + (belief.shape - prior.shape) * kept,
         prior.seconds + (belief.seconds - prior.seconds) * kept,

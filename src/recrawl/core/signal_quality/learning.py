@@ -16,6 +16,7 @@ __all__ = [
     "SourceCounts",
     "SourceDelay",
     "SourceDelays",
+    "log_false_chance_of",
     "precision_after_change_of",
     "precision_after_fetch",
     "signal_rate",
@@ -40,6 +41,20 @@ class SourceCounts(NamedTuple):
 
 
 @kernel
+def log_false_chance_of(true: float, total: float, n_signals: int) -> float:
+    """Return the log of the chance that signals of one interval are all false.
+
+    The precision is believed to be Beta(``true``, ``total`` - ``true``).  Signals of a source of
+    which little is known are likely to be false together: each that follows another says less.
+    """
+    # E(1-p)^n = Π_{j<n} (b+j)/(s+j) = Π_{j<n} (1 - a/(s+j))
+    log_chance = 0.0
+    for j in range(n_signals):
+        log_chance += math.log1p(-true / (total + j))
+    return log_chance
+
+
+@kernel
 def precision_after_change_of(
     true: float, total: float, n_signals: int, log_freshness: float
 ) -> tuple[float, float]:
@@ -56,9 +71,7 @@ def precision_after_change_of(
     # m₂/m₁ = (a+1)/(s+1) E₂/E₁.  The Beta with the same two moments has s' = (m₁-m₂)/(m₂-m₁²),
     # in which the differences that cancel are taken out by hand.
     false = total - true
-    log_chance = log_freshness
-    for j in range(n_signals):
-        log_chance += math.log1p(-true / (total + j))
+    log_chance = log_freshness + log_false_chance_of(true, total, n_signals)
     a1 = math.exp(log_chance) * total / (total + n_signals)
     e0 = -math.expm1(log_chance)
     e1 = e0 + math.exp(log_chance) * n_signals / (total + n_signals)

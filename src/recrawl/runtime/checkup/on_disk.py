@@ -27,7 +27,8 @@ from recrawl.runtime.opening import FORMAT
 from recrawl.runtime.records import happening_of
 from recrawl.runtime.recovery import CHECKPOINT, _from_the_beginning
 from recrawl.shard import Shard
-from recrawl.shard.snapshot import restored
+from recrawl.shard.snapshot import FORMAT as SNAPSHOT_FORMAT
+from recrawl.shard.snapshot import format_of, restored
 from recrawl.store import Store
 from recrawl.urls import CANON_VERSION
 
@@ -315,6 +316,10 @@ def _replayed(name: str, ledger: Ledger, snapshots: SnapshotFolder) -> Iterator[
         for step in steps(ledger, past.position, past.shard, until=one.position):
             applied(past.shard, step.happening)
         past = Past(past.shard, one.position)
+        if _is_older(one):
+            # It was learned by other rules then; what the log leads to now goes on from it.
+            past = Past(shard, one.position)
+            continue
         if past.shard.digest() != shard.digest():
             what = f"snapshot {one.folder.name} is not what the log leads to"
             todo = f"Move {one.folder} away, so that the one before is used; and please report it."
@@ -324,6 +329,11 @@ def _replayed(name: str, ledger: Ledger, snapshots: SnapshotFolder) -> Iterator[
         applied(past.shard, step.happening)
     n = f"{len(later)} snapshots are" if len(later) != 1 else "1 snapshot is"
     yield ok(name, f"{n} what the log leads to" if later else "the log can be replayed to its end")
+
+
+def _is_older(saved: SavedSnapshot) -> bool:
+    """Return whether a snapshot was written in an older format than this version's."""
+    return format_of(saved.manifest()) < SNAPSHOT_FORMAT
 
 
 def _checkpoints(name: str, snapshots: SnapshotFolder) -> Iterator[Finding]:

@@ -213,6 +213,10 @@ def test_evidence_is_halved_in_every_half_life() -> None:
         faded(belief, prior, elapsed=10.5, half_life=7.0),
     )
     np.testing.assert_array_equal(faded(belief, prior, 1e9, np.inf), belief)
+    by_changes = faded(belief, prior, elapsed=7.0, half_life=np.inf, memory_changes=[1.0, np.inf])
+    expected = 7.0 * float(mean_rate(belief)[0])
+    np.testing.assert_allclose(by_changes[0][0], 0.5 + (belief.shape[0] - 0.5) * 2**-expected)
+    np.testing.assert_array_equal(by_changes[0][1], belief.shape[1])
     gone = faded(belief, prior, 1e9, 1.0)
     np.testing.assert_allclose(gone, [[0.5, 0.5], [10.0, 10.0]])
 
