@@ -23,7 +23,6 @@ from recrawl.sim import Times
 
 __all__ = [
     "ORACLE",
-    "Times",
     "measure",
     "run_without_signals",
     "signal_web",

@@ -24,7 +24,6 @@ __all__ = [
     "FIGURES",
     "PAGES",
     "PLACEHOLDER",
-    "ROOT",
     "figures",
     "main",
     "problems",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from scripts import measured_page
+from scripts.written_pages import ROOT
 
 # What is no measurement: a rank, and how often an interval holds.
 BY_HAND = ("99th percentile", "19 times in 20")
@@ -55,9 +56,9 @@ def test_what_is_named_as_the_source_of_a_figure_exists() -> None:
     sources = [row["source"] for row in rows("said")] + [row["command"] for row in rows("runs")]
     for source in sources:
         if command := re.match(r"python -m benchmarks (\S+)", source):
-            assert (measured_page.ROOT / "benchmarks" / f"{command[1]}.py").exists(), source
+            assert (ROOT / "benchmarks" / f"{command[1]}.py").exists(), source
         elif path := re.search(r"\b(tests|scripts|docs)/\S+", source):
-            assert (measured_page.ROOT / path[0]).exists(), source
+            assert (ROOT / path[0]).exists(), source
 
 
 def rows(name: str) -> list[dict[str, str]]:

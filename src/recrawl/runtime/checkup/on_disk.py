@@ -299,16 +299,23 @@ def _records(name: str, ledger: Ledger) -> Iterator[Finding]:
 
 
 def _replayed(name: str, ledger: Ledger, snapshots: SnapshotFolder) -> Iterator[Finding]:
-    """Go through the log from the oldest snapshot, or the beginning, and compare on the way."""
+    """Go through the log from the oldest snapshot, or the beginning, and compare on the way.
+
+    Those of older formats were learned by other rules, and are no more what the log leads to: it
+    begins with the newest of them.
+    """
     usable = [
         (one, shard)
         for one in reversed(snapshots.saved())
         if ledger.first <= one.position <= ledger.end and (shard := shard_of(one)) is not None
     ]
-    if ledger.first == 0:
+    n_older = sum(_is_older(one) for one, _ in usable)
+    if ledger.first == 0 and n_older == 0:
         past, later = Past(_from_the_beginning(ledger), 0), usable
     elif usable:
-        past, later = Past(usable[0][1], usable[0][0].position), usable[1:]
+        n_passed = max(n_older, 1)
+        begun, shard = usable[n_passed - 1]
+        past, later = Past(shard, begun.position), usable[n_passed:]
     else:
         yield bad(name, "there is nothing to begin with", f"{_RESTORE}.")
         return
@@ -316,10 +323,6 @@ def _replayed(name: str, ledger: Ledger, snapshots: SnapshotFolder) -> Iterator[
         for step in steps(ledger, past.position, past.shard, until=one.position):
             applied(past.shard, step.happening)
         past = Past(past.shard, one.position)
-        if _is_older(one):
-            # It was learned by other rules then; what the log leads to now goes on from it.
-            past = Past(shard, one.position)
-            continue
         if past.shard.digest() != shard.digest():
             what = f"snapshot {one.folder.name} is not what the log leads to"
             todo = f"Move {one.folder} away, so that the one before is used; and please report it."
