@@ -12,6 +12,9 @@ from click.testing import CliRunner
 
 import recrawl as library
 from recrawl.cli import main
+from tests.reading_clock import reading_clock
+
+__all__ = ["reading_clock"]
 
 
 @dataclass(frozen=True)

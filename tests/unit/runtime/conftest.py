@@ -9,8 +9,11 @@ import pytest
 import recrawl
 from recrawl.runtime import Corpus, CorpusConfig
 from tests.conftest import JIT_DISABLED
+from tests.reading_clock import reading_clock
 from tests.reference.shards import with_small_table
 from tests.unit.runtime.manual_clock import ManualClock
+
+__all__ = ["reading_clock"]
 
 # Any number of pages of one host at once.
 IMPOLITE: dict[str, Any] = {"delay": 0, "in_flight_max": 1000, "burst": 1000}
