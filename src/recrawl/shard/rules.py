@@ -56,41 +56,51 @@ class Rules(NamedTuple):
 
 
 def rules_of(settings: ShardSettings, codes: DueCodes) -> Rules:
-    """Return settings as rules."""
+    """Return settings as rules, each value of the type that its field names.
+
+    A setting may be written as 30 or as 30.0: without the cast, numba would compile every kernel
+    that takes the rules once for each combination of types it meets.
+    """
+    is_memory_bounded = settings.memory_changes_max < math.inf
     return Rules(
-        ESTIMATORS[settings.estimator],
-        settings.objective == "fragments",
-        settings.belief_half_life,
-        settings.memory_changes_max,
-        # What is never forgotten is not learned to be forgotten either.
-        math.log2(settings.memory_changes_max / settings.memory_changes_min)
-        if settings.memory_changes_max < math.inf
+        estimator=ESTIMATORS[settings.estimator],
+        is_fragments=settings.objective == "fragments",
+        belief_half_life=float(settings.belief_half_life),
+        memory_changes_max=float(settings.memory_changes_max),
+        # Unbounded memory cannot be shortened: there is nothing to shorten it from.
+        memory_lost_max=math.log2(settings.memory_changes_max / settings.memory_changes_min)
+        if is_memory_bounded
         else 0.0,
-        settings.last_modified == "trust",
-        settings.signal_precision * settings.signal_precision_weight,
-        settings.signal_precision_weight,
-        settings.signal_delay,
-        settings.signal_delay_weight,
-        settings.signal_rate_seconds,
-        settings.signal_evidence_max,
-        min(settings.request_half_life, 1e18) / math.log(2),
-        settings.request_prior_rate,
-        settings.request_prior_seconds,
-        settings.backoff_seconds,
-        settings.backoff_seconds_max,
-        settings.breaker_errors,
-        settings.breaker_seconds,
-        settings.breaker_seconds_max,
-        settings.disallowed_seconds,
-        settings.gone_polls_max,
-        settings.sources_per_page_max,
-        codes.shape_log2_min,
-        codes.shape_log2_step,
-        codes.shapes(),
-        codes.recall,
-        codes.precision,
-        np.log1p(np.asarray(codes.scroll_items, np.float64)),
+        trusts_last_modified=settings.last_modified == "trust",
+        precision_prior_true=float(settings.signal_precision * settings.signal_precision_weight),
+        precision_prior_total=float(settings.signal_precision_weight),
+        delay_prior=float(settings.signal_delay),
+        delay_prior_weight=float(settings.signal_delay_weight),
+        signal_rate_seconds=float(settings.signal_rate_seconds),
+        signal_evidence_max=float(settings.signal_evidence_max),
+        request_time_constant=min(settings.request_half_life, 1e18) / math.log(2),
+        request_prior_rate=float(settings.request_prior_rate),
+        request_prior_seconds=float(settings.request_prior_seconds),
+        backoff=float(settings.backoff_seconds),
+        backoff_max=float(settings.backoff_seconds_max),
+        breaker_errors=int(settings.breaker_errors),
+        breaker=float(settings.breaker_seconds),
+        breaker_max=float(settings.breaker_seconds_max),
+        disallowed=float(settings.disallowed_seconds),
+        gone_polls_max=int(settings.gone_polls_max),
+        sources_max=int(settings.sources_per_page_max),
+        shape_log2_min=float(codes.shape_log2_min),
+        shape_log2_step=float(codes.shape_log2_step),
+        shapes=_own_copy(codes.shapes()),
+        recall=_own_copy(codes.recall),
+        precision=_own_copy(codes.precision),
+        log_scroll_items=np.log1p(np.asarray(codes.scroll_items, np.float64)),
     )
+
+
+def _own_copy(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a writable, contiguous copy: numba compiles again for a read-only array."""
+    return np.array(values, np.float64)
 
 
 def log2_bonus(settings: ShardSettings, codes: DueCodes) -> NDArray[np.float64]:

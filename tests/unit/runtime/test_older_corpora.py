@@ -111,7 +111,8 @@ def test_a_corpus_of_0_1_0_has_its_old_state_and_continues(corpora: Path) -> Non
 def restored_topic(corpora: Path, kafka_bootstrap: str, kafka_topic: str) -> str:
     """Write the dumped messages to a new topic, in their order."""
     from confluent_kafka import Producer  # noqa: PLC0415
-    from confluent_kafka.admin import AdminClient, NewTopic  # noqa: PLC0415
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
+    from confluent_kafka.cimpl import NewTopic  # noqa: PLC0415
 
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
     settings = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
