@@ -19,7 +19,7 @@ from benchmarks import (
     shard_learning,
     throughput,
 )
-from recrawl.sim import faults
+from recrawl.sim.faults import run as faults
 
 
 def _parser() -> argparse.ArgumentParser:

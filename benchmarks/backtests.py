@@ -16,7 +16,7 @@ from recrawl.backtest import Estimate, Point, Rule, compared, history_of, replay
 from recrawl.backtest.contest import Standing, run_ours, run_rule
 from recrawl.backtest.replay import logged_account
 from recrawl.backtest.savings import Curves, curves_of, fetches_for
-from recrawl.core._arrays import FloatArray
+from recrawl.core.arrays import FloatArray
 from recrawl.sim import Bookkeeper, FixedInterval, StormCrawler, Web, make_web
 from tests.reference.backtest_logs import DAY, polled_log
 

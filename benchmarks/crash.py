@@ -27,11 +27,11 @@ import numpy as np
 import pyarrow as pa
 
 import recrawl
+from recrawl.corpus import Corpus, CorpusConfig
 from recrawl.ledger import SnapshotFolder
-from recrawl.runtime import Corpus, CorpusConfig
-from recrawl.runtime.logs import open_log
-from recrawl.runtime.recovery import Partition, recovered
-from recrawl.runtime.routing import routed
+from recrawl.node.durability.open_log import open_log
+from recrawl.node.durability.recovery import Partition, recovered
+from recrawl.node.routing import routed
 from recrawl.shard import Claimed, Outcomes, PagesAdded, Shard, Signals, event_of
 from recrawl.testing.stores import contents_of
 from recrawl.urls import hash_urls, host_index

@@ -10,8 +10,8 @@ import numpy as np
 from lab.paired import paired
 from recrawl.shard import ShardSettings
 from recrawl.sim import papers_web, simulate
-from recrawl.sim.averaged import AveragedArgmax
-from recrawl.sim.shard_policy import ShardPolicy, unlimited
+from recrawl.sim.policies.averaged import AveragedArgmax
+from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited
 
 __all__ = ["loss", "measure"]
 

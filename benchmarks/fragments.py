@@ -18,8 +18,8 @@ from lab.text_histories import TEXT_HISTORIES, Counts, Floats, Histories, histor
 from recrawl.core.divergence import Sketches, compare_sketches
 from recrawl.shard import GroupsSet, ShardSettings, event_of
 from recrawl.sim import Content, KnownPages, Outcomes, Replaces, Web, make_web
-from recrawl.sim.curves import LearningCurves
-from recrawl.sim.shard_policy import START_MS, ShardPolicy, unlimited
+from recrawl.sim.policies.learned_curves import LearningCurves
+from recrawl.sim.policies.shard_policy import START_MS, ShardPolicy, unlimited
 
 Objective = Literal["freshness", "fragments"]
 

@@ -8,18 +8,19 @@ from numpy.typing import NDArray
 from scipy.special import gammainc
 
 from benchmarks.timing import cpu_seconds
-from recrawl.core._kernel import kernel
 from recrawl.core.belief import BeliefCodes, GammaBelief, encoded
 from recrawl.core.belief import gamma as gamma_belief
 from recrawl.core.belief.codes import observe_stored_polls_of
-from recrawl.core.change_rate import PollHistories, irregular_change_rate
-from recrawl.core.price import DueCodes, build_due_table, continuous_optimum
+from recrawl.core.kernel import kernel
+from recrawl.core.price import DueCodes, build_due_table
 from recrawl.core.price import due as due_module
 from recrawl.core.price.due_table import DueTable, due_periods_of
 from recrawl.core.signal_quality import SignalRates, from_recall
 from recrawl.core.value import RenewalLine, no_signals, noisy
 from recrawl.core.value import averaged as averaged_module
 from recrawl.core.value.renewal_line import renewal_values, several_terms_values
+from recrawl.papers.change_rate import PollHistories, irregular_change_rate
+from recrawl.papers.price import continuous_optimum
 
 Floats = NDArray[np.float64]
 

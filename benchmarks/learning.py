@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import digamma
 
-from recrawl.core._kernel import kernel
 from recrawl.core.belief.gamma import after_change_of
+from recrawl.core.kernel import kernel
 from recrawl.core.signal_quality.learning import precision_after_change_of
 from recrawl.core.value.averaged import averaged_noisy_value_of, averaged_value_of
 from recrawl.core.value.no_signals import crawl_value_of

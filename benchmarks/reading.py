@@ -21,7 +21,7 @@ import pyarrow as pa
 
 import recrawl
 from benchmarks.scale import synthetic_urls
-from recrawl.runtime import Corpus
+from recrawl.corpus import Corpus
 
 __all__ = ["measure"]
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import recrawl
-from recrawl.runtime import Corpus
+from recrawl.corpus import Corpus
 
 __all__ = ["measure", "synthetic_urls"]
 

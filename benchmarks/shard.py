@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._kernel import table_kernel
 from recrawl.core.belief.codes import dither_of, encode_of
+from recrawl.core.kernel import table_kernel
 from recrawl.shard import (
     BudgetSet,
     Claimed,
@@ -28,11 +28,11 @@ from recrawl.shard import (
     Signals,
     event_of,
 )
-from recrawl.shard.codes import rebuild_word
 from recrawl.shard.due import Terms, due_at_of
-from recrawl.shard.rules import Rules
-from recrawl.shard.state import empty_tables, set_group_defaults
-from recrawl.shard.tables import (
+from recrawl.shard.growth import empty_tables, set_group_defaults
+from recrawl.shard.state.codes import rebuild_word
+from recrawl.shard.state.rules import Rules
+from recrawl.shard.state.tables import (
     Groups,
     Links,
     Pages,
@@ -42,7 +42,7 @@ from recrawl.shard.tables import (
     dtypes_of,
     zeros,
 )
-from recrawl.shard.words import EPOCH_SECONDS, last_of, with_last
+from recrawl.shard.state.words import EPOCH_SECONDS, last_of, with_last
 
 __all__ = ["generated_shard", "measure"]
 

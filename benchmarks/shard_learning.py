@@ -10,7 +10,7 @@ import numpy as np
 from lab.paired import paired
 from recrawl.shard import ShardSettings
 from recrawl.sim import Oracle, papers_web, signals_web, simulate
-from recrawl.sim.shard_policy import ShardPolicy, unlimited
+from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited
 
 __all__ = ["measure"]
 

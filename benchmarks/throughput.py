@@ -20,10 +20,10 @@ from rocksdict import Rdict, WriteBatch
 
 import recrawl
 from benchmarks.scale import synthetic_urls
+from recrawl.corpus import Corpus, CorpusConfig
 from recrawl.kv import KeyValues
 from recrawl.kv.options import KvOptions, engine_options
 from recrawl.ledger import Record
-from recrawl.runtime import Corpus, CorpusConfig
 
 __all__ = ["measure"]
 

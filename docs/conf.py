@@ -9,7 +9,7 @@ from sphinx.util.typing import stringify_annotation
 # Compiled kernels hide their signatures from autodoc.
 os.environ["NUMBA_DISABLE_JIT"] = "1"
 
-from recrawl.core import _arrays
+from recrawl.core import arrays as _arrays
 
 _ALIASES = {
     stringify_annotation(getattr(_arrays, name), "smart"): name

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from lab.recorded import data_folder
-from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
+from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
 
 __all__ = [
     "CACHE",

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._kernel import kernel, table_kernel
-from recrawl.core.value._signal_terms import sum_signal_terms
+from recrawl.core.kernel import kernel, table_kernel
 from recrawl.core.value.no_signals import crawl_value_of
 from recrawl.core.value.noisy import value_and_interval_of
+from recrawl.core.value.signal_terms import sum_signal_terms
 from recrawl.sim import Web
 
 __all__ = [

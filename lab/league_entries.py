@@ -21,7 +21,7 @@ from lab.policies.loop_runs import loop_log, loop_scale_for_budget
 from lab.policies.loops import COST_LOOP, COST_PRIOR, Loop
 from recrawl.backtest.contest import rules_in_use
 from recrawl.core.price.due_table import DueTable
-from recrawl.kept import kept_due_table
+from recrawl.node.shipped_due_table import kept_due_table
 from recrawl.refreshbench import ORACLE, Track, run_policy
 from recrawl.shard import ShardSettings
 from recrawl.sim import (
@@ -46,7 +46,7 @@ from recrawl.sim import (
     run_freely,
     unlimited,
 )
-from recrawl.sim.curves import LearningCurves, WebContents
+from recrawl.sim.policies.learned_curves import LearningCurves, WebContents
 
 __all__ = ["ENTRIES", "FRAGMENTS", "OURS", "TUNED", "Entry", "our_policy"]
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from lab.policies.longevity_online import OnlinePolicy
 from recrawl.refreshbench import Track
 from recrawl.sim import Account, Bookkeeper, Fetcher, Web
-from recrawl.sim.curves import WebContents
-from recrawl.sim.policies import spread_phases
+from recrawl.sim.policies.learned_curves import WebContents
+from recrawl.sim.policies.policy import spread_phases
 
 __all__ = ["run_longevity"]
 

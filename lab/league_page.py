@@ -14,8 +14,8 @@ from lab.league_numbers import League, Mean, places, read_league
 from lab.league_reasons import IN_GENERAL
 from lab.running import FIGURES
 from lab.tables import digest_of, markdown_table, read_tables
-from recrawl.amounts import seconds_text
 from recrawl.refreshbench import ORACLE, TRACKS, VERSION, Interval, Standing, Track
+from recrawl.units import seconds_text
 
 __all__ = ["PAGE", "league_figures", "league_markdown", "write_figures"]
 

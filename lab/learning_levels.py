@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
+from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core.belief.gamma import GammaBelief
 from recrawl.core.belief.population import refit_from_beliefs
-from recrawl.kept import kept_due_table
+from recrawl.node.shipped_due_table import kept_due_table
 from recrawl.shard import ShardSettings, SourcesSet, event_of
 from recrawl.sim import (
     Drift,

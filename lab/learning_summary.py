@@ -10,7 +10,7 @@ from lab.claim import Check
 from lab.learning_plan import EDGES
 from lab.paired import mean, standard_error, weighted_mean
 from lab.tables import Table
-from recrawl.core._arrays import FloatArray
+from recrawl.core.arrays import FloatArray
 
 __all__ = [
     "REFERENCES",

@@ -11,8 +11,8 @@ from lab.drawing import colour_of
 from lab.greedy import Rule, Told, even_instants, low_discrepancy, run_greedy, run_schedule
 from lab.paired import Difference, paired
 from lab.tables import Table
-from recrawl.core.price import continuous_optimum
 from recrawl.core.signal_quality import from_recall
+from recrawl.papers.price import continuous_optimum
 from recrawl.sim import SignalSource, Web, make_web, signals_paper_web
 
 __all__ = [

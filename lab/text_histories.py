@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lab.recorded import data_folder
 from recrawl.core.divergence import Sketches, compare_sketches
 from recrawl.sim import Web
-from recrawl.sim.curves import WebContents
+from recrawl.sim.policies.learned_curves import WebContents
 
 __all__ = [
     "TEXT_HISTORIES",

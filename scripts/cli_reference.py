@@ -11,7 +11,7 @@ import click
 from click.testing import CliRunner
 
 from recrawl.cli import main as recrawl
-from recrawl.cli.examples import ExampleCommand
+from recrawl.cli.support.examples import ExampleCommand
 from scripts.written_pages import ROOT, stale, written_or_checked
 
 PAGE = ROOT / "docs/reference/cli.md"

@@ -1,6 +1,6 @@
 """Write docs/reference/configuration.md: every section and key, its meaning, type and default.
 
-All of it is said once, in `recrawl.runtime.config_sections`.
+All of it is said once, in `recrawl.node.config.sections`.
 
 ``python -m scripts.config_reference`` writes the page.  With ``--check`` it writes nothing and
 names what is wrong: a field without a text, a stale page.
@@ -8,18 +8,18 @@ names what is wrong: a field without a text, a stale page.
 
 import sys
 
-from recrawl.runtime.config_texts import KeyText, sections
+from recrawl.node.config.descriptions import KeyText, sections
 from scripts.written_pages import ROOT, stale, written_or_checked
 
 PAGE = ROOT / "docs/reference/configuration.md"
 
 HEAD = """\
-<!-- Written by scripts/config_reference.py from recrawl.runtime.config; do not edit. -->
+<!-- Written by scripts/config_reference.py from recrawl.node.config.corpus_config; do not edit. -->
 
 # Configuration
 
 A corpus is configured by `recrawl.toml` in its folder, or by a
-`recrawl.runtime.config.CorpusConfig` made in Python.
+`recrawl.node.config.corpus_config.CorpusConfig` made in Python.
 Every section and key may be left out.
 A key that is not known is an error, and so is a value that cannot be.
 

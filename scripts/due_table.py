@@ -1,16 +1,16 @@
 """Build the table of due times that comes with the package; run it when the mathematics change.
 
-python scripts/due_table.py           # writes src/recrawl/kept/due_table.npz
+python scripts/due_table.py           # writes src/recrawl/node/due_table.npz
 """
 
 from pathlib import Path
 
 from recrawl.core.price.teaching_rows import rows_of
-from recrawl.kept import packed
-from recrawl.shard.rules import PATIENCES
+from recrawl.node.shipped_due_table import packed
 from recrawl.shard.shard import built_due_table
+from recrawl.shard.state.rules import PATIENCES
 
-FILE = Path(__file__).parents[1] / "src" / "recrawl" / "kept" / "due_table.npz"
+FILE = Path(__file__).parents[1] / "src" / "recrawl" / "node" / "due_table.npz"
 
 if __name__ == "__main__":
     table = built_due_table()

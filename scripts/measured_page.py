@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 
-from recrawl.runtime.config_sections import SnapshotsConfig
-from recrawl.runtime.stats import PAGES_COUNTED_MAX
+from recrawl.corpus.inspect.stats import PAGES_COUNTED_MAX
+from recrawl.node.config.sections import SnapshotsConfig
 from scripts.written_pages import ROOT, stale, written_or_checked
 
 __all__ = [

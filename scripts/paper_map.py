@@ -239,6 +239,15 @@ def references_of(doc: str | None, papers: dict[str, str], by: str) -> Iterator[
                 yield Reference(name.rstrip(",:"), place, remark, by, rest, line_places)
 
 
+# Modules of the maths that hold no formula of a paper: array types, compilation, checks.
+FORMULA_FREE = {
+    "recrawl.core.arrays",
+    "recrawl.core.exponentials",
+    "recrawl.core.kernel",
+    "recrawl.core.poll_columns",
+}
+
+
 def public_modules(package: str) -> Iterator[ModuleType]:
     """Yield the package and its public modules, nearer ones first."""
     root = importlib.import_module(package)
@@ -246,17 +255,18 @@ def public_modules(package: str) -> Iterator[ModuleType]:
         info.name
         for info in pkgutil.walk_packages(root.__path__, package + ".")
         if not any(part.startswith("_") for part in info.name.split("."))
+        and info.name not in FORMULA_FREE
     ]
     for name in sorted(names, key=lambda name: (name.count("."), name)):
         yield importlib.import_module(name)
 
 
-def public_objects(package: str = "recrawl.core") -> Iterator[tuple[str, object]]:
+def public_objects() -> Iterator[tuple[str, object]]:
     """Yield each public module, class, function and method once, with how to link to it."""
     seen: set[int] = set()
-    for module in public_modules(package):
+    for module in (*public_modules("recrawl.core"), *public_modules("recrawl.papers")):
         yield f"{{py:mod}}`{module.__name__}`", module
-        depth = module.__name__.count(".") - package.count(".")
+        depth = module.__name__.count(".") - 1
         for name in getattr(module, "__all__", []):
             obj = getattr(module, name)
             if id(obj) in seen or not (inspect.isclass(obj) or callable(obj)):

@@ -32,4 +32,4 @@ def reading_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     sees between two calls would depend on how long they take.
     """
     clock = ReadingClock()
-    monkeypatch.setattr("recrawl.runtime.opening.SystemClock", lambda: clock)
+    monkeypatch.setattr("recrawl.corpus.opening.SystemClock", lambda: clock)

@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from lab.policies.polling import Estimator, PollLog, Refits, Turns, estimated_rates
-from recrawl.core._arrays import CountArray, FloatArray, RowArray
-from recrawl.core.price import continuous_optimum
+from recrawl.core.arrays import CountArray, FloatArray, RowArray
 from recrawl.core.signal_quality import SignalRates
-from recrawl.sim.policies import KnownPages, Outcomes
+from recrawl.papers.price import continuous_optimum
+from recrawl.sim.policies.policy import KnownPages, Outcomes
 
 __all__ = ["CgmOptimal", "CgmSqrt"]
 

@@ -7,14 +7,14 @@ import numpy as np
 
 from lab.policies.loops import COST_PRIOR
 from lab.policies.polling import PollLog, Refits
-from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
-from recrawl.core._kernel import kernel
-from recrawl.core.change_rate import PseudoObservations, irregular_change_rate
-from recrawl.core.signal_quality import SignalledPolls, fit_signals
+from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
+from recrawl.core.kernel import kernel
 from recrawl.core.value.no_signals import crawl_value_of
 from recrawl.core.value.noisy import value_and_interval_of
-from recrawl.sim.policies import KnownPages, Outcomes, largest
-from recrawl.sim.pooled_beliefs import PooledBeliefs
+from recrawl.papers.change_rate import PseudoObservations, irregular_change_rate
+from recrawl.papers.signal_quality import SignalledPolls, fit_signals
+from recrawl.sim.policies.policy import KnownPages, Outcomes, largest
+from recrawl.sim.policies.pooled_beliefs import PooledBeliefs
 
 __all__ = ["EstimatedGreedy", "EstimatedNcis"]
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from lab.policies.polling import PollLog, Refits, Turns, estimated_rates
-from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
-from recrawl.sim.policies import KnownPages, Outcomes
+from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
+from recrawl.sim.policies.policy import KnownPages, Outcomes
 
 __all__ = ["LambdaCrawl", "lambda_crawl_rates"]
 

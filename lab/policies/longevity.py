@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from lab.policies.longevity_snapshots import Snapshots
 from lab.text_histories import Floats
 from recrawl.core.value import crawl_value
-from recrawl.core.value.longevity import value_of_samples
-from recrawl.sim.policies import spread_phases
+from recrawl.papers.value.longevity import value_of_samples
+from recrawl.sim.policies.policy import spread_phases
 
 __all__ = [
     "OFFLINE",

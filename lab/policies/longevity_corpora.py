@@ -8,7 +8,7 @@ import numpy as np
 from lab.policies.longevity_snapshots import Snapshots, snapshots_of
 from lab.text_histories import TextHistories, histories_of_web, read_text_histories
 from recrawl.sim import Content, Replaces, make_web
-from recrawl.sim.webs import Web
+from recrawl.sim.web.webs import Web
 
 __all__ = [
     "LIVELY",

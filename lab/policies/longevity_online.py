@@ -12,21 +12,18 @@ from numpy.typing import NDArray
 
 from lab.policies.longevity_snapshots import Snapshots
 from lab.text_histories import Counts, Floats
-from recrawl.core.change_rate import PollHistories, irregular_change_rate, substitute_edges
 from recrawl.core.divergence import (
-    BoundBasedPolicy,
     ChangeProfiles,
     CombinedProfiles,
-    CurveFittingPolicy,
-    Periods,
     add_observations,
     combined,
-    fit_curves,
     start_bases,
 )
 from recrawl.core.price import due_elapsed
-from recrawl.core.value.longevity import fitted_due
-from recrawl.sim.policies import spread_phases
+from recrawl.papers.change_rate import PollHistories, irregular_change_rate, substitute_edges
+from recrawl.papers.divergence import BoundBasedPolicy, CurveFittingPolicy, Periods, fit_curves
+from recrawl.papers.value.longevity import fitted_due
+from recrawl.sim.policies.policy import spread_phases
 
 __all__ = ["Bounds", "ChangeRates", "CurveFit", "OnlinePolicy", "WarmUp", "run_online"]
 

@@ -7,8 +7,8 @@ from lab.policies.longevity_snapshots import Snapshots
 from lab.text_histories import Counts, Floats
 from recrawl.shard import ShardSettings
 from recrawl.sim import KnownPages, Outcomes
-from recrawl.sim.curves import LearningCurves
-from recrawl.sim.shard_policy import ShardPolicy, unlimited
+from recrawl.sim.policies.learned_curves import LearningCurves
+from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited
 
 __all__ = ["fetched_by_shard"]
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import ArrayLike, FloatArray
-from recrawl.core.change_rate import (
+from recrawl.core.arrays import ArrayLike, FloatArray
+from recrawl.papers.change_rate import (
     PollHistories,
     PseudoObservations,
     irregular_change_rate,

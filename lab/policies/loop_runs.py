@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from lab.policies.loops import Loop, Waiting, estimated_period, wait_of
-from recrawl.core._arrays import CountArray, FlagArray, FloatArray
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import CountArray, FlagArray, FloatArray
+from recrawl.core.kernel import kernel
 from recrawl.sim import Web
-from recrawl.sim.content import version_at_start
 from recrawl.sim.driver import least_scale
-from recrawl.sim.failures import fails_at
-from recrawl.sim.policies import spread_phases
-from recrawl.sim.webs import version_after
+from recrawl.sim.policies.policy import spread_phases
+from recrawl.sim.web.content import version_at_start
+from recrawl.sim.web.failures import fails_at
+from recrawl.sim.web.webs import version_after
 
 __all__ = [
     "IntervalLog",

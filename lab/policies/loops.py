@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
-from recrawl.core._kernel import kernel
-from recrawl.core.change_rate import PseudoObservations
-from recrawl.core.change_rate.irregular import most_likely_rate
+from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
+from recrawl.core.kernel import kernel
 from recrawl.core.price.due import due_elapsed_of
+from recrawl.papers.change_rate import PseudoObservations
+from recrawl.papers.change_rate.irregular import most_likely_rate
 from recrawl.sim import KnownPages, Outcomes
-from recrawl.sim.policies import largest, spread_phases
+from recrawl.sim.policies.policy import largest, spread_phases
 
 __all__ = [
     "COST_LOOP",
@@ -128,7 +128,7 @@ def estimated_period(
     """Return the period estimated from polls, with the papers' substitutes at the edges.
 
     ``changed_after`` holds at least ``n_changed`` intervals, which sum to ``changed_seconds``;
-    ``shortest`` is the shortest of all.  `recrawl.core.change_rate.irregular_change_rate` and
+    ``shortest`` is the shortest of all.  `recrawl.papers.change_rate.irregular_change_rate` and
     `substitute_edges` are the same for whole histories.
     """
     if n_changed == 0:

@@ -4,9 +4,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from recrawl.core._arrays import FlagArray, FloatArray, RowArray
-from recrawl.core._kernel import kernel
-from recrawl.core.change_rate import (
+from recrawl.core.arrays import FlagArray, FloatArray, RowArray
+from recrawl.core.kernel import kernel
+from recrawl.papers.change_rate import (
     LastModifiedChangeRate,
     LastModifiedCounts,
     PolledChangeRate,
@@ -15,9 +15,9 @@ from recrawl.core.change_rate import (
     naive_change_rate,
     substitute_edges,
 )
-from recrawl.core.signal_quality import SignalledPolls
-from recrawl.sim.policies import Outcomes, largest
-from recrawl.sim.times import offsets_of
+from recrawl.papers.signal_quality import SignalledPolls
+from recrawl.sim.policies.policy import Outcomes, largest
+from recrawl.sim.web.times import offsets_of
 
 __all__ = ["Estimator", "PollLog", "Refits", "Turns", "estimated_rates"]
 

@@ -5,7 +5,7 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from recrawl.runtime import AsyncCorpus, Clock, Corpus, CorpusConfig, Order, Outcome
+    from recrawl.corpus import AsyncCorpus, Clock, Corpus, CorpusConfig, Order, Outcome
 
 __all__ = [
     "AsyncCorpus",
@@ -54,15 +54,15 @@ def open(
     >>> folder.cleanup()
     """
     # Imported when needed: what is compiled takes a second to load, and `--version` needs none.
-    from recrawl.runtime import open_corpus  # noqa: PLC0415
+    from recrawl.corpus import open_corpus  # noqa: PLC0415
 
     return open_corpus(path, config, read_only=read_only, clock=clock)
 
 
 def __getattr__(name: str) -> Any:
-    """Return the public names of `recrawl.runtime`, loaded when first asked for."""
+    """Return the public names of `recrawl.corpus`, loaded when first asked for."""
     if name in __all__:
-        import recrawl.runtime  # noqa: PLC0415
+        import recrawl.corpus  # noqa: PLC0415
 
-        return getattr(recrawl.runtime, name)
+        return getattr(recrawl.corpus, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from recrawl.cli import main
-from recrawl.cli.examples import Example, ExampleCommand
+from recrawl.cli.support.examples import Example, ExampleCommand
 
 FILES = Path(__file__).parent / "example_files"
 

@@ -17,11 +17,11 @@ from recrawl.core.belief.codes import decode_of
 from recrawl.core.belief.gamma import GammaBelief, after_poll, expected_freshness
 from recrawl.core.signal_quality.learning import precision_after_change_of
 from recrawl.shard import events as ev
-from recrawl.shard.codes import link_row_of
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.shard import Shard
-from recrawl.shard.status import LeaseStage, PageStatus, Verdict
-from recrawl.shard.words import EPOCH_SECONDS
+from recrawl.shard.state.codes import link_row_of
+from recrawl.shard.state.status import LeaseStage, PageStatus, Verdict
+from recrawl.shard.state.words import EPOCH_SECONDS
 
 DAY_MS = 86_400_000
 

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.price.due_table import DueCodes, build_due_table
-from recrawl.runtime import recovery as recovery_module
+from recrawl.node.durability import recovery as recovery_module
 from recrawl.shard import events as ev
 from recrawl.shard import shard as shard_module
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.shard import Applied, Shard
-from recrawl.shard.status import Verdict
-from recrawl.shard.words import EPOCH_SECONDS, is_held, last_of
+from recrawl.shard.state.status import Verdict
+from recrawl.shard.state.words import EPOCH_SECONDS, is_held, last_of
 
 START_MS = 1_700_000_000_000
 HOUR = 3600.0

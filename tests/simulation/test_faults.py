@@ -5,8 +5,8 @@ from typing import Literal
 import pytest
 
 from recrawl.shard import events as ev
-from recrawl.sim.fault_laws import BrokenLawError, Laws
-from recrawl.sim.faults import run_faults
+from recrawl.sim.faults.laws import BrokenLawError, Laws
+from recrawl.sim.faults.run import run_faults
 from tests.conftest import JIT_DISABLED
 from tests.reference.shards import Story, ms
 

@@ -10,15 +10,15 @@ import pytest
 
 from recrawl.shard import events as ev
 from recrawl.shard.shard import Shard
-from recrawl.shard.tables import Tables
-from recrawl.sim.faults import SETTINGS, recorded_log
+from recrawl.shard.state.tables import Tables
+from recrawl.sim.faults.run import SETTINGS, recorded_log
 
 REPLAY = """
 import sys
 import numpy as np
 from recrawl.shard.events import decoded
 from recrawl.shard.shard import Shard
-from recrawl.sim.faults import SETTINGS
+from recrawl.sim.faults.run import SETTINGS
 source, target = sys.argv[1:]
 shard = Shard(SETTINGS)
 shard.apply_all(decoded(open(source, "rb").read()))

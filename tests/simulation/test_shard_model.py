@@ -13,9 +13,9 @@ from recrawl.core.belief.codes import decode_of
 from recrawl.shard import events as ev
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.shard import Shard
-from recrawl.shard.snapshot import Snapshot
-from recrawl.shard.status import Verdict
-from recrawl.shard.words import log2_weight_of
+from recrawl.shard.state.snapshot import Snapshot
+from recrawl.shard.state.status import Verdict
+from recrawl.shard.state.words import log2_weight_of
 from tests.conftest import JIT_DISABLED
 from tests.reference.shard_model import ShardModel, facts_of
 from tests.reference.shards import ms, written

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from recrawl.shard import events as ev
-from recrawl.shard.kinds import KIND_WEIGHT_MAX
+from recrawl.shard.apply.kind_weights import KIND_WEIGHT_MAX
 from tests.reference.shards import DAY, HOUR, Story, ms
 
 pytestmark = pytest.mark.slow_without_jit

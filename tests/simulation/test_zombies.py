@@ -14,18 +14,18 @@ import pytest
 from recrawl.errors import OwnershipLost
 from recrawl.ledger import SnapshotFolder
 from recrawl.ledger.kafka import KafkaLog
-from recrawl.runtime.clock import NodeTime
-from recrawl.runtime.config import CorpusConfig
-from recrawl.runtime.naming import Namer, NewPages
-from recrawl.runtime.node import Node
-from recrawl.runtime.orders import Outcome
-from recrawl.runtime.records import Named, PagesNamed, PagesReported, happening_of
-from recrawl.runtime.recovery import Partition, recovered, settings_event
-from recrawl.runtime.reporting import answers_of, report_answers
-from recrawl.runtime.routing import routed
+from recrawl.node.clock import NodeTime
+from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.durability.recovery import Partition, recovered, settings_event
+from recrawl.node.node import Node
+from recrawl.node.numbering import Namer, NewPages
+from recrawl.node.orders import Outcome
+from recrawl.node.records import Named, PagesNamed, PagesReported, happening_of
+from recrawl.node.reporting import answers_of, report_answers
+from recrawl.node.routing import routed
 from recrawl.shard import Ordered, Shard
 from recrawl.testing.stores import contents_of
-from tests.unit.runtime.manual_clock import ManualClock
+from tests.manual_clock import ManualClock
 
 N_INTERLEAVINGS = 100
 CONFIG = CorpusConfig.from_dict(

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from recrawl.core._arrays import FloatArray, RowArray
+from recrawl.core.arrays import FloatArray, RowArray
 from recrawl.shard import ShardSettings
 from recrawl.sim import AveragedArgmax, ShardPolicy, make_web, papers_web, simulate, unlimited
-from recrawl.sim.policies import KnownPages, Outcomes
+from recrawl.sim.policies.policy import KnownPages, Outcomes
 
 pytestmark = pytest.mark.slow_without_jit
 

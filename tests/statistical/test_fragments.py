@@ -5,11 +5,11 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from recrawl.core._arrays import FloatArray, RowArray
+from recrawl.core.arrays import FloatArray, RowArray
 from recrawl.shard import ShardSettings
 from recrawl.sim import Account, Content, Outcomes, Replaces, Times, Web, make_web, simulate
-from recrawl.sim.curves import LearningCurves, WebContents
-from recrawl.sim.shard_policy import ShardPolicy, unlimited
+from recrawl.sim.policies.learned_curves import LearningCurves, WebContents
+from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited
 
 pytestmark = pytest.mark.slow_without_jit
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from recrawl.core.signal_quality import SignalledPolls, counted_quality, fit_signals
+from recrawl.papers.signal_quality import SignalledPolls, counted_quality, fit_signals
 
 Numbers = np.ndarray
 

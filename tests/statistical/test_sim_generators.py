@@ -24,7 +24,7 @@ from recrawl.sim import (
     emitted_signals,
     make_web,
 )
-from recrawl.sim._draws import normals, uniforms
+from recrawl.sim.web.draws import normals, uniforms
 
 DAY = 86_400.0
 N = 20_000

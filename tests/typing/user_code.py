@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 import recrawl
 from recrawl.core.belief import GammaBelief, after_poll, mean_rate
-from recrawl.core.change_rate import PollHistories, irregular_change_rate
 from recrawl.core.value import crawl_value
 from recrawl.errors import RecrawlError
+from recrawl.papers.change_rate import PollHistories, irregular_change_rate
 
 assert_type(recrawl.__version__, str)
 

@@ -14,8 +14,8 @@ from unittest import mock
 import numpy as np
 
 import recrawl
-from recrawl.runtime import CorpusConfig, Outcome
-from tests.unit.runtime.manual_clock import ManualClock
+from recrawl.corpus import CorpusConfig, Outcome
+from tests.manual_clock import ManualClock
 
 N_PAGES = 240
 N_ROUNDS = 24

@@ -52,7 +52,7 @@ def test_the_same_happenings_lead_to_the_same_bits_and_orders(picker: str) -> No
 
 def test_interpreted_kernels_load_no_compiler() -> None:
     program = (
-        "import json, sys, recrawl.runtime, recrawl.core._kernel as k; "
+        "import json, sys, recrawl.corpus, recrawl.core.kernel as k; "
         "print(json.dumps([k.IS_COMPILED, 'numba' in sys.modules, 'llvmlite' in sys.modules]))"
     )
     said = said_by("-c", program, kernels="interpreted")
@@ -61,7 +61,7 @@ def test_interpreted_kernels_load_no_compiler() -> None:
 
 def test_opening_loads_none_of_the_slow_libraries() -> None:
     slow = ["scipy.special", "scipy.optimize", "scipy.interpolate", "scipy.stats"]
-    program = f"import json, sys, recrawl.runtime; print([m for m in {slow} if m in sys.modules])"
+    program = f"import json, sys, recrawl.corpus; print([m for m in {slow} if m in sys.modules])"
     assert said_by("-c", program, kernels="interpreted").strip() == "[]"
 
 

@@ -4,11 +4,13 @@ import importlib
 import inspect
 import pkgutil
 import re
+from types import ModuleType
 
 import pytest
 
 import recrawl
 import recrawl.core
+import recrawl.papers
 
 
 def module_names() -> list[str]:
@@ -16,9 +18,15 @@ def module_names() -> list[str]:
     return ["recrawl", *sorted(info.name for info in walked)]
 
 
-def core_packages() -> list[str]:
-    modules = pkgutil.iter_modules(recrawl.core.__path__, "recrawl.core.")
-    return sorted(info.name for info in modules if "._" not in info.name)
+def packages_of(package: ModuleType) -> list[str]:
+    return sorted(
+        info.name
+        for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+        if info.ispkg
+    )
+
+
+MATHS = [*packages_of(recrawl.core), "recrawl.core.requests", *packages_of(recrawl.papers)]
 
 
 def test_the_top_level_is_small() -> None:
@@ -31,11 +39,13 @@ def test_the_top_level_is_small() -> None:
 
 
 def test_the_packages_of_the_maths_are_these() -> None:
-    names = "belief change_rate divergence price requests signal_quality value"
-    assert core_packages() == [f"recrawl.core.{name}" for name in names.split()]
+    names = "belief divergence price signal_quality value"
+    assert packages_of(recrawl.core) == [f"recrawl.core.{name}" for name in names.split()]
+    names = "belief change_rate divergence price signal_quality value"
+    assert packages_of(recrawl.papers) == [f"recrawl.papers.{name}" for name in names.split()]
 
 
-@pytest.mark.parametrize("name", core_packages())
+@pytest.mark.parametrize("name", MATHS)
 def test_public_names_exist_and_are_documented(name: str) -> None:
     module = importlib.import_module(name)
     assert module.__all__

@@ -11,8 +11,8 @@ from lab.drawing import COLOURS, OURS, panels
 from lab.paired import standard_error
 from lab.policies.loop_runs import fixed_log
 from lab.tables import Cell, Table
-from recrawl.core._arrays import FloatArray
-from recrawl.core.price import asymptotic_interval, cost_rate, optimal_interval
+from recrawl.core.arrays import FloatArray
+from recrawl.papers.price import asymptotic_interval, cost_rate, optimal_interval
 from recrawl.sim import Times, make_web
 
 __all__ = ["CLAIM", "SETTINGS", "Settings", "draw", "judge", "measure"]

@@ -11,8 +11,8 @@ from lab.paired import standard_error
 from lab.policies.loop_runs import IntervalLog, fixed_log, loop_log
 from lab.policies.loops import COST_LOOP
 from lab.tables import Table
-from recrawl.core._arrays import FloatArray
-from recrawl.core.price import cost_rate
+from recrawl.core.arrays import FloatArray
+from recrawl.papers.price import cost_rate
 from recrawl.sim import make_web
 
 __all__ = ["CLAIM", "SETTINGS", "Settings", "draw", "judge", "measure"]

@@ -11,7 +11,7 @@ from lab.paired import standard_error
 from lab.policies.loop_runs import cost_until, fixed_log, loop_log
 from lab.policies.loops import COST_LOOP
 from lab.tables import Table
-from recrawl.core.price import cost_rate
+from recrawl.papers.price import cost_rate
 from recrawl.sim import make_web
 
 __all__ = ["CLAIM", "SETTINGS", "Settings", "draw", "judge", "measure"]

@@ -12,8 +12,8 @@ from lab.drawing import COLOURS, OURS, panels
 from lab.policies.loop_runs import IntervalLog, fixed_log, loop_log
 from lab.policies.loops import COST_LOOP, Loop
 from lab.tables import Table
-from recrawl.core._arrays import FlagArray, FloatArray
-from recrawl.core.change_rate import PseudoObservations
+from recrawl.core.arrays import FlagArray, FloatArray
+from recrawl.papers.change_rate import PseudoObservations
 from recrawl.sim import Web, make_web
 
 __all__ = ["CLAIM", "SETTINGS", "Settings", "draw", "judge", "measure"]

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from lab.policies.loop_runs import IntervalLog
-from recrawl.core._arrays import CountArray, FloatArray, RowArray
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import CountArray, FloatArray, RowArray
 from recrawl.core.belief import BROAD, GammaBelief, after_poll, rebased
+from recrawl.core.kernel import kernel
 from recrawl.core.price import averaged_due_elapsed, latest_elapsed
-from recrawl.shard.priors import WHOLE_PAGES, refitted, teaches_priors
+from recrawl.shard.apply.priors import WHOLE_PAGES, refitted, teaches_priors
 from recrawl.sim import Fetcher, Web
-from recrawl.sim.times import offsets_of
+from recrawl.sim.web.times import offsets_of
 
 __all__ = ["BeliefRule", "belief_log", "log_of_fetches"]
 

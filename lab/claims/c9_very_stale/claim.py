@@ -15,7 +15,7 @@ from lab.paired import standard_error
 from lab.policies.loop_runs import IntervalLog, cost_until, loop_log
 from lab.policies.loops import COST_LOOP, COST_PRIOR
 from lab.tables import Cell, Table
-from recrawl.core._arrays import FloatArray
+from recrawl.core.arrays import FloatArray
 from recrawl.core.belief import BROAD, GammaBelief, PopulationPrior
 from recrawl.sim import Web, make_web
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from lab.claim import Check, Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
 from lab.tables import Table
-from recrawl.core.change_rate import last_modified_moments, regular_moments
+from recrawl.papers.change_rate import last_modified_moments, regular_moments
 
 __all__ = ["CLAIM"]
 

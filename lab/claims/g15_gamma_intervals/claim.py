@@ -12,8 +12,8 @@ from lab.claim import Check, Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
 from lab.paired import standard_error
 from lab.tables import Table
-from recrawl.core._arrays import FloatArray
-from recrawl.core.change_rate import naive_change_rate, regular_change_rate
+from recrawl.core.arrays import FloatArray
+from recrawl.papers.change_rate import naive_change_rate, regular_change_rate
 from recrawl.sim import change_times
 
 __all__ = ["CLAIM"]

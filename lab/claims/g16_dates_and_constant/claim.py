@@ -11,7 +11,7 @@ from lab.change_days import TRACES, trace_days
 from lab.claim import Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
 from lab.tables import Cell, Table
-from recrawl.core.change_rate import (
+from recrawl.papers.change_rate import (
     LastModifiedChangeRate,
     LastModifiedCounts,
     last_modified_moments,

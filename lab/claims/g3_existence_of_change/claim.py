@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from lab.claim import Check, Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
 from lab.tables import Table
-from recrawl.core._arrays import FloatArray
-from recrawl.core.change_rate import (
+from recrawl.core.arrays import FloatArray
+from recrawl.papers.change_rate import (
     naive_moments,
     naive_polls_required,
     regular_moments,

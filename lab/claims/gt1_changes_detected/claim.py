@@ -19,8 +19,8 @@ from lab.change_days import (
 from lab.claim import Check, Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
 from lab.tables import Cell, Table
-from recrawl.core._arrays import CountArray, FloatArray
-from recrawl.core.change_rate import naive_change_rate, regular_change_rate
+from recrawl.core.arrays import CountArray, FloatArray
+from recrawl.papers.change_rate import naive_change_rate, regular_change_rate
 
 __all__ = ["CLAIM"]
 

@@ -7,12 +7,8 @@ import numpy as np
 from lab.claim import Claim, Figures, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
 from lab.tables import Table
-from recrawl.core.divergence import (
-    BoundBasedPolicy,
-    ChangeProfiles,
-    add_observations,
-    start_bases,
-)
+from recrawl.core.divergence import ChangeProfiles, add_observations, start_bases
+from recrawl.papers.divergence import BoundBasedPolicy
 
 __all__ = ["CLAIM"]
 

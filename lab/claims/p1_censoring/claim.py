@@ -9,7 +9,7 @@ from lab.claim import Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
 from lab.policies.loop_runs import fixed_log
 from lab.tables import Cell, Table
-from recrawl.core.change_rate import naive_change_rate, regular_change_rate
+from recrawl.papers.change_rate import naive_change_rate, regular_change_rate
 from recrawl.sim import make_web
 
 __all__ = ["CLAIM", "SETTINGS", "Settings", "draw", "measure"]

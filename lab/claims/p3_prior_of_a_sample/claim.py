@@ -10,9 +10,9 @@ from lab.claim import Claim, Kind, Scale, Tables
 from lab.claims.p3_prior_of_a_sample.sample import sampled_periods
 from lab.drawing import COLOURS, OURS, panels
 from lab.tables import Cell, Table
-from recrawl.core._arrays import FloatArray
+from recrawl.core.arrays import FloatArray
 from recrawl.core.belief import rate_likelihoods
-from recrawl.core.change_rate import PseudoObservations, fit_pseudo_observations
+from recrawl.papers.change_rate import PseudoObservations, fit_pseudo_observations
 
 __all__ = ["CLAIM", "SETTINGS", "Settings", "draw", "measure"]
 

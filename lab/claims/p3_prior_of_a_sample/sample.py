@@ -5,8 +5,8 @@ from functools import lru_cache
 import numpy as np
 
 from lab.change_days import trace_days
-from recrawl.core._arrays import FloatArray
-from recrawl.core.change_rate import PollHistories, irregular_change_rate
+from recrawl.core.arrays import FloatArray
+from recrawl.papers.change_rate import PollHistories, irregular_change_rate
 
 __all__ = ["N_CHANGES", "sampled_periods"]
 

@@ -15,7 +15,7 @@ from lab.claims.p4_first_interval.populations import (
 )
 from lab.drawing import COLOURS, OURS, panels
 from lab.tables import Cell, Table
-from recrawl.core.change_rate import best_initial_interval
+from recrawl.papers.change_rate import best_initial_interval
 
 __all__ = ["CLAIM", "SETTINGS", "Settings", "draw", "judge", "measure"]
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from lab.claims.p3_prior_of_a_sample.sample import sampled_periods
 from lab.policies.loops import COST_PRIOR
-from recrawl.core._arrays import FloatArray
+from recrawl.core.arrays import FloatArray
 
 __all__ = ["COSTS", "COSTS_DAYS_MAX", "RECORDED", "costs_rates", "population_rates"]
 

@@ -12,8 +12,8 @@ from lab.drawing import COLOURS, OURS, panels
 from lab.policies.loop_paths import loop_paths
 from lab.policies.loops import COST_PRIOR
 from lab.tables import Cell, Table
-from recrawl.core._arrays import FloatArray
-from recrawl.core.change_rate import PseudoObservations, fit_pseudo_observations
+from recrawl.core.arrays import FloatArray
+from recrawl.papers.change_rate import PseudoObservations, fit_pseudo_observations
 
 __all__ = ["CLAIM", "SETTINGS", "Settings", "draw", "judge", "measure"]
 

@@ -12,12 +12,8 @@ from lab.claim import Check, Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
 from lab.paired import standard_error
 from lab.tables import Table
-from recrawl.core.signal_quality import (
-    SignalledPolls,
-    SignalRates,
-    counted_quality,
-    fit_signals,
-)
+from recrawl.core.signal_quality import SignalRates
+from recrawl.papers.signal_quality import SignalledPolls, counted_quality, fit_signals
 from recrawl.sim import SignalSource, Times, make_web
 
 __all__ = ["CLAIM", "crawl_polls", "polls_of"]

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from lab.claim import Claim, Kind, Scale, Tables
 from lab.drawing import COLOURS, OURS, panels
 from lab.tables import Table
-from recrawl.core.price import continuous_optimum
 from recrawl.core.signal_quality import from_recall
 from recrawl.core.value import approximate_noisy_value, noisy_value, renewal_value
+from recrawl.papers.price import continuous_optimum
 from recrawl.sim import signals_paper_web
 
 __all__ = ["CLAIM"]

@@ -13,8 +13,8 @@ from lab.drawing import panels
 from lab.greedy import Rule, even_instants, low_discrepancy, run_greedy
 from lab.signal_webs import without_false_signals
 from lab.tables import Table
-from recrawl.core.price import continuous_optimum
 from recrawl.core.signal_quality import from_recall
+from recrawl.papers.price import continuous_optimum
 from recrawl.sim import Web, signals_paper_web
 
 __all__ = ["CLAIM"]

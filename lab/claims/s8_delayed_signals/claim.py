@@ -11,8 +11,8 @@ from lab.drawing import COLOURS, OURS, panels
 from lab.greedy import Rule, even_instants, run_greedy
 from lab.paired import Difference, paired
 from lab.tables import Table
-from recrawl.core.price import continuous_optimum
 from recrawl.core.signal_quality import from_recall
+from recrawl.papers.price import continuous_optimum
 from recrawl.sim import Oracle, Signals, Web, signals_paper_web, simulate
 
 __all__ = ["CLAIM", "LAWS", "Delay", "delayed"]

@@ -12,8 +12,8 @@ from lab.drawing import COLOURS, OURS, panels
 from lab.greedy import Rule, run_greedy
 from lab.paired import paired
 from lab.tables import Table
-from recrawl.core.price import continuous_optimum
 from recrawl.core.signal_quality import from_recall
+from recrawl.papers.price import continuous_optimum
 from recrawl.sim import Web, signals_paper_web
 
 __all__ = ["CLAIM", "instants_of"]

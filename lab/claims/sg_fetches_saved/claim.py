@@ -13,8 +13,8 @@ from lab.drawing import COLOURS, OURS, panels
 from lab.greedy import Rule, even_instants, run_greedy
 from lab.paired import paired
 from lab.tables import Table
-from recrawl.core.price import continuous_optimum
 from recrawl.core.signal_quality import SignalRates, from_precision_and_recall, from_recall
+from recrawl.papers.price import continuous_optimum
 from recrawl.sim import SignalSource, Web, make_web
 
 __all__ = ["CLAIM", "budget_of_freshness"]

@@ -31,7 +31,7 @@ from recrawl.backtest.savings import (
     fetches_for,
     freshness_at,
 )
-from recrawl.core._arrays import FloatArray, RowArray
+from recrawl.core.arrays import FloatArray, RowArray
 from recrawl.sim import Policy, Web
 
 __all__ = ["Comparison", "Example", "Level", "Logged", "compared"]

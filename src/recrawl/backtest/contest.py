@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
+from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core.price.due_table import DueTable
-from recrawl.kept import kept_due_table
+from recrawl.node.shipped_due_table import kept_due_table
 from recrawl.sim import (
     Account,
     FixedInterval,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
+from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
 from recrawl.urls import hash_urls, host_index
 
 __all__ = ["PAGES_KEPT_MAX", "ROWS_KEPT_MAX", "History", "Told", "history_of"]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.backtest.history import History
-from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
+from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core.belief.population import PopulationPrior, rate_likelihoods
 from recrawl.sim import Account, Bookkeeper, Web, recorded_web
 

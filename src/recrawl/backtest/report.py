@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pyarrow as pa
 
-from recrawl.amounts import count_text, instant_text, number_text, seconds_text, share_text
 from recrawl.backtest.backtesting import Backtest
 from recrawl.backtest.comparison import Comparison, Example, Level
 from recrawl.backtest.contest import OURS
@@ -27,6 +26,7 @@ from recrawl.charts import (
     table_html,
     timeline,
 )
+from recrawl.units import count_text, instant_text, number_text, seconds_text, share_text
 
 __all__ = [
     "backtest_html",

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.backtest.contest import Standing
-from recrawl.core._arrays import FloatArray, RowArray
+from recrawl.core.arrays import FloatArray, RowArray
 
 __all__ = [
     "N_DRAWS",

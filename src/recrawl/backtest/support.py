@@ -5,9 +5,9 @@ from typing import Literal
 
 import numpy as np
 
-from recrawl.amounts import count_text, instant_text, number_text, seconds_text, share_text
 from recrawl.backtest.history import History
 from recrawl.backtest.replay import Gaps, Replay, gaps_of
+from recrawl.units import count_text, instant_text, number_text, seconds_text, share_text
 
 __all__ = ["CHANGES_MIN", "PAGES_MIN", "Finding", "Support", "support_of"]
 

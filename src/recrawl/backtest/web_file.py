@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.amounts import count_text, seconds_text
-from recrawl.core._arrays import CountArray, FloatArray
+from recrawl.core.arrays import CountArray, FloatArray
 from recrawl.errors import WebFileError
 from recrawl.sim import SignalSource, Web, make_web, papers_web, realistic_web, signals_web
+from recrawl.units import count_text, seconds_text
 
 __all__ = ["WEB_PAGES_MAX", "DescribedWeb", "web_of_beliefs", "web_of_toml"]
 

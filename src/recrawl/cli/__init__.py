@@ -6,10 +6,11 @@ the module of a command is imported when that command is asked for.
 How the commands are made:
 
 - `COMMANDS` names each, where it is, and what it is for in one line.
-- `recrawl.cli.examples` makes a command with its examples (`example_command`, `Example`).
-- `recrawl.cli.corpora` opens the corpus (``@corpus_option``, `open_to_read`, `open_to_change`) and
-  turns errors into words.
-- `recrawl.cli.presenting` answers (``@output_option``, `Output`): JSON lines, or words and tables.
+- `recrawl.cli.support.examples` makes a command with its examples (`example_command`, `Example`).
+- `recrawl.cli.support.corpora` opens the corpus (``@corpus_option``, `open_to_read`,
+  `open_to_change`) and turns errors into messages.
+- `recrawl.cli.support.presenting` prints answers (``@output_option``, `Output`): JSON lines, or
+  text and tables.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 answered "no", 130 interrupted.
 """
@@ -24,8 +25,8 @@ from typing import Any, NamedTuple
 import click
 
 from recrawl import __version__
-from recrawl.cli.corpora import failure_of, failure_of_system
-from recrawl.cli.presenting import (
+from recrawl.cli.support.corpora import failure_of, failure_of_system
+from recrawl.cli.support.presenting import (
     FAILED,
     INTERRUPTED,
     PIPE_CLOSED,
@@ -48,33 +49,63 @@ class Place(NamedTuple):
 
 COMMANDS: dict[str, dict[str, Place]] = {
     "Begin": {
-        "init": Place("recrawl.cli.init", "command", "Make a corpus and its recrawl.toml."),
-        "add": Place("recrawl.cli.pages", "add", "Keep pages: a list, CSV, JSON lines, sitemap."),
-        "import": Place("recrawl.cli.importing", "command", "Learn from an old crawl or its logs."),
+        "init": Place(
+            "recrawl.cli.commands.init", "command", "Make a corpus and its recrawl.toml."
+        ),
+        "add": Place(
+            "recrawl.cli.commands.add", "command", "Keep pages: a list, CSV, JSON lines, sitemap."
+        ),
+        "import": Place(
+            "recrawl.cli.commands.import_crawl", "command", "Learn from an old crawl or its logs."
+        ),
     },
     "Crawl": {
-        "lease": Place("recrawl.cli.fetching", "lease", "Print pages that are to be fetched now."),
-        "report": Place("recrawl.cli.fetching", "report", "Say what fetches found."),
-        "signal": Place("recrawl.cli.hints", "command", "Say that pages may have changed."),
-        "changes": Place("recrawl.cli.following", "command", "Print what became of pages."),
+        "lease": Place(
+            "recrawl.cli.commands.lease", "command", "Print pages that are to be fetched now."
+        ),
+        "report": Place("recrawl.cli.commands.report", "command", "Say what fetches found."),
+        "signal": Place(
+            "recrawl.cli.commands.signal", "command", "Say that pages may have changed."
+        ),
+        "changes": Place("recrawl.cli.commands.changes", "command", "Print what became of pages."),
     },
     "Ask": {
-        "stats": Place("recrawl.cli.stats", "command", "How many pages, how fresh, at what cost."),
-        "explain": Place("recrawl.cli.explain", "command", "Why a page is due, or is not."),
-        "plan": Place("recrawl.cli.plan", "command", "How fresh each budget would keep the pages."),
-        "export": Place("recrawl.cli.exporting", "command", "Print all pages and what is known."),
+        "stats": Place(
+            "recrawl.cli.commands.stats", "command", "How many pages, how fresh, at what cost."
+        ),
+        "explain": Place(
+            "recrawl.cli.commands.explain", "command", "Why a page is due, or is not."
+        ),
+        "plan": Place(
+            "recrawl.cli.commands.plan", "command", "How fresh each budget would keep the pages."
+        ),
+        "export": Place(
+            "recrawl.cli.commands.export", "command", "Print all pages and what is known."
+        ),
     },
     "Try out": {
-        "backtest": Place("recrawl.cli.backtest", "command", "What an old crawl would have saved."),
-        "simulate": Place("recrawl.cli.simulate", "command", "Policies on a made-up web."),
-        "bench": Place("recrawl.cli.bench", "command", "A policy's place on RefreshBench."),
+        "backtest": Place(
+            "recrawl.cli.commands.backtest", "command", "What an old crawl would have saved."
+        ),
+        "simulate": Place("recrawl.cli.commands.simulate", "command", "Policies on a made-up web."),
+        "bench": Place(
+            "recrawl.cli.commands.bench", "command", "A policy's place on RefreshBench."
+        ),
     },
     "Look after": {
-        "set": Place("recrawl.cli.pages", "set_", "Set what holds for pages, hosts, the budget."),
-        "remove": Place("recrawl.cli.pages", "remove", "Keep pages no longer."),
-        "config": Place("recrawl.cli.configuring", "command", "Show, check and explain settings."),
-        "doctor": Place("recrawl.cli.doctor", "command", "Look for what is wrong with a corpus."),
-        "completion": Place("recrawl.cli.completion", "command", "Complete commands in a shell."),
+        "set": Place(
+            "recrawl.cli.commands.set", "command", "Set what holds for pages, hosts, the budget."
+        ),
+        "remove": Place("recrawl.cli.commands.remove", "command", "Keep pages no longer."),
+        "config": Place(
+            "recrawl.cli.commands.config", "command", "Show, check and explain settings."
+        ),
+        "doctor": Place(
+            "recrawl.cli.commands.doctor", "command", "Look for what is wrong with a corpus."
+        ),
+        "completion": Place(
+            "recrawl.cli.commands.completion", "command", "Complete commands in a shell."
+        ),
     },
 }
 """Every command by heading and name, in the order of the help.  One whose module is not there is

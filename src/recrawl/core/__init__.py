@@ -6,7 +6,7 @@ seconds.  Nothing here reads a clock, draws a random number or does I/O.
 
 The packages, in the order in which evidence becomes a decision:
 
-- `recrawl.core.change_rate`: how often a page changes, estimated from polls;
+- `recrawl.papers.change_rate`: how often a page changes, estimated from polls;
 - `recrawl.core.belief`: the same as a probability distribution of four bytes a page;
 - `recrawl.core.signal_quality`: what a sitemap, feed or ping is worth, and learning it;
 - `recrawl.core.divergence`: how much of a copy is wrong, and how that grows;

@@ -13,9 +13,9 @@ import numpy as np
 import scipy  # its parts load when they are used, which saves importers a second
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import ArrayLike, FloatArray, RowArray
-from recrawl.core._kernel import kernel
-from recrawl.core._polls import as_rows
+from recrawl.core.arrays import ArrayLike, FloatArray, RowArray
+from recrawl.core.kernel import kernel
+from recrawl.core.poll_columns import as_rows
 
 __all__ = [
     "RequestCounts",

@@ -4,7 +4,7 @@ Every reader gives Arrow batches with one of three schemas, in bounded memory, a
 it cannot take instead of raising.
 """
 
-from recrawl.readers.formats import FORMATS
+from recrawl.readers.known_formats import FORMATS
 from recrawl.readers.reading import Format
 from recrawl.readers.refused import Refused, RefusedRow
 from recrawl.readers.schemas import CHANGED, LISTED, OBSERVED, WINDOWS, Kind

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import FlagArray
+from recrawl.core.arrays import FlagArray
 
 __all__ = [
     "INSTANT_MS_MAX",

@@ -6,9 +6,9 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from recrawl.readers.formats import format_named, guessed_format
 from recrawl.readers.head import Head
 from recrawl.readers.inputs import Input
+from recrawl.readers.known_formats import format_named, guessed_format
 from recrawl.readers.reading import Format, Reading, ReadOptions
 from recrawl.readers.refused import Refused
 from recrawl.readers.schemas import SCHEMAS, WINDOWS, Kind

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
+from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core.divergence import Sketches, compare_sketches
 from recrawl.sim import Web, recorded_web, renumbered_versions
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recrawl.core._arrays import FloatArray, RowArray
+from recrawl.core.arrays import FloatArray, RowArray
 from recrawl.refreshbench.tracks import Track
 from recrawl.sim import Account, Policy, Web, simulate
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from scipy.stats import t as students_t
 
-from recrawl.core._arrays import FloatArray
+from recrawl.core.arrays import FloatArray
 from recrawl.refreshbench.reference import ORACLE, KnownWeb, known_webs, policies_of
 from recrawl.refreshbench.scoring import Score
 

@@ -10,12 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from recrawl.errors import ReadError
-from recrawl.refreshbench.recorded import (
-    hourly_web,
-    terms_web,
-    texts_web,
-    traces_web,
-)
+from recrawl.refreshbench.recorded import hourly_web, terms_web, texts_web, traces_web
 from recrawl.sim import (
     Times,
     Web,

@@ -28,7 +28,7 @@ from recrawl.shard.events import (
 )
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.shard import Applied, Shard
-from recrawl.shard.status import (
+from recrawl.shard.state.status import (
     BudgetUnit,
     PageStatus,
     PriceMode,

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._kernel import table_kernel
 from recrawl.core.belief.codes import decode_of
+from recrawl.core.kernel import table_kernel
 from recrawl.core.price.due_table import DueTable, due_periods_of
 from recrawl.core.price.table_value import reached_target_of
-from recrawl.shard.tables import Groups, Limits, Pages
-from recrawl.shard.words import (
+from recrawl.shard.state.tables import Groups, Limits, Pages
+from recrawl.shard.state.words import (
     class_of,
     is_bounded,
     last_of,

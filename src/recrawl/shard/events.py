@@ -38,7 +38,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.errors import EventError
-from recrawl.shard.tables import F32, F64, I64, U8, U16, U32, U64, dtypes_of
+from recrawl.shard.state.tables import F32, F64, I64, U8, U16, U32, U64, dtypes_of
 from recrawl.shard.wire import NumberRecords, packed, unpacked
 
 __all__ = [
@@ -149,7 +149,7 @@ class Outcomes(NamedTuple):
     fetched_at_ms: I64
     """By the clock of the fetcher."""
     verdict: U8
-    """`recrawl.shard.status.Verdict`."""
+    """`recrawl.shard.state.status.Verdict`."""
     divergence: F32
     """Share that is wrong of the copy before, nan if not known."""
     last_modified_at_ms: I64
@@ -235,9 +235,9 @@ class BudgetSet(NamedTuple):
     burst_seconds: F64
     """How much of what was not spent is kept."""
     unit: U8
-    """`recrawl.shard.status.BudgetUnit`."""
+    """`recrawl.shard.state.status.BudgetUnit`."""
     price_mode: U8
-    """`recrawl.shard.status.PriceMode`."""
+    """`recrawl.shard.state.status.PriceMode`."""
     price: F64
     """Value that a fetch must reach, where the price is fixed."""
 
@@ -284,7 +284,7 @@ class Ordered(NamedTuple):
     page: I64
     expires_at_ms: I64
     reason: U8
-    """`recrawl.shard.status.Reason`."""
+    """`recrawl.shard.state.status.Reason`."""
 
 
 class LeasesExtended(NamedTuple):

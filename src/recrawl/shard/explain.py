@@ -8,7 +8,9 @@ import numpy as np
 
 from recrawl.core.belief.codes import decode_of
 from recrawl.core.belief.gamma import GammaBelief, rate_quantile
-from recrawl.shard.codes import (
+from recrawl.shard.apply.signals import aged_last_of
+from recrawl.shard.due import Terms, bounds_of, due_at_of, log2_value_of, page_due_of, ready_at_of
+from recrawl.shard.state.codes import (
     link_row_of,
     log2_of_code,
     prior_of,
@@ -16,13 +18,11 @@ from recrawl.shard.codes import (
     ratio_of_code,
     signal_totals_of,
 )
-from recrawl.shard.due import Terms, bounds_of, due_at_of, log2_value_of, page_due_of, ready_at_of
-from recrawl.shard.rules import Rules
-from recrawl.shard.signals import aged_last_of
-from recrawl.shard.status import LeaseStage, PageStatus, Reason
-from recrawl.shard.tables import Tables
-from recrawl.shard.trust import delay_of, next_precision_of, precision_of
-from recrawl.shard.words import (
+from recrawl.shard.state.rules import Rules
+from recrawl.shard.state.status import LeaseStage, PageStatus, Reason
+from recrawl.shard.state.tables import Tables
+from recrawl.shard.state.trust import delay_of, next_precision_of, precision_of
+from recrawl.shard.state.words import (
     EPOCH_SECONDS,
     is_bounded,
     is_held,

@@ -9,23 +9,24 @@ from typing import Literal, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import FlagArray
+from recrawl.core.arrays import FlagArray
 from recrawl.core.price.due_table import DueCodes, DueTable, build_due_table
 from recrawl.core.price.teaching_rows import own_copy, write_teaching
 from recrawl.errors import EventError
-from recrawl.shard import events, leases, outcomes, pages, signals, state
-from recrawl.shard.budget import credit_at, set_budget
+from recrawl.shard import events, growth
+from recrawl.shard.apply import leases, outcomes, pages, signals
+from recrawl.shard.apply.budget import credit_at, set_budget
+from recrawl.shard.apply.kind_weights import propose_weights
+from recrawl.shard.apply.priors import propose_priors, teaches_priors
 from recrawl.shard.due import Terms
 from recrawl.shard.events import Event
 from recrawl.shard.explain import Explanation, explanation_of
-from recrawl.shard.kinds import propose_weights
 from recrawl.shard.picker import Picker
-from recrawl.shard.priors import propose_priors, teaches_priors
-from recrawl.shard.rules import has_patience, log2_bonus, patience, rules_of
 from recrawl.shard.settings import ShardSettings
-from recrawl.shard.snapshot import Snapshot, restored
-from recrawl.shard.status import BudgetUnit
-from recrawl.shard.tables import Tables
+from recrawl.shard.state.rules import has_patience, log2_bonus, patience, rules_of
+from recrawl.shard.state.snapshot import Snapshot, restored
+from recrawl.shard.state.status import BudgetUnit
+from recrawl.shard.state.tables import Tables
 
 __all__ = ["Applied", "Shard", "built_due_table"]
 
@@ -60,7 +61,7 @@ class Applied(NamedTuple):
 
     valid: FlagArray
     transition: NDArray[np.uint8]
-    """`recrawl.shard.status.Transition` of each outcome; empty for other events."""
+    """`recrawl.shard.state.status.Transition` of each outcome; empty for other events."""
 
 
 _NO_TRANSITION = np.zeros(0, np.uint8)
@@ -114,7 +115,7 @@ class Shard:
     ) -> None:
         self._due_table = due_table or _due_table()
         self.settings = settings or ShardSettings()
-        self.tables = tables or state.empty_tables(self.settings)
+        self.tables = tables or growth.empty_tables(self.settings)
         self._overdue_from = 0
         self._polls_learned = 0
         self._snapshot: Snapshot | None = None
@@ -274,7 +275,7 @@ class Shard:
     def weigh_kinds(self, shares: Mapping[int, float], now_ms: int) -> events.KindsWeighted | None:
         """Propose factors by which kinds of pages spend given shares of the budget.
 
-        None while they would hardly move.  See `recrawl.shard.kinds.propose_weights`.
+        None while they would hardly move.  See `recrawl.shard.apply.kind_weights.propose_weights`.
 
         Parameters
         ----------
@@ -308,7 +309,7 @@ class Shard:
     ) -> tuple[Self, str]:
         """Return the shard of a snapshot, and the position of the log from which to go on.
 
-        See `recrawl.shard.snapshot.restored`.
+        See `recrawl.shard.state.snapshot.restored`.
         """
         tables, settings, position = restored(manifest, buffer, check=check)
         return cls(settings, tables=tables, due_table=due_table), position
@@ -443,8 +444,8 @@ class Shard:
             self._hear(kept, part)
             valid[heard] = part
             return
-        self.tables = state.with_sources(self.tables, int(event.source.max(initial=0)) + 1)
-        self.tables = state.with_links(self.tables, event.page.size)
+        self.tables = growth.with_sources(self.tables, int(event.source.max(initial=0)) + 1)
+        self.tables = growth.with_links(self.tables, event.page.size)
         t = self.tables
         signals.hear_signals(
             t.pages, t.links, t.sources, t.priors, t.registers, self.rules, event, valid
@@ -456,7 +457,7 @@ class Shard:
             return
         self._follow(event)
         leases.forget_leases(self.tables.leases, self.tables.registers, self._grace_ms)
-        self.tables = state.with_leases(self.tables, event.page.size)
+        self.tables = growth.with_leases(self.tables, event.page.size)
         t = self.tables
         leases.order_pages(t.pages, t.groups, t.leases, t.registers, event, valid)
 
@@ -488,9 +489,9 @@ class Shard:
             valid[:n] = part
             return
         n_slots = int(self.tables.registers.n_slots[0]) + event.page.size
-        self.tables = state.with_pages(self.tables, n_slots)
-        self.tables = state.with_groups(self.tables, int(event.group.max()) + 1, self.settings)
-        self.tables = state.with_kinds(self.tables, int(event.kind.max()) + 1)
+        self.tables = growth.with_pages(self.tables, n_slots)
+        self.tables = growth.with_groups(self.tables, int(event.group.max()) + 1, self.settings)
+        self.tables = growth.with_kinds(self.tables, int(event.kind.max()) + 1)
         t = self.tables
         newness = np.array(
             [
@@ -544,12 +545,12 @@ class Shard:
     def _set_groups(self, event: events.GroupsSet, valid: FlagArray) -> None:
         valid[:] = (event.group < self.settings.groups_max) & (event.in_flight_max > 0)
         named = event.group[valid].astype(np.int64)
-        self.tables = state.with_groups(self.tables, int(named.max(initial=0)) + 1, self.settings)
+        self.tables = growth.with_groups(self.tables, int(named.max(initial=0)) + 1, self.settings)
         groups = self.tables.groups
         # Of a group named twice the last row counts.
         delay_ms, most = event.delay_ms[valid].astype(np.int64), event.in_flight_max[valid]
         burst = np.maximum(event.burst[valid], 1).astype(np.int64)
-        state.set_politeness(groups, named, delay_ms, most.astype(np.int64), burst, self.now_ms)
+        growth.set_politeness(groups, named, delay_ms, most.astype(np.int64), burst, self.now_ms)
         groups.blocked_until[named] = event.blocked_until_ms[valid]
         groups.flags[named] = 1 + 2 * (event.is_closed[valid] > 0)
         self.picker.wake(self.tables, named)
@@ -557,7 +558,7 @@ class Shard:
     def _set_sources(self, event: events.SourcesSet, valid: FlagArray) -> None:
         fits = event.source < self.settings.sources_max
         kept = events.rows_of(event, fits)
-        self.tables = state.with_sources(self.tables, int(kept.source.max(initial=0)) + 1)
+        self.tables = growth.with_sources(self.tables, int(kept.source.max(initial=0)) + 1)
         part = np.zeros(kept.source.size, np.bool_)
         signals.set_sources(self.tables.sources, kept, part)
         valid[fits] = part
@@ -572,7 +573,7 @@ class Shard:
         except (TypeError, ValueError) as error:
             raise EventError(f"not settings of this version: {error}") from error
         valid[:] = True
-        state.set_group_defaults(self.tables.groups, self.settings, 0, self.now_ms)
+        growth.set_group_defaults(self.tables.groups, self.settings, 0, self.now_ms)
         price = self.picker.price
         self._behave()
         self.picker.set_price(price)
@@ -597,7 +598,7 @@ class Shard:
         if not valid.any():
             return
         self._rebase(int(self.tables.registers.n_slots[0]))  # what is left of the last time
-        self.tables = state.with_kinds(self.tables, int(event.kind[valid].max()) + 1)
+        self.tables = growth.with_kinds(self.tables, int(event.kind[valid].max()) + 1)
         priors = self.tables.priors
         priors.old_shape[:], priors.old_seconds[:] = priors.shape, priors.seconds
         priors.shape[event.kind[valid]] = event.shape[valid]
@@ -615,7 +616,7 @@ class Shard:
         if not valid.any():
             return
         kind = event.kind[valid].astype(np.int64)
-        self.tables = t = state.with_kinds(self.tables, int(kind.max()) + 1)
+        self.tables = t = growth.with_kinds(self.tables, int(kind.max()) + 1)
         before = t.priors.weight.copy()
         pages.write_log2_codes(t.priors.weight, kind, event.weight[valid])
         is_moved = t.priors.weight != before
@@ -657,9 +658,9 @@ class Shard:
             case events.KindsSet():
                 known = event.kind < self.settings.kinds_max
                 valid &= known
-                self.tables = t = state.with_kinds(t, int(event.kind[known].max(initial=0)) + 1)
+                self.tables = t = growth.with_kinds(t, int(event.kind[known].max(initial=0)) + 1)
             case events.LimitsSet():
-                self.tables, rows = state.with_limits(t, event, self.settings.limits_max)
+                self.tables, rows = growth.with_limits(t, event, self.settings.limits_max)
                 t = self.tables
                 valid &= rows >= 0
         slots = slots[valid]

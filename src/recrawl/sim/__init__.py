@@ -5,16 +5,11 @@ happens to a page depends on the seed and the page alone, so rivals see the same
 """
 
 from recrawl.sim.accounting import Account, Bookkeeper, Sum
-from recrawl.sim.averaged import AveragedArgmax
-from recrawl.sim.compiled_rules import PageTotals, compiled_rule, run_compiled
-from recrawl.sim.content import Content, Flapping, Replaces
 from recrawl.sim.driver import Fetcher, OnFetches, run_freely, scale_for_budget, simulate
-from recrawl.sim.dynamics import Drift, HotStart, SiteWide, WeeklyCycle, change_times
-from recrawl.sim.failures import Failures
-from recrawl.sim.groups import GroupSizes
-from recrawl.sim.histories import recorded_web, renumbered_versions
-from recrawl.sim.interval_policy import IntervalPolicy, trust_signals
-from recrawl.sim.interval_rules import (
+from recrawl.sim.policies.averaged import AveragedArgmax
+from recrawl.sim.policies.compiled_rules import PageTotals, compiled_rule, run_compiled
+from recrawl.sim.policies.interval_policy import IntervalPolicy, trust_signals
+from recrawl.sim.policies.interval_rules import (
     CC_NEWS,
     ChangeRatio,
     FixedInterval,
@@ -26,13 +21,24 @@ from recrawl.sim.interval_rules import (
     Waits,
     YaCy,
 )
-from recrawl.sim.oracle import Oracle
-from recrawl.sim.policies import KnownPages, Outcomes, Policy, ProportionalToImportance, Uniform
-from recrawl.sim.presets import papers_web, realistic_web, signals_paper_web, signals_web
-from recrawl.sim.shard_policy import ShardPolicy, unlimited
-from recrawl.sim.signals import Signals, SignalSource, emitted_signals
-from recrawl.sim.times import Times, Windows
-from recrawl.sim.webs import Web, make_web, request_counts
+from recrawl.sim.policies.oracle import Oracle
+from recrawl.sim.policies.policy import (
+    KnownPages,
+    Outcomes,
+    Policy,
+    ProportionalToImportance,
+    Uniform,
+)
+from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited
+from recrawl.sim.web.content import Content, Flapping, Replaces
+from recrawl.sim.web.dynamics import Drift, HotStart, SiteWide, WeeklyCycle, change_times
+from recrawl.sim.web.failures import Failures
+from recrawl.sim.web.groups import GroupSizes
+from recrawl.sim.web.histories import recorded_web, renumbered_versions
+from recrawl.sim.web.presets import papers_web, realistic_web, signals_paper_web, signals_web
+from recrawl.sim.web.signals import Signals, SignalSource, emitted_signals
+from recrawl.sim.web.times import Times, Windows
+from recrawl.sim.web.webs import Web, make_web, request_counts
 
 __all__ = [
     "CC_NEWS",

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recrawl.core._arrays import ArrayLike, CountArray, FloatArray, RowArray
-from recrawl.core._kernel import kernel
-from recrawl.sim.content import NO_COPY, divergence_of, version_at_start
-from recrawl.sim.webs import Web, version_after
+from recrawl.core.arrays import ArrayLike, CountArray, FloatArray, RowArray
+from recrawl.core.kernel import kernel
+from recrawl.sim.web.content import NO_COPY, divergence_of, version_at_start
+from recrawl.sim.web.webs import Web, version_after
 
 __all__ = ["Account", "Bookkeeper", "Sum"]
 

@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recrawl.core._arrays import CountArray, FlagArray, FloatArray, RowArray
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
+from recrawl.core.kernel import kernel
 from recrawl.sim.accounting import Account, Bookkeeper
-from recrawl.sim.content import NO_COPY, divergence_of, version_at_start
-from recrawl.sim.failures import fails_at
-from recrawl.sim.interval_policy import IntervalPolicy
-from recrawl.sim.interval_rules import IntervalRule
-from recrawl.sim.policies import KnownPages, Outcomes, Policy
-from recrawl.sim.webs import Web, version_after
+from recrawl.sim.policies.interval_policy import IntervalPolicy
+from recrawl.sim.policies.interval_rules import IntervalRule
+from recrawl.sim.policies.policy import KnownPages, Outcomes, Policy
+from recrawl.sim.web.content import NO_COPY, divergence_of, version_at_start
+from recrawl.sim.web.failures import fails_at
+from recrawl.sim.web.webs import Web, version_after
 
 __all__ = [
     "Fetcher",

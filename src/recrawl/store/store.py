@@ -19,14 +19,7 @@ from numpy.typing import NDArray
 from recrawl.errors import FormatError, StorageError
 from recrawl.kv import KeyValues, KvOptions, Mode
 from recrawl.store.batch import StoreBatch
-from recrawl.store.changes import (
-    Change,
-    Cursor,
-    changes_from,
-    first_kept,
-    put_change,
-    range_before,
-)
+from recrawl.store.changes import Change, Cursor, changes_from, first_kept, put_change, range_before
 from recrawl.store.index import look_up, put_in_buckets
 from recrawl.store.keys import (
     FETCH,

@@ -8,8 +8,8 @@ tests hold it to that with the parser itself.
 
 import numpy as np
 
-from recrawl.core._arrays import FlagArray
-from recrawl.core._kernel import table_kernel
+from recrawl.core.arrays import FlagArray
+from recrawl.core.kernel import table_kernel
 from recrawl.urls._text import ByteArray, SpanArray, Text
 
 __all__ = ["are_plain", "host_start"]

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import FlagArray
-from recrawl.core._kernel import table_kernel
+from recrawl.core.arrays import FlagArray
+from recrawl.core.kernel import table_kernel
 
 __all__ = [
     "BATCH_BYTES_MAX",

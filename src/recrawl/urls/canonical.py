@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import url as url_py
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import FlagArray
+from recrawl.core.arrays import FlagArray
 from recrawl.urls._plain import are_plain
 from recrawl.urls._text import BATCH_BYTES_MAX, as_strings, text_of
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from publicsuffixlist import PublicSuffixList
 
-from recrawl.core._arrays import FlagArray
-from recrawl.core._kernel import table_kernel
+from recrawl.core.arrays import FlagArray
+from recrawl.core.kernel import table_kernel
 from recrawl.urls._plain import host_start
 from recrawl.urls._text import ByteArray, SpanArray, Text, strings_at, text_of
 from recrawl.urls.hashes import HashArray, sip_hash, sip_key

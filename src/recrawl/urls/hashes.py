@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.core._kernel import table_kernel
+from recrawl.core.kernel import table_kernel
 from recrawl.urls._text import ByteArray, SpanArray, text_of
 
 __all__ = ["HashArray", "hash_urls", "sip_hash", "sip_key"]

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.core._kernel import table_kernel
+from recrawl.core.kernel import table_kernel
 from recrawl.urls._plain import host_start
 from recrawl.urls._text import ByteArray, SpanArray, text_of
 from recrawl.urls.canonical import URL_BYTES_MAX, UrlProblem, canonical

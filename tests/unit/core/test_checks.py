@@ -14,7 +14,6 @@ from recrawl.core.belief import (
     observe_stored_polls,
     rate_likelihoods,
 )
-from recrawl.core.price import continuous_optimum, price_of_budget
 from recrawl.core.signal_quality import (
     PooledPrecision,
     SignalRates,
@@ -23,6 +22,7 @@ from recrawl.core.signal_quality import (
     SourceDelays,
 )
 from recrawl.core.value import crawl_value
+from recrawl.papers.price import continuous_optimum, price_of_budget
 
 DAY = 86_400.0
 BELIEF = GammaBelief.of(np.full(2, 0.5), np.full(2, 10 * DAY))

@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
 
-from recrawl.core._exponentials import (
-    log_poisson,
-    mean_decay,
-    mean_residual,
-    residual,
-    residual_one,
-)
+from recrawl.core.exponentials import log_poisson, mean_decay, mean_residual, residual, residual_one
 
 # Each place where a kernel changes its formula, from both sides.
 BORDERS = (1e-5, 0.25)

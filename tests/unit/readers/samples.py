@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recrawl.readers import Source, open_source
-from recrawl.readers.git_history import git_environment
+from recrawl.readers.formats.git_history import git_environment
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import json
 
-from recrawl.readers import nutch
+from recrawl.readers.formats import nutch
 from tests.unit.readers.samples import NUTCH, NUTCH_CSV, STORMCRAWLER, lines, opened, read, rows_of
 
 DAY_MS = 86_400_000

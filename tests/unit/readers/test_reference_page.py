@@ -8,8 +8,8 @@ import pytest
 
 from recrawl import readers
 from recrawl.readers import FORMATS
-from recrawl.readers.crawl_log import CRAWL_LOG_NAMES
-from recrawl.readers.lists import URL_NAMES
+from recrawl.readers.formats.crawl_log import CRAWL_LOG_NAMES
+from recrawl.readers.formats.lists import URL_NAMES
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "readers.md").read_text(encoding="utf-8")
 

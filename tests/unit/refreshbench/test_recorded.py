@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from recrawl.refreshbench import data_folder, track_named
-from recrawl.sim.content import divergence_of
+from recrawl.sim.web.content import divergence_of
 
 HOUR = 3_600.0
 DAY = 86_400.0

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recrawl.core._arrays import RowArray
+from recrawl.core.arrays import RowArray
 from recrawl.errors import ReadError, RecrawlError
 from recrawl.refreshbench import (
     Results,

@@ -8,7 +8,7 @@ import pytest
 
 from recrawl.shard import Shard, ShardSettings
 from recrawl.shard import events as ev
-from recrawl.shard.status import Verdict
+from recrawl.shard.state.status import Verdict
 from tests.reference.shards import DAY, HOUR, Story
 
 

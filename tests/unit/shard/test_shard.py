@@ -10,7 +10,7 @@ from recrawl.errors import EventError
 from recrawl.shard import events as ev
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.shard import Shard
-from recrawl.shard.status import BudgetUnit, Verdict
+from recrawl.shard.state.status import BudgetUnit, Verdict
 from tests.reference.shards import DAY, HOUR, Story, ms
 
 # ---------------------------------------------------------------- time and ownership

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from recrawl.sim import Bookkeeper, Content, Flapping, Replaces, Sum, Times, Web, make_web
-from recrawl.sim._draws import Stream, key_of, uniform_of
+from recrawl.sim.web.draws import Stream, key_of, uniform_of
 from tests.reference import sim_accounts
 
 HORIZON = 100.0

@@ -33,7 +33,7 @@ from recrawl.sim import (
     simulate,
     trust_signals,
 )
-from recrawl.sim.policies import KnownPages
+from recrawl.sim.policies.policy import KnownPages
 
 HOUR, DAY = 3_600.0, 86_400.0
 

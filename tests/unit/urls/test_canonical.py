@@ -10,13 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recrawl.urls import (
-    CANON_VERSION,
-    URL_BYTES_MAX,
-    URL_INPUT_BYTES_MAX,
-    UrlProblem,
-    canonical,
-)
+from recrawl.urls import CANON_VERSION, URL_BYTES_MAX, URL_INPUT_BYTES_MAX, UrlProblem, canonical
 from recrawl.urls._plain import are_plain
 from recrawl.urls._text import as_strings, text_of
 from recrawl.urls.canonical import _parsed

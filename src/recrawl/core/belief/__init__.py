@@ -13,7 +13,6 @@ from recrawl.core.belief.gamma import (
     rebased,
     very_stale_probability,
 )
-from recrawl.core.belief.grid import GridBelief
 from recrawl.core.belief.population import (
     BROAD,
     PopulationPrior,
@@ -25,7 +24,6 @@ __all__ = [
     "BROAD",
     "BeliefCodes",
     "GammaBelief",
-    "GridBelief",
     "PopulationPrior",
     "after_last_modified",
     "after_poll",

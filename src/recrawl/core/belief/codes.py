@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import ArrayLike, as_floats
-from recrawl.core._kernel import kernel
-from recrawl.core._polls import checked_polls
+from recrawl.core.arrays import ArrayLike, as_floats
 from recrawl.core.belief.gamma import GammaBelief, after_change_of
+from recrawl.core.kernel import kernel
+from recrawl.core.poll_columns import checked_polls
 
 __all__ = [
     "BeliefCodes",

@@ -6,16 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy  # its parts load when they are used, which saves importers a second
 
-from recrawl.core._arrays import (
-    ArrayLike,
-    FlagArray,
-    FloatArray,
-    RowArray,
-    as_columns,
-    as_floats,
-)
-from recrawl.core._kernel import kernel
-from recrawl.core._polls import check_elapsed, checked_polls
+from recrawl.core.arrays import ArrayLike, FlagArray, FloatArray, RowArray, as_columns, as_floats
+from recrawl.core.kernel import kernel
+from recrawl.core.poll_columns import check_elapsed, checked_polls
 
 __all__ = [
     "GammaBelief",

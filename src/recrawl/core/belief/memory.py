@@ -14,7 +14,7 @@ and by the year.
 
 import math
 
-from recrawl.core._kernel import kernel
+from recrawl.core.kernel import kernel
 
 __all__ = ["ECHO_TOLERATED", "kept_share_of", "memory_lost_of", "surprise_of"]
 

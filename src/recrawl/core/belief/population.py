@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy  # its parts load when they are used, which saves importers a second
 
-from recrawl.core._arrays import ArrayLike, FlagArray, FloatArray, RowArray, as_floats
-from recrawl.core._kernel import kernel
-from recrawl.core._polls import checked_polls
+from recrawl.core.arrays import ArrayLike, FlagArray, FloatArray, RowArray, as_floats
 from recrawl.core.belief.gamma import GammaBelief
+from recrawl.core.kernel import kernel
+from recrawl.core.poll_columns import checked_polls
 
 __all__ = ["BROAD", "PopulationPrior", "rate_likelihoods", "refit_from_beliefs"]
 

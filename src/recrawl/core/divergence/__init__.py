@@ -7,7 +7,6 @@ from recrawl.core.divergence.curves import (
     scroll_divergence,
     scroll_lifetime,
 )
-from recrawl.core.divergence.fit import N_ITEMS_TRIED, CurveKind, FittedCurves, fit_curves
 from recrawl.core.divergence.online_curves import (
     CurveLearner,
     DivergenceTotals,
@@ -15,13 +14,6 @@ from recrawl.core.divergence.online_curves import (
     pooled_prior,
 )
 from recrawl.core.divergence.online_fit import DivergencePrior, OnlineFit
-from recrawl.core.divergence.policies import (
-    BoundBasedPolicy,
-    CurveFittingPolicy,
-    Periods,
-    ValueBounds,
-    risk_cap,
-)
 from recrawl.core.divergence.profile import (
     ChangeProfiles,
     CombinedProfiles,
@@ -30,7 +22,6 @@ from recrawl.core.divergence.profile import (
     combined,
     start_bases,
 )
-from recrawl.core.divergence.regions import PageRegions, regions_divergence
 from recrawl.core.divergence.sketch import (
     Comparison,
     Sketches,
@@ -40,24 +31,16 @@ from recrawl.core.divergence.sketch import (
 )
 
 __all__ = [
-    "N_ITEMS_TRIED",
-    "BoundBasedPolicy",
     "ChangeProfiles",
     "CombinedProfiles",
     "Comparison",
-    "CurveFittingPolicy",
-    "CurveKind",
     "CurveLearner",
     "DivergencePrior",
     "DivergenceTotals",
-    "FittedCurves",
     "OnlineCurves",
     "OnlineFit",
-    "PageRegions",
-    "Periods",
     "Sketches",
     "StartedBases",
-    "ValueBounds",
     "add_observations",
     "churn_ceiling",
     "churn_divergence",
@@ -65,10 +48,7 @@ __all__ = [
     "combined",
     "compare_pair",
     "compare_sketches",
-    "fit_curves",
     "pooled_prior",
-    "regions_divergence",
-    "risk_cap",
     "scroll_divergence",
     "scroll_lifetime",
     "start_bases",

@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
-from recrawl.core._arrays import ArrayLike, FloatArray, by_rows
-from recrawl.core._exponentials import residual
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import ArrayLike, FloatArray, by_rows
+from recrawl.core.exponentials import residual
+from recrawl.core.kernel import kernel
 
 __all__ = [
     "check_items",
@@ -62,7 +62,7 @@ def churn_divergence(
     The curve ``ceiling * (1 - exp(-divergence_rate * elapsed))``.  For true churn the rate is
     the change rate.  Pages whose content goes piece by piece in random order have the same
     curve with a lower rate: on real pages the two have a median ratio of .07, so fit the rate to
-    the divergences seen (`recrawl.core.divergence.fit`), not to the changes.
+    the divergences seen (`recrawl.papers.divergence.fit`), not to the changes.
 
     Parameters
     ----------

@@ -16,10 +16,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from recrawl.core._arrays import ArrayLike, FloatArray, RowArray
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import ArrayLike, FloatArray, RowArray
 from recrawl.core.belief.gamma import GammaBelief, mean_rate
 from recrawl.core.divergence.online_fit import DivergencePrior, OnlineFit
+from recrawl.core.kernel import kernel
 
 __all__ = [
     "CurveLearner",

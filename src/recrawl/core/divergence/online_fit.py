@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recrawl.core._arrays import ArrayLike, FlagArray, FloatArray, RowArray
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import ArrayLike, FlagArray, FloatArray, RowArray
 from recrawl.core.divergence.profile import ChangeProfiles, SmallCountArray, SmallFloatArray
+from recrawl.core.kernel import kernel
 
 __all__ = ["DivergencePrior", "OnlineFit"]
 

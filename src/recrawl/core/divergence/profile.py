@@ -10,8 +10,8 @@ from typing import NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import ArrayLike, CountArray, FlagArray, FloatArray, RowArray
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import ArrayLike, CountArray, FlagArray, FloatArray, RowArray
+from recrawl.core.kernel import kernel
 
 SmallFloatArray: TypeAlias = NDArray[np.float32]
 SmallCountArray: TypeAlias = NDArray[np.uint8]

@@ -7,8 +7,8 @@ from typing import NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import ArrayLike, CountArray, FloatArray, RowArray, by_rows
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import ArrayLike, CountArray, FloatArray, RowArray, by_rows
+from recrawl.core.kernel import kernel
 
 HashArray: TypeAlias = NDArray[np.uint32]
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import ArrayLike, FloatArray
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import ArrayLike, FloatArray
+from recrawl.core.kernel import kernel
 from recrawl.core.price.due_table import DueTable, interval_periods_of
 
 __all__ = ["DemandCells", "demand_at", "price_for_budget"]

@@ -2,11 +2,10 @@
 
 import math
 
-from recrawl.core._arrays import ArrayLike, FloatArray, by_rows
-from recrawl.core._exponentials import mean_decay, mean_residual
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import ArrayLike, FloatArray, by_rows, target_value
 from recrawl.core.belief.gamma import GammaBelief
-from recrawl.core.value._target import target_value
+from recrawl.core.exponentials import mean_decay, mean_residual
+from recrawl.core.kernel import kernel
 from recrawl.core.value.averaged import N_NODES, averaged_noisy_value_of, averaged_value_of
 from recrawl.core.value.noisy import value_and_interval_of
 from recrawl.core.value.renewal_line import renewal_value_of

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import ArrayLike, FloatArray
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import ArrayLike, FloatArray
+from recrawl.core.kernel import kernel
 from recrawl.core.price.due import averaged_due_elapsed_of
 from recrawl.core.value.averaged import belief_log_rates
 from recrawl.core.value.noisy import value_and_interval_of

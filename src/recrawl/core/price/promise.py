@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from recrawl.core._arrays import ArrayLike, FloatArray, as_floats
+from recrawl.core.arrays import ArrayLike, FloatArray, as_floats
 from recrawl.core.belief.gamma import GammaBelief
 
 __all__ = ["latest_elapsed"]

@@ -2,7 +2,7 @@
 
 import math
 
-from recrawl.core._kernel import kernel
+from recrawl.core.kernel import kernel
 from recrawl.core.price.due_table import LOG2_NEVER, DueTable
 
 __all__ = ["reached_target_of"]

@@ -8,11 +8,10 @@ gradient.
 
 import math
 
-from recrawl.core._arrays import ArrayLike, FloatArray, by_rows
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import ArrayLike, FloatArray, by_rows, target_value
 from recrawl.core.belief.gamma import GammaBelief, after_change_of
+from recrawl.core.kernel import kernel
 from recrawl.core.price.due import averaged_due_elapsed_of
-from recrawl.core.value._target import target_value
 from recrawl.core.value.averaged import averaged_value_of
 
 __all__ = [

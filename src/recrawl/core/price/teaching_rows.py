@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import FloatArray
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import FloatArray
+from recrawl.core.kernel import kernel
 from recrawl.core.price.due_table import LOG2_NEVER, DueTable
 from recrawl.core.price.teaching import teaching_due_elapsed_of
 

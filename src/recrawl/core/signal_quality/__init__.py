@@ -1,12 +1,6 @@
 """What a hint that a page changed is worth: rates, their estimation, and learning whom to trust."""
 
 from recrawl.core.signal_quality.ageing import aged_by_signal, effective_elapsed
-from recrawl.core.signal_quality.fit import (
-    SignalFit,
-    SignalledPolls,
-    counted_quality,
-    fit_signals,
-)
 from recrawl.core.signal_quality.learning import (
     PooledPrecision,
     SourceCounts,
@@ -26,17 +20,13 @@ from recrawl.core.signal_quality.rates import (
 
 __all__ = [
     "PooledPrecision",
-    "SignalFit",
     "SignalRates",
-    "SignalledPolls",
     "SourceCounts",
     "SourceDelay",
     "SourceDelays",
     "aged_by_signal",
-    "counted_quality",
     "effective_elapsed",
     "false_chance",
-    "fit_signals",
     "from_precision_and_recall",
     "from_recall",
     "merged_source",

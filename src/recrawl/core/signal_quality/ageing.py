@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from recrawl.core._arrays import ArrayLike, FloatArray, as_floats, by_rows
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import ArrayLike, FloatArray, as_floats, by_rows
 from recrawl.core.belief.gamma import GammaBelief
+from recrawl.core.kernel import kernel
 
 __all__ = ["aged_by_signal", "aged_by_signal_of", "effective_elapsed"]
 

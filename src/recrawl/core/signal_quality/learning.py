@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recrawl.core._arrays import ArrayLike, CountArray, FlagArray, FloatArray, as_columns
-from recrawl.core._kernel import kernel
-from recrawl.core._polls import as_rows
+from recrawl.core.arrays import ArrayLike, CountArray, FlagArray, FloatArray, as_columns
 from recrawl.core.belief.gamma import GammaBelief
+from recrawl.core.kernel import kernel
+from recrawl.core.poll_columns import as_rows
 
 __all__ = [
     "PooledPrecision",

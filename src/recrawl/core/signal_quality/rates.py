@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recrawl.core._arrays import ArrayLike, FloatArray, as_floats
+from recrawl.core.arrays import ArrayLike, FloatArray, as_floats
 
 __all__ = [
     "SignalRates",

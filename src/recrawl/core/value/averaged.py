@@ -6,10 +6,10 @@ A page of which little is known is thereby valued for what it might be.
 
 import math
 
-from recrawl.core._arrays import ArrayLike, FloatArray, as_floats, by_rows
-from recrawl.core._exponentials import log_poisson, mean_decay, residual
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import ArrayLike, FloatArray, as_floats, by_rows
 from recrawl.core.belief.gamma import GammaBelief
+from recrawl.core.exponentials import log_poisson, mean_decay, residual
+from recrawl.core.kernel import kernel
 from recrawl.core.value.noisy import value_and_interval_of
 
 __all__ = [

@@ -1,8 +1,8 @@
 """What refetching a page now is worth when nothing announces its changes."""
 
-from recrawl.core._arrays import ArrayLike, FloatArray, as_floats, by_rows
-from recrawl.core._exponentials import mean_residual
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import ArrayLike, FloatArray, as_floats, by_rows
+from recrawl.core.exponentials import mean_residual
+from recrawl.core.kernel import kernel
 
 __all__ = ["crawl_value", "crawl_value_of"]
 

@@ -4,16 +4,12 @@ import math
 
 import numpy as np
 
-from recrawl.core._arrays import ArrayLike, FloatArray, as_columns, as_floats, by_rows
-from recrawl.core._exponentials import mean_decay
-from recrawl.core._kernel import kernel
-from recrawl.core.value._renewal import N_POLES_MAX, n_poles_needed, renewal_exact
-from recrawl.core.value._signal_terms import (
-    signal_term,
-    sum_certain_terms,
-    sum_signal_terms,
-)
+from recrawl.core.arrays import ArrayLike, FloatArray, as_columns, as_floats, by_rows
+from recrawl.core.exponentials import mean_decay
+from recrawl.core.kernel import kernel
 from recrawl.core.value.no_signals import crawl_value_of
+from recrawl.core.value.renewal import N_POLES_MAX, n_poles_needed, renewal_exact
+from recrawl.core.value.signal_terms import signal_term, sum_certain_terms, sum_signal_terms
 
 __all__ = [
     "approximate_noisy_value",

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recrawl.core._arrays import ArrayLike, FloatArray, as_columns, as_floats
-from recrawl.core._exponentials import mean_decay
-from recrawl.core._kernel import kernel
-from recrawl.core.value._renewal import renewal_line
-from recrawl.core.value._signal_terms import signal_term, sum_signal_terms
+from recrawl.core.arrays import ArrayLike, FloatArray, as_columns, as_floats
+from recrawl.core.exponentials import mean_decay
+from recrawl.core.kernel import kernel
 from recrawl.core.value.no_signals import crawl_value_of
+from recrawl.core.value.renewal import renewal_line
+from recrawl.core.value.signal_terms import signal_term, sum_signal_terms
 
 __all__ = [
     "RenewalLine",

@@ -8,9 +8,7 @@ import math
 
 import numpy as np
 
-from recrawl.core._arrays import ArrayLike, FloatArray, by_rows
-from recrawl.core._exponentials import is_saturated, log_poisson, mean_residual, residual
-from recrawl.core._kernel import kernel
+from recrawl.core.arrays import ArrayLike, FloatArray, by_rows, target_value
 from recrawl.core.belief.gamma import GammaBelief
 from recrawl.core.divergence.curves import (
     check_items,
@@ -19,7 +17,8 @@ from recrawl.core.divergence.curves import (
     scroll_slope_of,
     scroll_step,
 )
-from recrawl.core.value._target import target_value
+from recrawl.core.exponentials import is_saturated, log_poisson, mean_residual, residual
+from recrawl.core.kernel import kernel
 
 __all__ = [
     "scroll_due",

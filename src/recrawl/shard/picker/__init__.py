@@ -1,6 +1,5 @@
 """What to order next: volatile state beside a shard's tables, and derived from them alone."""
 
-from recrawl.shard.picker.picker import Picker
-from recrawl.shard.picker.proposal import Proposal
+from recrawl.shard.picker.picker import Picker, Proposal
 
 __all__ = ["Picker", "Proposal"]

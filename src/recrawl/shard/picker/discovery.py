@@ -5,13 +5,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._kernel import table_kernel
+from recrawl.core.kernel import table_kernel
 from recrawl.shard.due import Terms, log2_worth_of
-from recrawl.shard.picker.market import Market, has_bit, has_free_row
-from recrawl.shard.picker.turns import may_order, order_from
-from recrawl.shard.status import PageStatus
-from recrawl.shard.tables import Groups, Limits, Pages, Tables
-from recrawl.shard.words import EPOCH_SECONDS, is_held
+from recrawl.shard.picker.queue.market import Market, has_bit, has_free_row
+from recrawl.shard.picker.queue.turns import may_order, order_from
+from recrawl.shard.state.status import PageStatus
+from recrawl.shard.state.tables import Groups, Limits, Pages, Tables
+from recrawl.shard.state.words import EPOCH_SECONDS, is_held
 
 __all__ = ["NewPages"]
 

@@ -11,16 +11,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import FloatArray
-from recrawl.core._kernel import table_kernel
+from recrawl.core.arrays import FloatArray
+from recrawl.core.kernel import table_kernel
 from recrawl.core.price.demand import price_for_budget
 from recrawl.core.price.due_table import LOG2_NEVER, interval_periods_of
-from recrawl.shard.codes import log2_of_code
 from recrawl.shard.due import Terms
 from recrawl.shard.picker.rough import rough_exp2_of
-from recrawl.shard.status import PageStatus
-from recrawl.shard.tables import Tables
-from recrawl.shard.words import class_of, is_held, log2_period_of, log2_weight_of, shape_of
+from recrawl.shard.state.codes import log2_of_code
+from recrawl.shard.state.status import PageStatus
+from recrawl.shard.state.tables import Tables
+from recrawl.shard.state.words import class_of, is_held, log2_period_of, log2_weight_of, shape_of
 
 __all__ = ["N_PRICES", "N_PRICES_NEAR", "Count", "Demand", "sampled_demand"]
 

@@ -1,16 +1,18 @@
 """A picker: what to order next, by the exact scan or the rolling sweep, within price and limits."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import FloatArray
-from recrawl.shard.budget import credit_at
+from recrawl.core.arrays import FloatArray
+from recrawl.shard.apply.budget import credit_at
 from recrawl.shard.due import CEILING_BONUS, Terms
 from recrawl.shard.picker.discovery import NewPages
 from recrawl.shard.picker.forecast import sampled_demand
-from recrawl.shard.picker.market import (
+from recrawl.shard.picker.pricing import BudgetPrice
+from recrawl.shard.picker.queue.market import (
     M_BACKLOG,
     M_SIZE,
     Market,
@@ -19,8 +21,7 @@ from recrawl.shard.picker.market import (
     n_free_rows,
     roomier_rows,
 )
-from recrawl.shard.picker.pricing import BudgetPrice
-from recrawl.shard.picker.proposal import Proposal
+from recrawl.shard.picker.queue.turns import end_decision, forget_orders, wake_groups
 from recrawl.shard.picker.rolling import (
     SWEEP_SECONDS_MAX,
     SWEEP_SECONDS_MIN,
@@ -30,12 +31,11 @@ from recrawl.shard.picker.rolling import (
 from recrawl.shard.picker.scan import Ranked, order_exactly
 from recrawl.shard.picker.shares import audit_page, purposes
 from recrawl.shard.picker.sweep import Moment
-from recrawl.shard.picker.turns import end_decision, forget_orders, wake_groups
 from recrawl.shard.settings import ShardSettings
-from recrawl.shard.status import BudgetUnit, PriceMode, Reason
-from recrawl.shard.tables import Tables
+from recrawl.shard.state.status import BudgetUnit, PriceMode, Reason
+from recrawl.shard.state.tables import Tables
 
-__all__ = ["Picker"]
+__all__ = ["Picker", "Proposal"]
 
 _AUDIT = int(Reason.AUDIT)
 _CEILING = int(Reason.CEILING)
@@ -59,6 +59,14 @@ _REVALUED_PER_ORDER = 8
 _RESTOCKED_PER_SECOND = 50_000.0
 # Pages that such a look finds beside those ordered, at most.
 _RESTOCK_MAX = 100_000
+
+
+class Proposal(NamedTuple):
+    """Orders that a picker would give, best first; nothing has changed by it."""
+
+    slot: NDArray[np.int64]
+    reason: NDArray[np.uint8]
+    """`recrawl.shard.state.status.Reason`."""
 
 
 class Picker:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from recrawl.shard.due import Terms
 from recrawl.shard.picker.forecast import N_PRICES_NEAR, Count, Demand
-from recrawl.shard.picker.market import (
+from recrawl.shard.picker.queue.market import (
     M_FREE,
     M_FREE_ROW,
     M_SIZE,
@@ -16,17 +16,10 @@ from recrawl.shard.picker.market import (
     roomier_entries,
     roomier_rows,
 )
+from recrawl.shard.picker.queue.turns import forget_orders
+from recrawl.shard.picker.queue.waiting import CEILING_FLOOR, keep_best_of_all, revalue, take_best
 from recrawl.shard.picker.rough import first_positions
-from recrawl.shard.picker.sweep import (
-    LATENESS,
-    Found,
-    Moment,
-    find_due,
-    place_pages,
-    value_pages,
-)
-from recrawl.shard.picker.turns import forget_orders
-from recrawl.shard.picker.waiting import CEILING_FLOOR, keep_best_of_all, revalue, take_best
+from recrawl.shard.picker.sweep import LATENESS, Found, Moment, find_due, place_pages, value_pages
 from recrawl.shard.picker.wheel import (
     W_DRAINED,
     W_FREE,
@@ -39,9 +32,9 @@ from recrawl.shard.picker.wheel import (
     take_due,
     wheel_pages,
 )
-from recrawl.shard.status import Reason
-from recrawl.shard.tables import Tables
-from recrawl.shard.words import EPOCH_SECONDS
+from recrawl.shard.state.status import Reason
+from recrawl.shard.state.tables import Tables
+from recrawl.shard.state.words import EPOCH_SECONDS
 
 __all__ = ["SWEEP_SECONDS_MAX", "SWEEP_SECONDS_MIN", "SWEEP_SHARE", "RollingSweep"]
 

@@ -10,15 +10,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import FloatArray
-from recrawl.core._kernel import table_kernel
+from recrawl.core.arrays import FloatArray
+from recrawl.core.kernel import table_kernel
 from recrawl.core.price.due_table import LOG2_NEVER
 from recrawl.shard.due import Terms
-from recrawl.shard.words import (
-    CODES_PER_OCTAVE,
-    log2_period_of,
-    log2_weight_of,
-)
+from recrawl.shard.state.words import CODES_PER_OCTAVE, log2_period_of, log2_weight_of
 
 __all__ = ["ROUGHNESS", "first_positions", "rough_age_of", "rough_exp2_of"]
 

@@ -3,13 +3,13 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._kernel import table_kernel
 from recrawl.core.belief.codes import dither_of
-from recrawl.shard.picker.market import Market, has_bit, has_free_row
-from recrawl.shard.picker.turns import may_order, order_from
-from recrawl.shard.status import PageStatus, Reason
-from recrawl.shard.tables import Groups, Pages
-from recrawl.shard.words import is_held
+from recrawl.core.kernel import table_kernel
+from recrawl.shard.picker.queue.market import Market, has_bit, has_free_row
+from recrawl.shard.picker.queue.turns import may_order, order_from
+from recrawl.shard.state.status import PageStatus, Reason
+from recrawl.shard.state.tables import Groups, Pages
+from recrawl.shard.state.words import is_held
 
 __all__ = ["audit_page", "purposes"]
 

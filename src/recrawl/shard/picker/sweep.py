@@ -14,22 +14,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._arrays import FloatArray
-from recrawl.core._kernel import table_kernel
+from recrawl.core.arrays import FloatArray
+from recrawl.core.kernel import table_kernel
 from recrawl.shard.due import Terms, log2_worth_of, page_due_of
-from recrawl.shard.picker.market import (
-    M_FREE,
-    M_FREE_ROW,
-    Market,
-    has_bit,
-    set_bit,
-)
+from recrawl.shard.picker.queue.market import M_FREE, M_FREE_ROW, Market, has_bit, set_bit
+from recrawl.shard.picker.queue.turns import may_order
+from recrawl.shard.picker.queue.waiting import let_wait, would_lead
 from recrawl.shard.picker.rough import rough_age_of
-from recrawl.shard.picker.turns import may_order
-from recrawl.shard.picker.waiting import let_wait, would_lead
 from recrawl.shard.picker.wheel import W_FREE, Wheel, wheel_add
-from recrawl.shard.tables import Groups, Limits, Pages
-from recrawl.shard.words import is_bounded, is_held, last_of, number_of
+from recrawl.shard.state.tables import Groups, Limits, Pages
+from recrawl.shard.state.words import is_bounded, is_held, last_of, number_of
 
 __all__ = ["LATENESS", "MARGIN", "Found", "Moment", "find_due", "place_pages", "value_pages"]
 

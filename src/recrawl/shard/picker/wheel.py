@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._kernel import table_kernel
+from recrawl.core.kernel import table_kernel
 
 __all__ = [
     "N_BUCKETS",

@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recrawl.core.belief.memory import (
-    ECHO_TOLERATED,
-    kept_share_of,
-    memory_lost_of,
-    surprise_of,
-)
+from recrawl.core.belief.memory import ECHO_TOLERATED, kept_share_of, memory_lost_of, surprise_of
 
 chances = st.floats(0.0, 1.0)
 

@@ -7,11 +7,7 @@ import pytest
 
 from recrawl.core.belief import GammaBelief
 from recrawl.core.divergence import ChangeProfiles, DivergencePrior, OnlineFit
-from recrawl.core.divergence.online_curves import (
-    CurveLearner,
-    DivergenceTotals,
-    pooled_prior,
-)
+from recrawl.core.divergence.online_curves import CurveLearner, DivergenceTotals, pooled_prior
 
 DAY = 86_400.0
 LEARNER = CurveLearner()

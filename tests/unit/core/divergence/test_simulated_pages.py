@@ -7,14 +7,9 @@ import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import poisson
 
-from recrawl.core.divergence import (
-    churn_ceiling,
-    churn_divergence,
-    compare_pair,
-    scroll_divergence,
-)
-from recrawl.core.value.longevity import churn_due
+from recrawl.core.divergence import churn_ceiling, churn_divergence, compare_pair, scroll_divergence
 from recrawl.core.value.scroll import scroll_due
+from recrawl.papers.value.longevity import churn_due
 from tests.reference import content_curves
 from tests.reference.content_pages import Writer, churned, jaccard_distance, scrolled, sketch
 

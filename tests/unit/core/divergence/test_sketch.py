@@ -9,12 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from recrawl.core.divergence import (
-    Sketches,
-    compare_pair,
-    compare_sketches,
-    unseen_probability,
-)
+from recrawl.core.divergence import Sketches, compare_pair, compare_sketches, unseen_probability
 from tests.reference.content_pages import (
     Writer,
     jaccard_distance,

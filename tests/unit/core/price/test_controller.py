@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recrawl.core.price import PriceController, continuous_optimum, due_elapsed
+from recrawl.core.price import PriceController, due_elapsed
 from recrawl.core.signal_quality import from_recall
+from recrawl.papers.price import continuous_optimum
 
 
 def test_a_backlog_as_wanted_leaves_the_price_alone() -> None:

@@ -17,12 +17,7 @@ from recrawl.core.price.due import (
     noisy_due_elapsed,
 )
 from recrawl.core.signal_quality import from_recall
-from recrawl.core.value import (
-    averaged_noisy_value,
-    averaged_value,
-    crawl_value,
-    noisy_value,
-)
+from recrawl.core.value import averaged_noisy_value, averaged_value, crawl_value, noisy_value
 from tests.reference import renewal_steps
 
 # A price as a share of the value that a page tends to.

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from recrawl.core._arrays import CountArray, FloatArray
+from recrawl.core.arrays import CountArray, FloatArray
 from recrawl.core.belief import GammaBelief
 from recrawl.core.price import (
     DueCodes,

@@ -6,12 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recrawl.core.belief import GammaBelief, expected_freshness
-from recrawl.core.signal_quality import (
-    SignalRates,
-    aged_by_signal,
-    effective_elapsed,
-    false_chance,
-)
+from recrawl.core.signal_quality import SignalRates, aged_by_signal, effective_elapsed, false_chance
 
 DAY = 86_400.0
 precisions = st.floats(0, 0.99)

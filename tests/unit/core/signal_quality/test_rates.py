@@ -17,7 +17,7 @@ from recrawl.core.signal_quality import (
     merged_source,
     signal_exponent,
 )
-from recrawl.core.value import several_sources_value
+from recrawl.papers.value import several_sources_value
 
 rates = st.floats(1e-9, 1e3)
 shares = st.floats(0.01, 0.99)

@@ -19,8 +19,8 @@ from recrawl.core.value import (
     noiseless_value,
     noisy_value,
 )
-from recrawl.core.value._renewal import n_poles_needed, renewal_exact
-from recrawl.core.value._signal_terms import (
+from recrawl.core.value.renewal import n_poles_needed, renewal_exact
+from recrawl.core.value.signal_terms import (
     n_certain_terms,
     signal_term,
     sum_certain_terms,

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from recrawl.core.price.optimum import continuous_optimum
 from recrawl.core.signal_quality import SignalRates, from_recall
 from recrawl.core.value import (
     RenewalLine,
@@ -16,6 +15,7 @@ from recrawl.core.value import (
     noisy_value,
     renewal_value,
 )
+from recrawl.papers.price.optimum import continuous_optimum
 
 
 def mixture(rng: np.random.Generator, n_pages: int) -> SignalRates:

@@ -3,7 +3,7 @@ import pytest
 
 from lab.claims.p3_prior_of_a_sample import claim
 from lab.claims.p4_first_interval import populations
-from recrawl.core._arrays import FloatArray
+from recrawl.core.arrays import FloatArray
 
 
 def invented_periods() -> FloatArray:

@@ -13,7 +13,7 @@ from lab.claims.g11_last_modified.claim import CLAIM as DATES
 from lab.claims.g15_gamma_intervals.claim import CLAIM as GAMMA
 from lab.claims.g15_gamma_intervals.claim import _unchanged_share
 from lab.tables import Table
-from recrawl.core._arrays import FloatArray
+from recrawl.core.arrays import FloatArray
 
 CLAIMS = {claim.id: claim for claim in (EXISTENCE, DATES, GAMMA)}
 

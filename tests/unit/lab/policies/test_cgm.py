@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lab.policies.cgm import CgmOptimal, CgmSqrt
-from recrawl.core.price import continuous_optimum
 from recrawl.core.signal_quality import SignalRates
+from recrawl.papers.price import continuous_optimum
 from recrawl.sim import Outcomes, Policy, Uniform, Web, make_web, realistic_web, simulate
 
 HOUR = 3_600.0

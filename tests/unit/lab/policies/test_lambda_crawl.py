@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from lab.policies.lambda_crawl import LambdaCrawl, lambda_crawl_rates
-from recrawl.core._arrays import FlagArray, FloatArray
+from recrawl.core.arrays import FlagArray, FloatArray
 from recrawl.sim import Outcomes, SignalSource, make_web, realistic_web, signals_web, simulate
 
 HOUR = 3_600.0

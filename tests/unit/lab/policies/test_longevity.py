@@ -30,10 +30,11 @@ from lab.policies.longevity_online import (
 )
 from lab.policies.longevity_snapshots import Snapshots, snapshots_of
 from lab.text_histories import Counts, Floats, Histories, read_text_histories, smaller
-from recrawl.core.change_rate import PollHistories, irregular_change_rate
 from recrawl.core.divergence import Sketches
-from recrawl.core.price import continuous_optimum, due_elapsed
+from recrawl.core.price import due_elapsed
 from recrawl.core.signal_quality import from_recall
+from recrawl.papers.change_rate import PollHistories, irregular_change_rate
+from recrawl.papers.price import continuous_optimum
 
 
 def _edited(times: list[float], *, step: float = 0.1, ends_at: float = 8.0) -> Histories:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lab.policies.loop_paths import loop_paths
-from recrawl.core.change_rate import PseudoObservations, best_initial_interval
+from recrawl.papers.change_rate import PseudoObservations, best_initial_interval
 
 
 @pytest.mark.slow_without_jit

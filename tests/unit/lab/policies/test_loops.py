@@ -12,13 +12,13 @@ from lab.policies.loop_runs import (
     stale_until,
 )
 from lab.policies.loops import COST_LOOP, COST_PRIOR, Loop, LoopPolicy
-from recrawl.core.change_rate import (
+from recrawl.core.price import due_elapsed
+from recrawl.papers.change_rate import (
     PollHistories,
     PseudoObservations,
     irregular_change_rate,
     substitute_edges,
 )
-from recrawl.core.price import due_elapsed
 from recrawl.sim import Bookkeeper, Fetcher, KnownPages, Web, make_web, realistic_web, simulate
 
 HOUR = 3_600.0

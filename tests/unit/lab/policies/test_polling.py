@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lab.policies.polling import PollLog, Refits, Turns, estimated_rates
-from recrawl.core.change_rate import PollHistories, irregular_change_rate
+from recrawl.papers.change_rate import PollHistories, irregular_change_rate
 from recrawl.sim import Outcomes
 
 PAGES = np.array([0, 0, 1, 0, 1, 2])

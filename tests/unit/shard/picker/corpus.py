@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core._kernel import kernel
+from recrawl.core.kernel import kernel
 from recrawl.core.price.due_table import DueCodes, build_due_table
-from recrawl.shard.codes import log2_code_of
 from recrawl.shard.due import Terms, due_at_of, log2_worth_of, page_due_of
 from recrawl.shard.picker import Picker, Proposal
 from recrawl.shard.picker.forecast import sampled_demand
 from recrawl.shard.settings import ShardSettings
-from recrawl.shard.status import PageStatus
-from recrawl.shard.tables import (
+from recrawl.shard.state.codes import log2_code_of
+from recrawl.shard.state.status import PageStatus
+from recrawl.shard.state.tables import (
     Groups,
     Leases,
     Limits,
@@ -27,7 +27,7 @@ from recrawl.shard.tables import (
     Tables,
     zeros,
 )
-from recrawl.shard.words import EPOCH_SECONDS, number_of, with_codes, with_held, with_last
+from recrawl.shard.state.words import EPOCH_SECONDS, number_of, with_codes, with_held, with_last
 
 NOW_MS = 1_700_000_000_000
 NOW = NOW_MS / 1000.0 - EPOCH_SECONDS

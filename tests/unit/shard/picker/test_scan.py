@@ -7,8 +7,8 @@ import pytest
 
 from recrawl.shard.picker import Picker
 from recrawl.shard.settings import ShardSettings
-from recrawl.shard.status import PageStatus, PriceMode, Reason
-from recrawl.shard.words import with_bounded, with_held
+from recrawl.shard.state.status import PageStatus, PriceMode, Reason
+from recrawl.shard.state.words import with_bounded, with_held
 from tests.unit.shard.picker.corpus import NOW, NOW_MS, random_tables, terms, worths
 
 # Corpora of many thousands of pages; the faults in tests/simulation run without compilation.

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from recrawl.shard.picker.market import has_bit
+from recrawl.shard.picker.queue.market import has_bit
 from recrawl.shard.settings import ShardSettings
-from recrawl.shard.status import PriceMode, Reason
-from recrawl.shard.words import EPOCH_SECONDS
+from recrawl.shard.state.status import PriceMode, Reason
+from recrawl.shard.state.words import EPOCH_SECONDS
 from tests.unit.shard.picker.corpus import (
     Fetching,
     add_pages,

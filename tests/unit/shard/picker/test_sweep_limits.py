@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from recrawl.shard import Claimed, Outcomes, PagesAdded, Shard, event_of
-from recrawl.shard.codes import log2_code_of
-from recrawl.shard.picker.market import M_SIZE
+from recrawl.shard.picker.queue.market import M_SIZE
 from recrawl.shard.settings import ShardSettings
-from recrawl.shard.status import BudgetUnit, PageStatus, Reason
-from recrawl.shard.words import with_bounded
+from recrawl.shard.state.codes import log2_code_of
+from recrawl.shard.state.status import BudgetUnit, PageStatus, Reason
+from recrawl.shard.state.words import with_bounded
 from tests.unit.shard.picker.corpus import (
     CLASSES,
     DAY,

@@ -1,0 +1,1 @@
+"""The commands of ``recrawl``, one file each, named after the command."""

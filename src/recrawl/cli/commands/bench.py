@@ -1,0 +1,398 @@
+"""``recrawl bench``: a policy of one's own on the webs of RefreshBench, and its place."""
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import math
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from recrawl.cli.support.comparing import check_report
+from recrawl.cli.support.examples import Example, example_command
+from recrawl.cli.support.kernels import are_made, require_compiled
+from recrawl.cli.support.policies import METHODS, check_methods, made_for
+from recrawl.cli.support.presenting import ANSWERED_NO, Output, output_option
+from recrawl.errors import RecrawlError
+
+if TYPE_CHECKING:
+    from recrawl.refreshbench import Results, Score, Standing, Track
+    from recrawl.sim import Policy
+
+__all__ = ["command"]
+
+_NAME = "POLICY"
+_OURS = "recrawl"
+
+
+@example_command(
+    "bench",
+    examples=(
+        Example("recrawl bench my_policy.py --quick", needs_corpus=False, is_run=False),
+        Example("recrawl bench my_policy.py:Newest --out results.json", is_run=False),
+        Example(
+            "recrawl bench my_policy.py --check results.json",
+            "whether a results file can be reproduced",
+            is_run=False,
+        ),
+        Example("recrawl bench --tracks", "what there is to run", needs_corpus=False),
+    ),
+    short_help="A policy's place among others, on the webs of RefreshBench.",
+)
+@click.argument("policy", metavar=_NAME, required=False)
+@click.option("--quick", is_flag=True, help="Few webs and budgets: half a minute or less.")
+@click.option(
+    "--track", "names", multiple=True, metavar="NAME", help="Only this track; repeatable."
+)
+@click.option("--tracks", "lists", is_flag=True, help="List the tracks, and run nothing.")
+@click.option(
+    "--out",
+    "into",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where the results are written, for others to check.",
+)
+@click.option(
+    "--check",
+    "checked",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="A results file to check; with POLICY some of its runs are made again.",
+)
+@output_option
+def command(
+    policy: str | None,
+    quick: bool,
+    names: tuple[str, ...],
+    lists: bool,
+    into: Path | None,
+    checked: Path | None,
+    out: Output,
+) -> None:
+    """Run a policy on the webs of RefreshBench, and say its place among the others.
+
+    POLICY is a Python file with one class that has start, hear, pick and learn, or FILE.py:CLASS,
+    or MODULE:CLASS.  Webs that were recorded are run, too, where RECRAWL_DATA names a folder that
+    has them.  Ends with 3 if a results file does not pass its check.
+    """
+    if policy is None and checked is None and not lists:
+        raise click.UsageError("Name a POLICY, or say --tracks or --check RESULTS.")
+    if into is not None:
+        _check_writable(into)
+    if not are_made():
+        require_compiled("bench")
+    from recrawl.refreshbench import data_folder  # noqa: PLC0415
+
+    tracks = _chosen(names, quick=quick or checked is not None)
+    if lists:
+        _list(tracks, out)
+        return
+    there = [track for track in tracks if track.is_there(data_folder())]
+    if checked is not None:
+        _check(checked, policy, there, out)
+    elif policy is not None:
+        for track in tracks:
+            if track not in there:
+                out.note(f"{track.name} is left out: {_lacking(track)}.")
+        if not there:
+            raise click.UsageError("There is nothing to run; --tracks lists what there is.")
+        results = _run(policy, there, out, quick=quick)
+        for track in there:
+            _show(track, results, out)
+        if into is not None:
+            from recrawl.refreshbench import write_results  # noqa: PLC0415
+
+            write_results(results, into)
+            out.say(f"The results are in {into}.")
+            out.row({"what": "results", "path": str(into)})
+
+
+def _check_writable(into: Path) -> None:
+    try:
+        check_report(into)
+    except click.BadParameter as error:
+        error.param_hint = "--out"
+        raise
+
+
+def _lacking(track: "Track") -> str:
+    return f"RECRAWL_DATA names no folder with {', '.join(track.needs)}"
+
+
+def _chosen(names: Sequence[str], *, quick: bool) -> "list[Track]":
+    """Return the tracks that are asked for; all, but quickly only those that are made up."""
+    from recrawl.refreshbench import TRACKS  # noqa: PLC0415
+
+    known = [track.name for track in TRACKS]
+    for name in names:
+        if name not in known:
+            raise click.BadParameter(
+                f"must be one of {', '.join(known)}, got {name!r}", param_hint="--track"
+            )
+    if names:
+        return [track for track in TRACKS if track.name in names]
+    return [track for track in TRACKS if not (quick and track.is_recorded)]
+
+
+def _list(tracks: "Sequence[Track]", out: Output) -> None:
+    for track in tracks:
+        out.row(
+            {
+                "what": "track",
+                "name": track.name,
+                "about": track.about,
+                "n_webs": track.n_webs,
+                "fetches_per_page_day": track.fetches_per_page_day,
+                "very_stale_seconds": track.very_stale_seconds,
+                "oracle_knows": track.oracle_knows,
+                "needs": track.needs,
+            }
+        )
+    out.facts((track.name, track.about) for track in tracks)
+
+
+# ---------------------------------------------------------------------- the policy
+
+
+class _Loaded(NamedTuple):
+    """A policy of somebody else's."""
+
+    name: str
+    digest: str
+    """Of its file; empty if there is none."""
+    path: str
+    make: "Callable[[float], Policy]"
+
+
+def _loaded(name: str) -> _Loaded:
+    place, _, class_name = name.partition(":")
+    path = Path(place)
+    if path.suffix == ".py":
+        if not path.is_file():
+            raise click.BadParameter(f"{path} is not there", param_hint=_NAME)
+        module = _module_of(path)
+        found = class_name or _only_policy(module, path)
+    elif place and class_name:
+        module, found = _imported(place), class_name
+    else:
+        raise click.BadParameter(
+            f"must be FILE.py, FILE.py:CLASS or MODULE:CLASS, got {name!r}", param_hint=_NAME
+        )
+    made: Any = getattr(module, found, None)
+    if made is None:
+        raise click.BadParameter(f"{place} has no {found}", param_hint=_NAME)
+    check_methods(made, name, _NAME)
+    _check_name(found)
+    source = getattr(module, "__file__", None) or ""
+    digest = hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""
+    return _Loaded(found, digest, source, partial(made_for, made))
+
+
+def _check_name(name: str) -> None:
+    """Refuse a name under which somebody else's scores are known."""
+    from recrawl.refreshbench import ORACLE, reference_scores  # noqa: PLC0415
+
+    if name in {_OURS, ORACLE, *(score.policy for score in reference_scores())}:
+        raise click.BadParameter(
+            f"{name} is the name of a policy of the league; give the class another",
+            param_hint=_NAME,
+        )
+
+
+def _module_of(path: Path) -> Any:
+    """Return a file as a module, under a name that no other module has."""
+    name = f"_recrawl_bench_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    # What stands beside the file can be imported by it, but hides nothing that others import.
+    sys.path.append(str(path.resolve().parent))
+    with _refused(f"{path} cannot be run"):
+        spec.loader.exec_module(module)
+    return module
+
+
+def _imported(name: str) -> Any:
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    with _refused(f"{name} cannot be imported"):
+        return importlib.import_module(name)
+
+
+@contextmanager
+def _refused(what: str) -> Iterator[None]:
+    """Say what goes wrong in somebody else's module, even where it ends the process."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise click.BadParameter(f"{what}: {reason}", param_hint=_NAME) from error
+
+
+def _only_policy(module: Any, path: Path) -> str:
+    policies: list[str] = [
+        name
+        for name, made in vars(module).items()
+        if inspect.isclass(made)
+        and made.__module__ == module.__name__
+        and all(hasattr(made, method) for method in METHODS)
+    ]
+    if len(policies) != 1:
+        having = f"{len(policies)}: {', '.join(policies)}" if policies else "none"
+        raise click.BadParameter(
+            f"{path} must have one class with {', '.join(METHODS)}, got {having}; "
+            f"name it: {path}:CLASS",
+            param_hint=_NAME,
+        )
+    return policies[0]
+
+
+def _run(name: str, tracks: "Sequence[Track]", out: Output, *, quick: bool) -> "Results":
+    from recrawl.refreshbench import bench_policy, data_folder, runs_of  # noqa: PLC0415
+
+    policy = _loaded(name)
+    total = sum(1 for _ in runs_of(tracks, quick=quick))
+    with out.progress("running", total, unit="runs") as advance:
+
+        def told(score: "Score") -> None:
+            out.row({"what": "score", **score._asdict()})
+            advance(1)
+
+        try:
+            return bench_policy(
+                policy.make,
+                policy.name,
+                tracks=tracks,
+                quick=quick,
+                folder=data_folder(),
+                policy_digest=policy.digest,
+                progress=told,
+            )
+        except RecrawlError as error:
+            line = _line_of(error.__cause__, policy.path)
+            if line is None:
+                raise
+            where = f"line {line} of {Path(policy.path).name}"
+            raise RecrawlError(f"{error} ({where})") from error.__cause__
+
+
+def _line_of(error: BaseException | None, path: str) -> int | None:
+    """Return the last line of a file that led to an error, if any did."""
+    frames = traceback.extract_tb(error.__traceback__) if error is not None else []
+    lines = [frame.lineno for frame in frames if frame.filename == path]
+    return lines[-1] if lines else None
+
+
+# ---------------------------------------------------------------------- the answer
+
+
+def _show(track: "Track", results: "Results", out: Output) -> None:
+    from recrawl.refreshbench import ORACLE, reference_scores, standings_of  # noqa: PLC0415
+
+    name = results.policy
+    others = [score for score in reference_scores() if score.track == track.name]
+    standings = standings_of(track.name, [*others, *results.scores], name)
+    for standing in standings:
+        out.row(
+            {
+                "what": "standing",
+                "track": track.name,
+                **standing._asdict(),
+                "ahead": standing.ahead._asdict(),
+            }
+        )
+    own = next(standing for standing in standings if standing.policy == name)
+    n_placed = sum(standing.place is not None for standing in standings)
+    n_in_part = sum(standing.n_runs < own.n_runs for standing in standings)
+    n_left_out = len({score.policy for score in others}) - (len(standings) - 1)
+    out.row(
+        {
+            "what": "place",
+            "track": track.name,
+            "place": own.place,
+            "n_placed": n_placed,
+            "n_compared_in_part": n_in_part,
+            "n_not_compared": n_left_out,
+        }
+    )
+    place = "no place, for there is nobody to compare with"
+    if own.place is not None:
+        place = f"place {own.place} of {n_placed}"
+    out.say(f"{track.name}: {place}", style="bold")
+    has_fragments = track.has_content
+    columns = ("", "policy", "fresh", "of oracle", "yours ahead by", "very stale")
+    out.table(
+        (*columns, "wrong") if has_fragments else columns,
+        [_cells(standing, name, has_fragments=has_fragments) for standing in standings],
+    )
+    if n_in_part:
+        out.say(
+            f"Scores on some of these webs and budgets are missing for {n_in_part} of them, "
+            "which are compared with yours on the others."
+        )
+    if n_left_out:
+        out.say(f"Left out for want of any score on these webs and budgets: {n_left_out} policies.")
+    if any(standing.policy == ORACLE for standing in standings):
+        out.say(f"The oracle is told {track.oracle_knows}.", style="dim")
+
+
+def _cells(standing: "Standing", own: str, *, has_fragments: bool) -> list[str]:
+    ahead = standing.ahead
+    difference = f"{ahead.value:+.4f}".replace("-", "−")
+    if standing.policy == own:
+        difference = ""
+    elif not math.isnan(ahead.low):
+        difference += f" ± {(ahead.high - ahead.low) / 2:.4f}"
+    cells = [
+        _place_text(standing),
+        f"▶ {standing.policy}" if standing.policy == own else standing.policy,
+        f"{standing.freshness:.4f}",
+        "–" if math.isnan(standing.ratio_to_oracle) else f"{standing.ratio_to_oracle:.3f}",
+        difference,
+        f"{standing.very_stale_share:.4f}",
+    ]
+    return [*cells, f"{standing.fragment_staleness:.4f}"] if has_fragments else cells
+
+
+def _place_text(standing: "Standing") -> str:
+    from recrawl.refreshbench import ORACLE  # noqa: PLC0415
+
+    if standing.policy == ORACLE:
+        return "told"
+    return "–" if standing.place is None else str(standing.place)
+
+
+def _check(path: Path, policy: str | None, tracks: "Sequence[Track]", out: Output) -> None:
+    from recrawl.refreshbench import check_results, read_results  # noqa: PLC0415
+
+    results = read_results(path)
+    again = None
+    wrong = check_results(results)
+    if policy is not None and not wrong:
+        ran = {score.track for score in results.scores}
+        repeated = [track for track in tracks if track.name in ran]
+        left_out = sorted(ran - {track.name for track in repeated})
+        if not repeated:
+            raise click.UsageError(
+                f"No run of {', '.join(left_out)} can be made again.  Recorded tracks are if "
+                "--track names them and RECRAWL_DATA a folder that has them."
+            )
+        if left_out:
+            out.note(f"Not run again: {', '.join(left_out)}.")
+        again = _run(policy, repeated, out, quick=True)
+        wrong = check_results(results, again)
+    n_again = 0 if again is None else len(again.scores)
+    out.row({"what": "check", "policy": results.policy, "n_again": n_again, "wrong": wrong})
+    for text in wrong:
+        out.say(f"- {text}")
+    if wrong:
+        click.get_current_context().exit(ANSWERED_NO)
+    made = f", and {n_again} runs made again agree" if n_again else ""
+    out.say(f"{path} holds {len(results.scores)} scores of {results.policy} on known webs{made}.")

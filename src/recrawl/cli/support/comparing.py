@@ -1,0 +1,158 @@
+"""What `backtest` and `simulate` have in common: options, the answer in words, the report."""
+
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from recrawl.cli.support.presenting import Output
+
+if TYPE_CHECKING:
+    from recrawl.backtest import Comparison, Estimate
+
+__all__ = [
+    "check_report",
+    "comparison_options",
+    "progress_shares",
+    "show_comparison",
+    "write_report",
+]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_DAY = 86_400.0
+# More do not fit a terminal of 80 columns; the report has all.
+_LEVELS_SHOWN_MAX = 4
+
+
+def comparison_options(report: str) -> Callable[[_F], _F]:
+    """Return what gives a command ``policy_names``, ``report`` and ``seed``.
+
+    Parameters
+    ----------
+    report
+        Where it is written unless something else is said.
+    """
+    options = (
+        click.option(
+            "--policy",
+            "policy_names",
+            multiple=True,
+            metavar="MODULE:CLASS",
+            help="A policy of your own among the rivals.",
+        ),
+        click.option(
+            "--report",
+            type=click.Path(path_type=Path, dir_okay=False),
+            default=report,
+            show_default=True,
+            help="Where the report is written.",
+        ),
+        click.option(
+            "--seed", type=click.IntRange(0, 2**31), default=0, help="Decides all that is drawn."
+        ),
+    )
+
+    def with_options(function: _F) -> _F:
+        # The last one applied is shown first.
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return with_options
+
+
+def check_report(report: Path) -> None:
+    """Refuse a report that could not be written, before the work and not after it."""
+    folder = report.parent
+    if not folder.is_dir() or not os.access(report if report.exists() else folder, os.W_OK):
+        raise click.BadParameter(f"{report} cannot be written", param_hint="--report")
+
+
+def write_report(report: Path, page: str, out: Output) -> None:
+    """Write the report and say where it is; what came out was said before."""
+    try:
+        report.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise click.FileError(str(report), error.strerror or str(error)) from error
+    out.say()
+    out.say(f"The report is in {report}.")
+    out.row({"what": "report", "path": str(report)})
+
+
+def progress_shares(advance: Callable[[float], None]) -> Callable[[str, float], None]:
+    """Return what turns shares done into advances of a progress bar."""
+    before = 0.0
+
+    def told(_name: str, share: float) -> None:
+        nonlocal before
+        advance(share - before)
+        before = share
+
+    return told
+
+
+def _interval(estimate: "Estimate") -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+
+
+def show_comparison(comparison: "Comparison", out: Output) -> None:
+    """Write what came out: a sentence, and what each policy needs for each freshness."""
+    import numpy as np  # noqa: PLC0415
+
+    from recrawl.backtest import OURS, headline  # noqa: PLC0415
+    from recrawl.units import number_text, share_text  # noqa: PLC0415
+
+    days = comparison.seconds / _DAY
+    out.say(headline(comparison), style="bold")
+    own = comparison.logged
+    if own is not None:
+        out.row(
+            {
+                "what": "logged",
+                "n_fetches": own.n_fetches,
+                "freshness": own.freshness,
+                "n_fetches_needed": _interval(own.needed),
+                "savings": _interval(own.savings),
+            }
+        )
+    for level in comparison.levels:
+        out.row(
+            {
+                "what": "level",
+                "freshness": level.freshness,
+                "fetches_per_day": {n: e.value / days for n, e in level.n_fetches.items()},
+                "savings": {n: _interval(e) for n, e in level.savings.items()},
+                "savings_against_best": _interval(level.savings_against_best),
+            }
+        )
+    levels = comparison.known_levels
+    if not levels:
+        return
+
+    def cell(level: Any, name: str) -> str:
+        needed = level.n_fetches[name].value / days
+        if math.isnan(needed):
+            return "–"
+        text = number_text(float(f"{needed:.3g}"))
+        saved = level.savings.get(name)
+        if saved is None or not saved.is_known:
+            return text
+        percent = f"{abs(100 * saved.value):.0f}"
+        sign = "±" if percent == "0" else "−" if saved.value > 0 else "+"
+        return f"{text} {sign}{percent}%"
+
+    if len(levels) > _LEVELS_SHOWN_MAX:
+        chosen = np.linspace(0, len(levels) - 1, _LEVELS_SHOWN_MAX).round().astype(int)
+        levels = [levels[i] for i in chosen]
+    names = [OURS, *(curves.name for curves in comparison.curves[1:])]
+    out.table(
+        ("fetches per day for", *(share_text(level.freshness) for level in levels)),
+        [(name, *(cell(level, name) for level in levels)) for name in names],
+    )
+    out.say(
+        "Beside each: how much less (−) or more (+) recrawl needs for the same freshness.",
+        style="dim",
+    )

@@ -1,0 +1,174 @@
+"""Outcomes as lines of JSON: how a fetcher says what it found."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from recrawl.corpus import Outcome
+
+__all__ = ["LINE_BYTES_MAX", "BadOutcome", "header_text", "lines_of", "outcome_of"]
+
+LINE_BYTES_MAX = 16 << 20
+"""Of one line; what is longer is a bad line."""
+
+_BLOCK_BYTES = 1 << 20
+# Of seconds to wait, and of divergence: beyond, a number means nothing.
+_NUMBER_MAX = 1e12
+_TOO_LONG = b"\x00"  # no JSON, and so a bad line
+
+
+class BadOutcome(Exception):  # noqa: N818 - data, counted and not raised further
+    """A line that is no outcome."""
+
+
+def lines_of(file: BinaryIO) -> Iterator[list[bytes]]:
+    """Yield the lines of a stream as they come, those together that are there together.
+
+    A pipe is read as far as it is filled, so that what a slow fetcher found is soon known.
+    """
+    read = getattr(file, "read1", file.read)
+    rest = b""
+    is_skipping = False
+    while block := read(_BLOCK_BYTES):
+        *lines, rest = (rest + block).split(b"\n")
+        if is_skipping and lines:
+            lines[0], is_skipping = _TOO_LONG, False
+        if len(rest) > LINE_BYTES_MAX or is_skipping:
+            rest, is_skipping = b"", True
+        whole = [line for line in lines if line.strip()]
+        if whole:
+            yield whole
+    if is_skipping:
+        yield [_TOO_LONG]
+    elif rest.strip():
+        yield [rest]
+
+
+def header_text(value: bytes | None) -> str | None:
+    """Return a header as text, of which `_header` makes the same bytes again."""
+    return None if value is None else value.decode("latin-1")
+
+
+def _header(name: str, value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise BadOutcome(f"{name} must be text, got {value!r:.60}")
+    try:
+        return value.encode("latin-1")
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "replace")
+
+
+def _whole(name: str, value: Any) -> int:
+    # Shells and curl make text of numbers, also "000" for no answer.
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value[:20])
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise BadOutcome(f"{name} must be a whole number, not negative, got {value!r:.60}")
+    return value
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = float(value)
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= _NUMBER_MAX:
+        raise BadOutcome(f"{name} must be a number from 0 to {_NUMBER_MAX:g}, got {value!r:.60}")
+    return float(value)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise BadOutcome(f"{name} must be true or false, got {value!r:.60}")
+    return value
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise BadOutcome(f"{name} must be text, got {value!r:.60}")
+    if not _is_writable(value):
+        raise BadOutcome(f"{name} must be text that can be written down, got {value!r:.60}")
+    return value
+
+
+def _is_writable(text: str) -> bool:
+    # JSON may hold half a character, as \ud800, which no text in UTF-8 can.
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_READ = {
+    "handle": _whole,
+    "url": _text,
+    "status": _whole,
+    "changed": _flag,
+    "etag": _header,
+    "last_modified": _header,
+    "fetched_at_ms": _whole,
+    "retry_after_seconds": _number,
+    "moved_to": _text,
+    "disallowed": _flag,
+    "divergence": _number,
+}
+
+
+def outcome_of(line: bytes) -> "Outcome":
+    """Return the outcome that a line says.
+
+    Raises
+    ------
+    BadOutcome
+        If it says none.
+    """
+    from recrawl.corpus import Outcome  # noqa: PLC0415
+
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise BadOutcome(f"not JSON: {str(error)[:60]}") from None
+    if not isinstance(row, dict):
+        raise BadOutcome("not an object in braces")
+    told: dict[str, Any] = {
+        name: read(name, row[name]) for name, read in _READ.items() if row.get(name) is not None
+    }
+    digest = _digest_of(row)
+    if digest is not None:
+        told["digest"] = digest
+    if not told.get("handle") and "url" not in told:
+        raise BadOutcome("neither handle nor url")
+    is_seen = digest is not None or "changed" in told
+    if "status" not in told and not is_seen and not told.get("disallowed"):
+        raise BadOutcome("no status (0: no answer)")
+    status = told.setdefault("status", 200)
+    if status > 999:
+        raise BadOutcome(f"status must be that of HTTP, got {status}")
+    if 200 <= status < 300 and not is_seen and not told.get("disallowed"):
+        raise BadOutcome("content without digest, body, body_path or changed")
+    return Outcome(**told)
+
+
+def _digest_of(row: dict[str, Any]) -> bytes | None:
+    """Return the digest of content, given as it is, as text or as a file."""
+    if row.get("digest") is not None:
+        return _text("digest", row["digest"]).encode("utf-8")
+    if row.get("body") is not None:
+        if not isinstance(row["body"], str):
+            raise BadOutcome(f"body must be text, got {row['body']!r:.60}")
+        return hashlib.sha256(row["body"].encode("utf-8", "surrogatepass")).digest()
+    if row.get("body_path") is not None:
+        path = Path(_text("body_path", row["body_path"]))
+        try:
+            with path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").digest()
+        except (OSError, ValueError) as error:
+            raise BadOutcome(f"{path} cannot be read: {error}") from None
+    return None

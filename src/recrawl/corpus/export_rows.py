@@ -1,0 +1,116 @@
+"""All pages as people want them in a file: days instead of seconds, text instead of bytes."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recrawl.core.arrays import FloatArray
+from recrawl.core.belief import GammaBelief
+from recrawl.core.belief.gamma import rate_quantile
+from recrawl.corpus.corpus import Corpus
+
+__all__ = ["PAGE_ROWS", "page_rows"]
+
+_DAY = 86_400.0
+# Instants beyond any date that others could read.
+_AT_MS_MAX = 250_000_000_000_000
+
+PAGE_ROWS = pa.schema(
+    [
+        pa.field("url", pa.string(), nullable=False),
+        pa.field("fetch_url", pa.string(), nullable=False),
+        pa.field("host", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("importance", pa.float64(), nullable=False),
+        pa.field("cost", pa.float64(), nullable=False),
+        pa.field("first_seen_at_ms", pa.int64(), nullable=False),
+        pa.field("fetched_at_ms", pa.int64()),
+        pa.field("change_rate_per_day", pa.float64(), nullable=False),
+        pa.field("change_period_days_low", pa.float64(), nullable=False),
+        pa.field("change_period_days_high", pa.float64(), nullable=False),
+        pa.field("belief_shape", pa.float64(), nullable=False),
+        pa.field("belief_days", pa.float64(), nullable=False),
+        pa.field("freshness_probability", pa.float64(), nullable=False),
+        pa.field("due_at_ms", pa.int64()),
+        pa.field("errors", pa.int64(), nullable=False),
+        pa.field("min_age_seconds", pa.float64()),
+        pa.field("max_age_seconds", pa.float64()),
+        pa.field("stale_for_seconds", pa.float64()),
+        pa.field("stale_probability", pa.float64()),
+        pa.field("etag", pa.string()),
+        pa.field("last_modified", pa.string()),
+        pa.field("digest", pa.string()),
+        pa.field("moved_to", pa.string()),
+    ]
+)
+"""One row per page; null where something is not known, never comes or does not hold.
+
+``change_period_days_low`` and ``_high`` are where the mean time between changes is with 90 %
+probability; ``belief_shape`` and ``belief_days`` are the Gamma belief of the rate per day itself.
+``digest`` is the newest, in hexadecimal.  ``due_at_ms`` is at today's price.
+"""
+
+# Columns that have another name in a file, and those that are what they are.
+_RENAMED = {
+    "host": "group",
+    "first_seen_at_ms": "added_at_ms",
+    "max_age_seconds": "interval_seconds_max",
+    "stale_for_seconds": "stale_seconds",
+}
+_AS_THEY_ARE = (
+    *("url", "fetch_url", "kind", "status", "fetched_at_ms", "errors", "stale_probability"),
+    "moved_to",
+)
+
+
+def _rounded(values: FloatArray) -> pa.Array:
+    """Return numbers to the six digits that they are good for at most."""
+    with np.errstate(divide="ignore"):
+        digits = 5 - np.floor(np.log10(np.abs(values)))
+    scale = 10.0 ** np.clip(np.where(np.isfinite(digits), digits, 0.0), -300, 300)
+    return pa.array(np.rint(values * scale) / scale)
+
+
+def _text(values: pa.Array) -> pa.Array:
+    return pa.array(
+        [None if v is None else v.decode("latin-1") for v in values.to_pylist()], pa.string()
+    )
+
+
+def _row_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    def floats(name: str) -> FloatArray:
+        return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), np.float64)
+
+    shape, seconds = floats("belief_shape"), floats("belief_seconds")
+    belief = GammaBelief(shape[:, None], seconds[:, None])
+    rate = np.maximum(rate_quantile(belief, np.array([[0.05, 0.95]])), 1e-30)
+    shortest = batch.column("interval_seconds_min")
+    due = batch.column("due_at_ms")
+    digests = batch.column("digest").to_pylist()
+    columns = {
+        **{name: batch.column(name) for name in _AS_THEY_ARE},
+        **{name: batch.column(theirs) for name, theirs in _RENAMED.items()},
+        "importance": _rounded(floats("importance")),
+        "cost": _rounded(floats("cost")),
+        "change_rate_per_day": _rounded(_DAY * floats("change_rate_per_second")),
+        "change_period_days_low": _rounded(1 / rate[:, 1] / _DAY),
+        "change_period_days_high": _rounded(1 / rate[:, 0] / _DAY),
+        "belief_shape": _rounded(shape),
+        "belief_days": _rounded(seconds / _DAY),
+        "freshness_probability": _rounded(floats("freshness_probability")),
+        "due_at_ms": pc.if_else(pc.less(due, _AT_MS_MAX), due, None),
+        "min_age_seconds": pc.if_else(pc.greater(shortest, 0.0), shortest, None),
+        "etag": _text(batch.column("etag")),
+        "last_modified": _text(batch.column("last_modified")),
+        "digest": pa.array([None if d is None else d.hex() for d in digests], pa.string()),
+    }
+    return pa.record_batch([columns[field.name].cast(field.type) for field in PAGE_ROWS], PAGE_ROWS)
+
+
+def page_rows(corpus: Corpus) -> Iterator[pa.RecordBatch]:
+    """Yield all pages of a corpus, with the columns of `PAGE_ROWS`, some thousand at a time."""
+    for batch in corpus.pages(batch=16_384):
+        yield _row_batch(batch)

@@ -1,0 +1,287 @@
+"""All pages of a corpus as a stream of Arrow batches: what `Corpus.explain` says of one, of each.
+
+Memory holds one batch at a time.  Numbers are made by the kernels that `explain` goes by.  Others
+go on between two batches, so a page added or removed meanwhile may be there or not.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from recrawl.core.arrays import FloatArray, RowArray
+from recrawl.core.belief.codes import decode_of
+from recrawl.core.kernel import table_kernel
+from recrawl.corpus.inspect.decoded_words import taught_terms
+from recrawl.node.node import Node
+from recrawl.shard import Shard
+from recrawl.shard.due import Terms, log2_value_of, page_due_of
+from recrawl.shard.state.codes import log2_of_code, rate_of, signal_totals_of
+from recrawl.shard.state.rules import Rules
+from recrawl.shard.state.status import LeaseStage, PageStatus
+from recrawl.shard.state.tables import Limits, Links, Pages, Sources
+from recrawl.shard.state.words import EPOCH_SECONDS, last_of, log2_period_of, shape_of
+from recrawl.store import Names
+
+__all__ = ["PAGE_COLUMNS", "ROWS_PER_BATCH_MAX", "page_batches"]
+
+ROWS_PER_BATCH_MAX = 1 << 20
+"""Slots looked at for one batch, at most."""
+PAGE_COLUMNS = pa.schema(
+    [
+        pa.field("url", pa.string(), nullable=False),
+        pa.field("fetch_url", pa.string()),
+        pa.field("group", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("status", pa.string(), nullable=False),
+        pa.field("importance", pa.float64(), nullable=False),
+        pa.field("cost", pa.float64(), nullable=False),
+        pa.field("added_at_ms", pa.int64(), nullable=False),
+        pa.field("fetched_at_ms", pa.int64()),
+        pa.field("errors", pa.int64(), nullable=False),
+        pa.field("is_in_flight", pa.bool_(), nullable=False),
+        pa.field("interval_seconds_min", pa.float64(), nullable=False),
+        pa.field("interval_seconds_max", pa.float64()),
+        pa.field("stale_seconds", pa.float64()),
+        pa.field("stale_probability", pa.float64()),
+        pa.field("belief_shape", pa.float64(), nullable=False),
+        pa.field("belief_seconds", pa.float64(), nullable=False),
+        pa.field("change_rate_per_second", pa.float64(), nullable=False),
+        pa.field("freshness_probability", pa.float64(), nullable=False),
+        pa.field("value", pa.float64(), nullable=False),
+        pa.field("due_at_ms", pa.int64()),
+        pa.field("etag", pa.binary()),
+        pa.field("last_modified", pa.binary()),
+        pa.field("digest", pa.binary()),
+        pa.field("moved_to", pa.string()),
+    ]
+)
+"""What can be asked of all pages: names as in `recrawl.shard.Explanation`, null for never, none or
+no ceiling.  ``digest`` is the newest one known."""
+
+_STATUSES = pa.array([status.name.lower() for status in sorted(PageStatus)], pa.string())
+_RECORDED = {"etag", "last_modified", "digest", "moved_to"}
+_FREE = int(PageStatus.FREE)
+
+
+class _Modelled(NamedTuple):
+    """What the model says of pages, a row each."""
+
+    importance: FloatArray
+    cost: FloatArray
+    belief_shape: FloatArray
+    belief_seconds: FloatArray
+    change_rate_per_second: FloatArray
+    freshness_probability: FloatArray
+    value: FloatArray
+    due_at: FloatArray
+    """Shard seconds; inf for never."""
+
+
+_MODELLED = {*_Modelled._fields, "due_at_ms"}
+
+
+@table_kernel
+def _model(
+    pages: Pages,
+    links: Links,
+    sources: Sources,
+    limits: Limits,
+    rules: Rules,
+    terms: Terms,
+    log2_price: float,
+    now: float,
+    slots: RowArray,
+    out: _Modelled,
+) -> None:
+    for i in range(slots.size):
+        slot = slots[i]
+        word = pages.word[slot]
+        out.importance[i] = math.exp2(log2_of_code(pages.importance[slot]))
+        out.cost[i] = math.exp2(log2_of_code(pages.cost[slot]))
+        shape, seconds = decode_of(pages.belief_shape[slot], pages.belief_seconds[slot])
+        out.belief_shape[i] = shape
+        out.belief_seconds[i] = seconds
+        true_rate, _ = signal_totals_of(pages, links, sources, rules, slot, now)
+        out.change_rate_per_second[i] = rate_of(pages, rules, slot)[0] + true_rate
+        out.freshness_probability[i] = 0.0
+        if pages.fetched_at[slot] > 0:
+            coded = float(rules.shapes[shape_of(word)])
+            age = max(now - float(last_of(word)), 0.0) * math.exp2(-log2_period_of(word))
+            out.freshness_probability[i] = math.exp(-coded * math.log1p(age / coded))
+        out.value[i] = math.exp2(log2_value_of(word, terms, now))
+        out.due_at[i] = page_due_of(pages, limits, slot, terms, log2_price)
+
+
+def _modelled(shard: Shard, terms: Terms, slots: RowArray, now_ms: int) -> dict[str, pa.Array]:
+    tables = shard.tables
+    out = _Modelled(*(np.empty(slots.size) for _ in _Modelled._fields))
+    _model(
+        tables.pages,
+        tables.links,
+        tables.sources,
+        tables.limits,
+        shard.rules,
+        terms,
+        math.log2(max(shard.picker.price, 1e-300)),
+        now_ms / 1000 - EPOCH_SECONDS,
+        slots,
+        out,
+    )
+    columns = {name: pa.array(column) for name, column in out._asdict().items()}
+    is_never = ~np.isfinite(out.due_at)
+    # A page never fetched is not due before it was added, as in `page_explanation`.
+    first = np.where(tables.pages.fetched_at[slots] == 0, tables.pages.first_seen[slots], 0)
+    due_at = np.maximum(np.where(is_never, 0.0, out.due_at), first)
+    due_ms = np.rint((due_at + EPOCH_SECONDS) * 1000)
+    columns["due_at_ms"] = pa.array(due_ms.astype(np.int64), mask=is_never)
+    return columns
+
+
+def _instants(seconds: NDArray[Any]) -> pa.Array:
+    """Return shard seconds as milliseconds since 1970, null for never."""
+    at_ms = (seconds.astype(np.int64) + EPOCH_SECONDS) * 1000
+    return pa.array(at_ms, mask=seconds == 0)
+
+
+def _noted(shard: Shard, page: NDArray[np.int64]) -> dict[str, pa.Array]:
+    """Return what stands in the tables as it is."""
+    pages, limits, leases = shard.tables.pages, shard.tables.limits, shard.tables.leases
+    slots = page & 0xFFFFFFFF
+    row = pages.limits[slots]
+    longest = limits.interval_max[row]
+    stale = limits.stale_probability[row].astype(np.float64)
+    held = leases.page[leases.stage == LeaseStage.IN_FLIGHT]
+    return {
+        "status": _STATUSES.take(pa.array(pages.status[slots])),
+        "added_at_ms": pa.array((pages.first_seen[slots].astype(np.int64) + EPOCH_SECONDS) * 1000),
+        "fetched_at_ms": _instants(pages.fetched_at[slots]),
+        "errors": pa.array(pages.errors[slots].astype(np.int64)),
+        "is_in_flight": pa.array(np.isin(page, held)),
+        "interval_seconds_min": pa.array(limits.interval_min[row]),
+        "interval_seconds_max": pa.array(longest, mask=~np.isfinite(longest)),
+        "stale_seconds": pa.array(limits.stale_for[row].astype(np.float64), mask=stale == 0),
+        "stale_probability": pa.array(stale, mask=stale == 0),
+    }
+
+
+def _names(node: Node, what: Names, numbers: NDArray[Any], *, first: int) -> pa.Array:
+    """Return the name that each number has; those below ``first`` have none."""
+    found, of_row = np.unique(numbers, return_inverse=True)
+    known = found[found >= first].tolist()
+    names = [None] * (found.size - len(known)) + node.store.names_of(what, known)
+    return pa.array(names, pa.string()).take(pa.array(of_row.ravel()))
+
+
+def _recorded(node: Node, page: NDArray[np.int64]) -> dict[str, pa.Array]:
+    """Return what the last answers said of themselves."""
+    record = node.store.records_of(page)
+    digest = [known[0] if known else None for known in record.digests]
+    return {
+        "etag": pa.array(record.etag, pa.binary()),
+        "last_modified": pa.array(record.last_modified, pa.binary()),
+        "digest": pa.array(digest, pa.binary()),
+        "moved_to": pa.array(record.moved_to, pa.string()),
+    }
+
+
+class _Partition:
+    """The pages of one partition, batch by batch."""
+
+    def __init__(self, node: Node, wanted: Sequence[str], now_ms: int) -> None:
+        self._node = node
+        self._wanted = wanted
+        self._schema = pa.schema([PAGE_COLUMNS.field(name) for name in wanted])
+        with node.lock:
+            self._now_ms = max(now_ms, node.shard.now_ms)
+            self._terms = taught_terms(node.shard) if _MODELLED & {*wanted} else None
+
+    def batch(self, first: int, n_slots: int) -> pa.RecordBatch:
+        """Return the pages in some slots."""
+        node, shard = self._node, self._node.shard
+        url: pa.Array | None = None
+        if {"url", "fetch_url"} & {*self._wanted}:
+            page, url = node.store.scan_urls(first, n_slots)
+        else:
+            end = min(first + n_slots, int(shard.tables.registers.n_slots[0]))
+            slots = np.arange(first, end)
+            page = slots | shard.tables.pages.generation[slots].astype(np.int64) << 32
+        rows = np.flatnonzero(_is_kept(shard, page))
+        if rows.size != page.size:
+            page, url = page[rows], None if url is None else url.take(pa.array(rows))
+        columns = self._columns(page, url)
+        return pa.RecordBatch.from_arrays(
+            [columns[name] for name in self._wanted], schema=self._schema
+        )
+
+    def _columns(self, page: NDArray[np.int64], url: pa.Array | None) -> dict[str, pa.Array]:
+        node, shard, wanted = self._node, self._node.shard, self._wanted
+        slots = page & 0xFFFFFFFF
+        columns = _noted(shard, page)
+        if url is not None:
+            columns["url"] = url
+        if "fetch_url" in wanted:
+            columns["fetch_url"] = node.store.fetch_urls_of(page, url)
+        if "group" in wanted:
+            groups = shard.tables.pages.group[slots]
+            columns["group"] = _names(node, Names.GROUP, groups, first=0)
+        if "kind" in wanted:
+            columns["kind"] = _names(node, Names.KIND, shard.tables.pages.kind[slots], first=1)
+        if _RECORDED & {*wanted}:
+            columns |= _recorded(node, page)
+        if self._terms is not None:
+            columns |= _modelled(shard, self._terms, slots, self._now_ms)
+        return columns
+
+
+def _is_kept(shard: Shard, page: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which pages the shard has: the store may be of another moment."""
+    pages, n_slots = shard.tables.pages, int(shard.tables.registers.n_slots[0])
+    slots = page & 0xFFFFFFFF
+    is_kept: NDArray[np.bool_] = slots < n_slots
+    slots = np.where(is_kept, slots, 0)
+    if n_slots:
+        is_kept &= (pages.status[slots] != _FREE) & (pages.generation[slots] == page >> 32)
+    return is_kept
+
+
+def page_batches(
+    nodes: Sequence[Node], columns: Sequence[str] | None, batch: int, now_ms: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield all pages of nodes, some columns of them, in batches; none of them is empty.
+
+    Parameters
+    ----------
+    nodes
+        Of one corpus.
+    columns
+        Names of `PAGE_COLUMNS`, in the order wanted; all unless given.
+    batch
+        Rows of a batch at most.
+    now_ms
+        When this is, in milliseconds since 1970.
+    """
+    wanted = PAGE_COLUMNS.names if columns is None else list(columns)
+    unknown = [name for name in wanted if name not in PAGE_COLUMNS.names]
+    if unknown or not wanted:
+        raise ValueError(f"columns must be some of {PAGE_COLUMNS.names}, got {unknown or wanted}")
+    if not 1 <= batch <= ROWS_PER_BATCH_MAX:
+        raise ValueError(f"batch must be 1 to {ROWS_PER_BATCH_MAX}, got {batch!r}")
+    return _batches(nodes, wanted, batch, now_ms)
+
+
+def _batches(
+    nodes: Sequence[Node], wanted: Sequence[str], batch: int, now_ms: int
+) -> Iterator[pa.RecordBatch]:
+    for node in nodes:
+        part = _Partition(node, wanted, now_ms)
+        first = 0
+        while first < int(node.shard.tables.registers.n_slots[0]):
+            with node.lock:
+                found = part.batch(first, batch)
+            first += batch
+            if found.num_rows:
+                yield found

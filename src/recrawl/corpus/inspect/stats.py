@@ -1,0 +1,283 @@
+"""Where a corpus stands: counts, budget and price, and how fresh its copies are by the model."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core.arrays import FloatArray
+from recrawl.corpus.inspect.decoded_words import (
+    fresh_chance,
+    log2_of_codes,
+    page_due,
+    taught_terms,
+    words_of,
+)
+from recrawl.corpus.inspect.page_sample import PageSample, sample_of
+from recrawl.shard import Shard
+from recrawl.shard.state.status import BudgetUnit, LeaseStage, PageStatus, PriceMode
+from recrawl.shard.state.words import EPOCH_SECONDS
+
+__all__ = [
+    "PAGES_COUNTED_MAX",
+    "AuditedFreshness",
+    "Demand",
+    "Stats",
+    "demand_curve",
+    "stats_of",
+    "wilson_interval",
+]
+
+PAGES_COUNTED_MAX = 1 << 18
+"""Up to so many pages freshness and what is due are added up page by page; of more, about so many
+that a hash chooses stand for all."""
+_Z = 1.959963984540054  # 95 % of a normal distribution are within so many deviations
+_NO_FETCH = 2**32 - 1
+_LEFT_ALONE = (PageStatus.FREE, PageStatus.DISALLOWED, PageStatus.RETIRED)
+# Looked at together: what is made of them stays in the processor's cache.
+_SLOTS_AT_ONCE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditedFreshness:
+    """How many copies chosen by hash were found fresh, with a 95 % interval (Wilson's)."""
+
+    n_audited: int
+    n_fresh: int
+    ratio: float | None
+    """None before the first audit."""
+    ratio_low: float
+    ratio_high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """A corpus, or a part of it, at one moment; counts of orders and events are since its start."""
+
+    at_ms: int
+    n_pages: int
+    pages_by_status: dict[str, int]
+    """By name of `recrawl.shard.PageStatus` in lower case; slots that are free are left out."""
+    n_groups: int
+    """Groups with pages."""
+    in_flight: int
+    n_leases: int
+    """Orders remembered: in flight, or ended so recently that a late report would count."""
+    n_ordered: int
+    n_outcomes: int
+    n_polls: int
+    """Outcomes that showed whether a page had changed."""
+    n_changed: int
+    memory_changes: float | None
+    """Changes of a page after which what polls showed of its rate counts half, as learned; the mean
+    over shards.  None: it never does."""
+    n_signals: int
+    n_void: int
+    """Rows of events that counted for nothing."""
+    audited: AuditedFreshness
+    freshness_modelled: float
+    """Share of copies believed fresh; a page never fetched has none."""
+    weighted_freshness_modelled: float
+    """The same, each copy weighted by its importance."""
+    is_sampled: bool
+    """Whether freshness and what is due are from some pages that stand for all."""
+    n_due: int
+    """Pages worth the price now, or beyond a ceiling of their own, that nobody has in flight."""
+    backlog: int
+    """Of those, as many as could be ordered at once, as far as the picker keeps count."""
+    budget_unit: Literal["fetches", "cost"]
+    budget_per_second: float | None
+    """None without a budget; 0 where there is one for this run only."""
+    credit: float | None
+    """What may be spent at once; None for as much as one likes."""
+    price: float
+    """What a fetch must be worth; of several shards, the mean by pages."""
+    price_is_fixed: bool
+    oldest_fetch_at_ms: int | None
+    """Of pages that are kept and fetched."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain dictionaries and numbers, as for JSON."""
+        return asdict(self)
+
+
+class Demand(NamedTuple):
+    """What would be spent per second at each price, prices rising."""
+
+    price: FloatArray
+    spent_per_second: FloatArray
+
+
+def wilson_interval(n_true: int, n: int) -> tuple[float, float]:
+    """Return a 95 % interval for a share of which ``n_true`` of ``n`` were seen; 0 to 1 of none.
+
+    Examples
+    --------
+    >>> low, high = wilson_interval(94, 100)
+    >>> round(low, 3), round(high, 3)
+    (0.875, 0.972)
+
+    References
+    ----------
+    E. B. Wilson. Probable inference, the law of succession, and statistical inference. JASA 22,
+    1927.
+    """
+    if n == 0:
+        return 0.0, 1.0
+    share = n_true / n
+    middle = share + _Z * _Z / (2 * n)
+    spread = _Z * math.sqrt(share * (1 - share) / n + _Z * _Z / (4 * n * n))
+    scale = 1 + _Z * _Z / n
+    return max((middle - spread) / scale, 0.0), min((middle + spread) / scale, 1.0)
+
+
+def _audited(n_audited: int, n_fresh: int) -> AuditedFreshness:
+    low, high = wilson_interval(n_fresh, n_audited)
+    return AuditedFreshness(
+        n_audited=n_audited,
+        n_fresh=n_fresh,
+        ratio=n_fresh / n_audited if n_audited else None,
+        ratio_low=low,
+        ratio_high=high,
+    )
+
+
+def _statuses(shards: Sequence[Shard]) -> tuple[dict[str, int], int | None]:
+    """Return how many pages have each status, and when the oldest fetch was."""
+    n_by_status = np.zeros(max(PageStatus) + 1, np.int64)
+    is_fetched = np.ones(n_by_status.size, np.bool_)
+    is_fetched[list(_LEFT_ALONE)] = False
+    oldest = _NO_FETCH
+    for shard in shards:
+        pages, n_slots = shard.tables.pages, int(shard.tables.registers.n_slots[0])
+        for first in range(0, n_slots, _SLOTS_AT_ONCE):
+            part = slice(first, min(first + _SLOTS_AT_ONCE, n_slots))
+            status = pages.status[part]
+            n_by_status += np.bincount(status, minlength=n_by_status.size)
+            # Never is 0, and 0 less 1 the greatest number there is.
+            since = pages.fetched_at[part] - np.uint32(1)
+            oldest = min(oldest, int(since.min(where=is_fetched[status], initial=_NO_FETCH)))
+    counts = {
+        status.name.lower(): int(n_by_status[status])
+        for status in PageStatus
+        if status != PageStatus.FREE
+    }
+    return counts, None if oldest == _NO_FETCH else (oldest + 1 + EPOCH_SECONDS) * 1000
+
+
+def _price_of(shard: Shard) -> float:
+    registers = shard.tables.registers
+    if registers.price_mode[0] == PriceMode.FIXED:
+        return float(registers.fixed_price[0])
+    # The picker's is newer than the latest tick's; before its first decision it has that.
+    return shard.picker.price
+
+
+def _totals(shard: Shard, sample: PageSample, now_ms: int) -> NDArray[np.float64]:
+    """Return pages, their importance, each of it that is fresh, and pages that are due."""
+    pages, limits = shard.tables.pages, shard.tables.limits
+    now = max(now_ms, shard.now_ms) / 1000 - EPOCH_SECONDS
+    log2_price = math.log2(max(_price_of(shard), 1e-300))
+    terms = taught_terms(shard)
+    totals = np.zeros(5)
+    for first in range(0, sample.slot.size, _SLOTS_AT_ONCE):
+        rows = slice(first, first + _SLOTS_AT_ONCE)
+        slot, n = sample.slot[rows], sample.n_pages[rows]
+        words = words_of(pages.word[slot])
+        log2_cost = log2_of_codes(np.maximum(pages.cost[slot], 1))
+        importance = np.exp2(words.log2_weight + log2_cost) * (pages.importance[slot] > 0)
+        fresh = fresh_chance(words, terms.table.shapes, now) * (pages.fetched_at[slot] > 0)
+        is_due = page_due(pages, limits, slot, words, terms, log2_price) <= now
+        is_due &= ~words.is_held
+        totals += [n.sum(), n @ importance, n @ fresh, n @ (importance * fresh), n @ is_due]
+    return totals
+
+
+def _if_finite(amount: float) -> float | None:
+    return amount if math.isfinite(amount) else None
+
+
+def stats_of(
+    shards: Sequence[Shard], *, now_ms: int, n_pages_max: int = PAGES_COUNTED_MAX
+) -> Stats:
+    """Return where shards stand, taken together.
+
+    Parameters
+    ----------
+    shards
+        Of one corpus.
+    now_ms
+        When this is, in milliseconds since 1970.
+    n_pages_max
+        Pages that freshness is added up of; of more, so many stand for all.
+    """
+    if not shards:
+        raise ValueError("shards must be at least one, got none")
+    n_pages = sum(shard.n_pages for shard in shards)
+    samples = [
+        sample_of(shard.tables, max(-(-n_pages_max * shard.n_pages // max(n_pages, 1)), 1))
+        for shard in shards
+    ]
+    parts = [_totals(s, sample, now_ms) for s, sample in zip(shards, samples, strict=True)]
+    n, importance, fresh, weighted, n_due = np.sum(parts, axis=0).tolist()
+    registers = [shard.tables.registers for shard in shards]
+
+    def total(name: str) -> int:
+        return sum(int(getattr(r, name)[0]) for r in registers)
+
+    by_status, oldest = _statuses(shards)
+    in_cost = all(r.budget_unit[0] == BudgetUnit.COST for r in registers)
+    return Stats(
+        at_ms=now_ms,
+        n_pages=n_pages,
+        pages_by_status=by_status,
+        n_groups=sum(int(np.count_nonzero(s.tables.groups.n_pages)) for s in shards),
+        in_flight=total("in_flight"),
+        n_leases=sum(
+            int(np.count_nonzero(s.tables.leases.stage != LeaseStage.EMPTY)) for s in shards
+        ),
+        n_ordered=total("n_ordered"),
+        n_outcomes=total("n_outcomes"),
+        n_polls=total("n_polls"),
+        n_changed=total("n_changed"),
+        memory_changes=_if_finite(sum(s.memory_changes for s in shards) / len(shards)),
+        n_signals=total("n_signals"),
+        n_void=total("n_void"),
+        audited=_audited(total("n_audited"), total("n_audited_fresh")),
+        freshness_modelled=fresh / max(n, 1.0),
+        weighted_freshness_modelled=weighted / importance if importance > 0 else 0.0,
+        is_sampled=not all(sample.is_all for sample in samples),
+        n_due=round(n_due),
+        backlog=sum(shard.picker.backlog for shard in shards),
+        budget_unit="cost" if in_cost else "fetches",
+        budget_per_second=_if_finite(sum(float(r.budget[0]) for r in registers)),
+        credit=_if_finite(sum(shard.credit(now_ms) for shard in shards)),
+        price=sum(_price_of(s) * max(s.n_pages, 1) for s in shards)
+        / sum(max(s.n_pages, 1) for s in shards),
+        price_is_fixed=all(r.price_mode[0] == PriceMode.FIXED for r in registers),
+        oldest_fetch_at_ms=oldest,
+    )
+
+
+def demand_curve(shards: Sequence[Shard]) -> Demand:
+    """Return what shards would spend together at prices around their own.
+
+    Empty before the first decision.  See `recrawl.shard.Shard` for what a shard alone says.
+    """
+    curves = [shard.picker.demand_curve() for shard in shards]
+    curves = [(price, spent) for price, spent in curves if price.size]
+    if not curves:
+        return Demand(np.empty(0), np.empty(0))
+    # Where all curves have something to say; one shard's is as it is.
+    price = np.unique(np.concatenate([price for price, _ in curves]))
+    low = max(float(price[0]) for price, _ in curves)
+    high = min(float(price[-1]) for price, _ in curves)
+    price = price[(price >= low) & (price <= high)]
+    spent = sum(
+        (np.interp(np.log(price), np.log(own), each) for own, each in curves),
+        start=np.zeros(price.size),
+    )
+    return Demand(price, spent)

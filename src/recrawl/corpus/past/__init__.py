@@ -1,0 +1,1 @@
+"""Answers about a corpus as it was, by replaying its log."""

@@ -1,0 +1,1 @@
+"""One durable partition of a corpus: what happens is logged, then applied, then stored."""

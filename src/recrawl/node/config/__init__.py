@@ -1,0 +1,1 @@
+"""The configuration of a corpus: sections, values and their descriptions."""

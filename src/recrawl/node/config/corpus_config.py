@@ -1,0 +1,317 @@
+"""A corpus's configuration: one TOML, or one frozen object, that says all an owner may choose."""
+
+import difflib
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self
+
+from recrawl.errors import ConfigError
+from recrawl.node.config.sections import (
+    AuditConfig,
+    BudgetConfig,
+    CapacityConfig,
+    ChangesConfig,
+    DiscoveryConfig,
+    ErrorsConfig,
+    HostConfig,
+    LearningConfig,
+    LeasesConfig,
+    LedgerConfig,
+    PatternConfig,
+    PickerConfig,
+    PolitenessConfig,
+    RequestsConfig,
+    ShapeConfig,
+    SignalsConfig,
+    SnapshotsConfig,
+    shard_fields,
+)
+from recrawl.node.config.values import Rate
+from recrawl.node.config.values import seconds as duration
+from recrawl.shard.events import BudgetSet, event_of
+from recrawl.shard.settings import ShardSettings
+from recrawl.shard.state.status import BudgetUnit, PriceMode
+
+__all__ = [
+    "AuditConfig",
+    "BudgetConfig",
+    "CapacityConfig",
+    "ChangesConfig",
+    "CorpusConfig",
+    "DiscoveryConfig",
+    "ErrorsConfig",
+    "HostConfig",
+    "LearningConfig",
+    "LeasesConfig",
+    "LedgerConfig",
+    "PatternConfig",
+    "PickerConfig",
+    "PolitenessConfig",
+    "Rate",
+    "RequestsConfig",
+    "ShapeConfig",
+    "SignalsConfig",
+    "SnapshotsConfig",
+    "duration",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusConfig:
+    """All that the owner of a corpus may choose; every section and field has a default.
+
+    A field holds what TOML would: durations in seconds or as text such as ``"6h"``, budgets as
+    text such as ``"30/h"``.  Once made, durations are seconds and budgets are a `Rate`.
+
+    Examples
+    --------
+    >>> config = CorpusConfig.from_toml('''
+    ... [budget]
+    ... rate = "30/h"
+    ...
+    ... [politeness]
+    ... delay = "2s"
+    ...
+    ... [[pattern]]
+    ... match = "/product/*"
+    ... max_age = "1d"
+    ... ''')
+    >>> config.budget.rate, config.shard_settings().group_delay, config.patterns[0].max_age
+    (Rate(amount=30.0, per_seconds=3600.0), 2.0, 86400.0)
+    """
+
+    corpus: ShapeConfig = field(default_factory=ShapeConfig)
+    ledger: LedgerConfig = field(default_factory=LedgerConfig)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    politeness: PolitenessConfig = field(default_factory=PolitenessConfig)
+    hosts: Mapping[str, HostConfig] = field(
+        default_factory=dict, metadata={"of": HostConfig, "each": "name"}
+    )
+    patterns: tuple[PatternConfig, ...] = field(
+        default=(), metadata={"of": PatternConfig, "each": "row", "key": "pattern"}
+    )
+    learning: LearningConfig = field(default_factory=LearningConfig)
+    discovery: DiscoveryConfig = field(default_factory=DiscoveryConfig)
+    audit: AuditConfig = field(default_factory=AuditConfig)
+    signals: SignalsConfig = field(default_factory=SignalsConfig)
+    requests: RequestsConfig = field(default_factory=RequestsConfig)
+    leases: LeasesConfig = field(default_factory=LeasesConfig)
+    errors: ErrorsConfig = field(default_factory=ErrorsConfig)
+    snapshots: SnapshotsConfig = field(default_factory=SnapshotsConfig)
+    changes: ChangesConfig = field(default_factory=ChangesConfig)
+    picker: PickerConfig = field(default_factory=PickerConfig)
+    capacity: CapacityConfig = field(default_factory=CapacityConfig)
+
+    def __post_init__(self) -> None:
+        self.shard_settings()
+        for host in self.hosts:
+            self._check_host(host)
+        self._check_patterns()
+
+    def _check_host(self, host: str) -> None:
+        if not host or host != host.lower() or set(host) & set("/ @?#"):
+            raise ConfigError(
+                f'hosts."{host}" must be a host such as "example.com", in lower case, got {host!r}'
+            )
+        try:
+            _shard_settings({"politeness": self.politeness_of(host)})
+        except ConfigError as error:
+            problem = str(error).removeprefix("politeness.")
+            raise ConfigError(f'hosts."{host}".{problem}') from None
+
+    def _check_patterns(self) -> None:
+        shares: dict[str, float] = {}
+        for i, pattern in enumerate(self.patterns):
+            share = shares.setdefault(pattern.kind_name, pattern.share or 0.0)
+            if share != (pattern.share or 0.0):
+                raise ConfigError(
+                    f"pattern[{i}].share must be the same for all patterns of one kind, "
+                    f"{share!r}, got {pattern.share!r}"
+                )
+        if math.fsum(shares.values()) > 1 + 1e-9:
+            raise ConfigError(
+                "pattern.share must be 1 at most for all patterns together, got "
+                f"{math.fsum(shares.values()):g}"
+            )
+        # Kind 0 is that of pages that no pattern matches.
+        if len(shares) > self.capacity.kinds_max - 1:
+            raise ConfigError(
+                f"pattern must name {self.capacity.kinds_max - 1} kinds at most "
+                f"(capacity.kinds_max - 1), got {len(shares)}"
+            )
+
+    @classmethod
+    def from_toml(cls, source: str | PathLike[str]) -> Self:
+        """Return the configuration that a TOML says.
+
+        Parameters
+        ----------
+        source
+            The text itself, or the path of a file as a `pathlib.Path`.
+        """
+        if isinstance(source, str):
+            return cls._from_text(source)
+        try:
+            text = Path(source).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{source} cannot be read: {error}") from error
+        try:
+            return cls._from_text(text)
+        except ConfigError as error:
+            raise ConfigError(f"{source}: {error}") from None
+
+    @classmethod
+    def _from_text(cls, text: str) -> Self:
+        try:
+            return cls.from_dict(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"not TOML: {error}") from None
+
+    @classmethod
+    def from_dict(cls, tables: Mapping[str, Any]) -> Self:
+        """Return the configuration that tables say: sections by name, values by key.
+
+        Examples
+        --------
+        >>> CorpusConfig.from_dict({"politeness": {"delai": 2}})
+        Traceback (most recent call last):
+        recrawl.errors.ConfigError: politeness.delai is not known; did you mean politeness.delay?
+        """
+        known = {f.metadata.get("key", f.name): f for f in fields(cls)}
+        sections: dict[str, Any] = {}
+        for key, table in tables.items():
+            if key not in known:
+                raise ConfigError(_unknown("", key, known))
+            found = known[key]
+            each, kind = found.metadata.get("each"), found.metadata.get("of")
+            if each == "row":
+                if not isinstance(table, list):
+                    raise ConfigError(f"{key} must be written as [[{key}]], got {table!r}")
+                rows = (_section(kind, row, f"{key}[{i}]") for i, row in enumerate(table))
+                sections[found.name] = tuple(rows)
+            elif each == "name":
+                sections[found.name] = {
+                    name: _section(kind, row, f'{key}."{name}"')
+                    for name, row in _table(table, key).items()
+                }
+            else:
+                sections[found.name] = _section(found.default_factory, table, key)
+        return cls(**sections)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return tables from which `from_dict` makes the same configuration; JSON can hold them.
+
+        Examples
+        --------
+        >>> CorpusConfig.from_dict({"budget": {"rate": "30/h"}}).to_dict()
+        {'budget': {'rate': '30.0/h'}}
+        """
+        tables: dict[str, Any] = {}
+        for f in fields(self):
+            key, value = f.metadata.get("key", f.name), getattr(self, f.name)
+            match f.metadata.get("each"):
+                case "row":
+                    table: Any = [_told(row) for row in value]
+                case "name":
+                    table = {name: _told(row) for name, row in value.items()}
+                case _:
+                    table = _told(value)
+            if table:
+                tables[key] = table
+        return tables
+
+    def shard_settings(self) -> ShardSettings:
+        """Return how shards behave."""
+        return _shard_settings({f.name: getattr(self, f.name) for f in fields(self)})
+
+    def budget_event(self, *, share: float = 1.0) -> BudgetSet | None:
+        """Return the event that sets the budget; None if the configuration says nothing of it.
+
+        Parameters
+        ----------
+        share
+            Of the budget, for a shard that is one of several.
+        """
+        budget = self.budget
+        if budget.rate is None and budget.price is None:
+            return None
+        rate = budget.rate or Rate.of("unlimited")
+        return event_of(
+            BudgetSet,
+            amount=rate.amount * share,
+            # As much as one likes is there at once; and where nothing may be spent, neither may
+            # what was saved before.
+            period_seconds=rate.per_seconds or 0.0 if 0 < rate.amount < math.inf else 0.0,
+            burst_seconds=budget.burst,
+            unit=BudgetUnit.COST if budget.unit == "cost" else BudgetUnit.FETCHES,
+            price_mode=PriceMode.BUDGET if budget.price is None else PriceMode.FIXED,
+            price=budget.price or 0.0,
+        )
+
+    def politeness_of(self, host: str) -> PolitenessConfig:
+        """Return how often a host may be asked: its own rule, or the general one."""
+        own = self.hosts.get(host, HostConfig())
+        given = {f.name: getattr(own, f.name) for f in fields(own)}
+        return replace(self.politeness, **{k: v for k, v in given.items() if v is not None})
+
+
+def _told(section: Any) -> dict[str, Any]:
+    """Return what a section says that is not so anyway."""
+    told = {}
+    for f in fields(section):
+        value = getattr(section, f.name)
+        default = f.default_factory() if f.default_factory is not MISSING else f.default
+        if value != default:
+            told[f.name] = str(value) if isinstance(value, Rate) else value
+    return told
+
+
+def _table(table: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{where} must be a section, [{where}], got {table!r}")
+    return table
+
+
+def _section(kind: Any, table: Any, where: str) -> Any:
+    """Return a section made from its table."""
+    names = {f.name: f for f in fields(kind)}
+    for key in _table(table, where):
+        if key not in names:
+            raise ConfigError(_unknown(where, key, names))
+    try:
+        return kind(**table)
+    except ConfigError as error:
+        raise ConfigError(f"{where}.{error}") from None
+    except TypeError:
+        # Only a pattern has a field without a default.
+        raise ConfigError(f"{where}.match must be given") from None
+
+
+def _unknown(where: str, key: str, known: Mapping[str, Any]) -> str:
+    prefix = f"{where}." if where else ""
+    what = "is not known" if where else "is not a known section"
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    if near:
+        return f"{prefix}{key} {what}; did you mean {prefix}{near[0]}?"
+    return f"{prefix}{key} {what}; there are {', '.join(prefix + name for name in known)}"
+
+
+def _shard_settings(sections: Mapping[str, Any]) -> ShardSettings:
+    """Return the settings that sections say, each name of an error as the owner knows it."""
+    values: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for section_name, section in sections.items():
+        if section_name in ("hosts", "patterns"):
+            continue
+        for shard_name, own_name in shard_fields(type(section)).items():
+            values[shard_name] = getattr(section, own_name)
+            names[shard_name] = f"{section_name}.{own_name}"
+    try:
+        return ShardSettings(**values)
+    except ValueError as error:
+        name, _, problem = str(error).partition(" ")
+        raise ConfigError(f"{names.get(name, name)} {problem}") from None

@@ -1,0 +1,1 @@
+"""How a node survives: its log is opened, snapshots are taken, and state is recovered."""

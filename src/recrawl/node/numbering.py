@@ -1,0 +1,313 @@
+"""Giving numbers to what users name: pages, groups, kinds, sources.
+
+A shard knows numbers only.  Numbering is a decision of the partition's owner: it is logged with
+the owner's epoch, and replay reads it instead of deciding again.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from recrawl.errors import ConfigError
+from recrawl.node.clock import NodeTime
+from recrawl.node.config.corpus_config import CorpusConfig, PatternConfig
+from recrawl.node.node import Node
+from recrawl.node.records import Happening, Named, PagesNamed
+from recrawl.shard import GroupsSet, LimitsSet, PagesAdded, PagesRemoved, PageStatus, event_of
+from recrawl.shard.events import slot_of
+from recrawl.shard.state.tables import Groups
+from recrawl.store import Names
+from recrawl.urls import PatternSet, group_index
+
+__all__ = ["Namer", "NewPages", "limits_columns"]
+
+
+# Of a host, which is part of a URL, and of a source beside it.
+_NAME_BYTES_MAX = 3_000
+# Names whose numbers are remembered, of each sort: some 100 MB where hosts are that many.
+_RECENT_MAX = 1 << 19
+
+
+class NewPages(NamedTuple):
+    """Pages to add, all of one partition."""
+
+    url: pa.StringArray
+    """Canonical."""
+    fetch_url: pa.StringArray
+    """Null where it is the same."""
+    importance: NDArray[np.float32]
+    """nan: as the page's pattern says."""
+    cost: NDArray[np.float32]
+    """Likewise."""
+
+
+def limits_columns(pattern: PatternConfig) -> dict[str, float] | None:
+    """Return the columns of `LimitsSet` that a pattern asks for; None if it asks for none."""
+    has_promise = pattern.stale_probability is not None and pattern.stale_for is not None
+    if pattern.max_age is None and pattern.min_age is None and not has_promise:
+        return None
+    return {
+        "interval_seconds_min": pattern.min_age or 0.0,
+        "interval_seconds_max": float("inf") if pattern.max_age is None else pattern.max_age,
+        "stale_seconds": (pattern.stale_for or 0.0) if has_promise else 0.0,
+        "stale_probability": (pattern.stale_probability or 0.0) if has_promise else 0.0,
+    }
+
+
+class Namer:
+    """Numbers for one node, by its configuration.
+
+    Parameters
+    ----------
+    node
+        Whose store knows the names given so far.
+    config
+        What the owner said of pages and hosts.
+    """
+
+    def __init__(self, node: Node, config: CorpusConfig) -> None:
+        self._node = node
+        self._config = config
+        self._patterns = patterns = config.patterns
+        self._recent: dict[Names, dict[str, int]] = {}
+        self._matcher = PatternSet([pattern.match for pattern in patterns])
+        # By pattern, and last (index -1) what matches none.
+        self._kind = np.zeros(len(patterns) + 1, np.uint16)
+        self._importance = np.ones(len(patterns) + 1, np.float32)
+        self._cost = np.ones(len(patterns) + 1, np.float32)
+        for i, pattern in enumerate(patterns):
+            self._importance[i] = pattern.importance if pattern.importance is not None else 1.0
+            self._cost[i] = pattern.cost if pattern.cost is not None else 1.0
+
+    def _named(self, what: Names, keys: Sequence[str]) -> tuple[NDArray[np.int64], list[Happening]]:
+        """Return the numbers of names, and what must be logged for those that are new."""
+        store = self._node.store
+        numbers = self._known(what, keys)
+        new = np.flatnonzero(numbers < 0)
+        if new.size == 0:
+            return numbers, []
+        # Before it is logged: what is in the log must be possible to apply.
+        for i in new.tolist():
+            if len(keys[i].encode()) > _NAME_BYTES_MAX:
+                raise ValueError(
+                    f"a name must have at most {_NAME_BYTES_MAX} bytes, got {keys[i]!r}"
+                )
+        # Kind 0 is that of pages which no pattern covers.
+        first = store.n_named(what) + (1 if what == Names.KIND else 0)
+        numbers[new] = first + np.arange(new.size)
+        settings = self._node.shard.settings
+        most = {
+            Names.GROUP: settings.groups_max,
+            Names.KIND: settings.kinds_max,
+            Names.SOURCE: settings.sources_max,
+        }[what]
+        if numbers.max() >= most:
+            raise ValueError(
+                f"there is no room for {keys[int(numbers.argmax())]!r}: names of this sort must be "
+                f"fewer than {most} (capacity.{what.name.lower()}s_max)"
+            )
+        event = Named(
+            np.full(new.size, self._node.shard.epoch, np.int64),
+            np.full(new.size, what, np.uint8),
+            numbers[new].astype(np.uint32),
+            pa.array([keys[i] for i in new.tolist()], pa.string()),
+        )
+        return numbers, [event]
+
+    def _known(self, what: Names, keys: Sequence[str]) -> NDArray[np.int64]:
+        """Return the numbers of names, -1 where there is none yet."""
+        recent = self._recent.setdefault(what, {})
+        numbers = np.fromiter((recent.get(key, -1) for key in keys), np.int64, len(keys))
+        missing = np.flatnonzero(numbers < 0).tolist()
+        if missing:
+            asked = [keys[i] for i in missing]
+            numbers[missing] = found = self._node.store.numbers_of(what, asked)
+            if len(recent) + len(asked) > _RECENT_MAX:
+                recent.clear()
+            # A number that was given stays with its name.
+            recent.update(
+                (key, number)
+                for key, number in zip(asked, found.tolist(), strict=True)
+                if number >= 0
+            )
+        return numbers
+
+    def numbers(self, what: Names, keys: Sequence[str]) -> NDArray[np.int64]:
+        """Return the numbers of distinct names; new ones are given numbers, which are logged."""
+        numbers = self._known(what, keys)
+        if (numbers >= 0).all():
+            return numbers
+        with self._node.lock:
+            self._node.check_owner()
+            numbers, logged = self._named(what, keys)
+            self._node.submit(logged)
+            self._node.check_owner()  # or they are void, and another's
+            return numbers
+
+    def sources(self, url: pa.StringArray, source: str) -> NDArray[np.int64]:
+        """Return the number of a source for each page: one per group, whose quality it is."""
+        distinct, index = group_index(url, self._config.corpus.group_by)
+        keys = [f"{source}\t{group}" for group in distinct.to_pylist()]
+        return self.numbers(Names.SOURCE, keys)[index]
+
+    def name_kinds(self) -> None:
+        """Give the kinds of all patterns their numbers."""
+        names = list(dict.fromkeys(pattern.kind_name for pattern in self._patterns))
+        if names:
+            try:
+                found = self.numbers(Names.KIND, names)
+            except ValueError as error:
+                raise ConfigError(f"pattern: {error}") from None
+            numbers = dict(zip(names, found, strict=True))
+            self._kind[:-1] = [numbers[pattern.kind_name] for pattern in self._patterns]
+
+    def shares(self) -> dict[int, float]:
+        """Return the share of the budget of each kind that has one."""
+        return {
+            int(kind): pattern.share
+            for kind, pattern in zip(self._kind, self._patterns, strict=False)
+            if pattern.share is not None
+        }
+
+    def kinds_of(self, pattern: NDArray[np.int16]) -> NDArray[np.uint16]:
+        """Return the kinds of pages by the pattern that they match first, -1 for none."""
+        kind: NDArray[np.uint16] = self._kind[pattern]
+        return kind
+
+    def match(self, urls: pa.StringArray) -> NDArray[np.int16]:
+        """Return the first pattern that each URL matches, -1 for none."""
+        if not self._patterns:
+            return np.full(len(urls), -1, np.int16)
+        return self._matcher.first_match(urls)
+
+    def add(self, new: NewPages, time: NodeTime) -> NDArray[np.bool_]:
+        """Add pages that are not there yet; return which of the rows were."""
+        node = self._node
+        n_rows = len(new.url)
+        is_added = np.zeros(n_rows, np.bool_)
+        with node.lock:
+            now_ms = node.tick(time)
+            node.check_owner()
+            rows = _first_occurrences(new.url)
+            url = new.url if rows.size == n_rows else new.url.take(pa.array(rows))
+            page = node.store.pages_of(url)
+            self._revive(page)
+            absent = page < 0
+            self._complete(url, page)
+            if not absent.any():
+                return is_added
+            rows = rows[absent]
+            fetch_url = new.fetch_url
+            if rows.size != n_rows:
+                url = new.url.take(pa.array(rows))
+                fetch_url = fetch_url.take(pa.array(rows))
+            pattern = self.match(url)
+            group, logged = self._groups(url)
+            importance, cost = new.importance[rows], new.cost[rows]
+            added = event_of(
+                PagesAdded,
+                page=node.shard.free_pages(rows.size),
+                group=group,
+                kind=self.kinds_of(pattern),
+                importance=np.where(np.isnan(importance), self._importance[pattern], importance),
+                cost=np.where(np.isnan(cost), self._cost[pattern], cost),
+                at_ms=now_ms,
+            )
+            epoch = np.full(rows.size, node.shard.epoch, np.int64)
+            happenings = [*logged, PagesNamed(added, epoch, url, fetch_url)]
+            happenings += self.limits_events(added.page, pattern)
+            applied = node.submit(happenings)
+            node.check_owner()
+            is_added[rows] = applied[len(logged)].valid
+        return is_added
+
+    def _complete(self, url: pa.StringArray, page: NDArray[np.int64]) -> None:
+        """Give known pages the limits of their pattern if they have none: an add was cut off."""
+        known = np.flatnonzero(page >= 0)
+        if known.size == 0 or all(limits_columns(row) is None for row in self._patterns):
+            return
+        known = known[self._node.shard.tables.pages.limits[slot_of(page[known])] == 0]
+        if known.size:
+            pattern = self.match(url.take(pa.array(known)))
+            self._node.submit(self.limits_events(page[known], pattern))
+
+    def _revive(self, page: NDArray[np.int64]) -> None:
+        """Forget pages that had been given up, so that they are added anew; marks them -1."""
+        status = self._node.shard.tables.pages.status
+        retired = np.flatnonzero(page >= 0)
+        retired = retired[status[slot_of(page[retired])] == PageStatus.RETIRED]
+        if retired.size:
+            self._node.submit([event_of(PagesRemoved, page=page[retired])])
+            page[retired] = -1
+
+    def _groups(self, url: pa.StringArray) -> tuple[NDArray[np.int64], list[Happening]]:
+        distinct, index = group_index(url, self._config.corpus.group_by)
+        keys: list[str] = distinct.to_pylist()
+        numbers, logged = self._named(Names.GROUP, keys)
+        if logged and self._config.hosts:
+            new = logged[0]
+            assert isinstance(new, Named)
+            known = zip(new.key.to_pylist(), new.number.tolist(), strict=True)
+            logged += self.group_events([(key, number) for key, number in known])
+        return numbers[index], logged
+
+    def tell_hosts(self) -> None:
+        """Bring the politeness of hosts that are known already in line with the configuration."""
+        hosts = list(self._config.hosts)
+        numbers = self._known(Names.GROUP, hosts)
+        known = [(host, n) for host, n in zip(hosts, numbers.tolist(), strict=True) if n >= 0]
+        groups = self._node.shard.tables.groups
+        told = [
+            (host, n)
+            for host, n in known
+            if n >= groups.delay_ms.size or self._is_news(host, groups, n)
+        ]
+        self._node.submit(self.group_events(told))
+
+    def _is_news(self, host: str, groups: Groups, n: int) -> bool:
+        politeness = self._config.politeness_of(host)
+        wanted = (round(politeness.delay * 1000), politeness.in_flight_max, politeness.burst)
+        found = (groups.delay_ms[n], groups.in_flight_max[n], groups.burst[n])
+        return wanted != tuple(int(value) for value in found)
+
+    def group_events(self, groups: Sequence[tuple[str, int]]) -> list[Happening]:
+        """Return the politeness that the configuration gives to groups, as events."""
+        told = [
+            (number, self._config.politeness_of(key))
+            for key, number in groups
+            if key in self._config.hosts
+        ]
+        if not told:
+            return []
+        return [
+            event_of(
+                GroupsSet,
+                group=[number for number, _ in told],
+                delay_ms=[round(politeness.delay * 1000) for _, politeness in told],
+                in_flight_max=[politeness.in_flight_max for _, politeness in told],
+                burst=[politeness.burst for _, politeness in told],
+                blocked_until_ms=0,
+                is_closed=0,
+            )
+        ]
+
+    def limits_events(self, page: NDArray[np.int64], pattern: NDArray[np.int16]) -> list[Happening]:
+        """Return the limits that patterns give to pages, as events."""
+        found: list[Happening] = []
+        for i in np.unique(pattern[pattern >= 0]):
+            columns = limits_columns(self._patterns[i])
+            if columns is not None:
+                found.append(event_of(LimitsSet, page=page[pattern == i], **columns))
+        return found
+
+
+def _first_occurrences(url: pa.StringArray) -> NDArray[np.int64]:
+    """Return the rows whose URL no earlier row has."""
+    encoded = url.dictionary_encode()
+    if len(encoded.dictionary) == len(url):
+        return np.arange(len(url))
+    index = encoded.indices.to_numpy()
+    return np.sort(np.unique(index, return_index=True)[1])

@@ -1,0 +1,119 @@
+"""Setting what holds for pages that are kept already: by URL, or by pattern over all of them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.node.config.corpus_config import duration
+from recrawl.node.node import Node
+from recrawl.node.numbering import Namer
+from recrawl.node.records import Happening
+from recrawl.node.routing import AMOUNT_MAX
+from recrawl.shard import CostsSet, ImportanceSet, KindsSet, LimitsSet, event_of
+from recrawl.shard.events import slot_of
+from recrawl.store import Names
+from recrawl.urls import PatternSet
+
+__all__ = ["PageSettings", "set_by_pattern", "set_pages"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSettings:
+    """What to set for pages; what is None stays as it is.
+
+    Parameters
+    ----------
+    importance, cost
+        Relative to other pages.
+    kind
+        Name of the kind of page, whose change rates are learned together.
+    min_age, max_age
+        Not fetched again sooner; fetched again at the latest after so long, as far as the budget
+        allows.  Seconds, or text such as ``"6h"``.
+    stale_for, stale_probability
+        A promise: stale for longer than this with this probability at most.
+    """
+
+    importance: float | None = None
+    cost: float | None = None
+    kind: str | None = None
+    min_age: float | str | None = None
+    max_age: float | str | None = None
+    stale_for: float | str | None = None
+    stale_probability: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("importance", "cost"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= AMOUNT_MAX:
+                raise ValueError(f"{name} must be 0 to {AMOUNT_MAX:g}, got {value!r}")
+        if self.stale_probability is not None and not 0 <= self.stale_probability < 1:
+            raise ValueError(
+                f"stale_probability must be at least 0 and less than 1, got "
+                f"{self.stale_probability!r}"
+            )
+        for name in ("min_age", "max_age", "stale_for"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, duration(value))
+
+        ages = (self.min_age, self.max_age)
+        if None not in ages and float(ages[1] or 0) < float(ages[0] or 0):
+            raise ValueError(
+                f"max_age must be at least min_age ({self.min_age} s), got {self.max_age} s"
+            )
+        if (self.stale_for is None) != (self.stale_probability is None):
+            raise ValueError("stale_for must be given together with stale_probability")
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether a floor, a ceiling or a promise is set."""
+        limits = (self.min_age, self.max_age, self.stale_for, self.stale_probability)
+        return any(value is not None for value in limits)
+
+
+def set_pages(node: Node, namer: Namer, page: NDArray[np.int64], settings: PageSettings) -> int:
+    """Set what holds for pages of a node; return how many there were."""
+    if page.size == 0:
+        return 0
+    with node.lock:
+        told: list[Happening] = []
+        if settings.importance is not None:
+            told.append(event_of(ImportanceSet, page=page, importance=settings.importance))
+        if settings.cost is not None:
+            told.append(event_of(CostsSet, page=page, cost=settings.cost))
+        if settings.kind is not None:
+            (kind,) = namer.numbers(Names.KIND, [settings.kind])
+            told.append(event_of(KindsSet, page=page, kind=int(kind)))
+        if settings.has_limits:
+            told.append(_limits(node, page, settings))
+        applied = node.submit(told)
+        return int(np.count_nonzero(applied[0].valid)) if applied else 0
+
+
+def _limits(node: Node, page: NDArray[np.int64], settings: PageSettings) -> LimitsSet:
+    """Return limits with what is not set as it was."""
+    limits = node.shard.tables.limits
+    row = node.shard.tables.pages.limits[slot_of(page)]
+    return event_of(
+        LimitsSet,
+        page=page,
+        interval_seconds_min=_or(settings.min_age, limits.interval_min[row]),
+        interval_seconds_max=_or(settings.max_age, limits.interval_max[row]),
+        stale_seconds=_or(settings.stale_for, limits.stale_for[row]),
+        stale_probability=_or(settings.stale_probability, limits.stale_probability[row]),
+    )
+
+
+def _or(value: float | str | None, old: NDArray[np.float64]) -> NDArray[np.float64] | float:
+    return old if value is None else float(value)
+
+
+def set_by_pattern(node: Node, namer: Namer, pattern: str, settings: PageSettings) -> int:
+    """Set what holds for the pages whose URL matches; looks at all of the node's pages."""
+    matcher = PatternSet([pattern])
+    return sum(
+        set_pages(node, namer, page[matcher.first_match(url) >= 0], settings)
+        for page, url in node.scan_urls()
+    )

@@ -1,0 +1,10 @@
+"""Fitting signal quality to a complete history of a page."""
+
+from recrawl.papers.signal_quality.fit import (
+    SignalFit,
+    SignalledPolls,
+    counted_quality,
+    fit_signals,
+)
+
+__all__ = ["SignalFit", "SignalledPolls", "counted_quality", "fit_signals"]

@@ -1,0 +1,85 @@
+"""Lists of pages: a URL a line, or a table with what pages matter and cost."""
+
+import re
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from recrawl.readers.head import Head, header_cells
+from recrawl.readers.lines import line_blocks
+from recrawl.readers.reading import Format, Reading
+from recrawl.readers.schemas import LISTED
+from recrawl.readers.tabular.cells import number_cells
+from recrawl.readers.tabular.columns import Names, Rows
+from recrawl.readers.tabular.fields import LISTED_FIELDS, batches_of
+from recrawl.readers.tabular.tables import table_rows
+
+__all__ = ["URL_LIST", "URL_TABLE"]
+
+URL_NAMES: Names = {
+    "url": ("url", "uri", "loc", "address", "page", "link"),
+    "importance": ("importance", "weight", "requests", "score"),
+    "cost": ("cost",),
+    "last_modified": ("last_modified", "lastmod", "last_modified_at", "last_modified_at_ms"),
+}
+_HEADLESS = ("url", "importance", "cost")
+
+_LIST_SUFFIXES = (".txt", ".lst", ".urls")
+_NAME = re.compile(r"[\w-]+(\.[\w-]+)+(:\d+)?(/\S*)?$")
+_URL = re.compile(r"https?:[/\\]{2}\S", re.IGNORECASE)
+
+
+def _is_list(head: Head) -> bool:
+    first = head.first.strip()
+    if _URL.match(first):
+        return True
+    # A name without a scheme says too little, unless the file is called a text.
+    return head.name.endswith(_LIST_SUFFIXES) and _NAME.match(first) is not None
+
+
+def _is_table(head: Head) -> bool:
+    if not head.columns.isdisjoint(URL_NAMES["url"]):
+        return True
+    # A URL, then a number or two: a table without names.
+    url, *numbers = header_cells(head.first) or [""]
+    if not (_URL.match(url) and 1 <= len(numbers) < len(_HEADLESS)):
+        return False
+    return not number_cells(numbers).is_wrong.any()
+
+
+def _read_list(reading: Reading) -> Iterator[pa.RecordBatch]:
+    refused = reading.refused
+    for block in line_blocks(reading.source, refused):
+        lines: list[int] = []
+        urls: list[str] = []
+        for line, text in enumerate(block.texts(refused), block.first_line):
+            url = text.strip()
+            if url and not url.startswith("#"):
+                lines.append(line)
+                urls.append(url)
+        refused.n_rows += len(urls)
+        yield from batches_of(
+            Rows(lines=lines, columns={"url": urls}), LISTED_FIELDS, LISTED, refused
+        )
+
+
+def _read_table(reading: Reading) -> Iterator[pa.RecordBatch]:
+    for rows in table_rows(reading, URL_NAMES, headless=_HEADLESS):
+        yield from batches_of(rows, LISTED_FIELDS, LISTED, reading.refused)
+
+
+URL_LIST = Format(
+    name="list",
+    kind="listed",
+    about="a URL a line; lines that begin with # are comments",
+    suits=_is_list,
+    read=_read_list,
+)
+
+URL_TABLE = Format(
+    name="url-table",
+    kind="listed",
+    about="url, and importance, cost, last_modified if known; JSON lines, CSV, Parquet",
+    suits=_is_table,
+    read=_read_table,
+)

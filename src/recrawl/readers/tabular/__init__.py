@@ -1,0 +1,1 @@
+"""Tables of other programs (CSV, JSON lines, Parquet) as columns of ours."""

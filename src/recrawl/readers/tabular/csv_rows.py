@@ -1,0 +1,142 @@
+"""CSV a block of lines at a time, where a quote that nobody closed does not swallow the file."""
+
+import csv
+from collections.abc import Iterator
+from itertools import chain
+
+from recrawl.readers.head import delimiter_of, header_cells
+from recrawl.readers.lines import line_blocks
+from recrawl.readers.reading import Reading
+from recrawl.readers.refused import Refused
+from recrawl.readers.tabular.columns import Names, Rows, chosen_columns
+
+__all__ = ["CSV_ROW_LINES_MAX", "csv_rows"]
+
+CSV_ROW_LINES_MAX = 100
+"""Lines of a row, where a quoted cell holds line ends; a longer one is taken for a stray quote."""
+
+_UNCLOSED = "a quote that is not closed"
+
+
+def csv_rows(
+    reading: Reading, names: Names, required: tuple[str, ...], headless: tuple[str, ...]
+) -> Iterator[Rows]:
+    """Yield the rows of a CSV file under our names, as `table_rows` does."""
+    table: _Table | None = None
+    for block in line_blocks(reading.source, reading.refused):
+        texts = block.texts(reading.refused)
+        if table is None:
+            place = next((place for place, text in enumerate(texts) if text.strip()), None)
+            if place is None:
+                continue
+            header = texts[place]
+            cells = header_cells(header)
+            if headless and not _names_columns(cells, reading, names):
+                chosen = {ours: n for n, ours in enumerate(headless) if n < len(cells)}
+                table = _Table(header, chosen, max(len(cells), len(headless)), reading.refused)
+            else:
+                chosen = chosen_columns(reading, names, required, cells)
+                table = _Table(header, chosen, len(cells), reading.refused)
+                texts[place] = ""
+        yield from table.rows(block.first_line, texts)
+    if table is not None:
+        yield from table.rest()
+
+
+def _names_columns(cells: list[str], reading: Reading, names: Names) -> bool:
+    known = set(chain.from_iterable(names.values())) | {
+        name.lower() for name in reading.options.columns.values()
+    }
+    return not known.isdisjoint(cell.lower() for cell in cells)
+
+
+class _Table:
+    """A file whose columns are known, and what of a row has not ended with its block."""
+
+    def __init__(self, header: str, chosen: dict[str, int], n_cells: int, refused: Refused) -> None:
+        self._chosen = chosen
+        self._n_cells = n_cells
+        self._refused = refused
+        self._feed = _Feed()
+        self._reader = csv.reader(self._feed, delimiter=delimiter_of(header))
+        self._carried: list[str] = []
+        self._carried_line = 0
+
+    def rows(self, first_line: int, texts: list[str]) -> Iterator[Rows]:
+        """Yield the rows of lines, but for one that goes on."""
+        if self._carried:
+            if self._carried_line + len(self._carried) == first_line:
+                texts, first_line = self._carried + texts, self._carried_line
+            else:
+                # A line between them was refused.
+                yield from self.rest()
+        self._carried = []
+        yield from self._parsed(first_line, texts, is_last=False)
+
+    def rest(self) -> Iterator[Rows]:
+        """Yield what a row that goes on is without more."""
+        carried, self._carried = self._carried, []
+        if carried:
+            yield from self._parsed(self._carried_line, carried, is_last=True)
+
+    def _parsed(self, first_line: int, texts: list[str], *, is_last: bool) -> Iterator[Rows]:
+        refused, feed, reader = self._refused, self._feed, self._reader
+        feed.lines, feed.at = texts, 0
+        found: list[int] = []
+        rows: list[list[str]] = []
+        while feed.at < len(texts):
+            begin = feed.begin = feed.at
+            try:
+                row = next(reader)
+            except csv.Error as error:
+                refused.n_rows += 1
+                refused.refuse(first_line + begin, "no row of CSV", str(error))
+                feed.at = begin + 1
+                continue
+            n_lines = feed.at - begin
+            if n_lines > 1 or (feed.at == len(texts) and not is_last):
+                is_open = sum(text.count('"') for text in texts[begin : feed.at]) % 2 == 1
+                if is_open and feed.at == len(texts) and not is_last:
+                    self._carried, self._carried_line = texts[begin:], first_line + begin
+                    break
+                if is_open:
+                    refused.n_rows += 1
+                    refused.refuse(first_line + begin, _UNCLOSED, texts[begin])
+                    feed.at = begin + 1
+                    continue
+            if not row or (len(row) == 1 and not row[0].strip()):
+                continue
+            refused.n_rows += 1
+            if len(row) > self._n_cells:
+                reason = f"more than {self._n_cells} cells"
+                refused.refuse(first_line + begin, reason, texts[begin])
+                continue
+            found.append(first_line + begin)
+            rows.append(row)
+        if rows:
+            # Only the columns wanted: a header of many names over many short rows is no table
+            # that could be filled in.
+            columns = {
+                ours: [row[n] if n < len(row) else None for row in rows]
+                for ours, n in self._chosen.items()
+            }
+            yield Rows(lines=found, columns=columns)
+
+
+class _Feed:
+    """Lines for a row of CSV, with their ends put back, and not too many of them."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.at = 0
+        self.begin = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        at = self.at
+        if at == len(self.lines) or at - self.begin >= CSV_ROW_LINES_MAX:
+            raise StopIteration
+        self.at = at + 1
+        return self.lines[at] + "\n"

@@ -1,0 +1,162 @@
+"""Tables that people keep: CSV, JSON lines and Parquet, as columns under our names.
+
+JSON lines and CSV are read a block of lines at a time, Parquet a piece of a row group.
+"""
+
+import json
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from recrawl.errors import ReadError
+from recrawl.readers.head import Head
+from recrawl.readers.lines import LineBlock, line_blocks
+from recrawl.readers.reading import Reading
+from recrawl.readers.refused import Refused
+from recrawl.readers.tabular.cells import Column
+from recrawl.readers.tabular.columns import Names, Rows, check_columns, chosen_columns
+from recrawl.readers.tabular.csv_rows import csv_rows
+
+__all__ = ["PARQUET_ROWS", "json_objects", "table_rows"]
+
+PARQUET_ROWS = 16_384
+"""Rows of a Parquet file that are read at a time, unless a format says otherwise."""
+
+
+def table_rows(
+    reading: Reading,
+    names: Names,
+    *,
+    required: tuple[str, ...] = ("url",),
+    headless: tuple[str, ...] = (),
+    parquet_rows: int = PARQUET_ROWS,
+) -> Iterator[Rows]:
+    """Yield the rows of a table, whichever way it is written.
+
+    Parameters
+    ----------
+    names
+        The columns wanted.
+    required
+        Those that a table must have; of JSON lines, each object, which its reader sees to.
+    headless
+        Our names of the columns of a CSV file whose first line names none.
+    parquet_rows
+        Rows of a Parquet file that are read at a time.
+    """
+    check_columns(reading.options.columns, names)
+    head = Head(reading.source)
+    if head.is_parquet:
+        return _parquet_rows(reading, names, required, parquet_rows)
+    if head.first.lstrip().startswith(("{", "[")):
+        return _json_rows(reading, names)
+    return csv_rows(reading, names, required, headless)
+
+
+# ------------------------------------------------------------------------------ JSON lines
+
+
+def json_objects(block: LineBlock, refused: Refused) -> tuple[list[int], list[dict[str, Any]]]:
+    """Return the JSON objects of lines, and where they stand; the rest is counted as refused.
+
+    The brackets and commas of an array that has an object on each line are passed over.
+    """
+    lines: list[int] = []
+    objects: list[dict[str, Any]] = []
+    for line, text in enumerate(block.texts(refused), block.first_line):
+        if not text or text.isspace():
+            continue
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = _in_array(text)
+            if found is None:
+                continue
+        refused.n_rows += 1
+        if isinstance(found, dict):
+            lines.append(line)
+            objects.append(found)
+        elif isinstance(found, list) and found and all(isinstance(row, dict) for row in found):
+            refused.n_rows += len(found) - 1
+            lines += [line] * len(found)
+            objects += found
+        else:
+            refused.refuse(line, "no JSON object", text)
+    return lines, objects
+
+
+def _in_array(text: str) -> object:
+    """Return what stands on one line of a JSON array; None where that is only its brackets."""
+    inner = text.strip().removeprefix("[").strip().rstrip(",").strip()
+    if inner in {"", "]"}:
+        return None
+    for candidate in (inner, inner.removesuffix("]")):
+        try:
+            return json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+    return text
+
+
+def _json_rows(reading: Reading, names: Names) -> Iterator[Rows]:
+    asked = reading.options.columns
+    for block in line_blocks(reading.source, reading.refused):
+        lines, objects = json_objects(block, reading.refused)
+        if not objects:
+            continue
+        keys = set(chain.from_iterable(objects))
+        columns: dict[str, Column] = {}
+        for ours, known in names.items():
+            candidates = (asked[ours],) if ours in asked else known
+            present = [name for name in candidates if name in keys]
+            if present:
+                columns[ours] = _values(objects, present)
+        yield Rows(lines=lines, columns=columns)
+
+
+def _values(objects: list[dict[str, Any]], names: list[str]) -> list[object]:
+    if len(names) == 1:
+        name = names[0]
+        return [found.get(name) for found in objects]
+    return [
+        next((found[name] for name in names if found.get(name) is not None), None)
+        for found in objects
+    ]
+
+
+# --------------------------------------------------------------------------------- Parquet
+
+
+def _parquet_rows(
+    reading: Reading, names: Names, required: tuple[str, ...], n_at_a_time: int
+) -> Iterator[Rows]:
+    row = 1
+    with reading.source.seekable() as file:
+        try:
+            table = pq.ParquetFile(file, pre_buffer=False)
+            theirs = table.schema_arrow.names
+            n_rows = table.metadata.num_rows
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise ReadError(
+                f"{reading.source.name} is no whole Parquet file: {str(error)[:200]}; "
+                "fetch or make it again"
+            ) from error
+        chosen = chosen_columns(reading, names, required, theirs)
+        wanted = [theirs[n] for n in dict.fromkeys(chosen.values())]
+        try:
+            for batch in table.iter_batches(n_at_a_time, columns=wanted):
+                batch.validate(full=True)
+                reading.refused.n_rows += batch.num_rows
+                columns = {ours: batch.column(theirs[n]) for ours, n in chosen.items()}
+                yield Rows(lines=range(row, row + batch.num_rows), columns=columns)
+                row += batch.num_rows
+                # Parts of a file are read in no order; this is how far it is through.
+                n_bytes = reading.source.n_bytes or 0
+                reading.source.n_bytes_read = n_bytes * (row - 1) // max(n_rows, 1)
+        except (OSError, ValueError, KeyError, MemoryError, pa.ArrowException) as error:
+            reading.refused.cut_short(
+                f"after {row - 1:,} of {n_rows:,} rows it is broken: {str(error)[:200]}"
+            )

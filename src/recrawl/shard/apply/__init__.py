@@ -1,0 +1,1 @@
+"""How events change the state of a shard: one module per kind of event."""

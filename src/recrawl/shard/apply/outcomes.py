@@ -1,0 +1,357 @@
+"""Applying what fetches found: the one place where a shard learns of changes."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core.belief.codes import decode_of, encode_of
+from recrawl.core.belief.gamma import after_change_of
+from recrawl.core.belief.memory import kept_share_of, memory_lost_of, surprise_of
+from recrawl.core.kernel import table_kernel
+from recrawl.core.signal_quality.learning import precision_after_change_of
+from recrawl.shard.apply.leases import close_lease, lease_row_of, trip_breaker
+from recrawl.shard.apply.pages import page_slot_of, seconds_of
+from recrawl.shard.apply.signals import age_by_signal
+from recrawl.shard.events import Outcomes
+from recrawl.shard.state.codes import link_row_of, prior_of, rate_of, rebuild_word
+from recrawl.shard.state.rules import Rules
+from recrawl.shard.state.tables import Groups, Leases, Links, Pages, Priors, Registers, Sources
+from recrawl.shard.state.trust import SIGNALS_COUNTED_MAX, false_chance_of, precision_of
+from recrawl.shard.state.words import is_held, number_of, with_held, with_last
+
+__all__ = ["VOID", "report_outcomes"]
+
+# In place of a transition, of an outcome that does not count.
+VOID = 255
+
+# recrawl.shard.state.status, as numbers that kernels take for constants
+_NEW, _ACTIVE, _GONE, _MOVED, _DISALLOWED, _RETIRED = 1, 2, 3, 4, 5, 6
+_V_CHANGED, _V_REVERTED, _V_GONE, _V_MOVED, _V_DISALLOWED, _V_ERROR = 1, 2, 3, 4, 5, 6
+_T_NEW, _T_CHANGED, _T_REVERTED, _T_GONE, _T_MOVED, _T_RETURNED, _T_RETIRED = 1, 2, 3, 4, 5, 6, 7
+_IN_FLIGHT, _EXPIRED, _CLOSED = 1, 2, 3
+_AUDIT = 3
+
+_SURPRISE_CODES = 127.0
+
+
+@table_kernel
+def _fade(sources: Sources, source: int, rules: Rules) -> None:
+    """Let what is known of a source count for half of what it may, where it is more than that."""
+    if sources.total[source] > rules.signal_evidence_max:
+        kept = 0.5 * rules.signal_evidence_max / sources.total[source]
+        sources.true[source] *= kept
+        sources.total[source] *= kept
+
+
+@table_kernel
+def _observe_signals(
+    pages: Pages,
+    links: Links,
+    sources: Sources,
+    rules: Rules,
+    slot: int,
+    elapsed: float,
+    changed: bool,
+) -> float:
+    """Learn the precision of a page's sources; return the chance that all signals were false."""
+    false_chance = 1.0
+    n_sources = number_of(pages.n_sources[slot])
+    for k in range(n_sources):
+        row = link_row_of(links, slot, k) if k > 0 else 0
+        n = number_of(links.n_signals[row]) if k > 0 else number_of(pages.n_signals[slot])
+        if n > 0:
+            source = links.source[row] if k > 0 else pages.source[slot]
+            _fade(sources, source, rules)
+            false_chance *= false_chance_of(sources, source, rules, n)
+    if false_chance == 1.0:
+        return 1.0
+    if rules.estimator == 2:
+        log_fresh = -elapsed * rate_of(pages, rules, slot)[0]
+    else:
+        shape, seconds = decode_of(pages.belief_shape[slot], pages.belief_seconds[slot])
+        log_fresh = -shape * math.log1p(elapsed / seconds)
+    for k in range(n_sources):
+        row = link_row_of(links, slot, k) if k > 0 else 0
+        n = number_of(links.n_signals[row]) if k > 0 else number_of(pages.n_signals[slot])
+        source = links.source[row] if k > 0 else pages.source[slot]
+        if n == 0 or sources.flags[source] & 2:
+            continue
+        n = min(n, SIGNALS_COUNTED_MAX)
+        if not changed:
+            sources.total[source] += n
+            continue
+        own = false_chance_of(sources, source, rules, n)
+        others = math.log(max(false_chance / own, 1e-300)) if own > 0.0 else 0.0
+        if log_fresh + others < -1e-12:
+            true, total = precision_after_change_of(
+                sources.true[source] + rules.precision_prior_true,
+                sources.total[source] + rules.precision_prior_total,
+                n,
+                log_fresh + others,
+            )
+            sources.true[source] = true - rules.precision_prior_true
+            sources.total[source] = total - rules.precision_prior_total
+        else:
+            # Nothing but this source's signals can explain the change; of one, it was true.
+            sources.true[source] += 1.0
+            sources.total[source] += n
+    return false_chance
+
+
+@table_kernel
+def _observe_counts(pages: Pages, slot: int, elapsed: float, changed: bool, at: int) -> None:
+    """Count a poll, for the estimators that go by counts; halved where a byte would overflow."""
+    n_polls = number_of(pages.belief_shape[slot]) >> 8
+    n_changed = number_of(pages.belief_shape[slot]) & 0xFF
+    seconds = decode_of(0, pages.belief_seconds[slot])[1] if n_polls > 0 else 0.0
+    if n_polls >= 254:
+        n_polls //= 2
+        n_changed //= 2
+        seconds *= 0.5
+    n_polls += 1
+    if changed:
+        n_changed += 1
+    pages.belief_shape[slot] = (n_polls << 8) | n_changed
+    pages.belief_seconds[slot] = encode_of(1.0, seconds + elapsed, slot, at)[1]
+
+
+@table_kernel
+def _be_surprised(
+    pages: Pages, registers: Registers, rules: Rules, slot: int, fresh_chance: float, changed: bool
+) -> None:
+    """Learn how long polls are to be remembered from one more of them."""
+    surprise = surprise_of(fresh_chance, changed)
+    before = float(pages.surprise[slot]) / _SURPRISE_CODES
+    lost = memory_lost_of(registers.memory_lost[0], surprise, before, rules.memory_lost_max)
+    registers.memory_lost[0] = lost
+    pages.surprise[slot] = round(_SURPRISE_CODES * surprise)
+
+
+@table_kernel
+def _observe_belief(
+    pages: Pages,
+    registers: Registers,
+    prior: tuple[float, float],
+    rules: Rules,
+    slot: int,
+    elapsed: float,
+    changed: bool,
+    false_chance: float,
+    seen: tuple[int, float],
+) -> None:
+    """Update the belief about a page's rate by one poll."""
+    at, modified_age = seen
+    shape, seconds = decode_of(pages.belief_shape[slot], pages.belief_seconds[slot])
+    if false_chance == 1.0:
+        fresh_chance = math.exp(-shape * math.log1p(elapsed / seconds))
+        _be_surprised(pages, registers, rules, slot, fresh_chance, changed)
+    else:
+        # Signals that are believed too much would look like bursts.
+        pages.surprise[slot] = 0
+    memory = rules.memory_changes_max * math.exp2(-registers.memory_lost[0])
+    kept = kept_share_of(elapsed, elapsed * shape / seconds, rules.belief_half_life, memory)
+    faded_shape = prior[0] + (shape - prior[0]) * kept
+    faded_seconds = prior[1] + (seconds - prior[1]) * kept
+    if changed and 0.0 <= modified_age < elapsed:
+        # No change for the last so many seconds, and one then.
+        new_shape = faded_shape + (1.0 if false_chance == 1.0 else 0.0)
+        new_seconds = faded_seconds + modified_age
+    elif changed:
+        new_shape, new_seconds = after_change_of(faded_shape, faded_seconds, elapsed, false_chance)
+    else:
+        new_shape, new_seconds = faded_shape, faded_seconds + elapsed
+    shape_code, seconds_code = encode_of(new_shape, new_seconds, slot, at)
+    # Coding a shape again that has not moved would only add noise.
+    if abs(new_shape - shape) > 1e-6 * shape:
+        pages.belief_shape[slot] = shape_code
+    pages.belief_seconds[slot] = seconds_code
+
+
+@table_kernel
+def _end_signals(pages: Pages, links: Links, slot: int) -> None:
+    pages.n_signals[slot] = 0
+    for k in range(1, number_of(pages.n_sources[slot])):
+        links.n_signals[link_row_of(links, slot, k)] = 0
+
+
+@table_kernel
+def _put_off(pages: Pages, slot: int, until: float) -> None:
+    pages.not_before[slot] = int(min(max(until, 1.0), 2.0**31 - 1))
+
+
+@table_kernel
+def _was_seen(pages: Pages, slot: int, verdict: int) -> tuple[bool, int, int]:
+    """Return whether a verdict is a change of the page, its new status and the transition."""
+    before = pages.status[slot]
+    if verdict in (_V_GONE, _V_MOVED):
+        if before == _RETIRED:
+            return False, _RETIRED, 0
+        status = _GONE if verdict == _V_GONE else _MOVED
+        transition = _T_GONE if verdict == _V_GONE else _T_MOVED
+        return before != status, status, transition if before != status else 0
+    if pages.fetched_at[slot] == 0:
+        return verdict == _V_CHANGED, _ACTIVE, _T_NEW
+    if before in (_GONE, _MOVED, _RETIRED):
+        return True, _ACTIVE, _T_RETURNED
+    if verdict == _V_CHANGED:
+        return True, _ACTIVE, _T_CHANGED
+    return False, _ACTIVE, _T_REVERTED if verdict == _V_REVERTED else 0
+
+
+@table_kernel
+def _settle_order(
+    pages: Pages, groups: Groups, leases: Leases, registers: Registers, order: int, page: int
+) -> int:
+    """Close the order that a report names; return its reason, or -1 if the report is void."""
+    row = lease_row_of(leases, registers, order)
+    if row < 0 or leases.page[row] != page:
+        return -1
+    stage = leases.stage[row]
+    if stage == _IN_FLIGHT:
+        close_lease(pages, groups, leases, registers, row, _CLOSED)
+    elif stage == _EXPIRED:
+        leases.stage[row] = _CLOSED
+    else:
+        return -1
+    return number_of(leases.reason[row])
+
+
+@table_kernel
+def _back_off(pages: Pages, rules: Rules, slot: int, now: int, retry_after: float) -> None:
+    """Wait after a transient error, ever longer; nothing was seen of the page."""
+    errors = number_of(pages.errors[slot])
+    # Of a page that is gone the polls that found it so are counted, which this one is not.
+    if errors < 255 and pages.status[slot] not in (_GONE, _MOVED, _RETIRED):
+        errors += 1
+        pages.errors[slot] = errors
+    wait = min(rules.backoff * 2.0 ** min(max(errors - 1, 0), 30), rules.backoff_max)
+    if retry_after > 0.0:
+        wait = min(max(wait, retry_after), rules.backoff_max)
+    _put_off(pages, slot, now + wait)
+
+
+@table_kernel
+def _observe(
+    pages: Pages,
+    links: Links,
+    sources: Sources,
+    priors: Priors,
+    registers: Registers,
+    rules: Rules,
+    slot: int,
+    verdict: int,
+    changed: bool,
+    seen: tuple[int, float],
+) -> None:
+    """Learn from a poll; ``seen`` is when, and the age of the content where that is known."""
+    fetched = seen[0]
+    elapsed = float(fetched) - float(pages.fetched_at[slot])
+    false_chance = 1.0
+    if verdict != _V_REVERTED:
+        false_chance = _observe_signals(pages, links, sources, rules, slot, elapsed, changed)
+    if rules.estimator == 2:
+        _observe_counts(pages, slot, elapsed, changed, fetched)
+        return
+    prior = prior_of(priors, pages.kind[slot], slot, registers.rebased_to[0])
+    _observe_belief(pages, registers, prior, rules, slot, elapsed, changed, false_chance, seen)
+
+
+@table_kernel
+def _count_streak(pages: Pages, rules: Rules, slot: int, status: int) -> bool:
+    """Enter a status; return whether a page was gone so often that it is given up."""
+    if status == _ACTIVE:
+        pages.errors[slot] = 0
+        if pages.status[slot] == _RETIRED:
+            pages.word[slot] = with_held(pages.word[slot], False)
+    elif pages.status[slot] == status:
+        pages.errors[slot] = min(number_of(pages.errors[slot]) + 1, 255)
+    else:
+        pages.errors[slot] = 1
+    pages.status[slot] = status
+    if status in (_ACTIVE, _RETIRED):
+        return False
+    # Not while another order for it is out: a page given up is never in flight.
+    is_in_flight = is_held(pages.word[slot])
+    return not is_in_flight and number_of(pages.errors[slot]) >= rules.gone_polls_max
+
+
+@table_kernel
+def report_outcomes(
+    pages: Pages,
+    links: Links,
+    sources: Sources,
+    groups: Groups,
+    leases: Leases,
+    priors: Priors,
+    registers: Registers,
+    rules: Rules,
+    event: Outcomes,
+    transitions: NDArray[np.uint8],
+) -> None:
+    """Learn from fetches, in the order reported; ``transitions`` of those that are void stay.
+
+    Void: a second report of an order, or one of an order that is forgotten; an outcome no later
+    than the last one known; a page that is no more.
+    """
+    now_ms = registers.now[0]
+    now = seconds_of(now_ms, now_ms)
+    for i in range(event.page.size):
+        reason = 0
+        ordered_at = 0
+        if event.order[i] > 0:
+            ordered_at = leases.ordered_at[event.order[i] & (leases.page.size - 1)]
+            reason = _settle_order(pages, groups, leases, registers, event.order[i], event.page[i])
+        slot = page_slot_of(pages, event.page[i], registers.n_slots[0])
+        verdict = number_of(event.verdict[i])
+        if reason < 0 or slot < 0 or verdict > _V_ERROR:
+            continue
+        group = pages.group[slot]
+        if verdict == _V_ERROR:
+            trip_breaker(groups, group, now_ms, rules, float(event.retry_after_seconds[i]))
+            _back_off(pages, rules, slot, now, float(event.retry_after_seconds[i]))
+        else:
+            groups.n_errors[group] = 0
+        if verdict == _V_DISALLOWED:
+            if pages.status[slot] != _RETIRED:
+                pages.status[slot] = _DISALLOWED
+            _put_off(pages, slot, now + rules.disallowed)
+        if verdict >= _V_DISALLOWED:
+            rebuild_word(pages, links, sources, priors, rules, slot, float(now))
+            registers.n_outcomes[0] += 1
+            transitions[i] = 0
+            continue
+        # Between its order and now, whatever the clock of its fetcher says.
+        fetched = seconds_of(max(event.fetched_at_ms[i], ordered_at), now_ms)
+        if fetched <= pages.fetched_at[slot]:
+            continue
+        registers.n_outcomes[0] += 1
+        changed, status, transition = _was_seen(pages, slot, verdict)
+        if pages.fetched_at[slot] > 0:
+            modified_age = -1.0
+            if rules.trusts_last_modified and event.last_modified_at_ms[i] > 0:
+                modified = seconds_of(event.last_modified_at_ms[i], now_ms)
+                modified_age = max(float(fetched - modified), 0.0)
+            seen = (fetched, modified_age)
+            _observe(pages, links, sources, priors, registers, rules, slot, verdict, changed, seen)
+            registers.n_polls[0] += 1
+            registers.n_changed[0] += 1 if changed else 0
+            if reason == _AUDIT:
+                registers.n_audited[0] += 1
+                registers.n_audited_fresh[0] += 0 if changed else 1
+        _end_signals(pages, links, slot)
+        pages.fetched_at[slot] = fetched
+        pages.not_before[slot] = 0
+        pages.word[slot] = with_last(pages.word[slot], fetched)
+        is_given_up = _count_streak(pages, rules, slot, status)
+        rebuild_word(pages, links, sources, priors, rules, slot, float(fetched))
+        if is_given_up:
+            pages.status[slot] = _RETIRED
+            pages.word[slot] = with_held(pages.word[slot], True)
+            transition = _T_RETIRED
+        elif pages.n_sources[slot] > 0 and number_of(pages.heard_at[slot]) > fetched:
+            # A signal came after the fetch and before its report: it speaks of what is not seen.
+            pages.n_signals[slot] = 1
+            precision = precision_of(sources, pages.source[slot], rules)
+            age_by_signal(pages, rules, slot, float(pages.heard_at[slot]), precision)
+        transitions[i] = transition

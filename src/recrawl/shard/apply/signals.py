@@ -1,0 +1,171 @@
+"""Applying signals: a hint ages its page to the time of equal chance of being fresh."""
+
+import math
+
+import numpy as np
+
+from recrawl.core.arrays import FlagArray
+from recrawl.core.kernel import table_kernel
+from recrawl.core.signal_quality.ageing import aged_by_signal_of
+from recrawl.shard.apply.pages import page_slot_of, seconds_of
+from recrawl.shard.events import Signals, SourcesSet
+from recrawl.shard.state.codes import link_row_of, rebuild_word
+from recrawl.shard.state.rules import Rules
+from recrawl.shard.state.tables import Links, Pages, Priors, Registers, Sources
+from recrawl.shard.state.trust import delay_of, next_precision_of
+from recrawl.shard.state.words import (
+    SECONDS_MAX,
+    last_of,
+    log2_period_of,
+    number_of,
+    shape_of,
+    with_last,
+)
+
+__all__ = ["age_by_signal", "aged_last_of", "hear_signals", "set_sources"]
+
+_NEW = 1
+_COUNT_MAX = 65_535
+# Clocks of sites that are this far ahead are believed.
+_AHEAD_MS_MAX = 86_400_000
+
+
+@table_kernel
+def aged_last_of(word: np.uint64, rules: Rules, at: float, precision: float) -> int:
+    """Return the effective last fetch of a page after one more signal of this precision."""
+    # In the shape and period that the word's codes stand for, as the due time is.
+    shape = rules.shapes[shape_of(word)]
+    seconds = shape * math.exp2(log2_period_of(word))
+    elapsed = max(at - float(last_of(word)), 0.0)
+    aged = aged_by_signal_of(shape, seconds, elapsed, precision)
+    return int(max(at - min(aged, float(SECONDS_MAX)), 1.0))
+
+
+@table_kernel
+def age_by_signal(pages: Pages, rules: Rules, slot: int, at: float, precision: float) -> None:
+    """Move a page's effective last fetch back by what one signal of this precision says."""
+    word = pages.word[slot]
+    pages.word[slot] = with_last(word, aged_last_of(word, rules, at, precision))
+
+
+@table_kernel
+def _link_of(
+    pages: Pages, links: Links, registers: Registers, rules: Rules, slot: int, source: int
+) -> int:
+    """Return a page's link with a source: -1 the page's own columns, a row of links, -2 none.
+
+    A new link is made where there is room for one.
+    """
+    n = number_of(pages.n_sources[slot])
+    if n == 0:
+        pages.n_sources[slot] = 1
+        pages.source[slot] = source
+        return -1
+    if pages.source[slot] == source:
+        return -1
+    for k in range(1, n):
+        row = link_row_of(links, slot, k)
+        if links.source[row] == source:
+            return row
+    if n >= rules.sources_max:
+        return -2
+    row = link_row_of(links, slot, n)
+    if links.key[row] == np.uint64(0):
+        registers.n_links[0] += 1
+    links.key[row] = np.uint64(1) + np.uint64(slot) * np.uint64(8) + np.uint64(n)
+    links.source[row] = source
+    links.n_signals[row] = 0
+    links.signal_count[row] = 0.0
+    links.claimed_at[row] = 0
+    pages.n_sources[slot] = n + 1
+    return row
+
+
+@table_kernel
+def hear_signals(
+    pages: Pages,
+    links: Links,
+    sources: Sources,
+    priors: Priors,
+    registers: Registers,
+    rules: Rules,
+    event: Signals,
+    valid: FlagArray,
+) -> None:
+    """Count signals and age their pages.
+
+    Void: a claimed time that the source told before, or one before the last fetch, which has
+    seen what it speaks of, or one more than a day ahead.  Without a claimed time the arrival
+    counts as one.
+    """
+    now_ms = registers.now[0]
+    for i in range(event.page.size):
+        slot = page_slot_of(pages, event.page[i], registers.n_slots[0])
+        if slot < 0:
+            continue
+        source = number_of(event.source[i])
+        at = seconds_of(event.at_ms[i], now_ms)
+        is_claimed = event.claimed_at_ms[i] > 0
+        told = event.claimed_at_ms[i] if is_claimed else event.at_ms[i]
+        if told > now_ms + _AHEAD_MS_MAX:
+            if is_claimed:
+                continue
+            told = now_ms
+        # What the source told is remembered as it was told: clamped to a later time, the same
+        # claim would seem new.
+        claim = seconds_of(told, told)
+        claimed = min(claim, seconds_of(now_ms, now_ms))
+        link = _link_of(pages, links, registers, rules, slot, source)
+        if link == -2:
+            continue
+        before = pages.claimed_at[slot] if link == -1 else links.claimed_at[link]
+        if claim <= before:
+            continue
+        if link == -1:
+            pages.claimed_at[slot] = claim
+        else:
+            links.claimed_at[link] = claim
+        fetched = number_of(pages.fetched_at[slot])
+        if claimed <= fetched:
+            continue
+        if link == -1:
+            pages.n_signals[slot] = min(number_of(pages.n_signals[slot]) + 1, _COUNT_MAX)
+            pages.signal_count[slot] += np.float32(1.0)
+            n_signals = number_of(pages.n_signals[slot])
+        else:
+            links.n_signals[link] = min(number_of(links.n_signals[link]) + 1, _COUNT_MAX)
+            links.signal_count[link] += np.float32(1.0)
+            n_signals = number_of(links.n_signals[link])
+        pages.heard_at[slot] = at
+        sources.flags[source] |= np.uint8(1)
+        sources.n_signals[source] += 1.0
+        registers.n_signals[0] += 1
+        precision = next_precision_of(sources, source, rules, n_signals - 1)
+        if is_claimed:
+            sources.delay_seconds[source] += max(at - claimed, 0)
+            sources.n_delays[source] += 1.0
+        elif fetched > 0:
+            # It may speak of a change that the fetch has seen.
+            delay = delay_of(sources, source, rules)
+            if delay > 0.0:
+                precision *= -math.expm1(-(at - fetched) / delay)
+        rebuild_word(pages, links, sources, priors, rules, slot, float(at))
+        if pages.status[slot] != _NEW:
+            age_by_signal(pages, rules, slot, float(at), precision)
+        valid[i] = True
+
+
+@table_kernel
+def set_sources(sources: Sources, event: SourcesSet, valid: FlagArray) -> None:
+    """Take over a signal quality that is given, or learn it from now on."""
+    for i in range(event.source.size):
+        source = event.source[i]
+        flags = sources.flags[source] & np.uint8(1)
+        if 0.0 <= event.precision[i] <= 1.0:
+            flags |= np.uint8(2)
+            sources.given_precision[source] = event.precision[i]
+        if event.delay_seconds[i] >= 0.0:
+            flags |= np.uint8(4)
+            sources.given_delay[source] = event.delay_seconds[i]
+        sources.flags[source] = flags
+        valid[i] = True

@@ -1,0 +1,144 @@
+"""Two kinds of heap in columns: of pages within a group, and of groups that know their place.
+
+Pages are only ever added and taken from the top: a pairing heap of two links.  Groups also move
+and leave from the middle: a binary heap, with the place of each group in a column.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core.kernel import table_kernel
+
+__all__ = ["heap_add", "heap_move", "heap_remove", "melded", "nth_greatest", "without_top"]
+
+I32 = NDArray[np.int32]
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+
+
+@table_kernel
+def melded(key: F32, child: I32, sibling: I32, a: int, b: int) -> int:
+    """Return the top of two pairing heaps put together; -1 is an empty one."""
+    if a < 0:
+        return b
+    if b < 0:
+        return a
+    if key[b] > key[a]:
+        a, b = b, a
+    sibling[b] = child[a]
+    child[a] = b
+    return a
+
+
+@table_kernel
+def without_top(key: F32, child: I32, sibling: I32, top: int) -> int:
+    """Return the top of a pairing heap once its top is taken; -1 if nothing is left."""
+    # Children are melded in pairs from left to right, then the pairs from right to left.
+    e = int(child[top])
+    pairs = -1
+    while e >= 0:
+        second = int(sibling[e])
+        following = -1
+        sibling[e] = -1
+        if second >= 0:
+            following = int(sibling[second])
+            sibling[second] = -1
+        pair = melded(key, child, sibling, e, second)
+        sibling[pair] = pairs
+        pairs = pair
+        e = following
+    rest = -1
+    while pairs >= 0:
+        following = int(sibling[pairs])
+        sibling[pairs] = -1
+        rest = melded(key, child, sibling, rest, pairs)
+        pairs = following
+    child[top] = -1
+    return rest
+
+
+@table_kernel
+def _raise(heap: I32, rank: F64, place: I32, i: int) -> None:
+    row = heap[i]
+    while i > 0:
+        parent = (i - 1) >> 1
+        if rank[heap[parent]] >= rank[row]:
+            break
+        heap[i] = heap[parent]
+        place[heap[i]] = i
+        i = parent
+    heap[i] = row
+    place[row] = i
+
+
+@table_kernel
+def _lower(heap: I32, size: int, rank: F64, place: I32, i: int) -> None:
+    row = heap[i]
+    while True:
+        larger = 2 * i + 1
+        if larger >= size:
+            break
+        if larger + 1 < size and rank[heap[larger + 1]] > rank[heap[larger]]:
+            larger += 1
+        if rank[heap[larger]] <= rank[row]:
+            break
+        heap[i] = heap[larger]
+        place[heap[i]] = i
+        i = larger
+    heap[i] = row
+    place[row] = i
+
+
+@table_kernel
+def heap_add(heap: I32, size: int, rank: F64, place: I32, row: int) -> None:
+    """Add a row to a binary heap of ``size`` rows, greatest rank on top."""
+    heap[size] = row
+    _raise(heap, rank, place, size)
+
+
+@table_kernel
+def heap_remove(heap: I32, size: int, rank: F64, place: I32, row: int) -> None:
+    """Take a row out of a binary heap of ``size`` rows."""
+    i = int(place[row])
+    last = heap[size - 1]
+    if last != row:
+        heap[i] = last
+        place[last] = i
+        _raise(heap, rank, place, i)
+        _lower(heap, size - 1, rank, place, int(place[last]))
+
+
+@table_kernel
+def heap_move(heap: I32, size: int, rank: F64, place: I32, row: int) -> None:
+    """Put a row whose rank has changed where it belongs."""
+    _raise(heap, rank, place, int(place[row]))
+    _lower(heap, size, rank, place, int(place[row]))
+
+
+@table_kernel
+def nth_greatest(key: F32, size: int, n: int) -> float:
+    """Return the ``n``-th greatest of the first ``size`` keys, which change places.
+
+    With 1 ≤ n ≤ size.
+    """
+    low, high = 0, size - 1
+    while low < high:
+        # Hoare's partition around a middle one: greater keys to the left.
+        pivot = key[(low + high) >> 1]
+        i, j = low, high
+        while i <= j:
+            while key[i] > pivot:
+                i += 1
+            while key[j] < pivot:
+                j -= 1
+            if i <= j:
+                key[i], key[j] = key[j], key[i]
+                i += 1
+                j -= 1
+        if n - 1 <= j:
+            high = j
+        elif n - 1 >= i:
+            low = i
+        else:
+            break
+    return float(key[n - 1])

@@ -1,0 +1,240 @@
+"""Due pages waiting to be ordered, and the groups that they belong to, as columns.
+
+Each group with waiting pages has a row, and its pages stand in a heap by what they were worth
+when they came.  Groups that may be ordered from stand in one heap, by their best page; groups
+that may be later in another, by when; and groups of which that cannot be foreseen are set aside
+until they are woken (`recrawl.shard.picker.queue.turns`).  A decision walks over what it orders and
+over nothing else (`recrawl.shard.picker.queue.waiting`).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core.kernel import table_kernel
+
+__all__ = [
+    "ASIDE",
+    "LATER",
+    "M_BACKLOG",
+    "M_DECISION",
+    "M_FREE",
+    "M_FREE_ROW",
+    "M_N_EMPTIED",
+    "M_N_LATER",
+    "M_N_READY",
+    "M_SIZE",
+    "M_TOUCHED",
+    "NOWHERE",
+    "READY",
+    "Market",
+    "empty_market",
+    "fit_market",
+    "has_bit",
+    "has_free_row",
+    "n_free_rows",
+    "roomier_entries",
+    "roomier_rows",
+    "set_bit",
+]
+
+# Places in `Market.gauge`.
+M_FREE = 0
+"""The first free entry; -1 for none."""
+M_SIZE = 1
+"""Entries in use."""
+M_FREE_ROW = 2
+M_N_READY = 3
+"""Groups in the heap of those that may be ordered from."""
+M_N_LATER = 4
+M_BACKLOG = 5
+"""Pages that could be ordered within seconds, were there a budget."""
+M_DECISION = 6
+"""Number of the decision under way."""
+M_N_EMPTIED = 7
+M_TOUCHED = 8
+"""Entries added or taken, ever."""
+_N_GAUGES = 9
+
+# Places of a row.
+NOWHERE = 0
+READY = 1
+LATER = 2
+ASIDE = 3
+
+
+class Market(NamedTuple):
+    """Entries are pages (16 bytes), rows groups with waiting pages (66 bytes).
+
+    ``row_of`` takes 4 bytes of every group and ``waits`` and ``taken`` a bit of every page.
+    """
+
+    slot: NDArray[np.uint32]
+    key: NDArray[np.float32]
+    """log2 of the page's worth when it came."""
+    child: NDArray[np.int32]
+    sibling: NDArray[np.int32]
+    """Of the heap within a group; of a free entry, the next free one."""
+    listed: NDArray[np.int32]
+    listed_key: NDArray[np.float32]
+    """Where entries and keys are listed to find the best of them."""
+    group: NDArray[np.uint32]
+    top: NDArray[np.int32]
+    """The best entry; of a free row, the next free one."""
+    n_waiting: NDArray[np.int32]
+    n_counted: NDArray[np.int32]
+    """Of these, counted in the backlog."""
+    floor: NDArray[np.float32]
+    """log2 of what a page must be worth to be taken in."""
+    where: NDArray[np.uint8]
+    place: NDArray[np.int32]
+    rank: NDArray[np.float64]
+    """In its heap: the best page's key, or less the instant it may be ordered from."""
+    decision: NDArray[np.int64]
+    """The latest decision that ordered from the group."""
+    n_ordered: NDArray[np.int32]
+    """Orders of that decision."""
+    next_at: NDArray[np.int64]
+    """What the group's ``ready_at`` will be after them."""
+    is_listed: NDArray[np.uint8]
+    """Stands among the emptied."""
+    ready: NDArray[np.int32]
+    later: NDArray[np.int32]
+    emptied: NDArray[np.int32]
+    """Rows without pages, to be given up once the decision is over."""
+    row_of: NDArray[np.int32]
+    """By group: 1 + its row, or 0."""
+    waits: NDArray[np.uint8]
+    """By page, a bit: waits here."""
+    taken: NDArray[np.uint8]
+    """By page, a bit: ordered by the decision under way."""
+    gauge: NDArray[np.int64]
+
+
+def empty_market(n_entries: int = 1_024, n_rows: int = 256) -> Market:
+    """Return a market without pages or groups."""
+    chain = np.arange(1, n_entries + 1, dtype=np.int32)
+    chain[-1] = -1
+    rows = np.arange(1, n_rows + 1, dtype=np.int32)
+    rows[-1] = -1
+    gauge = np.zeros(_N_GAUGES, np.int64)
+
+    def numbers() -> NDArray[np.int32]:
+        return np.zeros(n_rows, np.int32)
+
+    return Market(
+        np.zeros(n_entries, np.uint32),
+        np.zeros(n_entries, np.float32),
+        np.full(n_entries, -1, np.int32),
+        chain,
+        np.zeros(n_entries, np.int32),
+        np.zeros(n_entries, np.float32),
+        np.zeros(n_rows, np.uint32),
+        rows,
+        numbers(),
+        numbers(),
+        np.full(n_rows, -np.inf, np.float32),
+        np.zeros(n_rows, np.uint8),
+        numbers(),
+        np.zeros(n_rows),
+        np.full(n_rows, -1, np.int64),
+        numbers(),
+        np.zeros(n_rows, np.int64),
+        np.zeros(n_rows, np.uint8),
+        numbers(),
+        numbers(),
+        numbers(),
+        np.zeros(0, np.int32),
+        np.zeros(0, np.uint8),
+        np.zeros(0, np.uint8),
+        gauge,
+    )
+
+
+def fit_market(market: Market, n_pages: int, n_groups: int) -> Market:
+    """Return the market with a place for every page and group."""
+    if market.waits.size * 8 < n_pages:
+        waits = np.zeros(max((n_pages + 7) // 8, 2 * market.waits.size), np.uint8)
+        waits[: market.waits.size] = market.waits
+        market = market._replace(waits=waits, taken=np.zeros_like(waits))
+    if market.row_of.size < n_groups:
+        row_of = np.zeros(max(n_groups, 2 * market.row_of.size), np.int32)
+        row_of[: market.row_of.size] = market.row_of
+        market = market._replace(row_of=row_of)
+    return market
+
+
+_ENTRY_COLUMNS = ("slot", "key", "child", "sibling", "listed", "listed_key")
+_ROW_COLUMNS = (
+    "group",
+    "top",
+    "n_waiting",
+    "n_counted",
+    "floor",
+    "where",
+    "place",
+    "rank",
+    "decision",
+    "n_ordered",
+    "next_at",
+    "is_listed",
+    "ready",
+    "later",
+    "emptied",
+)
+
+
+def _doubled(market: Market, names: tuple[str, ...], chain: str, first_free: int) -> Market:
+    larger = {}
+    for name in names:
+        old = getattr(market, name)
+        larger[name] = np.concatenate([old, np.zeros_like(old)])
+    size = larger[chain].size // 2
+    larger[chain][size:] = np.arange(size + 1, 2 * size + 1)
+    larger[chain][-1] = market.gauge[first_free]
+    market.gauge[first_free] = size
+    return market._replace(**larger)
+
+
+def roomier_entries(market: Market) -> Market:
+    """Return the market with room for twice as many pages."""
+    return _doubled(market, _ENTRY_COLUMNS, "sibling", M_FREE)
+
+
+def roomier_rows(market: Market) -> Market:
+    """Return the market with room for twice as many groups."""
+    return _doubled(market, _ROW_COLUMNS, "top", M_FREE_ROW)
+
+
+@table_kernel
+def has_free_row(market: Market) -> bool:
+    """Return whether another group may be ordered from."""
+    return bool(market.gauge[M_FREE_ROW] >= 0)
+
+
+@table_kernel
+def has_bit(bits: NDArray[np.uint8], slot: int) -> bool:
+    """Return the bit of a page."""
+    return bool(bits[slot >> 3] & np.uint8(1 << (slot & 7)))
+
+
+@table_kernel
+def set_bit(bits: NDArray[np.uint8], slot: int, value: bool) -> None:
+    """Write the bit of a page."""
+    bit = np.uint8(1 << (slot & 7))
+    if value:
+        bits[slot >> 3] |= bit
+    else:
+        bits[slot >> 3] &= np.uint8(255) - bit
+
+
+@table_kernel
+def n_free_rows(market: Market, enough: int) -> int:
+    """Return how many more groups may have rows, or that it is enough."""
+    n = 0
+    row = market.gauge[M_FREE_ROW]
+    while row >= 0 and n < enough:
+        n += 1
+        row = market.top[row]
+    return n

@@ -1,0 +1,241 @@
+"""Pages come to the market and leave it: the most valuable first, within what groups allow.
+
+A group that cannot serve all that comes due sells to its own best pages: when its heap grows
+beyond what it can serve in four sweeps, the better half is kept, and the worth of the least page
+kept becomes the floor below which the group takes no more.  Once it has served half of them the
+floor is forgotten; what it kept out is found by the sweep that follows.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core.kernel import table_kernel
+from recrawl.shard.due import CEILING_BONUS, Terms, log2_worth_of
+from recrawl.shard.picker.queue.heaps import melded, nth_greatest, without_top
+from recrawl.shard.picker.queue.market import (
+    M_FREE,
+    M_N_READY,
+    M_SIZE,
+    M_TOUCHED,
+    Market,
+    has_bit,
+    set_bit,
+)
+from recrawl.shard.picker.queue.turns import (
+    give_turns,
+    note_order,
+    row_for,
+    row_ready_at_of,
+    settle,
+)
+from recrawl.shard.state.tables import Groups, Limits, Pages
+from recrawl.shard.state.words import is_held, number_of
+
+__all__ = ["CEILING_FLOOR", "keep_best_of_all", "let_wait", "revalue", "take_best", "would_lead"]
+
+# A worth beyond this is that of a page beyond its ceiling.
+CEILING_FLOOR = CEILING_BONUS / 2
+_QUEUE_MIN = 8
+
+
+@table_kernel
+def _queue_max_of(groups: Groups, group: int, sweep_seconds: float) -> int:
+    """Return the pages that a group can serve in two sweeps, and a few."""
+    delay = number_of(groups.delay_ms[group])
+    if delay == 0:
+        return 1 << 30
+    return _QUEUE_MIN + int(2_000.0 * sweep_seconds / delay)
+
+
+@table_kernel
+def _free_entry(market: Market, e: int) -> None:
+    market.child[e] = -1
+    market.sibling[e] = market.gauge[M_FREE]
+    market.gauge[M_FREE] = e
+    market.gauge[M_SIZE] -= 1
+    market.gauge[M_TOUCHED] += 1
+
+
+@table_kernel
+def _list_entries(market: Market, row: int, first: int) -> int:
+    """List the entries of a group and their keys, from a place on; return where they end.
+
+    Pages that no longer wait get a key below all others.
+    """
+    listed = market.listed
+    listed[first] = market.top[row]
+    n = first + 1
+    i = first
+    while i < n:
+        e = listed[i]
+        waits = has_bit(market.waits, number_of(market.slot[e]))
+        market.listed_key[i] = market.key[e] if waits else -math.inf
+        child = market.child[e]
+        while child >= 0:
+            listed[n] = child
+            n += 1
+            child = market.sibling[child]
+        i += 1
+    return n
+
+
+@table_kernel
+def _keep(
+    market: Market, row: int, n_listed: int, floor: float, n_max: int, n_equal_max: int
+) -> int:
+    """Build the heap of a group anew from those of its listed entries that reach a floor.
+
+    Of those that are worth just the floor no more than so many; returns how many are left of
+    that number.
+    """
+    top = -1
+    n = 0
+    for i in range(n_listed):
+        e = int(market.listed[i])
+        slot = number_of(market.slot[e])
+        waits = has_bit(market.waits, slot)
+        is_equal = float(market.key[e]) == floor
+        if is_equal:
+            n_equal_max -= 1
+        is_kept = waits and float(market.key[e]) >= floor and not (is_equal and n_equal_max < 0)
+        if is_kept and n < n_max:
+            market.child[e] = -1
+            market.sibling[e] = -1
+            top = melded(market.key, market.child, market.sibling, top, e)
+            n += 1
+        else:
+            set_bit(market.waits, slot, False)
+            _free_entry(market, e)
+    market.top[row] = top
+    market.n_waiting[row] = n
+    return n_equal_max
+
+
+@table_kernel
+def _keep_best(market: Market, row: int, n_kept: int) -> None:
+    """Keep the best pages of a group, and make the least worth among them its floor."""
+    n = _list_entries(market, row, 0)
+    # The keys change places, the entries do not.
+    floor = nth_greatest(market.listed_key, n, n_kept)
+    market.floor[row] = min(floor, CEILING_FLOOR)
+    _keep(market, row, n, floor, n_kept, n)
+
+
+@table_kernel
+def revalue(market: Market, pages: Pages, limits: Limits, terms: Terms, now: float) -> None:
+    """Write what waiting pages are worth now; the heaps must be built anew after that."""
+    for e in range(market.slot.size):
+        slot = number_of(market.slot[e])
+        if has_bit(market.waits, slot):
+            if is_held(pages.word[slot]):
+                set_bit(market.waits, slot, False)
+            else:
+                market.key[e] = log2_worth_of(pages, limits, slot, terms, now)
+
+
+@table_kernel
+def keep_best_of_all(market: Market, groups: Groups, n_kept: int, now_ms: int) -> float:
+    """Keep the best pages of all groups together; return what others must be worth to join them.
+
+    No more than ``n_kept``, also where very many are worth the same: a corpus that is new.
+    """
+    found = 0
+    for row in range(market.group.size):
+        if market.row_of[number_of(market.group[row])] == row + 1 and market.top[row] >= 0:
+            found = _list_entries(market, row, found)
+    floor = nth_greatest(market.listed_key, found, n_kept) if n_kept < found else -math.inf
+    n_equal_max = n_kept
+    for i in range(found):
+        if float(market.listed_key[i]) > floor:
+            n_equal_max -= 1
+    for row in range(market.group.size):
+        if market.row_of[number_of(market.group[row])] == row + 1 and market.top[row] >= 0:
+            n = _list_entries(market, row, 0)
+            n_equal_max = _keep(market, row, n, floor, n, n_equal_max)
+            settle(market, groups, row, now_ms)
+    if n_equal_max < 0 and floor > -math.inf:
+        # Some that are worth just that had to go; more of them are not to come in.
+        return float(np.nextafter(np.float32(floor), np.float32(math.inf)))
+    return floor
+
+
+@table_kernel
+def would_lead(market: Market, group: int, slot: int, log2_worth: float) -> bool:
+    """Return whether a page that waits is worth more than the first of its group, another one."""
+    row = int(market.row_of[group]) - 1
+    if row < 0 or market.top[row] < 0:
+        return True
+    e = market.top[row]
+    return bool(log2_worth > float(market.key[e]) and number_of(market.slot[e]) != slot)
+
+
+@table_kernel
+def let_wait(
+    market: Market,
+    groups: Groups,
+    group: int,
+    slot: int,
+    log2_worth: float,
+    now_ms: int,
+    sweep_seconds: float,
+) -> None:
+    """Let a page wait, unless its group has enough better ones; there must be room."""
+    row = row_for(market, group)
+    if log2_worth < float(market.floor[row]):
+        return
+    e = int(market.gauge[M_FREE])
+    market.gauge[M_FREE] = market.sibling[e]
+    market.gauge[M_SIZE] += 1
+    market.gauge[M_TOUCHED] += 1
+    market.slot[e] = slot
+    market.key[e] = log2_worth
+    market.child[e] = -1
+    market.sibling[e] = -1
+    set_bit(market.waits, slot, True)
+    top = int(market.top[row])
+    market.top[row] = melded(market.key, market.child, market.sibling, top, e)
+    market.n_waiting[row] += 1
+    queue_max = _queue_max_of(groups, group, sweep_seconds)
+    if market.n_waiting[row] >= 2 * queue_max:
+        _keep_best(market, row, queue_max)
+    settle(market, groups, row, now_ms)
+
+
+@table_kernel
+def take_best(
+    market: Market,
+    groups: Groups,
+    word: NDArray[np.uint64],
+    group_of: NDArray[np.uint32],
+    now_ms: int,
+    sweep_seconds: float,
+    out: NDArray[np.int64],
+) -> int:
+    """Order the best pages that wait until ``out`` is full or none is left; return how many."""
+    give_turns(market, groups, now_ms)
+    n = 0
+    while n < out.size and market.gauge[M_N_READY] > 0:
+        row = int(market.ready[0])
+        if row_ready_at_of(market, groups, row) > now_ms:
+            settle(market, groups, row, now_ms)
+            continue
+        e = int(market.top[row])
+        slot = number_of(market.slot[e])
+        market.top[row] = without_top(market.key, market.child, market.sibling, e)
+        _free_entry(market, e)
+        market.n_waiting[row] -= 1
+        queue_max = _queue_max_of(groups, number_of(market.group[row]), sweep_seconds)
+        if 2 * market.n_waiting[row] < queue_max:
+            market.floor[row] = -math.inf
+        # It may have been ordered or fetched since it came, stand here twice, or have left its
+        # slot to a page of another group.
+        if has_bit(market.waits, slot) and not has_bit(market.taken, slot):
+            set_bit(market.waits, slot, False)
+            if not is_held(word[slot]) and group_of[slot] == market.group[row]:
+                note_order(market, groups, row, slot, now_ms)
+                out[n] = slot
+                n += 1
+        settle(market, groups, row, now_ms)
+    return n

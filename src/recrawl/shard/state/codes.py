@@ -1,0 +1,234 @@
+"""A page's word from what is known of it: belief, signals, curve, importance, requests and cost."""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core.belief.codes import decode_of
+from recrawl.core.kernel import table_kernel
+from recrawl.shard.state.rules import Rules
+from recrawl.shard.state.tables import Links, Pages, Priors, Sources
+from recrawl.shard.state.trust import precision_of
+from recrawl.shard.state.words import (
+    number_of,
+    scale_code_of,
+    weight_code_of,
+    with_bounded,
+    with_codes,
+)
+
+__all__ = [
+    "LOG2_CODE_ONE",
+    "link_row_of",
+    "log2_code_of",
+    "log2_of_code",
+    "prior_of",
+    "rate_of",
+    "ratio_code_of",
+    "ratio_of_code",
+    "rebuild_word",
+    "signal_totals_of",
+]
+
+# log2 of importance, cost and weights of kinds, from 2^-32 to 2^32.
+_LOG2_CODES = 1024.0
+_LOG2_MIN = -32.0
+LOG2_CODE_ONE = 32_768
+_RATIO_CODES = 16.0
+_RATIO_ONE = 200.0
+
+
+@table_kernel
+def log2_code_of(quantity: float) -> int:
+    """Return the 16-bit code of an importance or a cost."""
+    if not quantity > 0.0:
+        return 0
+    code = (math.log2(quantity) - _LOG2_MIN) * _LOG2_CODES + 0.5
+    return int(min(max(code, 1.0), 65_535.0))
+
+
+@table_kernel
+def log2_of_code(code: int) -> float:
+    """Return log2 of the importance or cost of a code; -inf for nothing."""
+    if code == 0:
+        return -math.inf
+    return code / _LOG2_CODES + _LOG2_MIN
+
+
+@table_kernel
+def ratio_code_of(ratio: float) -> int:
+    """Return the 8-bit code of a ratio of rates."""
+    code = math.log2(max(ratio, 1e-9)) * _RATIO_CODES + _RATIO_ONE + 0.5
+    return int(min(max(code, 1.0), 255.0))
+
+
+@table_kernel
+def ratio_of_code(code: int) -> float:
+    """Return the ratio of a code; 1 where it is not known."""
+    if code == 0:
+        return 1.0
+    return math.exp2((code - _RATIO_ONE) / _RATIO_CODES)
+
+
+@table_kernel
+def prior_of(priors: Priors, kind: int, slot: int, rebased_to: int) -> tuple[float, float]:
+    """Return the prior that a page's belief is relative to."""
+    if slot < rebased_to:
+        return priors.shape[kind], priors.seconds[kind]
+    return priors.old_shape[kind], priors.old_seconds[kind]
+
+
+@table_kernel
+def link_row_of(links: Links, slot: int, k: int) -> int:
+    """Return the row of a page's k-th further source, or the empty row where it would stand."""
+    key = np.uint64(1) + np.uint64(slot) * np.uint64(8) + np.uint64(k)
+    mask = np.uint64(links.key.size - 1)
+    # Fibonacci hashing of 32 bits, so that the product never overflows 64.
+    low = (key ^ (key >> np.uint64(32))) & np.uint64(0xFFFFFFFF)
+    row = ((low * np.uint64(0x9E3779B1)) >> np.uint64(12)) & mask
+    while links.key[row] != np.uint64(0) and links.key[row] != key:
+        row = (row + np.uint64(1)) & mask
+    return int(np.int64(row))
+
+
+@table_kernel
+def signal_totals_of(
+    pages: Pages, links: Links, sources: Sources, rules: Rules, slot: int, now: float
+) -> tuple[float, float]:
+    """Return a page's true signals per second, and its ageing by signals per second.
+
+    Σ γp and Σ γ (-log(1-p)) over its sources.
+    """
+    seconds = max(now - float(pages.first_seen[slot]), 1.0) + rules.signal_rate_seconds
+    true_rate = 0.0
+    ageing = 0.0
+    for k in range(pages.n_sources[slot]):
+        if k == 0:
+            source = pages.source[slot]
+            count = float(pages.signal_count[slot])
+        else:
+            row = link_row_of(links, slot, k)
+            source = links.source[row]
+            count = float(links.signal_count[row])
+        precision = precision_of(sources, source, rules)
+        true_rate += count / seconds * precision
+        ageing -= count / seconds * math.log1p(-precision)
+    return true_rate, ageing
+
+
+@table_kernel
+def _precision_of_ratio(ratio: float) -> float:
+    """Return the precision p with -log(1-p)/p = ratio: of the one source standing for several."""
+    # x = -log(1-p) solves x/(1-e^-x) = ratio, convex; Newton from above.
+    x = max(ratio, 1.0 + 1e-9)
+    for _ in range(20):
+        decay = -math.expm1(-x)
+        residual = x / decay - ratio
+        slope = (decay - x * (1.0 - decay)) / (decay * decay)
+        step = residual / slope
+        x -= step
+        if abs(step) < 1e-9 * x:
+            break
+    return -math.expm1(-x)
+
+
+@table_kernel
+def _nearest(levels: NDArray[np.float64], share: float) -> int:
+    low = 0
+    high = levels.size - 1
+    while high > low:
+        middle = (low + high) // 2
+        if share <= 0.5 * (levels[middle] + levels[middle + 1]):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@table_kernel
+def _signal_class_of(rules: Rules, change_rate: float, true_rate: float, ageing: float) -> int:
+    recall = true_rate / (change_rate + true_rate)
+    if not recall >= 0.5 * rules.recall[0]:
+        return 0
+    precision = _precision_of_ratio(ageing / true_rate)
+    column = _nearest(rules.precision, precision)
+    return 1 + _nearest(rules.recall, recall) * rules.precision.size + column
+
+
+@table_kernel
+def rate_of(pages: Pages, rules: Rules, slot: int) -> tuple[float, float]:
+    """Return a page's rate of unsignalled changes, per second, and the shape to value it by."""
+    if rules.estimator == 2:
+        # CGM §4.2: r̂ = -log((n - X + 0.5)/(n + 0.5)), over the mean interval
+        n_polls = float(pages.belief_shape[slot] >> 8)
+        n_changed = float(pages.belief_shape[slot] & 0xFF)
+        _, seconds = decode_of(0, pages.belief_seconds[slot])
+        unchanged = (n_polls - n_changed + 0.5) / (n_polls + 0.5)
+        # never changed: as if it had, by a half; the seconds of a page never polled are its prior's
+        expected = max(-math.log(unchanged), 0.5 / (n_polls + 0.5))
+        return expected * max(n_polls, 1.0) / seconds, rules.shapes[rules.shapes.size - 1]
+    shape, seconds = decode_of(pages.belief_shape[slot], pages.belief_seconds[slot])
+    if rules.estimator == 1:
+        return shape / seconds, rules.shapes[rules.shapes.size - 1]
+    return shape / seconds, shape
+
+
+@table_kernel
+def rebuild_word(
+    pages: Pages,
+    links: Links,
+    sources: Sources,
+    priors: Priors,
+    rules: Rules,
+    slot: int,
+    now: float,
+) -> None:
+    """Write the codes of a page's word anew; its instant and ``held`` stay."""
+    rate, shape = rate_of(pages, rules, slot)
+    # What costs nothing is as cheap as can be said, so that nothing worth nothing is no number.
+    log2_cost = log2_of_code(max(number_of(pages.cost[slot]), 1))
+    log2_weight = log2_of_code(pages.importance[slot]) - log2_cost
+    log2_weight += log2_of_code(priors.weight[pages.kind[slot]])
+    if pages.requested_at[slot] > 0:
+        log2_weight += math.log2(_request_factor_of(pages, rules, slot, now))
+    class_code = 0
+    if pages.n_sources[slot] > 0:
+        true_rate, ageing = signal_totals_of(pages, links, sources, rules, slot, now)
+        if true_rate > 0.0:
+            class_code = _signal_class_of(rules, rate, true_rate, ageing)
+    period = 1.0 / rate
+    if rules.is_fragments:
+        # A curve d∞(1 - e^(-λ_D t)), λ_D = ratio × change rate, has the ordinary value with
+        # weight × d∞ at the period over the ratio.
+        period /= ratio_of_code(pages.ratio[slot])
+        if pages.ceiling[slot] > 0:
+            log2_weight += math.log2(pages.ceiling[slot] / 255.0)
+        if class_code == 0 and pages.curve[slot] > 1 and rules.log_scroll_items.size > 0:
+            class_code = (
+                1
+                + rules.recall.size * rules.precision.size
+                + _nearest(rules.log_scroll_items, math.log1p(pages.curve[slot]))
+            )
+    shape_code = (math.log2(shape) - rules.shape_log2_min) / rules.shape_log2_step + 0.5
+    word = with_codes(
+        pages.word[slot],
+        scale_code_of(period),
+        weight_code_of(log2_weight),
+        class_code,
+        int(min(max(shape_code, 0.0), rules.shapes.size - 1.0)),
+    )
+    bounded = pages.limits[slot] > 0 or pages.not_before[slot] > 0
+    pages.word[slot] = with_bounded(word, bounded)
+
+
+@table_kernel
+def _request_factor_of(pages: Pages, rules: Rules, slot: int, now: float) -> float:
+    """Return how often a page is asked for, over how often a page is before any request."""
+    elapsed = max(now - float(pages.requested_at[slot]), 0.0)
+    kept = math.exp(-elapsed / rules.request_time_constant)
+    requests = float(pages.requests[slot]) * kept
+    seconds = float(pages.request_seconds[slot]) * kept + rules.request_time_constant * (1.0 - kept)
+    prior = rules.request_prior_rate * rules.request_prior_seconds
+    rate = (requests + prior) / (seconds + rules.request_prior_seconds)
+    return rate / rules.request_prior_rate

@@ -1,0 +1,262 @@
+"""A picture of a shard at one moment, taken in pieces while events go on being applied.
+
+A snapshot is the shard's columns as Arrow buffers (little-endian numbers without gaps), and a
+manifest that says where each one is, its checksum, and what the log's position was.  To restore
+is to map the buffers: nothing is parsed.
+
+The tables beside the pages are small and copied when a snapshot begins.  Pages are not: a page
+about to change has its row put aside first, once, unless it has been written already, and the
+piece that it belongs to is put right with that row.  Rows rather than chunks, because events touch
+pages all over the shard: in one second of a busy shard every chunk would have to be copied.
+"""
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core.kernel import table_kernel
+from recrawl.errors import SnapshotError, SnapshotFormatError
+from recrawl.shard.settings import ShardSettings
+from recrawl.shard.state.codes import LOG2_CODE_ONE
+from recrawl.shard.state.tables import TABLES, Pages, Tables, dtypes_of
+
+__all__ = [
+    "ADDED_COLUMNS",
+    "FORMAT",
+    "FORMATS_READ",
+    "Piece",
+    "Snapshot",
+    "format_of",
+    "restored",
+]
+
+FORMAT = 3
+FORMATS_READ = (1, 2, 3)
+# Columns that older formats lack: the format that they came with, and what they hold instead.
+ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float]] = {
+    ("priors", "weight"): (2, LOG2_CODE_ONE),
+    ("pages", "surprise"): (3, 0),
+    ("registers", "memory_lost"): (3, 0.0),
+}
+_ALIGNMENT = 64
+# Copied at once, while the shard waits: two megabytes.
+_ROWS_PER_PIECE = 1 << 15
+_PAGE_ROW = np.dtype(list(dtypes_of(Pages).items()))
+
+
+class Piece(NamedTuple):
+    """Some bytes of a snapshot and where they belong."""
+
+    offset: int
+    data: NDArray[np.uint8]
+
+
+@table_kernel
+def _first_touches(
+    is_aside: NDArray[np.uint8], slots: NDArray[np.int64], first: int, out: NDArray[np.int64]
+) -> int:
+    """Write the slots that were not put aside before, and mark them; return how many."""
+    n = 0
+    for i in range(slots.size):
+        slot = slots[i]
+        if slot < first or slot >= 8 * is_aside.size:
+            continue
+        bit = np.uint8(1 << (slot & 7))
+        if not is_aside[slot >> 3] & bit:
+            is_aside[slot >> 3] |= bit
+            out[n] = slot
+            n += 1
+    return n
+
+
+class Snapshot:
+    """An iterator over the pieces of a shard as it was when the snapshot began.
+
+    Between two pieces the shard may apply events; it tells the snapshot before pages change.
+    The manifest is complete after the last piece.
+
+    Parameters
+    ----------
+    tables, settings
+        The shard's.
+    position
+        Of the log: all events before it are in this snapshot.
+    """
+
+    def __init__(self, tables: Tables, settings: ShardSettings, position: str) -> None:
+        self._pages = tables.pages
+        self._n_slots = int(tables.registers.n_slots[0])
+        self._small: dict[str, tuple[NDArray[Any], ...]] = {
+            name: tuple(column.copy() for column in columns)
+            for name, columns in tables._asdict().items()
+            if name != "pages"
+        }
+        self._is_aside = np.zeros((self._n_slots + 7) // 8, np.uint8)
+        # By the piece that they belong to.
+        self._aside: dict[int, list[tuple[NDArray[np.int64], NDArray[Any]]]] = {}
+        self._done = 0
+        self._settings = settings
+        self._position = position
+        self._layout = self._laid_out()
+        self._iterator = self._emit()
+
+    def _laid_out(self) -> dict[str, dict[str, dict[str, Any]]]:
+        layout: dict[str, dict[str, dict[str, Any]]] = {}
+        offset = 0
+        for name, table in TABLES.items():
+            n_rows = self._n_slots if name == "pages" else self._small[name][0].size
+            layout[name] = {}
+            for column, dtype in dtypes_of(table).items():
+                layout[name][column] = {
+                    "type": dtype.name,
+                    "rows": n_rows,
+                    "offset": offset,
+                    "crc32": 0,
+                }
+                size = n_rows * dtype.itemsize
+                offset += -(-size // _ALIGNMENT) * _ALIGNMENT
+        return layout
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all pieces have been taken."""
+        return self._done < 0
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of the buffers together."""
+        last = list(self._layout["registers"].values())[-1]
+        return int(last["offset"]) + _ALIGNMENT
+
+    @property
+    def manifest(self) -> str:
+        """What `restored` needs beside the buffers, as JSON."""
+        if not self.is_done:
+            raise SnapshotError("the manifest is complete after the last piece only")
+        body = {
+            "format": FORMAT,
+            "position": self._position,
+            "settings": json.loads(self._settings.to_json()),
+            "n_bytes": self.n_bytes,
+            "tables": self._layout,
+        }
+        text = json.dumps(body, separators=(",", ":"))
+        return json.dumps({"crc32": zlib.crc32(text.encode()), "body": text})
+
+    def put_aside(self, pages: Pages, slots: NDArray[np.int64]) -> None:
+        """Keep the rows of pages that are about to change, where they are not yet written."""
+        if self._done < 0 or pages.word is not self._pages.word:
+            return  # the table has grown since: the old columns stay as they are
+        fresh = np.empty(slots.size, np.int64)
+        fresh = fresh[: _first_touches(self._is_aside, slots, self._done, fresh)]
+        fresh = fresh[fresh < self._n_slots]
+        if fresh.size:
+            rows = np.empty(fresh.size, _PAGE_ROW)
+            for name, column in pages._asdict().items():
+                rows[name] = column[fresh]
+            piece = fresh // _ROWS_PER_PIECE
+            order = np.argsort(piece, kind="stable")
+            ends = np.flatnonzero(np.diff(piece[order])) + 1
+            for part in np.split(order, ends):
+                own = self._aside.setdefault(int(piece[part[0]]), [])
+                own.append((fresh[part], rows[part]))
+
+    def __iter__(self) -> Iterator[Piece]:
+        return self._iterator
+
+    def __next__(self) -> Piece:
+        return next(self._iterator)
+
+    def _emit(self) -> Iterator[Piece]:
+        for first in range(0, self._n_slots, _ROWS_PER_PIECE):
+            end = min(first + _ROWS_PER_PIECE, self._n_slots)
+            # All columns of these rows are copied at once, then handed out one by one.
+            columns = {
+                name: column[first:end].copy() for name, column in self._pages._asdict().items()
+            }
+            for slots, rows in self._aside.pop(first // _ROWS_PER_PIECE, ()):
+                for name, column in columns.items():
+                    column[slots - first] = rows[name]
+            self._done = end
+            for name, column in columns.items():
+                yield self._piece("pages", name, column, first)
+        self._aside.clear()
+        for table, small in self._small.items():
+            for name, column in zip(TABLES[table].__annotations__, small, strict=True):
+                yield self._piece(table, name, column, 0)
+        self._done = -1
+
+    def _piece(self, table: str, name: str, column: NDArray[Any], first_row: int) -> Piece:
+        place = self._layout[table][name]
+        data = column.view(np.uint8)
+        place["crc32"] = zlib.crc32(data.data, place["crc32"])
+        return Piece(place["offset"] + first_row * column.itemsize, data)
+
+
+def format_of(manifest: str) -> int:
+    """Return the format in which a snapshot was written."""
+    return int(_checked_body(manifest)["format"])
+
+
+def _checked_body(manifest: str) -> Mapping[str, Any]:
+    try:
+        outer = json.loads(manifest)
+        text = outer["body"]
+        if zlib.crc32(text.encode()) != outer["crc32"]:
+            raise SnapshotError("the manifest's checksum is wrong")
+        body: Mapping[str, Any] = json.loads(text)
+        version = body["format"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise SnapshotError(f"not a manifest: {error}") from error
+    if version not in FORMATS_READ:
+        newer = isinstance(version, int) and version > FORMAT
+        known = f"format must be one of {FORMATS_READ}, got {version!r}"
+        raise SnapshotFormatError(f"{known}: a newer version wrote it" if newer else known)
+    return body
+
+
+def restored(
+    manifest: str, buffer: NDArray[np.uint8], *, check: bool | Literal["small"] = True
+) -> tuple[Tables, ShardSettings, str]:
+    """Return the state, the settings and the log position of a snapshot.
+
+    Parameters
+    ----------
+    manifest
+        Of the snapshot.
+    buffer
+        Its bytes, writeable: mapped privately, or read.  The state goes on living in them.
+    check
+        Whether to compare the checksums, which reads everything once; ``"small"`` leaves out the
+        pages', so that however many there are, they are mapped at once.
+    """
+    body = _checked_body(manifest)
+    if buffer.size < body["n_bytes"]:
+        raise SnapshotError(f"buffer must have {body['n_bytes']} bytes, got {buffer.size}")
+    tables = []
+    for name, table in TABLES.items():
+        columns: list[NDArray[Any]] = []
+        for column, dtype in dtypes_of(table).items():
+            place = body["tables"].get(name, {}).get(column)
+            added_in, default = ADDED_COLUMNS.get((name, column), (0, 0))
+            if place is None and columns and body["format"] < added_in:
+                columns.append(np.full(columns[0].size, default, dtype))
+                continue
+            if place is None or place["type"] != dtype.name:
+                raise SnapshotError(f"column {name}.{column} must be {dtype.name}, got {place!r}")
+            start, size = place["offset"], place["rows"] * dtype.itemsize
+            data = buffer[start : start + size]
+            is_checked = check is True or (check == "small" and name != "pages")
+            if is_checked and zlib.crc32(data.data) != place["crc32"]:
+                raise SnapshotError(f"column {name}.{column} is not what was written")
+            columns.append(data.view(dtype))
+        tables.append(table(*columns))
+    try:
+        settings = ShardSettings.from_kept(body["settings"])
+    except (TypeError, ValueError) as error:
+        raise SnapshotError(f"not settings of this version: {error}") from error
+    return Tables(*tables), settings, str(body["position"])

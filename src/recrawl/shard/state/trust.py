@@ -1,0 +1,62 @@
+"""How far the sources of signals are trusted: what their counts say of a signal more."""
+
+import math
+
+from recrawl.core.kernel import table_kernel
+from recrawl.core.signal_quality.learning import log_false_chance_of
+from recrawl.shard.state.rules import Rules
+from recrawl.shard.state.tables import Sources
+
+__all__ = [
+    "SIGNALS_COUNTED_MAX",
+    "delay_of",
+    "false_chance_of",
+    "next_precision_of",
+    "precision_of",
+]
+
+SIGNALS_COUNTED_MAX = 1_000
+"""Signals of a source about one copy; more of them say nothing more."""
+
+# Nothing is ever certain.
+_PRECISION_MAX = 0.999
+
+
+@table_kernel
+def next_precision_of(sources: Sources, source: int, rules: Rules, n_before: int) -> float:
+    """Return the precision of a signal that follows others about the same copy of a page.
+
+    See `recrawl.core.signal_quality.learning.log_false_chance_of`: if those were false, this one
+    is the more likely to be.
+    """
+    if sources.flags[source] & 2:
+        return min(float(sources.given_precision[source]), _PRECISION_MAX)
+    true = sources.true[source] + rules.precision_prior_true
+    total = sources.total[source] + rules.precision_prior_total
+    return float(min(max(true / (total + n_before), 0.0), _PRECISION_MAX))
+
+
+@table_kernel
+def precision_of(sources: Sources, source: int, rules: Rules) -> float:
+    """Return the precision of a source's signals, as given or learned."""
+    return next_precision_of(sources, source, rules, 0)
+
+
+@table_kernel
+def false_chance_of(sources: Sources, source: int, rules: Rules, n: int) -> float:
+    """Return the chance that so many signals of a source about the same copy are all false."""
+    if sources.flags[source] & 2:
+        return float((1.0 - precision_of(sources, source, rules)) ** n)
+    total = sources.total[source] + rules.precision_prior_total
+    true = sources.true[source] + rules.precision_prior_true
+    true = min(max(true, 0.0), _PRECISION_MAX * total)
+    return math.exp(log_false_chance_of(true, total, min(n, SIGNALS_COUNTED_MAX)))
+
+
+@table_kernel
+def delay_of(sources: Sources, source: int, rules: Rules) -> float:
+    """Return the mean delay of a source's signals in seconds, as given or learned."""
+    if sources.flags[source] & 4:
+        return float(sources.given_delay[source])
+    seconds = sources.delay_seconds[source] + rules.delay_prior * rules.delay_prior_weight
+    return float(seconds / (sources.n_delays[source] + rules.delay_prior_weight))

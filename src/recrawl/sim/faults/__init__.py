@@ -1,0 +1,1 @@
+"""A shard driven through random faults, with laws that must hold at every step."""

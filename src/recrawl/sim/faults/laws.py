@@ -1,0 +1,252 @@
+"""What must hold whatever goes wrong: a shard's laws, checked from its log after every batch.
+
+Budget, politeness and leases are kept in books of their own, from events alone; the shard's
+counters are compared with its own tables.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.shard import events
+from recrawl.shard.events import Event
+from recrawl.shard.shard import Applied, Shard
+from recrawl.shard.state.status import LeaseStage, PageStatus
+
+__all__ = ["BrokenLawError", "Laws"]
+
+_EPOCH_EVENTS = (events.Ordered, events.LeasesExpired, events.Ticked, events.PriorsSet)
+_SLACK = 1e-6
+
+
+class BrokenLawError(AssertionError):
+    """Something happened that must not, whatever goes wrong."""
+
+
+@dataclass(slots=True)
+class _GroupBook:
+    delay_ms: int
+    in_flight_max: int
+    burst: int
+    in_flight: int = 0
+    ended_at: int = -(1 << 62)
+    """When the last fetch ended."""
+    tokens_at: int = 0
+    tokens: float = 0.0
+
+
+class Laws:
+    """Follows a log by a shard of its own and raises at the first law that is broken.
+
+    Parameters
+    ----------
+    shard
+        To apply the log to; nothing has happened to it yet.
+    """
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        self.handed_out: set[int] = set()
+        self.orders: dict[int, int] = {}
+        """Page of each order that counted."""
+        self.n_rows = 0
+        self.n_batches = 0
+        self._in_flight: dict[int, int] = {}
+        self._order_of_page: dict[int, int] = {}
+        self._groups: dict[int, _GroupBook] = {}
+        self._rate = self._level = self._level_max = np.inf
+        self._leveled_at = 0
+
+    def follow(self, event: Event) -> Applied:
+        """Apply a batch and check everything."""
+        before = self._facts_of_old_epochs(event)
+        ended = self._leases_named(event)
+        groups_before = self.shard.tables.groups
+        is_closed, blocked_until = groups_before.flags > 1, groups_before.blocked_until.copy()
+        applied = self.shard.apply(event)
+        self.n_rows += applied.valid.size
+        self.n_batches += 1
+        if before is not None and before != self._facts():
+            raise self._broken("an event of an old epoch changed something")
+        match event:
+            case events.Ordered():
+                self._see_orders(event, applied, is_closed, blocked_until)
+            case events.Outcomes() | events.LeasesReleased() | events.LeasesExpired():
+                self._see_ends(ended)
+            case events.BudgetSet():
+                self._see_budget(event)
+            case events.GroupsSet():
+                self._see_groups(event, applied)
+        self._check_counters()
+        if isinstance(event, events.PagesAdded | events.PagesRemoved):
+            self._check_slots()
+        return applied
+
+    def hand_out(self, order: int, page: int) -> None:
+        """See an order in the hands of a fetcher: logged, counted, and never seen before."""
+        if self.orders.get(order) != page:
+            raise self._broken(f"order {order} was handed out and is not in the log")
+        if order in self.handed_out:
+            raise self._broken(f"order {order} was handed out twice")
+        self.handed_out.add(order)
+
+    def _broken(self, what: str) -> BrokenLawError:
+        return BrokenLawError(f"batch {self.n_batches}: {what}")
+
+    # ---------------------------------------------------------------- old epochs
+
+    def _facts(self) -> tuple[str, int]:
+        n_void = self.shard.tables.registers.n_void
+        kept = int(n_void[0])
+        n_void[0] = 0
+        digest = self.shard.digest()
+        n_void[0] = kept
+        return digest, self.shard.now_ms
+
+    def _facts_of_old_epochs(self, event: Event) -> tuple[str, int] | None:
+        """Return the state before a batch that may change nothing, otherwise None."""
+        if not isinstance(event, _EPOCH_EVENTS) or (event.epoch == self.shard.epoch).any():
+            return None
+        return self._facts()
+
+    # ---------------------------------------------------------------- orders
+
+    def _see_orders(
+        self,
+        event: events.Ordered,
+        applied: Applied,
+        is_closed: NDArray[np.bool_],
+        blocked_until: NDArray[np.int64],
+    ) -> None:
+        now, pages = self.shard.now_ms, self.shard.tables.pages
+        for row in np.flatnonzero(applied.valid):
+            page, order = int(event.page[row]), int(event.order[row])
+            slot = page & 0xFFFFFFFF
+            if page in self._order_of_page:
+                raise self._broken(f"page {page} is in flight twice")
+            self.orders[order] = page
+            self._order_of_page[page] = order
+            group = int(pages.group[slot])
+            self._in_flight[order] = group
+            is_by_cost = self.shard.tables.registers.budget_unit[0] == 1
+            cost = float(np.exp2(pages.cost[slot] / 1024 - 32))
+            self._spend(cost if is_by_cost else 1.0, is_by_cost)
+            if is_closed[group] or blocked_until[group] > now:
+                raise self._broken(f"group {group} is closed or asked to wait")
+            self._ask(group, now)
+
+    def _earn(self) -> None:
+        now = self.shard.now_ms
+        if now > self._leveled_at and np.isfinite(self._level_max):
+            earned = self._rate * (now - self._leveled_at) / 1000
+            self._level = min(self._level + earned, self._level_max)
+        self._leveled_at = now
+
+    def _spend(self, amount: float, is_by_cost: bool) -> None:
+        self._earn()
+        # In cost the last order may go beyond what is left.
+        if (self._level if is_by_cost else self._level - amount) < -_SLACK:
+            raise self._broken(f"the budget is overspent by {amount - self._level}")
+        self._level -= amount
+
+    def _see_budget(self, event: events.BudgetSet) -> None:
+        self._earn()
+        amount, period = float(event.amount[-1]), float(event.period_seconds[-1])
+        self._rate = amount / period if period > 0 else 0.0
+        most = max(self._rate * float(event.burst_seconds[-1]), 1.0) if period > 0 else amount
+        self._level = min(self._level, most) if period > 0 else amount
+        self._level_max = most
+
+    # ---------------------------------------------------------------- politeness
+
+    def _book(self, group: int) -> _GroupBook:
+        if group not in self._groups:
+            own = self.shard.settings
+            delay_ms = round(own.group_delay * 1000)
+            self._groups[group] = _GroupBook(delay_ms, own.group_in_flight_max, own.group_burst)
+        return self._groups[group]
+
+    def _see_groups(self, event: events.GroupsSet, applied: Applied) -> None:
+        for row in np.flatnonzero(applied.valid):
+            book = self._book(int(event.group[row]))
+            policy = int(event.delay_ms[row]), int(event.in_flight_max[row])
+            burst = max(int(event.burst[row]), 1)
+            if (book.delay_ms, book.in_flight_max, book.burst) != (*policy, burst):
+                (book.delay_ms, book.in_flight_max), book.burst = policy, burst
+                book.tokens, book.tokens_at = burst, self.shard.now_ms
+
+    def _ask(self, group: int, now: int) -> None:
+        book = self._book(group)
+        book.in_flight += 1
+        if book.in_flight > book.in_flight_max:
+            raise self._broken(f"group {group} has {book.in_flight} in flight")
+        if book.in_flight_max == 1:
+            if now < book.ended_at + book.delay_ms:
+                raise self._broken(f"group {group} was not given its delay")
+        elif book.delay_ms > 0:
+            earned = (now - book.tokens_at) / book.delay_ms
+            book.tokens = min(book.tokens + earned, book.burst) - 1
+            book.tokens_at = now
+            if book.tokens < -_SLACK:
+                raise self._broken(f"group {group} was asked too often")
+
+    def _leases_named(self, event: Event) -> list[int]:
+        """Return the orders in flight that a batch may end."""
+        if not isinstance(event, events.Outcomes | events.LeasesReleased | events.LeasesExpired):
+            return []
+        return [order for order in set(event.order.tolist()) if order in self._in_flight]
+
+    def _see_ends(self, ended: list[int]) -> None:
+        leases = self.shard.tables.leases
+        mask = leases.stage.size - 1
+        for order in ended:
+            if leases.stage[order & mask] == LeaseStage.IN_FLIGHT:
+                continue
+            book = self._book(self._in_flight.pop(order))
+            book.in_flight -= 1
+            book.ended_at = self.shard.now_ms
+            del self._order_of_page[self.orders[order]]
+
+    # ---------------------------------------------------------------- counters
+
+    def _check_counters(self) -> None:
+        t = self.shard.tables
+        registers = t.registers
+        rows = np.flatnonzero(t.leases.stage == LeaseStage.IN_FLIGHT)
+        if not rows.size == registers.in_flight[0] == len(self._in_flight):
+            raise self._broken("orders in flight are miscounted")
+        by_group = np.bincount(t.leases.group[rows], minlength=t.groups.in_flight.size)
+        if not np.array_equal(by_group, t.groups.in_flight):
+            raise self._broken("orders in flight are miscounted in a group")
+        n_slots = int(registers.n_slots[0])
+        status = t.pages.status[:n_slots]
+        if np.count_nonzero(status) != registers.n_pages[0]:
+            raise self._broken("pages are miscounted")
+        if registers.n_pages[0] + registers.n_free[0] != n_slots:
+            raise self._broken("a slot is lost")
+        is_held = (t.pages.word[:n_slots] & np.uint64(0x80000000)) > 0
+        expected = (status == PageStatus.FREE) | (status == PageStatus.RETIRED)
+        page = t.leases.page[rows]
+        slot = page & 0xFFFFFFFF
+        is_live = (t.pages.generation[slot] == page >> 32) & (status[slot] != PageStatus.FREE)
+        if np.unique(slot[is_live]).size != np.count_nonzero(is_live):
+            raise self._broken("a page has two leases")
+        expected[slot[is_live]] = True
+        if not np.array_equal(is_held, expected):
+            raise self._broken("a page is held for nobody, or not held for its fetcher")
+
+    def _check_slots(self) -> None:
+        t = self.shard.tables
+        free, seen = int(t.registers.free_slot[0]), set()
+        while free > 0 and free not in seen:
+            seen.add(free)
+            if t.pages.status[free - 1] != PageStatus.FREE:
+                raise self._broken(f"slot {free - 1} is free and is not")
+            free = int(t.pages.word[free - 1]) & 0x7FFFFFFF
+        if free > 0 or len(seen) != t.registers.n_free[0]:
+            raise self._broken("the list of free slots is broken")
+        live = np.flatnonzero(t.pages.status[: int(t.registers.n_slots[0])])
+        by_group = np.bincount(t.pages.group[live], minlength=t.groups.n_pages.size)
+        if not np.array_equal(by_group, t.groups.n_pages):
+            raise self._broken("the pages of a group are miscounted")

@@ -1,0 +1,1 @@
+"""Policies that decide what to fetch, for comparison on simulated webs."""

@@ -1,0 +1,1 @@
+"""Simulated webs: how pages change, what they contain, which signals they send."""

@@ -1,0 +1,51 @@
+"""A corpus in a temporary folder, on a clock that is set by hand."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recrawl
+from recrawl.corpus import Corpus, CorpusConfig
+from tests.conftest import JIT_DISABLED
+from tests.manual_clock import ManualClock
+from tests.reading_clock import reading_clock
+from tests.reference.shards import with_small_table
+
+__all__ = ["IMPOLITE", "clock", "open_corpus", "reading_clock", "small_table_without_jit"]
+
+# Any number of pages of one host at once.
+IMPOLITE: dict[str, Any] = {"delay": 0, "in_flight_max": 1000, "burst": 1000}
+
+
+@pytest.fixture(autouse=True, scope="session")
+def small_table_without_jit() -> Iterator[None]:
+    """Use a smaller due table where kernels are interpreted: the real one would take minutes."""
+    if not JIT_DISABLED:
+        yield
+        return
+    with with_small_table():
+        yield
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def open_corpus(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Corpus]]:
+    """Open the test's corpus with sections of a configuration; closed when the test ends."""
+    opened = []
+
+    def opener(folder: str = "corpus", *, read_only: bool = False, **sections: Any) -> Corpus:
+        sections.setdefault("politeness", IMPOLITE)
+        config = CorpusConfig.from_dict(sections)
+        corpus = recrawl.open(tmp_path / folder, config, read_only=read_only, clock=clock)
+        opened.append(corpus)
+        return corpus
+
+    yield opener
+    for corpus in opened:
+        corpus.close()

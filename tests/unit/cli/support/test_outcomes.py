@@ -1,0 +1,133 @@
+"""Outcomes as lines of JSON."""
+
+import io
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recrawl.cli.support import outcomes
+from recrawl.cli.support.outcomes import BadOutcome, header_text, lines_of, outcome_of
+
+
+def line(**row: Any) -> bytes:
+    return json.dumps(row).encode()
+
+
+def test_an_order_with_what_was_found_added_is_an_outcome() -> None:
+    order = {"handle": 4096, "url": "https://a.example/", "fetch_url": "https://a.example/"}
+    order |= {"etag": '"1"', "last_modified": None, "reason": "value", "expires_at_ms": 5}
+    outcome = outcome_of(line(**order, status=200, digest="abc", fetched_at_ms=17))
+    assert (outcome.handle, outcome.status, outcome.digest) == (4096, 200, b"abc")
+    assert (outcome.etag, outcome.last_modified, outcome.fetched_at_ms) == (b'"1"', None, 17)
+
+
+def test_what_shells_write_as_text_is_taken_as_numbers() -> None:
+    outcome = outcome_of(line(handle="4096", status="000", retry_after_seconds="30"))
+    assert (outcome.handle, outcome.status, outcome.retry_after_seconds) == (4096, 0, 30.0)
+
+
+def test_content_is_compared_as_digest_body_or_file(tmp_path: Path) -> None:
+    (tmp_path / "body").write_text("text")
+    by_text = outcome_of(line(handle=1, body="text"))
+    by_file = outcome_of(line(handle=1, body_path=str(tmp_path / "body")))
+    assert by_text.digest == by_file.digest
+    assert by_text.status == 200
+    assert outcome_of(line(handle=1, body="other")).digest != by_text.digest
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        (b"[1]", "not an object"),
+        (line(status=200, digest="a"), "neither handle nor url"),
+        (line(handle=1), "no status"),
+        (line(handle=1, status=200), "content without digest"),
+        (line(handle=1, status=1000), "status must be that of HTTP"),
+        (line(handle=-1, status=304), "handle must be a whole number"),
+        (line(handle=2**70, status=304), "handle must be a whole number"),
+        (line(handle=True, status=304), "handle must be a whole number"),
+        (line(handle=1, status=200, digest=5), "digest must be text"),
+        (line(handle=1, status=200, body=5), "body must be text"),
+        (line(handle=1, status=200, body_path="/no/such/file"), "cannot be read"),
+        (line(handle=1, status=200, body_path="\0"), "cannot be read"),
+        (line(handle=1, status=304, changed="no"), "changed must be true or false"),
+        (line(handle=1, status=304, etag=5), "etag must be text"),
+        (line(handle=1, status=503, retry_after_seconds="soon"), "retry_after_seconds must be"),
+        (b'{"handle": 1, "status": 503, "divergence": Infinity}', "divergence must be"),
+    ],
+)
+def test_a_bad_line_says_why(text: bytes, reason: str) -> None:
+    with pytest.raises(BadOutcome, match=reason):
+        outcome_of(text)
+
+
+NAMES = ["handle", "url", "status", "digest", "body", "changed", "etag", "divergence", "x"]
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+ROWS = st.dictionaries(st.sampled_from(NAMES), SCALARS | st.lists(SCALARS, max_size=2))
+
+
+@given(st.binary() | ROWS.map(lambda row: json.dumps(row).encode()))
+def test_no_line_does_more_than_be_bad(text: bytes) -> None:
+    with suppress(BadOutcome):
+        outcome_of(text)
+
+
+@given(st.binary())
+def test_a_header_comes_back_as_it_went(value: bytes) -> None:
+    text = header_text(value)
+    outcome = outcome_of(line(handle=1, status=304, etag=text))
+    assert outcome.etag == value
+
+
+def test_a_header_beyond_latin_is_kept_as_unicode() -> None:
+    assert outcome_of(line(handle=1, status=304, etag="ж")).etag == "ж".encode()
+
+
+class Dripping(io.BytesIO):
+    """A pipe that gives a few bytes at a time."""
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        return self.read(3)
+
+
+def test_lines_come_as_they_are_there() -> None:
+    found = list(lines_of(Dripping(b"ab\ncd\n\nef")))
+    assert [one for lines in found for one in lines] == [b"ab", b"cd", b"ef"]
+    assert len(found) == 3
+
+
+@pytest.mark.parametrize("end", [b"", b"\nshort\n"])
+def test_a_line_that_never_ends_is_one_bad_line(
+    end: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcomes, "LINE_BYTES_MAX", 10)
+    found = [one for lines in lines_of(Dripping(b"x" * 100 + end)) for one in lines]
+    assert len(found) == (2 if end else 1)
+    with pytest.raises(BadOutcome):
+        outcome_of(found[0])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("url", "https://a.example/\ud800"),
+        ("moved_to", "\ud800"),
+        ("digest", "\udfff"),
+        ("retry_after_seconds", 10**400),
+        ("retry_after_seconds", 1e300),
+        ("divergence", float("inf")),
+    ],
+)
+def test_what_cannot_be_written_down_is_a_bad_line(key: str, value: object) -> None:
+    with pytest.raises(BadOutcome, match=f"{key} must be"):
+        outcome_of(
+            line(**{"url": "https://a.example/", "status": 200, "changed": True, key: value})
+        )

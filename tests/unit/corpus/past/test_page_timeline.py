@@ -1,0 +1,123 @@
+"""A page's history as a picture and as lines of text."""
+
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from recrawl.corpus.past.page_history import FedChange, Moments, PageHistory, Poll, SignalHeard
+from recrawl.corpus.past.page_timeline import text_timeline, timeline_svg
+from recrawl.shard import Transition, Verdict
+
+DAY = 86_400_000
+START = 1_700_000_000_000
+
+
+def poll(day: float, verdict: Verdict, transition: Transition | None = None) -> Poll:
+    at_ms = START + round(day * DAY)
+    return Poll(at_ms, at_ms, verdict, transition, True)
+
+
+def moments(first_day: float, last_day: float) -> Moments:
+    at_ms = np.linspace(START + first_day * DAY, START + last_day * DAY, 20).astype(np.int64)
+    return Moments(
+        at_ms=at_ms,
+        freshness=np.linspace(1, 0.5, 20),
+        value=np.linspace(0, 2_000, 20),
+        price=np.full(20, 1_500.0),
+    )
+
+
+def history(**changes: Any) -> PageHistory:
+    fields: dict[str, Any] = {
+        "url": "https://a.example/<1>",
+        "from_ms": START,
+        "until_ms": START + 10 * DAY,
+        "is_whole": True,
+        "polls": (
+            poll(0, Verdict.CHANGED, Transition.NEW),
+            poll(2, Verdict.UNCHANGED, Transition.NONE),
+            poll(4, Verdict.CHANGED, Transition.CHANGED),
+            poll(6, Verdict.TRANSIENT_ERROR, Transition.NONE),
+            poll(8, Verdict.GONE, Transition.GONE),
+            poll(9.99, Verdict.REVERTED, Transition.REVERTED),
+        ),
+        "signals": (SignalHeard(START + 3 * DAY, "sitemap"), SignalHeard(START + 5 * DAY, "ping")),
+        "orders": (),
+        "earlier": (),
+        "believed": None,
+        "ahead": None,
+    }
+    return PageHistory(**(fields | changes))
+
+
+def test_text_has_a_mark_for_each_poll_at_its_time() -> None:
+    lines = dict(text_timeline(history(), width=10))
+    assert lines["polls"] == "· · ● × ○◐"
+    assert lines["sitemap"] == "   ▾      "
+    assert lines["ping"] == "     ▾    "
+    assert lines[""].startswith("2023-11-14")
+
+
+def test_where_several_polls_fall_together_the_most_telling_is_shown() -> None:
+    polls = (
+        poll(1.0, Verdict.UNCHANGED),
+        poll(1.1, Verdict.CHANGED),
+        poll(1.2, Verdict.TRANSIENT_ERROR),
+    )
+    lines = dict(text_timeline(history(polls=polls), width=10))
+    assert lines["polls"] == " ●        "
+
+
+def test_outcomes_that_were_void_are_not_shown() -> None:
+    void = poll(5, Verdict.CHANGED)._replace(is_counted=False)
+    assert dict(text_timeline(history(polls=(void,)), width=10))["polls"].strip() == ""
+
+
+def test_fetches_that_were_told_of_later_stand_where_they_were() -> None:
+    imported = tuple(
+        poll(day - 10, Verdict.UNCHANGED)._replace(at_ms=START + DAY) for day in (0, 5, 15)
+    )
+    told = history(polls=imported, signals=())
+    assert dict(text_timeline(told, width=20))["polls"] == "·    ·         ·    "
+    assert dict(text_timeline(told, width=20))[""].startswith("2023-11-04")
+    drawn = " ".join(ET.fromstring(timeline_svg(told)).itertext())
+    assert "Nov 4" in drawn or "11-04" in drawn or "4 Nov" in drawn
+
+
+def test_the_picture_is_whole_and_has_everything() -> None:
+    drawn = timeline_svg(
+        history(
+            believed=moments(0, 10),
+            ahead=moments(10, 12),
+            earlier=(
+                FedChange(START - DAY, Transition.CHANGED),
+                FedChange(START - 2 * DAY, Transition.GONE),
+            ),
+        )
+    )
+    text = " ".join(ET.fromstring(drawn).itertext())
+    for word in ("polls", "sitemap", "ping", "earlier changes", "fresh", "price", "https://a.ex"):
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"polls": (), "signals": ()},
+        {"until_ms": START},
+        {"believed": moments(0, 0), "ahead": moments(0, 0)},
+    ],
+)
+def test_little_history_is_drawn_too(changes: dict[str, Any]) -> None:
+    ET.fromstring(timeline_svg(history(**changes)))
+    text_timeline(history(**changes), width=20)
+
+
+def test_before_there_is_a_price_no_value_is_drawn() -> None:
+    believed = moments(0, 10)
+    believed.price[:] = np.nan
+    drawn = timeline_svg(history(believed=believed), title="")
+    assert "What a fetch is worth" not in drawn
+    assert "Chance that the copy is fresh" in drawn

@@ -1,0 +1,293 @@
+"""Signals: what is one, what it does to its page, and what is learned of its source."""
+
+import math
+
+import numpy as np
+import pytest
+
+from recrawl.shard import events as ev
+from recrawl.shard.state.status import Verdict
+from recrawl.shard.state.trust import delay_of, false_chance_of, next_precision_of, precision_of
+from recrawl.shard.state.words import class_of
+from tests.reference.shards import DAY, HOUR, Story, ms
+
+
+def started(n: int = 1, **settings: object) -> tuple[Story, np.ndarray]:
+    """Return a story with pages, fetched once an hour ago."""
+    story = Story(**settings)
+    page = story.add(n)
+    story.fetch(page, at=1)
+    story.tick(HOUR)
+    return story, page
+
+
+def give(story: Story, source: int, precision: float, delay: float = math.nan) -> None:
+    story.apply(ev.event_of(ev.SourcesSet, source=source, precision=precision, delay_seconds=delay))
+
+
+def test_a_signal_ages_its_page() -> None:
+    story, page = started()
+    last = story.last(page[0])
+    assert story.signal(page).valid.all()
+    assert story.last(page[0]) < last
+    assert story.of_page(page[0], "n_signals") == 1
+    assert story.register("n_signals") == 1
+    assert story.of_page(page[0], "fetched_at") > 0
+
+
+def test_a_signal_of_a_better_source_ages_more() -> None:
+    story, page = started(3)
+    for source, precision in enumerate([0.0, 0.3, 0.9]):
+        give(story, source, precision, 0.0)
+    story.signal(page, source=[0, 1, 2])
+    lasts = [story.last(p) for p in page]
+    assert lasts[0] > lasts[1] > lasts[2]
+    assert lasts[0] == 1
+
+
+def test_a_claimed_time_told_before_is_no_signal() -> None:
+    story, page = started()
+    assert story.signal(page, claimed_at_ms=ms(HOUR - 10)).valid.all()
+    digest = story.shard.digest()
+    for at in (HOUR, HOUR + 1):
+        assert not story.signal(page, at, claimed_at_ms=ms(HOUR - 10)).valid.any()
+    assert not story.signal(page, claimed_at_ms=ms(HOUR - 20)).valid.any()
+    story.shard.tables.registers.n_void[0] = 0
+    assert story.shard.digest() == digest
+    assert story.signal(page, claimed_at_ms=ms(HOUR - 5)).valid.all()
+
+
+def test_the_same_claim_of_another_source_or_page_is_a_signal() -> None:
+    story, page = started(2)
+    claim = ms(HOUR - 10)
+    given = [(page[0], 0), (page[1], 0), (page[0], 1), (page[0], 2)]
+    for p, source in given:
+        assert story.signal(p, source=source, claimed_at_ms=claim).valid.all()
+    for p, source in given:
+        assert not story.signal(p, source=source, claimed_at_ms=claim).valid.any()
+
+
+def test_a_claimed_time_before_the_last_fetch_is_no_signal() -> None:
+    story, page = started()
+    last = story.last(page[0])
+    assert not story.signal(page, claimed_at_ms=ms(0.5)).valid.any()
+    assert story.last(page[0]) == last
+    assert story.of_page(page[0], "n_signals") == 0
+
+
+def test_without_a_claim_the_same_arrival_twice_is_one_signal() -> None:
+    story, page = started()
+    assert story.signal(page, at=HOUR - 7).valid.all()
+    assert not story.signal(page, at=HOUR - 7).valid.any()
+    assert story.signal(page, at=HOUR - 3).valid.all()
+
+
+def test_a_claim_a_little_ahead_counts_once() -> None:
+    story, page = started()
+    ahead = ms(HOUR + 600)
+    assert story.signal(page, claimed_at_ms=ahead).valid.all()
+    for at in (HOUR + 100, HOUR + 1000, 10 * HOUR):
+        story.tick(at)
+        assert not story.signal(page, claimed_at_ms=ahead).valid.any()
+
+
+def test_a_claim_from_the_far_future_is_no_signal_and_silences_nobody() -> None:
+    story, page = started()
+    for at in (HOUR, 2 * HOUR):
+        story.tick(at)
+        assert not story.signal(page, claimed_at_ms=ms(1000 * DAY)).valid.any()
+    assert story.signal(page, claimed_at_ms=ms(2 * HOUR)).valid.all()
+
+
+def test_an_arrival_ahead_of_shard_time_counts_as_now() -> None:
+    story, page = started()
+    story.signal(page, at=HOUR + 400 * DAY)
+    assert story.shard.now_ms == ms(HOUR)
+    assert story.last(page[0]) <= 1
+
+
+def test_a_fetch_ends_the_signals_before_it() -> None:
+    story, page = started()
+    story.signal(page)
+    story.signal(page, source=1)
+    story.fetch(page, at=2 * HOUR)
+    assert story.of_page(page[0], "n_signals") == 0
+    assert story.last(page[0]) == 2 * HOUR
+    assert not story.shard.tables.links.n_signals.any()
+
+
+def test_a_signal_between_a_fetch_and_its_report_still_speaks_of_what_is_not_seen() -> None:
+    story, page = started()
+    order = story.order(page, at=2 * HOUR)
+    story.tick(2 * HOUR + 60)
+    story.signal(page)
+    story.tick(2 * HOUR + 90)
+    story.report(page, order=order, at=2 * HOUR + 30)
+    assert story.of_page(page[0], "n_signals") == 1
+    assert story.last(page[0]) < 2 * HOUR + 30
+
+
+def test_the_precision_of_a_source_is_learned_from_what_its_signals_announced() -> None:
+    story = Story()
+    page = story.add(2)
+    story.fetch(page, at=1)
+    for k in range(1, 40):
+        story.tick(k * HOUR)
+        story.signal(page, source=[0, 1])
+        story.fetch(page, [Verdict.CHANGED, Verdict.UNCHANGED], at=k * HOUR + 60)
+    sources, rules = story.shard.tables.sources, story.shard.rules
+    assert precision_of(sources, 0, rules) > 0.85
+    assert precision_of(sources, 1, rules) < 0.1
+    assert precision_of(sources, 2, rules) == pytest.approx(0.25)
+
+
+def test_what_is_only_assumed_of_a_source_is_told_from_what_was_judged() -> None:
+    story, page = started()
+    story.signal(page)
+    told = story.shard.explain(int(page[0]))
+    assert told is not None
+    assert not told.sources[0].is_judged
+    story.fetch(page, Verdict.UNCHANGED, at=2 * HOUR)
+    told = story.shard.explain(int(page[0]))
+    assert told is not None
+    assert told.sources[0].is_judged
+
+
+def test_a_given_precision_is_not_learned_until_it_is_no_longer_given() -> None:
+    story, page = started()
+    give(story, 0, 0.8, 5.0)
+    sources, rules = story.shard.tables.sources, story.shard.rules
+    for k in range(2, 20):
+        story.tick(k * HOUR)
+        story.signal(page)
+        story.fetch(page, at=k * HOUR + 60)
+    assert precision_of(sources, 0, rules) == pytest.approx(0.8)
+    assert delay_of(sources, 0, rules) == 5.0
+    give(story, 0, math.nan)
+    assert precision_of(sources, 0, rules) == pytest.approx(0.25)
+    assert delay_of(sources, 0, rules) == pytest.approx(60.0)
+
+
+def test_signals_of_a_source_hardly_known_are_likely_to_be_false_together() -> None:
+    story, page = started(2)
+    give(story, 1, 0.25)
+    sources, rules = story.shard.tables.sources, story.shard.rules
+    # Believed of the first is Beta(1, 3), of which the moments are known.
+    for n, all_false in enumerate([1, 3 / 4, 3 / 5, 3 / 6, 3 / 7]):
+        assert false_chance_of(sources, 0, rules, n) == pytest.approx(all_false)
+        assert false_chance_of(sources, 1, rules, n) == pytest.approx(0.75**n)
+        next_false = 1 - next_precision_of(sources, 0, rules, n)
+        assert all_false * next_false == pytest.approx(false_chance_of(sources, 0, rules, n + 1))
+    assert next_precision_of(sources, 1, rules, 4) == pytest.approx(0.25)
+    story.signal(page, source=[0, 1])
+    assert story.last(page[0]) == story.last(page[1])
+    story.tick(HOUR + 1)
+    story.signal(page, source=[0, 1])
+    assert story.last(page[0]) > story.last(page[1])
+
+
+def test_the_delay_of_a_source_is_learned_from_its_claims() -> None:
+    story, page = started(signal_delay=60, signal_delay_weight=2)
+    for k in range(2, 12):
+        story.tick(k * HOUR)
+        story.signal(page, claimed_at_ms=ms(k * HOUR - 900))
+    expected = (60 * 2 + 900 * 10) / 12
+    assert delay_of(story.shard.tables.sources, 0, story.shard.rules) == pytest.approx(expected)
+
+
+def test_a_signal_soon_after_a_fetch_counts_less_where_its_source_is_slow() -> None:
+    story, page = started(2)
+    give(story, 0, 0.9, 0.0)
+    give(story, 1, 0.9, 10 * HOUR)
+    story.signal(page, source=[0, 1])
+    assert story.last(page[0]) < story.last(page[1]) < 1
+
+
+def test_several_sources_speak_of_one_page_up_to_a_limit() -> None:
+    story, page = started(sources_per_page_max=3)
+    heard = [story.signal(page, source=s, at=HOUR - s).valid[0] for s in (7, 3, 9, 4, 3)]
+    assert heard == [True, True, True, False, False]
+    assert story.of_page(page[0], "n_sources") == 3
+    story.tick(2 * HOUR)
+    assert story.signal([page[0]] * 3, source=[7, 3, 9]).valid.all()
+    assert story.of_page(page[0], "signal_count") == 2
+    assert sorted(story.shard.tables.links.signal_count.tolist())[-3:] == [0, 2, 2]
+
+
+def test_links_of_many_pages_are_found_again_after_the_table_grows() -> None:
+    story, page = started(500)
+    for k, source in enumerate([5, 6, 7]):
+        story.tick(HOUR + k + 1)
+        assert story.signal(page, source=source).valid.all()
+    assert story.register("n_links") == 1000
+    story.tick(2 * HOUR)
+    for source in (5, 6, 7):
+        assert story.signal(page, source=source).valid.all()
+    links = story.shard.tables.links
+    assert (links.signal_count[links.key > 0] == 2).all()
+    assert story.register("n_links") == 1000
+
+
+def test_a_page_in_a_slot_used_before_has_no_sources_yet() -> None:
+    story, page = started(2)
+    story.signal([page[0]] * 3, source=[1, 2, 3], at=HOUR)
+    story.remove(page[0])
+    again = story.add(1, at=HOUR)
+    assert story.of_page(again[0], "n_sources") == 0
+    story.fetch(again, at=2 * HOUR)
+    story.tick(3 * HOUR)
+    assert story.signal([again[0]] * 2, source=[2, 8]).valid.all()
+    assert story.of_page(again[0], "source") == 2
+    links = story.shard.tables.links
+    mine = links.source[(links.key > 0) & (links.source == 8)]
+    assert mine.tolist() == [8]
+    assert links.signal_count[links.source == 8].tolist() == [1.0]
+
+
+def test_signals_say_which_class_a_page_is_of() -> None:
+    story, page = started(2)
+    give(story, 0, 0.9, 0.0)
+    for k in range(1, 200):
+        story.tick(HOUR + k * 600)
+        story.signal(page[0])
+    words = story.shard.tables.pages.word
+    assert class_of(words[0]) > 0
+    assert class_of(words[1]) == 0
+
+
+def test_an_outcome_dated_before_the_page_was_added_leaves_its_signals_countable() -> None:
+    story = Story(signal_rate_seconds=DAY)
+    story.tick(30 * DAY)
+    page = story.add(1, at=30 * DAY)
+    story.signal(page)
+    for day in (1, 29, 29.5):
+        assert story.report(page, Verdict.CHANGED, at=day * DAY).valid.all()
+    assert 0 <= class_of(story.shard.tables.pages.word[0]) < 1024
+
+
+def test_signals_of_no_page_and_of_sources_without_a_number_are_void() -> None:
+    story, page = started()
+    assert not story.signal([-1, 5, 1 << 32]).valid.any()
+    valid = story.signal([page[0], page[0]], source=[2**32 - 1, 1]).valid
+    assert valid.tolist() == [False, True]
+    event = ev.event_of(ev.SourcesSet, source=2**32 - 1, precision=0.5, delay_seconds=1)
+    assert not story.apply(event).valid.any()
+
+
+def test_a_signal_of_a_page_never_fetched_does_not_move_its_time() -> None:
+    story = Story()
+    page = story.add(1)
+    last = story.last(page[0])
+    story.tick(HOUR)
+    assert story.signal(page).valid.all()
+    assert story.last(page[0]) == last
+
+
+def test_what_is_known_of_a_source_counts_for_no_more_than_its_limit() -> None:
+    story, page = started(signal_evidence_max=20.0)
+    give(story, 1, 0.5)
+    for k in range(1, 100):
+        story.tick(HOUR * (k + 1))
+        story.signal(page)
+        story.fetch(page, at=HOUR * (k + 1) + 60)
+    assert story.shard.tables.sources.total[0] <= 21.0
