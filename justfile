@@ -23,14 +23,22 @@ types:
 layers:
     lint-imports
 
-# all tests in random order, or those named
+# the quick tests, on all cores: no broker, no recorded data, nothing slow
 test *arguments:
-    pytest {{arguments}}
+    PYTHONDONTWRITEBYTECODE= pytest -n auto -m "not kafka and not data and not slow" {{arguments}}
+
+# all tests, on all cores; the tests of Kafka need Java
+test-all *arguments:
+    PYTHONDONTWRITEBYTECODE= pytest -n auto {{arguments}}
 
 # the tests with kernels interpreted, and what they reach
 test-nojit:
     NUMBA_DISABLE_JIT=1 coverage run -m pytest tests/unit tests/simulation
     coverage report
+
+# write requirements-dev.lock anew; `just lock --upgrade` for newer versions
+lock *options:
+    uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --quiet {{options}} --custom-compile-command "uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --output-file requirements-dev.lock" --output-file requirements-dev.lock
 
 # the documentation; warnings are errors
 docs:

@@ -54,11 +54,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what takes minutes interpreted when kernels are not compiled."""
-    if JIT_DISABLED:
-        for item in items:
-            if item.get_closest_marker("slow_without_jit"):
-                item.add_marker(pytest.mark.skip(reason="slow without compiled kernels"))
+    """Mark tests that need a broker; skip what takes minutes where kernels are interpreted."""
+    for item in items:
+        if {"kafka_bootstrap", "kafka_topic"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.kafka)
+        if JIT_DISABLED and item.get_closest_marker("slow_without_jit"):
+            item.add_marker(pytest.mark.skip(reason="slow without compiled kernels"))
 
 
 @pytest.fixture

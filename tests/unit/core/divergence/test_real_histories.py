@@ -18,6 +18,7 @@ from tests.reference.data_folder import data_file, reader
 
 SKETCH_SIZE = 256
 # One page in so many: 870 pages in all.
+pytestmark = pytest.mark.data
 EVERY = 40 if os.environ.get("NUMBA_DISABLE_JIT") == "1" else 6
 
 

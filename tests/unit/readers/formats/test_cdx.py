@@ -125,6 +125,7 @@ def test_the_objects_of_an_index_server_are_a_crawl_log() -> None:
     assert rows_of(source)[0]["at_ms"] == START_MS
 
 
+@pytest.mark.data
 def test_real_captures_are_read_whole() -> None:
     source = open_source(data_file("cdx_samples.csv"))
     rows = rows_of(source)

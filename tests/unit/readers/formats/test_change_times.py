@@ -2,6 +2,8 @@
 
 import numpy as np
 
+import pytest
+
 from recrawl.readers import open_source
 from tests.reference.data_folder import data_file
 from tests.unit.readers.samples import CHANGE_TABLE, CHANGE_TIMES, lines, opened, parquet, rows_of
@@ -75,6 +77,7 @@ def test_a_single_time_is_a_list_of_one() -> None:
     assert len(rows_of(opened(lines(row)))) == 1
 
 
+@pytest.mark.data
 def test_real_histories_are_read_whole() -> None:
     source = open_source(data_file("change_traces.parquet"))
     n_changes = 0

@@ -159,6 +159,7 @@ def test_parquet_that_breaks_off_is_an_error_and_that_breaks_inside_is_cut_short
     assert source.refused.is_cut_short or source.refused.n_refused
 
 
+@pytest.mark.data
 def test_a_real_log_is_read_whole() -> None:
     source = open_source(
         data_file("ota_crawl_log.parquet"),
