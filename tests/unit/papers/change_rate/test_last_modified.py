@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.integrate import quad
 
 from recrawl.papers.change_rate import (
     LastModifiedChangeRate,
@@ -67,6 +68,55 @@ def test_recovers_the_rate_of_simulated_pages(rng: np.random.Generator) -> None:
     rate = estimator.change_rate(counts)
     mean, deviation = last_modified_moments(true_rate, n_polls)
     assert abs(rate.mean() - mean) < 5 * deviation / math.sqrt(n_pages)
+
+
+def mean_over_rate(intervals: list[float], rate: float) -> float:
+    """Return the expected estimate over the true rate, by one integral (no sampling).
+
+    1/T is the integral of exp(-sT) over s, and the generating function of changed polls and
+    exp(-sT) is a product over polls: a poll after I leaves exp(-(rate + s)I) without a change, and
+    rate (1 - exp(-(rate + s)I)) / (rate + s) with one.
+    """
+    n = len(intervals)
+    numerator = last_modified_change_rate(n, np.arange(n + 1), 1.0)
+    total = sum(intervals)
+
+    def integrand(u: float) -> float:
+        s = u / (1 - u) / total
+        weights = np.ones(1)
+        for interval in intervals:
+            exponent = (rate + s) * interval
+            changes = -rate * math.expm1(-exponent) / (rate + s)
+            weights = np.convolve(weights, [math.exp(-exponent), changes])
+        return float(np.sum(weights * numerator)) / rate / total / (1 - u) ** 2
+
+    return float(quad(integrand, 0, 1, limit=200)[0])
+
+
+@pytest.mark.parametrize(("n", "rate"), [(2, 1.0), (5, 0.3), (10, 2.0)])
+def test_the_integral_agrees_with_the_moments_of_regular_polls(n: int, rate: float) -> None:
+    expected = float(last_modified_moments(rate, n).mean) / rate
+    assert mean_over_rate([1.0] * n, rate) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("intervals", "percent"),
+    [([1.0, 3.0], 20), ([1.0, 5.0], 42), ([1.0] * 5 + [10.0] * 5, 7), ([1.0] * 10, 0)],
+    ids=["1 and 3", "1 and 5", "ten polls", "regular"],
+)
+def test_irregular_polls_make_the_rate_too_high(intervals: list[float], percent: int) -> None:
+    """CGM §5: the paper's "negligible bias" holds at regular intervals only."""
+    longest = max(intervals)
+    found = max(mean_over_rate(intervals, rate / longest) for rate in (0.01, 0.1, 0.3, 1, 3))
+    assert round(100 * (found - 1)) == pytest.approx(percent, abs=1)
+
+
+@pytest.mark.parametrize("intervals", [[1.0, 3.0], [1.0, 2.0, 4.0], [1.0] * 4 + [20.0]])
+def test_pages_that_seldom_change_have_the_bias_of_the_formula(intervals: list[float]) -> None:
+    n, total = len(intervals), sum(intervals)
+    formula = sum(math.log(total / (total - each)) for each in intervals)
+    formula /= n * math.log(n / (n - 1))
+    assert mean_over_rate(intervals, 1e-5 / total) == pytest.approx(formula, rel=1e-4)
 
 
 @given(n=st.integers(2, 1_000), total=st.floats(1e-3, 1e9))
