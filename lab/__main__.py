@@ -14,7 +14,13 @@ from lab.learning import learning
 from lab.running import FIGURES, Report, all_claims, draw_claim, folder_of, run_claim
 from lab.tables import read_tables
 
-_STYLE = {"holds": "green", "drawn": "cyan", "does not hold": "yellow", "not run": "magenta"}
+_STYLE = {
+    "holds": "green",
+    "holds, corrected": "green",
+    "drawn": "cyan",
+    "does not hold": "yellow",
+    "not run": "magenta",
+}
 
 
 @click.group()

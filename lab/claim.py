@@ -69,6 +69,9 @@ class Claim:
     remark
         Where the paper's number does not follow from its settings, or ours differ; and what was
         settled only after a first look.
+    corrected
+        Which number of the paper was replaced by which of ours in what is judged, if one was;
+        such a claim "holds, corrected".
     fails_because
         Why the claim does not hold here, if it does not; the report says so.
     failing
@@ -92,6 +95,7 @@ class Claim:
     judge: Callable[[Tables], tuple[Check, ...]] | None = None
     tolerance: str = ""
     remark: str = ""
+    corrected: str = ""
     fails_because: str = ""
     failing: tuple[str, ...] = ()
     said: Callable[[Tables], Mapping[str, str]] | None = None
@@ -104,6 +108,8 @@ class Claim:
             raise ValueError(f"judge and tolerance must fit the kind {self.kind} of {self.id}")
         if bool(self.failing) != bool(self.fails_because):
             raise ValueError(f"failing checks of {self.id} must have a reason, and the reason some")
+        if self.corrected and not is_judged:
+            raise ValueError(f"only a judged claim can be corrected, {self.id} is a figure")
 
     def worded(self, text: str, tables: Tables) -> str:
         """Return one of its texts with the numbers in it."""

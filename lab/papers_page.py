@@ -37,13 +37,17 @@ def papers_markdown() -> str:
 
 def _head(reports: list[Report]) -> str:
     judged_ones = [report for report in reports if report.claim.judge]
-    n_holding = sum(report.holds for report in judged_ones)
+    n_holding = sum(report.verdict == "holds" for report in judged_ones)
+    n_corrected = sum(report.verdict == "holds, corrected" for report in judged_ones)
     n_drawn = len(reports) - len(judged_ones)
     lines = [
         "# The papers, reproduced",
         "",
         "Every claim and figure of the five papers behind recrawl, run on the shipped code.",
-        f"Of {len(judged_ones)} that can be judged {n_holding} hold; {n_drawn} are figures.",
+        f"Of {len(judged_ones)} that can be judged {n_holding} hold as printed, and {n_corrected} "
+        "hold once a number of the paper is replaced by ours "
+        "(*holds, corrected*; the section of the claim names both).",
+        f"{len(judged_ones) - n_holding - n_corrected} do not hold; {n_drawn} are figures.",
         "Tolerances were written down before the run that is shown; what was settled only after a "
         "first look is said with the claim.",
         "This page and its figures are made of the numbers in `lab/claims/*/full/*.csv`, which the "
@@ -78,7 +82,8 @@ def _anchor(claim: Claim) -> str:
 
 
 def _said(report: Report) -> str:
-    return report.verdict if report.verdict in ("holds", "drawn") else f"**{report.verdict}**"
+    is_plain = report.verdict in ("holds", "holds, corrected", "drawn")
+    return report.verdict if is_plain else f"**{report.verdict}**"
 
 
 def _section(report: Report) -> str:
@@ -90,6 +95,8 @@ def _section(report: Report) -> str:
         lines += [f"*Holds if:* {claim.tolerance}", ""]
     if report.checks:
         lines += [f"*Verdict:* {_said(report)}.", ""]
+    if claim.corrected:
+        lines += [f"*Corrected:* {claim.worded(claim.corrected, tables)}", ""]
     if claim.fails_because:
         lines += [f"*Why not:* {claim.worded(claim.fails_because, tables)}", ""]
     if claim.remark:

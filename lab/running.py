@@ -61,7 +61,7 @@ class Report:
         if self.claim.judge is None:
             return "drawn"
         if self.holds:
-            return "holds"
+            return "holds, corrected" if self.claim.corrected else "holds"
         return "does not hold" if self.is_as_expected else "BROKEN"
 
 

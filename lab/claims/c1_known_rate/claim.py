@@ -303,8 +303,8 @@ CLAIM = Claim(
             "that found a change."
         )
     },
-    remark=(
-        "The minimum at Cc = Cs is at 0.321, which the paper reads off its figure as 0.3 and then "
-        "uses as 1/3; at Cc = 4 Cs it is at 0.731, not 0.8."
+    corrected=(
+        "The cheapest fraction at Cc = Cs is 0.321, which the paper reads off its figure as 0.3 "
+        "and then uses as 1/3; at Cc = 4 Cs it is 0.731, and not 0.8."
     ),
 )

@@ -138,6 +138,10 @@ CLAIM = Claim(
             "the logarithm of time, because an estimate from n polls is off by about 1/√n."
         )
     },
+    corrected=(
+        "1520 h and 480 h stand for the paper's 1500 h and 500 h, which are no whole numbers "
+        "of known intervals."
+    ),
     remark=(
         "Flat only to the eye: the excess cost of an estimate falls as 1/t, so the sum grows as "
         "log t. Settled after a first look: 1520 h and 480 h in place of the paper's 1500 h and "

@@ -188,6 +188,9 @@ CLAIM = Claim(
             "not say."
         )
     },
+    corrected=(
+        "Example 6 is judged at r = 4; the 30/7 of its text gives .54 instead of the printed .57."
+    ),
     remark=(
         "Example 6 speaks of a weekly page polled once a month; its .57 needs r = 4 exactly, 30/7 "
         "gives .54.  With n = 2 the estimate has no finite variance: its least ratio, .9857, could "

@@ -221,6 +221,7 @@ CLAIM = Claim(
             "improved estimator varies little only because it cannot exceed log(2n + 1)."
         )
     },
+    corrected=("σ/r at n = 20 is least at r = 1.35, where the paper says near 1.5."),
     remark=(
         "Fig. 4 is drawn by r here, by n in the paper.  The paper calls the bias at n = 20 less "
         "than .1 % for all r < 2; it reaches {bias} there.  That the deviation is least near 1.5 "

@@ -1,5 +1,6 @@
 """Every claim of the papers is there, judged as it should be, and shown as it was found."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,13 @@ def test_pages_and_figures_are_what_the_numbers_say() -> None:
     assert problems() == []
 
 
-def small_claim(*, holds: bool, fails_because: str = "", needs: tuple[str, ...] = ()) -> Claim:
+def small_claim(
+    *,
+    holds: bool,
+    fails_because: str = "",
+    corrected: str = "",
+    needs: tuple[str, ...] = (),
+) -> Claim:
     def measure(scale: Scale) -> Tables:
         return {"t": Table.of([{"x": 1.0 / 3.0, "scale": str(scale)}])}
 
@@ -66,6 +73,7 @@ def small_claim(*, holds: bool, fails_because: str = "", needs: tuple[str, ...] 
         judge=judge,
         draw=draw,
         captions={"": "a line"},
+        corrected=corrected,
         fails_because=fails_because,
         failing=("x",) if fails_because else (),
         needs=needs,
@@ -85,6 +93,22 @@ def test_a_claim_that_fails_is_as_expected_only_if_the_report_says_why(tmp_path:
     mended = run_claim(small_claim(holds=True, fails_because="because"), Scale.FULL, tmp_path)
     assert [r.is_as_expected for r in (broken, known, mended)] == [False, True, False]
     assert (broken.verdict, known.verdict) == ("BROKEN", "does not hold")
+
+
+def test_a_claim_with_a_number_of_ours_holds_corrected(tmp_path: Path) -> None:
+    held = run_claim(small_claim(holds=True, corrected="3 for 4"), Scale.FULL, tmp_path)
+    broken = run_claim(small_claim(holds=False, corrected="3 for 4"), Scale.FULL, tmp_path)
+    assert (held.verdict, broken.verdict) == ("holds, corrected", "BROKEN")
+
+
+def test_claims_judged_by_another_number_than_the_printed_one_say_so() -> None:
+    corrected = {claim.id for claim in CLAIMS if claim.corrected}
+    assert corrected == {"C-1..4", "C-6", "C-8", "G-3..7", "G-11..14", "G-15"}
+
+
+def test_a_figure_cannot_be_corrected() -> None:
+    with pytest.raises(ValueError, match="only a judged claim can be corrected"):
+        replace(small_claim(holds=True), kind=Kind.FIGURE, judge=None, tolerance="", corrected="3")
 
 
 def test_a_claim_without_its_data_is_not_run(tmp_path: Path) -> None:
