@@ -1,6 +1,6 @@
 """Who takes part in the league: what people run today, what papers propose, and recrawl.
 
-A rule of intervals knows no budget.  It takes part twice: with all its waits multiplied by the
+A rule of intervals knows no budget.  It takes part twice: with its clock slowed or sped up by the
 factor at which it spends just the budget, each page fetched the moment it is due, and as it comes,
 with as many fetches as it likes.
 """

@@ -294,9 +294,10 @@ lose; on the recorded tracks all pages weigh the same.
 
 Columns *fresh at* are budgets in fetches per page and day.
 *Very stale* and *fragments wrong* are means over budgets.
-Rules of intervals know no budget: all their waits are multiplied by the factor at which they spend
-it or a little less ({_least_spent(league)}), and each page is fetched the moment it is due, which
-nobody could do better.
+Rules of intervals know no budget.  Each runs on a clock that is slower or faster by the factor at
+which it spends the budget or a little less ({_least_spent(league)}): all its constants that are
+times are multiplied, and the age of a version counts by the same clock where it is slowed.  Each
+page is fetched the moment it is due, which nobody could do better.
 Policies that warm up by polling all pages a few times (CGM's, LambdaCrawl) are hardly more than *in
 turn* where the budget pays for few polls of each.
 The second table has them *as they come*, with as many fetches as they like, and recrawl given as

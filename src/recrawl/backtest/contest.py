@@ -1,6 +1,6 @@
 """Policies let loose on the same web at many budgets, each page's part of the result kept.
 
-Rules that people run today know no budget.  They are run with all their waits multiplied by a
+Rules that people run today know no budget.  They are run on a clock that is slower or faster by a
 factor, for as many factors as it takes to cover the budgets, each page fetched just when its wait
 is over: nobody could run them to their better advantage.  recrawl starts knowing nothing, asks for
 its fetches in batches as a nightly job would, and all it learns it pays for.

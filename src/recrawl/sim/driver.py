@@ -326,7 +326,7 @@ def run_freely(
 def scale_for_budget(
     web: Web, rule: IntervalRule, budget: float, *, horizon: float | None = None
 ) -> float:
-    """Return the factor on a rule's waits at which it wants just the budget.
+    """Return the factor on a rule's clock at which it wants just the budget.
 
     Rules have no notion of a budget; this is the fairest comparison at equal fetches spent.  The
     factor is found to 1 %, and is one at which the rule wants no more than the budget.

@@ -150,7 +150,7 @@ def _run_pages(
             age = due - (web.changes.at[row - 1] if dated else seen)
             copy = version
             fetched = due
-            interval, wait = _next(rule, interval, changed, age)
+            interval, wait = _next(rule, interval, changed, age / max(scale, 1.0))
             due = fetched + scale * wait
         fresh_seconds[page] = fresh
 
@@ -165,7 +165,7 @@ def run_compiled(
     web
         On which every page has just been fetched.
     rule, scale
-        The rule, and a factor on all its waits.
+        The rule, and the factor on its clock; see `recrawl.sim.IntervalPolicy`.
     n_fetches_max
         With more fetches than this there is no result.
     """

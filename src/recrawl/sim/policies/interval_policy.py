@@ -17,8 +17,11 @@ class IntervalPolicy:
     rule
         Turns polls into waits.
     scale
-        By which all waits are multiplied, so that rules can be compared at equal fetches spent;
-        see `recrawl.sim.scale_for_budget`.
+        Factor on the rule's clock, so that rules can be compared at equal fetches spent; see
+        `recrawl.sim.scale_for_budget`.  Waits are multiplied by it, and the durations that the
+        rule reads are divided by it, which multiplies every constant of the rule that is a time.
+        A rule that is sped up (factor below 1) reads the true age of a version: a rule that waits
+        as long as the version is old could not spend an ample budget otherwise.
     heeds_signals
         Whether a signal makes a page due at once.
     """
@@ -91,14 +94,15 @@ class IntervalPolicy:
         self._n_changed[page] += changed
         self._polled_seconds[page] += np.where(is_poll, outcomes.elapsed, 0.0)
         dated = ~np.isnan(outcomes.last_modified_at)
+        age = at - np.where(dated, outcomes.last_modified_at, seen_at)
         interval, wait = self._rule.next_waits(
             Polls(
                 self._interval[page],
                 changed,
-                at - np.where(dated, outcomes.last_modified_at, seen_at),
+                age / max(self._scale, 1.0),
                 self._n_polls[page],
                 self._n_changed[page],
-                self._polled_seconds[page],
+                self._polled_seconds[page] / self._scale,
             )
         )
         first = self._rule.first_seconds

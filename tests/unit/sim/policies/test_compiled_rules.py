@@ -11,7 +11,9 @@ from recrawl.sim import (
     IntervalRule,
     NutchAdaptive,
     StormCrawler,
+    Times,
     Web,
+    YaCy,
     compiled_rule,
     papers_web,
     realistic_web,
@@ -62,3 +64,32 @@ def test_too_many_fetches_are_no_result(web: Web) -> None:
     compiled = compiled_rule(FixedInterval(first_seconds=DAY))
     assert compiled is not None
     assert run_compiled(web, compiled, n_fetches_max=10) is None
+
+
+def slowed(web: Web, factor: float) -> Web:
+    """Return the same web in which everything takes ``factor`` times as long."""
+    return web._replace(
+        horizon=factor * web.horizon,
+        changes=Times(web.changes.offsets, factor * web.changes.at),
+        change_rate=web.change_rate / factor,
+    )
+
+
+@pytest.mark.parametrize("rule", [*RULES, YaCy(), ChangeRatio()])
+def test_a_slowed_rule_does_on_a_slowed_web_what_it_does_on_the_web(rule: IntervalRule) -> None:
+    """Every constant that is a time is multiplied, the version's age included."""
+    web = papers_web(0, n_pages=60, horizon=500 * 3_600.0)
+    plain = run_freely(web, rule)
+    # A power of two, so that no digit is lost.
+    again = run_freely(slowed(web, 4.0), rule, scale=4.0)
+    assert np.array_equal(again.page_fetches, plain.page_fetches)
+    assert again.freshness == pytest.approx(plain.freshness, rel=1e-12)
+
+
+@pytest.mark.parametrize("rule", [NutchAdaptive(), YaCy()])
+def test_a_rule_that_follows_the_age_can_spend_any_budget(rule: IntervalRule) -> None:
+    """Sped up, it reads the true age, and its waits are a fraction of it."""
+    web = papers_web(0, n_pages=60, horizon=500 * 3_600.0)
+    n_fetches = [run_freely(web, rule, scale=scale).n_fetches for scale in (1.0, 0.1, 0.01)]
+    assert n_fetches[1] > 2 * n_fetches[0]
+    assert n_fetches[2] > 2 * n_fetches[1]
