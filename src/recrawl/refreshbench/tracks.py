@@ -28,7 +28,8 @@ VERSION = "1"
 
 HOUR = 3_600.0
 DAY = 86_400.0
-# Seeds on which nothing of recrawl was chosen.
+# The first seed of each track.  Five defaults of recrawl were chosen with these webs in view: see
+# docs/adr/0020-memory-is-learned-from-surprises.md.
 _SEED = 1_000
 # What a quick run looks at, of tracks that are made up: these webs, and these budgets.
 QUICK_WEBS = 2
