@@ -36,7 +36,7 @@ def _shown(reports: list[Report]) -> Shown:
         cells = (claim.id, f"{claim.paper} {claim.figures}", str(claim.kind), claim.title)
         shown.add_row(*cells, f"[{style}]{verdict}[/]", f"{report.seconds:.0f}")
         for check in report.checks:
-            if not check.holds:
+            if check.is_judged and not check.holds:
                 told = f"  {check.what}: found {check.found}, wanted {check.wanted}"
                 shown.add_row("", "", "", told, "", "")
         if report.missing:

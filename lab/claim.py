@@ -42,6 +42,8 @@ class Check:
     found: str
     wanted: str
     holds: bool
+    is_judged: bool = True
+    """Whether the verdict depends on it; another reading of the paper is shown beside it only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """The page of the papers' claims, made of the numbers that are kept and of nothing else."""
 
-from lab.claim import Claim, Kind, Scale
+from lab.claim import Check, Claim, Kind, Scale
 from lab.running import Report, all_claims, folder_of, judged
 from lab.tables import markdown_table, read_tables
 
@@ -63,6 +63,7 @@ def _head(reports: list[Report]) -> str:
         "{doc}`/how-to/run-refreshbench`.",
         "",
         "Kinds: " + "; ".join(f"**{kind}** {meaning}" for kind, meaning in _SIGNS.items()) + ".",
+        "A mark in brackets, (✓) or (✗), is another reading of the paper: shown, not judged.",
         "",
         *markdown_table(("claim", "", "paper", "what", "verdict"), map(_cells, reports)),
         "",
@@ -75,6 +76,11 @@ def _cells(report: Report) -> tuple[str, ...]:
     where = f"[{claim.id}](#{_anchor(claim)})"
     source = f"{claim.paper} {claim.figures}"
     return where, str(claim.kind), source, claim.title, _said(report)
+
+
+def _mark(check: Check) -> str:
+    mark = "✓" if check.holds else "✗"
+    return mark if check.is_judged else f"({mark})"
 
 
 def _anchor(claim: Claim) -> str:
@@ -107,7 +113,7 @@ def _section(report: Report) -> str:
         lines += [f"```{{figure}} figures/{file}", f":alt: {claim.title}", "", caption, "```", ""]
     if report.checks:
         rows = (
-            (check.what, check.found, check.wanted, "✓" if check.holds else "✗")
+            (check.what, check.found, check.wanted, _mark(check))
             for check in report.checks[:_N_CHECKS_SHOWN]
         )
         lines += [*markdown_table(("", "found", "wanted", ""), rows), ""]

@@ -172,11 +172,12 @@ def compared_rows(
     *,
     n_draws: int,
     of_pages: bool = False,
+    has_ratio: bool = False,
 ) -> list[dict[str, str | float]]:
     """Return by how much the first of each pair is staler than the second, at equal costs.
 
     Differences are in points of fragment staleness, or of the share of stale pages, with a 95 %
-    interval over clusters.
+    interval over clusters; with ``has_ratio`` the ratio of the two stands beside, with its own.
     """
     weight = draws_of_clusters(_n_clusters(curves), n_draws)
     lines = {
@@ -196,9 +197,15 @@ def compared_rows(
                     "staleness": float(lines[one][0, k]),
                     "rival_staleness": float(lines[other][0, k]),
                     **_interval(difference[:, k]),
+                    **(_ratio(lines[one][:, k], lines[other][:, k]) if has_ratio else {}),
                 }
             )
     return rows
+
+
+def _ratio(one: Floats, other: Floats) -> dict[str, float]:
+    found = _interval(one / other, name="ratio")
+    return {"ratio": found["ratio"], "ratio_low": found["low"], "ratio_high": found["high"]}
 
 
 def cost_ratio_rows(

@@ -24,7 +24,9 @@ def thousandths(values: Sequence[float]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def is_ahead(table: Table, what: str, *, is_sure: bool = True, **rows: str) -> Check:
+def is_ahead(
+    table: Table, what: str, *, is_sure: bool = True, is_judged: bool = True, **rows: str
+) -> Check:
     """Check that a policy is less stale than its rival at all costs in the rows of a table.
 
     Parameters
@@ -35,6 +37,8 @@ def is_ahead(table: Table, what: str, *, is_sure: bool = True, **rows: str) -> C
         Is checked, in words.
     is_sure
         Whether the upper ends of the 95 % intervals must be below 0, or only the differences.
+    is_judged
+        See `lab.claim.Check`.
     rows
         Columns and values that choose the rows.
     """
@@ -44,7 +48,7 @@ def is_ahead(table: Table, what: str, *, is_sure: bool = True, **rows: str) -> C
     found = f"{numbers(difference)} (upper ends {numbers(high)}) thousandths at cost {costs}"
     wanted = "upper ends below 0" if is_sure else "all below 0"
     holds = bool(difference.size and np.all((high if is_sure else difference) < 0))
-    return Check(what=what, found=found, wanted=wanted, holds=holds)
+    return Check(what=what, found=found, wanted=wanted, holds=holds, is_judged=is_judged)
 
 
 def draw_lines(

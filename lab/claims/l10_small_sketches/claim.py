@@ -46,6 +46,11 @@ FAMILIES: dict[str, Callable[[int], OnlinePolicy]] = {
     "curve fit": lambda n_bases: CurveFit(n_bases=n_bases),
     "bounds": lambda n_bases: Bounds(n_bases=n_bases),
 }
+# The other reading of each: the paper names the risk bound ρ for the bound-based policy only.
+READINGS: dict[str, Callable[[int], OnlinePolicy]] = {
+    "curve fit with ρ = 10": lambda n_bases: CurveFit(n_bases=n_bases, risk=10.0),
+    "bounds without ρ": lambda n_bases: Bounds(n_bases=n_bases, risk=np.inf),
+}
 
 
 def _name(family: str, n_hashes: int, n_bases: int) -> str:
@@ -61,8 +66,9 @@ def measure(scale: Scale) -> Tables:
     half = snapshots.n_snapshots // 2
     curves = {"uniform": uniform_curve(snapshots, n_shares=21, first=half, skips_static=False)}
     pairs = []
-    for family, policy in FAMILIES.items():
-        for n_hashes, n_bases in settings.sizes:
+    for family, policy in (FAMILIES | READINGS).items():
+        sizes = settings.sizes if family in FAMILIES else (LARGEST, SMALLEST)
+        for n_hashes, n_bases in sizes:
             runs = online_schedules(
                 snapshots,
                 partial(policy, n_bases),
@@ -72,8 +78,9 @@ def measure(scale: Scale) -> Tables:
             curves[_name(family, n_hashes, n_bases)] = runs.curve(first=half)
             if (n_hashes, n_bases) != LARGEST:
                 pairs.append((_name(family, n_hashes, n_bases), _name(family, *LARGEST)))
+    costs = np.array(settings.costs)
     compared = compared_rows(
-        RECORDED, curves, pairs, np.array(settings.costs), n_draws=settings.n_draws
+        RECORDED, curves, pairs, costs, n_draws=settings.n_draws, has_ratio=True
     )
     return {"curves": Table.of(curve_rows(RECORDED, curves)), "compared": Table.of(compared)}
 
@@ -86,19 +93,22 @@ def judge(tables: Tables) -> tuple[Check, ...]:
 def _ratios(table: Table, family: str, n_hashes: int, n_bases: int) -> Floats:
     """Return how many times as stale it is as with the largest state, by cost."""
     rows = table.where(policy=_name(family, n_hashes, n_bases), rival=_name(family, *LARGEST))
-    return rows.floats("staleness") / rows.floats("rival_staleness")
+    return rows.floats("ratio")
 
 
 def _checks(table: Table) -> Iterator[Check]:
-    for family in FAMILIES:
+    for family in FAMILIES | READINGS:
         rows = table.where(policy=_name(family, *SMALLEST), rival=_name(family, *LARGEST))
-        ratio = _ratios(table, family, *SMALLEST)
+        ratio = rows.floats("ratio")
+        ends = zip(ratio, rows.floats("ratio_low"), rows.floats("ratio_high"), strict=True)
         costs = ", ".join(f"{cost:g}" for cost in rows.floats("refresh_cost"))
         yield Check(
             what=f"{family} with m = 8 and h = 1 is hardly staler than with all hashes and h = 5",
-            found=", ".join(f"{r:.3f} times" for r in ratio) + f" at cost {costs}",
+            found=", ".join(f"{r:.2f} ({low:.2f} to {high:.2f})" for r, low, high in ends)
+            + f" times at cost {costs}",
             wanted=f"at most {1 + WORSE_AT_MOST:g} times",
             holds=bool(ratio.size and np.all(ratio <= 1 + WORSE_AT_MOST)),
+            is_judged=family in FAMILIES,
         )
 
 
@@ -125,10 +135,16 @@ def draw(tables: Tables) -> Figures:
 def said(tables: Tables) -> Mapping[str, str]:
     """Return the numbers in the texts."""
     table = tables["compared"]
+    low = table.where(
+        policy=_name("curve fit", *SMALLEST), rival=_name("curve fit", *LARGEST)
+    ).floats("ratio_low")
     hashes = max(_ratios(table, family, SMALL, 5).max() for family in FAMILIES)
     return {
         "hashes": f"{100 * (hashes - 1):.0f} %",
         "fit": ", ".join(f"{ratio:.2f}" for ratio in _ratios(table, "curve fit", *SMALLEST)),
+        "fit_risk": f"{_ratios(table, 'curve fit with ρ = 10', *SMALLEST).max():.2f}",
+        "bounds_free": f"{_ratios(table, 'bounds without ρ', *SMALLEST).max():.2f}",
+        "apart": str(int((low > 1 + WORSE_AT_MOST).sum())),
         "bounds": f"{100 * (_ratios(table, 'bounds', *SMALLEST).max() - 1):.0f} %",
     }
 
@@ -145,7 +161,8 @@ CLAIM = Claim(
     ),
     tolerance=(
         "On recorded pages, last half of 30 snapshots, at refresh costs of .1, .2 and .3: m = 8 "
-        "and h = 1 is at most 10 % staler than all hashes (256) and h = 5, for each policy."
+        "and h = 1 is at most 10 % staler than all hashes (256) and h = 5, for each policy.  The "
+        "ratio itself is judged; its 95 % interval (repositories resampled) stands beside it."
     ),
     measure=measure,
     judge=judge,
@@ -161,7 +178,10 @@ CLAIM = Claim(
     fails_because=(
         "Eight hashes alone cost at most {hashes}, but a single profile costs the curve fit more: "
         "with m = 8 and h = 1 its staleness is {fit} times that with all hashes and h = 5 at "
-        "costs of .1, .2 and .3.  The bound-based policy loses at most {bounds}."
+        "costs of .1, .2 and .3.  The bound-based policy loses at most {bounds}.  {apart} of the 3 "
+        "intervals of the curve fit lie above 1.1 as a whole.  With ρ = 10 for both policies (in "
+        "brackets) the curve fit is at most {fit_risk} times as stale; with ρ for neither, bounds "
+        "are up to {bounds_free} times."
     ),
     failing=("curve fit with m = 8 and h = 1",),
     said=said,

@@ -95,6 +95,24 @@ def test_a_claim_that_fails_is_as_expected_only_if_the_report_says_why(tmp_path:
     assert (broken.verdict, known.verdict) == ("BROKEN", "does not hold")
 
 
+def test_another_reading_is_shown_and_not_judged() -> None:
+    judged_one = Check(what="x", found="1", wanted="1", holds=True)
+    other = Check(what="y", found="1", wanted="2", holds=False, is_judged=False)
+    report = Report(claim=small_claim(holds=True), checks=(judged_one, other))
+    assert (report.verdict, report.is_as_expected) == ("holds", True)
+
+
+def test_longevity_is_shown_with_and_without_the_bound_on_risk() -> None:
+    for claim in CLAIMS:
+        if claim.id in ("L-8/9", "L-10", "L-11/12"):
+            checks = judged(claim, read_tables(folder_of(claim) / Scale.FULL))
+            shown = " ".join(check.what for check in checks if not check.is_judged)
+            assert "curve fit with ρ = 10" in shown
+            assert "bounds without ρ" in shown
+            # What the verdict depends on is what was settled before the other reading was added.
+            assert not any("ρ" in check.what for check in checks if check.is_judged)
+
+
 def test_a_claim_with_a_number_of_ours_holds_corrected(tmp_path: Path) -> None:
     held = run_claim(small_claim(holds=True, corrected="3 for 4"), Scale.FULL, tmp_path)
     broken = run_claim(small_claim(holds=False, corrected="3 for 4"), Scale.FULL, tmp_path)
