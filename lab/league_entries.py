@@ -6,9 +6,10 @@ with as many fetches as it likes.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from lab.policies.longevity_online import Bounds, CurveFit
 from lab.policies.loop_runs import loop_log, loop_scale_for_budget
 from lab.policies.loops import COST_LOOP, COST_PRIOR, Loop
 from recrawl.backtest.contest import rules_in_use
+from recrawl.core._arrays import FloatArray
 from recrawl.core.price.due_table import DueTable
 from recrawl.node.shipped_due_table import kept_due_table
 from recrawl.refreshbench import ORACLE, Track, run_policy
@@ -48,12 +50,25 @@ from recrawl.sim import (
 )
 from recrawl.sim.policies.learned_curves import LearningCurves, WebContents
 
-__all__ = ["ENTRIES", "FRAGMENTS", "OURS", "TUNED", "Entry", "our_policy"]
+__all__ = [
+    "ENTRIES",
+    "FRAGMENTS",
+    "OURS",
+    "TUNED",
+    "Entry",
+    "importance_factors",
+    "our_policy",
+]
 
 OURS = "recrawl"
 FRAGMENTS = "recrawl, fragments"
 TUNED = "best rule, tuned in hindsight"
 
+# An important page's waits are shorter, and those of others longer, by at most this factor.
+_IMPORTANCE_MAX = 10.0
+# How waits go with importance in the rules that are tuned in hindsight: not at all, with its root,
+# in proportion.
+_POWERS = (0.0, 0.5, 1.0)
 # How near to the budget a rule's factor is found, as a step of its logarithm.
 _STEP, _ROUGH_STEP = 0.002, 0.05
 _N_COMPARED_AGAIN = 4
@@ -122,7 +137,22 @@ def _without_budget(make: Callable[[], Policy]) -> Callable[[Track, Web, int], A
 # ---------------------------------------------------------------------- rules
 
 
-def _wants(web: Web, rule: IntervalRule, scale: float, most: int) -> bool:
+def importance_factors(web: Web, power: float) -> FloatArray:
+    """Return the factor on the clock of a rule for each page, by its importance.
+
+    A page of the mean importance keeps its waits.  At power 1 a page that is twice as important
+    is fetched twice as often, all else equal: what an operator who knows importance would set,
+    page by page, and within a factor of ten either way.
+    """
+    if power == 0.0:
+        return np.ones(web.n_pages)
+    relative = web.importance / (math.fsum(web.importance) / web.n_pages)
+    clipped = np.clip(relative, 1 / _IMPORTANCE_MAX, _IMPORTANCE_MAX)
+    # Not by a power, whose last bit is the processor's.
+    return np.asarray(1 / (np.sqrt(clipped) if power == 0.5 else clipped))
+
+
+def _wants(web: Web, rule: IntervalRule, scale: FloatArray, most: int) -> bool:
     """Return whether a rule makes more than ``most`` fetches."""
     compiled = compiled_rule(rule)
     if compiled is not None:
@@ -130,27 +160,35 @@ def _wants(web: Web, rule: IntervalRule, scale: float, most: int) -> bool:
     return run_freely(web, rule, scale=scale, n_parts=1, n_fetches_max=most).n_fetches > most
 
 
-def _scale_for(web: Web, rule: IntervalRule, n_fetches: int, step: float) -> float:
-    """Return the least factor, within a step, at which a rule makes no more than ``n_fetches``."""
+def _scale_for(
+    web: Web, rule: IntervalRule, n_fetches: int, step: float, power: float
+) -> FloatArray:
+    """Return the factors of all pages, such that a rule makes no more than ``n_fetches``.
+
+    They are the least that do, within a step, in the proportions of `importance_factors`.
+    """
+    factors = importance_factors(web, power)
     low, high = -1.0, 1.0
-    while not _wants(web, rule, math.exp(low), n_fetches) and low > -_LOG_SCALE_MAX:
+    while not _wants(web, rule, math.exp(low) * factors, n_fetches) and low > -_LOG_SCALE_MAX:
         low, high = low - 1.0, low
-    while _wants(web, rule, math.exp(high), n_fetches) and high < _LOG_SCALE_MAX:
+    while _wants(web, rule, math.exp(high) * factors, n_fetches) and high < _LOG_SCALE_MAX:
         low, high = high, high + 1.0
     while high - low > step:
         middle = 0.5 * (low + high)
-        if _wants(web, rule, math.exp(middle), n_fetches):
+        if _wants(web, rule, math.exp(middle) * factors, n_fetches):
             low = middle
         else:
             high = middle
-    return math.exp(high)
+    return np.asarray(math.exp(high) * factors)
 
 
-def _run_rule(rule: IntervalRule, track: Track, web: Web, budget: int) -> Account:
+def _run_rule(
+    rule: IntervalRule, track: Track, web: Web, budget: int, *, power: float = 0.0
+) -> Account:
     n_fetches = int(track.budget(budget, web) * web.horizon)
     # What is not compiled takes long.
     step = _STEP if compiled_rule(rule) is not None else 4 * _STEP
-    scale = _scale_for(web, rule, n_fetches, step)
+    scale = _scale_for(web, rule, n_fetches, step, power)
     limit = track.very_stale_seconds
     return run_freely(web, rule, scale=scale, n_parts=1, very_stale_seconds=limit)
 
@@ -174,32 +212,56 @@ def _rule(name: str, rule: IntervalRule, about: str) -> Entry:
     )
 
 
-def _variants() -> Iterator[IntervalRule]:
-    """Yield the rules in use and the tuned variants of Nutch's and StormCrawler's."""
-    for rule in rules_in_use():
-        yield from rule.variants
+def _rule_by_importance(name: str, rule: IntervalRule, about: str) -> Entry:
+    return Entry(
+        name=name,
+        about=f"{about}, with each page's waits divided by its importance over the mean, by ten "
+        "at most; only where pages differ in importance",
+        run=partial(_run_rule, rule, power=1.0),
+        needs_importance=True,
+    )
+
+
+class _Variant(NamedTuple):
+    """A rule, and how its waits go with importance."""
+
+    rule: IntervalRule
+    power: float
+
+
+def _powers(track: Track) -> tuple[float, ...]:
+    """Return how waits may go with importance; recorded pages are all as important."""
+    return _POWERS[:1] if track.is_recorded else _POWERS
 
 
 def _run_tuned(track: Track, web: Web, budget: int) -> Account:
     """Spend a budget by the variant that turns out best on just this web, at just this budget."""
     n_fetches = int(track.budget(budget, web) * web.horizon)
-    rules = list(_variants())
-    fresh = [_fresh_seconds(web, rule, n_fetches, _ROUGH_STEP) for rule in rules]
+    powers = _powers(track)
+    # All are compared roughly, with waits that go with the root of importance if at all.
+    rules = [variant for rule in rules_in_use() for variant in rule.variants]
+    middle = powers[len(powers) // 2]
+    fresh = [_fresh_seconds(web, _Variant(rule, middle), n_fetches, _ROUGH_STEP) for rule in rules]
     # Some may have spent a little less than others: the best are compared again, and with them
     # the rules as they are, so that none of these is ever better.
-    best = [rules[i] for i in np.argsort(fresh)[-_N_COMPARED_AGAIN:]]
-    best += [rule.variants[0] for rule in rules_in_use() if len(rule.variants) == 1]
-    again = [_fresh_seconds(web, rule, n_fetches, _STEP) for rule in best]
-    return _run_rule(best[int(np.argmax(again))], track, web, budget)
+    finalists = [rules[i] for i in np.argsort(fresh)[-_N_COMPARED_AGAIN:]]
+    finalists += [rule.variants[0] for rule in rules_in_use() if len(rule.variants) == 1]
+    best = [_Variant(rule, power) for rule in dict.fromkeys(finalists) for power in powers]
+    again = [_fresh_seconds(web, variant, n_fetches, _STEP) for variant in best]
+    rule, power = best[int(np.argmax(again))]
+    return _run_rule(rule, track, web, budget, power=power)
 
 
-def _fresh_seconds(web: Web, rule: IntervalRule, n_fetches: int, step: float) -> float:
+def _fresh_seconds(web: Web, variant: _Variant, n_fetches: int, step: float) -> float:
     """Return what a rule of the compiled family makes of some fetches."""
+    rule, power = variant
     compiled = compiled_rule(rule)
     assert compiled is not None
-    totals = run_compiled(web, compiled, scale=_scale_for(web, rule, n_fetches, step))
+    scale = _scale_for(web, rule, n_fetches, step, power)
+    totals = run_compiled(web, compiled, scale=scale)
     assert totals is not None
-    return float(web.importance @ totals.fresh_seconds)
+    # Not by a product of vectors, whose last bit is the processor's.
+    return math.fsum(web.importance * totals.fresh_seconds)
 
 
 def _loop_account(loop: Loop, track: Track, web: Web, scale: float) -> Account:
@@ -241,10 +303,14 @@ ENTRIES = (
     _rule("YaCy", YaCy(), "YaCy's date until which a page counts as fresh"),
     _rule("change ratio", ChangeRatio(), "seconds polled per change seen"),
     _rule("fixed interval", FixedInterval(), "every page as often: Nutch's default, a cron job"),
+    _rule_by_importance("Nutch by importance", NutchAdaptive(), "Apache Nutch's rule"),
+    _rule_by_importance("StormCrawler by importance", StormCrawler(), "StormCrawler's rule"),
+    _rule_by_importance("fixed interval by importance", FixedInterval(), "the fixed interval"),
     Entry(
         name=TUNED,
-        about="of the fixed interval, Heritrix, and 32 variants of Nutch and StormCrawler "
-        "the one that turns out best on this web at this budget, which nobody can know beforehand",
+        about="of the fixed interval, Heritrix, and 32 variants of Nutch and StormCrawler, each "
+        "with waits that do not go with importance, go with its root, or go with it in full, the "
+        "one that turns out best on this web at this budget, which nobody can know beforehand",
         run=_run_tuned,
     ),
     Entry(name="in turn", about="all pages in turn", run=_without_budget(Uniform)),

@@ -285,8 +285,9 @@ No other policy was tuned so, but for the rule that is tuned in hindsight.
 Less than half of the Cost loop's very stale share at equal fetches, and at most half of the fetches
 of the best-tuned rule for the same freshness; bold where reached.  A dash stands where recrawl is
 fresher than that with its least budget already.
-Rules know nothing of importance, and where pages differ in it that is a large part of what they
-lose; on the recorded tracks all pages weigh the same.
+Rules as they come know nothing of importance, and where pages differ in it that is a large part of
+what they lose; those *by importance*, and the best-tuned rule, know as much of it as recrawl does.
+On the recorded tracks all pages weigh the same.
 
 {_goals(league)}
 

@@ -272,7 +272,7 @@ def run_freely(
     web: Web,
     rule: IntervalRule,
     *,
-    scale: float = 1.0,
+    scale: float | FloatArray = 1.0,
     horizon: float | None = None,
     burn_in_seconds: float = 0.0,
     n_parts: int = 2,

@@ -13,12 +13,12 @@ import lab.league as running
 import lab.league_files as files
 import lab.league_numbers as numbers
 from lab.league import run_league
-from lab.league_entries import ENTRIES, OURS, TUNED
+from lab.league_entries import ENTRIES, OURS, TUNED, importance_factors
 from lab.league_files import FOLDER, Files, ship
 from lab.league_numbers import fetches_for, places, read_league
 from lab.league_page import league_markdown
 from recrawl.refreshbench import ORACLE, TRACKS, Track, run_policy, track_named
-from recrawl.sim import Uniform
+from recrawl.sim import Uniform, papers_web
 from tests.unit.refreshbench.small import SMALL
 
 BY_NAME = {entry.name: entry for entry in ENTRIES}
@@ -101,10 +101,38 @@ def test_no_rule_in_use_beats_the_best_in_hindsight() -> None:
     best = BY_NAME[TUNED].run
     assert best is not None
     freshness = best(track, web, 0).freshness
-    for name in ("Nutch adaptive", "StormCrawler", "Heritrix", "fixed interval"):
+    names = ("Nutch adaptive", "StormCrawler", "Heritrix", "fixed interval")
+    for name in (*names, "Nutch by importance", "fixed interval by importance"):
         run = BY_NAME[name].run
         assert run is not None
         assert run(track, web, 0).freshness <= freshness + 0.002
+
+
+@pytest.mark.slow_without_jit
+def test_rules_by_importance_fetch_what_matters_more_often() -> None:
+    track = track_named("unlike-rates")
+    web = track.web(0)
+    plain, weighed = (
+        BY_NAME[name].run for name in ("fixed interval", "fixed interval by importance")
+    )
+    assert plain is not None
+    assert weighed is not None
+    alike, apart = plain(track, web, 1), weighed(track, web, 1)
+    assert apart.n_fetches <= track.budget(1, web) * web.horizon
+    assert apart.freshness > alike.freshness + 0.05
+    assert np.ptp(alike.page_fetches) <= 1
+    order = np.argsort(web.importance)
+    assert (np.diff(apart.page_fetches[order]) >= -1).all()
+
+
+def test_the_factor_of_a_page_goes_with_its_importance_by_ten_at_most() -> None:
+    web = papers_web(0, horizon=3_600.0, n_pages=4)
+    web = web._replace(importance=np.array([1000.0, 20.0, 10.0, 1.0]))
+    mean = 1031 / 4
+    assert importance_factors(web, 0.0).tolist() == [1.0] * 4
+    expected = [mean / 1000, 10.0, 10.0, 10.0]
+    assert importance_factors(web, 1.0) == pytest.approx(expected)
+    assert importance_factors(web, 0.5) == pytest.approx(np.sqrt(expected))
 
 
 def test_who_needs_content_or_importance_stays_away_without() -> None:

@@ -107,7 +107,7 @@ def _next(
 def _run_pages(
     web: Web,
     rule: CompiledRule,
-    scale: float,
+    scales: FloatArray,
     n_fetches_max: int,
     fetches: CountArray,
     fresh_seconds: FloatArray,
@@ -115,6 +115,7 @@ def _run_pages(
     horizon = web.horizon
     n_made = 0
     for page in range(web.importance.size):
+        scale = scales[page]
         last_row = web.changes.offsets[page + 1]
         row = web.changes.offsets[page]
         interval = rule.first
@@ -156,7 +157,11 @@ def _run_pages(
 
 
 def run_compiled(
-    web: Web, rule: CompiledRule, *, scale: float = 1.0, n_fetches_max: int | None = None
+    web: Web,
+    rule: CompiledRule,
+    *,
+    scale: float | FloatArray = 1.0,
+    n_fetches_max: int | None = None,
 ) -> PageTotals | None:
     """Let a rule fetch each page just when it is due, from the start to the end of a web.
 
@@ -165,11 +170,13 @@ def run_compiled(
     web
         On which every page has just been fetched.
     rule, scale
-        The rule, and the factor on its clock; see `recrawl.sim.IntervalPolicy`.
+        The rule, and the factor on its clock or one for each page; see
+        `recrawl.sim.IntervalPolicy`.
     n_fetches_max
         With more fetches than this there is no result.
     """
     most = np.iinfo(np.int64).max - 1 if n_fetches_max is None else n_fetches_max
     totals = PageTotals(np.zeros(web.n_pages, np.int64), np.zeros(web.n_pages))
-    _run_pages(web, rule, float(scale), most, totals.fetches, totals.fresh_seconds)
+    scales = np.full(web.n_pages, 1.0) * scale
+    _run_pages(web, rule, scales, most, totals.fetches, totals.fresh_seconds)
     return None if totals.fetches.sum() > most else totals

@@ -21,24 +21,26 @@ class IntervalPolicy:
         `recrawl.sim.scale_for_budget`.  Waits are multiplied by it, and the durations that the
         rule reads are divided by it, which multiplies every constant of the rule that is a time.
         A rule that is sped up (factor below 1) reads the true age of a version: a rule that waits
-        as long as the version is old could not spend an ample budget otherwise.
+        as long as the version is old could not spend an ample budget otherwise.  A column gives
+        each page a factor of its own: below 1 for pages that matter more.
     heeds_signals
         Whether a signal makes a page due at once.
     """
 
     def __init__(
-        self, rule: IntervalRule, *, scale: float = 1.0, heeds_signals: bool = False
+        self, rule: IntervalRule, *, scale: float | FloatArray = 1.0, heeds_signals: bool = False
     ) -> None:
-        if not 0 < scale < np.inf:
+        if not (np.all(np.greater(scale, 0)) and np.all(np.isfinite(scale))):
             raise ValueError(f"scale must be positive and finite, got {scale!r}")
         self._rule = rule
-        self._scale = scale
+        self._scales = scale
         self._heeds_signals = heeds_signals
 
     def start(self, pages: KnownPages, at: float) -> None:
         """Begin with pages due within their first interval, or at once if there are no copies."""
         n_pages = pages.importance.size
         first = self._rule.first_seconds
+        self._scale = np.broadcast_to(np.asarray(self._scales, np.float64), n_pages)
         self._interval = np.full(n_pages, float(first))
         self._due_at = np.full(n_pages, float(at))
         if pages.has_copies:
@@ -79,7 +81,8 @@ class IntervalPolicy:
         """Set when the pages are due again."""
         if outcomes.error.any():
             failed = outcomes.error
-            self._due_at[page[failed]] = at[failed] + self._scale * self._rule.retry_seconds
+            wait = self._scale[page[failed]] * self._rule.retry_seconds
+            self._due_at[page[failed]] = at[failed] + wait
             if self._rule.restarts_after_error:
                 self._interval[page[failed]] = self._rule.first_seconds
             kept = ~failed
@@ -94,20 +97,21 @@ class IntervalPolicy:
         self._n_changed[page] += changed
         self._polled_seconds[page] += np.where(is_poll, outcomes.elapsed, 0.0)
         dated = ~np.isnan(outcomes.last_modified_at)
+        scale = self._scale[page]
         age = at - np.where(dated, outcomes.last_modified_at, seen_at)
         interval, wait = self._rule.next_waits(
             Polls(
                 self._interval[page],
                 changed,
-                age / max(self._scale, 1.0),
+                age / np.maximum(scale, 1.0),
                 self._n_polls[page],
                 self._n_changed[page],
-                self._polled_seconds[page] / self._scale,
+                self._polled_seconds[page] / scale,
             )
         )
         first = self._rule.first_seconds
         self._interval[page] = np.where(is_poll, interval, first)
-        self._due_at[page] = at + self._scale * np.where(is_poll, wait, first)
+        self._due_at[page] = at + scale * np.where(is_poll, wait, first)
 
 
 def trust_signals(

@@ -93,3 +93,19 @@ def test_a_rule_that_follows_the_age_can_spend_any_budget(rule: IntervalRule) ->
     n_fetches = [run_freely(web, rule, scale=scale).n_fetches for scale in (1.0, 0.1, 0.01)]
     assert n_fetches[1] > 2 * n_fetches[0]
     assert n_fetches[2] > 2 * n_fetches[1]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_page_may_have_a_factor_of_its_own(web: Web, rule: IntervalRule) -> None:
+    scale = np.where(np.arange(web.n_pages) % 2 == 0, 0.5, 3.0)
+    compiled = compiled_rule(rule)
+    assert compiled is not None
+    totals = run_compiled(web, compiled, scale=scale)
+    account = run_freely(web, rule, scale=scale)
+    assert totals is not None
+    assert np.array_equal(totals.fetches, account.page_fetches)
+    for factor in (0.5, 3.0):
+        alike = run_compiled(web, compiled, scale=factor)
+        assert alike is not None
+        rows = scale == factor
+        assert np.array_equal(totals.fetches[rows], alike.fetches[rows])
