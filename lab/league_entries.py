@@ -21,7 +21,7 @@ from lab.policies.longevity_online import Bounds, CurveFit
 from lab.policies.loop_runs import loop_log, loop_scale_for_budget
 from lab.policies.loops import COST_LOOP, COST_PRIOR, Loop
 from recrawl.backtest.contest import rules_in_use
-from recrawl.core._arrays import FloatArray
+from recrawl.core.arrays import FloatArray
 from recrawl.core.price.due_table import DueTable
 from recrawl.node.shipped_due_table import kept_due_table
 from recrawl.refreshbench import ORACLE, Track, run_policy

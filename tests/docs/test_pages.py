@@ -72,13 +72,15 @@ def test_a_decision_has_its_parts_and_is_listed(page: Path) -> None:
 
 def documented_modules() -> list[str]:
     """Return the packages and modules directly below ``recrawl.core``."""
-    names = [module.__name__ for module in public_modules("recrawl.core")]
+    modules = (*public_modules("recrawl.core"), *public_modules("recrawl.papers"))
+    names = [module.__name__ for module in modules]
     return [name for name in names if name.count(".") == 2]
 
 
 @pytest.mark.parametrize("module", documented_modules())
 def test_a_public_module_has_a_reference_page(module: str) -> None:
-    page = DOCS / "reference/core" / f"{module.rpartition('.')[2]}.md"
+    _, package, name = module.split(".")
+    page = DOCS / "reference" / package / f"{name}.md"
     assert f".. automodule:: {module}\n" in page.read_text(encoding="utf-8")
 
 

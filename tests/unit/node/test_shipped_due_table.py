@@ -39,9 +39,7 @@ def assert_same(found: DueTable, expected: DueTable) -> None:
 
 
 def shipped() -> DueTable:
-    return unpacked(
-        resources.files("recrawl.node.shipped_due_table").joinpath(kept.FILE).read_bytes()
-    )
+    return unpacked(resources.files("recrawl.node").joinpath(kept.FILE).read_bytes())
 
 
 @pytest.mark.slow_without_jit
@@ -75,7 +73,7 @@ def test_so_are_the_rows_for_what_polls_teach() -> None:
 
 def test_there_are_rows_for_every_patience() -> None:
     assert {patience(n, 10) for n in range(1_000)} == set(PATIENCES)
-    data = resources.files("recrawl.node.shipped_due_table").joinpath(kept.FILE).read_bytes()
+    data = resources.files("recrawl.node").joinpath(kept.FILE).read_bytes()
     with np.load(io.BytesIO(data)) as parts:
         assert tuple(parts["patience"].tolist()) == PATIENCES
 

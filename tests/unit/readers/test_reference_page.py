@@ -15,8 +15,10 @@ PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "readers.md").read_te
 
 
 def limits() -> list[str]:
-    modules = pkgutil.iter_modules(readers.__path__, "recrawl.readers.")
-    exported = [importlib.import_module(module.name).__all__ for module in modules]
+    modules = pkgutil.walk_packages(readers.__path__, "recrawl.readers.")
+    exported = [
+        importlib.import_module(module.name).__all__ for module in modules if not module.ispkg
+    ]
     names = {name for names in exported for name in names if name.endswith("_MAX")}
     # Of batches and heads, which no user meets; of instants, which are told in words.
     return sorted(names - {"BATCH_ROWS_MAX", "HEAD_BYTES_MAX", "INSTANT_MS_MAX"})

@@ -1,7 +1,6 @@
 """Histories with exact times of changes, and a real set of them."""
 
 import numpy as np
-
 import pytest
 
 from recrawl.readers import open_source
