@@ -31,8 +31,9 @@ from recrawl.sim import Web
 
 __all__ = ["league", "run_league"]
 
-# Rules as they come are run on so many webs of each track: they differ little from web to web.
-_N_WEBS_AS_THEY_COME = 3
+# Rules as they come are run on so many webs of each track that are held out: they differ little
+# from web to web.
+_N_WEBS_AS_THEY_COME = 1
 
 
 def _web_row(track: Track, number: int, web: Web) -> dict[str, Any]:
@@ -83,26 +84,32 @@ def run_league(
     tracks, only
         Which tracks, and which policies; all policies unless given.
     quick
-        The first web of each track, at the least budget, nothing as it comes.
+        The first web of each track that is held out, at the least budget, nothing as it comes.
     data
         Folder of recorded data.
     """
     files = Files(folder)
     wanted = set(only)
     entries = [entry for entry in ENTRIES if not wanted or entry.name in wanted]
-    # The first web of every track comes first, and rules as they come are last.
-    webs = [
-        (track, number)
-        for number in range(max(track.n_webs for track in TRACKS))
-        for track in tracks
-        if number < (1 if quick else track.n_webs)
-    ]
-    for track, number in webs:
-        yield from _run_budgets(files, track, number, entries, data, quick=quick)
-    for track, number in webs:
-        if number < _N_WEBS_AS_THEY_COME and not quick:
+    # What is held out comes first, of that the first web of every track; then the open webs.
+    for held_out in (True,) if quick else (True, False):
+        for track, number in _webs(tracks, held_out=held_out, n_max=1 if quick else None):
+            yield from _run_budgets(files, track, number, entries, data, quick=quick)
+    if not quick:
+        for track, number in _webs(tracks, held_out=True, n_max=_N_WEBS_AS_THEY_COME):
             yield from _run_as_they_come(files, track, number, entries, data)
     files.sort()
+
+
+def _webs(
+    tracks: Sequence[Track], *, held_out: bool, n_max: int | None
+) -> Iterator[tuple[Track, int]]:
+    """Yield the webs of some tracks, the first of each before the second of any."""
+    numbers = [(track, track.webs(held_out=held_out)[:n_max]) for track in tracks]
+    for place in range(max((len(webs) for _, webs in numbers), default=0)):
+        for track, webs in numbers:
+            if place < len(webs):
+                yield track, webs[place]
 
 
 def _run_budgets(

@@ -68,11 +68,18 @@ class League:
         Rows of rules as they come.
     webs
         What is known of each web.
+    held_out
+        Whether of the webs that are held out, or of the open ones.
     """
 
     scores: tuple[Score, ...]
     own: tuple[dict[str, str], ...]
     webs: dict[tuple[str, int], KnownWeb]
+    held_out: bool = True
+
+    def first_web(self, track: Track) -> KnownWeb:
+        """Return what is known of the first web of a track."""
+        return self.webs[track.name, track.webs(held_out=self.held_out)[0]]
 
     def tracks(self) -> list[Track]:
         """Return the tracks of which there are scores."""
@@ -107,7 +114,7 @@ class League:
 
     def fetches(self, track: Track, policy: str) -> Floats:
         """Return mean fetches of an average page and day at each budget."""
-        return self._means(track, policy, "n_fetches") / self.webs[track.name, 0].page_days
+        return self._means(track, policy, "n_fetches") / self.first_web(track).page_days
 
     def _means(self, track: Track, policy: str, what: str) -> Floats:
         runs = self.table(track, policy)
@@ -155,7 +162,7 @@ class League:
         for policy in dict.fromkeys(row["policy"] for row in rows):
             of_policy = [row for row in rows if row["policy"] == policy]
             ratios = [self._matched(track, row, rows) for row in of_policy]
-            spent = _column(of_policy, "n_fetches") / self.webs[track.name, 0].page_days
+            spent = _column(of_policy, "n_fetches") / self.first_web(track).page_days
             found.append(
                 AsTheyCome(
                     policy=policy,
@@ -225,13 +232,13 @@ def _read(path: Path) -> list[dict[str, Any]]:
         return list(csv.DictReader(file))
 
 
-def _of_complete_webs(scores: Sequence[Score]) -> tuple[Score, ...]:
-    """Return the scores of webs on which everybody was run at all budgets."""
+def _of_complete_webs(scores: Sequence[Score], *, held_out: bool) -> tuple[Score, ...]:
+    """Return the scores of webs of a half on which everybody was run at all budgets."""
     done = {score.key for score in scores}
     complete = {
         (track.name, web)
         for track in TRACKS
-        for web in range(track.n_webs)
+        for web in track.webs(held_out=held_out)
         if all(
             (track.name, web, budget, entry.name) in done
             for entry in ENTRIES
@@ -242,12 +249,23 @@ def _of_complete_webs(scores: Sequence[Score]) -> tuple[Score, ...]:
     return tuple(score for score in scores if (score.track, score.web) in complete)
 
 
-def read_league(folder: Path) -> League:
-    """Return the league in a folder; a web on which not everybody was run yet is left out."""
+def read_league(folder: Path, *, held_out: bool = True) -> League:
+    """Return the league in a folder; a web on which not everybody was run yet is left out.
+
+    Parameters
+    ----------
+    folder
+        Of the files.
+    held_out
+        Whether to read of the webs that are held out, or of the open ones.
+    """
     webs = [known_web_of_row(row) for row in _read(folder / "webs.csv")]
     scores = [score_of_row(row) for row in _read(folder / "scores.csv")]
+    halves = {track.name: track.webs(held_out=held_out) for track in TRACKS}
+    own = _read(folder / "as_they_come.csv")
     return League(
-        scores=_of_complete_webs(scores),
-        own=tuple(_read(folder / "as_they_come.csv")),
+        scores=_of_complete_webs(scores, held_out=held_out),
+        own=tuple(row for row in own if int(row["web"]) in halves[row["track"]]),
         webs={(web.track, web.web): web for web in webs},
+        held_out=held_out,
     )

@@ -1,11 +1,12 @@
 """RefreshBench: the same webs, budgets and scores for every policy that keeps copies fresh.
 
-A *track* is a kind of web with its seeds, its horizon and four budgets.  A policy has the four
+A *track* is a kind of web with its seeds, its horizon and four budgets.  Its webs are open, for
+developing a policy, or held out, for judging it.  A policy has the four
 methods of `recrawl.sim.Policy`; ``recrawl bench my_policy.py`` runs it and says its place among
 the policies whose scores come with the package.
 """
 
-from recrawl.refreshbench.recorded import data_folder
+from recrawl.refreshbench.recorded import data_folder, is_held_out
 from recrawl.refreshbench.reference import (
     ORACLE,
     KnownWeb,
@@ -60,6 +61,7 @@ __all__ = [
     "check_web",
     "data_folder",
     "digest_of",
+    "is_held_out",
     "known_web_of_row",
     "known_webs",
     "paired_interval",

@@ -2,9 +2,13 @@
 
 Their folder is named by the environment variable ``RECRAWL_DATA``.  Where a history is one of
 fetches, a change is known to lie between two of them, and its instant is drawn there.
+
+Hosts are divided in two halves for ever, by a hash of their names: one is open, for developing
+policies, the other is held out, for judging them.
 """
 
 import csv
+import hashlib
 import importlib
 import os
 from pathlib import Path
@@ -16,7 +20,14 @@ from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core.divergence import Sketches, compare_sketches
 from recrawl.sim import Web, recorded_web, renumbered_versions
 
-__all__ = ["data_folder", "hourly_web", "terms_web", "texts_web", "traces_web"]
+__all__ = [
+    "data_folder",
+    "hourly_web",
+    "is_held_out",
+    "terms_web",
+    "texts_web",
+    "traces_web",
+]
 
 HOUR = 3_600.0
 DAY = 86_400.0
@@ -49,13 +60,36 @@ def _numbered(names: list[str]) -> RowArray:
     return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
 
+def is_held_out(host: str) -> bool:
+    """Return whether a host of a recorded web is held out.
+
+    Parameters
+    ----------
+    host
+        Name of a service (`terms`) or repository (`traces`, `texts`); number of a page where each
+        is a host of its own (`hourly`).
+
+    Examples
+    --------
+    >>> [is_held_out(host) for host in ("GitHub", "Wikipedia")]
+    [False, True]
+    """
+    return hashlib.sha256(f"RefreshBench 2: {host}".encode()).digest()[0] % 2 == 1
+
+
+def _in_half(hosts: list[str], half: int | None) -> FlagArray:
+    """Return which pages are in a half, by their hosts: 0 is open, 1 held out, None means all."""
+    if half is None:
+        return np.ones(len(hosts), np.bool_)
+    return np.array([is_held_out(host) == bool(half) for host in hosts], np.bool_)
+
+
 def _drawn_between(start: FloatArray, end: FloatArray) -> FloatArray:
     return start + (end - start) * np.random.default_rng(0).random(start.size)
 
 
-def terms_web(number: int, folder: Path) -> Web:
+def terms_web(half: int | None, folder: Path) -> Web:
     """Return Open Terms Archive's pages that were visited all the time, by their text alone."""
-    del number
     table = _columns(folder / "ota_crawl_log.parquet", "page_id", "ts", "text_changed")
     version = _columns(folder / "ota_crawl_log.parquet", "text_version")["text_version"]
     page = table["page_id"].to_numpy().astype(np.int64)
@@ -72,8 +106,12 @@ def terms_web(number: int, folder: Path) -> Web:
     changed = table["text_changed"].to_numpy(zero_copy_only=False)[order]
     rows = np.flatnonzero(changed & follows & kept[page[order]])
     changed_at = _drawn_between(at[order[rows - 1]], at[order[rows]])
-    place = np.cumsum(kept) - 1
     service = [row["service_terms"].split("/")[0] for row in listed]
+    # Instants are drawn for all pages, so that they do not depend on the half.
+    kept &= _in_half(service, half)
+    in_half = kept[page[order[rows]]]
+    rows, changed_at = rows[in_half], changed_at[in_half]
+    place = np.cumsum(kept) - 1
     return recorded_web(
         place[page[order[rows]]],
         changed_at,
@@ -85,36 +123,41 @@ def terms_web(number: int, folder: Path) -> Web:
     )
 
 
-def hourly_web(number: int, folder: Path) -> Web:
+def hourly_web(half: int | None, folder: Path) -> Web:
     """Return the pages of Cache500, each a host of its own."""
-    del number
-    hours = [row["change_hours"].split() for row in _rows(folder / "nolan_cache500.csv")]
+    listed = _rows(folder / "nolan_cache500.csv")
+    hours = [row["change_hours"].split() for row in listed]
     page = np.repeat(np.arange(len(hours)), [len(each) for each in hours])
     seen = np.array([float(hour) for each in hours for hour in each]) * HOUR
+    changed_at = _drawn_between(seen - HOUR, seen)
+    kept = _in_half([row["page"] for row in listed], half)
+    place = np.cumsum(kept) - 1
+    n_pages = int(kept.sum())
     return recorded_web(
-        page,
-        _drawn_between(seen - HOUR, seen),
+        place[page[kept[page]]],
+        changed_at[kept[page]],
         start_at=0.0,
         end_at=_N_HOURS * HOUR,
-        n_pages=len(hours),
-        group=np.arange(len(hours)),
+        n_pages=n_pages,
+        group=np.arange(n_pages),
     )
 
 
-def traces_web(number: int, folder: Path) -> Web:
+def traces_web(half: int | None, folder: Path) -> Web:
     """Return files of public repositories, the same number of each, over the same two years."""
-    del number
     names = ("source", "path", "created", "deleted", "obs_start", "obs_end")
     table = _columns(folder / "change_traces.parquet", *names, "change_ts", "version")
     since = np.maximum(table["created"].to_numpy(), table["obs_start"].to_numpy())
     until = table["deleted"].fill_null(2**62).to_numpy()
     until = np.minimum(until, table["obs_end"].to_numpy())
     rows = np.flatnonzero((since <= _TRACES_FROM) & (until >= _TRACES_UNTIL))
-    source = _numbered(table["source"].to_pylist())[rows]
+    names_of_sources = table["source"].to_pylist()
+    source = _numbered(names_of_sources)[rows]
     # The first of each repository in an order that has nothing to do with what pages do.
     order = np.lexsort((np.random.default_rng(0).random(rows.size), source))
     starts = np.searchsorted(source[order], source[order])
     chosen = np.sort(order[np.arange(rows.size) - starts < _PAGES_PER_SOURCE])
+    chosen = chosen[_in_half([names_of_sources[row] for row in rows[chosen]], half)]
     kept = table.take(rows[chosen])
     at, version = kept["change_ts"].combine_chunks(), kept["version"].combine_chunks()
     page = np.repeat(np.arange(chosen.size), np.diff(at.offsets.to_numpy()))
@@ -172,12 +215,11 @@ def _text_versions(folder: Path) -> _Versions:
     )
 
 
-def texts_web(number: int, folder: Path) -> Web:
+def texts_web(half: int | None, folder: Path) -> Web:
     """Return the last year of each page, with the divergence of any two of its versions.
 
     A version without text is a fetch that failed, and left out.  Pages seen for less are, too.
     """
-    del number
     versions = _text_versions(folder)
     listed = _rows(folder / "text_histories_pages.csv")
     end_at = np.zeros(len(listed))
@@ -190,6 +232,7 @@ def texts_web(number: int, folder: Path) -> Web:
     has_text = versions.sketches.n_fragments > 0
     kept = np.zeros(len(listed), np.bool_)
     kept[page[has_text & (since < 0)]] = True
+    kept &= _in_half(repository, half)
     # From the last version before the year on.
     is_last_before = np.zeros(page.size, np.bool_)
     before = np.flatnonzero(has_text & (since < 0))

@@ -57,10 +57,13 @@ class Results:
     package_version: str = field(default_factory=lambda: version("recrawl"))
 
 
-def runs_of(tracks: Sequence[Track], *, quick: bool) -> Iterator[tuple[Track, int, int]]:
+def runs_of(
+    tracks: Sequence[Track], *, quick: bool, held_out: bool = True
+) -> Iterator[tuple[Track, int, int]]:
     """Yield tracks, webs and budgets to run; web by web, because one may take long to make."""
     for track in tracks:
-        for number in range(min(track.n_webs, QUICK_WEBS) if quick else track.n_webs):
+        webs = track.webs(held_out=held_out)
+        for number in webs[:QUICK_WEBS] if quick else webs:
             for budget in QUICK_BUDGETS if quick else range(len(track.fetches_per_page_day)):
                 yield track, number, budget
 
@@ -71,6 +74,7 @@ def bench_policy(
     *,
     tracks: Sequence[Track],
     quick: bool = False,
+    held_out: bool = True,
     folder: Path | None = None,
     policy_digest: str = "",
     progress: Callable[[Score], None] | None = None,
@@ -85,6 +89,8 @@ def bench_policy(
         Of the policy, in the results.
     tracks, quick
         Which to run, and whether only the first webs at two budgets.
+    held_out
+        Whether on the webs that are held out, or on the open ones.
     folder
         Of recorded data.
     policy_digest
@@ -109,7 +115,7 @@ def bench_policy(
     scores: list[Score] = []
     webs: dict[str, str] = {}
     made: tuple[str, Any] = ("", None)
-    for track, number, budget in runs_of(tracks, quick=quick):
+    for track, number, budget in runs_of(tracks, quick=quick, held_out=held_out):
         key = f"{track.name} {number}"
         if made[0] != key:
             made = (key, track.web(number, folder))
@@ -143,6 +149,7 @@ def _settings(names: set[str]) -> dict[str, Any]:
     return {
         track.name: {
             "n_webs": track.n_webs,
+            "n_held_out": track.n_held_out,
             "fetches_per_page_day": list(track.fetches_per_page_day),
             "very_stale_seconds": track.very_stale_seconds,
             "n_parts": track.n_parts,

@@ -43,15 +43,20 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Track:
 @pytest.mark.slow_without_jit
 def test_what_was_run_is_not_run_again(small: Track, tmp_path: Path) -> None:
     run = partial(run_league, tmp_path, tracks=[small])
-    assert len(list(run(only=["in turn"]))) == 8
+    assert len(list(run(only=["in turn"]))) == 16
     assert read_league(tmp_path).scores == ()
     everything = list(run())
-    # Four policies on two webs at four budgets, and Nutch as it comes.
-    assert len(everything) == 3 * 8 + 2
+    # Four policies at four budgets on two open webs and two that are held out, and Nutch as it
+    # comes on the first of the latter.
+    assert len(everything) == 3 * 16 + 1
     assert list(run()) == []
     league = read_league(tmp_path)
     assert [score.policy for score in league.scores][:3] == [OURS, "Nutch adaptive", "in turn"]
     assert {row["policy"] for row in league.own} == {"Nutch adaptive"}
+    assert {score.web for score in league.scores} == {2, 3}
+    on_open = read_league(tmp_path, held_out=False)
+    assert {score.web for score in on_open.scores} == {0, 1}
+    assert on_open.own == ()
 
 
 def _without_seconds(path: Path) -> list[str]:

@@ -21,6 +21,7 @@ SMALL = Track(
     about="Two webs of 24 pages for 60 hours.",
     make=_web,
     n_webs=2,
+    n_held_out=2,
     fetches_per_page_day=(0.5, 1.0, 2.0, 4.0),
     very_stale_seconds=6 * HOUR,
     oracle_knows="each page's change rate",

@@ -31,9 +31,14 @@ def results() -> Results:
 
 def test_all_webs_and_budgets_are_run(results: Results) -> None:
     assert [(score.web, score.budget) for score in results.scores] == [
-        (web, budget) for web in range(2) for budget in range(4)
+        (web, budget) for web in (2, 3) for budget in range(4)
     ]
-    assert set(results.webs) == {"small 0", "small 1"}
+    assert set(results.webs) == {"small 2", "small 3"}
+
+
+def test_the_open_webs_are_run_where_that_is_asked_for() -> None:
+    ran = bench_policy(lambda _: Uniform(), "mine", tracks=[SMALL], quick=True, held_out=False)
+    assert {score.web for score in ran.scores} == {0, 1}
 
 
 def test_a_quick_run_is_part_of_a_whole_one(results: Results) -> None:
@@ -73,7 +78,9 @@ def test_what_is_no_results_file_is_refused(tmp_path: Path) -> None:
 def known(results: Results) -> Results:
     """The same, as if it had been run on webs that everybody has."""
     digest = known_webs()["signals", 0].digest
-    scores = tuple(score._replace(track="signals") for score in results.scores if score.web == 0)
+    scores = tuple(
+        score._replace(track="signals", web=0) for score in results.scores if score.web == 2
+    )
     return replace(results, scores=scores, webs={"signals 0": digest})
 
 
@@ -81,10 +88,10 @@ def test_results_on_other_webs_are_found_out(results: Results) -> None:
     good = known(results)
     assert check_results(good) == []
     assert check_results(replace(good, webs={"signals 0": "other"})) == [
-        "Web signals 0 is not one of RefreshBench 1."
+        "Web signals 0 is not one of RefreshBench 2."
     ]
     assert check_results(replace(good, webs={})) == ["Web signals 0 has scores and no digest."]
-    assert "The version must be 1, got 7." in check_results(replace(good, version="7"))
+    assert "The version must be 2, got 7." in check_results(replace(good, version="7"))
 
 
 def test_scores_that_cannot_be_reproduced_are_found_out(results: Results) -> None:
@@ -135,11 +142,11 @@ def test_a_policy_that_fails_is_named_with_its_run() -> None:
         def pick(self, at: float, n: int) -> RowArray:
             raise KeyError
 
-    with pytest.raises(RecrawlError, match=r"^mine failed on web 0 of small at budget 1: KeyError"):
+    with pytest.raises(RecrawlError, match=r"^mine failed on web 2 of small at budget 1: KeyError"):
         bench_policy(lambda _: Fails(), "mine", tracks=[SMALL], quick=True)
 
 
 def test_another_web_than_the_known_one_is_an_error() -> None:
     track = track_named("signals")
-    with pytest.raises(RecrawlError, match="not the one of RefreshBench 1"):
+    with pytest.raises(RecrawlError, match="not the one of RefreshBench 2"):
         check_web(track, 0, track.web(1))

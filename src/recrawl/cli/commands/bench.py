@@ -49,6 +49,12 @@ _OURS = "recrawl"
 @click.argument("policy", metavar=_NAME, required=False)
 @click.option("--quick", is_flag=True, help="Few webs and budgets: half a minute or less.")
 @click.option(
+    "--open",
+    "on_open",
+    is_flag=True,
+    help="The open webs, for developing a policy, instead of those that are held out.",
+)
+@click.option(
     "--track", "names", multiple=True, metavar="NAME", help="Only this track; repeatable."
 )
 @click.option("--tracks", "lists", is_flag=True, help="List the tracks, and run nothing.")
@@ -68,6 +74,7 @@ _OURS = "recrawl"
 def command(
     policy: str | None,
     quick: bool,
+    on_open: bool,
     names: tuple[str, ...],
     lists: bool,
     into: Path | None,
@@ -77,8 +84,9 @@ def command(
     """Run a policy on the webs of RefreshBench, and say its place among the others.
 
     POLICY is a Python file with one class that has start, hear, pick and learn, or FILE.py:CLASS,
-    or MODULE:CLASS.  Webs that were recorded are run, too, where RECRAWL_DATA names a folder that
-    has them.  Ends with 3 if a results file does not pass its check.
+    or MODULE:CLASS.  Policies are judged on the webs that are held out; while you develop yours,
+    run it with --open.  Webs that were recorded are run, too, where RECRAWL_DATA names a folder
+    that has them.  Ends with 3 if a results file does not pass its check.
     """
     if policy is None and checked is None and not lists:
         raise click.UsageError("Name a POLICY, or say --tracks or --check RESULTS.")
@@ -101,7 +109,7 @@ def command(
                 out.note(f"{track.name} is left out: {_lacking(track)}.")
         if not there:
             raise click.UsageError("There is nothing to run; --tracks lists what there is.")
-        results = _run(policy, there, out, quick=quick)
+        results = _run(policy, there, out, quick=quick, held_out=not on_open)
         for track in there:
             _show(track, results, out)
         if into is not None:
@@ -147,6 +155,7 @@ def _list(tracks: "Sequence[Track]", out: Output) -> None:
                 "name": track.name,
                 "about": track.about,
                 "n_webs": track.n_webs,
+                "n_held_out": track.n_held_out,
                 "fetches_per_page_day": track.fetches_per_page_day,
                 "very_stale_seconds": track.very_stale_seconds,
                 "oracle_knows": track.oracle_knows,
@@ -254,11 +263,13 @@ def _only_policy(module: Any, path: Path) -> str:
     return policies[0]
 
 
-def _run(name: str, tracks: "Sequence[Track]", out: Output, *, quick: bool) -> "Results":
+def _run(
+    name: str, tracks: "Sequence[Track]", out: Output, *, quick: bool, held_out: bool
+) -> "Results":
     from recrawl.refreshbench import bench_policy, data_folder, runs_of  # noqa: PLC0415
 
     policy = _loaded(name)
-    total = sum(1 for _ in runs_of(tracks, quick=quick))
+    total = sum(1 for _ in runs_of(tracks, quick=quick, held_out=held_out))
     with out.progress("running", total, unit="runs") as advance:
 
         def told(score: "Score") -> None:
@@ -271,6 +282,7 @@ def _run(name: str, tracks: "Sequence[Track]", out: Output, *, quick: bool) -> "
                 policy.name,
                 tracks=tracks,
                 quick=quick,
+                held_out=held_out,
                 folder=data_folder(),
                 policy_digest=policy.digest,
                 progress=told,
@@ -386,7 +398,13 @@ def _check(path: Path, policy: str | None, tracks: "Sequence[Track]", out: Outpu
             )
         if left_out:
             out.note(f"Not run again: {', '.join(left_out)}.")
-        again = _run(policy, repeated, out, quick=True)
+        webs = {(score.track, score.web) for score in results.scores}
+        held_out = any(
+            (track.name, number) in webs
+            for track in repeated
+            for number in track.webs(held_out=True)
+        )
+        again = _run(policy, repeated, out, quick=True, held_out=held_out)
         wrong = check_results(results, again)
     n_again = 0 if again is None else len(again.scores)
     out.row({"what": "check", "policy": results.policy, "n_again": n_again, "wrong": wrong})

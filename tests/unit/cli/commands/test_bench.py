@@ -85,6 +85,17 @@ def test_a_policy_has_a_place_and_results_to_check(recrawl: Recrawl, policy: Pat
 
 
 @pytest.mark.slow_without_jit
+def test_the_open_webs_are_for_developing(recrawl: Recrawl, policy: Path) -> None:
+    arguments = ("bench", policy, "--quick", "--open", "--track", "unlike-rates")
+    ran = recrawl(*arguments, "--out", "results.json")
+    assert {row["web"] for row in ran.rows if row["what"] == "score"} == {0, 1}
+    (place,) = [row for row in ran.rows if row["what"] == "place"]
+    assert place["n_placed"] > 10
+    again = recrawl("bench", policy, "--check", "results.json")
+    assert (again.code, again.rows[-1]["n_again"]) == (0, 4)
+
+
+@pytest.mark.slow_without_jit
 def test_words_name_the_place(recrawl: Recrawl, policy: Path) -> None:
     ran = recrawl("bench", policy, "--quick", "--track", "unlike-rates", "--no-json")
     assert "unlike-rates: place " in ran.out
@@ -96,7 +107,7 @@ NEVER = POLICY.replace("return pages", "return pages[:0]")
 
 
 def known_scores(policies: Sequence[str], *, budgets: Sequence[int]) -> tuple[Score, ...]:
-    """Return scores of others on the first two webs, at some budgets."""
+    """Return scores of others on the first two webs that are held out, at some budgets."""
     return tuple(
         Score(
             track="unlike-rates",
@@ -111,7 +122,7 @@ def known_scores(policies: Sequence[str], *, budgets: Sequence[int]) -> tuple[Sc
             seconds=0.0,
         )
         for policy in policies
-        for web in range(2)
+        for web in (5, 6)
         for budget in budgets
     )
 
@@ -161,7 +172,7 @@ def test_what_goes_wrong_in_a_run_is_said_in_a_sentence(
     policy.write_text(POLICY.replace(old, new))
     ran = recrawl("bench", policy, "--quick", "--track", "unlike-rates")
     assert ran.code == 1
-    assert "Turns failed on web 0 of unlike-rates at budget 1" in ran.err
+    assert "Turns failed on web 5 of unlike-rates at budget 1" in ran.err
     assert said in ran.err.replace("\n", " ")
     assert len(ran.err) < 500
 
@@ -213,11 +224,11 @@ def test_a_check_that_can_run_nothing_is_no_check(
 ) -> None:
     monkeypatch.delenv("RECRAWL_DATA", raising=False)
     score = known_scores(["Turns"], budgets=[0])[0]._replace(
-        track="traces", part_freshness=(0.9,) * 16
+        track="traces", web=1, part_freshness=(0.9,) * 12
     )
-    digest = known_webs()["traces", 0].digest
+    digest = known_webs()["traces", 1].digest
     write_results(
-        Results(policy="Turns", policy_digest="", scores=(score,), webs={"traces 0": digest}),
+        Results(policy="Turns", policy_digest="", scores=(score,), webs={"traces 1": digest}),
         Path("results.json"),
     )
     assert recrawl("bench", "--check", "results.json").code == 0
