@@ -12,8 +12,9 @@ from recrawl.refreshbench import ORACLE, Track
 __all__ = ["league_figure"]
 
 _PAPERS = (
-    *("CGM √λ", "CGM optimal", "LambdaCrawl", "GREEDY, estimated", "GREEDY-NCIS, estimated"),
-    *("Cost loop", "by importance", "Longevity, curve fit", "Longevity, bounds"),
+    *("root of the rate", "optimal frequencies", "LambdaCrawl", "greedy", "greedy with signals"),
+    *("third of the period", "importance alone"),
+    *("content curves, fitted", "content curves, bounded"),
 )
 _RULES = tuple(
     entry.name

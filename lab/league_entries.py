@@ -62,7 +62,7 @@ __all__ = [
 
 OURS = "recrawl"
 FRAGMENTS = "recrawl, fragments"
-TUNED = "best rule, tuned in hindsight"
+TUNED = "best-tuned rule"
 
 # An important page's waits are shorter, and those of others longer, by at most this factor.
 _IMPORTANCE_MAX = 10.0
@@ -313,21 +313,21 @@ ENTRIES = (
         "one that turns out best on this web at this budget, which nobody can know beforehand",
         run=_run_tuned,
     ),
-    Entry(name="in turn", about="all pages in turn", run=_without_budget(Uniform)),
+    Entry(name="round robin", about="all pages in turn", run=_without_budget(Uniform)),
     Entry(
-        name="by importance",
-        about="as often as important",
+        name="importance alone",
+        about="each page as often as it is important, whatever it does",
         run=_without_budget(ProportionalToImportance),
         needs_importance=True,
     ),
     Entry(
-        name="CGM √λ",
-        about="Cho and Garcia-Molina: in proportion to the root of the estimated rate",
+        name="root of the rate",
+        about="Cho and Garcia-Molina (CGM): as often as the root of the estimated rate",
         run=_without_budget(CgmSqrt),
     ),
     Entry(
-        name="CGM optimal",
-        about="Cho and Garcia-Molina: best frequencies at the estimated rates, by importance",
+        name="optimal frequencies",
+        about="Cho and Garcia-Molina (CGM): the best frequencies at estimated rates, by importance",
         run=_without_budget(lambda: CgmOptimal(by_importance=True)),
     ),
     Entry(
@@ -336,36 +336,37 @@ ENTRIES = (
         run=_without_budget(LambdaCrawl),
     ),
     Entry(
-        name="GREEDY, estimated",
-        about="Signals' GREEDY at estimated rates",
+        name="greedy",
+        about="GREEDY of Busa-Fekete et al. (Signals): what is worth most now, at estimated rates",
         run=_without_budget(EstimatedGreedy),
     ),
     Entry(
-        name="GREEDY-NCIS, estimated",
-        about="Signals' GREEDY-NCIS at rates and qualities of signals estimated as in its App. E",
+        name="greedy with signals",
+        about="GREEDY-NCIS of Busa-Fekete et al. (Signals), at rates and qualities of signals "
+        "estimated as in its App. E",
         run=_without_budget(EstimatedNcis),
     ),
     Entry(
-        name="Cost loop",
-        about="Cost's loop with its two pseudo-observations, a third of the estimated period; at "
-        "equal fetches Prior's loop is the same",
+        name="third of the period",
+        about="the loop of Grimes, Ford and Tassone (Cost) with its two pseudo-observations: "
+        "a third of the estimated period; at equal fetches the loop of Prior is the same",
         run=partial(_run_loop, COST_LOOP),
         as_it_comes=partial(_loop_as_it_comes, COST_LOOP),
     ),
     Entry(
-        name="Prior loop",
-        about="the same with the whole estimated period",
+        name="whole period",
+        about="the same with the whole estimated period (Prior); only as it comes",
         as_it_comes=partial(_loop_as_it_comes, Loop(fraction=1.0, pseudo=COST_PRIOR)),
     ),
     Entry(
-        name="Longevity, curve fit",
-        about="Longevity's online policy by fitted curves, looking once a day",
+        name="content curves, fitted",
+        about="Olston and Pandey (Longevity): online, by fitted curves, looking once a day",
         run=partial(run_longevity, CurveFit),
         needs_content=True,
     ),
     Entry(
-        name="Longevity, bounds",
-        about="Longevity's online policy by bounds, looking once a day",
+        name="content curves, bounded",
+        about="Olston and Pandey (Longevity): online, by bounds, looking once a day",
         run=partial(run_longevity, Bounds),
         needs_content=True,
     ),

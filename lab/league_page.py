@@ -17,10 +17,10 @@ from lab.tables import digest_of, markdown_table, read_tables
 from recrawl.refreshbench import ORACLE, TRACKS, VERSION, Interval, Standing, Track
 from recrawl.units import seconds_text
 
-__all__ = ["PAGE", "league_figures", "league_markdown", "write_figures"]
+__all__ = ["PAGE", "lead_text", "league_figures", "league_markdown", "write_figures"]
 
 PAGE = FIGURES.parent / "results.md"
-_NUTCH, _STORM, _COST = "Nutch adaptive", "StormCrawler", "Cost loop"
+_NUTCH, _STORM, _THIRD = "Nutch adaptive", "StormCrawler", "third of the period"
 _COLUMNS = {
     "freshness": "freshness",
     "very_stale_share": "very stale share",
@@ -40,6 +40,15 @@ def _interval(interval: Interval) -> str:
     if math.isnan(interval.low):
         return _signed(interval.value)
     return f"{_signed(interval.value)} ± {(interval.high - interval.low) / 2:.4f}"
+
+
+def lead_text(interval: Interval) -> str:
+    """Return in words by how much recrawl is ahead or behind, and whether that is significant."""
+    text = f"{'ahead' if interval.value >= 0 else 'behind'} by {abs(interval.value):.4f}"
+    if math.isnan(interval.low):
+        return text
+    text += f" ± {(interval.high - interval.low) / 2:.4f}"
+    return text if interval.low > 0 or interval.high < 0 else f"{text} (not significant)"
 
 
 def _mean(mean: Mean) -> str:
@@ -75,10 +84,9 @@ def _policies(league: League, track: Track) -> str:
     by_freshness = places(standings, "freshness")
     heads = [
         *("place", "policy"),
-        *(f"fresh at {budget:g}" for budget in track.fetches_per_page_day),
-        *("of the oracle", "recrawl ahead by", "very stale"),
-        *(["fragments wrong"] if track.has_content else []),
-        *("fetches for Nutch's freshness", "for StormCrawler's"),
+        *(f"at {budget:g}" for budget in track.fetches_per_page_day),
+        *("recrawl ahead by", "very stale"),
+        *(["wrong"] if track.has_content else []),
     ]
     rows = []
     for standing in standings:
@@ -89,12 +97,9 @@ def _policies(league: League, track: Track) -> str:
                 str(by_freshness.get(name, "")),
                 _shown(standing),
                 *(_share(float(share)) for share in freshness),
-                f"{standing.ratio_to_oracle:.3f}",
                 "" if name == OURS else _interval(standing.ahead),
                 _share(standing.very_stale_share),
                 *([_share(standing.fragment_staleness)] if track.has_content else []),
-                _mean(league.fetches_ratio(track, name, _NUTCH)),
-                _mean(league.fetches_ratio(track, name, _STORM)),
             ]
         )
     return _table(heads, rows)
@@ -117,8 +122,8 @@ def _as_they_come(league: League, track: Track) -> str:
         for each in league.as_they_come(track)
     ]
     heads = (
-        *("rule, as it comes", "fetches per page and day", "fresh", "recrawl, as many fetches"),
-        *("recrawl's fetches for as fresh", "very stale", "recrawl's"),
+        *("rule as it comes", "fetches a day", "fresh", "recrawl fresh"),
+        *("recrawl's fetches", "very stale", "recrawl very stale"),
     )
     return _table(heads, rows)
 
@@ -126,12 +131,12 @@ def _as_they_come(league: League, track: Track) -> str:
 def _section(league: League, on_open: League, track: Track) -> str:
     web = league.first_web(track)
     n_webs = league.n_webs(track)
-    of = f"{n_webs} webs" if n_webs > 1 else "1 web"
+    of = f"{n_webs} webs, of which the first has" if n_webs > 1 else "1 web with"
     limit = track.very_stale_seconds
     parts = [
         f"### {track.name}",
         track.about,
-        f"{of}; the first has {web.n_pages:,} pages and {web.n_changes:,} changes in "
+        f"{of} {web.n_pages:,} pages and {web.n_changes:,} changes in "
         f"{web.days:.0f} days.  A copy is very stale after {seconds_text(limit)}.  "
         f"The oracle is told {track.oracle_knows}.",
         f"![Freshness against fetches on {track.name}](figures/league-{track.name}.svg)",
@@ -171,7 +176,22 @@ def _overview(league: League) -> str:
                 f"[{track.name}](#{track.name})",
                 _place_text(standings, "freshness"),
                 f"{own.ratio_to_oracle:.3f}",
-                f"{_interval(rival.ahead)} ({rival.policy})",
+                rival.policy,
+                lead_text(rival.ahead),
+            )
+        )
+    heads = ("track", "place by freshness", "of the oracle", "best other", "recrawl is")
+    return _table(heads, rows)
+
+
+def _beside(league: League) -> str:
+    """Return what else is measured: other places, and fetches for the freshness of rules."""
+    rows = []
+    for track in league.tracks():
+        standings = league.standings(track)
+        rows.append(
+            (
+                track.name,
                 _place_text(standings, "very_stale_share"),
                 _place_text(standings, "fragment_staleness") if track.has_content else "",
                 _mean(league.fetches_ratio(track, OURS, _NUTCH)),
@@ -180,9 +200,8 @@ def _overview(league: League) -> str:
             )
         )
     heads = (
-        *("track", "place by freshness", "of the oracle", "ahead of the best other"),
-        *("place by very stale share", "by fragment staleness"),
-        *("fetches for Nutch's freshness", "for StormCrawler's", "for the best-tuned rule's"),
+        *("track", "place: very stale", "place: fragments"),
+        *("fetches: Nutch", "StormCrawler", "best-tuned rule"),
     )
     return _table(heads, rows)
 
@@ -215,8 +234,8 @@ def _on_open_webs(league: League, on_open: League) -> str:
             cells.append(_interval(_next_best(standings).ahead))
         rows.append(cells)
     heads = (
-        *("track", "held out: place", "of the oracle", "ahead of the best other"),
-        *("open: place", "of the oracle", "ahead of the best other"),
+        *("track", "held out: place", "of the oracle", "ahead by"),
+        *("open: place", "of the oracle", "ahead by"),
     )
     return _table(heads, rows)
 
@@ -235,13 +254,11 @@ def _not_first(league: League) -> str:
             first = next(name for name, place in placed.items() if place == 1)
             theirs, own = getattr(by_name[first], what), getattr(by_name[ours], what)
             text = (
-                f"- **{track.name}, {_COLUMNS[what]}**: place {placed[ours]}; {first} has "
+                f"- **{track.name}, {_COLUMNS[what]}**: place {placed[ours]}; *{first}* has "
                 f"{_share(theirs)}, recrawl {_share(own)}."
             )
             if what == "freshness":
-                ahead = by_name[first].ahead
-                text += f"  recrawl is ahead of it by {_interval(ahead)}"
-                text += ", which chance may have decided." if ahead.high > 0 else "."
+                text += f"  recrawl is {lead_text(by_name[first].ahead)}."
             lines.append(text)
             general.append(IN_GENERAL.get(what, ""))
     reasons = [text for text in dict.fromkeys(general) if text]
@@ -261,7 +278,7 @@ def _goals(league: League) -> str:
     rows = []
     for track in league.tracks():
         by_name = {standing.policy: standing for standing in league.standings(track)}
-        own, cost = by_name[OURS].very_stale_share, by_name[_COST].very_stale_share
+        own, cost = by_name[OURS].very_stale_share, by_name[_THIRD].very_stale_share
         budgets = range(len(track.fetches_per_page_day))
         tuned = [league.fetches_ratio(track, OURS, TUNED, budget) for budget in budgets]
         rows.append(
@@ -272,8 +289,8 @@ def _goals(league: League) -> str:
             )
         )
     heads = (
-        *("track", "very stale: recrawl", "Cost loop", "ratio"),
-        *("fetches for the best-tuned rule's freshness: scarcest", "second", "third", "ample"),
+        *("track", "very stale: recrawl", "third of the period", "ratio"),
+        *("fetches: scarcest", "second", "third", "ample"),
     )
     return _table(heads, rows)
 
@@ -306,10 +323,16 @@ writes: {n_runs:,} runs at budgets and {n_own:,} of rules as they come.
 
 *Of the oracle*: freshness over that of a policy that is told all rates, mean over budgets.
 *Ahead*: freshness of recrawl less the other's, mean over budgets, with a 95 % interval over paired
-webs; on recorded tracks over twelve parts of whole hosts.
-*Fetches for a rule's freshness*: those with which recrawl is as fresh as the rule is at its most
-ample budget, over the rule's; by interpolation between recrawl's budgets, mean over webs.
+webs; on recorded tracks over twelve parts of whole hosts.  A lead is not significant where the
+interval holds 0.
 Places leave out the oracle, which is told what others must learn.
+[Who takes part](#who-takes-part) says what the other policies are.
+
+{_beside(league)}
+
+*Place* by the share of very stale copies and, where pages change in part, of wrong fragments.
+*Fetches*: those with which recrawl is as fresh as the rule is at its most ample budget, over the
+rule's; by interpolation between recrawl's budgets, mean over webs.
 
 {_webs_run(league)}
 
@@ -334,9 +357,10 @@ were chosen.  Tracks whose open webs were not run are left out.
 
 ### Two goals
 
-Less than half of the Cost loop's very stale share at equal fetches, and at most half of the fetches
-of the best-tuned rule for the same freshness; bold where reached.  A dash stands where recrawl is
-fresher than that with its least budget already.
+Less than half of the very stale share of *third of the period* (the loop of the Cost paper) at
+equal fetches, and at most half of the fetches of the best-tuned rule for its freshness at each of
+the four budgets; bold where reached.  A dash stands where recrawl is fresher than that with its
+least budget already.
 Rules as they come know nothing of importance, and where pages differ in it that is a large part of
 what they lose; those *by importance*, and the best-tuned rule, know as much of it as recrawl does.
 On the recorded tracks all pages weigh the same.
@@ -345,16 +369,17 @@ On the recorded tracks all pages weigh the same.
 
 ## Track by track
 
-Columns *fresh at* are budgets in fetches per page and day.
-*Very stale* and *fragments wrong* are means over budgets.
+Columns *at* have the freshness at budgets in fetches per page and day.
+*Very stale* and *wrong* (the share of fragments) are means over budgets.
 Rules of intervals know no budget.  Each runs on a clock that is slower or faster by the factor at
 which it spends the budget or a little less ({_least_spent(league)}): all its constants that are
 times are multiplied, and the age of a version counts by the same clock where it is slowed.  Each
 page is fetched the moment it is due, which nobody could do better.
-Policies that warm up by polling all pages a few times (CGM's, LambdaCrawl) are hardly more than *in
-turn* where the budget pays for few polls of each.
-The second table, of made-up tracks, has them *as they come*, with as many fetches as they like, and
-recrawl given as many; it is of three open webs.
+Policies that warm up by polling all pages a few times (*root of the rate*, *optimal frequencies*,
+LambdaCrawl) are hardly more than *round robin* where the budget pays for few polls of each.
+The second table, of made-up tracks, has the rules *as they come*, with as many fetches per page and
+day as they like, and recrawl given as many, on three open webs; *recrawl's fetches* are those with
+which it is as fresh, over the rule's.
 
 {sections}
 

@@ -7,7 +7,7 @@ IN_GENERAL = {
         "Freshness and few very stale copies are not the same aim: the optimum of freshness gives "
         "up pages that change faster than they can be followed, and these stay stale.  Policies "
         "that never give up a page, such as LambdaCrawl with its harmonic penalty, have fewer of "
-        "them; so has GREEDY-NCIS with estimates on some tracks, and we do not know why.  Whoever "
+        "them; so has *greedy with signals* on some tracks, and we do not know why.  Whoever "
         "minds can promise pages that they are seldom stale for long (`stale_for` in "
         "{doc}`../reference/configuration`); here recrawl ran with its defaults, without that."
     ),

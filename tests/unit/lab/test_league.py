@@ -16,8 +16,8 @@ from lab.league import run_league
 from lab.league_entries import ENTRIES, OURS, TUNED, importance_factors
 from lab.league_files import FOLDER, Files, ship
 from lab.league_numbers import fetches_for, places, read_league
-from lab.league_page import league_markdown
-from recrawl.refreshbench import ORACLE, TRACKS, Track, run_policy, track_named
+from lab.league_page import lead_text, league_markdown
+from recrawl.refreshbench import ORACLE, TRACKS, Interval, Track, run_policy, track_named
 from recrawl.sim import Uniform, papers_web
 from tests.unit.refreshbench.small import SMALL
 
@@ -32,7 +32,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Track:
         return run_policy(track, web, Uniform(), budget)  # type: ignore[arg-type]
 
     ours = replace(BY_NAME[OURS], run=taking_turns)  # type: ignore[arg-type]
-    entries = (ours, BY_NAME["Nutch adaptive"], BY_NAME["in turn"], BY_NAME[ORACLE])
+    entries = (ours, BY_NAME["Nutch adaptive"], BY_NAME["round robin"], BY_NAME[ORACLE])
     for module in (running, numbers, files):
         monkeypatch.setattr(module, "ENTRIES", entries)
         monkeypatch.setattr(module, "TRACKS", (SMALL,))
@@ -43,7 +43,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Track:
 @pytest.mark.slow_without_jit
 def test_what_was_run_is_not_run_again(small: Track, tmp_path: Path) -> None:
     run = partial(run_league, tmp_path, tracks=[small])
-    assert len(list(run(only=["in turn"]))) == 16
+    assert len(list(run(only=["round robin"]))) == 16
     assert read_league(tmp_path).scores == ()
     everything = list(run())
     # Four policies at four budgets on two open webs and two that are held out, and Nutch as it
@@ -51,7 +51,7 @@ def test_what_was_run_is_not_run_again(small: Track, tmp_path: Path) -> None:
     assert len(everything) == 3 * 16 + 1
     assert list(run()) == []
     league = read_league(tmp_path)
-    assert [score.policy for score in league.scores][:3] == [OURS, "Nutch adaptive", "in turn"]
+    assert [score.policy for score in league.scores][:3] == [OURS, "Nutch adaptive", "round robin"]
     assert {row["policy"] for row in league.own} == {"Nutch adaptive"}
     assert {score.web for score in league.scores} == {2, 3}
     on_open = read_league(tmp_path, held_out=False)
@@ -66,8 +66,8 @@ def _without_seconds(path: Path) -> list[str]:
 @pytest.mark.slow_without_jit
 def test_two_halves_make_a_whole(small: Track, tmp_path: Path) -> None:
     whole, part, rest = tmp_path / "whole", tmp_path / "part", tmp_path / "rest"
-    list(run_league(whole, tracks=[small], only=["in turn", ORACLE]))
-    list(run_league(part, tracks=[small], only=["in turn"]))
+    list(run_league(whole, tracks=[small], only=["round robin", ORACLE]))
+    list(run_league(part, tracks=[small], only=["round robin"]))
     list(run_league(rest, tracks=[small], only=[ORACLE]))
     files = Files(part)
     files.take(Files(rest))
@@ -79,7 +79,7 @@ def test_two_halves_make_a_whole(small: Track, tmp_path: Path) -> None:
 
 @pytest.mark.slow_without_jit
 def test_what_is_shipped_does_not_depend_on_the_machine(small: Track, tmp_path: Path) -> None:
-    list(run_league(tmp_path, tracks=[small], only=["in turn"]))
+    list(run_league(tmp_path, tracks=[small], only=["round robin"]))
     package = tmp_path / "package"
     package.mkdir()
     ship(tmp_path, package)
@@ -91,7 +91,7 @@ def test_what_is_shipped_does_not_depend_on_the_machine(small: Track, tmp_path: 
 def test_rules_spend_the_budget_and_no_more() -> None:
     track = track_named("signals")
     web = track.web(0)
-    for name in ("Nutch adaptive", "YaCy", "fixed interval", "Cost loop"):
+    for name in ("Nutch adaptive", "YaCy", "fixed interval", "third of the period"):
         run = BY_NAME[name].run
         assert run is not None
         n_fetches = run(track, web, 0).n_fetches
@@ -143,8 +143,8 @@ def test_the_factor_of_a_page_goes_with_its_importance_by_ten_at_most() -> None:
 def test_who_needs_content_or_importance_stays_away_without() -> None:
     assert BY_NAME["recrawl, fragments"].is_in(track_named("texts"))
     assert not BY_NAME["recrawl, fragments"].is_in(track_named("signals"))
-    assert BY_NAME["by importance"].is_in(track_named("signals"))
-    assert not BY_NAME["by importance"].is_in(track_named("terms"))
+    assert BY_NAME["importance alone"].is_in(track_named("signals"))
+    assert not BY_NAME["importance alone"].is_in(track_named("terms"))
 
 
 def test_fetches_for_a_freshness_follow_the_curve() -> None:
@@ -187,3 +187,26 @@ def test_the_page_has_a_section_and_a_figure_for_each_track() -> None:
         assert f"\n### {track.name}\n" in page
         assert f"(figures/league-{track.name}.svg)" in page
     assert "nan" not in page
+
+
+def test_tables_are_narrow_and_leads_are_said_in_words() -> None:
+    page = league_markdown()
+    heads = [line for line in page.splitlines() if line.startswith("| ")]
+    assert max(line.count("|") for line in heads) <= 10
+    assert "ahead of it by" not in page
+    assert "ahead by −" not in page
+
+
+@pytest.mark.parametrize(
+    ("interval", "said"),
+    [
+        (Interval(0.0013, 0.0001, 0.0025), "ahead by 0.0013 ± 0.0012"),
+        (Interval(-0.0009, -0.0033, 0.0015), "behind by 0.0009 ± 0.0024 (not significant)"),
+        (Interval(-0.01, -0.02, -0.005), "behind by 0.0100 ± 0.0075"),
+        (Interval(0.004, math.nan, math.nan), "ahead by 0.0040"),
+    ],
+)
+def test_a_lead_says_its_direction_and_whether_it_is_significant(
+    interval: Interval, said: str
+) -> None:
+    assert lead_text(interval) == said

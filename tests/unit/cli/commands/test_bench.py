@@ -62,11 +62,11 @@ def test_a_policy_has_a_place_and_results_to_check(recrawl: Recrawl, policy: Pat
     standings = [row for row in ran.rows if row["what"] == "standing"]
     places = {row["policy"]: row["place"] for row in standings}
     # It is the policy that is there already under another name.
-    assert abs(places["Turns"] - places["in turn"]) == 1
+    assert abs(places["Turns"] - places["round robin"]) == 1
     assert places["recrawl"] < places["Turns"]
     assert places["oracle"] is None
     by_name = {row["policy"]: row for row in standings}
-    assert by_name["in turn"]["ahead"]["value"] == pytest.approx(0.0, abs=1e-6)
+    assert by_name["round robin"]["ahead"]["value"] == pytest.approx(0.0, abs=1e-6)
 
     checked = recrawl("bench", "--check", "results.json", "--no-json")
     assert checked.code == 0
