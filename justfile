@@ -12,6 +12,7 @@ lint:
     python -m scripts.event_reference --check
     python -m scripts.cli_reference --check
     python -m scripts.measured_page --check
+    python -m scripts.call_paths --check
     python -m lab pages --check
     towncrier build --draft --version next > /dev/null
 
@@ -51,6 +52,7 @@ generate:
     python -m scripts.event_reference
     python -m scripts.cli_reference
     python -m scripts.measured_page
+    python -m scripts.call_paths
     python -m lab pages
 
 # benchmarks of the kernels

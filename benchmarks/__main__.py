@@ -6,6 +6,7 @@ import json
 
 from benchmarks import (
     backtests,
+    calls,
     cdx_stream,
     crash,
     exactness,
@@ -22,63 +23,79 @@ from benchmarks import (
 from recrawl.sim.faults import run as faults
 
 
-def _parser() -> argparse.ArgumentParser:
+def _argument_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("kernels", help=kernels.__doc__)
-    command.add_argument("--scale", type=float, default=1.0, help="share of the usual rows")
+    command.add_argument("--scale", type=float, default=1.0, help="factor for the number of rows")
     command = commands.add_parser("learning", help=learning.__doc__)
-    command.add_argument("--webs", type=int, default=3, help="webs per setting")
-    command.add_argument("--horizon", type=float, default=1.0, help="share of the usual horizons")
+    command.add_argument("--webs", type=int, default=3, help="number of webs per setting")
+    command.add_argument(
+        "--horizon", type=float, default=1.0, help="factor for the length of the runs"
+    )
     command = commands.add_parser("fragments", help=fragments.__doc__)
-    command.add_argument("--webs", type=int, default=3, help="simulated webs")
-    command.add_argument("--pages", type=int, default=300, help="pages of each")
+    command.add_argument("--webs", type=int, default=3, help="number of simulated webs")
+    command.add_argument("--pages", type=int, default=300, help="number of pages of each web")
     command = commands.add_parser("shard", help=shard.__doc__)
     command.add_argument("--pages", type=float, default=1e6)
-    command.add_argument("--groups", type=float, help="a page in 53 unless given")
-    command.add_argument("--rate", type=float, help="orders per second; pages / 10^5 unless given")
+    command.add_argument("--groups", type=float, help="number of groups; default: pages / 53")
+    command.add_argument("--rate", type=float, help="orders per second; default: pages / 10^5")
     command.add_argument("--ticks", type=int, default=120, help="seconds of virtual time")
-    command.add_argument("--mapped", action="store_true", help="cold columns in mapped files")
+    command.add_argument(
+        "--mapped", action="store_true", help="keep rarely used columns in mapped files"
+    )
     command = commands.add_parser("shard-learning", help=shard_learning.__doc__)
-    command.add_argument("--webs", type=int, default=8, help="webs per setting")
+    command.add_argument("--webs", type=int, default=8, help="number of webs per setting")
     command.add_argument("--hours", type=float, default=2_000.0)
     command = commands.add_parser("exactness", help=exactness.__doc__)
-    command.add_argument("--webs", type=int, default=4, help="webs per setting")
-    command.add_argument("--scale", type=float, default=1.0, help="share of the usual horizons")
+    command.add_argument("--webs", type=int, default=4, help="number of webs per setting")
+    command.add_argument(
+        "--scale", type=float, default=1.0, help="factor for the length of the runs"
+    )
     command = commands.add_parser("faults", help=faults.__doc__)
     command.add_argument("--events", type=int, default=1_000_000)
     command.add_argument("--seed", type=int, default=0)
     command = commands.add_parser("crash", help=crash.__doc__)
     command.add_argument("--kills", type=int, default=200)
     command.add_argument("--ledger", choices=["rocksdb", "kafka"], default="rocksdb")
-    command.add_argument("--bootstrap", help="of the broker that scripts/kafka started")
+    command.add_argument(
+        "--bootstrap", help="address of a Kafka broker, as scripts/kafka prints it"
+    )
     command.add_argument("--seed", type=int, default=0)
     command = commands.add_parser("backtests", help=backtests.__doc__)
-    command.add_argument("--runs", type=int, default=100, help="webs, each with its log")
+    command.add_argument("--runs", type=int, default=100, help="number of webs; each has one log")
     command = commands.add_parser("histories", help=histories.__doc__)
-    command.add_argument("--folder", help="where the reports are written")
+    command.add_argument("--folder", help="folder for the HTML reports")
     command = commands.add_parser("cdx-stream", help=cdx_stream.__doc__)
-    command.add_argument("--bytes", type=float, default=1e9, help="of the file")
-    command.add_argument("--odd-share", type=float, default=0.001, help="of lines that are odd")
+    command.add_argument("--bytes", type=float, default=1e9, help="size of the file")
+    command.add_argument("--odd-share", type=float, default=0.001, help="share of irregular lines")
     command = commands.add_parser("scale", help=scale.__doc__)
     command.add_argument("--pages", type=float, default=1e7)
-    command.add_argument("--hosts", type=float, help="a page in 50 unless given")
-    command.add_argument("--calls", type=int, default=300, help="for a hundred orders, timed")
-    command.add_argument("--folder", help="where the corpus is made and left")
+    command.add_argument("--hosts", type=float, help="number of hosts; default: pages / 50")
+    command.add_argument(
+        "--calls", type=int, default=300, help="number of timed calls for 100 orders"
+    )
+    command.add_argument("--folder", help="folder of the corpus, which is not deleted")
     command = commands.add_parser("reading", help=reading.__doc__)
     command.add_argument("--pages", type=float, default=1e7)
-    command.add_argument("--hosts", type=float, help="a page in 2000 unless given")
-    command.add_argument("--rows", type=float, default=2e5, help="outcomes after the snapshot")
-    command.add_argument("--folder", help="where the corpus is made and left, or was")
+    command.add_argument("--hosts", type=float, help="number of hosts; default: pages / 2000")
+    command.add_argument(
+        "--rows", type=float, default=2e5, help="number of outcomes after the snapshot"
+    )
+    command.add_argument("--folder", help="folder of the corpus; made if missing, never deleted")
+    command = commands.add_parser("calls", help=calls.__doc__)
+    command.add_argument("--pages", type=float, default=1e6)
     command = commands.add_parser("throughput", help=throughput.__doc__)
     command.add_argument("--rows", type=float, default=2e5)
     command.add_argument("--batch", type=int, default=1_000)
     command.add_argument("--ledger", choices=["rocksdb", "kafka"], default="rocksdb")
-    command.add_argument("--bootstrap", help="of the broker that scripts/kafka started")
+    command.add_argument(
+        "--bootstrap", help="address of a Kafka broker, as scripts/kafka prints it"
+    )
     return parser
 
 
-def _measured(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 (one for each)
+def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 (one return per command)
     match arguments.command:
         case "kernels":
             return kernels.measure(arguments.scale)
@@ -125,6 +142,8 @@ def _measured(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 (one fo
                 n_rows=int(arguments.rows),
                 folder=arguments.folder,
             )
+        case "calls":
+            return calls.measure(int(arguments.pages))
         case "throughput":
             return throughput.measure(
                 int(arguments.rows),
@@ -137,9 +156,9 @@ def _measured(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 (one fo
 
 
 def main() -> None:
-    """Read the command line and run."""
-    found = _measured(_parser().parse_args())
-    print(json.dumps(found, indent=2, default=dataclasses.asdict))
+    """Run the measurement that the command line names, and print it as JSON."""
+    result = _run_measurement(_argument_parser().parse_args())
+    print(json.dumps(result, indent=2, default=dataclasses.asdict))
 
 
 if __name__ == "__main__":

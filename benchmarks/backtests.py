@@ -1,8 +1,8 @@
-"""Whether a backtest's intervals hold what they say, on logs of webs that are known.
+"""Check how often the intervals of backtests cover the truth, on webs that are known.
 
-Webs are drawn from one law.  Of each, somebody fetches all pages every so often; a backtest sees
-that log only.  What is true is what the same policies do on the webs themselves, taken together.
-An interval of 19 in 20 should cover it about so often; the bar is 9 in 10.
+All webs are drawn from one distribution.  A crawler fetches all pages of a web at equal intervals,
+and a backtest sees only its log.  The truth is what the same policies save on the webs themselves,
+taken together.  An interval at level .95 should cover it 19 times in 20; at least 9 in 10 are required.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from functools import partial
 
 import numpy as np
 
-from recrawl.backtest import Estimate, Point, Rule, compared, history_of, replay_of
-from recrawl.backtest.contest import Standing, run_ours, run_rule
+from recrawl.backtest import Estimate, Point, Rule, compare_policies, history_of, replay_of
+from recrawl.backtest.policy_runs import PolicyRuns, run_ours, run_rule
 from recrawl.backtest.replay import logged_account
 from recrawl.backtest.savings import Curves, curves_of, fetches_for
 from recrawl.core.arrays import FloatArray
@@ -30,33 +30,33 @@ LEVELS = (0.7, 0.8, 0.9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """How often intervals covered what is true."""
+    """Number of intervals that cover the truth."""
 
     what: str
     truth: float
     n_runs: int
     n_covered: int
     n_below: int
-    """Intervals that lie below the truth …"""
+    """Number of intervals that lie below the truth."""
     n_above: int
-    """… and above it."""
+    """Number of intervals that lie above the truth."""
     n_unknown: int
-    """Runs that claimed nothing."""
+    """Number of runs without an estimate."""
     mean: float
     mean_width: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Run:
-    """What one web's log says, and what is so on the web."""
+class _WebRun:
+    """Estimates from the log of one web, and the runs on the web itself."""
 
     estimates: dict[str, Estimate]
-    ours: Standing
+    ours: PolicyRuns
     logged: Point
 
 
 def web_of(seed: int) -> Web:
-    """Return one web of the law: Poisson pages of unlike rates, four to a host."""
+    """Draw a web: pages with Poisson changes at different rates, four to a host."""
     rng = np.random.default_rng(seed)
     rate = rng.gamma(0.5, 0.1, N_PAGES) / DAY
     return make_web(seed, N_DAYS * DAY, rate, group=np.arange(N_PAGES) // 4)
@@ -66,11 +66,11 @@ def _budgets() -> FloatArray:
     return np.geomspace(1.2, 24.0, 5) * N_PAGES / (N_DAYS * DAY)
 
 
-def _named(level: float, rule: str) -> str:
+def _estimate_name(level: float, rule: str) -> str:
     return f"{level:.0%} against {rule}"
 
 
-def _true_log(web: Web) -> Point:
+def _point_of_log(web: Web) -> Point:
     n_polls = int(web.horizon / GAP_SECONDS) + 1
     page = np.repeat(np.arange(web.n_pages), n_polls)
     at = np.tile(np.arange(n_polls) * GAP_SECONDS, web.n_pages)
@@ -81,13 +81,13 @@ def _true_log(web: Web) -> Point:
     return Point.of(books.close())
 
 
-def _run(seed: int, *, n_draws: int) -> _Run:
+def _run_web(seed: int, *, n_draws: int) -> _WebRun:
     web = web_of(seed)
     history = history_of(polled_log(web, GAP_SECONDS))
     replay = replay_of(history, seed=seed)
     account = logged_account(history, replay)
     assert account is not None
-    found = compared(
+    found = compare_policies(
         replay.web,
         replay.rate_per_second,
         gap_seconds=replay.gap_seconds,
@@ -98,15 +98,15 @@ def _run(seed: int, *, n_draws: int) -> _Run:
         seed=seed,
     )
     estimates = {
-        _named(level.freshness, rule): savings
+        _estimate_name(level.freshness, rule): savings
         for level in found.levels
         for rule, savings in level.savings.items()
     }
-    return _Run(estimates, run_ours(web, _budgets().tolist()), _true_log(web))
+    return _WebRun(estimates, run_ours(web, _budgets().tolist()), _point_of_log(web))
 
 
-def _pooled(standings: Sequence[Standing]) -> Standing:
-    """Return the points of many webs as those of one."""
+def _pool_webs(standings: Sequence[PolicyRuns]) -> PolicyRuns:
+    """Join the runs of many webs as if they were one web."""
     points = tuple(
         Point(
             np.concatenate([point.fetches for point in each]),
@@ -114,10 +114,10 @@ def _pooled(standings: Sequence[Standing]) -> Standing:
         )
         for each in zip(*(standing.points for standing in standings), strict=True)
     )
-    return Standing(name=standings[0].name, points=points)
+    return PolicyRuns(name=standings[0].name, points=points)
 
 
-def _curves(standing: Standing) -> Curves:
+def _curves(standing: PolicyRuns) -> Curves:
     n_pages = standing.points[0].fetches.size
     return curves_of(
         standing,
@@ -127,9 +127,9 @@ def _curves(standing: Standing) -> Curves:
     )
 
 
-def _truth(seeds: Sequence[int], runs: Sequence[_Run]) -> dict[str, float]:
-    ours = _curves(_pooled([run.ours for run in runs]))
-    # Rules take each page by itself, so all webs are one web to them.
+def _true_savings(seeds: Sequence[int], runs: Sequence[_WebRun]) -> dict[str, float]:
+    ours = _curves(_pool_webs([run.ours for run in runs]))
+    # A rule treats each page by itself, so all webs can be run as one.
     rates = np.concatenate([web_of(seed).change_rate for seed in seeds])
     web = make_web(1_000_003, N_DAYS * DAY, rates)
     scale = len(seeds)
@@ -139,21 +139,21 @@ def _truth(seeds: Sequence[int], runs: Sequence[_Run]) -> dict[str, float]:
         for level in LEVELS:
             wanted = np.array([level])
             needed = fetches_for(ours, wanted)[0] / fetches_for(theirs, wanted)[0]
-            truth[_named(level, rule.name)] = float(1 - needed)
+            truth[_estimate_name(level, rule.name)] = float(1 - needed)
     return truth
 
 
 def measure(n_runs: int = 100, *, n_draws: int = 400, n_processes: int = 2) -> list[Coverage]:
-    """Return how often the intervals of many backtests cover what is true."""
+    """Run many backtests and count the intervals that cover the truth."""
     seeds = list(range(n_runs))
-    run = partial(_run, n_draws=n_draws)
+    run = partial(_run_web, n_draws=n_draws)
     if n_processes > 1:
         with ProcessPoolExecutor(n_processes) as pool:
             runs = list(pool.map(run, seeds))
     else:
         runs = [run(seed) for seed in seeds]
     found = []
-    for what, truth in _truth(seeds, runs).items():
+    for what, truth in _true_savings(seeds, runs).items():
         estimates = [each.estimates.get(what) for each in runs]
         known = [e for e in estimates if e is not None and e.is_known]
         low, high, value = (

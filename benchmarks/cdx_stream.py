@@ -1,6 +1,6 @@
-"""A CDX file of any size through a pipe, read in the memory of a few blocks.
+"""Read a CDX file of any size through a pipe, with the memory of a few blocks.
 
-The file is made as it is read, by a second process, and is never on disk.
+A second process generates the file while it is read, so it is never on disk.
 """
 
 import os
@@ -19,14 +19,14 @@ __all__ = ["cdx_blocks", "measure"]
 _LINES_PER_BLOCK = 8_192
 _N_BLOCKS = 16
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-# Read before memory is looked at, so that pools and caches have their size.
+# Memory is measured only after this many bytes, when pools and caches have reached their size.
 _WARM_BYTES = 16 << 20
 
 
 def cdx_blocks(n_bytes: int, odd_share: float = 0.001, seed: int = 0) -> Iterator[bytes]:
-    """Yield lines of CDX, about ``n_bytes`` in all; a few with another number of fields."""
+    """Yield about ``n_bytes`` of CDX lines; a share of them has another number of fields."""
     rng = np.random.default_rng(seed)
-    blocks = [_block(rng, odd_share) for _ in range(_N_BLOCKS)]
+    blocks = [_cdx_block(rng, odd_share) for _ in range(_N_BLOCKS)]
     blocks[0] = b" CDX N b a m s k r M S V g\n" + blocks[0]
     n = 0
     while True:
@@ -37,7 +37,7 @@ def cdx_blocks(n_bytes: int, odd_share: float = 0.001, seed: int = 0) -> Iterato
             n += len(block)
 
 
-def _block(rng: np.random.Generator, odd_share: float) -> bytes:
+def _cdx_block(rng: np.random.Generator, odd_share: float) -> bytes:
     site = rng.integers(0, 1_000, _LINES_PER_BLOCK).tolist()
     page = rng.integers(0, 10**9, _LINES_PER_BLOCK).tolist()
     day = rng.integers(1, 29, _LINES_PER_BLOCK).tolist()
@@ -60,7 +60,7 @@ def _resident_bytes() -> int:
 
 
 def measure(n_bytes: int, odd_share: float = 0.001) -> dict[str, Any]:
-    """Read ``n_bytes`` of CDX and say how fast, and how much memory grew meanwhile."""
+    """Read ``n_bytes`` of CDX; return the speed and the growth of memory."""
     command = [sys.executable, "-m", "benchmarks.cdx_stream", str(n_bytes), str(odd_share)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -87,10 +87,10 @@ def measure(n_bytes: int, odd_share: float = 0.001) -> dict[str, Any]:
     }
 
 
-def _write(n_bytes: int, odd_share: float, to: IO[bytes]) -> None:
+def _write_cdx(n_bytes: int, odd_share: float, to: IO[bytes]) -> None:
     for block in cdx_blocks(n_bytes, odd_share):
         to.write(block)
 
 
 if __name__ == "__main__":
-    _write(int(sys.argv[1]), float(sys.argv[2]), sys.stdout.buffer)
+    _write_cdx(int(sys.argv[1]), float(sys.argv[2]), sys.stdout.buffer)

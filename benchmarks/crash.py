@@ -1,9 +1,9 @@
-"""A writer killed at random moments, again and again: what it was told is acknowledged is there.
+"""Kill a writer at random moments, and check that the corpus keeps everything it acknowledged.
 
-A child process opens the corpus, says over a pipe what it is about to do and what has been
-acknowledged, and is ended with SIGKILL at a random moment: while it opens, adds, orders, reports,
-or takes a snapshot.  The next child opens the same corpus and compares it with everything that any
-child before it was told.
+A child process opens the corpus, writes to a pipe what it is about to do and what the corpus has
+acknowledged, and is killed with SIGKILL at a random moment: while it opens, adds, leases, reports
+or takes a snapshot.  The next child opens the same corpus and compares it with everything that the
+corpus acknowledged to earlier children.
 
 Children are forked from a process that has loaded and compiled everything and opened nothing.
 """
@@ -30,8 +30,8 @@ import recrawl
 from recrawl.corpus import Corpus, CorpusConfig
 from recrawl.ledger import SnapshotFolder
 from recrawl.node.durability.open_log import open_log
-from recrawl.node.durability.recovery import Partition, recovered
-from recrawl.node.routing import routed
+from recrawl.node.durability.recovery import Partition, recover_node
+from recrawl.node.routing import split_by_partition
 from recrawl.shard import Claimed, Outcomes, PagesAdded, Shard, Signals, event_of
 from recrawl.testing.stores import contents_of
 from recrawl.urls import hash_urls, host_index
@@ -42,43 +42,43 @@ _N_HOSTS = 40
 _PAGES_PER_ADD = 200
 
 
-def _url(i: int) -> str:
+def _page_url(i: int) -> str:
     return f"https://h{i % _N_HOSTS}.example/page/{i}"
 
 
-def _config(ledger: dict[str, Any]) -> CorpusConfig:
+def _corpus_config(ledger: dict[str, Any]) -> CorpusConfig:
     return CorpusConfig.from_dict(
         {
             "ledger": ledger,
             "politeness": {"delay": 0, "in_flight_max": 1000, "burst": 1000},
-            # Many snapshots, so that many are cut off; all kept, so that the log is, too.
+            # Snapshots are never deleted, so that the log can be replayed from its beginning.
             "snapshots": {"keep": 100_000},
         }
     )
 
 
 @dataclass
-class Told:
-    """What all children together were told, or may have done without being told."""
+class Acknowledged:
+    """What the corpus acknowledged to all children, and what it may have done besides."""
 
     n_added: int = 0
-    """URLs 0 to here have been acknowledged."""
+    """Number of URLs whose addition was acknowledged."""
     in_doubt_added: int = 0
-    """URLs up to here may be there."""
+    """Number of URLs that may have been added."""
     n_counted: int = 0
     in_doubt_counted: int = 0
-    n_heard: int = 0
-    in_doubt_heard: int = 0
+    n_signals: int = 0
+    in_doubt_signals: int = 0
     reported: list[int] = field(default_factory=list)
     """Handles whose report was acknowledged."""
     leased: set[int] = field(default_factory=set)
-    """Handles that were handed out."""
+    """Handles of the orders that were leased."""
     n_twice: int = 0
     n_operations: int = 0
     _intent: dict[str, Any] | None = None
 
-    def hear(self, line: dict[str, Any]) -> None:
-        """Take note of one line of a child."""
+    def record_line(self, line: dict[str, Any]) -> None:
+        """Record one line that a child wrote."""
         match line["what"]:
             case "will":
                 self._intent = line
@@ -91,44 +91,48 @@ class Told:
             case "counted":
                 self.n_counted += line["n"]
                 self.reported += line["handles"]
-            case "heard":
-                self.n_heard += line["n"]
+            case "signalled":
+                self.n_signals += line["n"]
         if line["what"] != "will":
             self._intent = None
             self.n_operations += 1
 
     def child_died(self) -> None:
-        """Count what the child was doing as possibly done."""
+        """Record that the operation under way may have been done."""
         intent = self._intent or {}
         self.in_doubt_added = max(self.in_doubt_added, self.n_added, intent.get("add_until", 0))
         self.in_doubt_counted += intent.get("report", 0)
-        self.in_doubt_heard += intent.get("signal", 0)
+        self.in_doubt_signals += intent.get("signal", 0)
         self._intent = None
 
 
-def _check(corpus: Corpus, told: Told) -> None:
-    """Compare a corpus with what was acknowledged."""
+def _check_corpus(corpus: Corpus, acknowledged: Acknowledged) -> None:
+    """Compare a corpus with what it acknowledged."""
     node = corpus.nodes[0]
-    urls = pa.array([_url(i) for i in range(told.in_doubt_added)], pa.string())
+    urls = pa.array([_page_url(i) for i in range(acknowledged.in_doubt_added)], pa.string())
     page = node.store.pages_of(urls)
-    assert (page[: told.n_added] >= 0).all(), f"lost pages: {np.flatnonzero(page < 0)[:9]}"
+    assert (page[: acknowledged.n_added] >= 0).all(), f"lost pages: {np.flatnonzero(page < 0)[:9]}"
     there = page[page >= 0]
     assert np.unique(there).size == there.size, "two URLs have one page"
     assert node.shard.n_pages == there.size, f"{node.shard.n_pages} pages, {there.size} URLs"
-    assert node.store.urls_of(page[: told.n_added]).equals(urls[: told.n_added]), "wrong URLs"
+    assert node.store.urls_of(page[: acknowledged.n_added]).equals(urls[: acknowledged.n_added]), (
+        "wrong URLs"
+    )
     registers = node.shard.tables.registers
     n_outcomes, n_signals = int(registers.n_outcomes[0]), int(registers.n_signals[0])
-    most = told.n_counted + told.in_doubt_counted
-    assert told.n_counted <= n_outcomes <= most, (told.n_counted, n_outcomes, most)
-    most = told.n_heard + told.in_doubt_heard
-    assert told.n_heard <= n_signals <= most, (told.n_heard, n_signals, most)
-    again = [recrawl.Outcome(handle=handle, changed=True) for handle in told.reported[-300:]]
+    most = acknowledged.n_counted + acknowledged.in_doubt_counted
+    assert acknowledged.n_counted <= n_outcomes <= most, (acknowledged.n_counted, n_outcomes, most)
+    most = acknowledged.n_signals + acknowledged.in_doubt_signals
+    assert acknowledged.n_signals <= n_signals <= most, (acknowledged.n_signals, n_signals, most)
+    again = [
+        recrawl.Outcome(handle=handle, changed=True) for handle in acknowledged.reported[-300:]
+    ]
     if again:
         assert not corpus.report(again).counted.any(), "an outcome counted twice"
 
 
 def _check_replay(folder: Path, config: CorpusConfig) -> None:
-    """Compare what recovery makes of a corpus with a replay of its log from the beginning."""
+    """Compare a recovered corpus with a replay of its log from the beginning."""
     log = open_log(folder, config)
     try:
         kept = Partition(
@@ -138,7 +142,7 @@ def _check_replay(folder: Path, config: CorpusConfig) -> None:
             anew = Partition(
                 0, log.partition(0), Path(scratch) / "s", SnapshotFolder(Path(scratch) / "n")
             )
-            live, replayed = recovered(kept), recovered(anew)
+            live, replayed = recover_node(kept), recover_node(anew)
             assert live.shard.digest() == replayed.shard.digest(), "the shard differs from a replay"
             assert live.position == replayed.position
             n_slots = int(live.shard.tables.registers.n_slots[0])
@@ -150,21 +154,23 @@ def _check_replay(folder: Path, config: CorpusConfig) -> None:
         log.close()
 
 
-def _operate(corpus: Corpus, told: Told, rng: random.Random, say: Callable[..., None]) -> None:
-    """Go on for ever with random operations, saying each before and after."""
-    n_added = told.n_added
+def _run_operations(
+    corpus: Corpus, acknowledged: Acknowledged, rng: random.Random, say: Callable[..., None]
+) -> None:
+    """Run random operations for ever; write each to the pipe before and after."""
+    n_added = acknowledged.n_added
     held: list[int] = []
     snapshot = threading.Thread(target=corpus.snapshot)
     while True:
         choice = rng.random()
         if rng.random() < 0.08 and not snapshot.is_alive():
-            # Taken while the operations go on, and cut off with them.
+            # A snapshot runs beside the operations, so that kills interrupt snapshots too.
             snapshot = threading.Thread(target=corpus.snapshot, daemon=True)
             snapshot.start()
         if choice < 0.25 or n_added == 0:
             until = n_added + _PAGES_PER_ADD
             say("will", add_until=until)
-            corpus.add([_url(i) for i in range(n_added, until)])
+            corpus.add([_page_url(i) for i in range(n_added, until)])
             n_added = until
             say("added", until=until)
         elif choice < 0.55 or not held:
@@ -184,13 +190,19 @@ def _operate(corpus: Corpus, told: Told, rng: random.Random, say: Callable[..., 
             counted = corpus.report(outcomes).counted
             say("counted", n=int(counted.sum()), handles=handles)
         else:
-            urls = [_url(rng.randrange(n_added)) for _ in range(rng.randrange(1, 50))]
+            urls = [_page_url(rng.randrange(n_added)) for _ in range(rng.randrange(1, 50))]
             say("will", signal=len(urls))
-            say("heard", n=corpus.signal(urls, source="sitemap"))
+            say("signalled", n=corpus.signal(urls, source="sitemap"))
 
 
-def _child(
-    folder: Path, config: CorpusConfig, told: Told, seed: int, write_fd: int, *, is_last: bool
+def _run_child(
+    folder: Path,
+    config: CorpusConfig,
+    acknowledged: Acknowledged,
+    seed: int,
+    write_fd: int,
+    *,
+    is_last: bool,
 ) -> None:
     def say(what: str, **facts: Any) -> None:
         os.write(write_fd, json.dumps({"what": what, **facts}).encode() + b"\n")
@@ -199,72 +211,78 @@ def _child(
         if is_last or seed % 20 == 19:
             _check_replay(folder, config)
         with recrawl.open(folder, config) as corpus:
-            _check(corpus, told)
+            _check_corpus(corpus, acknowledged)
             say("checked")
             if not is_last:
-                _operate(corpus, told, random.Random(seed), say)
+                _run_operations(corpus, acknowledged, random.Random(seed), say)
     except BaseException:
         say("failed", why=traceback.format_exc())
     os._exit(0)
 
 
-def _round(
-    folder: Path, config: CorpusConfig, told: Told, rng: random.Random, i: int, *, is_last: bool
+def _run_and_kill_child(
+    folder: Path,
+    config: CorpusConfig,
+    acknowledged: Acknowledged,
+    rng: random.Random,
+    i: int,
+    *,
+    is_last: bool,
 ) -> bool:
-    """Let one child run, kill it, and take note; return whether it had checked the corpus."""
+    """Run one child, kill it and record its lines; return whether it had checked the corpus."""
     read_fd, write_fd = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(read_fd)
-        _child(folder, config, told, i, write_fd, is_last=is_last)
+        _run_child(folder, config, acknowledged, i, write_fd, is_last=is_last)
     os.close(write_fd)
-    # One in eight is killed while it opens, the others after some work.
+    # One child in eight is killed while it opens the corpus, the others after some work.
     started = time.monotonic()
     deadline = started + (rng.uniform(0.02, 0.4) if rng.random() < 0.125 else 300.0)
     if is_last:
         deadline = started + 3600.0
-    heard: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     has_checked = False
-    rest = _Reader(read_fd)
+    rest = _LineReader(read_fd)
     for line in rest.until(deadline):
-        heard.append(line)
+        lines.append(line)
         if line["what"] == "checked" and not is_last:
             has_checked = True
             break
         if line["what"] in ("failed", "checked"):
             break
     if has_checked:
-        heard += rest.until(time.monotonic() + rng.uniform(0.0, 1.0))
+        lines += rest.until(time.monotonic() + rng.uniform(0.0, 1.0))
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    heard += rest.until(time.monotonic() + 60.0)
+    lines += rest.until(time.monotonic() + 60.0)
     os.close(read_fd)
-    for line in heard:
+    for line in lines:
         if line["what"] == "failed":
             raise AssertionError(line["why"])
         if line["what"] == "checked":
             has_checked = True
         else:
-            told.hear(line)
-    told.child_died()
+            acknowledged.record_line(line)
+    acknowledged.child_died()
     return has_checked
 
 
-class _Reader:
-    """Lines of a pipe, read in several goes."""
+class _LineReader:
+    """Lines of a pipe, which may be read in several calls."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._rest = b""
 
     def until(self, deadline: float) -> Iterator[dict[str, Any]]:
-        """Yield lines until a moment, or until the pipe ends."""
+        """Yield lines until the deadline, or until the pipe ends."""
         while True:
             *lines, self._rest = self._rest.split(b"\n")
             for k, line in enumerate(lines):
-                # What is not taken now is for the next go.
-                self._rest, kept = b"\n".join([*lines[k + 1 :], self._rest]), line
-                yield json.loads(kept)
+                # The caller may stop after any line; the next call yields the other ones.
+                self._rest = b"\n".join([*lines[k + 1 :], self._rest])
+                yield json.loads(line)
                 break
             if lines:
                 continue
@@ -278,7 +296,7 @@ class _Reader:
 
 
 def _warm_up() -> None:
-    """Load and compile what a child needs, without opening anything that a fork would share."""
+    """Load and compile what a child needs; open nothing, because forks would share it."""
     shard = Shard()
     now_ms = 1_700_000_000_000
     shard.apply(event_of(Claimed, owner=1, epoch=1, at_ms=now_ms))
@@ -296,59 +314,65 @@ def _warm_up() -> None:
         "retry_after_seconds": 0.0,
     }
     shard.apply(event_of(Outcomes, page=orders.page, order=orders.order, **outcomes))
-    heard = {"source": 0, "at_ms": now_ms, "claimed_at_ms": 0}
-    shard.apply(event_of(Signals, page=page, **heard))
+    signals = {"source": 0, "at_ms": now_ms, "claimed_at_ms": 0}
+    shard.apply(event_of(Signals, page=page, **signals))
     shard.apply(shard.tick(now_ms + 1000))
     shard.overdue(now_ms + 1000)
-    list(routed([_url(i) for i in range(50)], 1, "host"))
-    host_index(pa.array([_url(i) for i in range(50)], pa.string()))
-    hash_urls(pa.array([_url(1)], pa.string()), 1)
+    list(split_by_partition([_page_url(i) for i in range(50)], 1, "host"))
+    host_index(pa.array([_page_url(i) for i in range(50)], pa.string()))
+    hash_urls(pa.array([_page_url(1)], pa.string()), 1)
 
 
 def measure(
     kills: int, ledger: str, *, bootstrap: str | None = None, seed: int = 0
 ) -> dict[str, object]:
-    """Kill a writer so many times, and say what was compared.
+    """Kill a writer many times; return the number of operations that were checked.
 
     Parameters
     ----------
     kills
-        Children killed.
+        Number of children to kill.
     ledger
-        ``rocksdb`` or ``kafka``.
+        Kind of the log: ``rocksdb`` or ``kafka``.
     bootstrap
-        Of the broker, for ``kafka``.
+        Address of the broker, for ``kafka``.
     seed
-        Of the moments and the operations.
+        Random seed of the moments and the operations.
     """
     _warm_up()
     rng = random.Random(seed)
-    told = Told()
+    acknowledged = Acknowledged()
     n_checked = 0
     topic = f"crash-{os.getpid()}-{seed}"
-    where: dict[str, Any] = {"kind": ledger}
+    ledger_config: dict[str, Any] = {"kind": ledger}
     if ledger == "kafka":
-        where |= {"bootstrap": bootstrap, "topic": topic, "replication": 1}
-    config = _config(where)
+        ledger_config |= {"bootstrap": bootstrap, "topic": topic, "replication": 1}
+    config = _corpus_config(ledger_config)
     with tempfile.TemporaryDirectory() as folder:
         for i in range(kills):
-            n_checked += _round(Path(folder), config, told, rng, i, is_last=False)
+            n_checked += _run_and_kill_child(
+                Path(folder), config, acknowledged, rng, i, is_last=False
+            )
             if sys.stderr.isatty():
-                print(f"\r{i + 1} killed, {told.n_operations} operations", end="", file=sys.stderr)
-        assert _round(Path(folder), config, told, rng, kills, is_last=True)
-        n_snapshots = len(SnapshotFolder(Path(folder) / "snapshots" / "0").saved())
+                print(
+                    f"\r{i + 1} killed, {acknowledged.n_operations} operations",
+                    end="",
+                    file=sys.stderr,
+                )
+        assert _run_and_kill_child(Path(folder), config, acknowledged, rng, kills, is_last=True)
+        n_snapshots = len(SnapshotFolder(Path(folder) / "snapshots" / "0").list_saved())
     return {
         "ledger": ledger,
         "kills": kills,
         "corpus_opened_and_compared": n_checked + 1,
-        "operations_acknowledged": told.n_operations,
-        "pages_added": told.n_added,
-        "orders": len(told.leased),
-        "outcomes_counted": told.n_counted,
-        "signals_heard": told.n_heard,
+        "operations_acknowledged": acknowledged.n_operations,
+        "pages_added": acknowledged.n_added,
+        "orders": len(acknowledged.leased),
+        "outcomes_counted": acknowledged.n_counted,
+        "signals_heard": acknowledged.n_signals,
         "snapshots": n_snapshots,
         "lost": 0,
         "applied_twice": 0,
-        "orders_handed_out_twice": told.n_twice,
+        "orders_handed_out_twice": acknowledged.n_twice,
         "state_equals_replay": True,
     }

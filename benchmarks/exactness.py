@@ -1,6 +1,7 @@
-"""What the shard's codes, tables and sweep cost against the exact averaged-value argmax.
+"""Measure the freshness that the shard loses to a policy without any approximation.
 
-Both learn from nothing on the same webs.  In full precision every page is valued at every pick.
+The shard stores codes, looks values up in tables and sweeps over the pages; the exact policy values
+every page at every pick in full precision.  Both start without knowledge, on the same webs.
 """
 
 from typing import Any
@@ -11,21 +12,21 @@ from lab.paired import paired
 from recrawl.shard import ShardSettings
 from recrawl.sim import papers_web, simulate
 from recrawl.sim.policies.averaged import AveragedArgmax
-from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited
+from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited_settings
 
-__all__ = ["loss", "measure"]
+__all__ = ["measure", "measure_loss"]
 
 _HOUR = 3_600.0
 _DAY = 86_400.0
 
 
-def loss(
+def measure_loss(
     n_pages: int, budget: float, horizon: float, n_webs: int, n_per_pick: int, picker: Any
 ) -> dict[str, Any]:
-    """Return what the shard loses on so many webs, of the exact policy's freshness."""
+    """Return the share of the exact policy's freshness that the shard loses."""
     losses, freshness = [], []
-    # The exact policy has the simpler of the two ways to value what polls teach.
-    settings = unlimited(ShardSettings(picker=picker, learning="bonus"))
+    # The exact policy only has the simpler of the two ways to value what polls teach.
+    settings = unlimited_settings(ShardSettings(picker=picker, learning="bonus"))
     for seed in range(n_webs):
         web = papers_web(seed, horizon=horizon, n_pages=n_pages)
         options: dict[str, Any] = {
@@ -51,23 +52,25 @@ def loss(
 
 
 def measure(n_webs: int = 4, scale: float = 1.0) -> dict[str, object]:
-    """Run both pickers continuously, and nightly batches over a year.
+    """Measure both pickers with continuous fetches, and nightly batches over a year.
 
     Parameters
     ----------
     n_webs
-        Of each setting.
+        Number of webs per setting.
     scale
-        Share of the usual horizons and of the largest corpus.
+        Factor for the length of the runs and the size of the largest corpus.
     """
     hour = 1_000 * _HOUR * scale
     large = round(100_000 * scale)
     return {
         "continuous": [
-            loss(1_000, 10 / _HOUR, hour, n_webs, 1, "scan"),
-            loss(1_000, 10 / _HOUR, hour, n_webs, 1, "sweep"),
-            loss(10_000, 100 / _HOUR, hour, n_webs, 2, "sweep"),
-            loss(large, 1_000 / _HOUR, 0.4 * hour, max(n_webs // 2, 1), 10, "sweep"),
+            measure_loss(1_000, 10 / _HOUR, hour, n_webs, 1, "scan"),
+            measure_loss(1_000, 10 / _HOUR, hour, n_webs, 1, "sweep"),
+            measure_loss(10_000, 100 / _HOUR, hour, n_webs, 2, "sweep"),
+            measure_loss(large, 1_000 / _HOUR, 0.4 * hour, max(n_webs // 2, 1), 10, "sweep"),
         ],
-        "nightly": [loss(500, n / _DAY, 365 * _DAY * scale, n_webs, n, "auto") for n in (25, 60)],
+        "nightly": [
+            measure_loss(500, n / _DAY, 365 * _DAY * scale, n_webs, n, "auto") for n in (25, 60)
+        ],
     }

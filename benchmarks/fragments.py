@@ -1,10 +1,10 @@
-"""What learned divergence curves are worth: fragment staleness against scheduling for freshness.
+"""Measure how much less stale fragments are with learned divergence curves.
 
-Both policies are the shipped shard, asked for a few orders at a time, at equal budgets: with the
-objective *freshness*, and with *fragments* and the divergence curves that `LearningCurves` finds.
-Everything is learned from these fetches alone, from a broad prior.  Two corpora: simulated pages
-that churn, scroll or are edited item by item, with an interval by resampling pages, and histories
-of real pages where they are at hand (`lab.recorded`), with an interval by resampling repositories.
+Both policies are the shipped shard with equal budgets, which leases a few orders at a time: one has
+the objective *freshness*, the other *fragments* and the divergence curves of `LearningCurves`.
+Both start from a broad prior and learn from these fetches alone.  There are two corpora: simulated
+pages that churn, scroll or are edited item by item, with an interval by resampling pages; and
+histories of real pages (`lab.recorded`), with an interval by resampling repositories.
 """
 
 import importlib
@@ -17,22 +17,22 @@ from lab.recorded import data_folder
 from lab.text_histories import TEXT_HISTORIES, Counts, Floats, Histories, histories_of_web
 from recrawl.core.divergence import Sketches, compare_sketches
 from recrawl.shard import GroupsSet, ShardSettings, event_of
-from recrawl.sim import Content, KnownPages, Outcomes, Replaces, Web, make_web
+from recrawl.sim import Content, FetchOutcomes, KnownPages, Replaces, Web, make_web
 from recrawl.sim.policies.learned_curves import LearningCurves
-from recrawl.sim.policies.shard_policy import START_MS, ShardPolicy, unlimited
+from recrawl.sim.policies.shard_policy import START_MS, ShardPolicy, unlimited_settings
 
 Objective = Literal["freshness", "fragments"]
 
 DAY = 86_400.0
 YEAR = 365 * DAY
-# Fetches a page and year.
+# Fetches per page and year.
 BUDGETS = (10.0, 20.0, 60.0)
 _FETCHED_AT_ONCE = 10
 _PAGE_SIZE = 60  # items of a simulated page
 
 
 class Staleness(NamedTuple):
-    """Seconds of staleness of each page's copies."""
+    """Seconds that the copies of each page were stale, and that each page existed."""
 
     of_fragments: Floats
     of_pages: Floats
@@ -41,7 +41,7 @@ class Staleness(NamedTuple):
 
 
 def simulated_web(seed: int, n_pages: int) -> Web:
-    """Draw pages of like change rates that keep unlike shares of their items, for a year."""
+    """Draw a year of pages with similar change rates that keep different shares of their items."""
     rng = np.random.default_rng(seed)
     rate = np.exp(rng.normal(np.log(0.15), 1.0, n_pages)).clip(0.005, 5.0) / DAY
     replaces = rng.choice([Replaces.ALL, Replaces.OLDEST, Replaces.ANY], n_pages)
@@ -53,8 +53,8 @@ def simulated_web(seed: int, n_pages: int) -> Web:
     return make_web(seed, YEAR, rate, content=content)
 
 
-def real_web(path: Path) -> Histories:
-    """Return the last year of each real page, or all of it where it is shorter."""
+def read_real_histories(path: Path) -> Histories:
+    """Read the last year of each real page, or its whole history if that is shorter."""
     parquet = importlib.import_module("pyarrow.parquet")
     columns = ["page", "repo", "time", "digest", "shingles", "sketch"]
     table = parquet.read_table(path, columns=columns)
@@ -64,7 +64,7 @@ def real_web(path: Path) -> Histories:
     repository = np.unique(table["repo"].to_pylist(), return_inverse=True)[1]
     n_fragments = table["shingles"].to_numpy().astype(np.int64)
     at = table["time"].to_numpy().astype(np.float64)
-    # To the end of the year; a version without text is a fetch that failed.
+    # Histories are shifted to end with the year; a version without text is a failed fetch.
     starts = np.flatnonzero(np.diff(page, prepend=-1))
     at += YEAR - np.repeat(np.maximum.reduceat(at, starts), np.diff(starts, append=page.size))
     superseded = np.append((page[1:] == page[:-1]) & (at[1:] <= 0.0), False)
@@ -86,22 +86,22 @@ def real_web(path: Path) -> Histories:
     )
 
 
-def _starts(web: Histories) -> Floats:
-    """Return when each page is first fetched; all go on to the end of the year."""
+def _first_fetches(web: Histories) -> Floats:
+    """Return the time of the first fetch of each page."""
     return np.maximum(web.at[web.offsets[:-1]], 0.0)
 
 
-class KeptVersions:
-    """Histories as a policy that learns curves reads them."""
+class VersionReader:
+    """Versions of pages, read by a policy that learns divergence curves."""
 
     def __init__(self, web: Histories) -> None:
         self._web = web
-        # Versions in one order: by page, then by time.
-        self._key = _by_page(np.repeat(np.arange(web.n_pages), np.diff(web.offsets)), web.at)
+        # One sorted key for all versions: by page, then by time.
+        self._key = _version_key(np.repeat(np.arange(web.n_pages), np.diff(web.offsets)), web.at)
 
     def read(self, page: Counts, at: Floats) -> Counts:
         """Return the rows of the versions that fetches of ``page`` at ``at`` bring."""
-        row = np.searchsorted(self._key, _by_page(page, at), side="right") - 1
+        row = np.searchsorted(self._key, _version_key(page, at), side="right") - 1
         return np.maximum(row, self._web.offsets[page])
 
     def divergence(self, page: Counts, copy: Counts, version: Counts) -> Floats:  # noqa: ARG002
@@ -109,19 +109,19 @@ class KeptVersions:
         return self._web.compare(copy, version)
 
 
-def _by_page(page: Counts, at: Floats) -> Floats:
-    # Versions before the year have negative times, of no more than decades.
+def _version_key(page: Counts, at: Floats) -> Floats:
+    # Versions before the year have negative times; none is older than 200 years.
     return page * (200 * YEAR) + at
 
 
 def run(web: Histories, fetches_per_page: float, objective: Objective) -> Staleness:
-    """Let a shard fetch for a year, and return what its copies missed."""
-    n_pages, start = web.n_pages, _starts(web)
-    contents = KeptVersions(web)
-    shard = ShardPolicy(unlimited(ShardSettings(objective=objective)))
+    """Fetch with a shard for a year, and return the staleness of its copies."""
+    n_pages, start = web.n_pages, _first_fetches(web)
+    contents = VersionReader(web)
+    shard = ShardPolicy(unlimited_settings(ShardSettings(objective=objective)))
     policy = LearningCurves(shard, contents) if objective == "fragments" else shard
     ones, none = np.ones(n_pages), np.zeros(n_pages, np.int64)
-    # Each page is a group of its own, so that it can be closed until it begins.
+    # Each page is a group of its own, so that it can be blocked until its history begins.
     policy.start(KnownPages(ones, ones, np.arange(n_pages), none, has_copies=False), 0.0)
     closed = event_of(
         GroupsSet,
@@ -142,7 +142,7 @@ def run(web: Histories, fetches_per_page: float, objective: Objective) -> Stalen
         divergence = web.compare(version[rows], found)
         no, undated = np.zeros(rows.size, np.bool_), np.full(rows.size, np.nan)
         elapsed = at - fetched_at[rows]
-        policy.learn(at, rows, Outcomes(changed, elapsed, undated, no, no, divergence))
+        policy.learn(at, rows, FetchOutcomes(changed, elapsed, undated, no, no, divergence))
         fetched_at[rows], version[rows] = at, found
         log.append((rows, at, found))
 
@@ -161,7 +161,7 @@ def run(web: Histories, fetches_per_page: float, objective: Objective) -> Stalen
 
 
 def staleness_of(web: Histories, page: Counts, fetched_at: Floats, version: Counts) -> Staleness:
-    """Compare each copy with all versions that came while it was kept."""
+    """Compare each copy with all versions that appeared while it was stored."""
     order = np.lexsort((fetched_at, page))
     page, fetched_at, version = page[order], fetched_at[order], version[order]
     is_replaced = np.append(page[1:] == page[:-1], False)
@@ -177,13 +177,13 @@ def staleness_of(web: Histories, page: Counts, fetched_at: Floats, version: Coun
     return Staleness(
         np.bincount(owner, differs * divergence * seconds, web.n_pages).astype(np.float64),
         np.bincount(owner, differs * seconds, web.n_pages).astype(np.float64),
-        YEAR - _starts(web),
+        YEAR - _first_fetches(web),
         page.size - web.n_pages,
     )
 
 
-def _compared(web: Histories, budget: float, n_resamples: int) -> dict[str, object]:
-    """Run both objectives; the interval is of the relative difference, over clusters."""
+def _compare_objectives(web: Histories, budget: float, n_resamples: int) -> dict[str, object]:
+    """Run both objectives; return their staleness and an interval of the relative difference."""
     freshness = run(web, budget, "freshness")
     fragments = run(web, budget, "fragments")
     cluster = np.unique(web.cluster, return_inverse=True)[1]
@@ -210,13 +210,16 @@ def measure(
 ) -> dict[str, object]:
     """Compare both objectives on simulated webs and on real histories."""
     simulated = [
-        {"web": seed, **_compared(histories_of_web(simulated_web(seed, n_pages)), budget, 1_000)}
+        {
+            "web": seed,
+            **_compare_objectives(histories_of_web(simulated_web(seed, n_pages)), budget, 1_000),
+        }
         for seed in range(n_webs)
         for budget in budgets
     ]
     path = data_folder() / TEXT_HISTORIES
     real: object = f"{path.name} is not in {path.parent}; set RECRAWL_DATA"
     if path.is_file():
-        web = real_web(path)
-        real = [_compared(web, budget, 2_000) for budget in budgets]
+        web = read_real_histories(path)
+        real = [_compare_objectives(web, budget, 2_000) for budget in budgets]
     return {"simulated": simulated, "real": real}

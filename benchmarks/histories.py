@@ -1,4 +1,4 @@
-"""What recrawl saves on three recorded histories: savings, with intervals, and seconds taken.
+"""Backtest recrawl on three recorded histories: savings with intervals, and the run time.
 
 The files are not in the repository (`lab.recorded`): ``ota_crawl_log.parquet`` (830 pages, twice a
 day for eight months), ``change_traces.parquet`` (257,417 pages of public repositories) and
@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from lab.change_days import CACHE, OTA, TRACES
 from lab.recorded import data_folder
-from recrawl.backtest import Backtest, History, backtest_html, backtested, history_of
-from recrawl.backtest.contest import run_policy
+from recrawl.backtest import Backtest, History, backtest_html, history_of, run_backtest
+from recrawl.backtest.policy_runs import run_at_budget
 from recrawl.readers import OBSERVED, open_source
 from recrawl.sim import Oracle
 
@@ -26,7 +26,7 @@ _START_MS = 1_000_000_000_000
 
 
 class HourlyVisits:
-    """Pages visited every hour, of which a file has the hours at which a change was seen."""
+    """Pages that were visited every hour; the file lists the hours at which a page had changed."""
 
     kind = "observed"
 
@@ -52,7 +52,7 @@ class HourlyVisits:
                 yield pa.RecordBatch.from_arrays(arrays, schema=OBSERVED)
 
     def windows(self) -> pa.Table:
-        """Have none."""
+        """Fail: hourly visits have no windows."""
         raise NotImplementedError
 
 
@@ -65,7 +65,7 @@ def _histories() -> Iterator[tuple[str, History]]:
     yield "files of repositories", history_of(open_source(folder / TRACES))
 
 
-def _row(name: str, found: Backtest, seconds: float) -> dict[str, Any]:
+def _result_row(name: str, found: Backtest, seconds: float) -> dict[str, Any]:
     comparison = found.comparison
     assert comparison is not None
     own = comparison.logged
@@ -82,14 +82,14 @@ def _row(name: str, found: Backtest, seconds: float) -> dict[str, Any]:
             f"{level.freshness:.1%}": level.savings["fixed interval"] for level in comparison.levels
         },
         "seconds": round(seconds, 1),
-        "freshness_of_a_policy_told_every_rate": _told(found),
+        "freshness_of_a_policy_told_every_rate": _rate_oracle_rows(found),
     }
 
 
-def _told(found: Backtest) -> list[dict[str, float]]:
-    """Return what recrawl reaches, and one that is told how often each page changed in all.
+def _rate_oracle_rows(found: Backtest) -> list[dict[str, float]]:
+    """Return the freshness of recrawl, and of a policy that knows the change rate of each page.
 
-    Where that is hardly more, there is nothing left to learn of rates: what is missing is when.
+    If they hardly differ, better estimates of the rates would not help.
     """
     comparison, web = found.comparison, found.replay.web
     assert comparison is not None
@@ -97,27 +97,27 @@ def _told(found: Backtest) -> list[dict[str, float]]:
     rows = []
     for i in range(1, len(comparison.budgets) - 1, 2):
         budget = float(comparison.budgets[i])
-        told = run_policy(web, Oracle(web), budget)
+        oracle = run_at_budget(web, Oracle(web), budget)
         rows.append(
             {
                 "fetches": round(budget * web.horizon),
                 "recrawl": float(comparison.ours.freshness[0, i]),
-                "told": float(weight @ told.fresh_seconds / web.horizon),
+                "told": float(weight @ oracle.fresh_seconds / web.horizon),
             }
         )
     return rows
 
 
 def measure(folder: str | None = None) -> list[dict[str, Any]]:
-    """Return what recrawl saves on each history; write the reports to a folder if one is given."""
+    """Backtest each history and return its savings; write HTML reports to ``folder`` if given."""
     rows = []
-    begun = time.perf_counter()
+    started = time.perf_counter()
     for name, history in _histories():
-        found = backtested(history)
+        found = run_backtest(history)
         ended = time.perf_counter()
-        rows.append(_row(name, found, ended - begun))
+        rows.append(_result_row(name, found, ended - started))
         if folder is not None:
             path = Path(folder) / (name.replace(" ", "-").replace(",", "") + ".html")
             path.write_text(backtest_html(found, name=name), encoding="utf-8")
-        begun = time.perf_counter()
+        started = time.perf_counter()
     return rows

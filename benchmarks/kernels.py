@@ -1,4 +1,4 @@
-"""Rows per second per core of the kernels, each beside the plain numpy or scipy way."""
+"""Measure the rows per second and core of the kernels, and of plain numpy or scipy code."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import gammainc
 
 from benchmarks.timing import cpu_seconds
-from recrawl.core.belief import BeliefCodes, GammaBelief, encoded
+from recrawl.core.belief import BeliefCodes, GammaBelief, encode_beliefs
 from recrawl.core.belief import gamma as gamma_belief
 from recrawl.core.belief.codes import observe_stored_polls_of
 from recrawl.core.kernel import kernel
@@ -24,7 +24,7 @@ from recrawl.papers.price import continuous_optimum
 
 Floats = NDArray[np.float64]
 
-# What the first sketches of these kernels reached, per core, in million rows per second.
+# Speed of the first drafts of these kernels, in million rows per second and core.
 SKETCH = {
     "value, no signals": 96.0,
     "value, noisy, renewal line": 83.0,
@@ -34,8 +34,8 @@ SKETCH = {
 }
 
 
-class Measured(NamedTuple):
-    """One kernel: how many rows it was given, its seconds, and those of the plain way."""
+class Measurement(NamedTuple):
+    """The seconds of one kernel, and those of plain numpy or scipy code for the same rows."""
 
     name: str
     n_rows: int
@@ -45,7 +45,7 @@ class Measured(NamedTuple):
 
 
 def measure(scale: float = 1.0) -> dict[str, object]:
-    """Run all measurements, on ``scale`` times the usual number of rows."""
+    """Run all measurements with ``scale`` times the default number of rows."""
     bandwidth = memory_bandwidth(int(32e6 * min(scale, 1.0)))
     results = []
     for case in _cases(scale):
@@ -65,7 +65,7 @@ def measure(scale: float = 1.0) -> dict[str, object]:
 
 
 def memory_bandwidth(n_words: int) -> dict[str, float]:
-    """Return how fast one thread reads, and copies, an array too large for the caches."""
+    """Return the speed at which one thread reads and copies an array too large for the caches."""
     words = np.ones(n_words)
     copy = np.empty_like(words)
     return {
@@ -74,18 +74,18 @@ def memory_bandwidth(n_words: int) -> dict[str, float]:
     }
 
 
-def _cases(scale: float) -> Iterator[Measured]:
+def _cases(scale: float) -> Iterator[Measurement]:
     n_rows = int(1_000_000 * scale)
     rng = np.random.default_rng(1)
-    yield from _values(n_rows, rng)
-    yield from _averaged(n_rows, rng)
-    yield from _beliefs(n_rows, rng)
-    yield from _due_times(n_rows, rng)
-    yield from _estimates(int(400_000 * scale), rng)
-    yield _optimum(int(1_000_000 * scale), rng)
+    yield from _value_cases(n_rows, rng)
+    yield from _averaged_value_cases(n_rows, rng)
+    yield from _belief_cases(n_rows, rng)
+    yield from _due_time_cases(n_rows, rng)
+    yield from _estimate_cases(int(400_000 * scale), rng)
+    yield _optimum_case(int(1_000_000 * scale), rng)
 
 
-def _values(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
+def _value_cases(n_rows: int, rng: np.random.Generator) -> Iterator[Measurement]:
     change_rate = rng.uniform(0.001, 1, n_rows)
     elapsed = rng.exponential(10, n_rows)
     out = np.empty(n_rows)
@@ -94,7 +94,7 @@ def _values(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
         x = change_rate * elapsed
         np.divide(1 - (1 + x) * np.exp(-x), change_rate, out=out)
 
-    yield Measured(
+    yield Measurement(
         "value, no signals",
         n_rows,
         cpu_seconds(lambda: no_signals._crawl_values(change_rate, elapsed, out)),
@@ -116,7 +116,7 @@ def _values(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
         beyond = line.limit - fresh * (line.intercept + line.slope * effective)
         np.copyto(out, np.where(effective < line.signal_age, first, beyond))
 
-    yield Measured(
+    yield Measurement(
         "value, noisy, renewal line",
         n_rows,
         cpu_seconds(lambda: renewal_values(alpha, gamma, effective, line, out)),
@@ -136,7 +136,7 @@ def _values(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
             total += nu**i / (a + g) ** (i + 1) * gammainc(i + 1, (a + g) * y)
             total -= np.exp(-a * x) / g * gammainc(i + 1, g * y)
 
-    yield Measured(
+    yield Measurement(
         "value, noisy, 8 exact terms",
         columns[0].size,
         cpu_seconds(
@@ -149,7 +149,7 @@ def _values(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
     )
     none = np.zeros(columns[0].size)
     three = np.empty((3, columns[0].size))
-    yield Measured(
+    yield Measurement(
         "value, noisy, exact to 1e-9",
         columns[0].size,
         cpu_seconds(
@@ -162,7 +162,7 @@ def _values(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
     )
 
 
-def _averaged(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
+def _averaged_value_cases(n_rows: int, rng: np.random.Generator) -> Iterator[Measurement]:
     shape = np.exp(rng.normal(0, 1, n_rows))
     seconds = shape * np.exp(rng.normal(13, 1.5, n_rows))
     elapsed = seconds / shape * rng.exponential(1, n_rows)
@@ -173,7 +173,7 @@ def _averaged(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
         fresh = keep**shape
         np.copyto(out, seconds / (shape - 1) * (1 - fresh / keep) - elapsed * fresh)
 
-    yield Measured(
+    yield Measurement(
         "value, averaged over belief",
         n_rows,
         cpu_seconds(lambda: averaged_module._averaged_values(shape, seconds, elapsed, out)),
@@ -183,7 +183,7 @@ def _averaged(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
     few = slice(0, max(n_rows // 100, 1))
     signal_rate = shape / seconds
     belief = GammaBelief(shape[few], seconds[few])
-    yield Measured(
+    yield Measurement(
         "value, averaged, with signals",
         belief.shape.size,
         cpu_seconds(
@@ -196,7 +196,7 @@ def _averaged(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
     )
 
 
-def _beliefs(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
+def _belief_cases(n_rows: int, rng: np.random.Generator) -> Iterator[Measurement]:
     shape = np.exp(rng.normal(0, 1, n_rows))
     seconds = shape * np.exp(rng.normal(13, 1.5, n_rows))
     elapsed = seconds / shape * rng.exponential(0.7, n_rows)
@@ -214,7 +214,7 @@ def _beliefs(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
         np.copyto(out[1], np.where(changed, first / variance, seconds + elapsed))
 
     is_changed = changed.astype(np.float64)
-    yield Measured(
+    yield Measurement(
         "belief update, float64",
         n_rows,
         cpu_seconds(
@@ -225,9 +225,9 @@ def _beliefs(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
     )
     rows = rng.permutation(n_rows)
     at = np.full(n_rows, 1_700_000_000)
-    start = encoded(GammaBelief(shape, seconds), np.arange(n_rows), 0)
+    start = encode_beliefs(GammaBelief(shape, seconds), np.arange(n_rows), 0)
     codes = BeliefCodes(start.shape.copy(), start.seconds.copy())
-    yield Measured(
+    yield Measurement(
         "belief update, stored in 4 bytes",
         n_rows,
         cpu_seconds(lambda: observe_stored_polls_of(codes, rows, elapsed, changed, ones, at)),
@@ -248,7 +248,7 @@ def _look_up_all(
         out[row] = due_periods_of(table, shape_code[row], class_code[row], target[row])
 
 
-def _due_times(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
+def _due_time_cases(n_rows: int, rng: np.random.Generator) -> Iterator[Measurement]:
     codes = DueCodes()
     table = build_due_table(codes, classes=np.arange(0, codes.n_classes, 20))
     shape_code = rng.integers(0, codes.n_shapes, n_rows).astype(np.uint8)
@@ -256,7 +256,7 @@ def _due_times(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
     class_code[rng.random(n_rows) < 0.9] = 0
     target = rng.uniform(-16, 0, n_rows)
     out = np.empty(n_rows)
-    yield Measured(
+    yield Measurement(
         "due time, table",
         n_rows,
         cpu_seconds(lambda: _look_up_all(table, shape_code, class_code, target, out)),
@@ -266,7 +266,7 @@ def _due_times(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
     n_few = max(n_rows // 10, 1)
     change_rate = rng.uniform(0.001, 1, n_few)
     price = rng.uniform(0, 1, n_few) / change_rate
-    yield Measured(
+    yield Measurement(
         "due time, change rate known",
         n_few,
         cpu_seconds(lambda: due_module._due_elapsed(change_rate, price, out[:n_few])),
@@ -276,7 +276,7 @@ def _due_times(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
     shape = codes.shapes()[shape_code[:n_few]]
     price = np.exp2(target[:n_few]) * 1e6
     seconds = shape * 1e6
-    yield Measured(
+    yield Measurement(
         "due time, averaged over belief",
         n_few,
         cpu_seconds(lambda: due_module._averaged_due_elapsed(shape, seconds, price, out[:n_few])),
@@ -285,7 +285,7 @@ def _due_times(n_rows: int, rng: np.random.Generator) -> Iterator[Measured]:
     )
 
 
-def _estimates(n_pages: int, rng: np.random.Generator) -> Iterator[Measured]:
+def _estimate_cases(n_pages: int, rng: np.random.Generator) -> Iterator[Measurement]:
     n_polls = 10
     rate = np.exp(rng.uniform(np.log(1 / 2000), np.log(1 / 3), n_pages))
     elapsed = rng.lognormal(0, 0.8, (n_pages, n_polls)) / rate[:, None] * 0.7
@@ -293,7 +293,7 @@ def _estimates(n_pages: int, rng: np.random.Generator) -> Iterator[Measured]:
     polls = PollHistories.from_rows(
         np.repeat(np.arange(n_pages), n_polls), elapsed.ravel(), changed.ravel(), n_pages=n_pages
     )
-    yield Measured(
+    yield Measurement(
         "change rate, irregular MLE of 10 polls",
         n_pages,
         cpu_seconds(lambda: irregular_change_rate(polls, tolerance=1e-4), 3),
@@ -302,7 +302,7 @@ def _estimates(n_pages: int, rng: np.random.Generator) -> Iterator[Measured]:
     )
 
 
-def _optimum(n_pages: int, rng: np.random.Generator) -> Measured:
+def _optimum_case(n_pages: int, rng: np.random.Generator) -> Measurement:
     change_rate = rng.uniform(0.001, 1, n_pages)
     rates = from_recall(change_rate, rng.beta(0.25, 0.25, n_pages), rng.uniform(0.1, 0.6, n_pages))
     rates = SignalRates.of(
@@ -313,4 +313,4 @@ def _optimum(n_pages: int, rng: np.random.Generator) -> Measured:
     def run() -> Callable[[], object] | object:
         return continuous_optimum(rates, n_pages / 10, importance=importance)
 
-    return Measured("continuous optimum, pages", n_pages, cpu_seconds(run, 1), None, None)
+    return Measurement("continuous optimum, pages", n_pages, cpu_seconds(run, 1), None, None)

@@ -1,8 +1,8 @@
-"""What learning costs: freshness from a cold start against an oracle that knows every rate.
+"""Compare freshness from a cold start with that of an oracle that knows every rate.
 
 Pages with unknown log-normal change rates and Zipf importance are fetched one at a time, always
-the page of greatest value.  All policies see the same changes and signals.  Two kinds of webs:
-without signals (500 pages), and with signals of unknown quality (300 pages on 15 hosts).
+the page of greatest value.  All policies see the same changes and signals.  There are two kinds of
+webs: without signals (500 pages), and with signals of unknown quality (300 pages on 15 hosts).
 """
 
 import math
@@ -82,7 +82,7 @@ def run_without_signals(
     total = np.zeros(2)
     n_fetches = int(horizon * fetch_rate)
     for fetch in range(n_fetches + n_pages):
-        is_last = fetch >= n_fetches  # then every page is accounted for once more
+        is_last = fetch >= n_fetches  # at the end every page is accounted for once more
         now = (fetch + 1) / fetch_rate if not is_last else horizon
         page = fetch - n_fetches
         if not is_last:
@@ -183,7 +183,7 @@ def _summary(
 
 
 class SignalWeb(NamedTuple):
-    """A web whose hosts signal changes with unlike, unknown quality; rates are per hour."""
+    """A web whose hosts send signals of different quality; rates are per hour."""
 
     change_rate: Floats
     importance: Floats
@@ -322,14 +322,14 @@ def _learned_value(
     n_signals: float,
     needed: float,
 ) -> float:
-    """Return the value of a page by what was learned; less than it if that is below ``needed``."""
+    """Return the learned value of a page, or an upper bound that is at most ``needed``."""
     if policy == PLUG_IN:
         alpha = shape / hours
         exponent = alpha * elapsed - n_signals * math.log1p(-precision)
         return value_and_interval_of(alpha, gamma, precision, exponent)[0]
     effective = elapsed
     if n_signals > 0:
-        # as many times `aged_by_signal`
+        # The same as applying `elapsed_after_signal` n_signals times.
         growth = math.expm1(min(-n_signals * math.log1p(-precision) / shape, 60.0))
         effective = min(elapsed + (hours + elapsed) * growth, 1e9 * hours)
     bound = averaged_value_of(shape, hours, effective)
@@ -394,7 +394,7 @@ def with_signals(n_webs: int, horizon_share: float = 1.0) -> list[dict[str, floa
 
 
 def measure(n_webs: int, horizon_share: float = 1.0) -> dict[str, object]:
-    """Run both kinds of webs."""
+    """Measure all policies on both kinds of webs."""
     return {
         "without_signals": without_signals(n_webs, horizon_share),
         "with_signals": with_signals(n_webs, horizon_share),

@@ -1,7 +1,7 @@
-"""A shard under load: bytes per page, orders per second and what each step costs.
+"""Measure a shard under load: bytes per page, orders per second and the cost of each step.
 
-The state is generated directly, as if the corpus had been kept for long: beliefs of all shapes,
-signals on a third of the pages, groups with a power law of sizes, last fetches spread over each
+The state is generated as if the shard had run for a long time: beliefs of all shapes, signals on a
+third of the pages, groups whose sizes follow a power law, and last fetches spread evenly over each
 page's own interval at the price that spends the budget.
 """
 
@@ -44,16 +44,16 @@ from recrawl.shard.state.tables import (
 )
 from recrawl.shard.state.words import EPOCH_SECONDS, last_of, with_last
 
-__all__ = ["generated_shard", "measure"]
+__all__ = ["generate_shard", "measure"]
 
 _NOW_MS = 1_700_000_000_000
 _DAY = 86_400.0
-# Columns that every decision or outcome reads; the others are mapped where pages are very many.
+# Every decision or outcome reads these columns; with --mapped the others are in mapped files.
 _RESIDENT = ("word", "fetched_at", "belief_shape", "belief_seconds")
 
 
 @table_kernel
-def _fill(
+def _fill_pages(
     pages: Pages,
     links: Links,
     sources: Sources,
@@ -94,7 +94,7 @@ def _fill(
 
 
 @table_kernel
-def _spread(pages: Pages, terms: Terms, log2_price: float, now: int) -> None:
+def _spread_last_fetches(pages: Pages, terms: Terms, log2_price: float, now: int) -> None:
     """Set last fetches so that pages come due evenly."""
     for slot in range(pages.word.size):
         word = pages.word[slot]
@@ -114,7 +114,7 @@ def _demand(pages: Pages, terms: Terms, log2_price: float, stride: int) -> float
 
 
 def _group_ends(n_pages: int, n_groups: int) -> NDArray[np.int64]:
-    """Return where each group's pages end: sizes with a power law."""
+    """Return the end of each group's pages, for sizes that follow a power law."""
     share = (np.arange(n_groups) + 0.5) / n_groups
     sizes = np.minimum(share ** (-1 / 1.16), n_pages / 50)
     sizes = np.maximum(1, sizes * (n_pages - n_groups) / sizes.sum())
@@ -135,7 +135,7 @@ def _mapped_pages(n_pages: int, folder: Path) -> Pages:
     return Pages(*columns)
 
 
-def generated_shard(
+def generate_shard(
     n_pages: int,
     n_groups: int,
     rate: float,
@@ -144,7 +144,7 @@ def generated_shard(
     signal_share: float = 0.33,
     folder: Path | None = None,
 ) -> Shard:
-    """Return a shard that seems to have been run for long at a rate of orders per second."""
+    """Return a shard in the state of a long run at ``rate`` orders per second."""
     settings = settings or ShardSettings(picker="sweep", group_delay=1.0)
     empty = empty_tables(settings)
     pages = zeros(Pages, n_pages) if folder is None else _mapped_pages(n_pages, folder)
@@ -159,7 +159,9 @@ def generated_shard(
     now = _NOW_MS // 1000 - EPOCH_SECONDS
     ends = _group_ends(n_pages, n_groups)
     groups.n_pages[:] = np.diff(ends, prepend=0)
-    _fill(pages, tables.links, tables.sources, tables.priors, shard.rules, ends, now, signal_share)
+    _fill_pages(
+        pages, tables.links, tables.sources, tables.priors, shard.rules, ends, now, signal_share
+    )
     low, high = -20.0, 40.0
     stride = max(1, n_pages // 200_000)
     for _ in range(40):
@@ -168,7 +170,7 @@ def generated_shard(
             low = middle
         else:
             high = middle
-    _spread(pages, shard.terms, high, now)
+    _spread_last_fetches(pages, shard.terms, high, now)
     shard.picker.set_price(2.0**high)
     shard.apply(event_of(Claimed, owner=1, epoch=1, at_ms=_NOW_MS))
     budget = event_of(
@@ -186,7 +188,7 @@ def generated_shard(
 
 
 def _open_large_groups(shard: Shard, rate: float) -> None:
-    """Let groups with many pages be asked several at a time, as large sites allow."""
+    """Allow several fetches at a time from groups with many pages, as large sites do."""
     sizes = shard.tables.groups.n_pages
     large = np.flatnonzero(sizes > 2_000).astype(np.uint32)
     if large.size:
@@ -203,7 +205,7 @@ def _open_large_groups(shard: Shard, rate: float) -> None:
         shard.apply(event)
 
 
-class _Clock:
+class _StepTimer:
     """CPU and wall time of the steps of a tick."""
 
     def __init__(self) -> None:
@@ -219,14 +221,14 @@ class _Clock:
 
 
 class _Load(NamedTuple):
-    """What a tick brings beside its orders."""
+    """The signals and changes of a tick."""
 
     n_signals: int
     changed_share: float
 
 
 def _tick(
-    shard: Shard, now_ms: int, before: Ordered, load: _Load, clock: _Clock, rng: Any
+    shard: Shard, now_ms: int, before: Ordered, load: _Load, clock: _StepTimer, rng: Any
 ) -> Ordered:
     shard.apply(shard.tick(now_ms))
     n_slots = int(shard.tables.registers.n_slots[0])
@@ -256,8 +258,8 @@ def _tick(
     return orders
 
 
-def _bandwidth() -> float:
-    """Return how many bytes per second one core reads."""
+def _read_bytes_per_second() -> float:
+    """Return the bytes per second that one core reads from memory."""
     column = np.ones(1 << 24)
     best = math.inf
     for _ in range(5):
@@ -272,20 +274,20 @@ def _quantiles(seconds: list[float]) -> dict[str, float]:
     return {"p50_ms": round(1e3 * float(p50), 3), "p99_ms": round(1e3 * float(p99), 3)}
 
 
-def _rss() -> int:
+def _anonymous_bytes() -> int:
     status = Path("/proc/self/status").read_text(encoding="ascii")
     fields = dict(line.split(":", 1) for line in status.splitlines())
     return 1024 * int(fields["RssAnon"].split()[0])
 
 
-def _per_row(clock: _Clock, name: str, n: int) -> float:
+def _per_row(clock: _StepTimer, name: str, n: int) -> float:
     return round(1e9 * sum(clock.cpu[name]) / max(n, 1), 1)
 
 
 def measure(
     n_pages: int, n_groups: int, rate: float, *, ticks: int = 120, mapped: bool = False
 ) -> dict[str, object]:
-    """Run a shard for so many seconds of virtual time, then take a snapshot under load."""
+    """Run a shard for ``ticks`` seconds of virtual time, then take a snapshot under load."""
     with tempfile.TemporaryDirectory() as folder:
         return _measure(n_pages, n_groups, rate, ticks, Path(folder) if mapped else None)
 
@@ -293,23 +295,23 @@ def measure(
 def _measure(
     n_pages: int, n_groups: int, rate: float, ticks: int, folder: Path | None
 ) -> dict[str, object]:
-    rss_before = _rss()
+    rss_before = _anonymous_bytes()
     start = time.perf_counter()
-    shard = generated_shard(n_pages, n_groups, rate, folder=folder)
+    shard = generate_shard(n_pages, n_groups, rate, folder=folder)
     generated = time.perf_counter() - start
     rng = np.random.default_rng(1)
     load = _Load(round(rate), 0.3)
     orders = shard.decide(_NOW_MS, 0)
     now = _NOW_MS
-    warm = _Clock()
-    # Through one sweep before anything is measured: the wheel fills, and kernels compile.
+    warm = _StepTimer()
+    # One sweep before the measurement fills the wheel and compiles kernels.
     warm_ticks = 5 if folder is not None else min(int(shard.picker.sweep_seconds) + 5, 400)
     for _ in range(warm_ticks):
         now += 1000
         orders = _tick(shard, now, orders, load, warm, rng)
-    clock = _Clock()
+    clock = _StepTimer()
     n_orders = []
-    n_wheel = _touches(shard)
+    n_wheel = _n_touched(shard)
     begun = time.perf_counter()
     for _ in range(ticks):
         now += 1000
@@ -317,7 +319,7 @@ def _measure(
         n_orders.append(orders.page.size)
     wall = time.perf_counter() - begun
     total = sum(n_orders)
-    touched = _touches(shard) - n_wheel
+    touched = _n_touched(shard) - n_wheel
     cpu = {name: sum(spent) for name, spent in clock.cpu.items()}
     sweep_ns = 1e9 * cpu["decide"] / (ticks * n_pages / max(shard.picker.sweep_seconds, 1.0))
     result: dict[str, object] = {
@@ -327,7 +329,7 @@ def _measure(
         "generated_seconds": round(generated, 1),
         "bytes_per_page_by_column": bytes_per_row(Pages),
         "bytes_per_group": sum(bytes_per_row(Groups).values()),
-        "anonymous_bytes_per_page": round((_rss() - rss_before) / n_pages, 2),
+        "anonymous_bytes_per_page": round((_anonymous_bytes() - rss_before) / n_pages, 2),
         "peak_bytes_per_page": round(
             1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / n_pages, 2
         ),
@@ -343,7 +345,7 @@ def _measure(
         "touches_per_order": round(touched / max(total, 1), 2),
         "sweep_seconds": shard.picker.sweep_seconds,
         "decide_nanoseconds_per_page_swept": round(sweep_ns, 2),
-        "memory_floor_nanoseconds_per_page": round(8e9 / _bandwidth(), 2),
+        "memory_floor_nanoseconds_per_page": round(8e9 / _read_bytes_per_second(), 2),
         "decide": _quantiles(clock.wall["decide"]),
         "decide_cpu": _quantiles(clock.cpu["decide"]),
         "price": shard.picker.price,
@@ -354,18 +356,18 @@ def _measure(
     return result
 
 
-def _touches(shard: Shard) -> int:
+def _n_touched(shard: Shard) -> int:
     return int(getattr(shard.picker, "n_touched", 0))
 
 
 def _measure_snapshot(
     shard: Shard, now: int, orders: Ordered, load: _Load, rng: Any
 ) -> dict[str, object]:
-    """Take a snapshot, some pieces between ticks, and restore it."""
+    """Write a snapshot piece by piece between ticks, and restore it."""
     begun = time.perf_counter()
     snapshot = shard.snapshot("0")
     began = time.perf_counter() - begun
-    clock = _Clock()
+    clock = _StepTimer()
     buffer = np.zeros(snapshot.n_bytes, np.uint8)
     n_ticks = 100
     n_pieces = max(1, int(27 * (shard.n_pages / (1 << 17) + 1) / n_ticks))

@@ -1,6 +1,6 @@
-"""What the shipped shard reaches of an oracle that knows every rate and every signal's quality.
+"""Compare the shard with an oracle that knows every rate and the quality of every signal.
 
-Cold start: the shard is told importance and nothing else; its prior, too, is learned.
+The shard starts cold: it knows the importance of pages and learns everything else, also the prior.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import numpy as np
 from lab.paired import paired
 from recrawl.shard import ShardSettings
 from recrawl.sim import Oracle, papers_web, signals_web, simulate
-from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited
+from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited_settings
 
 __all__ = ["measure"]
 
@@ -22,7 +22,7 @@ def _summary(ratios: list[float]) -> dict[str, float]:
     return {"mean": round(found.mean, 4), "standard_error": round(found.standard_error, 4)}
 
 
-def _compare(
+def _compare_with_oracle(
     webs: list[Any], per_hour: float, horizon: float, settings: ShardSettings
 ) -> dict[str, Any]:
     whole, late, shard_freshness, oracle_freshness = [], [], [], []
@@ -53,17 +53,19 @@ def measure(
     Parameters
     ----------
     n_webs
-        Of each setting; the oracle sees the same ones.
+        Number of webs per setting; the shard and the oracle run on the same ones.
     hours
-        From the cold start on.
+        Length of a run, from the cold start on.
     settings
-        Of the shard, where they differ from the defaults.
+        Settings of the shard that differ from the defaults.
     """
-    chosen = unlimited(ShardSettings(**(settings or {})))
+    chosen = unlimited_settings(ShardSettings(**(settings or {})))
     horizon = hours * _HOUR
     plain = [papers_web(seed, horizon=horizon) for seed in range(n_webs)]
     signalled = [signals_web(seed, horizon=horizon) for seed in range(n_webs)]
     return {
-        "without_signals": [_compare(plain, rate, horizon, chosen) for rate in (2.0, 5.0, 20.0)],
-        "with_signals": [_compare(signalled, 3.0, horizon, chosen)],
+        "without_signals": [
+            _compare_with_oracle(plain, rate, horizon, chosen) for rate in (2.0, 5.0, 20.0)
+        ],
+        "with_signals": [_compare_with_oracle(signalled, 3.0, horizon, chosen)],
     }

@@ -1,8 +1,8 @@
-"""A whole node with sync on, beside the bare engine that writes the same bytes in the same run.
+"""Compare a whole node with a bare engine that writes the same bytes.
 
-What the node writes is put on record while it runs: every batch to RocksDB, every append to the
-log.  The bare engine then writes exactly that into an empty folder or topic, with the same syncs
-and waits and nothing else: no URLs parsed, nothing looked up, learned or decided.
+While the node runs, every batch to RocksDB and every append to the log is recorded.  The bare
+engine then writes the same batches into an empty folder or topic, with the same syncs and waits.
+It parses no URLs and looks up, learns and decides nothing.
 """
 
 import os
@@ -19,6 +19,7 @@ import pyarrow as pa
 from rocksdict import Rdict, WriteBatch
 
 import recrawl
+from benchmarks.calls import lease_and_report
 from benchmarks.scale import synthetic_urls
 from recrawl.corpus import Corpus, CorpusConfig
 from recrawl.kv import KeyValues
@@ -29,7 +30,7 @@ __all__ = ["measure"]
 
 
 class _Write(NamedTuple):
-    """One batch that was written to RocksDB."""
+    """One batch written to RocksDB."""
 
     folder: Path
     options: KvOptions
@@ -40,7 +41,7 @@ class _Write(NamedTuple):
 
 
 class _Recording:
-    """What was written to RocksDB and appended to a log, in order."""
+    """All batches written to RocksDB and all records appended to a log, in order."""
 
     def __init__(self) -> None:
         self.writes: list[_Write] = []
@@ -48,11 +49,11 @@ class _Recording:
 
 
 @contextmanager
-def _recorded(corpus: Corpus) -> Iterator[_Recording]:
+def _record_writes(corpus: Corpus) -> Iterator[_Recording]:
     recording = _Recording()
     write = KeyValues.write
 
-    def recorded(self: KeyValues, keys: Any, values: Any, **options: Any) -> None:
+    def write_and_record(self: KeyValues, keys: Any, values: Any, **options: Any) -> None:
         write(self, keys, values, **options)
         recording.writes.append(
             _Write(
@@ -68,15 +69,18 @@ def _recorded(corpus: Corpus) -> Iterator[_Recording]:
     ledger = corpus.nodes[0].ledger
     append = ledger.append
 
-    def appended(records: Sequence[Record]) -> Any:
+    def append_and_record(records: Sequence[Record]) -> Any:
         recording.appends.append(list(records))
         return append(records)
 
-    with patch.object(KeyValues, "write", recorded), patch.object(ledger, "append", appended):
+    with (
+        patch.object(KeyValues, "write", write_and_record),
+        patch.object(ledger, "append", append_and_record),
+    ):
         yield recording
 
 
-def _bare_rocksdb(writes: list[_Write]) -> float:
+def _time_bare_rocksdb(writes: list[_Write]) -> float:
     """Return the seconds that RocksDB takes for the same batches."""
     with tempfile.TemporaryDirectory() as scratch:
         folders = {write.folder: write.options for write in writes}
@@ -99,7 +103,7 @@ def _bare_rocksdb(writes: list[_Write]) -> float:
     return seconds
 
 
-def _bare_kafka(appends: list[Sequence[Record]], bootstrap: str) -> float:
+def _time_bare_kafka(appends: list[Sequence[Record]], bootstrap: str) -> float:
     """Return the seconds that a producer takes for the same messages, waiting as the node does."""
     from confluent_kafka import Producer  # noqa: PLC0415
     from confluent_kafka.admin import AdminClient  # noqa: PLC0415
@@ -128,16 +132,16 @@ def _bare_kafka(appends: list[Sequence[Record]], bootstrap: str) -> float:
     return time.perf_counter() - started
 
 
-def _timed(
+def _compare_with_bare(
     corpus: Corpus, n_rows: int, work: Callable[[], int], bootstrap: str | None
 ) -> dict[str, object]:
-    """Run some work on a node, then what it wrote on the bare engine."""
-    with _recorded(corpus) as recording:
+    """Time some work on a node, and the writes of that work on the bare engine."""
+    with _record_writes(corpus) as recording:
         started = time.perf_counter()
         n_done = work()
         seconds = time.perf_counter() - started
     assert n_done == n_rows, (n_done, n_rows)
-    rocksdb = _bare_rocksdb(recording.writes)
+    rocksdb = _time_bare_rocksdb(recording.writes)
     found: dict[str, object] = {
         "rows": n_rows,
         "rows_per_second": round(n_rows / seconds),
@@ -148,7 +152,7 @@ def _timed(
         ),
     }
     if bootstrap is not None:
-        kafka = _bare_kafka(recording.appends, bootstrap)
+        kafka = _time_bare_kafka(recording.appends, bootstrap)
         found["bare_kafka_rows_per_second"] = round(n_rows / kafka)
         found["ratio_to_bare_kafka"] = round(kafka / seconds, 3)
         found["ratio_to_bare_kafka_and_rocksdb"] = round((kafka + rocksdb) / seconds, 3)
@@ -163,18 +167,21 @@ def measure(
     Parameters
     ----------
     n_rows
-        Pages added; as many orders and outcomes.
+        Number of pages added, of orders and of outcomes.
     batch
-        Rows of each call.
+        Number of rows of each call.
     ledger, bootstrap
-        ``rocksdb``, or ``kafka`` and where its broker is.
+        Kind of the log, ``rocksdb`` or ``kafka``, and the address of the Kafka broker.
     """
-    where: dict[str, Any] = {"kind": ledger}
+    ledger_config: dict[str, Any] = {"kind": ledger}
     if ledger == "kafka":
         topic = f"throughput-{os.getpid()}-{time.monotonic_ns()}"
-        where |= {"bootstrap": bootstrap, "topic": topic, "replication": 1}
+        ledger_config |= {"bootstrap": bootstrap, "topic": topic, "replication": 1}
     config = CorpusConfig.from_dict(
-        {"ledger": where, "politeness": {"delay": 0, "in_flight_max": 30_000, "burst": 30_000}}
+        {
+            "ledger": ledger_config,
+            "politeness": {"delay": 0, "in_flight_max": 30_000, "burst": 30_000},
+        }
     )
     n_hosts = max(n_rows // 50, 1)
     urls = [
@@ -194,15 +201,11 @@ def measure(
         def cycle() -> int:
             n = 0
             for _ in urls:
-                orders = corpus.lease(batch)
-                handles = pa.array([order.handle for order in orders])
-                digest = pa.array([b"0123456789abcdef"] * len(orders), pa.binary(16))
-                table = pa.table({"handle": handles, "digest": digest})
-                n += int(corpus.report(table).counted.sum())
+                n += lease_and_report(corpus, batch)
             return n
 
-        results["add"] = _timed(corpus, n_rows, add, bootstrap)
-        results["lease_and_report_digests"] = _timed(corpus, n_rows, cycle, bootstrap)
+        results["add"] = _compare_with_bare(corpus, n_rows, add, bootstrap)
+        results["lease_and_report_digests"] = _compare_with_bare(corpus, n_rows, cycle, bootstrap)
         held = [corpus.lease(batch) for _ in urls]
         tables = [
             pa.table(
@@ -217,19 +220,19 @@ def measure(
         def report() -> int:
             return sum(int(corpus.report(table).counted.size) for table in tables)
 
-        results["report_by_handle"] = _timed(corpus, n_rows, report, bootstrap)
+        results["report_by_handle"] = _compare_with_bare(corpus, n_rows, report, bootstrap)
 
         def signal() -> int:
             for part in urls:
                 corpus.signal(part, source="sitemap")
             return n_rows
 
-        results["signal_by_url"] = _timed(corpus, n_rows, signal, bootstrap)
+        results["signal_by_url"] = _compare_with_bare(corpus, n_rows, signal, bootstrap)
     return results
 
 
 def _warm_up(corpus: Corpus) -> None:
-    """Let everything be compiled and loaded before anything is measured."""
+    """Compile and load everything before the measurement."""
     corpus.add([f"https://warm{i}.example/" for i in range(50)])
     orders = corpus.lease(50)
     corpus.report([recrawl.Outcome(handle=order.handle, digest=b"1") for order in orders])

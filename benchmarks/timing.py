@@ -1,4 +1,4 @@
-"""How a measurement is taken: the least thread CPU time of several runs."""
+"""Measure the least thread CPU time of several runs."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from collections.abc import Callable
 def cpu_seconds(run: Callable[[], object], n_runs: int = 5) -> float:
     """Return the least thread CPU time that ``run`` took, after one run to warm up.
 
-    Other processes disturb wall time, and a CPU time only ever from above.
+    Other processes disturb wall time, and can only make CPU time longer.
     """
     run()
     best = float("inf")

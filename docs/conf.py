@@ -1,4 +1,4 @@
-"""How the documentation is built: Markdown pages, and the reference out of the docstrings."""
+"""Sphinx configuration: Markdown pages, and the reference generated from docstrings."""
 
 import os
 from importlib import metadata
@@ -24,22 +24,23 @@ release = metadata.version("recrawl")
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 
-myst_enable_extensions = ["deflist", "dollarmath"]
+myst_enable_extensions = ["amsmath", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 autodoc_default_options = {"members": True}
 autodoc_member_order = "groupwise"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
-# Single backticks in docstrings name objects; a name that is no object stays plain text.
+# Single backticks in docstrings link to objects; other names stay plain text.
 default_role = "py:obj"
-# What is marked as a function, method or module must be one; types may stand in other libraries.
+# Links to functions, methods and modules must resolve; types may belong to other libraries.
 nitpicky = True
 nitpick_ignore_regex = [("py:(obj|class|data|exc)", ".*")]
 
@@ -77,7 +78,7 @@ def shorten_types(
     signature: str | None,
     returns: str | None,
 ) -> tuple[str | None, str | None]:
-    """Show array types by their names in the code, not by what they stand for."""
+    """Show array types by their short names instead of their definitions."""
     return _short(signature), _short(returns)
 
 
@@ -90,12 +91,12 @@ def _short(text: str | None) -> str | None:
 def skip_tuple_fields(
     app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object
 ) -> bool | None:
-    """Leave out the fields of named tuples, which say nothing that the signature does not."""
+    """Leave out fields of named tuples that have no description of their own."""
     return True if (obj.__doc__ or "").startswith("Alias for field number") else None
 
 
 def setup(app: Sphinx) -> None:
-    # Before napoleon, which listens at 500.
+    # Napoleon runs at priority 500 and needs the list to be there already.
     app.connect("autodoc-process-docstring", list_references, priority=400)
     app.connect("autodoc-process-signature", shorten_types)
     app.connect("autodoc-skip-member", skip_tuple_fields)

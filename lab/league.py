@@ -25,7 +25,7 @@ from recrawl.refreshbench import (
     part_weights,
     run_policy,
     score_row,
-    scored,
+    time_and_score,
 )
 from recrawl.sim import Web
 
@@ -159,7 +159,7 @@ def _run_as_they_come(
 
 def _scored(track: Track, number: int, web: Web, budget: int, entry: Entry) -> Score:
     assert entry.run is not None
-    return scored(
+    return time_and_score(
         track,
         web,
         partial(entry.run, track, web, budget),

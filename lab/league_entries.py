@@ -20,10 +20,10 @@ from lab.policies.lambda_crawl import LambdaCrawl
 from lab.policies.longevity_online import Bounds, CurveFit
 from lab.policies.loop_runs import loop_log, loop_scale_for_budget
 from lab.policies.loops import COST_LOOP, COST_PRIOR, Loop
-from recrawl.backtest.contest import rules_in_use
+from recrawl.backtest.policy_runs import rules_in_use
 from recrawl.core.arrays import FloatArray
 from recrawl.core.price.due_table import DueTable
-from recrawl.node.shipped_due_table import kept_due_table
+from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.refreshbench import ORACLE, Track, run_policy
 from recrawl.shard import ShardSettings
 from recrawl.sim import (
@@ -46,7 +46,7 @@ from recrawl.sim import (
     compiled_rule,
     run_compiled,
     run_freely,
-    unlimited,
+    unlimited_settings,
 )
 from recrawl.sim.policies.learned_curves import LearningCurves, WebContents
 
@@ -109,16 +109,16 @@ class Entry:
 
 @cache
 def _due_table() -> DueTable:
-    return kept_due_table()
+    return shipped_due_table()
 
 
 def our_policy(budget: float) -> Policy:
     """Return the shard that ships, as it ships, with hosts that may be asked at any time."""
-    return ShardPolicy(unlimited(), budget=budget, due_table=_due_table())
+    return ShardPolicy(unlimited_settings(), budget=budget, due_table=_due_table())
 
 
 def _our_fragments(web: Web, budget: float) -> Policy:
-    settings = unlimited(ShardSettings(objective="fragments"))
+    settings = unlimited_settings(ShardSettings(objective="fragments"))
     shard = ShardPolicy(settings, budget=budget, due_table=_due_table())
     return LearningCurves(shard, WebContents(web))
 

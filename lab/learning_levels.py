@@ -9,7 +9,7 @@ import numpy as np
 from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core.belief.gamma import GammaBelief
 from recrawl.core.belief.population import refit_from_beliefs
-from recrawl.node.shipped_due_table import kept_due_table
+from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.shard import ShardSettings, SourcesSet, event_of
 from recrawl.sim import (
     Drift,
@@ -17,15 +17,15 @@ from recrawl.sim import (
     Oracle,
     Policy,
     ShardPolicy,
-    Signals,
     SignalSource,
     Times,
     Web,
-    emitted_signals,
+    WebSignals,
+    emit_signals,
     make_web,
     papers_web,
     signals_web,
-    unlimited,
+    unlimited_settings,
 )
 
 __all__ = ["LEVELS", "WEBS", "Level", "WebKind"]
@@ -92,7 +92,7 @@ def _lying(seed: int, horizon: float) -> Web:
     web = signals_web(seed, horizon=horizon)
     rate = (web.recall * web.change_rate[:, np.newaxis] + web.false_rate)[:, 0]
     # Another seed than the web's, whose false signals these would repeat otherwise.
-    lies = emitted_signals(
+    lies = emit_signals(
         seed + 1_000,
         Times.none(web.n_pages),
         [SignalSource(recall=0.0, false_rate=_LIES_PER_SIGNAL * rate)],
@@ -103,7 +103,7 @@ def _lying(seed: int, horizon: float) -> Web:
     return web._replace(signals=_sorted_signals(web, np.ones(web.signals.at.size, np.bool_), lies))
 
 
-def _sorted_signals(web: Web, kept: FlagArray, more: Signals | None) -> Signals:
+def _sorted_signals(web: Web, kept: FlagArray, more: WebSignals | None) -> WebSignals:
     """Return some of a web's signals, and more, page by page in order of time."""
     parts = [(web.signals.pages()[kept], web.signals.at[kept], web.signals.claimed_at[kept])]
     if more is not None:
@@ -112,7 +112,7 @@ def _sorted_signals(web: Web, kept: FlagArray, more: Signals | None) -> Signals:
     order = np.lexsort((at, page))
     counts = np.bincount(page, minlength=web.n_pages)
     offsets = np.concatenate([[0], np.cumsum(counts)])
-    return Signals(offsets, at[order], claimed_at[order], np.zeros(page.size, np.int64))
+    return WebSignals(offsets, at[order], claimed_at[order], np.zeros(page.size, np.int64))
 
 
 WEBS = {
@@ -148,7 +148,7 @@ class _FixedPrior(ShardPolicy):
 class _Deaf(ShardPolicy):
     """A shard that is told of no signals."""
 
-    def hear(
+    def on_signals(
         self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray
     ) -> None:
         """Keep them from the shard."""
@@ -158,7 +158,7 @@ class _ToldPrecision(ShardPolicy):
     """A shard that is told how far each source can be trusted."""
 
     def __init__(self, settings: ShardSettings, web: Web) -> None:
-        super().__init__(settings, due_table=kept_due_table())
+        super().__init__(settings, due_table=shipped_due_table())
         true_rate = web.recall[:, 0] * web.change_rate
         rate = true_rate + web.false_rate[:, 0]
         n_groups = int(web.group.max()) + 1
@@ -180,7 +180,7 @@ class _ToldPrecision(ShardPolicy):
 
 
 def _shard(settings: ShardSettings, kind: type[ShardPolicy] = ShardPolicy) -> Policy:
-    return kind(unlimited(settings), due_table=kept_due_table())
+    return kind(unlimited_settings(settings), due_table=shipped_due_table())
 
 
 def _told_prior(web: Web) -> Policy:
@@ -230,7 +230,7 @@ LEVELS = {
         "every source half believed", signal_precision=0.5, signal_precision_weight=1e12
     ),
     "signals told": Level(
-        title="precision told", make=lambda web: _ToldPrecision(unlimited(), web)
+        title="precision told", make=lambda web: _ToldPrecision(unlimited_settings(), web)
     ),
     "sources last": _set("sources forget after 4000 signals", signal_evidence_max=4_000.0),
     "never forgets": _set("never forgets", **_FOREVER),

@@ -1,7 +1,7 @@
-"""Write docs/reference/cli.md: every command as its help says it.
+"""Write docs/reference/cli.md: the help of every command.
 
-``python -m scripts.cli_reference`` writes the page.  With ``--check`` it writes nothing and names
-what is wrong: a command without a text or an example, an option without one, a stale page.
+``python -m scripts.cli_reference`` writes the page.  With ``--check`` it writes nothing and prints
+what is wrong: a command without a text or an example, an option without a text, an outdated page.
 """
 
 import sys
@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from recrawl.cli import main as recrawl
 from recrawl.cli.support.examples import ExampleCommand
-from scripts.written_pages import ROOT, stale, written_or_checked
+from scripts.written_pages import ROOT, stale_pages, write_or_check
 
 PAGE = ROOT / "docs/reference/cli.md"
 
@@ -24,20 +24,22 @@ HEAD = """\
 `python -m recrawl` is the same as `recrawl`.
 
 **Which corpus.**
-`-C FOLDER` says which; else the variable `RECRAWL_CORPUS`; else it is the folder you are in.
-One process at a time may change a corpus: a command waits ten seconds for another one.
-`stats`, `explain`, `plan`, `changes`, `export`, `config` and `doctor` only read: they work while
-another process holds it.
+A command uses the corpus in the folder that `-C FOLDER` names, otherwise the one in the variable
+`RECRAWL_CORPUS`, otherwise the one in the current folder.
+One process at a time may change a corpus; a command waits up to ten seconds for another one.
+`stats`, `explain`, `plan`, `changes`, `export`, `config` and `doctor` only read, so they work while
+another process uses the corpus.
 
 **Output.**
-On a terminal words and tables, otherwise JSON lines; `--json` and `--no-json` say which.
-Names of fields are stable and end with their unit.
-Progress and remarks go to stderr.
+On a terminal a command prints text and tables, otherwise JSON lines.
+`--json` and `--no-json` choose.
+Names of JSON fields are stable and end with their unit.
+Progress and remarks go to standard error.
 `NO_COLOR=1` turns colours off.
 
 **Pipes.**
-`recrawl lease 100 | my-fetcher | recrawl report` is a crawler.
-A fetcher reads orders and writes outcomes, a line of JSON each:
+`recrawl lease 100 | my-fetcher | recrawl report` is a complete crawler.
+The fetcher reads orders and writes outcomes, one line of JSON each:
 
 ```python
 import hashlib, json, sys, urllib.request
@@ -65,23 +67,23 @@ for line in sys.stdin:
 | code | means |
 |---|---|
 | 0 | done |
-| 1 | failed; what to do about it is said on stderr |
+| 1 | failed; standard error says what to do |
 | 2 | wrong usage |
-| 3 | the answer is no: `doctor` found something, a target cannot be met, a log is too thin |
-| 130 | interrupted; what was acknowledged is kept |
-| 141 | whoever read the output had seen enough |
+| 3 | a check failed: `doctor` found a problem, a target cannot be met, or a log is too small |
+| 130 | interrupted; everything saved so far stays saved |
+| 141 | broken pipe: the reader of the output ended |
 
 **Completion.**
-`source <(recrawl completion bash)`, in `~/.bashrc`, completes commands and options.
-`zsh` and `fish` likewise.
-It is click's: `_RECRAWL_COMPLETE=bash_source recrawl` prints the same.
+To complete commands and options with the Tab key, add this line to `~/.bashrc`:
+`source <(recrawl completion bash)`.
+For other shells write `zsh` or `fish` instead of `bash`.
 """
 
 
 def commands(
     command: click.Command = recrawl, path: str = "recrawl"
 ) -> Iterator[tuple[str, click.Command]]:
-    """Yield every command by what is typed, in the order of the help."""
+    """Yield every command with its full name, in the order of the help."""
     yield path, command
     if isinstance(command, click.Group):
         context = click.Context(command)
@@ -92,13 +94,13 @@ def commands(
 
 
 def help_of(path: str) -> str:
-    """Return what a command prints of itself, on a terminal of the usual width."""
+    """Return the help of a command, for a terminal of 80 columns."""
     arguments = [*path.split()[1:], "--help"]
     environment = {"COLUMNS": "80", "RECRAWL_CORPUS": None}
     return CliRunner(env=environment).invoke(recrawl, arguments, prog_name="recrawl").output
 
 
-def page() -> str:
+def page_text() -> str:
     """Return the Markdown page."""
     parts = [HEAD]
     for path, _ in commands():
@@ -107,16 +109,16 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def problems() -> list[str]:
-    """Return one line for each thing that nothing is said of."""
+def find_problems() -> list[str]:
+    """Return one line for each command or option without a text."""
     found = []
     for path, command in commands():
         if not command.help:
-            found.append(f"nothing is said of {path}")
+            found.append(f"{path} has no help")
         if not isinstance(command, click.Group | ExampleCommand):
             found.append(f"{path} has no example")
         found += [
-            f"nothing is said of {path} {option.opts[0]}"
+            f"{path} {option.opts[0]} has no help"
             for option in command.params
             if isinstance(option, click.Option) and not option.help
         ]
@@ -125,9 +127,9 @@ def problems() -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the page, or check it; return the exit status."""
-    pages = {PAGE: page()}
-    return written_or_checked(
-        pages, lambda: problems() + stale(pages, "scripts.cli_reference"), arguments
+    pages = {PAGE: page_text()}
+    return write_or_check(
+        pages, lambda: find_problems() + stale_pages(pages, "scripts.cli_reference"), arguments
     )
 
 

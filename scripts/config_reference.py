@@ -1,15 +1,15 @@
 """Write docs/reference/configuration.md: every section and key, its meaning, type and default.
 
-All of it is said once, in `recrawl.node.config.sections`.
+The texts come from the docstrings in `recrawl.node.config.sections`.
 
 ``python -m scripts.config_reference`` writes the page.  With ``--check`` it writes nothing and
-names what is wrong: a field without a text, a stale page.
+prints what is wrong: a field without a description, or a page that is out of date.
 """
 
 import sys
 
 from recrawl.node.config.descriptions import KeyText, sections
-from scripts.written_pages import ROOT, stale, written_or_checked
+from scripts.written_pages import ROOT, stale_pages, write_or_check
 
 PAGE = ROOT / "docs/reference/configuration.md"
 
@@ -18,10 +18,10 @@ HEAD = """\
 
 # Configuration
 
-A corpus is configured by `recrawl.toml` in its folder, or by a
-`recrawl.node.config.corpus_config.CorpusConfig` made in Python.
-Every section and key may be left out.
-A key that is not known is an error, and so is a value that cannot be.
+You configure a corpus with the file `recrawl.toml` in its folder, or in Python with a
+`recrawl.CorpusConfig`.
+Every section and key is optional.
+An unknown key or an invalid value is an error.
 
 ```toml
 [budget]
@@ -41,18 +41,18 @@ delay = "30s"
 
 A duration is a number of seconds, or text with a unit: `"90s"`, `"15m"`, `"6h"`, `"2d"`, `"1w"`.
 A rate is text: `"5/s"`, `"30/h"`, `"1000/d"`, or `"100/run"` for each run of the program.
-In Python, durations and rates may be given the same way, and are seconds and a `Rate` from then on.
+You can write durations and rates the same way in Python; `CorpusConfig` converts them.
 """
 
 
 def default_of(key: KeyText) -> str:
-    """Return a field's default as TOML has it, or in words."""
+    """Return the default of a field as TOML, or in words."""
     if key.is_required:
-        return "must be given"
+        return "required"
     return f"`{key.default}`" if key.default is not None else "none"
 
 
-def page() -> str:
+def page_text() -> str:
     """Return the Markdown page."""
     parts = [HEAD]
     for section in sections():
@@ -65,10 +65,10 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def problems() -> list[str]:
-    """Return one line for each field that nothing is said of."""
+def find_problems() -> list[str]:
+    """Return one line for each field without a description."""
     return [
-        f"nothing is said of {section.kind.__name__}.{key.name}"
+        f"{section.kind.__name__}.{key.name} has no description"
         for section in sections()
         for key in section.keys
         if not key.text
@@ -77,9 +77,9 @@ def problems() -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the page, or check it; return the exit status."""
-    pages = {PAGE: page()}
-    return written_or_checked(
-        pages, lambda: problems() + stale(pages, "scripts.config_reference"), arguments
+    pages = {PAGE: page_text()}
+    return write_or_check(
+        pages, lambda: find_problems() + stale_pages(pages, "scripts.config_reference"), arguments
     )
 
 

@@ -1,10 +1,10 @@
-"""Write docs/reference/events.md: every event with its number, its columns and who it is from.
+"""Write docs/reference/events.md: every event with its number, its columns and its origin.
 
-All of it is said once, in `recrawl.shard.events`: the docstring of a kind, which ends with who it
-is from, the text beneath a column, and what columns that several kinds have mean in each.
+The texts come from `recrawl.shard.events`: the docstring of a kind, which ends with its origin
+("From users."), the text below a column, and the descriptions of columns that several kinds share.
 
-``python -m scripts.event_reference`` writes the page.  With ``--check`` it writes nothing and names
-what is wrong: a column without a text, a kind from nobody, a stale page.
+``python -m scripts.event_reference`` writes the page.  With ``--check`` it writes nothing and
+prints what is wrong: a column without a text, a kind without an origin, a page out of date.
 """
 
 import ast
@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from recrawl.shard import events
-from scripts.written_pages import ROOT, stale, written_or_checked
+from scripts.written_pages import ROOT, stale_pages, write_or_check
 
 PAGE = ROOT / "docs/reference/events.md"
 
@@ -23,14 +23,14 @@ HEAD = """\
 
 # Events
 
-All that can happen to a shard, in the order of their numbers.
+This page lists every kind of event of a shard, by number.
 A batch of events is a table with one row per event; its number says which columns it has.
-Numbers and columns never change: a kind whose columns must change gets a new number.
-How batches become bytes is said in {doc}`shard`.
-An instant of 0 is none.
+Numbers and columns never change: a kind that needs other columns gets a new number.
+{doc}`shard` says how a batch is encoded.
+A time of 0 means none.
 """
 
-# How a column's name ends, and its unit.
+# The ending of a column's name determines its unit.
 UNITS = {
     "at_ms": "ms since 1970",
     "until_ms": "ms since 1970",
@@ -43,17 +43,17 @@ UNITS = {
 
 
 def unit_of(column: str) -> str:
-    """Return the unit that a column's name ends with."""
+    """Return the unit of a column, from the ending of its name."""
     return next((unit for ending, unit in UNITS.items() if column.endswith(ending)), "")
 
 
 def shared_columns(doc: str) -> dict[str, str]:
-    """Return what columns that several kinds have mean, from a module's docstring."""
+    """Return the descriptions of columns that several kinds share, from a module's docstring."""
     return dict(re.findall(r"^``(\w+)``\n {4}(.*)$", doc, re.MULTILINE))
 
 
 def texts_of(tree: ast.Module) -> dict[str, dict[str, str]]:
-    """Return the text beneath each column of each class."""
+    """Return the text below each column of each class."""
     texts: dict[str, dict[str, str]] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
@@ -62,29 +62,29 @@ def texts_of(tree: ast.Module) -> dict[str, dict[str, str]]:
                 match column, text:
                     case (
                         ast.AnnAssign(target=ast.Name(id=name)),
-                        ast.Expr(value=ast.Constant(value=str(said))),
+                        ast.Expr(value=ast.Constant(value=str(text_below))),
                     ):
-                        texts[node.name][name] = " ".join(said.split())
+                        texts[node.name][name] = " ".join(text_below.split())
     return texts
 
 
-def meaning_and_speaker(doc: str) -> tuple[str, str]:
-    """Return what a kind says and who says it, from its docstring; nobody if it has not said."""
+def meaning_and_origin(doc: str) -> tuple[str, str]:
+    """Return the meaning and the origin of a kind, from its docstring; no origin if it has none."""
     text = " ".join(doc.split())
     found = re.fullmatch(r"(.*?) From ((?:[^.]|\.(?! |$))*)\.", text)
     return (found[1], found[2]) if found else (text, "")
 
 
 def page_and_problems(module: Any = events) -> tuple[str, list[str]]:
-    """Return the Markdown page, and one line for each thing that is not said."""
+    """Return the Markdown page, and one line for each missing description."""
     shared = shared_columns(module.__doc__)
     texts = texts_of(ast.parse(inspect.getsource(module)))
     parts, problems = [HEAD], []
     for number, kind in module.SCHEMAS.items():
         name = kind.__name__
-        meaning, speaker = meaning_and_speaker(kind.__doc__ or "")
-        if not speaker:
-            problems.append(f"{name} does not say who it is from")
+        meaning, origin = meaning_and_origin(kind.__doc__ or "")
+        if not origin:
+            problems.append(f"{name} does not name its origin")
         rows = ["| column | type | unit | meaning |", "|---|---|---|---|"]
         for column, dtype in module.DTYPES[kind].items():
             text = texts[name].get(column) or shared.get(column, "")
@@ -93,7 +93,7 @@ def page_and_problems(module: Any = events) -> tuple[str, list[str]]:
             type_ = "text" if dtype.kind == "U" else dtype.name
             rows.append(f"| `{column}` | {type_} | {unit_of(column)} | {text} |")
         table = "\n".join(rows)
-        parts.append(f"## {number} {name}\n\n{meaning}\nFrom {speaker}.\n\n{table}\n")
+        parts.append(f"## {number} {name}\n\n{meaning}\nFrom {origin}.\n\n{table}\n")
     return "\n".join(parts), problems
 
 
@@ -101,8 +101,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Write the page, or check it; return the exit status."""
     text, problems = page_and_problems()
     pages = {PAGE: text}
-    return written_or_checked(
-        pages, lambda: problems + stale(pages, "scripts.event_reference"), arguments
+    return write_or_check(
+        pages, lambda: problems + stale_pages(pages, "scripts.event_reference"), arguments
     )
 
 

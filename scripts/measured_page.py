@@ -1,11 +1,11 @@
-"""Write the pages that quote measurements, so that a figure stands in one place: its CSV file.
+"""Write the pages that quote measurements from the CSV files in benchmarks/measured.
 
-The files are in benchmarks/measured.  A page is its template, ``<page>.in`` beside it, with
-``@{file.row.column}`` for each figure; of ``said.csv``, which has one column, ``@{said.row}``.
-Other pages quote a few in passing: quotes.toml says which sentence of which page.
+Each page has a template beside it, ``<page>.in``, with a placeholder ``@{file.row.column}`` for
+each figure.  ``said.csv`` has one column of values, so its placeholders are ``@{said.row}``.
+Sentences of other pages that quote figures are listed in quotes.toml.
 
-``python -m scripts.measured_page`` writes the pages.  With ``--check`` it writes nothing and names
-what is wrong: a stale page, a sentence that says something else, a figure that nobody quotes.
+``python -m scripts.measured_page`` writes the pages.  With ``--check`` it writes nothing and
+prints what is wrong: pages that are out of date, sentences with other figures, unused figures.
 """
 
 import csv
@@ -16,19 +16,19 @@ from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 
-from recrawl.corpus.inspect.stats import PAGES_COUNTED_MAX
+from recrawl.corpus.inspect.stats import PAGES_SUMMED_MAX
 from recrawl.node.config.sections import SnapshotsConfig
-from scripts.written_pages import ROOT, stale, written_or_checked
+from scripts.written_pages import ROOT, stale_pages, write_or_check
 
 __all__ = [
     "FIGURES",
     "PAGES",
     "PLACEHOLDER",
-    "figures",
+    "find_problems",
+    "format_cell",
     "main",
-    "problems",
-    "shown",
-    "template_of",
+    "read_figures",
+    "template_path",
 ]
 
 FIGURES = ROOT / "benchmarks/measured"
@@ -41,42 +41,44 @@ _LARGE_POWER = re.compile(r"10{7,}")
 _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def figures() -> dict[str, str]:
-    """Return every cell that is not empty, by file, row and column, as a page shows it."""
+def read_figures() -> dict[str, str]:
+    """Return every cell that is not empty, by file, row and column, formatted for a page."""
     found = {}
     for path in sorted(FIGURES.glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as file:
             for row in csv.DictReader(file):
                 found.update(_cells(path.stem, row))
-    return found | {f"reckoned.{name}": shown(text) for name, text in reckoned(found).items()}
+    return found | {
+        f"reckoned.{name}": format_cell(text) for name, text in derived_figures(found).items()
+    }
 
 
 def _cells(table: str, row: Mapping[str, str]) -> dict[str, str]:
     key = f"{table}.{row['key']}"
     if table == "said":
-        return {key: shown(row["value"], is_ratio=row["unit"] == "ratio")}
+        return {key: format_cell(row["value"], is_ratio=row["unit"] == "ratio")}
     return {
-        f"{key}.{name}": shown(text, is_ratio="ratio" in name.split("_"))
+        f"{key}.{name}": format_cell(text, is_ratio="ratio" in name.split("_"))
         for name, text in row.items()
         if name != "key" and text
     }
 
 
-def shown(text: str, *, is_ratio: bool = False) -> str:
-    """Return a cell as prose has it: ratios in per cent, thousands apart, a proper minus."""
+def format_cell(text: str, *, is_ratio: bool = False) -> str:
+    """Return a cell as text: ratios in percent, groups of thousands, a typographic minus."""
     if not _NUMBER.fullmatch(text):
         return text
     if _LARGE_POWER.fullmatch(text):
         return "10" + str(len(text) - 1).translate(_SUPERSCRIPTS)
     number = Decimal(text)
     if is_ratio:
-        # Adding 0 takes what is left of an exponent away.
+        # Adding 0 removes the exponent that normalize() may leave.
         number = (number * 100).normalize() + 0
     return f"{number:,f}".replace(",", " ").replace("-", "−")
 
 
-def reckoned(found: Mapping[str, str]) -> dict[str, str]:
-    """Return what follows from other figures, and from defaults, and was not measured."""
+def derived_figures(found: Mapping[str, str]) -> dict[str, str]:
+    """Return figures that are calculated from others and from default settings."""
 
     def number(key: str) -> float:
         return float(found[key].replace(" ", ""))
@@ -88,7 +90,7 @@ def reckoned(found: Mapping[str, str]) -> dict[str, str]:
     n_bytes = number("scale.1e7.snapshot_bytes_per_page") * 1e7
     seconds = number("said.crawl_records") * record_seconds + n_fetches * row_seconds
     return {
-        "stats_pages": str(PAGES_COUNTED_MAX),
+        "stats_pages": str(PAGES_SUMMED_MAX),
         "snapshot_minutes": f"{snapshots.every / 60:.0f}",
         "snapshot_records": str(snapshots.every_records),
         "snapshot_gigabytes": f"{n_bytes / 1e9:.1f}",
@@ -99,13 +101,13 @@ def reckoned(found: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def filled(template: str, found: Mapping[str, str]) -> str:
-    """Return a text with its figures; one that nobody measured is a KeyError."""
+def fill_template(template: str, found: Mapping[str, str]) -> str:
+    """Return a template with its figures filled in; an unknown figure is a KeyError."""
     return PLACEHOLDER.sub(lambda place: found[place[1]], template)
 
 
-def template_of(page: Path) -> Path:
-    """Return where the text of a page is."""
+def template_path(page: Path) -> Path:
+    """Return the path of the template of a page."""
     return page.with_name(page.name + ".in")
 
 
@@ -113,37 +115,37 @@ def page_texts(found: Mapping[str, str]) -> dict[Path, str]:
     """Return the Markdown of each page."""
     texts = {}
     for page in PAGES:
-        template = template_of(page)
+        template = template_path(page)
         text = template.read_text(encoding="utf-8")
-        texts[page] = HEAD.format(template=template.name) + filled(text, found)
+        texts[page] = HEAD.format(template=template.name) + fill_template(text, found)
     return texts
 
 
-def quotes() -> dict[str, list[str]]:
+def read_quotes() -> dict[str, list[str]]:
     """Return the sentences that quote figures, as templates, by page."""
     with (FIGURES / "quotes.toml").open("rb") as file:
         return {page: list(says) for page, says in tomllib.load(file).items()}
 
 
-def problems(found: Mapping[str, str]) -> list[str]:
-    """Return one line for each page, sentence or figure that does not fit."""
-    lines = stale(page_texts(found), "scripts.measured_page")
-    for name, says in quotes().items():
+def find_problems(found: Mapping[str, str]) -> list[str]:
+    """Return one line for each outdated page, wrong sentence or unused figure."""
+    lines = stale_pages(page_texts(found), "scripts.measured_page")
+    for name, says in read_quotes().items():
         text = (ROOT / name).read_text(encoding="utf-8")
-        wanted = [filled(say, found) for say in says]
+        wanted = [fill_template(say, found) for say in says]
         lines += [f"{name} does not say: {say}" for say in wanted if say not in text]
-    templates = [template_of(page).read_text(encoding="utf-8") for page in PAGES]
-    said = " ".join([*templates, *(say for says in quotes().values() for say in says)])
-    unused = found.keys() - set(PLACEHOLDER.findall(said))
-    # Words, which say how it was run, may stand unread.
+    templates = [template_path(page).read_text(encoding="utf-8") for page in PAGES]
+    quoting = " ".join([*templates, *(say for says in read_quotes().values() for say in says)])
+    unused = found.keys() - set(PLACEHOLDER.findall(quoting))
+    # Cells that are text describe how a figure was measured and need no quote.
     numbers = [key for key in sorted(unused) if found[key].lstrip("−")[0].isdigit()]
-    return lines + [f"nobody quotes {key}" for key in numbers]
+    return lines + [f"no page quotes {key}" for key in numbers]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the pages, or check them; return the exit status."""
-    found = figures()
-    return written_or_checked(page_texts(found), lambda: problems(found), arguments)
+    found = read_figures()
+    return write_or_check(page_texts(found), lambda: find_problems(found), arguments)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Write docs/explanation/papers.md: every equation of the papers beside the code that holds it.
+"""Write docs/explanation/papers.md: every equation of the papers with the code that implements it.
 
 The equations are listed in docs/explanation/equations.toml; the code names them in the
-``References`` section of its docstrings, one paper a line:
+``References`` section of its docstrings, one paper per line:
 
     CGM §4.2, Corollary 4.3 (eq. 1)
     Signals App. E (maximum likelihood)
 
-``python -m scripts.paper_map`` writes the page.  With ``--check`` it writes nothing and names what
-is wrong: an equation that no function claims, a reference to a place not in the list, a stale page.
+``python -m scripts.paper_map`` writes the page.  With ``--check`` it writes nothing and prints what
+is wrong: an equation that no function names, a reference that is not in the list, an outdated page.
 """
 
 import ast
@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from scripts.written_pages import ROOT, stale, written_or_checked
+from scripts.written_pages import ROOT, stale_pages, write_or_check
 
 EQUATIONS = ROOT / "docs/explanation/equations.toml"
 PAGE = ROOT / "docs/explanation/papers.md"
@@ -33,17 +33,17 @@ HEAD = """\
 
 # Where each equation is
 
-With a paper open, find its equation here and follow the link to the code.
-Short names of the papers and their letters are explained in {doc}`notation`.
-What a paper prints wrongly stands in the last column and in {doc}`errata`.
-The code holds what is right.
+If you have one of the papers open, find its equation here and follow the link to the code.
+{doc}`notation` explains the short names of the papers and their symbols.
+The last column names misprints of a paper, which {doc}`errata` describes.
+The code has the corrected form.
 """
 
 BEYOND = """\
 ## Beyond the papers
 
-These public functions name no place in the five papers.
-Their derivations stand beside the code.
+These public functions are not in the five papers.
+Their derivations are comments in the code.
 """
 
 _KINDS = {
@@ -121,7 +121,7 @@ class PaperMap:
     beyond: list[str] = field(default_factory=list)
 
     def unclaimed(self) -> list[Equation]:
-        """Return equations that nothing holds and that give no reason for it."""
+        """Return equations that no code implements and that give no reason."""
         return [
             equation
             for equation, claims in zip(self.equations, self.claims, strict=True)
@@ -129,7 +129,7 @@ class PaperMap:
         ]
 
     def problems(self) -> list[str]:
-        """Return one line for each thing wrong with the list or the references."""
+        """Return one line for each problem of the list or the references."""
         lines = []
         for equation in self.unclaimed():
             where = "test" if equation.example else "function"
@@ -186,7 +186,7 @@ def _items(text: str) -> Iterator[tuple[str, str]]:
             outside += character
 
 
-def _spelled_out(parts: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _expand_places(parts: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield "fig. 10", "fig. 13" for "figs 10", "13", and "eq. 1", "eq. 2" for "eqs 1-2"."""
     kind = ""
     for part, remark in parts:
@@ -207,10 +207,12 @@ def places_of(text: str) -> Iterator[tuple[str, str]]:
     what is neither is yielded as it stands.
     """
     items = list(_items(text))
-    yield from _spelled_out((part, inside) for outside, inside in items for part in _parts(outside))
+    yield from _expand_places(
+        (part, inside) for outside, inside in items for part in _parts(outside)
+    )
     for _, inside in items:
         heads = [part.partition(":")[0] for part in _parts(inside)]
-        for place, remark in _spelled_out((head, inside) for head in heads):
+        for place, remark in _expand_places((head, inside) for head in heads):
             if normal_place(place) is not None:
                 yield place, remark
 
@@ -305,23 +307,23 @@ def claims_on(equations: list[Equation], reference: Reference) -> list[int] | No
     """
     ours = [i for i, e in enumerate(equations) if e.paper == reference.paper]
     found = [i for i in ours if reference.place in equations[i].names()]
-    if told := _told_apart(equations, found, reference.remark):
-        return told
+    if matching := _matching_remark(equations, found, reference.remark):
+        return matching
     section = [i for i in ours if normal_place(equations[i].section) == reference.place]
     if any(equations[i].names() & (reference.line_places - {reference.place}) for i in section):
         return []
     if len(found) > 1:
         coded = [i for i in found if not equations[i].not_code]
-        found = _told_apart(equations, found, reference.line) or coded
+        found = _matching_remark(equations, found, reference.line) or coded
     return found if found or section else None
 
 
-def _told_apart(equations: list[Equation], found: list[int], remark: str) -> list[int]:
+def _matching_remark(equations: list[Equation], found: list[int], remark: str) -> list[int]:
     words = remark.lower()
     return [i for i in found if any(word.lower() in words for word in equations[i].about)]
 
 
-def _named_link(name: str) -> str:
+def _code_link(name: str) -> str:
     """Return how to show a function that the list names itself, which must exist."""
     module, _, function = name.rpartition(".")
     home = importlib.import_module(module)
@@ -340,12 +342,12 @@ def _tuples(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(v) if isinstance(v, list) else v for key, v in entry.items()}
 
 
-def build() -> PaperMap:
+def build_map() -> PaperMap:
     """Read the list and the code, and join them."""
     listed = tomllib.loads(EQUATIONS.read_text(encoding="utf-8"))
     papers = {paper["name"]: paper["cite"] for paper in listed["paper"]}
     equations = [Equation(**_tuples(entry)) for entry in listed["equation"]]
-    claims = [[_named_link(name) for name in equation.code] for equation in equations]
+    claims = [[_code_link(name) for name in equation.code] for equation in equations]
     unknown: list[Reference] = []
     beyond: list[str] = []
     for by, obj in public_objects():
@@ -368,10 +370,10 @@ def build() -> PaperMap:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the page, or check it; return the exit status."""
-    paper_map = build()
+    paper_map = build_map()
     pages = {PAGE: paper_map.page()}
-    return written_or_checked(
-        pages, lambda: paper_map.problems() + stale(pages, "scripts.paper_map"), arguments
+    return write_or_check(
+        pages, lambda: paper_map.problems() + stale_pages(pages, "scripts.paper_map"), arguments
     )
 
 

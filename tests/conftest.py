@@ -1,6 +1,5 @@
-"""Seeds and Hypothesis profiles: CI is repeatable, a nightly run explores with new seeds."""
+"""Configuration of all tests: random seeds, Hypothesis profiles, markers, kernel cache."""
 
-import hashlib
 import os
 import tempfile
 from importlib.util import find_spec
@@ -10,28 +9,33 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.numba_cache import cache_folder, modules_under
+
 pytest_plugins = ["tests.kafka_broker"]
 
 
 def _numba_cache_of_these_sources() -> str:
-    """Return a cache folder that no other version of the sources shares.
-
-    numba notices when the file of a cached kernel changes, but not when a kernel that it calls
-    does: edited sources would otherwise be tested with stale pieces of the old ones.
-    """
+    """Return a cache folder that no other version of the kernels shares."""
     spec = find_spec("recrawl")
     assert spec is not None
     assert spec.submodule_search_locations
-    digest = hashlib.sha256()
     root = Path(__file__).parents[1]
-    for folder in (spec.submodule_search_locations[0], root / "lab", root / "benchmarks"):
-        for source in sorted(Path(folder).rglob("*.py")):
-            digest.update(source.read_bytes())
-    return str(Path(tempfile.gettempdir()) / f"recrawl-numba-{digest.hexdigest()[:16]}")
+    packages = (
+        spec.submodule_search_locations[0],
+        root / "lab",
+        root / "benchmarks",
+        root / "tests",
+    )
+    modules = modules_under(Path(package) for package in packages)
+    return str(cache_folder(Path(tempfile.gettempdir()), modules))
 
 
 if "NUMBA_CACHE_DIR" not in os.environ:
     os.environ["NUMBA_CACHE_DIR"] = _numba_cache_of_these_sources()
+# Folders whose tests sample, simulate or run whole programs.
+SLOW_FOLDERS = [
+    Path(__file__).parent / name for name in ("statistical", "simulation", "unit/benchmarks")
+]
 JIT_DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 settings.register_profile("ci", derandomize=True, deadline=None)
@@ -54,10 +58,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that need a broker; skip what takes minutes where kernels are interpreted."""
+    """Mark tests that need a broker; skip very slow tests if kernels are interpreted."""
     for item in items:
         if {"kafka_bootstrap", "kafka_topic"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
+        if any(folder in item.path.parents for folder in SLOW_FOLDERS):
+            item.add_marker(pytest.mark.slow)
         if JIT_DISABLED and item.get_closest_marker("slow_without_jit"):
             item.add_marker(pytest.mark.skip(reason="slow without compiled kernels"))
 

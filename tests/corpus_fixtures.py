@@ -15,13 +15,13 @@ from tests.reference.shards import with_small_table
 
 __all__ = ["IMPOLITE", "clock", "open_corpus", "reading_clock", "small_table_without_jit"]
 
-# Any number of pages of one host at once.
+# Politeness that allows fetching any number of pages of one host at once.
 IMPOLITE: dict[str, Any] = {"delay": 0, "in_flight_max": 1000, "burst": 1000}
 
 
 @pytest.fixture(autouse=True, scope="session")
 def small_table_without_jit() -> Iterator[None]:
-    """Use a smaller due table where kernels are interpreted: the real one would take minutes."""
+    """Use a small due table if kernels are interpreted, because the real one takes minutes."""
     if not JIT_DISABLED:
         yield
         return
@@ -36,7 +36,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def open_corpus(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Corpus]]:
-    """Open the test's corpus with sections of a configuration; closed when the test ends."""
+    """Return a function that opens a corpus with sections of a configuration."""
     opened = []
 
     def opener(folder: str = "corpus", *, read_only: bool = False, **sections: Any) -> Corpus:

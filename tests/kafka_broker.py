@@ -18,8 +18,8 @@ STOP_SECONDS_MAX = 30
 
 
 @cache
-def started_broker() -> str:
-    """Start one broker and return where it is; it ends with this process, however that ends."""
+def start_broker() -> str:
+    """Start a broker and return its address; it stops when this process ends, even if killed."""
     folder = tempfile.mkdtemp(prefix="recrawl-tests-kafka-")
     command = [sys.executable, str(SCRIPT), "up", "--attached", "--folder", folder]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -43,11 +43,11 @@ def started_broker() -> str:
 
 @pytest.fixture(scope="session")
 def kafka_bootstrap() -> str:
-    """Return where a real broker is: the one that RECRAWL_TEST_KAFKA names, or one of our own."""
-    return os.environ.get("RECRAWL_TEST_KAFKA") or started_broker()
+    """Return the address of a real broker: RECRAWL_TEST_KAFKA, or a broker started here."""
+    return os.environ.get("RECRAWL_TEST_KAFKA") or start_broker()
 
 
 @pytest.fixture
 def kafka_topic() -> str:
-    """Return the name of a topic that nobody has used."""
+    """Return the name of a topic that does not exist yet."""
     return f"test-{uuid.uuid4().hex}"

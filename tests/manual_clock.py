@@ -2,7 +2,7 @@
 
 
 class ManualClock:
-    """Time that passes when told to; the machine's clock may be set apart from it."""
+    """A clock that advances only when a test says so; its wall time can be set back."""
 
     def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
         self.wall = wall_ms

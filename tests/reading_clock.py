@@ -1,4 +1,4 @@
-"""A clock that moves by how often it is read, so that no test depends on the machine's speed."""
+"""A clock that advances with every reading, so that no test depends on the machine's speed."""
 
 import itertools
 import time
@@ -7,7 +7,7 @@ import pytest
 
 
 class ReadingClock:
-    """Time that passes by one millisecond at every reading, and by as much as is slept."""
+    """A clock that advances by one millisecond at every reading, and by every sleep."""
 
     def __init__(self) -> None:
         self._started_ms = time.time_ns() // 1_000_000
@@ -28,8 +28,8 @@ class ReadingClock:
 def reading_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use a `ReadingClock` wherever a test of this folder opens a corpus without a clock.
 
-    A node learns priors and earns budget as time passes: with the machine's clock, what a test
-    sees between two calls would depend on how long they take.
+    A node learns priors and earns budget as time passes: with the system clock, results would
+    depend on how long the calls take.
     """
     clock = ReadingClock()
     monkeypatch.setattr("recrawl.corpus.opening.SystemClock", lambda: clock)

@@ -8,7 +8,7 @@ from lab.policies.polling import Estimator, PollLog, Refits, Turns, estimated_ra
 from recrawl.core.arrays import CountArray, FloatArray, RowArray
 from recrawl.core.signal_quality import SignalRates
 from recrawl.papers.price import continuous_optimum
-from recrawl.sim.policies.policy import KnownPages, Outcomes
+from recrawl.sim.policies.policy import FetchOutcomes, KnownPages
 
 __all__ = ["CgmOptimal", "CgmSqrt"]
 
@@ -30,7 +30,7 @@ class _TakingTurns:
         self._turns = Turns(n_pages, at)
         self._refits = Refits(n_pages, at)
 
-    def hear(
+    def on_signals(
         self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray
     ) -> None:
         """Ignore signals."""
@@ -40,7 +40,7 @@ class _TakingTurns:
         self._refits.ask(n)
         return self._turns.pick(at, n)
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
         """Add to the log, and now and then estimate anew."""
         self._turns.end(at, page)
         self._log.add(at, page, outcomes)

@@ -13,7 +13,7 @@ from recrawl.core.value.no_signals import crawl_value_of
 from recrawl.core.value.noisy import value_and_interval_of
 from recrawl.papers.change_rate import PseudoObservations, irregular_change_rate
 from recrawl.papers.signal_quality import SignalledPolls, fit_signals
-from recrawl.sim.policies.policy import KnownPages, Outcomes, largest
+from recrawl.sim.policies.policy import FetchOutcomes, KnownPages, largest
 from recrawl.sim.policies.pooled_beliefs import PooledBeliefs
 
 __all__ = ["EstimatedGreedy", "EstimatedNcis"]
@@ -102,7 +102,7 @@ class EstimatedGreedy:
         if self._estimate == "mean":
             self._rate = self._beliefs.mean_rate()
 
-    def hear(
+    def on_signals(
         self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray
     ) -> None:
         """Ignore signals."""
@@ -116,7 +116,7 @@ class EstimatedGreedy:
         self._is_under_way[pages] = True
         return pages
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
         """Estimate anew."""
         self._is_under_way[page] = False
         self._tried_at[page] = at
@@ -162,7 +162,7 @@ class EstimatedNcis:
         self._refits = Refits(n_pages, at)
         self._rates = (self._beliefs.mean_rate(), np.zeros(n_pages), np.zeros(n_pages))
 
-    def hear(
+    def on_signals(
         self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray  # noqa: ARG002
     ) -> None:  # fmt: skip
         """Count signals, unless they speak of before the last fetch."""
@@ -185,7 +185,7 @@ class EstimatedNcis:
         self._is_under_way[pages] = True
         return pages
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
         """Add to the log, and now and then fit anew."""
         self._is_under_way[page] = False
         self._tried_at[page] = at

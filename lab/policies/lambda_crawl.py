@@ -6,7 +6,7 @@ import numpy as np
 
 from lab.policies.polling import PollLog, Refits, Turns, estimated_rates
 from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
-from recrawl.sim.policies.policy import KnownPages, Outcomes
+from recrawl.sim.policies.policy import FetchOutcomes, KnownPages
 
 __all__ = ["LambdaCrawl", "lambda_crawl_rates"]
 
@@ -120,7 +120,7 @@ class LambdaCrawl:
         self._credit = np.zeros(n_pages)
         self._wanted: dict[int, None] = {}
 
-    def hear(
+    def on_signals(
         self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray  # noqa: ARG002
     ) -> None:  # fmt: skip
         """Count signals, and want pages whose changes are announced."""
@@ -143,7 +143,7 @@ class LambdaCrawl:
             return announced
         return np.concatenate([announced, self._turns.pick(at, n - announced.size)])
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
         """Add to the log, and now and then estimate anew."""
         self._turns.end(at, page)
         self._log.add(at, page, outcomes, self._n_signals[page])

@@ -16,7 +16,7 @@ from recrawl.core.divergence import (
     ChangeProfiles,
     CombinedProfiles,
     add_observations,
-    combined,
+    combine_profiles,
     start_bases,
 )
 from recrawl.core.price import due_elapsed
@@ -200,7 +200,7 @@ class CurveFit:
         return price * self._policy.period(self._due[rows] / price, self._n_fetches[rows], 1.0)
 
     def _fit(self, rows: Counts) -> None:
-        profile = combined(self._known.profiles, rows)
+        profile = combine_profiles(self._known.profiles, rows)
         is_point = np.arange(profile.ages.shape[1]) < profile.n_points[:, None]
         moved = (is_point & (profile.divergences > 0.0)).any(axis=1)
         # A page that was never seen to differ has no curve and no due time.

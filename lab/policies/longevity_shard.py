@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 from lab.policies.longevity_snapshots import Snapshots
 from lab.text_histories import Counts, Floats
 from recrawl.shard import ShardSettings
-from recrawl.sim import KnownPages, Outcomes
+from recrawl.sim import FetchOutcomes, KnownPages
 from recrawl.sim.policies.learned_curves import LearningCurves
-from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited
+from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited_settings
 
 __all__ = ["fetched_by_shard"]
 
@@ -34,7 +34,7 @@ def fetched_by_shard(snapshots: Snapshots, share: float) -> NDArray[np.bool_]:
     It is given the objective *fragments*, a broad prior, and a budget instead of a price.
     """
     n_windows, n = snapshots.n_windows, snapshots.n_snapshots
-    settings = unlimited(ShardSettings(objective="fragments"))
+    settings = unlimited_settings(ShardSettings(objective="fragments"))
     policy = LearningCurves(ShardPolicy(settings), _SnapshotContents(snapshots))
     ones, none = np.ones(n_windows), np.zeros(n_windows, np.int64)
     policy.start(KnownPages(ones, ones, none, none, has_copies=True), 0.0)
@@ -46,7 +46,7 @@ def fetched_by_shard(snapshots: Snapshots, share: float) -> NDArray[np.bool_]:
             continue
         rows = policy.pick(b * _APART_SECONDS, int(n_wanted[b]))
         no, undated = np.zeros(rows.size, np.bool_), np.full(rows.size, np.nan)
-        outcomes = Outcomes(
+        outcomes = FetchOutcomes(
             snapshots.differs[rows, copy[rows], b],
             _APART_SECONDS * (b - copy[rows]).astype(np.float64),
             undated,

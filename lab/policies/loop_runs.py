@@ -296,9 +296,9 @@ def loop_scale_for_budget(web: Web, loop: Loop, budget: float) -> float:
     """
     n_allowed = int(budget * web.horizon)
 
-    def wants_too_much(scale: float) -> bool:
+    def exceeds_budget(scale: float) -> bool:
         most = n_allowed + web.n_pages + 1
         log = loop_log(web, loop, scale=scale, is_spread=True, n_rows_max=most)
         return int(log.page_fetches.sum()) > n_allowed
 
-    return least_scale(wants_too_much)
+    return least_scale(exceeds_budget)

@@ -15,7 +15,7 @@ from recrawl.core.kernel import kernel
 from recrawl.core.price.due import due_elapsed_of
 from recrawl.papers.change_rate import PseudoObservations
 from recrawl.papers.change_rate.irregular import most_likely_rate
-from recrawl.sim import KnownPages, Outcomes
+from recrawl.sim import FetchOutcomes, KnownPages
 from recrawl.sim.policies.policy import largest, spread_phases
 
 __all__ = [
@@ -258,7 +258,7 @@ class LoopPolicy:
         """When each page is due; inf while its fetch is under way."""
         return self._due_at
 
-    def hear(
+    def on_signals(
         self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray
     ) -> None:
         """Ignore signals, of which the papers have none."""
@@ -270,7 +270,7 @@ class LoopPolicy:
         self._due_at[pages] = math.inf
         return pages
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
         """Estimate anew, and set when the pages are due again."""
         loop = self._loop
         wait = np.full(page.size, loop.retry_seconds)

@@ -16,7 +16,7 @@ from recrawl.papers.change_rate import (
     substitute_edges,
 )
 from recrawl.papers.signal_quality import SignalledPolls
-from recrawl.sim.policies.policy import Outcomes, largest
+from recrawl.sim.policies.policy import FetchOutcomes, largest
 from recrawl.sim.web.times import offsets_of
 
 __all__ = ["Estimator", "PollLog", "Refits", "Turns", "estimated_rates"]
@@ -44,7 +44,7 @@ class PollLog:
         self,
         at: FloatArray,
         page: RowArray,
-        outcomes: Outcomes,
+        outcomes: FetchOutcomes,
         n_signals: FloatArray | None = None,
     ) -> None:
         """Add fetches, but for those that failed and the first of a page."""

@@ -27,19 +27,19 @@ def open(
     read_only: bool = False,
     clock: "Clock | None" = None,
 ) -> "Corpus":
-    """Open the corpus in a folder, and make it if there is none.
+    """Open the corpus in a folder; create it if the folder holds none.
 
     Parameters
     ----------
     path
-        Of its folder.
+        Folder of the corpus.
     config
-        What the owner chooses; ``recrawl.toml`` in the folder unless given, and without that what
-        the corpus was last opened with.
+        Configuration; the default is ``recrawl.toml`` in the folder, or without that file the
+        configuration that the corpus was last opened with.
     read_only
-        Only to be asked, while another process may be working with it.
+        Whether to open the corpus for reading only; another process may write to it meanwhile.
     clock
-        To go by; the machine's unless given.
+        Time source; the system clock unless given.
 
     Examples
     --------
@@ -47,20 +47,20 @@ def open(
     >>> folder = tempfile.TemporaryDirectory()
     >>> with recrawl.open(folder.name) as corpus:
     ...     added = corpus.add(["https://example.com/a", "https://example.com/b"])
-    ...     (order,) = corpus.lease(10)  # one at a time from each host, unless told otherwise
+    ...     (order,) = corpus.lease(10)  # by default one at a time from each host
     ...     reported = corpus.report(recrawl.Outcome(handle=order.handle, digest=b"version 1"))
     >>> added.n_added, reported.counted
     (2, array([ True]))
     >>> folder.cleanup()
     """
-    # Imported when needed: what is compiled takes a second to load, and `--version` needs none.
+    # Imported here: compiled code takes a second to load, and `--version` needs none of it.
     from recrawl.corpus import open_corpus  # noqa: PLC0415
 
     return open_corpus(path, config, read_only=read_only, clock=clock)
 
 
 def __getattr__(name: str) -> Any:
-    """Return the public names of `recrawl.corpus`, loaded when first asked for."""
+    """Return a public name of `recrawl.corpus`, which is imported at the first access."""
     if name in __all__:
         import recrawl.corpus  # noqa: PLC0415
 

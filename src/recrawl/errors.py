@@ -1,28 +1,28 @@
-"""Every error of ours that a caller may want to catch, as one tree.
+"""The errors that recrawl raises on purpose, as one tree.
 
 ::
 
     Exception
     └── RecrawlError
-        ├── ConfigError       a configuration that says what cannot be (also a `ValueError`)
-        │   └── WebFileError  a web to be simulated that cannot be
-        ├── CorpusError       a folder that is no corpus, or one of a newer version
-        │   └── RecoveryError what is on disk is not enough to go on from
-        ├── EventError        bytes that are no events of this version
-        ├── LedgerError       a log that cannot be written or read
-        │   └── PositionLost  a position that the log does not hold
-        ├── OwnershipLost     another node has claimed a partition
-        ├── ReadError         a file of somebody else's that cannot be read at all
-        │   └── UnknownFormat of no format that we know
-        ├── SnapshotError     a snapshot that is broken, or of a version not known
-        │   └── SnapshotFormatError    of a version not known; nothing is broken
-        ├── StorageError      a folder on disk: full, broken, closed, of a version not known
-        │   ├── FormatError   of a version not known; nothing is broken
-        │   └── LockedError   it is open already
-        └── TimeLost          a time before all that the log holds
+        ├── ConfigError       a configuration is invalid (also a `ValueError`)
+        │   └── WebFileError  the description of a simulated web is invalid
+        ├── CorpusError       a folder is not a corpus, or a newer version wrote it
+        │   └── RecoveryError the files on disk are not enough to recover the state
+        ├── EventError        bytes are not events that this version can read
+        ├── LedgerError       a log cannot be written or read
+        │   └── PositionLost  the log does not hold a position
+        ├── OwnershipLost     another node has claimed the partition
+        ├── ReadError         an input file cannot be read at all
+        │   └── UnknownFormat the format of an input file is not known
+        ├── SnapshotError     a snapshot is corrupt, or its format is not known
+        │   └── SnapshotFormatError    its format is not known; nothing is corrupt
+        ├── StorageError      the disk is full, or a folder is corrupt or closed
+        │   ├── FormatError   its format is not known; nothing is corrupt
+        │   └── LockedError   it is already open
+        └── TimeLost          a time is before the first record of the log
 
-Wrong arguments are `ValueError` or `TypeError`, as everywhere in Python; a broken invariant is an
-`AssertionError` and a bug.  Input from the web is data: bad bytes raise nothing.
+Wrong arguments raise `ValueError` or `TypeError`, as everywhere in Python; a broken invariant is a
+bug and raises `AssertionError`.  Malformed data from the web raises nothing.
 """
 
 __all__ = [
@@ -47,68 +47,68 @@ __all__ = [
 
 
 class RecrawlError(Exception):
-    """Root of the errors that recrawl raises on purpose."""
+    """Base class of the errors that recrawl raises on purpose."""
 
 
 class ConfigError(RecrawlError, ValueError):
-    """A configuration with a key that is not known, or a value that cannot be."""
+    """A configuration has an unknown key or an invalid value."""
 
 
 class WebFileError(ConfigError):
-    """A description of a web to be simulated that describes none."""
+    """The description of a simulated web is invalid."""
 
 
 class CorpusError(RecrawlError):
-    """A folder that is no corpus, or one that a newer version wrote."""
+    """A folder is not a corpus, or a newer version wrote it."""
 
 
 class RecoveryError(CorpusError):
-    """What is on disk is not enough to go on from: no usable snapshot, and not all of the log."""
+    """The state cannot be recovered: no snapshot is usable, and the log is not complete."""
 
 
 class EventError(RecrawlError):
-    """Bytes that are no events, or events of a schema that this version does not know."""
+    """Bytes are not events, or are events of a schema that this version does not know."""
 
 
 class LedgerError(RecrawlError):
-    """A log that cannot be written or read; after a failed append, open it again."""
+    """A log cannot be written or read; after a failed append, open it again."""
 
 
-class PositionLost(LedgerError):  # noqa: N818 - a state of affairs, as in the docs
-    """A position that the log does not hold: forgotten, or beyond an end that was lost."""
+class PositionLost(LedgerError):  # noqa: N818 - names a condition, as in the docs
+    """The log does not hold a position: it was truncated, or the position is beyond the end."""
 
 
-class OwnershipLost(RecrawlError):  # noqa: N818 - a state of affairs, as in the docs
-    """Another node has claimed a partition; what this one decides is void from there on."""
+class OwnershipLost(RecrawlError):  # noqa: N818 - names a condition, as in the docs
+    """Another node has claimed the partition; later decisions of this node are void."""
 
 
 class ReadError(RecrawlError):
-    """A file that cannot be read at all: not there, broken at its start, or not for us to read."""
+    """An input file cannot be read at all: it is missing, corrupt, or access is denied."""
 
 
-class UnknownFormat(ReadError):  # noqa: N818 - a state of affairs, as in the docs
-    """A file of no format that we know; says what was tried."""
+class UnknownFormat(ReadError):  # noqa: N818 - names a condition, as in the docs
+    """The format of an input file is not known; the message lists the formats tried."""
 
 
 class SnapshotError(RecrawlError):
-    """A snapshot that is broken, or of a version that is not known."""
+    """A snapshot is corrupt, or this version does not know its format."""
 
 
 class SnapshotFormatError(SnapshotError):
-    """A snapshot of a version that is not known; nothing is broken."""
+    """A snapshot has a format that this version does not know; nothing is corrupt."""
 
 
 class StorageError(RecrawlError):
-    """A folder on disk that is full, broken, closed, not there, or of a version not known."""
+    """The disk is full, or a folder is missing, corrupt, closed or of an unknown format."""
 
 
 class FormatError(StorageError):
-    """A folder of a version that is not known; nothing is broken."""
+    """A folder has a format that this version does not know; nothing is corrupt."""
 
 
 class LockedError(StorageError):
-    """A folder that is open already, in another process or in this one."""
+    """A folder is already open, in another process or in this one."""
 
 
-class TimeLost(RecrawlError):  # noqa: N818 - a state of affairs, as in the docs
-    """A time before all that the log holds: what was then is not known any more."""
+class TimeLost(RecrawlError):  # noqa: N818 - names a condition, as in the docs
+    """A time is before the first record of the log, so its state is no longer known."""

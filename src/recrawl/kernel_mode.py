@@ -1,29 +1,29 @@
-"""Whether kernels are compiled or interpreted: chosen once per process, before the first is made.
+"""Choose once per process whether kernels are compiled or interpreted.
 
-Compiled kernels are a hundred times faster, and take a second to load and a minute to compile on
-a machine that has never run them.  Interpreted ones are the same functions as plain Python: they
-make the same state of the same log, and begin at once.  A short command on a small corpus is done
-before a compiler is loaded; a process that works for longer wants the compiler.
+Compiled kernels are a hundred times faster, but take a second to load, and a minute to compile on
+a machine that has never run them.  Interpreted kernels are the same functions as plain Python: they
+compute the same state from the same log, and start at once.  A short command on a small corpus ends
+before the compiler would be loaded; a process that runs for longer should use compiled kernels.
 """
 
 import os
 from typing import Literal, TypeAlias
 
-__all__ = ["VARIABLE", "KernelMode", "kernel_mode", "use_kernels"]
+__all__ = ["MODE_VARIABLE", "KernelMode", "kernel_mode", "use_kernels"]
 
 KernelMode: TypeAlias = Literal["compiled", "interpreted"]
 
-VARIABLE = "RECRAWL_KERNELS"
-"""The environment variable by which a user chooses."""
+MODE_VARIABLE = "RECRAWL_KERNELS"
+"""The environment variable by which users choose the mode."""
 _MODES: tuple[KernelMode, ...] = ("compiled", "interpreted")
 
-# One per process, as modules are: a kernel is made when the module that it is in is imported.
+# The mode is global because a kernel is created once, when its module is imported.
 _chosen: KernelMode | None = None
-_is_settled = False
+_is_final = False
 
 
 def use_kernels(mode: KernelMode) -> KernelMode:
-    """Choose for this process, unless the user did by the environment; return what holds.
+    """Set the mode of this process, unless the environment sets it; return the mode in effect.
 
     Parameters
     ----------
@@ -33,32 +33,34 @@ def use_kernels(mode: KernelMode) -> KernelMode:
     Raises
     ------
     RuntimeError
-        If kernels have been made already in the other mode.
+        If kernels exist already in the other mode.
     """
     global _chosen  # noqa: PLW0603
     if mode not in _MODES:
         raise ValueError(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
-    held = _told() or mode
-    if _is_settled and held != kernel_mode():
-        raise RuntimeError(f"kernels are {kernel_mode()} already: choose before the first import")
-    _chosen = held
-    return held
+    effective = _mode_from_environment() or mode
+    if _is_final and effective != kernel_mode():
+        raise RuntimeError(
+            f"kernels are {kernel_mode()} already; call use_kernels before importing any kernel"
+        )
+    _chosen = effective
+    return effective
 
 
 def kernel_mode() -> KernelMode:
-    """Return how kernels are made in this process; from the first call on, that is settled."""
-    global _chosen, _is_settled  # noqa: PLW0603
+    """Return the mode of this process; the first call makes it final."""
+    global _chosen, _is_final  # noqa: PLW0603
     if _chosen is None:
-        _chosen = _told() or "compiled"
-    _is_settled = True
+        _chosen = _mode_from_environment() or "compiled"
+    _is_final = True
     return _chosen
 
 
-def _told() -> KernelMode | None:
-    """Return what the environment says."""
-    told = os.environ.get(VARIABLE)
-    if not told:
+def _mode_from_environment() -> KernelMode | None:
+    """Return the mode that the environment variable sets, None if it is not set."""
+    mode = os.environ.get(MODE_VARIABLE)
+    if not mode:
         return None
-    if told not in _MODES:
-        raise ValueError(f"{VARIABLE} must be one of {', '.join(_MODES)}, got {told!r}")
-    return told
+    if mode not in _MODES:
+        raise ValueError(f"{MODE_VARIABLE} must be one of {', '.join(_MODES)}, got {mode!r}")
+    return mode

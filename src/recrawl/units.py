@@ -1,4 +1,4 @@
-"""Amounts as people say them: 3 h, about 9 days, 71 %, 1.2 million; one way for all faces."""
+"""Format numbers, durations, shares and instants for people, the same way everywhere."""
 
 import math
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ __all__ = ["count_text", "instant_text", "number_text", "seconds_text", "share_t
 
 _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
 _MONTH, _YEAR = 365.25 / 12 * _DAY, 365.25 * _DAY
-# From how many seconds on which unit is used, and whether it stands in the plural.
+# From how many seconds on a unit is used, seconds per unit, and the unit's text.
 _UNITS = (
     (2 * _YEAR, _YEAR, " years"),
     (3 * _MONTH, _MONTH, " months"),
@@ -19,7 +19,7 @@ _UNITS = (
 
 
 def number_text(number: float) -> str:
-    """Return a number with as many digits as mean something, thousands apart.
+    """Return a number with three significant digits, thousands separated by commas.
 
     Examples
     --------
@@ -34,19 +34,19 @@ def number_text(number: float) -> str:
     return f"{number:.{digits}f}".rstrip("0").rstrip(".")
 
 
-def count_text(number: float, one: str, many: str | None = None) -> str:
-    """Return a number and what is counted, in the singular or the plural.
+def count_text(number: float, singular: str, plural: str | None = None) -> str:
+    """Return a number followed by its noun in the singular or plural.
 
     Examples
     --------
     >>> count_text(1, "page"), count_text(12_340, "page"), count_text(2, "fetch", "fetches")
     ('1 page', '12,340 pages', '2 fetches')
     """
-    return f"{number_text(number)} {one if number == 1 else many or one + 's'}"
+    return f"{number_text(number)} {singular if number == 1 else plural or singular + 's'}"
 
 
 def seconds_text(seconds: float) -> str:
-    """Return a length of time in its own unit, two digits of it.
+    """Return a duration in the unit that suits it, with about two digits.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def share_text(share: float) -> str:
-    """Return a share in per cent, finer near none and all of it.
+    """Return a share as a percentage, with more digits near 0 % and 100 %.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def share_text(share: float) -> str:
 
 
 def instant_text(at_ms: float) -> str:
-    """Return an instant as a date and, unless it is midnight, the time; in UTC.
+    """Return an instant in UTC as a date, with the time unless it is midnight.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the guide to backtests shows is there, runs, and is refused where it says so."""
+"""The examples of the backtest guide run, and print what the page shows."""
 
 import re
 import shutil
@@ -10,6 +10,8 @@ from click.testing import CliRunner
 
 from recrawl.backtest import support, web_file, web_of_toml
 from recrawl.cli import main
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/how-to/backtest.md").read_text(encoding="utf-8")
@@ -25,7 +27,7 @@ def recrawl(line: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow_without_jit
-def test_the_policy_of_the_guide_is_among_the_rivals(
+def test_the_policy_of_the_guide_runs_in_a_backtest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copy(FILES / "crawl-log.jsonl", tmp_path)
@@ -57,7 +59,7 @@ def test_a_log_is_refused_as_the_guide_shows(
     assert f"fewer than {support.CHANGES_MIN} changes" in PAGE
 
 
-def test_the_web_of_the_guide_is_the_one_that_is_simulated() -> None:
+def test_the_guide_shows_the_web_of_the_example_file() -> None:
     (shown,) = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.M | re.S)
     simulated = (FILES / "web.toml").read_text(encoding="utf-8")
     assert tomllib.loads(shown) == tomllib.loads(simulated)
@@ -65,6 +67,6 @@ def test_the_web_of_the_guide_is_the_one_that_is_simulated() -> None:
 
 
 @pytest.mark.parametrize("key", sorted((web_file._TOP | web_file._KIND) - {"kind"}))
-def test_every_key_of_a_web_is_in_the_guide(key: str) -> None:
+def test_the_guide_lists_every_key_of_a_web_file(key: str) -> None:
     _, _, simulating = PAGE.partition("## Without a log")
     assert re.search(rf"^\| (`\w+`, )*`{key}`", simulating, re.M)

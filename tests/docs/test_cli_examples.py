@@ -1,4 +1,4 @@
-"""Every example in the help of a command runs as it stands, in a folder with small files."""
+"""Every example in the help of a command runs as printed, in a folder with small files."""
 
 import os
 import shlex
@@ -12,13 +12,15 @@ import pytest
 from click.testing import CliRunner
 
 from recrawl.cli import main
-from recrawl.cli.support.examples import Example, ExampleCommand
+from recrawl.cli.support.examples import CommandExample, ExampleCommand
+
+pytestmark = pytest.mark.slow
 
 FILES = Path(__file__).parent / "example_files"
 
 
 def commands(group: click.Group, path: str) -> list[tuple[str, click.Command]]:
-    """Return the commands below a group, by what is typed."""
+    """Return the commands below a group, with their full names."""
     context = click.Context(group)
     found: list[tuple[str, click.Command]] = []
     for name in group.list_commands(context):
@@ -48,7 +50,7 @@ def recrawl(arguments: list[str], stdin: bytes = b"") -> tuple[int, bytes, str]:
 
 
 def run(line: str) -> tuple[int, bytes, str]:
-    """Run a line of a shell: commands with pipes between, and where the output goes."""
+    """Run a shell line: commands connected by pipes, with an optional output file."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|>")
     lexer.whitespace_split = True
     tokens = list(lexer)
@@ -60,8 +62,8 @@ def run(line: str) -> tuple[int, bytes, str]:
         end = tokens.index("|") if "|" in tokens else len(tokens)
         command, tokens = tokens[:end], tokens[end + 1 :]
         if command[0] == "recrawl":
-            code, output, said = recrawl(command[1:], output)
-            errors += said
+            code, output, messages = recrawl(command[1:], output)
+            errors += messages
         else:
             if command[0] == "python":
                 command[0] = sys.executable
@@ -110,7 +112,7 @@ def test_a_command_shows_an_example_of_itself(path: str, command: click.Command)
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.line)
 def test_an_example_runs(
-    example: Example,
+    example: CommandExample,
     small_corpus: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""The files for contributors can be read, agree with each other and name files that exist."""
+"""The files for contributors are valid, agree with each other and name files that exist."""
 
 import json
 import re
@@ -63,15 +63,15 @@ def number_parts(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-# ---------------------------------------------------------------------------- they can be read
+# ---------------------------------------------------------------------------- syntax
 
 
 @pytest.mark.parametrize("path", YAML_FILES, ids=name_of)
-def test_yaml_can_be_read(path: Path) -> None:
+def test_yaml_is_valid(path: Path) -> None:
     assert isinstance(read_yaml(path), dict)
 
 
-def test_the_dev_container_can_be_read() -> None:
+def test_the_dev_container_is_valid() -> None:
     container = json.loads((ROOT / ".devcontainer/devcontainer.json").read_text(encoding="utf-8"))
     assert (ROOT / ".devcontainer" / container["build"]["dockerfile"]).is_file()
     assert "requirements-dev.lock" in container["postCreateCommand"]
@@ -95,7 +95,7 @@ def test_an_issue_form_asks_each_question_once(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=name_of)
-def test_a_workflow_may_only_read_and_ends_in_time(path: Path) -> None:
+def test_a_workflow_has_read_permission_and_a_time_limit(path: Path) -> None:
     workflow = read_yaml(path)
     assert workflow["permissions"] == {"contents": "read"}
     for job in workflow["jobs"].values():
@@ -126,7 +126,7 @@ def test_every_supported_python_is_tested() -> None:
     assert PROJECT["project"]["requires-python"] == f">={lowest}"
 
 
-def test_only_publishing_may_prove_who_it_is() -> None:
+def test_only_the_publish_job_gets_an_identity_token() -> None:
     jobs = read_yaml(ROOT / ".github/workflows/release.yml")["jobs"]
     assert {name for name, job in jobs.items() if "permissions" in job} == {"publish"}
     assert jobs["publish"]["permissions"] == {"id-token": "write"}
@@ -152,7 +152,7 @@ def test_every_locked_package_has_a_hash() -> None:
     assert all("--hash=sha256:" in entry for entry in entries)
 
 
-def test_the_lock_file_says_how_it_is_written_and_not_from_where() -> None:
+def test_the_lock_file_names_its_command_and_no_package_index() -> None:
     assert "uv pip compile pyproject.toml --group dev" in "".join(LOCK.splitlines()[:3])
     assert "://" not in LOCK
     options = set(re.findall(r"(?<!\S)--[a-z-]+", LOCK.partition("==")[2]))
@@ -196,7 +196,7 @@ def test_links_into_the_repository_lead_to_files(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=name_of)
-def test_files_at_the_root_that_are_named_exist(path: Path) -> None:
+def test_files_named_in_the_text_exist(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     for name in re.findall(r"(?<![\w/.-])([A-Z_]+\.(?:md|cff)|requirements-[\w-]+\.\w+)", text):
         assert (ROOT / name).is_file(), name

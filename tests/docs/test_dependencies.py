@@ -1,4 +1,4 @@
-"""Every dependency is named with its reason."""
+"""The documentation lists every dependency with its reason."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ PAGE = (ROOT / "docs/explanation/dependencies.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def declared() -> list[str]:
+def declared_packages() -> list[str]:
     requirements = [*PROJECT["build-system"]["requires"], *PROJECT["project"]["dependencies"]]
     for extra in PROJECT["project"].get("optional-dependencies", {}).values():
         requirements += extra
@@ -20,12 +20,12 @@ def declared() -> list[str]:
     return sorted({re.split(r"[^\w.-]", line)[0] for line in requirements})
 
 
-@pytest.mark.parametrize("package", declared())
-def test_is_named_with_a_reason(package: str) -> None:
-    taken, _, _ = PAGE.partition("## Looked at, and left")
-    assert re.search(rf"^\| `{package}` \| \S", taken, re.M)
+@pytest.mark.parametrize("package", declared_packages())
+def test_a_dependency_is_listed_with_a_reason(package: str) -> None:
+    used, _, _ = PAGE.partition("## Considered and not used")
+    assert re.search(rf"^\| `{package}` \| \S", used, re.M)
 
 
-def test_nothing_is_named_that_is_not_used() -> None:
-    taken, _, _ = PAGE.partition("## Looked at, and left")
-    assert set(re.findall(r"^\| `([\w.-]+)` \|", taken, re.M)) == set(declared())
+def test_only_declared_dependencies_are_listed() -> None:
+    used, _, _ = PAGE.partition("## Considered and not used")
+    assert set(re.findall(r"^\| `([\w.-]+)` \|", used, re.M)) == set(declared_packages())

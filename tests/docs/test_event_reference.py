@@ -1,11 +1,11 @@
-"""Every event is said what it is, who it is from, and what each of its columns means."""
+"""The reference describes every event: its meaning, its origin and its columns."""
 
 import pytest
 
 from scripts import event_reference
 
 
-def test_every_event_is_described_and_the_page_up_to_date(
+def test_every_event_has_a_description_and_the_page_is_up_to_date(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     status = event_reference.main(["--check"])
@@ -18,11 +18,13 @@ def test_every_event_is_described_and_the_page_up_to_date(
         ("Pages to forget.  From users.", ("Pages to forget.", "users")),
         ("It.  One row.\n\n    From a `Shard.tick`.\n    ", ("It. One row.", "a `Shard.tick`")),
         ("From here on.  From users.", ("From here on.", "users")),
-        ("Nobody says this.", ("Nobody says this.", "")),
+        ("No origin here.", ("No origin here.", "")),
     ],
 )
-def test_a_docstring_ends_with_who_says_it(doc: str, expected: tuple[str, str]) -> None:
-    assert event_reference.meaning_and_speaker(doc) == expected
+def test_the_last_sentence_of_a_docstring_is_the_origin(
+    doc: str, expected: tuple[str, str]
+) -> None:
+    assert event_reference.meaning_and_origin(doc) == expected
 
 
 @pytest.mark.parametrize(
@@ -35,5 +37,5 @@ def test_a_docstring_ends_with_who_says_it(doc: str, expected: tuple[str, str]) 
         ("page", ""),
     ],
 )
-def test_a_unit_is_how_a_name_ends(column: str, unit: str) -> None:
+def test_the_ending_of_a_name_determines_the_unit(column: str, unit: str) -> None:
     assert event_reference.unit_of(column) == unit

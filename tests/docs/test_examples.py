@@ -1,4 +1,4 @@
-"""Examples in Markdown print what they say."""
+"""Examples in Markdown pages print what the page shows."""
 
 import doctest
 import re
@@ -11,12 +11,14 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 EXAMPLE = re.compile(r"^```pycon\n(.*?)^```$", re.M | re.S)
 
 
-def with_examples() -> list[Path]:
+def pages_with_examples() -> list[Path]:
     return [page for page in PAGES if EXAMPLE.search(page.read_text(encoding="utf-8"))]
 
 
-@pytest.mark.parametrize("page", with_examples(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_examples_print_what_they_say(page: Path) -> None:
+@pytest.mark.parametrize(
+    "page", pages_with_examples(), ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_examples_print_what_the_page_shows(page: Path) -> None:
     """All blocks of a page are one session, as a reader types them."""
     text = page.read_text(encoding="utf-8")
     session = "\n".join(EXAMPLE.findall(text))
@@ -27,5 +29,5 @@ def test_examples_print_what_they_say(page: Path) -> None:
     assert runner.summarize(verbose=False).failed == 0, "".join(output)
 
 
-def test_the_readme_shows_the_library() -> None:
-    assert ROOT / "README.md" in with_examples()
+def test_the_readme_has_an_example() -> None:
+    assert ROOT / "README.md" in pages_with_examples()

@@ -1,4 +1,4 @@
-"""A figure on a page is the one in its CSV file, and none is written by hand."""
+"""Figures on pages come from the CSV files; none is written by hand."""
 
 import csv
 import re
@@ -9,8 +9,8 @@ import pytest
 from scripts import measured_page
 from scripts.written_pages import ROOT
 
-# What is no measurement: a rank, and how often an interval holds.
-BY_HAND = ("99th percentile", "19 times in 20")
+# Numbers that are not measurements: a rank, and the level of intervals.
+BY_HAND = ("99th percentile", "95 % interval")
 
 
 def test_pages_and_quotes_have_the_figures_of_their_files(
@@ -20,16 +20,16 @@ def test_pages_and_quotes_have_the_figures_of_their_files(
     assert status == 0, capsys.readouterr().out
 
 
-def test_any_figure_that_changes_makes_something_stale() -> None:
-    found = measured_page.figures()
+def test_a_change_of_any_figure_is_noticed() -> None:
+    found = measured_page.read_figures()
     for key, figure in found.items():
         if re.match(r"−?\d", figure):
-            assert measured_page.problems(found | {key: f"{figure}1"}), key
+            assert measured_page.find_problems(found | {key: f"{figure}1"}), key
 
 
 @pytest.mark.parametrize("page", measured_page.PAGES, ids=lambda page: page.stem)
 def test_no_figure_is_written_by_hand(page: Path) -> None:
-    text = measured_page.template_of(page).read_text(encoding="utf-8")
+    text = measured_page.template_path(page).read_text(encoding="utf-8")
     prose = re.sub(r"`[^`]*`", "", measured_page.PLACEHOLDER.sub("", text))
     for phrase in BY_HAND:
         prose = prose.replace(phrase, "")
@@ -48,11 +48,11 @@ def test_no_figure_is_written_by_hand(page: Path) -> None:
         ("yes", False, "yes"),
     ],
 )
-def test_a_cell_is_shown_as_prose_has_it(cell: str, is_ratio: bool, prose: str) -> None:
-    assert measured_page.shown(cell, is_ratio=is_ratio) == prose
+def test_a_cell_is_formatted_for_prose(cell: str, is_ratio: bool, prose: str) -> None:
+    assert measured_page.format_cell(cell, is_ratio=is_ratio) == prose
 
 
-def test_what_is_named_as_the_source_of_a_figure_exists() -> None:
+def test_the_source_of_a_figure_exists() -> None:
     sources = [row["source"] for row in rows("said")] + [row["command"] for row in rows("runs")]
     for source in sources:
         if command := re.match(r"python -m benchmarks (\S+)", source):

@@ -1,4 +1,4 @@
-"""The documentation is whole: pages, links, glossary, decisions, manual."""
+"""The documentation is complete: pages, links, glossary, decisions, manual."""
 
 import re
 import tomllib
@@ -18,7 +18,7 @@ GLOSSARY = (DOCS / "reference/glossary.md").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md")])
 DECISIONS = sorted(DOCS.glob("adr/0*.md"))
 
-# Nouns whose meaning is settled; the glossary must say what it is.
+# Nouns that have one meaning in the whole project, which the glossary must define.
 NOUNS = (
     *("belief", "budget", "change", "due", "fetch", "group", "host", "importance", "lease"),
     *("order", "page", "partition", "poll", "precision", "price", "recall", "shard", "signal"),
@@ -34,7 +34,7 @@ def test_links_lead_to_files(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_has_one_title(page: Path) -> None:
+def test_a_page_has_one_title(page: Path) -> None:
     outside_code = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     assert len(re.findall(r"^# \S", outside_code, re.M)) == 1
 
@@ -49,7 +49,7 @@ def test_the_glossary_is_sorted_and_names_each_noun_once() -> None:
 
 
 @pytest.mark.parametrize("noun", NOUNS)
-def test_the_glossary_settles_the_noun(noun: str) -> None:
+def test_the_glossary_defines_the_noun(noun: str) -> None:
     assert noun in terms()
 
 
@@ -105,12 +105,12 @@ def test_a_command_is_in_the_manual(path: str, command: click.Command) -> None:
     assert command.help
 
 
-def test_the_manual_shows_the_help_that_is_printed() -> None:
+def test_the_manual_shows_the_printed_help() -> None:
     printed = CliRunner().invoke(main, ["--help"], prog_name="recrawl").output
     assert f"$ recrawl --help\n{printed}```" in MANUAL
 
 
-def test_news_fragments_have_a_kind() -> None:
+def test_changelog_fragments_have_a_kind() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     kinds = "|".join(kind["directory"] for kind in project["tool"]["towncrier"]["type"])
     for path in (ROOT / "changes.d").iterdir():

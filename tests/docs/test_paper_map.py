@@ -1,4 +1,4 @@
-"""Every equation of the papers leads to its function, and every reference to an equation."""
+"""Every equation of the papers has a function, and every reference names an equation."""
 
 import inspect
 
@@ -7,7 +7,9 @@ import pytest
 from scripts import paper_map
 
 
-def test_the_map_is_whole_and_the_page_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_equation_has_code_and_the_page_is_up_to_date(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     status = paper_map.main(["--check"])
     assert status == 0, capsys.readouterr().out
 
@@ -26,7 +28,7 @@ def test_the_map_is_whole_and_the_page_up_to_date(capsys: pytest.CaptureFixture[
         ("Equation 2 (where m = n)", ["eq. 2"]),
     ],
 )
-def test_reads_places_leniently(text: str, places: list[str]) -> None:
+def test_places_may_be_spelled_in_several_ways(text: str, places: list[str]) -> None:
     assert [place for place, _ in paper_map.places_of(text)] == places
 
 
@@ -35,7 +37,7 @@ def references(line: str) -> list[paper_map.Reference]:
     return list(paper_map.references_of(doc, {"CGM": "", "Signals": ""}, "here"))
 
 
-def test_other_literature_is_no_reference_to_the_papers() -> None:
+def test_other_literature_is_ignored() -> None:
     assert references("A. Broder. On the resemblance of documents. 1997.") == []
 
 
@@ -60,12 +62,14 @@ EQUATIONS = [
         ("Signals §5.1", {2, 3}),
     ],
 )
-def test_a_section_before_something_in_it_only_locates(line: str, claimed: set[int]) -> None:
+def test_a_section_before_one_of_its_equations_is_only_a_location(
+    line: str, claimed: set[int]
+) -> None:
     found = [paper_map.claims_on(EQUATIONS, reference) for reference in references(line)]
     assert set().union(*(f or [] for f in found)) == claimed
 
 
-def test_an_unknown_place_is_found_out() -> None:
+def test_an_unknown_place_is_reported() -> None:
     (reference,) = references("CGM §9.9")
     assert paper_map.claims_on(EQUATIONS, reference) is None
 

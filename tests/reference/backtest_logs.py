@@ -1,4 +1,4 @@
-"""Crawl logs of webs that are known: what a backtest is told, and what is true."""
+"""Crawl logs of simulated webs, for backtests whose truth is known."""
 
 from collections.abc import Iterator
 
@@ -33,7 +33,7 @@ def names_of(web: Web) -> pa.Array:
 
 
 def polled_log(web: Web, gap_seconds: float) -> TableSource:
-    """Return what somebody sees who fetches all pages every so often."""
+    """Return the log of a crawler that fetches all pages at regular intervals."""
     names = names_of(web)
     n_polls = int(web.horizon / gap_seconds) + 1
     page = np.repeat(np.arange(web.n_pages), n_polls)

@@ -71,7 +71,7 @@ class Writer:
         return [self.block() for _ in range(n)]
 
 
-def scrolled(
+def scroll_versions(
     writer: Writer, *, n_static: int, n_items: int, n_updates: int
 ) -> tuple[set[str], set[str]]:
     """Return the fragments of a scroll page before and after updates that each add an item."""
@@ -83,7 +83,7 @@ def scrolled(
     return before, fragments(static + items)
 
 
-def churned(
+def churn_versions(
     writer: Writer, *, n_static: int, n_dynamic: int, n_updates: int
 ) -> tuple[set[str], set[str]]:
     """Return the fragments of a churn page before and after updates that replace a part of it."""
@@ -104,7 +104,7 @@ def sketch(fragments_of_page: set[str], size: int) -> list[int]:
     return sorted(hashes)[:size]
 
 
-def sketched_distance(first: list[int], second: list[int], size: int) -> float:
+def sketch_distance(first: list[int], second: list[int], size: int) -> float:
     """Return one minus the share of the smallest hashes of the union that both sketches have."""
     smallest = sorted(set(first) | set(second))[:size]
     return 1 - sum(h in set(first) and h in set(second) for h in smallest) / len(smallest)

@@ -1,4 +1,4 @@
-"""Where the real histories are that some tests read; they are too large for the repository."""
+"""The folder of real histories that some tests read; they are too large for the repository."""
 
 import importlib
 import os
@@ -10,24 +10,24 @@ import pytest
 from lab.recorded import data_folder
 
 
-def _without(what: str) -> NoReturn:
+def _skip_test(reason: str) -> NoReturn:
     """Skip the test, except in CI, where it fails."""
     if os.environ.get("CI"):
-        pytest.fail(what)
-    pytest.skip(what)
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 def data_file(name: str) -> Path:
-    """Return the file, in the folder where the lab looks too."""
+    """Return the path of a file in the data folder; skip the test if it is missing."""
     path = data_folder() / name
     if not path.is_file():
-        _without(f"{name} is not in {path.parent}; set RECRAWL_DATA to the folder that has it")
+        _skip_test(f"{name} is not in {path.parent}; set RECRAWL_DATA to the folder that has it")
     return path
 
 
 def reader(module: str) -> Any:
-    """Return a module that reads such files, and that recrawl itself does without."""
+    """Return an optional module that reads such files."""
     try:
         return importlib.import_module(module)
     except ImportError:
-        _without(f"{module} is not installed")
+        _skip_test(f"{module} is not installed")

@@ -1,11 +1,11 @@
-"""The obvious shard: dictionaries of pages, orders and groups, one row at a time.
+"""A model of a shard: dictionaries of pages, orders and groups, one row at a time.
 
-What events do to all integer state, said a second time and as plainly as possible.  Beliefs are
-floats: compare them within a code for each time that the shard has written one since
-`take_beliefs`.
+It implements the effect of events on all integer state a second time, as plainly as possible.
+Beliefs are floats: compare them within one code for each time that the shard has written a belief
+since `take_beliefs`.
 """
 
-# Methods take a whole row, whatever of it they need.
+# Methods take all columns of a row, also those they do not need.
 
 import math
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from recrawl.shard.settings import ShardSettings
 from recrawl.shard.shard import Shard
 from recrawl.shard.state.codes import link_row_of
 from recrawl.shard.state.status import LeaseStage, PageStatus, Verdict
+from recrawl.shard.state.tables import GROUP_CLOSED, GROUP_HAS_POLICY
 from recrawl.shard.state.words import EPOCH_SECONDS
 
 DAY_MS = 86_400_000
@@ -28,7 +29,7 @@ DAY_MS = 86_400_000
 
 @dataclass
 class Heard:
-    """What a page has heard from one source."""
+    """Signals of one source about a page."""
 
     source: int
     n_signals: int = 0
@@ -52,9 +53,9 @@ class ModelPage:
     cost: float = 1.0
     importance: float = 1.0
     order: int = 0
-    """The one in flight, 0 for none."""
+    """Order in flight; 0 for none."""
     n_written: int = 1
-    """How often the shard has written its belief since it was compared."""
+    """Number of times that the shard has written its belief since the last comparison."""
 
 
 @dataclass
@@ -97,7 +98,7 @@ class ShardModel:
         self.epoch = 0
         self.pages: dict[int, ModelPage] = {}
         self.free: list[int] = []
-        """Page numbers to be given out next, the last one first."""
+        """Page numbers of free slots; the last one is used first."""
         self.n_slots = 0
         self.leases: dict[int, ModelLease] = {}
         self.first_order = 1
@@ -106,26 +107,26 @@ class ShardModel:
         self.sources: dict[int, ModelSource] = {}
         shape = settings.prior_shape
         self.prior = [(shape, shape * settings.prior_period)]
-        """Of each kind."""
+        """Prior of each kind."""
         self.memory_lost = 0.0
         self.weight: dict[int, float] = {}
-        """Of kinds that were given one."""
+        """Weights of kinds that have one."""
         self.rate = self.credit = self.credit_max = math.inf
         self.by_cost = False
         self.counts = dict.fromkeys(("ordered", "outcomes", "changed", "signals", "void"), 0)
 
     def apply(self, event: ev.Event) -> list[bool]:
-        """Move on by a batch; return which rows counted."""
-        # Time passes to the latest decision of a batch before any of its rows is looked at.
+        """Apply a batch; return which rows were valid."""
+        # Time moves to the latest decision of a batch before any of its rows is applied.
         if isinstance(event, ev.Ordered | ev.LeasesExpired):
             mine = [
                 int(at) for at, e in zip(event.at_ms, event.epoch, strict=True) if e == self.epoch
             ]
-            self._pass_time(max(mine, default=0))
+            self._advance_time(max(mine, default=0))
             if mine and isinstance(event, ev.Ordered):
-                self._forget()
+                self._forget_leases()
         if isinstance(event, ev.PagesAdded | ev.KindsSet):
-            self._know_kinds(int(event.kind.max(initial=0)) + 1)
+            self._add_kinds(int(event.kind.max(initial=0)) + 1)
         if isinstance(event, ev.PriorsSet):
             valid = self._set_priors(event)
         elif isinstance(event, ev.KindsWeighted):
@@ -136,7 +137,7 @@ class ShardModel:
                 bool(act(*(column[i].item() for column in event))) for i in range(event[0].size)
             ]
         if isinstance(event, ev.Ticked) and any(valid):
-            self._forget()
+            self._forget_leases()
         self.counts["void"] += valid.count(False)
         return valid
 
@@ -145,7 +146,7 @@ class ShardModel:
     def _seconds(self, at_ms: int) -> int:
         return max(min(at_ms, self.now) // 1000 - EPOCH_SECONDS, 1)
 
-    def _pass_time(self, at_ms: int) -> None:
+    def _advance_time(self, at_ms: int) -> None:
         if at_ms > self.now:
             if self.now > 0:
                 self.credit = min(
@@ -157,13 +158,13 @@ class ShardModel:
         if epoch <= self.epoch:
             return False
         self.epoch = epoch
-        self._pass_time(at_ms)
+        self._advance_time(at_ms)
         return True
 
     def _on_ticked(self, epoch: int, at_ms: int, price: float) -> bool:
         if epoch != self.epoch:
             return False
-        self._pass_time(at_ms)
+        self._advance_time(at_ms)
         return True
 
     def _on_budgetset(
@@ -229,8 +230,8 @@ class ShardModel:
         )
         page.n_written += 1
 
-    def _know_kinds(self, n: int) -> None:
-        # Room is made by doubling, and what is new begins as the first kind is then.
+    def _add_kinds(self, n: int) -> None:
+        # The shard doubles its table, and new kinds start with the prior of kind 0.
         if n > len(self.prior):
             n = max(n, 2 * len(self.prior))
             self.prior += [self.prior[0]] * (n - len(self.prior))
@@ -238,7 +239,7 @@ class ShardModel:
     def _set_priors(self, event: ev.PriorsSet) -> list[bool]:
         valid = [e == self.epoch for e in event.epoch]
         if any(valid):
-            self._know_kinds(int(event.kind[np.array(valid)].max()) + 1)
+            self._add_kinds(int(event.kind[np.array(valid)].max()) + 1)
         new = list(self.prior)
         for i in np.flatnonzero(valid):
             new[int(event.kind[i])] = float(event.shape[i]), float(event.seconds[i])
@@ -251,14 +252,14 @@ class ShardModel:
     def _weigh_kinds(self, event: ev.KindsWeighted) -> list[bool]:
         valid = [e == self.epoch for e in event.epoch]
         for i in np.flatnonzero(valid):
-            self._know_kinds(int(event.kind[np.array(valid)].max()) + 1)
+            self._add_kinds(int(event.kind[np.array(valid)].max()) + 1)
             self.weight[int(event.kind[i])] = float(event.weight[i])
         return valid
 
     # ---------------------------------------------------------------- groups and orders
 
     def group(self, group: int) -> ModelGroup:
-        """Return a group, as the settings have it unless it has a policy of its own."""
+        """Return a group, with default politeness unless it has a policy of its own."""
         own = self.settings
         return self.groups.setdefault(
             group,
@@ -345,7 +346,7 @@ class ShardModel:
         self._end(order, LeaseStage.EXPIRED)
         return True
 
-    def _forget(self) -> None:
+    def _forget_leases(self) -> None:
         grace = round(self.settings.lease_grace_seconds * 1000)
         while self.first_order < self.next_order:
             lease = self.leases[self.first_order]
@@ -395,7 +396,7 @@ class ShardModel:
         if fetched <= mine.fetched_at:
             return False
         self.counts["outcomes"] += 1
-        status, changed = self._seen(mine, Verdict(verdict))
+        status, changed = self._interpret_verdict(mine, Verdict(verdict))
         if mine.fetched_at > 0:
             self._learn(mine, fetched - mine.fetched_at, changed, Verdict(verdict))
             self.counts["changed"] += changed
@@ -422,7 +423,7 @@ class ShardModel:
         if rest > 0:
             group.blocked_until = max(group.blocked_until, self.now + int(rest * 1000))
 
-    def _seen(self, mine: ModelPage, verdict: Verdict) -> tuple[PageStatus, bool]:
+    def _interpret_verdict(self, mine: ModelPage, verdict: Verdict) -> tuple[PageStatus, bool]:
         if verdict in (Verdict.GONE, Verdict.MOVED):
             if mine.status == PageStatus.RETIRED:
                 return PageStatus.RETIRED, False
@@ -482,7 +483,7 @@ class ShardModel:
         return math.prod(1 - true / (total + j) for j in range(heard.n_signals))
 
     def precision(self, source: int) -> float:
-        """Return what is thought of a source."""
+        """Return the precision of a source."""
         own, mine = self.settings, self.sources.setdefault(source, ModelSource())
         if mine.given is not None:
             return min(mine.given, 0.999)
@@ -527,16 +528,16 @@ class ShardModel:
         mine = self.pages.get(page)
         if mine is None or claimed_at_ms > self.now + DAY_MS:
             return False
-        told = claimed_at_ms or at_ms
-        if told > self.now + DAY_MS:
-            told = self.now
+        claimed_ms = claimed_at_ms or at_ms
+        if claimed_ms > self.now + DAY_MS:
+            claimed_ms = self.now
         heard = next((h for h in mine.heard if h.source == source), None)
         if heard is None:
             if len(mine.heard) >= self.settings.sources_per_page_max:
                 return False
             heard = Heard(source)
             mine.heard.append(heard)
-        claim = max(told // 1000 - EPOCH_SECONDS, 1)
+        claim = max(claimed_ms // 1000 - EPOCH_SECONDS, 1)
         if claim <= heard.claimed_at:
             return False
         heard.claimed_at = claim
@@ -551,7 +552,7 @@ class ShardModel:
     # ---------------------------------------------------------------- comparing
 
     def take_beliefs(self, shard: Shard) -> None:
-        """Go on from a shard's beliefs: floats and codes drift apart from poll to poll."""
+        """Take over a shard's beliefs, as floats and codes drift apart from poll to poll."""
         columns = shard.tables.pages
         for number, page in self.pages.items():
             slot = number & 0xFFFFFFFF
@@ -603,7 +604,7 @@ def _row(record: ModelLease | ModelGroup) -> tuple[int, ...]:
 
 
 def facts_of(shard: Shard) -> dict[str, Any]:
-    """Return the same of a shard, as `ShardModel.facts` has it."""
+    """Return the integer state of a shard, in the form of `ShardModel.facts`."""
     t = shard.tables
     r = {name: column[0].item() for name, column in t.registers._asdict().items()}
     free, slot = [], r["free_slot"]
@@ -639,7 +640,7 @@ def _groups_of(shard: Shard) -> dict[int, tuple[int, ...]]:
     groups = shard.tables.groups
     names = ("delay_ms", "in_flight_max", "burst", "in_flight", "ready_at", "blocked_until")
     columns = [getattr(groups, name) for name in (*names, "n_errors")]
-    columns += [groups.flags >> 1, groups.flags & 1, groups.n_pages]
+    columns += [(groups.flags & GROUP_CLOSED) > 0, groups.flags & GROUP_HAS_POLICY, groups.n_pages]
     rows = [tuple(row) for row in np.stack(columns, axis=1).tolist()]
     untouched = _row(ShardModel(shard.settings)._untouched())
     return {number: row for number, row in enumerate(rows) if row != untouched}

@@ -1,6 +1,6 @@
-"""A shard to try things on: one small shard, and short ways to say what happens to it.
+"""A small shard for tests, with shorthand for events.
 
-Rows that a test does not speak of have harmless defaults.  Times are seconds after `START`.
+Columns that a test does not give have harmless defaults.  Times are seconds after `START`.
 """
 
 from collections.abc import Iterator
@@ -31,18 +31,18 @@ def ms(seconds: Any) -> Any:
 
 
 def shard_seconds(seconds: float) -> int:
-    """Return an instant as a shard's columns have it."""
+    """Return an instant in shard seconds, the unit of a shard's columns."""
     return int(ms(seconds)) // 1000 - EPOCH_SECONDS
 
 
 def _slot_of(page: Any) -> int:
     """Return the slot of one page, given as a number or as an array of one."""
-    return int(ev.slot_of(page).item())
+    return int(ev.slot_of_page(page).item())
 
 
 @contextmanager
 def with_small_table() -> Iterator[None]:
-    """Let shards go by a due table of few classes, which is soon built without compiled kernels."""
+    """Make shards use a due table of few classes, quickly built without compiled kernels."""
     codes = DueCodes(
         shape_log2_step=1.3,
         n_shapes=8,
@@ -55,14 +55,14 @@ def with_small_table() -> Iterator[None]:
     table = build_due_table(codes)
     with (
         mock.patch.object(shard_module, "_CODES", codes),
-        mock.patch.object(shard_module, "_due_table", return_value=table),
-        mock.patch.object(recovery_module, "kept_due_table", return_value=table),
+        mock.patch.object(shard_module, "_shared_due_table", return_value=table),
+        mock.patch.object(recovery_module, "shipped_due_table", return_value=table),
     ):
         yield
 
 
 class Story:
-    """A shard, the log of all that was applied to it, and shorthand for events."""
+    """A shard, the log of all events applied to it, and shorthand for events."""
 
     def __init__(self, **settings: Any) -> None:
         polite = {"group_delay": 0.0, "group_in_flight_max": 1000}
@@ -95,7 +95,7 @@ class Story:
     def order(
         self, page: Any, at: float | None = None, *, lasts: float = 300.0, **columns: Any
     ) -> NDArray[np.int64]:
-        """Order pages without asking whether they are due; return the order numbers."""
+        """Order pages whether they are due or not; return the order numbers."""
         page = np.atleast_1d(page)
         at_ms = self.shard.now_ms if at is None else ms(at)
         first = int(self.shard.tables.registers.next_order[0])
@@ -128,7 +128,7 @@ class Story:
     def fetch(
         self, page: Any, verdict: Any = Verdict.UNCHANGED, at: float | None = None
     ) -> Applied:
-        """Let time pass, order pages and report at once."""
+        """Advance time, order pages and report at once."""
         if at is not None:
             self.tick(at)
         return self.report(page, verdict, order=self.order(page))
@@ -171,15 +171,15 @@ class Story:
         word = self.shard.tables.pages.word[_slot_of(page)]
         return int(last_of(word)) + EPOCH_SECONDS - START_MS // 1000
 
-    def replayed(self) -> Shard:
-        """Return another shard to which the same has happened."""
+    def replay(self) -> Shard:
+        """Return another shard with the same log applied."""
         shard = Shard(self.settings)
         shard.apply_all(self.log)
         return shard
 
 
-def written(snapshot: Any) -> tuple[str, NDArray[np.uint8]]:
-    """Return the manifest and the bytes of a snapshot, its remaining pieces taken."""
+def write_snapshot(snapshot: Any) -> tuple[str, NDArray[np.uint8]]:
+    """Take the remaining pieces of a snapshot; return its manifest and bytes."""
     data = np.zeros(snapshot.n_bytes, np.uint8)
     for piece in snapshot:
         data[piece.offset : piece.offset + piece.data.size] = piece.data

@@ -1,4 +1,4 @@
-"""Pages that change and signal it, more or less: drawn event by event from what rates mean."""
+"""Pages with changes and noisy signals, simulated event by event."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""A shard among dead fetchers, zombies, jumping clocks and lost, late and doubled events."""
+"""A shard with dead fetchers, zombies, jumping clocks and lost, late and duplicate events."""
 
 from typing import Literal
 
@@ -28,11 +28,11 @@ def test_the_same_seed_is_the_same_run() -> None:
     assert run_faults(7, 800).digest != run_faults(8, 800).digest
 
 
-# The laws themselves: each is broken once by a log that no shard would propose.
+# Each law is broken once, by a log that no shard would propose.
 
 
 def watched() -> tuple[Laws, Story]:
-    """Return laws over the shard of a story with six pages in two groups."""
+    """Return laws that watch the shard of a story with six pages in two groups."""
     story = Story(group_delay=10.0, group_in_flight_max=1)
     laws = Laws(story.shard)
     story.apply = laws.follow  # type: ignore[method-assign]
@@ -40,14 +40,14 @@ def watched() -> tuple[Laws, Story]:
     return laws, story
 
 
-def test_a_group_asked_twice_at_once_is_noticed() -> None:
+def test_a_second_order_in_flight_is_noticed() -> None:
     _, story = watched()
     story.order(0)
     with pytest.raises(BrokenLawError, match="group 0 has 2 in flight"):
         story.order(1)
 
 
-def test_a_delay_not_kept_is_noticed() -> None:
+def test_an_order_within_the_delay_is_noticed() -> None:
     _, story = watched()
     order = story.order(0)
     story.report(0, order=order, at=1)
@@ -55,7 +55,7 @@ def test_a_delay_not_kept_is_noticed() -> None:
         story.order(1, at=9)
 
 
-def test_a_group_asked_too_often_is_noticed() -> None:
+def test_an_order_beyond_the_burst_is_noticed() -> None:
     _, story = watched()
     story.set_group(0, delay_ms=10_000, in_flight_max=9, burst=2)
     story.order([0, 1])
@@ -63,7 +63,7 @@ def test_a_group_asked_too_often_is_noticed() -> None:
         story.order(2, at=9)
 
 
-def test_a_closed_group_that_is_asked_is_noticed() -> None:
+def test_an_order_from_a_closed_group_is_noticed() -> None:
     _, story = watched()
     story.set_group(0, is_closed=1)
     with pytest.raises(BrokenLawError, match="closed"):
@@ -78,7 +78,7 @@ def test_an_overspent_budget_is_noticed() -> None:
         story.order(3, at=0.5)
 
 
-def test_an_order_that_the_log_does_not_know_is_noticed() -> None:
+def test_an_order_missing_from_the_log_is_noticed() -> None:
     laws, story = watched()
     order = int(story.order(0)[0])
     with pytest.raises(BrokenLawError, match="not in the log"):

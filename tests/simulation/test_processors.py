@@ -1,4 +1,4 @@
-"""The same log in other processes: fewer threads, and a processor that knows no fast tricks."""
+"""The same log in other processes: with one thread, and with fewer processor features."""
 
 import os
 import subprocess
@@ -11,17 +11,17 @@ import pytest
 from recrawl.shard import events as ev
 from recrawl.shard.shard import Shard
 from recrawl.shard.state.tables import Tables
-from recrawl.sim.faults.run import SETTINGS, recorded_log
+from recrawl.sim.faults.run import SETTINGS, record_log
 
 REPLAY = """
 import sys
 import numpy as np
-from recrawl.shard.events import decoded
+from recrawl.shard.events import decode_events
 from recrawl.shard.shard import Shard
 from recrawl.sim.faults.run import SETTINGS
 source, target = sys.argv[1:]
 shard = Shard(SETTINGS)
-shard.apply_all(decoded(open(source, "rb").read()))
+shard.apply_all(decode_events(open(source, "rb").read()))
 columns = {
     f"{name}.{column}": array
     for name, table in shard.tables._asdict().items()
@@ -30,7 +30,7 @@ columns = {
 np.savez(target, digest=shard.digest(), **columns)
 """
 
-# What is learned in floats and stored in codes or as numbers; everything else is integers.
+# Columns computed in floating point; all others are exact integers.
 LEARNED = {
     "pages.word",
     "pages.belief_shape",
@@ -46,7 +46,7 @@ LEARNED = {
 
 @pytest.fixture(scope="module")
 def log() -> list[ev.Event]:
-    return recorded_log(3, 4_000)
+    return record_log(3, 4_000)
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +56,11 @@ def here(log: list[ev.Event]) -> Shard:
     return shard
 
 
-def replayed(log: list[ev.Event], folder: Path, **environment: str) -> dict[str, np.ndarray]:
+def replay_elsewhere(
+    log: list[ev.Event], folder: Path, **environment: str
+) -> dict[str, np.ndarray]:
     source, target = folder / "log", folder / "state.npz"
-    source.write_bytes(ev.encoded(log))
+    source.write_bytes(ev.encode_events(log))
     subprocess.run(
         [sys.executable, "-c", REPLAY, str(source), str(target)],
         env={**os.environ, **environment},
@@ -82,7 +84,7 @@ def columns_of(tables: Tables) -> dict[str, np.ndarray]:
 def test_the_number_of_threads_changes_no_byte(
     log: list[ev.Event], here: Shard, tmp_path: Path, n_threads: str
 ) -> None:
-    state = replayed(log, tmp_path, NUMBA_NUM_THREADS=n_threads)
+    state = replay_elsewhere(log, tmp_path, NUMBA_NUM_THREADS=n_threads)
     assert str(state["digest"]) == here.digest()
 
 
@@ -90,7 +92,7 @@ def test_the_number_of_threads_changes_no_byte(
 def test_another_processor_has_the_same_integers_and_beliefs_within_a_code(
     log: list[ev.Event], here: Shard, tmp_path: Path
 ) -> None:
-    state = replayed(log, tmp_path, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    state = replay_elsewhere(log, tmp_path, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
     mine = columns_of(here.tables)
     n_slots = int(here.tables.registers.n_slots[0])
     assert mine.keys() == state.keys() - {"digest"}
@@ -108,7 +110,7 @@ def test_another_processor_has_the_same_integers_and_beliefs_within_a_code(
 
 
 def check_words(mine: np.ndarray, other: np.ndarray) -> None:
-    """Compare words: flags are equal, codes within one, instants within what a code is worth."""
+    """Compare words: equal flags, codes within one, instants within one step of a code."""
     flags = np.uint64(0x8000000080000000)
     assert np.array_equal(mine & flags, other & flags)
     for shift, size in ((32, 8), (40, 8), (58, 5)):

@@ -1,4 +1,4 @@
-"""Any order of events, against a shard made of dictionaries."""
+"""Random sequences of events, compared with a model made of dictionaries."""
 
 import math
 from typing import Any
@@ -14,11 +14,11 @@ from recrawl.shard import events as ev
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.shard import Shard
 from recrawl.shard.state.snapshot import Snapshot
-from recrawl.shard.state.status import Verdict
+from recrawl.shard.state.status import LeaseStage, Verdict
 from recrawl.shard.state.words import log2_weight_of
 from tests.conftest import JIT_DISABLED
 from tests.reference.shard_model import ShardModel, facts_of
-from tests.reference.shards import ms, written
+from tests.reference.shards import ms, write_snapshot
 
 SETTINGS = ShardSettings(
     lease_grace_seconds=200,
@@ -46,7 +46,7 @@ verdicts = st.sampled_from([*Verdict, Verdict.UNCHANGED, Verdict.CHANGED, Verdic
 
 
 class ShardAgainstModel(RuleBasedStateMachine):
-    """Events happen to a shard and to its model; whatever can be compared is the same."""
+    """Applies events to a shard and its model, and compares all comparable state."""
 
     @initialize()
     def begin(self) -> None:
@@ -222,7 +222,8 @@ class ShardAgainstModel(RuleBasedStateMachine):
         expected = [
             order
             for order, lease in self.model.leases.items()
-            if lease.stage == 1 and lease.expires_at <= max(self.model.now, int(ms(self.clock)))
+            if lease.stage == LeaseStage.IN_FLIGHT
+            and lease.expires_at <= max(self.model.now, int(ms(self.clock)))
         ]
         overdue = self.shard.overdue(int(ms(self.clock)))
         assert set(overdue.order.tolist()) <= set(expected)
@@ -317,9 +318,9 @@ class ShardAgainstModel(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "shard"):
             again = Shard(SETTINGS)
-            again.apply_all(ev.decoded(ev.encoded(self.log)))
+            again.apply_all(ev.decode_events(ev.encode_events(self.log)))
             assert again.digest() == self.shard.digest()
-            copy, _ = Shard.restore(*written(self.shard.snapshot("")))
+            copy, _ = Shard.restore(*write_snapshot(self.shard.snapshot("")))
             assert copy.digest() == self.shard.digest()
 
 

@@ -1,4 +1,4 @@
-"""Kinds of pages that are to spend shares of the budget, in a web that changes as it likes."""
+"""Kinds of pages spend their shares of the budget in a simulated web."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -51,7 +51,7 @@ def spent(
                 story.apply(learned)
         orders = story.shard.decide(ms(at))
         story.apply(orders)
-        slots = ev.slot_of(orders.page)
+        slots = ev.slot_of_page(orders.page)
         changed = rng.random(slots.size) < -np.expm1(-rate[slots] * (at - last[slots]))
         last[slots] = at
         if slots.size:
@@ -63,7 +63,7 @@ def spent(
 
 
 @pytest.mark.parametrize("picker", ["scan", "sweep"])
-def test_kinds_spend_the_shares_that_they_are_given(picker: str) -> None:
+def test_kinds_spend_their_shares(picker: str) -> None:
     before, _ = spent({}, picker=picker)
     assert before[3] < 0.2
     shares = {1: 0.15, 3: 0.5}
@@ -71,9 +71,9 @@ def test_kinds_spend_the_shares_that_they_are_given(picker: str) -> None:
     assert after.sum() == pytest.approx(1, abs=0.05)
     for kind, share in shares.items():
         assert after[kind] == pytest.approx(share, rel=0.1), kind
-    # The others go by one price, as they did.
+    # The other kinds share one price, as before.
     assert after[0] / after[2] == pytest.approx(before[0] / before[2], rel=0.4)
-    assert story.replayed().digest() == story.shard.digest()
+    assert story.replay().digest() == story.shard.digest()
 
 
 def test_shares_that_are_the_whole_budget_leave_a_little_for_the_rest() -> None:
@@ -87,18 +87,18 @@ def test_all_kinds_may_have_a_share() -> None:
     np.testing.assert_allclose(after, [0.1, 0.2, 0.3, 0.4], rtol=0.12)
 
 
-def test_a_kind_that_may_not_spend_its_share_leaves_it_to_the_others() -> None:
-    # One fetch in three hours, of the thirty that are its share.
+def test_other_kinds_spend_what_a_kind_in_slow_groups_cannot() -> None:
+    # Its groups allow one fetch in three hours; its share would be thirty.
     after, story = spent({0: 0.5}, delays={0: 3 * HOUR - 1})
     assert after[0] < 0.06
     assert after.sum() == pytest.approx(1, abs=0.05)
     assert weights(story).max() <= 1.01 * KIND_WEIGHT_MAX
 
 
-def test_a_kind_of_few_pages_leaves_what_it_cannot_spend_to_the_others() -> None:
+def test_other_kinds_spend_what_a_kind_of_few_pages_cannot() -> None:
     kinds = np.where(np.arange(N_PAGES) < 3, 3, np.arange(N_PAGES) % 3)
     after, story = spent({3: 0.6, 0: 0.2}, kinds=kinds)
-    # At most all three of them, each time.
+    # Each decision orders at most its three pages.
     assert 0.02 < after[3] < 0.11
     assert weights(story)[3] == pytest.approx(KIND_WEIGHT_MAX, rel=0.01)
     assert after.sum() == pytest.approx(1, abs=0.05)

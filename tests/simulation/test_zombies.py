@@ -16,14 +16,15 @@ from recrawl.ledger import SnapshotFolder
 from recrawl.ledger.kafka import KafkaLog
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.durability.recovery import Partition, recovered, settings_event
+from recrawl.node.durability.recovery import Partition, recover_node, settings_event
 from recrawl.node.node import Node
-from recrawl.node.numbering import Namer, NewPages
+from recrawl.node.numbering import Namer, PagesToAdd
 from recrawl.node.orders import Outcome
-from recrawl.node.records import Named, PagesNamed, PagesReported, happening_of
+from recrawl.node.records import NamesNumbered, PagesAddedWithUrls, PagesReported, entry_of
 from recrawl.node.reporting import answers_of, report_answers
-from recrawl.node.routing import routed
+from recrawl.node.routing import split_by_partition
 from recrawl.shard import Ordered, Shard
+from recrawl.shard.state.status import LeaseStage
 from recrawl.testing.stores import contents_of
 from tests.manual_clock import ManualClock
 
@@ -45,7 +46,7 @@ class Rival:
             partition, self.log.partition(partition), folder / "store", SnapshotFolder(folder / "s")
         )
         self.number = number
-        self.node: Node = recovered(place)
+        self.node: Node = recover_node(place)
         self.time = NodeTime(self.clock, self.node.shard.now_ms)
         self.namer = Namer(self.node, CONFIG)
         self.handed_out: list[tuple[int, int]] = []
@@ -59,10 +60,12 @@ class Rival:
         self.node.claim(self.number, self.time)
 
     def add(self, first: int) -> None:
-        (batch,) = routed([f"https://h{i}.example/{i}" for i in range(first, first + 6)], 1, "host")
+        (batch,) = split_by_partition(
+            [f"https://h{i}.example/{i}" for i in range(first, first + 6)], 1, "host"
+        )
         no_numbers = np.full(6, np.nan, np.float32)
         fetch_url = pa.nulls(6, pa.string())
-        self.namer.add(NewPages(batch.url, fetch_url, no_numbers, no_numbers), self.time)
+        self.namer.add(PagesToAdd(batch.url, fetch_url, no_numbers, no_numbers), self.time)
 
     def order(self, n: int) -> None:
         ordered = self.node.order(n, self.time)
@@ -70,7 +73,7 @@ class Rival:
 
     def report(self, rng: random.Random) -> None:
         held = self.node.shard.tables.leases
-        rows = np.flatnonzero(held.stage == 1)[:3]
+        rows = np.flatnonzero(held.stage == LeaseStage.IN_FLIGHT)[:3]
         if rows.size:
             page = held.page[rows]
             answers = answers_of([Outcome(handle=1, digest=rng.randbytes(4)) for _ in rows])
@@ -87,7 +90,7 @@ def topic(kafka_bootstrap: str) -> Iterator[str]:
 
 
 def valid_orders(log: KafkaLog, partition: int) -> tuple[set[tuple[int, int]], int, Shard]:
-    """Return the orders that the log makes valid, how many are void, and the state it leads to."""
+    """Return the valid orders of a log, the number of void ones, and the final state."""
     ledger = log.partition(partition)
     shard = Shard(CONFIG.shard_settings())
     valid: set[tuple[int, int]] = set()
@@ -95,8 +98,8 @@ def valid_orders(log: KafkaLog, partition: int) -> tuple[set[tuple[int, int]], i
     while found := ledger.read(position):
         for place, record in found:
             position = place + 1
-            event = happening_of(record)
-            if isinstance(event, PagesNamed):
+            event = entry_of(record)
+            if isinstance(event, PagesAddedWithUrls):
                 if (event.epoch == shard.epoch).all():
                     shard.apply(event.added)
             elif isinstance(event, Ordered):
@@ -106,7 +109,7 @@ def valid_orders(log: KafkaLog, partition: int) -> tuple[set[tuple[int, int]], i
                 n_void += int(np.count_nonzero(~applied.valid))
             elif isinstance(event, PagesReported):
                 shard.apply(event.outcomes)
-            elif not isinstance(event, Named):
+            elif not isinstance(event, NamesNumbered):
                 shard.apply(event)
     return valid, n_void, shard
 

@@ -1,4 +1,4 @@
-"""What a belief learns from simulated polls: as much as the exact posterior, and without bias."""
+"""Beliefs learned from simulated polls are as good as the exact posterior, and unbiased."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ HOUR = 3_600.0
 
 
 @pytest.mark.parametrize("spread", [0.5, 1.5], ids=["near-regular", "irregular"])
-def test_two_hundred_polls_teach_what_the_exact_posterior_knows(
+def test_two_hundred_polls_give_nearly_the_exact_posterior(
     spread: float, rng: np.random.Generator
 ) -> None:
     """Mean rate and due time within 5 % at the median; within 10 % from the first poll on.

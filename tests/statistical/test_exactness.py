@@ -7,8 +7,15 @@ import pytest
 
 from recrawl.core.arrays import FloatArray, RowArray
 from recrawl.shard import ShardSettings
-from recrawl.sim import AveragedArgmax, ShardPolicy, make_web, papers_web, simulate, unlimited
-from recrawl.sim.policies.policy import KnownPages, Outcomes
+from recrawl.sim import (
+    AveragedArgmax,
+    ShardPolicy,
+    make_web,
+    papers_web,
+    simulate,
+    unlimited_settings,
+)
+from recrawl.sim.policies.policy import FetchOutcomes, KnownPages
 
 pytestmark = pytest.mark.slow_without_jit
 
@@ -38,7 +45,7 @@ class PoliteArgmax(AveragedArgmax):
         self._is_under_way[pages] = True
         return pages
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
         super().learn(at, page, outcomes)
         self._ready_at[self._group[page]] = at + self._delay[self._group[page]]
 
@@ -47,7 +54,7 @@ def test_a_nightly_batch_over_a_year_is_within_a_percent() -> None:
     """One web; over many the difference is 0.1 % with a deviation of 0.2 %."""
     web = papers_web(0, horizon=365 * DAY, n_pages=300)
     exact = simulate(web, AveragedArgmax(), 30 / DAY, n_per_pick=30)
-    shard = simulate(web, ShardPolicy(unlimited(SETTINGS)), 30 / DAY, n_per_pick=30)
+    shard = simulate(web, ShardPolicy(unlimited_settings(SETTINGS)), 30 / DAY, n_per_pick=30)
     assert shard.freshness == pytest.approx(exact.freshness, rel=0.01)
 
 
@@ -55,12 +62,12 @@ def test_codes_and_tables_lose_next_to_nothing() -> None:
     """One web; over many the difference is 0.0 % with a deviation of 0.25 %."""
     web = papers_web(1, horizon=600 * HOUR, n_pages=400)
     exact = simulate(web, AveragedArgmax(), 8 / HOUR)
-    shard = simulate(web, ShardPolicy(unlimited(SETTINGS)), 8 / HOUR)
+    shard = simulate(web, ShardPolicy(unlimited_settings(SETTINGS)), 8 / HOUR)
     assert shard.freshness == pytest.approx(exact.freshness, rel=0.01)
 
 
 def test_groups_that_must_rest_are_served_as_well_as_can_be() -> None:
-    """Ten groups, of which the slowest may be asked once in ten hours."""
+    """Ten groups, of which the slowest may be fetched from once in ten hours."""
     plain = papers_web(2, horizon=600 * HOUR, n_pages=200)
     web = make_web(
         2,

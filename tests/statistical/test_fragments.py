@@ -1,4 +1,4 @@
-"""Through the shard: where fragments count, pages that keep their content wait longer."""
+"""With the objective *fragments* a shard fetches pages that keep their content less often."""
 
 from typing import Literal
 
@@ -7,9 +7,9 @@ import pytest
 
 from recrawl.core.arrays import FloatArray, RowArray
 from recrawl.shard import ShardSettings
-from recrawl.sim import Account, Content, Outcomes, Replaces, Times, Web, make_web, simulate
+from recrawl.sim import Account, Content, FetchOutcomes, Replaces, Times, Web, make_web, simulate
 from recrawl.sim.policies.learned_curves import LearningCurves, WebContents
-from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited
+from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited_settings
 
 pytestmark = pytest.mark.slow_without_jit
 
@@ -20,13 +20,13 @@ class Counting:
     """Counts the fetches of each page, for a policy."""
 
     def __init__(self, web: Web, objective: Literal["freshness", "fragments"]) -> None:
-        shard = ShardPolicy(unlimited(ShardSettings(objective=objective)))
+        shard = ShardPolicy(unlimited_settings(ShardSettings(objective=objective)))
         policy = LearningCurves(shard, WebContents(web)) if objective == "fragments" else shard
-        self.start, self.hear, self.pick = policy.start, policy.hear, policy.pick
+        self.start, self.on_signals, self.pick = policy.start, policy.on_signals, policy.pick
         self._policy = policy
         self.n_fetches = np.zeros(web.n_pages, np.int64)
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
         """Count, and pass on."""
         self.n_fetches[page] += 1
         self._policy.learn(at, page, outcomes)

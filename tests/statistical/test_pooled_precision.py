@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from recrawl.core.belief import GammaBelief, after_poll, mean_rate
 from recrawl.core.signal_quality import (
-    PooledPrecision,
+    PrecisionLearner,
     SourceCounts,
     false_chance,
     precision_after_fetch,
@@ -25,7 +25,7 @@ PRIOR = GammaBelief.with_mean_rate(0.05 * 0.4 / HOUR, shape=0.45)
 
 
 class Crawl(NamedTuple):
-    """What a crawl from nothing came to."""
+    """Result of a simulated crawl."""
 
     precision: float
     n_signals: int
@@ -41,12 +41,12 @@ def crawl(
     changes_per_poll: float,
     prior: GammaBelief = PRIOR,
 ) -> Crawl:
-    """Poll pages of recall 0.3 to 0.9 until so many signals came; all learned online.
+    """Poll pages of recall 0.3 to 0.9 until ``n_signals_max`` signals came, learning online.
 
     A page is polled when it is believed to have changed ``changes_per_poll`` times, more or less.
     """
     pages = SignalledPages.lognormal(rng, n_pages, rng.uniform(0.3, 0.9, n_pages), precision)
-    learner, counts = PooledPrecision(), SourceCounts.zeros(1)
+    learner, counts = PrecisionLearner(), SourceCounts.zeros(1)
     belief = GammaBelief.of(np.full(n_pages, prior.shape), prior.seconds)
     signals, seconds = np.zeros(n_pages), np.zeros(n_pages)
     rounds: list[Round] = []
@@ -95,8 +95,8 @@ def test_three_hundred_signals_give_it_without_bias(precision: float) -> None:
         )
         for seed in range(10)
     ]
-    assert max(one.n_signals for one in found) < 450
-    errors = np.array([one.precision - precision for one in found])
+    assert max(result.n_signals for result in found) < 450
+    errors = np.array([result.precision - precision for result in found])
     assert abs(errors.mean()) < 0.03
     assert errors.std() < 0.06
 
@@ -156,7 +156,7 @@ def test_crediting_changes_by_the_precision_believed_now_would_be_slow(
     n_pages = 500
     alpha, gamma = 0.9, 2.1 / 0.9  # per interval
     true, total = 1.0, 2.0
-    learner, counts = PooledPrecision(), SourceCounts.zeros(1)
+    learner, counts = PrecisionLearner(), SourceCounts.zeros(1)
     belief = GammaBelief.with_mean_rate(np.full(n_pages, alpha), shape=1e6)  # rates known
     for _ in range(6):
         n = rng.poisson(gamma, n_pages)
@@ -178,7 +178,7 @@ def test_two_sources_are_told_apart(rng: np.random.Generator) -> None:
     n_pages, precisions = 400, np.array([0.9, 0.2])
     rates = rng.lognormal(np.log(0.01), 1.0, n_pages) / HOUR
     alpha, true_rates = 0.3 * rates, np.multiply.outer([0.4, 0.3], rates)
-    learner, counts = PooledPrecision(), SourceCounts.zeros(2)
+    learner, counts = PrecisionLearner(), SourceCounts.zeros(2)
     belief = GammaBelief.with_mean_rate(np.full(n_pages, alpha.mean()), shape=0.7)
     for _ in range(20):
         elapsed = 0.4 / rates * rng.lognormal(0, 0.5, n_pages)
@@ -211,7 +211,7 @@ def test_late_signals_are_left_out_and_the_rest_is_right(rng: np.random.Generato
 
     learned = []
     for too_soon in (0.0, 3 * delay):
-        learner, counts = PooledPrecision(), SourceCounts.zeros(1)
+        learner, counts = PrecisionLearner(), SourceCounts.zeros(1)
         belief = GammaBelief.with_mean_rate(np.full(n_pages, 0.4 / period), shape=3.0)
         for day in range(n_days):
             changed = np.bincount(page[changed_at // DAY == day], minlength=n_pages) > 0

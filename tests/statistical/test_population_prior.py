@@ -10,7 +10,7 @@ from recrawl.core.belief import (
     after_poll,
     mean_rate,
     rate_likelihoods,
-    rebased,
+    rebase_beliefs,
     refit_from_beliefs,
 )
 
@@ -52,7 +52,7 @@ def test_kinds_of_pages_are_told_apart(rng: np.random.Generator) -> None:
 
 
 def test_a_kind_of_its_own_predicts_its_pages_better(rng: np.random.Generator) -> None:
-    """The next poll of new pages is foretold better by their kind's prior than by the whole's."""
+    """The prior of their kind predicts the next poll of new pages better than the whole's."""
     periods = np.array([2.0, 300.0]) * DAY
     kind = np.arange(2_000) % 2
     rates = rng.gamma(0.5, 2.0, 2_000) / periods[kind]
@@ -85,6 +85,6 @@ def test_refits_between_polls_move_a_corpus_to_its_own_prior(rng: np.random.Gene
             elapsed = rng.lognormal(np.log(7 * DAY), 1.0, n_pages)
             belief = after_poll(belief, elapsed, rng.random(n_pages) < -np.expm1(-rates * elapsed))
             new_prior = refit_from_beliefs(belief)
-            belief, prior = rebased(belief, prior, new_prior), new_prior
+            belief, prior = rebase_beliefs(belief, prior, new_prior), new_prior
         assert float(mean_rate(prior)) == pytest.approx(1 / (30 * DAY), rel=tolerance)
         assert float(prior.shape) == pytest.approx(shape, rel=tolerance)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from recrawl.papers.signal_quality import SignalledPolls, counted_quality, fit_signals
+from recrawl.papers.signal_quality import SignalledPolls, count_quality, fit_signals
 
 Numbers = np.ndarray
 
@@ -48,7 +48,7 @@ def test_counting_is_biased_and_the_likelihood_is_not(rng: np.random.Generator) 
         assert standard_error < 0.003
         assert abs(error.mean()) < 5 * standard_error + 0.002
         assert (error**2).mean() < 2e-3
-    counted = counted_quality(polls)
+    counted = count_quality(polls)
     for found, true in zip(counted, (precision, recall), strict=True):
         assert (found - true).mean() > 0.1
 

@@ -21,7 +21,7 @@ from recrawl.sim import (
     SiteWide,
     WeeklyCycle,
     change_times,
-    emitted_signals,
+    emit_signals,
     make_web,
 )
 from recrawl.sim.web.draws import normals, uniforms
@@ -126,7 +126,7 @@ def test_site_wide_changes_come_together(seed: int) -> None:
 
 def test_flapping_pages_make_excursions_of_their_length(seed: int) -> None:
     times = change_times(seed, np.full(N, 0.001), 1_000.0)
-    changes, version = Flapping(share=0.4, seconds=2.0).applied(seed, times, 1e9)
+    changes, version = Flapping(share=0.4, seconds=2.0).add_returns(seed, times, 1e9)
     excursion = np.flatnonzero(version < 0)
     assert abs(excursion.size - 0.4 * times.at.size) < 5 * np.sqrt(0.24 * times.at.size)
     page = changes.pages()
@@ -141,7 +141,7 @@ def test_signals_have_their_precision_recall_and_delay(seed: int) -> None:
     source = SignalSource.with_precision(
         change_rate=rate, recall=0.7, precision=0.4, delay_seconds=3.0
     )
-    signals = emitted_signals(seed, changes, [source, source], 200.0)
+    signals = emit_signals(seed, changes, [source, source], 200.0)
     for number in (0, 1):
         mine = signals.source == number
         true = mine & (signals.at > signals.claimed_at)

@@ -1,6 +1,6 @@
-"""Drives a corpus through what can happen to it, and prints digests of all that it came to.
+"""Run a corpus through a varied scenario, and print its orders and digests of its state.
 
-Run as a program, so that its kernels can be compiled or interpreted: see `test_kernel_mode`.
+`test_kernel_mode` runs this as a program, once with compiled and once with interpreted kernels.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ START_MS = 1_750_000_000_000
 
 
 def outcome_of(handle: int, page: int, number: int) -> Outcome:
-    """Return one of many kinds of outcome."""
+    """Return an outcome that depends on the page and on the round."""
     what = (page * 7 + number) % 17
     if what == 0:
         return Outcome(handle=handle, status=503, retry_after_seconds=30.0)
@@ -35,8 +35,8 @@ def outcome_of(handle: int, page: int, number: int) -> Outcome:
     return Outcome(handle=handle, status=200, digest=digest)
 
 
-def happenings(picker: str, folder: Path) -> Iterator[str]:
-    """Yield, line by line, what was ordered and what the state was."""
+def scenario_lines(picker: str, folder: Path) -> Iterator[str]:
+    """Yield a line for each batch of orders, then lines with the statistics and the state."""
     config = CorpusConfig.from_dict(
         {
             "picker": {"kind": picker},
@@ -85,4 +85,6 @@ if __name__ == "__main__":
         tempfile.TemporaryDirectory() as parent,
         mock.patch("secrets.randbits", return_value=12345),
     ):
-        sys.stdout.writelines(f"{line}\n" for line in happenings(sys.argv[1], Path(parent) / "c"))
+        sys.stdout.writelines(
+            f"{line}\n" for line in scenario_lines(sys.argv[1], Path(parent) / "c")
+        )

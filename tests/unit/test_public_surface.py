@@ -1,4 +1,4 @@
-"""What users may import, and that each name says what it is."""
+"""The public names are the intended ones, and every module and name is documented."""
 
 import importlib
 import inspect
@@ -29,7 +29,7 @@ def packages_of(package: ModuleType) -> list[str]:
 MATHS = [*packages_of(recrawl.core), "recrawl.core.requests", *packages_of(recrawl.papers)]
 
 
-def test_the_top_level_is_small() -> None:
+def test_the_top_level_names_are_these() -> None:
     names = ["AsyncCorpus", "Corpus", "CorpusConfig", "Order", "Outcome"]
     assert recrawl.__all__ == [*names, "__version__", "open"]
     for name in recrawl.__all__:
@@ -52,18 +52,18 @@ def test_public_names_exist_and_are_documented(name: str) -> None:
     for public in module.__all__:
         obj = getattr(module, public)
         if callable(obj):
-            assert inspect.getdoc(obj), f"{name}.{public} says nothing of itself"
+            assert inspect.getdoc(obj), f"{name}.{public} has no docstring"
 
 
 @pytest.mark.parametrize("name", module_names())
-def test_a_module_says_why_it_exists(name: str) -> None:
-    """The first line of its docstring is a sentence, which the documentation shows."""
+def test_a_module_has_a_docstring(name: str) -> None:
+    """The first paragraph of the docstring is a sentence: the documentation shows it."""
     doc = importlib.import_module(name).__doc__
     assert doc is not None
     assert re.match(r"\S.*[.:?]$", doc.partition("\n\n")[0], re.S)
 
 
 @pytest.mark.parametrize("name", module_names())
-def test_a_module_prints_nothing_and_leaves_no_notes(name: str) -> None:
+def test_a_module_has_no_print_and_no_todo(name: str) -> None:
     source = inspect.getsource(importlib.import_module(name))
     assert not re.search(r"^\s*print\(|\b(TODO|FIXME|XXX)\b", source, re.M)

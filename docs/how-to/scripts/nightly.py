@@ -1,8 +1,8 @@
-"""Refresh a corpus once a night: fetch what is most worth it, then stop.
+"""Refresh a corpus once a night: fetch the pages that are worth it most, then stop.
 
     python nightly.py corpus/
 
-How many fetches a night, and how politely, stands in corpus/recrawl.toml.
+Set the number of fetches per night and the politeness in corpus/recrawl.toml.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ BODY_BYTES_MAX = 10_000_000
 
 
 def fetch(order: recrawl.Order) -> recrawl.Outcome:
-    """Ask for a page, politely saying which version we have."""
+    """Fetch a page, unless it is still the version that we have."""
     request = Request(order.fetch_url, headers={"User-Agent": "example-bot/1.0"})
     if order.etag:
         request.add_header("If-None-Match", order.etag.decode("latin-1"))
@@ -37,12 +37,12 @@ def fetch(order: recrawl.Order) -> recrawl.Outcome:
         retry_after = error.headers.get("Retry-After", "")
         seconds = float(retry_after) if retry_after.isdigit() else 0.0
         return recrawl.Outcome(handle=order.handle, status=error.code, retry_after_seconds=seconds)
-    except (OSError, HTTPException, ValueError):  # no answer, or a URL that cannot be asked for
+    except (OSError, HTTPException, ValueError):  # no answer, or an invalid URL
         return recrawl.Outcome(handle=order.handle, status=0)
 
 
 def header(response, name):
-    """Return a header as it came, for the next conditional request."""
+    """Return a header as bytes, for the next conditional request."""
     value = response.headers.get(name)
     return value.encode("latin-1", "ignore") if value else None
 

@@ -29,7 +29,7 @@ def get(order: recrawl.Order) -> recrawl.Outcome:
 
 
 async def main(folder: str, for_seconds: float) -> None:
-    """Let workers fetch what the corpus orders, each reporting as soon as it is done."""
+    """Run workers that fetch the ordered pages; each reports as soon as it is done."""
     async with recrawl.AsyncCorpus(folder) as corpus:
         orders: asyncio.Queue[recrawl.Order | None] = asyncio.Queue(maxsize=WORKERS)
 

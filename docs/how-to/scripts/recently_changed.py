@@ -1,4 +1,4 @@
-"""A policy to backtest: pages that changed lately are fetched more often than others."""
+"""A policy to backtest: it fetches pages that changed recently more often than others."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ DAY = 86_400.0
 
 
 class RecentlyChanged:
-    """Fetches where the copy is oldest, measured by how long the page has stood still."""
+    """Fetches the pages whose copies are oldest, relative to the time since their last change."""
 
     def start(self, pages, at):
         n_pages = pages.importance.size  # pages are numbered from 0, times are in seconds
@@ -14,12 +14,12 @@ class RecentlyChanged:
         self.changed_at = np.full(n_pages, at)
         self.is_under_way = np.zeros(n_pages, bool)
 
-    def hear(self, at, page, source, claimed_at):
-        pass  # signals; there are none in a log
+    def on_signals(self, at, page, source, claimed_at):
+        pass  # a log has no signals
 
     def pick(self, at, n):
-        stood_still = self.fetched_at - self.changed_at + DAY
-        urgency = np.where(self.is_under_way, -1.0, (at - self.fetched_at) / stood_still)
+        unchanged_for = self.fetched_at - self.changed_at + DAY
+        urgency = np.where(self.is_under_way, -1.0, (at - self.fetched_at) / unchanged_for)
         chosen = np.argsort(-urgency, kind="stable")[:n]
         self.is_under_way[chosen] = True
         return chosen

@@ -1,4 +1,4 @@
-"""Fetches what `recrawl lease` orders, and prints what `recrawl report` wants to know."""
+"""Fetches the pages that `recrawl lease` orders, and prints outcomes for `recrawl report`."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ def fetch(line):
     except urllib.error.HTTPError as error:
         outcome["status"] = error.code  # 304: not modified
     except (OSError, HTTPException, ValueError):
-        outcome["status"] = 0  # no answer, or a URL that this cannot ask for
+        outcome["status"] = 0  # no answer, or an invalid URL
     return json.dumps(outcome)
 
 

@@ -1,4 +1,4 @@
-"""Makes a git repository with a made-up year: 200 files, a few of them edited every day."""
+"""Makes a git repository with an invented year of edits to 200 files, a few every day."""
 
 import random
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 DAY = 86_400
 START = 1_704_067_200  # 2024-01-01
-# Days between edits of file i, about: 10 are news, 60 are pages of products, 130 hardly move.
+# Mean days between edits of a file: 10 news pages, 60 product pages, 130 that hardly change.
 PERIODS = [2] * 10 + [30] * 60 + [400] * 130
 
 rng = random.Random(1)

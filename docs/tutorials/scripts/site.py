@@ -1,7 +1,7 @@
 """A site of 1000 pages on this machine: a few change every half minute, most hardly ever.
 
-`python site.py` serves it, at any port that is free, and writes the addresses of its pages to
-urls.txt; `python site.py 8765` serves it at that port.
+`python site.py` serves it at a free port and writes the URLs of its pages to urls.txt;
+`python site.py 8765` serves it at port 8765.
 """
 
 import sys
@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 PORT = int(sys.argv[1]) if sys.argv[1:] else 0
-# How many pages of each kind there are, and the seconds between changes of one.
+# Number of pages of each kind, and seconds between the changes of a page.
 KINDS = {"news": (20, 30), "product": (180, 600), "about": (800, 86_400)}
 PERIODS = {
     f"/{kind}/{i}": period for kind, (n_pages, period) in KINDS.items() for i in range(n_pages)
@@ -25,7 +25,7 @@ class Page(BaseHTTPRequestHandler):
         if period is None:
             self.send_error(404)
             return
-        phase = hash(self.path) % 1000 / 1000  # so that they do not all change at once
+        phase = hash(self.path) % 1000 / 1000  # pages do not all change at once
         text = f"This is {self.path}, version {int(time.time() / period + phase)}.\n"
         etag = f'"{hash(text)}"'
         is_known = self.headers.get("If-None-Match") == etag

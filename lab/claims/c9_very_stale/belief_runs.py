@@ -7,10 +7,10 @@ import numpy as np
 
 from lab.policies.loop_runs import IntervalLog
 from recrawl.core.arrays import CountArray, FloatArray, RowArray
-from recrawl.core.belief import BROAD, GammaBelief, after_poll, rebased
+from recrawl.core.belief import BROAD, GammaBelief, after_poll, rebase_beliefs
 from recrawl.core.kernel import kernel
 from recrawl.core.price import averaged_due_elapsed, latest_elapsed
-from recrawl.shard.apply.priors import WHOLE_PAGES, refitted, teaches_priors
+from recrawl.shard.apply.priors import WHOLE_PAGES, is_refit_due, refit_prior
 from recrawl.sim import Fetcher, Web
 from recrawl.sim.web.times import offsets_of
 
@@ -83,12 +83,12 @@ def belief_log(web: Web, rule: BeliefRule) -> IntervalLog:
             pages.append(page)
             instants.append(at)
             n_polls += page.size
-        if rule.learns_prior and teaches_priors(n_polls, n_learned):
+        if rule.learns_prior and is_refit_due(n_polls, n_learned):
             n_learned = n_polls
             polled = fetched_at > 0
             shown = GammaBelief(belief.shape[polled], belief.seconds[polled])
-            learned = refitted(shown, BROAD, WHOLE_PAGES)
-            belief = rebased(belief, prior, learned)
+            learned = refit_prior(shown, BROAD, WHOLE_PAGES)
+            belief = rebase_beliefs(belief, prior, learned)
             prior = learned
             # What would have been due under the new prior is due now.
             due_at = np.maximum(fetched_at + rule.due_elapsed(belief), now)

@@ -14,7 +14,7 @@ from recrawl.papers.change_rate import (
     naive_moments,
     naive_polls_required,
     regular_moments,
-    unbiased_up_to,
+    unbiased_limit,
 )
 
 __all__ = ["CLAIM"]
@@ -80,8 +80,8 @@ def _quoted() -> dict[str, tuple[float, float]]:
         "naive, 2σ/r at r = 1/7, n = 10": (2 * float(week.deviation) * 7, 1.5),
         "naive, polls for σ/r = .5 at r = 1": (float(naive_polls_required(1.0, 0.5)), 1),
         "naive, polls for σ/r = .5 at r = .3": (float(naive_polls_required(0.3, 0.5)), 9),
-        "improved, unbiased up to, n = 20": (unbiased_up_to(20), 3.5),
-        "improved, unbiased up to, n = 80": (unbiased_up_to(80), 5),
+        "improved, unbiased up to, n = 20": (unbiased_limit(20), 3.5),
+        "improved, unbiased up to, n = 80": (unbiased_limit(80), 5),
         "improved, σ/r at r = 1.5, n = 10": (float(regular_moments(1.5, 10).deviation) / 1.5, 0.4),
         "improved, σ/r at r = 1.5, n = 40": (float(regular_moments(1.5, 40).deviation) / 1.5, 0.2),
         "improved, least σ/r at r, n = 20": (_best_for_learning(20), 1.35),
@@ -115,7 +115,7 @@ def measure(scale: Scale) -> dict[str, Table]:
     return {
         "moments": Table.of(row for n in drawn for row in _moments_rows(settings, n)),
         "region": Table.of(
-            {"n_polls": n, "unbiased_up_to": unbiased_up_to(n)} for n in settings.region_polls
+            {"n_polls": n, "unbiased_up_to": unbiased_limit(n)} for n in settings.region_polls
         ),
         "quoted": Table.of(
             {"what": what, "found": found, "paper": paper}

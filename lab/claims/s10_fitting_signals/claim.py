@@ -13,7 +13,7 @@ from lab.drawing import COLOURS, OURS, panels
 from lab.paired import standard_error
 from lab.tables import Table
 from recrawl.core.signal_quality import SignalRates
-from recrawl.papers.signal_quality import SignalledPolls, counted_quality, fit_signals
+from recrawl.papers.signal_quality import SignalledPolls, count_quality, fit_signals
 from recrawl.sim import SignalSource, Times, make_web
 
 __all__ = ["CLAIM", "crawl_polls", "polls_of"]
@@ -118,7 +118,7 @@ def measure(scale: Scale) -> dict[str, Table]:
     sums: list[Mapping[str, str | float]] = []
     for spacing in ("regular", "random"):
         polls = polls_of(pages, settings, spacing)
-        for way, estimates in (("counted", counted_quality(polls)), ("fitted", _fitted(polls))):
+        for way, estimates in (("counted", count_quality(polls)), ("fitted", _fitted(polls))):
             pairs = zip(("precision", "recall"), pages[1:3], estimates, strict=True)
             for quantity, truth, estimate in pairs:
                 error = estimate - truth

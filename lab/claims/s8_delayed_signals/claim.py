@@ -13,7 +13,7 @@ from lab.paired import Difference, paired
 from lab.tables import Table
 from recrawl.core.signal_quality import from_recall
 from recrawl.papers.price import continuous_optimum
-from recrawl.sim import Oracle, Signals, Web, signals_paper_web, simulate
+from recrawl.sim import Oracle, Web, WebSignals, signals_paper_web, simulate
 
 __all__ = ["CLAIM", "LAWS", "Delay", "delayed"]
 
@@ -77,7 +77,7 @@ def delayed(web: Web, delay: Delay | None, seed: int) -> Web:
     at, page = web.signals.at + delay.unit * draw, web.signals.pages()
     order = np.lexsort((at, page))
     # A signal that never comes before the end is not told, but stays in the list.
-    signals = Signals(
+    signals = WebSignals(
         web.signals.offsets, at[order], web.signals.claimed_at[order], web.signals.source[order]
     )
     return web._replace(signals=signals)

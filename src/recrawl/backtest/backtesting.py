@@ -1,30 +1,30 @@
-"""From a history to what could have been saved: the whole way, in one call."""
+"""Run a whole backtest in one call: replay, check and compare."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from recrawl.backtest.comparison import Comparison, Progress, compared
-from recrawl.backtest.contest import Point, Rule
+from recrawl.backtest.comparison import Comparison, Progress, compare_policies
 from recrawl.backtest.history import History
+from recrawl.backtest.policy_runs import Point, Rule
 from recrawl.backtest.replay import Replay, logged_account, replay_of
 from recrawl.backtest.support import Support, support_of
 from recrawl.sim import Policy
 
-__all__ = ["Backtest", "backtested"]
+__all__ = ["Backtest", "run_backtest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Backtest:
-    """A history judged, and, if it is enough to judge by, what came out."""
+    """A replayed history and, if the history is large enough, the comparison of policies."""
 
     history: History
     replay: Replay
     support: Support
     comparison: Comparison | None
-    """None where the history is too thin."""
+    """None if the history is too small to compare policies on."""
 
 
-def backtested(
+def run_backtest(
     history: History,
     *,
     rules: Sequence[Rule] | None = None,
@@ -32,25 +32,25 @@ def backtested(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Backtest:
-    """Replay a history under recrawl and its rivals.
+    """Replay a history under recrawl and other policies.
 
     Parameters
     ----------
     history
-        See `recrawl.backtest.history_of`.
+        History of a crawl, from `recrawl.backtest.history_of`.
     rules, policies
-        Rivals; see `recrawl.backtest.compared`.
+        Policies to compare with; see `recrawl.backtest.compare_policies`.
     seed
-        Decides all that is drawn.
+        Random seed.
     progress
-        Is told how far it is.
+        Function that receives the name of each finished run and the share of the work done.
     """
     replay = replay_of(history, seed=seed)
     support = support_of(history, replay)
     comparison = None
     if support.is_enough:
         account = logged_account(history, replay)
-        comparison = compared(
+        comparison = compare_policies(
             replay.web,
             replay.rate_per_second,
             gap_seconds=replay.gap_seconds,

@@ -1,4 +1,4 @@
-"""recrawl and its rivals on one web, and what follows from it: savings, with intervals."""
+"""Compare recrawl with other policies on one web: fetches saved, with intervals."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,20 +6,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from recrawl.backtest.contest import (
+from recrawl.backtest.policy_runs import (
     OURS,
-    Fetches,
+    FetchRecorder,
+    PageFetches,
     Point,
+    PolicyRuns,
     Rule,
-    Standing,
-    Watch,
     budgets_for,
     our_policy,
+    rule_fetches,
     rules_in_use,
+    run_at_budget,
     run_ours,
-    run_policy,
     run_rule,
-    watched_rule,
 )
 from recrawl.backtest.savings import (
     Curves,
@@ -34,66 +34,66 @@ from recrawl.backtest.savings import (
 from recrawl.core.arrays import FloatArray, RowArray
 from recrawl.sim import Policy, Web
 
-__all__ = ["Comparison", "Example", "Level", "Logged", "compared"]
+__all__ = ["Comparison", "FreshnessLevel", "LoggedResult", "PageExample", "compare_policies"]
 
-# Freshness that people ask for.
+# Freshness levels that the comparison reports.
 _LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
-_LEVEL_ASKED_FOR = 0.9
+_MAIN_LEVEL = 0.9
 _EXAMPLES_MAX = 4
 
 Progress = Callable[[str, float], None]
-"""Is told what is being run, and which share of all is done."""
+"""Receives the name of the run that has just finished, and the share of all runs done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """What one freshness costs, with each policy."""
+class FreshnessLevel:
+    """The fetches that each policy needs for one freshness."""
 
     freshness: float
     n_fetches: dict[str, Estimate]
     savings: dict[str, Estimate]
-    """Of recrawl against each other policy: the share of its fetches that can be done without."""
+    """Share of each other policy's fetches that recrawl saves."""
     savings_against_best: Estimate
-    """Against whichever of them needs fewest for this."""
+    """Savings against the policy that needs the fewest fetches for this freshness."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Logged:
-    """What the history's own fetches achieved, and what recrawl needs for the same."""
+class LoggedResult:
+    """Freshness of the history's own fetches, and the fetches recrawl needs for the same."""
 
     n_fetches: int
     freshness: float
     needed: Estimate
     savings: Estimate
     freshness_of_ours: float
-    """What recrawl makes of as many fetches; nan if it was not asked."""
+    """recrawl's freshness with as many fetches; nan outside the budgets that were run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Example:
-    """What became of one page at one budget, under recrawl and under the best rival."""
+class PageExample:
+    """The fetches of one page at one budget, by recrawl and by the best other policy."""
 
     page: int
     changed_at: FloatArray
-    ours: Fetches
-    rival: Fetches
+    ours: PageFetches
+    rival: PageFetches
     rival_name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Comparison:
-    """All that came out."""
+    """The result of a comparison of policies."""
 
     seconds: float
     n_pages: int
     n_changes: int
     budgets: FloatArray
-    """Fetches per second that recrawl was given."""
+    """Budgets that recrawl was run at, in fetches per second."""
     curves: tuple[Curves, ...]
-    """recrawl's first."""
-    levels: tuple[Level, ...]
-    logged: Logged | None
-    examples: tuple[Example, ...]
+    """Curves of all policies, recrawl's first."""
+    levels: tuple[FreshnessLevel, ...]
+    logged: LoggedResult | None
+    examples: tuple[PageExample, ...]
 
     @property
     def ours(self) -> Curves:
@@ -101,21 +101,21 @@ class Comparison:
         return self.curves[0]
 
     @property
-    def known_levels(self) -> list[Level]:
-        """Return the levels at which savings against the best rival can be told."""
+    def known_levels(self) -> list[FreshnessLevel]:
+        """Return the levels at which savings against the best other policy are known."""
         return [level for level in self.levels if level.savings_against_best.is_known]
 
     @property
-    def main_level(self) -> Level | None:
-        """Return the level to speak of first, 90 % or what lies in the middle."""
+    def main_level(self) -> FreshnessLevel | None:
+        """Return the level for the headline: 90 %, or the middle one if that is not known."""
         known = self.known_levels
         if not known:
             return None
-        asked = [level for level in known if level.freshness == _LEVEL_ASKED_FOR]
-        return asked[0] if asked else known[len(known) // 2]
+        main = [level for level in known if level.freshness == _MAIN_LEVEL]
+        return main[0] if main else known[len(known) // 2]
 
 
-def compared(
+def compare_policies(
     web: Web,
     rate_per_second: FloatArray,
     *,
@@ -128,28 +128,29 @@ def compared(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Run everybody on a web, and return what came out.
+    """Run recrawl and other policies on a web, and return the fetches each one needs.
 
     Parameters
     ----------
     web
-        On which every page has just been fetched.
+        The web, every page of which has just been fetched.
     rate_per_second
-        How often pages are believed to change, from which budgets are chosen.
+        Estimated changes per second of each page, from which the budgets are chosen.
     gap_seconds
-        Of shorter times between fetches nothing can be said.
+        Shortest time between fetches of a page that the history can judge.
     logged
-        What somebody's own fetches achieved on the web.
+        Result of the history's own fetches on the web.
     rules
-        Rivals; those in use by default.
+        Rules to compare with; by default those of `rules_in_use`.
     policies
-        Further rivals: a name, and what makes one for a budget in fetches per second.
+        Further policies: a name, and a function that makes one for a budget in fetches per
+        second.
     budgets
-        In fetches per second; from scarce to ample by default.
+        Budgets in fetches per second; by default from scarce to ample.
     n_draws, seed
-        Of pages, for intervals.
+        Number of bootstrap samples of pages for the intervals, and their random seed.
     progress
-        Is told how far it is.
+        Function that receives the name of each finished run and the share of the work done.
     """
     rivals = rules_in_use() if rules is None else tuple(rules)
     n_logged = 0 if logged is None else logged.n_fetches
@@ -162,31 +163,31 @@ def compared(
             n_fetches=n_logged,
         )
     meter = _Meter(progress, rivals, len(policies), len(budgets))
-    standings = [run_ours(web, budgets.tolist(), meter)]
-    standings += [run_rule(web, rule, budgets.tolist(), meter) for rule in rivals]
+    runs = [run_ours(web, budgets.tolist(), meter)]
+    runs += [run_rule(web, rule, budgets.tolist(), meter) for rule in rivals]
     for name, make in policies:
         points = []
         for budget in budgets.tolist():
-            points.append(run_policy(web, make(budget), budget))
+            points.append(run_at_budget(web, make(budget), budget))
             meter(name)
-        standings.append(Standing(name=name, points=tuple(points)))
-    standings = [standing for standing in standings if standing.points]
+        runs.append(PolicyRuns(name=name, points=tuple(points)))
+    runs = [each for each in runs if each.points]
     draws = draws_of(web.group, n_draws=n_draws, seed=seed)
 
-    def curves(standing: Standing) -> Curves:
-        return curves_of(standing, importance=web.importance, seconds=web.horizon, draws=draws)
+    def curves(each: PolicyRuns) -> Curves:
+        return curves_of(each, importance=web.importance, seconds=web.horizon, draws=draws)
 
-    found = tuple(curves(standing) for standing in standings)
+    all_curves = tuple(curves(each) for each in runs)
     own = None
     if logged is not None and n_logged:
-        own = _logged(found[0], curves(Standing(name="as logged", points=(logged,))))
-    levels = _levels(found)
+        own = _logged_result(all_curves[0], curves(PolicyRuns(name="as logged", points=(logged,))))
+    levels = _levels(all_curves)
     comparison = Comparison(
         seconds=web.horizon,
         n_pages=web.n_pages,
         n_changes=int(web.changes.at.size),
         budgets=budgets,
-        curves=found,
+        curves=all_curves,
         levels=levels,
         logged=own,
         examples=(),
@@ -195,7 +196,7 @@ def compared(
 
 
 class _Meter:
-    """Counts runs, of which recrawl's take longest."""
+    """Reports progress; a run of recrawl or a policy counts as eight runs of a rule."""
 
     def __init__(
         self, progress: Progress | None, rules: Sequence[Rule], n_policies: int, n_budgets: int
@@ -211,7 +212,7 @@ class _Meter:
             self._progress(name, min(self._done / self._total, 1.0))
 
 
-def _levels(curves: tuple[Curves, ...]) -> tuple[Level, ...]:
+def _levels(curves: tuple[Curves, ...]) -> tuple[FreshnessLevel, ...]:
     ours, rivals = curves[0], curves[1:]
     levels = []
     for freshness in _LEVELS:
@@ -223,7 +224,7 @@ def _levels(curves: tuple[Curves, ...]) -> tuple[Level, ...]:
         best = best_of(list(rival_needs.values())) if rivals else np.full(needed.size, np.nan)
         savings = {name: estimate_of(1 - needed / theirs) for name, theirs in rival_needs.items()}
         levels.append(
-            Level(
+            FreshnessLevel(
                 freshness=freshness,
                 n_fetches={
                     OURS: estimate_of(needed),
@@ -236,10 +237,10 @@ def _levels(curves: tuple[Curves, ...]) -> tuple[Level, ...]:
     return tuple(levels)
 
 
-def _logged(ours: Curves, own: Curves) -> Logged:
+def _logged_result(ours: Curves, own: Curves) -> LoggedResult:
     freshness, n_fetches = own.freshness[:, 0], own.n_fetches[:, 0]
     needed = fetches_for(ours, freshness)
-    return Logged(
+    return LoggedResult(
         n_fetches=round(float(n_fetches[0])),
         freshness=float(freshness[0]),
         needed=estimate_of(needed),
@@ -250,10 +251,10 @@ def _logged(ours: Curves, own: Curves) -> Logged:
 
 def _examples(
     web: Web, comparison: Comparison, rules: Sequence[Rule], rate: FloatArray
-) -> tuple[Example, ...]:
-    """Return some pages, from lively to still, at the budget of the main level."""
+) -> tuple[PageExample, ...]:
+    """Return a few pages, from often to never changing, at the budget of the main level."""
     level = comparison.main_level
-    pages = _chosen(web, rate)
+    pages = _example_pages(web, rate)
     singles = {rule.name: rule for rule in rules if len(rule.variants) == 1}
     if level is None or pages.size == 0 or not singles:
         return ()
@@ -264,12 +265,12 @@ def _examples(
     name = min(known, key=lambda each: known[each])
     n_fetches = level.n_fetches[OURS].value
     budget = n_fetches / web.horizon
-    watch = Watch(pages)
-    run_policy(web, our_policy(budget), budget, on_fetches=watch)
-    ours = watch.fetches()
-    theirs = watched_rule(web, singles[name], n_fetches, pages)
+    recorder = FetchRecorder(pages)
+    run_at_budget(web, our_policy(budget), budget, on_fetches=recorder)
+    ours = recorder.fetches()
+    theirs = rule_fetches(web, singles[name], n_fetches, pages)
     return tuple(
-        Example(
+        PageExample(
             page=int(page),
             changed_at=web.changes.at[web.changes.offsets[page] : web.changes.offsets[page + 1]],
             ours=ours.of(int(page)),
@@ -280,8 +281,8 @@ def _examples(
     )
 
 
-def _chosen(web: Web, rate: FloatArray) -> RowArray:
-    """Return pages that differ in how often they change, and do so at all but for the last."""
+def _example_pages(web: Web, rate: FloatArray) -> RowArray:
+    """Return pages of different change rates, and last one page that never changes, if any."""
     counts = web.changes.counts()
     changing = np.flatnonzero(counts > 0)
     if changing.size == 0:

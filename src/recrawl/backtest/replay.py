@@ -1,10 +1,9 @@
-"""A history as a web that any policy can be let loose on.
+"""Turn a history into a web that any policy can run on.
 
-Pages are replayed over one window in which all of them were watched.  Where the history is one of
-fetches, a change is only known to lie between two of them.  How many there were and when is drawn
-from what a page that changes at random does, at a rate drawn from what its own fetches and those
-of all pages leave possible: so that what is not known of a page shows in the results as spread,
-and not as a bias.
+The replay covers one window in which all its pages were observed.  A history of fetches shows
+only between which two fetches a page changed.  The number and times of these changes are drawn
+from a Poisson process, at a rate drawn from the posterior given the page's own fetches and those
+of all pages.  The uncertainty about a page thus adds spread to the results, not bias.
 """
 
 from dataclasses import dataclass
@@ -19,11 +18,11 @@ from recrawl.sim import Account, Bookkeeper, Web, recorded_web
 
 __all__ = ["Gaps", "Replay", "gaps_of", "logged_account", "replay_of", "window_of"]
 
-# Where windows may begin and end: quantiles of where pages' own do.
+# Windows begin and end at so many quantiles of the pages' own beginnings and ends.
 _N_EDGES = 48
-# Changes drawn between two fetches; nobody fetches so often that more would make a difference.
+# Most changes drawn between two fetches; at the budgets compared, more make no difference.
 _CHANGES_BETWEEN_MAX = 64
-# … and in all, however many fetches found something.
+# Most changes drawn in all.
 _CHANGES_DRAWN_MAX = 4_000_000
 
 
@@ -36,17 +35,17 @@ class Gaps:
     end_ms: CountArray
     changed: FlagArray
     version: CountArray
-    """At the end of the gap."""
+    """Version of the page at the end of the gap."""
 
     @property
     def seconds(self) -> FloatArray:
-        """Return how long each is."""
+        """Return the length of each gap."""
         return np.asarray((self.end_ms - self.start_ms) / 1000.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replay:
-    """A web made from a history, and what of the history it stands for."""
+    """A web made from a history, and the part of the history that it covers."""
 
     web: Web
     start_ms: int
@@ -54,15 +53,15 @@ class Replay:
     pages: RowArray
     """Pages of the history, in the order of the web's."""
     rate_per_second: FloatArray
-    """How often each page is believed to change, or did."""
+    """Estimated changes per second of each page; the actual ones where changes are exact."""
     watched_share: float
     """Share of all page-time of the history that is replayed."""
     gap_seconds: float
-    """Half of the gaps between fetches are shorter; 0 where changes are exact."""
+    """Median gap between fetches of a page; 0 where changes are exact."""
 
     @property
     def seconds(self) -> float:
-        """Return how long the replay is."""
+        """Return the length of the replay."""
         return (self.end_ms - self.start_ms) / 1000.0
 
 
@@ -81,11 +80,11 @@ def gaps_of(history: History) -> Gaps:
 
 
 def window_of(history: History) -> tuple[int, int]:
-    """Return the window that holds most page-time of pages watched from its start to its end.
+    """Return the window with the most page-time of pages observed from its start to its end.
 
     Examples
     --------
-    Three pages, the last of which came late:
+    Three pages, the last of which was added late:
 
     >>> import pyarrow as pa
     >>> none = np.empty(0, np.int64)
@@ -113,10 +112,10 @@ def window_of(history: History) -> tuple[int, int]:
     return window
 
 
-def _drawn_rates(
+def _draw_rates(
     gaps: Gaps, n_pages: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Return a rate of each page drawn from what its fetches leave possible, and its mean."""
+    """Return a rate drawn from each page's posterior, and the mean of the posterior."""
     if gaps.page.size == 0:
         return np.zeros(n_pages), np.zeros(n_pages)
     prior = PopulationPrior()
@@ -132,20 +131,20 @@ def _drawn_rates(
     weight /= weight.sum(axis=1, keepdims=True)
     reached = np.cumsum(weight, axis=1)
     chosen = np.minimum((reached < rng.random((n_pages, 1))).sum(axis=1), rates.size - 1)
-    # Between the points of the grid every log rate is as likely.
+    # Within a step of the grid, the log rate is uniform.
     step = np.log(rates[1] / rates[0])
     drawn = rates[chosen] * np.exp(step * (rng.random(n_pages) - 0.5))
     return drawn, weight @ rates
 
 
-def _changes_within(
+def _draw_changes(
     gaps: Gaps, rate: FloatArray, rng: np.random.Generator
 ) -> tuple[RowArray, FloatArray, NDArray[np.int64]]:
-    """Return changes drawn within the gaps that have some: pages, instants in ms and versions."""
+    """Draw changes within the gaps that have some: pages, instants in ms and versions."""
     rows = np.flatnonzero(gaps.changed)
     expected = rate[gaps.page[rows]] * gaps.seconds[rows]
-    # The first of the changes of a gap that has at least one is exponential, cut at the gap's
-    # end; those after it come at the rate: so their number is Poisson, given that it is not 0.
+    # The first change in a gap with at least one is exponential, truncated at the gap's end; the
+    # later ones come at the rate.  So the number of changes is Poisson, given that it is not 0.
     first = -np.log1p(rng.random(rows.size) * np.expm1(-expected)) / np.maximum(expected, 1e-300)
     first = np.where(expected > 1e-12, np.clip(first, 0.0, 1.0), rng.random(rows.size))
     most = min(_CHANGES_BETWEEN_MAX, _CHANGES_DRAWN_MAX // max(rows.size, 1))
@@ -160,21 +159,21 @@ def _changes_within(
     at_ms = gaps.start_ms[row] + place * (gaps.end_ms[row] - gaps.start_ms[row])
     is_last = np.ones(gap.size, np.bool_)
     is_last[:-1] = gap[1:] != gap[:-1]
-    # What the page was in between nobody has seen: something of its own.
+    # Nobody saw the versions in between, so each is different from all others.
     unseen = -1 - np.arange(gap.size)
     version = np.where(is_last, gaps.version[row], np.iinfo(np.int64).min // 2 + unseen)
     return gaps.page[row], at_ms, version
 
 
 def replay_of(history: History, *, seed: int = 0) -> Replay:
-    """Return a history as a web.
+    """Turn a history into a web.
 
     Parameters
     ----------
     history
-        Of fetches or of changes.
+        History of fetches or of changes.
     seed
-        Decides what is drawn.
+        Random seed.
     """
     start_ms, end_ms = window_of(history)
     through = (history.from_ms <= start_ms) & (history.until_ms >= end_ms)
@@ -188,8 +187,8 @@ def replay_of(history: History, *, seed: int = 0) -> Replay:
     else:
         gaps = gaps_of(history)
         rng = np.random.default_rng(seed)
-        drawn, mean = _drawn_rates(gaps, history.n_pages, rng)
-        page, at_ms, version = _changes_within(gaps, drawn, rng)
+        drawn, mean = _draw_rates(gaps, history.n_pages, rng)
+        page, at_ms, version = _draw_changes(gaps, drawn, rng)
         gap_seconds = float(np.median(gaps.seconds)) if gaps.page.size else 0.0
     inside = through[page]
     web = recorded_web(
@@ -217,7 +216,7 @@ def replay_of(history: History, *, seed: int = 0) -> Replay:
 
 
 def logged_account(history: History, replay: Replay) -> Account | None:
-    """Return how fresh the history's own fetches kept its pages; None where there are none."""
+    """Return the account of the history's own fetches; None for a history of changes."""
     if history.is_exact:
         return None
     number = np.full(history.n_pages, -1, np.int64)

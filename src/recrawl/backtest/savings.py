@@ -1,8 +1,8 @@
-"""How many fetches one policy needs for the freshness of another, with an interval.
+"""Estimate how many fetches one policy needs for the freshness of another.
 
-Pages are drawn again and again from those there are, whole hosts at a time where there are many,
-and every curve is added up anew from them (the bootstrap).  At a given price, and under a rule,
-what becomes of one page does not depend on the others, so nothing has to be run again.
+Intervals come from the bootstrap: pages are sampled with replacement, whole hosts at a time where
+there are many, and every curve is summed again over the sample.  At a given price, and under a
+rule, the result of one page does not depend on the others, so no policy has to run again.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.backtest.contest import Standing
+from recrawl.backtest.policy_runs import PolicyRuns
 from recrawl.core.arrays import FloatArray, RowArray
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 N_DRAWS = 400
-"""Times that pages are drawn again."""
+"""Number of bootstrap samples."""
 _CLUSTERS_MIN = 40
 _STALE_MIN = 1e-9
 # Points between two settings of a policy, each a mixture of them.
@@ -38,7 +38,7 @@ _MIXTURES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A quantity and where it lies, 19 times in 20; nan where it cannot be told."""
+    """A quantity with its 95 % interval; nan where it is unknown."""
 
     value: float
     low: float
@@ -46,29 +46,29 @@ class Estimate:
 
     @property
     def is_known(self) -> bool:
-        """Whether it can be told at all."""
+        """Whether the quantity and its interval are known."""
         return bool(np.isfinite([self.value, self.low, self.high]).all())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curves:
-    """Fetches and freshness of a policy's points (columns), for each draw of pages (rows).
+    """Fetches and freshness of a policy's runs (columns), for each sample of pages (rows).
 
-    Row 0 is for the pages as they are.
+    Row 0 is for the original pages.
     """
 
     name: str
     n_fetches: NDArray[np.float64]
     freshness: NDArray[np.float64]
     is_tuned: bool = False
-    """See `Standing`."""
+    """See `PolicyRuns`."""
 
 
 def draws_of(cluster: RowArray, *, n_draws: int = N_DRAWS, seed: int = 0) -> NDArray[np.float32]:
-    """Return how often each page is in each draw; row 0 has every page once.
+    """Return how often each page is in each bootstrap sample; row 0 has every page once.
 
-    Hosts are drawn whole where there are at least 40: pages of one change together.  With fewer
-    of them pages are drawn one by one, which leaves that out.
+    With at least 40 hosts, whole hosts are sampled, because pages of one host change together.
+    With fewer hosts, single pages are sampled.
     """
     rng = np.random.default_rng(seed)
     _, unit = np.unique(cluster, return_inverse=True)
@@ -83,45 +83,45 @@ def draws_of(cluster: RowArray, *, n_draws: int = N_DRAWS, seed: int = 0) -> NDA
 
 
 def curves_of(
-    standing: Standing,
+    runs: PolicyRuns,
     *,
     importance: FloatArray,
     seconds: float,
     draws: NDArray[np.float32],
 ) -> Curves:
-    """Return a policy's curves for all draws of pages."""
+    """Return a policy's curves for all samples of pages."""
     weight = importance / importance.sum()
-    fetches = np.stack([point.fetches for point in standing.points]).astype(np.float64)
-    fresh = np.stack([point.fresh_seconds for point in standing.points]) * (weight / seconds)
+    fetches = np.stack([point.fetches for point in runs.points]).astype(np.float64)
+    fresh = np.stack([point.fresh_seconds for point in runs.points]) * (weight / seconds)
     drawn = draws.astype(np.float64)
     weight_drawn = drawn @ weight
-    # A draw may have no page of any importance, and then says nothing.
+    # A sample without any page of positive importance has no freshness.
     weight_drawn[weight_drawn <= 0] = np.nan
     return Curves(
-        name=standing.name,
+        name=runs.name,
         n_fetches=drawn @ fetches.T,
         freshness=(drawn @ fresh.T) / weight_drawn[:, None],
-        is_tuned=standing.is_tuned,
+        is_tuned=runs.is_tuned,
     )
 
 
 def fetches_for(curves: Curves, freshness: FloatArray) -> FloatArray:
-    """Return the fewest fetches that reach a freshness, for each draw; nan outside the points.
+    """Return the fewest fetches that reach a freshness, for each sample; nan outside the runs.
 
-    Between two points the log of fetches goes with the log of the stale share, as it does for
+    Between two runs the log of fetches is linear in the log of the stale share, as it is for
     pages that change at random and are fetched often.
     """
     rows = range(freshness.size)
-    return np.concatenate([_needed(curves, row, freshness[row : row + 1]) for row in rows])
+    return np.concatenate([_fetches_for_row(curves, row, freshness[row : row + 1]) for row in rows])
 
 
 def fetches_along(curves: Curves, freshness: FloatArray) -> FloatArray:
-    """Return the fewest fetches that reach each freshness, of the pages as they are."""
-    return _needed(curves, 0, freshness)
+    """Return the fewest fetches that reach each freshness, for the original pages."""
+    return _fetches_for_row(curves, 0, freshness)
 
 
-def _needed(curves: Curves, row: int, freshness: FloatArray) -> FloatArray:
-    log_n, log_stale = _rising(curves, row)
+def _fetches_for_row(curves: Curves, row: int, freshness: FloatArray) -> FloatArray:
+    log_n, log_stale = _efficient_points(curves, row)
     if log_n.size == 0:
         return np.full(freshness.size, np.nan)
     wanted = np.log(np.maximum(1 - freshness, _STALE_MIN))
@@ -130,24 +130,24 @@ def _needed(curves: Curves, row: int, freshness: FloatArray) -> FloatArray:
 
 
 def freshness_at(curves: Curves, n_fetches: FloatArray) -> FloatArray:
-    """Return the freshness that fetches buy, for each draw; nan outside the points."""
-    found = np.full(n_fetches.size, np.nan)
+    """Return the freshness for a number of fetches, for each sample; nan outside the runs."""
+    freshness = np.full(n_fetches.size, np.nan)
     wanted = np.log(n_fetches)
     for row in range(n_fetches.size):
-        log_n, log_stale = _rising(curves, row)
+        log_n, log_stale = _efficient_points(curves, row)
         if log_n.size and log_n[0] <= wanted[row] <= log_n[-1]:
-            found[row] = -np.expm1(np.interp(wanted[row], log_n, log_stale))
-    return found
+            freshness[row] = -np.expm1(np.interp(wanted[row], log_n, log_stale))
+    return freshness
 
 
 def better_points(curves: Curves, row: int = 0) -> tuple[FloatArray, FloatArray]:
-    """Return fetches and freshness of the points that count, of one draw."""
-    log_n, log_stale = _rising(curves, row)
+    """Return fetches and freshness of the efficient points of one sample."""
+    log_n, log_stale = _efficient_points(curves, row)
     return np.exp(log_n), -np.expm1(log_stale)
 
 
-def _rising(curves: Curves, row: int) -> tuple[FloatArray, FloatArray]:
-    """Return log fetches and log stale share of points that are better than all cheaper ones."""
+def _efficient_points(curves: Curves, row: int) -> tuple[FloatArray, FloatArray]:
+    """Return log fetches and log stale share of points fresher than all cheaper ones."""
     n_fetches, freshness = curves.n_fetches[row], curves.freshness[row]
     order = np.argsort(n_fetches, kind="stable")
     n_fetches, freshness = n_fetches[order], freshness[order]
@@ -155,12 +155,12 @@ def _rising(curves: Curves, row: int) -> tuple[FloatArray, FloatArray]:
     better = (freshness > before) & (n_fetches > 0)
     n_fetches, freshness = n_fetches[better], freshness[better]
     if curves.is_tuned and n_fetches.size:
-        n_fetches, freshness = _mixed(n_fetches, freshness)
+        n_fetches, freshness = _mix_settings(n_fetches, freshness)
     return np.log(n_fetches), np.log(np.maximum(1 - freshness, _STALE_MIN))
 
 
-def _mixed(n_fetches: FloatArray, freshness: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the best points, and between them what mixing two makes of any number of pages."""
+def _mix_settings(n_fetches: FloatArray, freshness: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the best points, and mixtures of neighbouring ones between them."""
     hull = _upper_hull(n_fetches, freshness)
     place = np.linspace(0, len(hull) - 1, (len(hull) - 1) * _MIXTURES + 1)
     at = np.arange(len(hull))
@@ -181,9 +181,9 @@ def _upper_hull(x: FloatArray, y: FloatArray) -> list[int]:
 
 
 def estimate_of(draws: FloatArray) -> Estimate:
-    """Return an estimate: of the pages as they are, and between which draws of them lie.
+    """Return the value for the original pages, with the 95 % interval of the samples.
 
-    Where more than one draw in twenty cannot tell, neither can the estimate.
+    The interval is nan if more than one sample in twenty is nan.
     """
     known = draws[1:][np.isfinite(draws[1:])]
     if not np.isfinite(draws[0]) or known.size < 0.95 * (draws.size - 1) or known.size == 0:
@@ -193,5 +193,5 @@ def estimate_of(draws: FloatArray) -> Estimate:
 
 
 def best_of(needed: Sequence[FloatArray]) -> FloatArray:
-    """Return the fewest fetches that any policy needs, for each draw; nan where none can tell."""
+    """Return the fewest fetches that any policy needs, for each sample; nan if all are nan."""
     return np.asarray(np.fmin.reduce(np.stack(needed), axis=0))

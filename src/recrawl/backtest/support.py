@@ -1,4 +1,4 @@
-"""What a history can and cannot tell, before anything is claimed from it."""
+"""Check whether a history is large and complete enough to compare policies on."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,25 +9,25 @@ from recrawl.backtest.history import History
 from recrawl.backtest.replay import Gaps, Replay, gaps_of
 from recrawl.units import count_text, instant_text, number_text, seconds_text, share_text
 
-__all__ = ["CHANGES_MIN", "PAGES_MIN", "Finding", "Support", "support_of"]
+__all__ = ["CHANGES_MIN", "PAGES_MIN", "Support", "SupportFinding", "support_of"]
 
 PAGES_MIN = 20
-"""Fewer pages, and chance decides which policy does better."""
+"""Fewest pages to compare policies on; with fewer, the result is chance."""
 CHANGES_MIN = 30
-"""Fewer changes, and chance decides too."""
+"""Fewest changes to compare policies on; with fewer, the result is chance."""
 _POLLS_PER_PAGE_MIN = 4
-# A page found changed so often has changed more often than anybody saw.
+# A page with this share of fetches that found a change has changed more often than was seen.
 _SATURATED_SHARE, _SATURATED_POLLS_MIN = 0.8, 5
 _MANY_SATURATED = 0.1
 _MANY_CHANGED = 0.5
 _MANY_LEFT_OUT = 0.2
 _MANY_ERRORS = 0.1
-_MANY_MUTE = 0.5
+_MANY_UNDECIDED = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that a history can or cannot tell."""
+class SupportFinding:
+    """One fact about a history, one caution, or one reason to refuse it."""
 
     weight: Literal["fact", "caution", "refusal"]
     text: str
@@ -35,13 +35,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Support:
-    """Whether a history is enough to judge policies by, and with which reservations."""
+    """Whether policies can be compared on a history, and with which cautions."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[SupportFinding, ...]
 
     @property
     def is_enough(self) -> bool:
-        """Whether nothing forbids to judge by it."""
+        """Whether there is no reason to refuse the history."""
         return all(finding.weight != "refusal" for finding in self.findings)
 
     def texts(self, weight: Literal["fact", "caution", "refusal"]) -> list[str]:
@@ -49,65 +49,66 @@ class Support:
         return [finding.text for finding in self.findings if finding.weight == weight]
 
 
-def _fact(text: str) -> Finding:
-    return Finding(weight="fact", text=text)
+def _fact(text: str) -> SupportFinding:
+    return SupportFinding(weight="fact", text=text)
 
 
-def _caution(text: str) -> Finding:
-    return Finding(weight="caution", text=text)
+def _caution(text: str) -> SupportFinding:
+    return SupportFinding(weight="caution", text=text)
 
 
-def _refusal(text: str) -> Finding:
-    return Finding(weight="refusal", text=text)
+def _refusal(text: str) -> SupportFinding:
+    return SupportFinding(weight="refusal", text=text)
 
 
 def support_of(history: History, replay: Replay) -> Support:
-    """Return what a history can tell, if it is replayed like this."""
-    findings = [_fact(_size(history))]
+    """Return what was found about a history and its replay."""
+    findings = [_fact(_size_text(history))]
     if history.n_pages:
-        findings += _window(replay)
+        findings += _window_findings(replay)
     if not history.is_exact and history.n_pages:
-        findings += _polls(history, gaps_of(history))
-    findings += _enough(history, replay)
+        findings += _fetch_findings(history, gaps_of(history))
+    findings += _refusals(history, replay)
     return Support(findings=tuple(findings))
 
 
-def _size(history: History) -> str:
-    one, many = ("change", "changes") if history.is_exact else ("fetch", "fetches")
-    text = count_text(history.n_rows_read, one, many)
+def _size_text(history: History) -> str:
+    singular, plural = ("change", "changes") if history.is_exact else ("fetch", "fetches")
+    text = count_text(history.n_rows_read, singular, plural)
     if history.kept_share < 1:
         return (
-            f"{text}; {number_text(history.n_pages)} pages, chosen by a hash of their URL, stand "
-            f"for all: about one in {round(1 / history.kept_share)}."
+            f"{text}.  The backtest uses a sample of {number_text(history.n_pages)} pages, about "
+            f"one in {round(1 / history.kept_share)}, chosen by a hash of the URL."
         )
     return f"{text} of {count_text(history.n_pages, 'page')}."
 
 
-def _window(replay: Replay) -> list[Finding]:
+def _window_findings(replay: Replay) -> list[SupportFinding]:
     n_pages = replay.pages.size
     if n_pages == 0 or replay.end_ms <= replay.start_ms:
         return []
     n_changing = int(np.count_nonzero(replay.web.changes.counts()))
     findings = [
         _fact(
-            f"Replayed are {count_text(n_pages, 'page')} from {instant_text(replay.start_ms)} to "
-            f"{instant_text(replay.end_ms)}, {seconds_text(replay.seconds)}; "
-            f"{share_text(1 - n_changing / max(n_pages, 1))} of them never changed in that time."
+            f"The backtest replays {count_text(n_pages, 'page')} from "
+            f"{instant_text(replay.start_ms)} to {instant_text(replay.end_ms)} "
+            f"({seconds_text(replay.seconds)}); "
+            f"{share_text(1 - n_changing / max(n_pages, 1))} of them never changed."
         )
     ]
     left_out = 1 - replay.watched_share
     if left_out > _MANY_LEFT_OUT:
         findings.append(
             _caution(
-                f"{share_text(left_out)} of the time for which pages were watched is left out, "
-                "with the pages that came later or went earlier: those may change in other ways."
+                f"{share_text(left_out)} of the observed page time is not replayed, because some "
+                "pages were added later or removed earlier.  Those pages may change differently."
             )
         )
     return findings
 
 
-def _polls(history: History, gaps: Gaps) -> list[Finding]:
-    findings: list[Finding] = []
+def _fetch_findings(history: History, gaps: Gaps) -> list[SupportFinding]:
+    findings: list[SupportFinding] = []
     if gaps.page.size == 0:
         return findings
     n_polls = np.bincount(gaps.page, minlength=history.n_pages)
@@ -116,8 +117,8 @@ def _polls(history: History, gaps: Gaps) -> list[Finding]:
     findings.append(
         _fact(
             f"Fetches of a page are {seconds_text(middle)} apart ({seconds_text(low)} to "
-            f"{seconds_text(high)} for eight in ten).  A change is known to lie between two of "
-            "them, no better: when in between is drawn, as of a page that changes at random."
+            f"{seconds_text(high)} for eight in ten).  The log shows only between which two "
+            "fetches a page changed; the exact time is simulated."
         )
     )
     share = n_changed / np.maximum(n_polls, 1)
@@ -126,9 +127,9 @@ def _polls(history: History, gaps: Gaps) -> list[Finding]:
     if n_saturated:
         judged = max(int(np.count_nonzero(n_polls >= _SATURATED_POLLS_MIN)), 1)
         text = (
-            f"{number_text(n_saturated)} pages ({share_text(n_saturated / judged)}) were found "
-            "changed at four of five fetches or more: they change faster than they were fetched, "
-            "and how fast cannot be known."
+            f"{number_text(n_saturated)} pages ({share_text(n_saturated / judged)}) had changed "
+            "at four of five fetches or more.  They change faster than they were fetched, so "
+            "their true change rate is unknown."
         )
         is_many = n_saturated / judged > _MANY_SATURATED
         findings.append(_caution(text) if is_many else _fact(text))
@@ -136,39 +137,41 @@ def _polls(history: History, gaps: Gaps) -> list[Finding]:
     if changed_share > _MANY_CHANGED:
         findings.append(
             _caution(
-                f"{share_text(changed_share)} of all fetches found something else than before.  If "
-                "digests are of raw bytes, tokens and time stamps count as changes: digests of "
-                "the text would say more."
+                f"{share_text(changed_share)} of all fetches found a change.  If the digests are "
+                "of raw bytes, tokens and time stamps count as changes; digests of the text are "
+                "more reliable."
             )
         )
     if history.n_mute:
         findings.append(
             _caution(
-                f"{number_text(history.n_mute)} fetches are left out: neither a digest nor a flag "
-                "says whether they found a change."
+                f"{number_text(history.n_mute)} fetches are ignored: they have neither a "
+                "digest nor a flag that says whether the page had changed."
             )
         )
-    n_told = history.page.size + history.n_errors
-    if history.n_errors > _MANY_ERRORS * max(n_told, 1):
-        findings.append(_caution(f"{share_text(history.n_errors / n_told)} of the fetches failed."))
+    n_fetches = history.page.size + history.n_errors
+    if history.n_errors > _MANY_ERRORS * max(n_fetches, 1):
+        findings.append(
+            _caution(f"{share_text(history.n_errors / n_fetches)} of the fetches failed.")
+        )
     return findings
 
 
-def _mute_share(history: History) -> float:
+def _undecided_share(history: History) -> float:
     return history.n_mute / max(history.page.size + history.n_mute, 1)
 
 
-def _enough(history: History, replay: Replay) -> list[Finding]:
-    findings: list[Finding] = []
+def _refusals(history: History, replay: Replay) -> list[SupportFinding]:
+    findings: list[SupportFinding] = []
     if history.n_pages == 0:
-        return [_refusal("There is no page in it.")]
+        return [_refusal("The log contains no pages.")]
     n_pages = replay.pages.size
     n_changes = int(replay.web.changes.at.size)
     if n_pages < PAGES_MIN:
         findings.append(
             _refusal(
-                f"Only {count_text(n_pages, 'page was', 'pages were')} watched all through any one "
-                f"time; with fewer than {PAGES_MIN} chance decides which policy does better."
+                f"Only {count_text(n_pages, 'page was', 'pages were')} observed during a common "
+                f"period; at least {PAGES_MIN} are needed to compare policies."
             )
         )
     if not history.is_exact and history.n_pages:
@@ -177,22 +180,22 @@ def _enough(history: History, replay: Replay) -> list[Finding]:
         if middle < _POLLS_PER_PAGE_MIN:
             findings.append(
                 _refusal(
-                    f"Half of the pages were fetched {count_text(int(middle), 'time')} or less: "
-                    f"too few to tell when they changed; {_POLLS_PER_PAGE_MIN} are needed."
+                    f"Half of the pages were fetched {count_text(int(middle), 'time')} or fewer; "
+                    f"at least {_POLLS_PER_PAGE_MIN} are needed to tell when they changed."
                 )
             )
     if n_changes < CHANGES_MIN:
         findings.append(
             _refusal(
-                f"Only {count_text(n_changes, 'change was', 'changes were')} seen; with fewer than "
-                f"{CHANGES_MIN} chance decides which policy does better."
+                f"Only {count_text(n_changes, 'change was', 'changes were')} seen; at least "
+                f"{CHANGES_MIN} are needed to compare policies."
             )
         )
-    if findings and _mute_share(history) > _MANY_MUTE:
-        # All the rest comes of it.
+    if findings and _undecided_share(history) > _MANY_UNDECIDED:
+        # The other reasons follow from this one.
         text = (
-            f"{share_text(_mute_share(history))} of the fetches do not say whether the page had "
-            "changed: each needs a digest of what was fetched, or a flag."
+            f"{share_text(_undecided_share(history))} of the fetches do not say whether the page "
+            "had changed.  Each fetch needs a digest of the content, or a flag."
         )
         return [_refusal(text)]
     return findings

@@ -1,4 +1,4 @@
-"""Webs described in a TOML file, for those who have no log yet."""
+"""Simulated webs described in a TOML file, for users who have no log yet."""
 
 import tomllib
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from recrawl.units import count_text, seconds_text
 __all__ = ["WEB_PAGES_MAX", "DescribedWeb", "web_of_beliefs", "web_of_toml"]
 
 WEB_PAGES_MAX = 200_000
-"""Pages of a simulated web."""
+"""Largest number of pages of a simulated web."""
 WEB_CHANGES_MAX = 20_000_000
-"""Changes of all its pages together that may be expected."""
+"""Largest expected number of changes of all pages together."""
 _DAYS_MAX = 36_500.0
 _KINDS_MAX = 64
 _DAY = 86_400.0
@@ -30,7 +30,7 @@ _KIND = {
 
 
 class DescribedWeb(NamedTuple):
-    """A web, and what it is in a sentence."""
+    """A simulated web, and a sentence that describes it."""
 
     web: Web
     about: str
@@ -43,20 +43,22 @@ def _number(table: Mapping[str, Any], key: str, default: float, low: float, high
     return float(value)
 
 
-def _checked_keys(table: Mapping[str, Any], known: set[str], where: str) -> None:
+def _check_keys(table: Mapping[str, Any], known: set[str], where: str) -> None:
     for key in table:
         if key not in known:
-            raise WebFileError(f"{where} has no {key!r}; it may have {', '.join(sorted(known))}")
+            raise WebFileError(
+                f"{where} has no key {key!r}; its keys are {', '.join(sorted(known))}"
+            )
 
 
 def web_of_toml(text: str) -> DescribedWeb:
-    """Return the web that a TOML text describes.
+    """Make the web that a TOML text describes.
 
     Parameters
     ----------
     text
-        Either a ``preset`` ("papers", "realistic", "signals") with ``pages``, ``days`` and
-        ``seed``, or tables ``[[kind]]`` of pages: ``pages``, ``changes_per_day`` (their median),
+        TOML text: either a ``preset`` ("papers", "realistic", "signals") with ``pages``, ``days``
+        and ``seed``, or tables ``[[kind]]`` of pages: ``pages``, ``changes_per_day`` (median),
         ``spread`` (the standard deviation of the log of their rates), ``still_share`` (never
         change), ``interval_shape`` (1 at random, less in bursts, more regularly), ``importance``,
         ``hosts``, ``signal_recall`` and ``signal_precision``.
@@ -64,7 +66,7 @@ def web_of_toml(text: str) -> DescribedWeb:
     Raises
     ------
     WebFileError
-        If it describes none.
+        If the text does not describe a web.
 
     Examples
     --------
@@ -82,27 +84,27 @@ def web_of_toml(text: str) -> DescribedWeb:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise WebFileError(f"the web is no TOML: {error}") from error
-    _checked_keys(table, _TOP, "a web")
+        raise WebFileError(f"the web file is not valid TOML: {error}") from error
+    _check_keys(table, _TOP, "a web")
     seed = int(_number(table, "seed", 0, 0, 2**31))
     days = _number(table, "days", 90, 0.01, _DAYS_MAX)
     if "preset" in table:
         if "kind" in table:
             raise WebFileError("a web has either a preset or kinds of pages, not both")
-        return _preset(table, seed, days)
-    return _of_kinds(table, seed, days)
+        return _web_of_preset(table, seed, days)
+    return _web_of_kinds(table, seed, days)
 
 
 def _check_changes(rate: FloatArray, horizon: float) -> None:
     expected = float(rate.sum()) * horizon
     if not expected <= WEB_CHANGES_MAX:
         raise WebFileError(
-            f"a web must have at most {WEB_CHANGES_MAX:,} changes, got about {expected:.3g}: take "
-            "fewer pages, fewer days or slower ones"
+            f"a web must have at most {WEB_CHANGES_MAX:,} changes, got about {expected:.3g}; use "
+            "fewer pages, fewer days or lower change rates"
         )
 
 
-def _preset(table: Mapping[str, Any], seed: int, days: float) -> DescribedWeb:
+def _web_of_preset(table: Mapping[str, Any], seed: int, days: float) -> DescribedWeb:
     name = table["preset"]
     if name not in _PRESETS:
         raise WebFileError(f"preset must be one of {', '.join(_PRESETS)}, got {name!r}")
@@ -118,10 +120,10 @@ def _preset(table: Mapping[str, Any], seed: int, days: float) -> DescribedWeb:
     return DescribedWeb(web, about)
 
 
-def _of_kinds(table: Mapping[str, Any], seed: int, days: float) -> DescribedWeb:
+def _web_of_kinds(table: Mapping[str, Any], seed: int, days: float) -> DescribedWeb:
     kinds = table.get("kind", [])
     if not isinstance(kinds, list) or not all(isinstance(kind, dict) for kind in kinds):
-        raise WebFileError("kinds of pages are tables: [[kind]]")
+        raise WebFileError("kinds of pages must be tables: [[kind]]")
     if not 1 <= len(kinds) <= _KINDS_MAX:
         raise WebFileError(f"a web needs 1 to {_KINDS_MAX} kinds of pages, got {len(kinds)}")
     rng = np.random.default_rng(seed)
@@ -130,7 +132,7 @@ def _of_kinds(table: Mapping[str, Any], seed: int, days: float) -> DescribedWeb:
     n_hosts = 0
     n_left = WEB_PAGES_MAX
     for number, kind in enumerate(kinds):
-        _checked_keys(kind, _KIND, "a kind")
+        _check_keys(kind, _KIND, "a kind")
         n_pages = int(_number(kind, "pages", 100, 1, n_left))
         n_left = max(n_left - n_pages, 1)
         hosts = int(_number(kind, "hosts", 1, 1, n_pages))
@@ -151,26 +153,28 @@ def _of_kinds(table: Mapping[str, Any], seed: int, days: float) -> DescribedWeb:
         )
         n_hosts += hosts
         names.append(f"{kind.get('name', f'kind {number + 1}')} ({n_pages:,})")
-    joined = {key: np.concatenate([c[key] for c in columns]) for key in columns[0]}
-    if not joined["importance"].sum() > 0:
+    column = {key: np.concatenate([c[key] for c in columns]) for key in columns[0]}
+    if not column["importance"].sum() > 0:
         raise WebFileError("importance must be above 0 for some pages")
     sources = []
-    if (joined["recall"] > 0).any():
+    if (column["recall"] > 0).any():
         sources = [
             SignalSource.with_precision(
-                change_rate=joined["rate"], recall=joined["recall"], precision=joined["precision"]
+                change_rate=column["rate"],
+                recall=column["recall"],
+                precision=column["precision"],
             )
         ]
     horizon = days * _DAY
-    _check_changes(joined["rate"], horizon)
+    _check_changes(column["rate"], horizon)
     web = make_web(
         seed,
         horizon,
-        joined["rate"],
-        importance=joined["importance"],
-        group=joined["group"],
-        kind=joined["kind"].astype(np.int64),
-        interval_shape=joined["shape"],
+        column["rate"],
+        importance=column["importance"],
+        group=column["group"],
+        kind=column["kind"].astype(np.int64),
+        interval_shape=column["shape"],
         sources=sources,
     )
     pages = count_text(web.n_pages, "page")
@@ -186,18 +190,18 @@ def web_of_beliefs(
     group: CountArray,
     seed: int = 0,
 ) -> DescribedWeb:
-    """Return a web of pages whose rates are drawn from what a corpus believes of its own.
+    """Make a web of pages with change rates drawn from the beliefs of a corpus.
 
     Parameters
     ----------
     shape, seconds
-        The belief of each page's change rate.
+        Gamma belief about each page's change rate.
     days
-        To simulate.
+        Days to simulate.
     importance, group
-        Of each page.
+        Importance and group of each page.
     seed
-        Decides what is drawn.
+        Random seed.
     """
     rng = np.random.default_rng(seed)
     rate = rng.gamma(shape, 1 / seconds)
@@ -206,6 +210,6 @@ def web_of_beliefs(
     web = make_web(seed, days * _DAY, rate, importance=importance, group=number)
     about = (
         f"{count_text(rate.size, 'page')} for {seconds_text(days * _DAY)}, each with a change "
-        "rate drawn from what this corpus believes of it"
+        "rate drawn from this corpus's estimate for it"
     )
     return DescribedWeb(web, about)

@@ -1,8 +1,8 @@
-"""Charts as SVG and reports as one HTML page: text out, nothing in but numbers and words.
+"""Draw charts as SVG and reports as self-contained HTML pages.
 
-No I/O, no clock, nothing but numpy.  A chart is an ``<svg>`` element that scales, follows the
-reader's choice of light or dark, and is a whole file as it stands; a page needs no other file and
-no script.  Everything that is not a chart is escaped.  Numbers that are not finite leave gaps.
+The package depends only on numpy, and does no I/O.  A chart is an ``<svg>`` element that scales,
+follows the reader's light or dark mode, and is a complete file itself; a page needs no other file
+and no script.  All text is escaped.  Numbers that are not finite leave gaps.
 """
 
 from recrawl.charts.axes import Axis
@@ -22,7 +22,7 @@ from recrawl.charts.pages import (
     table_html,
 )
 from recrawl.charts.series import Series
-from recrawl.charts.ticks import number_text, share_text
+from recrawl.charts.ticks import number_label, share_label
 from recrawl.charts.timelines import MARK_KINDS, Lane, Panel, timeline
 
 __all__ = [
@@ -43,9 +43,9 @@ __all__ = [
     "figure",
     "html_page",
     "line_chart",
-    "number_text",
+    "number_label",
     "paragraph",
-    "share_text",
+    "share_label",
     "table_html",
     "timeline",
 ]

@@ -1,4 +1,4 @@
-"""Axes: what a direction of a chart stands for, its ends, and where a value lies between them."""
+"""Axes of a chart: their label and scale, their ends, and the position of values."""
 
 import math
 from collections.abc import Iterable
@@ -14,26 +14,26 @@ __all__ = ["Axis", "FloatArray", "Span", "span_of"]
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
-# Instants beyond the years 0 and 9999 are no dates that anybody draws.
+# Time axes are limited to the years 0 to 9999.
 _TIME_MIN, _TIME_MAX = -62_167_219_200_000.0, 253_402_300_799_000.0
 # Numbers beyond these would make spans overflow.
 _SIZE_MAX, _POSITIVE_MIN = 1e300, 1e-300
-# Ends closer together than this, in all or as a share of their size, are one.
+# Ends closer together than this, absolutely or as a share of their size, count as equal.
 _LENGTH_MIN, _RESOLUTION = 1e-100, 1e-12
-# No line is drawn further out than this, in plot lengths: coordinates stay small numbers.
-_BEYOND = 4.0
+# Positions are clipped this far outside the plot, in plot lengths, to keep coordinates small.
+_OUTSIDE_MAX = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """What one direction of a chart stands for."""
+    """Label, scale and ends of one axis of a chart."""
 
     label: str = ""
     """Name and unit, as in "fetches per hour"."""
     scale: Literal["linear", "log", "share", "time"] = "linear"
-    """A share is 0 to 1 and drawn in percent; a time is milliseconds since 1970, drawn in UTC."""
+    """Scale: a share is 0 to 1, drawn in percent; a time is in ms since 1970, drawn in UTC."""
     low: float | None = None
-    """Where the axis begins; by default where the data do."""
+    """Beginning of the axis; by default that of the data."""
     high: float | None = None
 
     def __post_init__(self) -> None:
@@ -45,14 +45,14 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """An axis with its ends settled."""
+    """An axis with fixed ends."""
 
     axis: Axis
     low: float
     high: float
 
     def places(self, values: FloatArray) -> FloatArray:
-        """Return where values lie, 0 at the low end and 1 at the high one; nan where nowhere."""
+        """Return positions of values, 0 at the low end and 1 at the high end; nan if undefined."""
         values = np.asarray(values, np.float64)
         with np.errstate(all="ignore"):
             if self.axis.scale == "log":
@@ -61,14 +61,14 @@ class Span:
             else:
                 places = (values - self.low) / (self.high - self.low)
         places = np.where(np.isfinite(values), places, np.nan)
-        return np.clip(places, -_BEYOND, 1 + _BEYOND)
+        return np.clip(places, -_OUTSIDE_MAX, 1 + _OUTSIDE_MAX)
 
     def place(self, value: float) -> float:
-        """Return where one value lies."""
+        """Return the position of one value."""
         return float(self.places(np.array([value], np.float64))[0])
 
     def ticks(self, n_max: int) -> list[Tick]:
-        """Return at most about so many marks."""
+        """Return about ``n_max`` ticks at most."""
         match self.axis.scale:
             case "log":
                 return log_ticks(self.low, self.high, n_max)
@@ -79,71 +79,71 @@ class Span:
 
 
 def span_of(axis: Axis, columns: Iterable[FloatArray], *, n_ticks: int, is_rounded: bool) -> Span:
-    """Return the ends of an axis: those it names, else those of what is drawn on it.
+    """Return an axis with its given ends, or the ends of the data.
 
     Parameters
     ----------
     axis
-        The axis.
+        Axis of a chart.
     columns
-        Everything that is drawn along it.  What is not finite, or not positive on a logarithmic
-        axis, does not count.
+        All data drawn along the axis.  Values that are not finite, or not positive on a
+        logarithmic axis, are ignored.
     n_ticks
-        About how many marks there will be.
+        Approximate number of ticks.
     is_rounded
-        Whether ends that are not named are moved out to the next mark.
+        Whether ends that are not given are moved out to the next tick.
     """
     low, high = _ends(axis, columns)
-    named_low, named_high = _named(axis, axis.low), _named(axis, axis.high)
+    given_low, given_high = _valid_end(axis, axis.low), _valid_end(axis, axis.high)
     if axis.scale == "log":
         if is_rounded:
             low, high = _round_log(low, high)
     elif axis.scale != "time" and is_rounded:
         step, largest = nice_step(high - low, n_ticks), high
-        # Zero is near enough to be shown where the data begin in the lowest fifth above it.
+        # The axis starts at zero if the data begin below a fifth of the highest value.
         low = 0.0 if 0 < low < 0.2 * high else math.floor(low / step + 1e-9) * step
         high = math.ceil(high / step - 1e-9) * step
         if axis.scale == "share":
             low, high = max(low, 0.0), 1.0 if largest <= 1.0 < high else high
-    low = low if named_low is None else named_low
-    high = high if named_high is None else named_high
+    low = low if given_low is None else given_low
+    high = high if given_high is None else given_high
     if not (low < high and _are_apart(axis, low, high)):
-        low, high = _parted(axis, low, high)
+        low, high = _separate_ends(axis, low, high)
     return Span(axis=replace(axis, low=low, high=high), low=low, high=high)
 
 
-def _named(axis: Axis, end: float | None) -> float | None:
-    """Return an end that was named, if it can be one."""
+def _valid_end(axis: Axis, end: float | None) -> float | None:
+    """Return a given end if it is valid, otherwise None."""
     if end is None or not math.isfinite(end) or (axis.scale == "log" and end <= 0):
         return None
-    return _bounded(axis, float(end))
+    return _limit_end(axis, float(end))
 
 
-def _bounded(axis: Axis, end: float) -> float:
-    """Return an end with which can be reckoned."""
+def _limit_end(axis: Axis, end: float) -> float:
+    """Return an end limited to a range without overflow."""
     if axis.scale == "time":
         return min(max(end, _TIME_MIN), _TIME_MAX)
     return min(max(end, _POSITIVE_MIN if axis.scale == "log" else -_SIZE_MAX), _SIZE_MAX)
 
 
 def _ends(axis: Axis, columns: Iterable[FloatArray]) -> tuple[float, float]:
-    """Return the least and the greatest that can be drawn, apart from each other."""
+    """Return the smallest and largest values that can be drawn, made distinct."""
     low, high = math.inf, -math.inf
     for column in columns:
         is_drawn = np.isfinite(column)
         if axis.scale == "log":
             is_drawn &= column > 0
-        kept = column[is_drawn]
-        if kept.size:
-            low, high = min(low, float(kept.min())), max(high, float(kept.max()))
+        values = column[is_drawn]
+        if values.size:
+            low, high = min(low, float(values.min())), max(high, float(values.max()))
     if low > high:
         return (1.0, 10.0) if axis.scale == "log" else (0.0, 1.0)
-    low, high = _bounded(axis, low), _bounded(axis, high)
-    return (low, high) if _are_apart(axis, low, high) else _parted(axis, low, high)
+    low, high = _limit_end(axis, low), _limit_end(axis, high)
+    return (low, high) if _are_apart(axis, low, high) else _separate_ends(axis, low, high)
 
 
-def _parted(axis: Axis, low: float, high: float) -> tuple[float, float]:
-    """Return ends that are apart, around what is at one place."""
+def _separate_ends(axis: Axis, low: float, high: float) -> tuple[float, float]:
+    """Return distinct ends around values that are all equal."""
     low, high = min(low, high), max(low, high)
     if _are_apart(axis, low, high):
         return low, high
@@ -161,7 +161,7 @@ def _parted(axis: Axis, low: float, high: float) -> tuple[float, float]:
 
 
 def _are_apart(axis: Axis, low: float, high: float) -> bool:
-    """Return whether there is room between two ends for numbers that can be told apart."""
+    """Return whether two ends are far enough apart for distinct numbers between them."""
     least = _RESOLUTION * max(abs(low), abs(high))
     return high - low > (least if axis.scale == "log" else max(least, _LENGTH_MIN))
 

@@ -1,4 +1,4 @@
-"""The bar chart: a few things with names and one number each, with its interval."""
+"""Bar charts: a few named values with intervals."""
 
 import math
 from collections.abc import Sequence
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from recrawl.charts.axes import Axis, Span, span_of
-from recrawl.charts.ink import TEXT_SIZE, TITLE_SIZE, number, svg, text
 from recrawl.charts.lines import WIDTH_MIN
-from recrawl.charts.ticks import number_text, share_text
-from recrawl.charts.wording import shortened, text_width
+from recrawl.charts.svg_elements import TEXT_SIZE, TITLE_SIZE, number, svg, text
+from recrawl.charts.text_layout import shorten_text, text_width
+from recrawl.charts.ticks import number_label, share_label
 
 __all__ = ["Bar", "bar_chart"]
 
 BARS_MAX = 100
-"""Of more bars the first are drawn."""
+"""Most bars in a chart; further ones are omitted."""
 _ROW = 28.0
 
 
@@ -26,30 +26,30 @@ class Bar:
     name: str
     value: float
     low: float | None = None
-    """Where the interval around the value begins."""
+    """Low end of the interval around the value."""
     high: float | None = None
     text: str | None = None
-    """What stands at its end; by default the value."""
+    """Text at the end of the bar; by default the value."""
     is_main: bool = False
-    """Drawn strong; where one bar is, the others are muted."""
+    """Whether the bar is highlighted; the others are then muted."""
 
 
 def bar_chart(bars: Sequence[Bar], *, title: str, x: Axis, width: int = 720) -> str:
     """Return bars from left to right, one below the other, as an ``<svg>`` element.
 
-    Bars begin at zero, on a logarithmic axis at its low end.  One whose value is not finite has
-    its name only.
+    Bars begin at zero, on a logarithmic axis at its low end.  A value that is not finite has no
+    bar, only its name.
 
     Parameters
     ----------
     bars
-        From the top.
+        Bars, from the top.
     title
-        Stands above, and is what a screen reader says.
+        Title above the chart, also read by screen readers.
     x
-        What the lengths stand for.
+        Axis of the values.
     width
-        The picture's own width in pixels; its height follows from the number of bars.
+        Width in pixels; the height follows from the number of bars.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def bar_chart(bars: Sequence[Bar], *, title: str, x: Axis, width: int = 720) -> 
     top = 14.0
     parts = []
     if title:
-        words = shortened(title, TITLE_SIZE * 1.1, width - 24)
+        words = shorten_text(title, TITLE_SIZE * 1.1, width - 24)
         parts.append(text(words, 12, 24, kind="rc-title", hover=title))
         top = 44.0
     bottom = top + _ROW * len(bars) + 4
@@ -96,7 +96,7 @@ def bar_chart(bars: Sequence[Bar], *, title: str, x: Axis, width: int = 720) -> 
     height = bottom + 26
     if x.label:
         height += 18
-        parts.append(text(shortened(x.label, TEXT_SIZE, right), right, height - 8, anchor="end"))
+        parts.append(text(shorten_text(x.label, TEXT_SIZE, right), right, height - 8, anchor="end"))
     return svg(parts, title=title, width=width, height=height)
 
 
@@ -109,11 +109,11 @@ def _value(bar: Bar, axis: Axis) -> str:
         return " ".join(bar.text.split())
     if not math.isfinite(bar.value):
         return ""
-    return share_text(bar.value, decimals=1) if axis.scale == "share" else number_text(bar.value)
+    return share_label(bar.value, decimals=1) if axis.scale == "share" else number_label(bar.value)
 
 
 def _bar(bar: Bar, span: Span, *, left: float, right: float, middle: float, kind: str) -> list[str]:
-    words = shortened(bar.name, TEXT_SIZE, left - 20)
+    words = shorten_text(bar.name, TEXT_SIZE, left - 20)
     named = "rc-note rc-strong" if bar.is_main else "rc-note"
     parts = [text(words, left - 8, middle + 4, kind=named, anchor="end", hover=bar.name)]
     place = span.place(bar.value)
@@ -135,6 +135,6 @@ def _bar(bar: Bar, span: Span, *, left: float, right: float, middle: float, kind
             parts.append(f'<path class="rc-whisker" d="{path}{caps}"/>')
             furthest = max(furthest, a, b)
     room = right + 0.25 * wide - furthest
-    label = shortened(_value(bar, span.axis), TEXT_SIZE, max(room, 40.0))
+    label = shorten_text(_value(bar, span.axis), TEXT_SIZE, max(room, 40.0))
     parts.append(text(label, furthest + 7, middle + 4, kind=named))
     return parts

@@ -1,6 +1,6 @@
-"""A frame: one plot with its grid, its marks, its lines and the names at their ends.
+"""Frames: the plot area of a chart with its grid, ticks, lines and labels.
 
-Line charts have one, timelines one per panel.
+Line charts have one frame, timelines one per panel.
 """
 
 from collections.abc import Sequence
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from recrawl.charts.axes import FloatArray, Span
-from recrawl.charts.ink import LABEL_SIZE, TEXT_SIZE, number, text
-from recrawl.charts.placing import Box, best_place, pushed_apart
-from recrawl.charts.series import Drawn, Series, colour_of, drawn, ink_of
-from recrawl.charts.wording import shortened, text_width
+from recrawl.charts.label_placement import Box, best_place, push_apart
+from recrawl.charts.series import DrawnSeries, Series, colour_of, draw_series, ink_of
+from recrawl.charts.svg_elements import LABEL_SIZE, TEXT_SIZE, number, text
+from recrawl.charts.text_layout import shorten_text, text_width
 
 __all__ = ["Frame", "Note"]
 
 LABEL_GAP = 15.0
-# Lines may stick out of the plot by as much as half their width and the radius of a dot.
+# Lines may extend beyond the plot by half their width or the radius of a dot.
 _BLEED = 4.0
-# Names of lines begin so far right of the plot.
+# Distance of line labels from the right edge of the plot.
 _LABEL_AT = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """A word in a chart: at a guide line, where x or y is given, or at a point, where both are."""
+    """A label in a chart: at a guide line if x or y is given, at a point if both are."""
 
     text: str
     x: float | None = None
@@ -34,7 +34,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """A plot's place in a picture, in pixels, and what its two directions stand for."""
+    """The position of a plot in a picture, in pixels, and its two axes."""
 
     left: float
     top: float
@@ -54,15 +54,15 @@ class Frame:
         return self.top + self.height
 
     def across(self, values: FloatArray) -> FloatArray:
-        """Return where values of x are in the picture."""
+        """Return the horizontal coordinates of values of x."""
         return self.left + self.width * self.x.places(values)
 
     def down(self, values: FloatArray) -> FloatArray:
-        """Return where values of y are in the picture."""
+        """Return the vertical coordinates of values of y."""
         return self.bottom - self.height * self.y.places(values)
 
     def grid(self, *, is_x_named: bool = True, has_y: bool = True) -> list[str]:
-        """Return the lines and names of the marks of both axes."""
+        """Return the grid lines, ticks and tick labels of both axes."""
         parts = []
         for tick in self.y.ticks(y_ticks(self.height)) if has_y else []:
             at = float(self.down(np.array([tick.at]))[0])
@@ -88,26 +88,28 @@ class Frame:
         parts.append(_rule(self.left, self.bottom, self.right, self.bottom, "rc-base"))
         return parts
 
-    def draw(self, series: Sequence[Series], *, places: Sequence[int]) -> list[Drawn]:
-        """Return series as ink, in the order they came."""
-        is_any_main = any(one.is_main for one in series)
+    def draw(self, series: Sequence[Series], *, places: Sequence[int]) -> list[DrawnSeries]:
+        """Draw series, in their order."""
+        is_any_main = any(each.is_main for each in series)
         out = []
-        for one, place in zip(series, places, strict=True):
-            across, *upwards = one.columns
-            ink = ink_of(one, place, is_any_main=is_any_main)
+        for each, place in zip(series, places, strict=True):
+            across, *upwards = each.columns
+            ink = ink_of(each, place, is_any_main=is_any_main)
             lines = np.stack([self.down(column) for column in upwards])
-            out.append(drawn(one, self.across(across), lines, ink=ink, width=int(self.width)))
+            out.append(
+                draw_series(each, self.across(across), lines, ink=ink, width=int(self.width))
+            )
         return out
 
-    def inked(self, series: Sequence[Series], lines: Sequence[Drawn]) -> str:
-        """Return what is drawn, cut off at the frame: bands below, the main line on top."""
+    def series_svg(self, series: Sequence[Series], lines: Sequence[DrawnSeries]) -> str:
+        """Return the drawn series, clipped to the frame: bands below, the main line on top."""
         left, top = self.left - _BLEED, self.top - _BLEED
         width, height = self.width + 2 * _BLEED, self.height + 2 * _BLEED
         size = f'width="{number(width)}" height="{number(height)}"'
         box = f"{number(left)} {number(top)} {number(width)} {number(height)}"
         order = sorted(range(len(series)), key=lambda i: series[i].is_main)
         return (
-            # An inner picture cuts without an id, which several charts of a page would share.
+            # A nested svg clips without an id, which would collide between charts of a page.
             f'<svg x="{number(left)}" y="{number(top)}" {size} viewBox="{box}" overflow="hidden">'
             + "".join(lines[i].band for i in order)
             + "".join(lines[i].line for i in order)
@@ -115,15 +117,19 @@ class Frame:
         )
 
     def end_names(
-        self, series: Sequence[Series], lines: Sequence[Drawn], places: Sequence[int], room: float
+        self,
+        series: Sequence[Series],
+        lines: Sequence[DrawnSeries],
+        places: Sequence[int],
+        room: float,
     ) -> list[str]:
-        """Return the names of lines, right of the plot at the height where they end."""
-        is_any_main = any(one.is_main for one in series)
-        named = [i for i, one in enumerate(series) if one.name and lines[i].end is not None]
+        """Return the labels of lines, right of the plot at the height of their ends."""
+        is_any_main = any(each.is_main for each in series)
+        named = [i for i, each in enumerate(series) if each.name and lines[i].end is not None]
         ends = [lines[i].end or (0.0, 0.0) for i in named]
         heights = [min(max(y, self.top), self.bottom) for _, y in ends]
         low, high = self.top + 2, self.bottom - 2
-        at = pushed_apart(heights, gap=LABEL_GAP, low=low, high=high)
+        at = push_apart(heights, gap=LABEL_GAP, low=low, high=high)
         parts = []
         x = self.right + _LABEL_AT
         for i, (end, _), height, y in zip(named, ends, heights, at, strict=True):
@@ -134,11 +140,11 @@ class Frame:
             colour = colour_of(places[i], is_any_main=is_any_main)
             kind = f"rc-label rc-fill {colour}"
             kind += " rc-strong" if series[i].is_main else ""
-            words = shortened(series[i].name, LABEL_SIZE, room - _LABEL_AT)
+            words = shorten_text(series[i].name, LABEL_SIZE, room - _LABEL_AT)
             parts.append(text(words, x, y + 4, kind=kind, hover=series[i].name))
         return parts
 
-    def notes(self, notes: Sequence[Note], lines: Sequence[Drawn]) -> list[str]:
+    def notes(self, notes: Sequence[Note], lines: Sequence[DrawnSeries]) -> list[str]:
         """Return guide lines and labelled points, their words where they cover least."""
         points = np.concatenate([_dense(line.points) for line in lines] or [np.zeros((0, 2))])
         where = [(note, *self._where(note)) for note in notes]
@@ -155,7 +161,7 @@ class Frame:
             else:
                 at = f'cx="{number(x or 0)}" cy="{number(y or 0)}"'
                 parts.append(f'<circle class="rc-spot rc-dot" {at} r="4.5"/>')
-            words = shortened(note.text, TEXT_SIZE, self.width - 16)
+            words = shorten_text(note.text, TEXT_SIZE, self.width - 16)
             boxes = self._boxes(x, y, text_width(words, TEXT_SIZE))
             box = boxes[best_place(boxes, points=points, taken=taken)]
             taken.append(box)
@@ -164,13 +170,13 @@ class Frame:
         return parts
 
     def _where(self, note: Note) -> tuple[float | None, float | None]:
-        """Return where a note is in the picture; nan if nowhere."""
+        """Return the coordinates of a note in the picture; nan if it has none."""
         x = None if note.x is None else float(self.across(np.array([note.x]))[0])
         y = None if note.y is None else float(self.down(np.array([note.y]))[0])
         return x, y
 
     def _guide(self, x: float | None, y: float | None) -> FloatArray:
-        """Return points along a guide line, or around a spot, which no words should cover."""
+        """Return points along a guide line or around a spot, which labels should not cover."""
         if x is None:
             ends = np.array([[self.left, y], [self.right, y]], np.float64)
         elif y is None:
@@ -180,7 +186,7 @@ class Frame:
         return _dense(ends)
 
     def _boxes(self, x: float | None, y: float | None, width: float) -> list[Box]:
-        """Return where the words of a note may stand, the best looking first."""
+        """Return possible positions of a note's text, the preferred ones first."""
         high = TEXT_SIZE + 5
         if x is None:
             tops = (y or 0.0) - high, (y or 0.0) + 2
@@ -191,7 +197,7 @@ class Frame:
             rows = [self.top + 2 + k * high for k in range(3)] + [self.bottom - high - 2]
             corners = [(left, top) for top in rows for left in (x + 6, x - width - 6)]
         else:
-            # Beside the spot, above and below it, and ever further away.
+            # Beside the spot, then above and below it at growing distances.
             corners = [(x + 9, y - high / 2), (x - width - 9, y - high / 2)]
             for away in (6, 18, 34, 54):
                 for top in (y + away, y - high - away):
@@ -202,7 +208,7 @@ class Frame:
             inside = min(max(left, self.left + 2), self.right - width - 2)
             level = min(max(top, self.top), self.bottom - high)
             boxes.append(Box(inside, level, inside + width, level + high))
-        # What had to be moved into the frame may lie on its own mark: only if nothing else is left.
+        # A box moved into the frame may cover its own spot, so it is used only as a last resort.
         unmoved = [
             box
             for box, (left, top) in zip(boxes, corners, strict=True)
@@ -222,22 +228,22 @@ class Frame:
 
 
 def y_ticks(height: float) -> int:
-    """Return how many marks a vertical axis of this height has at most."""
+    """Return the largest number of ticks of a vertical axis of this height."""
     return max(min(int(height // 34), 8), 3)
 
 
 def end_room(series: Sequence[Series], *, width: float) -> float:
-    """Return how wide the names at the ends of lines are, at most three tenths of the picture."""
+    """Return the width of the line labels, at most 30 % of the picture."""
     widest = 0.0
-    for one in series:
-        if one.name:
-            bold = 1.06 if one.is_main else 1.0
-            widest = max(widest, text_width(" ".join(one.name.split()), LABEL_SIZE) * bold)
+    for each in series:
+        if each.name:
+            bold = 1.06 if each.is_main else 1.0
+            widest = max(widest, text_width(" ".join(each.name.split()), LABEL_SIZE) * bold)
     return min(widest + _LABEL_AT + 6, 0.3 * width) if widest else 24.0
 
 
 def _tie(x: float | None, y: float | None, box: Box) -> list[str]:
-    """Return the line from a spot to its words, where they are not beside it."""
+    """Return the line from a spot to its label, unless the label is beside it."""
     if x is None or y is None:
         return []
     near_x = min(max(x, box.left), box.right)
@@ -253,7 +259,7 @@ def _rule(x0: float, y0: float, x1: float, y1: float, kind: str) -> str:
 
 
 def _dense(points: FloatArray) -> FloatArray:
-    """Return points of a line at most some pixels apart, to see what a label would cover."""
+    """Return points along a line a few pixels apart, to detect overlap with labels."""
     if len(points) < 2:
         return points
     lengths = np.hypot(*np.diff(points, axis=0).T)

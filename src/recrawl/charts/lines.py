@@ -1,12 +1,12 @@
-"""The line chart: series over a common axis, named where they end."""
+"""Line charts: series over a common axis, labelled at their ends."""
 
 from collections.abc import Sequence
 
 from recrawl.charts.axes import Axis, FloatArray, Span, span_of
 from recrawl.charts.frames import LABEL_GAP, Frame, Note, end_room, y_ticks
-from recrawl.charts.ink import LABEL_SIZE, TEXT_SIZE, TITLE_SIZE, number, svg, text
 from recrawl.charts.series import Series, colours_of, ink_of
-from recrawl.charts.wording import shortened, text_width
+from recrawl.charts.svg_elements import LABEL_SIZE, TEXT_SIZE, TITLE_SIZE, number, svg, text
+from recrawl.charts.text_layout import shorten_text, text_width
 
 __all__ = ["line_chart"]
 
@@ -24,24 +24,24 @@ def line_chart(
     width: int = 720,
     height: int = 400,
 ) -> str:
-    """Return a chart of lines as an ``<svg>`` element, which is also a whole file.
+    """Return a line chart as an ``<svg>`` element, which is also a complete file.
 
-    Names stand at the ends of lines; where there are too many for that, in a key above the plot.
-    Numbers that are not finite, or not positive on a logarithmic axis, leave gaps.  Of more points
-    than pixels those are drawn that show.
+    Lines are labelled at their ends or, if there are too many, in a key above the plot.  Numbers
+    that are not finite, or not positive on a logarithmic axis, leave gaps.  Points that would be
+    invisible are omitted.
 
     Parameters
     ----------
     series
-        What is drawn, in the order of its colours; a main one has the first.
+        Series, in the order of their colours; the main one has the first colour.
     title
-        Stands above the chart, and is what a screen reader says.
+        Title above the chart, also read by screen readers.
     x, y
-        The axes.
+        Axes of the chart.
     notes
-        Guide lines and labelled points; those outside the axes are left out.
+        Guide lines and labelled points; those outside the axes are omitted.
     width, height
-        The picture's own size in pixels; it scales to the space it is given.
+        Size in pixels; the chart scales to the available space.
 
     Examples
     --------
@@ -60,20 +60,20 @@ def line_chart(
     chosen, top = list(series), 14.0
     parts = []
     if title:
-        words = shortened(title, TITLE_SIZE * 1.1, width - 24)
+        words = shorten_text(title, TITLE_SIZE * 1.1, width - 24)
         parts.append(text(words, 12, 24, kind="rc-title", hover=title))
         top = 44.0
     places = colours_of(chosen)
-    n_named = sum(1 for one in chosen if one.name)
+    n_named = sum(1 for each in chosen if each.name)
     has_key = n_named * LABEL_GAP > height - top - 56
     if has_key:
         top = _key(parts, chosen, places, width=width, top=top)
     if y.label:
-        parts.append(text(shortened(y.label, TEXT_SIZE, width - 24), 12, top, kind="rc-text"))
+        parts.append(text(shorten_text(y.label, TEXT_SIZE, width - 24), 12, top, kind="rc-text"))
         top += 14
     bottom = 30.0 + (18 if x.label else 0) + (16 if x.scale == "time" else 0)
     frame_height = max(height - top - bottom, 60.0)
-    x_span = span_of(x, [one.columns[0] for one in chosen], n_ticks=8, is_rounded=False)
+    x_span = span_of(x, [each.columns[0] for each in chosen], n_ticks=8, is_rounded=False)
     y_span = span_of(y, columns_of(chosen, x_span), n_ticks=y_ticks(frame_height), is_rounded=True)
     left = 12.0 + axis_room(y_span, frame_height)
     room = 18.0 if has_key else end_room(chosen, width=width)
@@ -87,21 +87,21 @@ def line_chart(
     )
     parts.extend(frame.grid())
     lines = frame.draw(chosen, places=places)
-    parts.append(frame.inked(chosen, lines))
+    parts.append(frame.series_svg(chosen, lines))
     if not has_key:
         parts.extend(frame.end_names(chosen, lines, places, room))
     parts.extend(frame.notes(notes, lines))
     if x.label:
-        words = shortened(x.label, TEXT_SIZE, frame.width)
+        words = shorten_text(x.label, TEXT_SIZE, frame.width)
         parts.append(text(words, frame.right, height - 10, anchor="end"))
     return svg(parts, title=title, width=width, height=height)
 
 
 def columns_of(series: Sequence[Series], x: Span) -> list[FloatArray]:
-    """Return what is drawn upwards within the ends of the other axis, bands with it."""
+    """Return the vertical columns, bands included, within the ends of the x axis."""
     columns: list[FloatArray] = []
-    for one in series:
-        across, *upwards = one.columns
+    for each in series:
+        across, *upwards = each.columns
         places = x.places(across)
         is_seen = (places >= 0) & (places <= 1)
         columns.extend(column[is_seen] for column in upwards)
@@ -109,7 +109,7 @@ def columns_of(series: Sequence[Series], x: Span) -> list[FloatArray]:
 
 
 def axis_room(span: Span, height: float) -> float:
-    """Return how wide the names of a vertical axis' marks are, with their distance."""
+    """Return the width of the tick labels of a vertical axis, including their distance."""
     ticks = span.ticks(y_ticks(height))
     return max((text_width(tick.text, TEXT_SIZE) for tick in ticks), default=0.0) + 10
 
@@ -117,22 +117,22 @@ def axis_room(span: Span, height: float) -> float:
 def _key(
     parts: list[str], series: Sequence[Series], places: Sequence[int], *, width: int, top: float
 ) -> float:
-    """Write a key of names in rows, and return where what comes below it begins."""
+    """Append a key in rows to ``parts``, and return the vertical coordinate below it."""
     x, y = 12.0, top
-    is_any_main = any(one.is_main for one in series)
-    for one, place in zip(series, places, strict=True):
-        if not one.name:
+    is_any_main = any(each.is_main for each in series)
+    for each, place in zip(series, places, strict=True):
+        if not each.name:
             continue
-        words = shortened(one.name, LABEL_SIZE, 0.4 * width)
+        words = shorten_text(each.name, LABEL_SIZE, 0.4 * width)
         wide = 26 + text_width(words, LABEL_SIZE) + 16
         if x + wide > width and x > 12:
             x, y = 12.0, y + _KEY_ROW
             if y >= top + _KEY_ROWS_MAX * _KEY_ROW:
                 y -= _KEY_ROW
                 break
-        ink = ink_of(one, place, is_any_main=is_any_main)
+        ink = ink_of(each, place, is_any_main=is_any_main)
         path = f"M{number(x)} {number(y - 4)}h20"
         parts.append(f'<path class="rc-line {ink}" d="{path}"/>')
-        parts.append(text(words, x + 26, y, kind="rc-note", hover=one.name))
+        parts.append(text(words, x + 26, y, kind="rc-note", hover=each.name))
         x += wide
     return y + _KEY_ROW + 4

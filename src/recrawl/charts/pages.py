@@ -1,13 +1,13 @@
-"""One page of HTML that needs nothing else: no script, no other file, light and dark, on paper."""
+"""Self-contained HTML pages without scripts, for light mode, dark mode and print."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from recrawl.charts.ink import FONTS
-from recrawl.charts.ticks import number_text
-from recrawl.charts.wording import escaped
+from recrawl.charts.svg_elements import FONTS
+from recrawl.charts.text_layout import escape_text
+from recrawl.charts.ticks import number_label
 
 __all__ = [
     "Card",
@@ -25,7 +25,7 @@ __all__ = [
 
 Cell: TypeAlias = str | int | float | None
 
-# What stands in columns of numbers: a sign, a number or a range of them, and a short unit.
+# A number with an optional sign and unit, or a range of numbers.
 _NUMBER = re.compile(
     r"[<>≈~]?\s?[-−+±]?(\d[\d.,\s\u202f]*|∞)([kMGT%]|[×–-]\s?[\d.,⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?"
     r"(\s?[%×]|\s?[a-zA-Zµ/]{1,4}\d?)?"
@@ -83,58 +83,58 @@ class Section:
     """A part of a page."""
 
     heading: str
-    """May be empty, for what stands before the first heading."""
+    """Heading; empty for the content before the first heading."""
     body_html: str
-    """What the functions here return, one after the other."""
+    """HTML from the functions of this module, concatenated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A figure that should be seen first, as "−53 %", and what it is."""
+    """A key figure, such as "−53 %", and its label."""
 
     value: str
     label: str
     note: str = ""
-    """Smaller, below: an interval, what it is compared with."""
+    """Small text below the label, such as an interval."""
 
 
 def html_page(title: str, sections: Sequence[Section], *, lead: str = "", footer: str = "") -> str:
-    """Return a whole page.
+    """Return a complete HTML page.
 
     Parameters
     ----------
     title
-        The page's heading and the window's title.
+        Heading of the page and title of the window.
     sections
-        Its parts.
+        Sections of the page.
     lead
-        What a reader in a hurry reads, below the title.
+        Summary below the title.
     footer
-        Small print.
+        Small print at the end.
     """
-    parts = [f"<h1>{escaped(title)}</h1>"]
+    parts = [f"<h1>{escape_text(title)}</h1>"]
     if lead:
         parts.append(f'<p class="lead">{_prose(lead)}</p>')
     for section in sections:
-        heading = f"<h2>{escaped(section.heading)}</h2>\n" if section.heading else ""
+        heading = f"<h2>{escape_text(section.heading)}</h2>\n" if section.heading else ""
         parts.append(f"<section>\n{heading}{section.body_html}\n</section>")
     if footer:
-        parts.append(f"<footer>{escaped(footer)}</footer>")
+        parts.append(f"<footer>{escape_text(footer)}</footer>")
     body = "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
-        # A page that needs nothing else may ask for nothing else.
+        # The page is self-contained, so the policy forbids loading anything.
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
         "style-src 'unsafe-inline'\">\n"
-        f"<title>{escaped(title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<title>{escape_text(title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
         f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
 
 
 def _prose(text: str) -> str:
-    """Return words escaped, each per cent sign on the line of its number."""
-    return escaped(text).replace(" %", "\N{NO-BREAK SPACE}%")
+    """Return escaped text, with no line break before a per cent sign."""
+    return escape_text(text).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def paragraph(text: str) -> str:
@@ -143,18 +143,18 @@ def paragraph(text: str) -> str:
 
 
 def bullets(items: Sequence[str]) -> str:
-    """Return a list of short paragraphs."""
+    """Return a bulleted list."""
     rows = "".join(f"<li>{_prose(item)}</li>" for item in items)
     return f"<ul>{rows}</ul>\n" if rows else ""
 
 
 def code(text: str) -> str:
-    """Return a text as it was typed."""
-    return f"<pre>{escaped(text)}</pre>\n"
+    """Return preformatted text."""
+    return f"<pre>{escape_text(text)}</pre>\n"
 
 
 def cards(figures: Sequence[Card]) -> str:
-    """Return a row of figures that should be seen first."""
+    """Return a row of cards with key figures."""
     rows = []
     for card in figures:
         note = f"<small>{_prose(card.note)}</small>" if card.note else ""
@@ -164,12 +164,12 @@ def cards(figures: Sequence[Card]) -> str:
 
 
 def details(summary: str, body_html: str) -> str:
-    """Return what is folded away behind a line that says what it is."""
-    return f"<details><summary>{escaped(summary)}</summary>\n{body_html}</details>\n"
+    """Return content that is folded away behind a summary line."""
+    return f"<details><summary>{escape_text(summary)}</summary>\n{body_html}</details>\n"
 
 
 def figure(svg: str, caption: str = "") -> str:
-    """Return a chart of this package with what it shows.  The chart is not escaped."""
+    """Return a figure with a chart of this package and a caption.  The chart is not escaped."""
     words = f"<figcaption>{_prose(caption)}</figcaption>" if caption else ""
     return f"<figure>{svg}{words}</figure>\n"
 
@@ -177,27 +177,29 @@ def figure(svg: str, caption: str = "") -> str:
 def table_html(
     columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, main_row: int | None = None
 ) -> str:
-    """Return a table; columns of nothing but numbers are set to the right.
+    """Return a table; columns that have only numbers are right-aligned.
 
     Parameters
     ----------
     columns
-        Their names.
+        Names of the columns.
     rows
-        A cell for each column: words, numbers, or None for nothing.  Words that are a number with
-        a unit, as "41 %" or "2.5k", count as numbers.
+        Cells of each row: text, numbers, or None for a dash.  Text that is a number with a unit,
+        such as "41 %" or "2.5k", counts as a number.
     main_row
-        The row that is set bold, counted from 0.
+        Index of the row in bold type.
     """
     for row in rows:
         if len(row) != len(columns):
             raise ValueError(f"a row must have {len(columns)} cells, got {len(row)}")
-    right = [_is_numeric([row[i] for row in rows]) for i in range(len(columns))]
-    kinds = [' class="n"' if is_right else "" for is_right in right]
-    head = "".join(f"<th{k}>{escaped(c)}</th>" for k, c in zip(kinds, columns, strict=True))
+    is_numeric = [_is_numeric([row[i] for row in rows]) for i in range(len(columns))]
+    attributes = [' class="n"' if numeric else "" for numeric in is_numeric]
+    head = "".join(
+        f"<th{a}>{escape_text(name)}</th>" for a, name in zip(attributes, columns, strict=True)
+    )
     body = []
     for i, row in enumerate(rows):
-        cells = "".join(f"<td{k}>{_cell(c)}</td>" for k, c in zip(kinds, row, strict=True))
+        cells = "".join(f"<td{a}>{_cell(c)}</td>" for a, c in zip(attributes, row, strict=True))
         body.append(f'<tr class="main">{cells}</tr>' if i == main_row else f"<tr>{cells}</tr>")
     return (
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead>'
@@ -206,9 +208,9 @@ def table_html(
 
 
 def _is_numeric(cells: Sequence[Cell]) -> bool:
-    said = [cell for cell in cells if cell is not None and cell not in ("", "–", "-")]
-    return bool(said) and all(
-        not isinstance(cell, str) or _NUMBER.fullmatch(cell.strip()) for cell in said
+    filled = [cell for cell in cells if cell is not None and cell not in ("", "–", "-")]
+    return bool(filled) and all(
+        not isinstance(cell, str) or _NUMBER.fullmatch(cell.strip()) for cell in filled
     )
 
 
@@ -216,8 +218,8 @@ def _cell(cell: Cell) -> str:
     if cell is None:
         return "–"
     if isinstance(cell, float):
-        return escaped(number_text(cell))
+        return escape_text(number_label(cell))
     if isinstance(cell, int) and not isinstance(cell, bool):
-        # Thin spaces between thousands, which neither English nor German readers misread.
+        # Thin spaces separate thousands; a comma or a point would be ambiguous between languages.
         return f"{cell:,}".replace(",", "\u202f").replace("-", "−")
-    return escaped(cell)
+    return escape_text(cell)

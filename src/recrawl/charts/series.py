@@ -1,4 +1,4 @@
-"""Series: columns of numbers as lines, steps, points and bands, with gaps where there are none."""
+"""Series of a chart, drawn as lines, steps, points and bands."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from recrawl.charts.axes import FloatArray
-from recrawl.charts.ink import N_COLOURS, number
+from recrawl.charts.svg_elements import N_COLOURS, number
 
-__all__ = ["Drawn", "Series", "drawn"]
+__all__ = ["DrawnSeries", "Series", "draw_series"]
 
 RUNS_MAX = 2_000
-"""Of a series with more gaps than this, some of the pieces between them are left out."""
+"""Most stretches between gaps that are drawn; of more, some are omitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Series:
-    """One line of a chart.  Where x or y is not finite it has a gap."""
+    """One line of a chart, with gaps where x or y is not finite."""
 
     name: str
-    """Stands at the end of the line; may be empty."""
+    """Label at the end of the line; may be empty."""
     x: ArrayLike
     y: ArrayLike
     low: ArrayLike | None = None
@@ -30,7 +30,7 @@ class Series:
     style: Literal["line", "step", "points", "dashed"] = "line"
     """Steps hold a value until the next."""
     is_main: bool = False
-    """Drawn strong; where one series is, the others are muted."""
+    """Whether the series is highlighted; the others are then muted."""
 
     def __post_init__(self) -> None:
         if self.style not in ("line", "step", "points", "dashed"):
@@ -54,8 +54,8 @@ class Series:
         ]
 
 
-class Drawn(NamedTuple):
-    """A series as ink."""
+class DrawnSeries(NamedTuple):
+    """The SVG elements of a series."""
 
     band: str
     line: str
@@ -64,25 +64,27 @@ class Drawn(NamedTuple):
 
     @property
     def end(self) -> tuple[float, float] | None:
-        """Where the line ends, if it is anywhere."""
+        """Coordinates of the end of the line; None for an empty line."""
         return (float(self.points[-1, 0]), float(self.points[-1, 1])) if len(self.points) else None
 
 
-def drawn(series: Series, x: FloatArray, columns: FloatArray, *, ink: str, width: int) -> Drawn:
-    """Return a series as ink, at most a few points for each pixel of the width.
+def draw_series(
+    series: Series, x: FloatArray, columns: FloatArray, *, ink: str, width: int
+) -> DrawnSeries:
+    """Draw a series, with at most a few points for each pixel of the width.
 
     Parameters
     ----------
     series
-        What it is.
+        Series to draw.
     x
-        Where its rows are in the picture.
+        Horizontal coordinates of its rows.
     columns
-        Rows of y, and of low and high where there is a band, in the picture.
+        Vertical coordinates: a row for y, and rows for low and high if there is a band.
     ink
-        The classes of its line, of which the first names its colour.
+        CSS classes of the line; the first one sets the colour.
     width
-        Of the picture, in pixels.
+        Width of the picture in pixels.
     """
     colour = ink.split(maxsplit=1)[0]
     lines: list[str] = []
@@ -90,7 +92,7 @@ def drawn(series: Series, x: FloatArray, columns: FloatArray, *, ink: str, width
     kept: list[FloatArray] = []
     is_step = series.style == "step"
     for run in _runs(np.isfinite(x) & np.isfinite(columns[0])):
-        rows = run[_thinned(x[run], columns[0, run], width)]
+        rows = run[_visible_rows(x[run], columns[0, run], width)]
         kept.append(np.stack([x[rows], columns[0, rows]], axis=1))
         if series.style == "points" or rows.size == 1:
             lines.extend(_dot(a, b, colour) for a, b in kept[-1])
@@ -98,25 +100,25 @@ def drawn(series: Series, x: FloatArray, columns: FloatArray, *, ink: str, width
             lines.append(f'<path class="rc-line {ink}" d="{_path(kept[-1], is_step=is_step)}"/>')
     if len(columns) == 3:
         for run in _runs(np.isfinite(x) & np.isfinite(columns).all(axis=0)):
-            rows = run[_thinned(x[run], columns[1, run], width)]
-            # Points, and a row alone, have bars of error.
+            rows = run[_visible_rows(x[run], columns[1, run], width)]
+            # Single points have error bars instead of bands.
             each = rows[:, None] if series.style == "points" else [rows]
             bands.extend(
                 _band(x[some], columns[1, some], columns[2, some], colour, is_step) for some in each
             )
     points = np.concatenate(kept) if kept else np.zeros((0, 2))
-    return Drawn("".join(bands), "".join(lines), points)
+    return DrawnSeries("".join(bands), "".join(lines), points)
 
 
 def colour_of(place: int, *, is_any_main: bool) -> str:
-    """Return the class of a colour: one after the other, but nobody else has the main one's."""
+    """Return the CSS class of a colour; only the main series has the main colour."""
     if is_any_main and place >= N_COLOURS:
         return f"rc-c{1 + (place - N_COLOURS) % (N_COLOURS - 1)}"
     return f"rc-c{place % N_COLOURS}"
 
 
 def ink_of(series: Series, place: int, *, is_any_main: bool) -> str:
-    """Return the classes of a series' line: its colour first, then its weight and dashes."""
+    """Return the CSS classes of a series' line: colour, weight and dashes."""
     ink = [colour_of(place, is_any_main=is_any_main)]
     if is_any_main:
         ink.append("rc-main" if series.is_main else "rc-muted")
@@ -127,8 +129,8 @@ def ink_of(series: Series, place: int, *, is_any_main: bool) -> str:
 
 def colours_of(series: list[Series]) -> list[int]:
     """Return the number of each series' colour; the main one has the first."""
-    main = [i for i, one in enumerate(series) if one.is_main]
-    rest = [i for i, one in enumerate(series) if not one.is_main]
+    main = [i for i, each in enumerate(series) if each.is_main]
+    rest = [i for i, each in enumerate(series) if not each.is_main]
     places = [0] * len(series)
     for place, i in enumerate(main + rest):
         places[i] = place
@@ -144,8 +146,8 @@ def _runs(is_there: np.ndarray) -> Iterator[np.ndarray]:
         yield np.arange(start, end)
 
 
-def _thinned(x: FloatArray, y: FloatArray, width: int) -> np.ndarray:
-    """Return the rows to draw: of each pixel's column the first, lowest, highest and last."""
+def _visible_rows(x: FloatArray, y: FloatArray, width: int) -> np.ndarray:
+    """Return the rows to draw: the first, lowest, highest and last one of each pixel column."""
     n = x.size
     if n <= 4 * width:
         return np.arange(n)
@@ -174,7 +176,7 @@ def _dot(x: float, y: float, colour: str) -> str:
 
 def _band(x: FloatArray, low: FloatArray, high: FloatArray, colour: str, is_step: bool) -> str:
     if x.size == 1:
-        # A band of one row is the bar of an error.
+        # A band of one row is drawn as an error bar.
         at, top, bottom = number(float(x[0])), number(float(high[0])), number(float(low[0]))
         return f'<path class="rc-line rc-muted {colour}" d="M{at} {top}V{bottom}"/>'
     if is_step:

@@ -1,14 +1,14 @@
-"""Where an axis is marked and what stands there: 1, 2 and 5, k and M, dates chosen by the span."""
+"""Ticks of an axis and their labels, for numbers, shares and times."""
 
 import math
 from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["Tick", "linear_ticks", "log_ticks", "number_text", "share_text", "time_ticks"]
+__all__ = ["Tick", "linear_ticks", "log_ticks", "number_label", "share_label", "time_ticks"]
 
 TICKS_MAX = 400
-"""More marks than this are never drawn, whatever the span."""
+"""Most ticks of an axis."""
 
 _SECOND = 1_000
 _MINUTE, _HOUR, _DAY = 60 * _SECOND, 3_600 * _SECOND, 86_400 * _SECOND
@@ -29,21 +29,21 @@ _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 class Tick(NamedTuple):
-    """One mark of an axis."""
+    """One tick of an axis."""
 
     at: float
     text: str
-    """Empty for a mark without a number."""
+    """Label; empty for a tick without one."""
     context: str = ""
-    """What stands below the text: the day of an hour, the year of a month, where it changes."""
+    """Text below the label where it changes: the day of an hour, the year of a month."""
 
 
-def number_text(value: float, *, digits: int = 3) -> str:
+def number_label(value: float, *, digits: int = 3) -> str:
     """Return a number in a few significant digits, with k, M, G or T.
 
     Examples
     --------
-    >>> [number_text(x) for x in (0, 0.025, 7, 1_500, 41_234, 2e6, 3e-7)]
+    >>> [number_label(x) for x in (0, 0.025, 7, 1_500, 41_234, 2e6, 3e-7)]
     ['0', '0.025', '7', '1.5k', '41.2k', '2M', '3×10⁻⁷']
     """
     if not math.isfinite(value):
@@ -56,7 +56,7 @@ def number_text(value: float, *, digits: int = 3) -> str:
     if size < 1e-4 or size >= 1e15:
         mantissa, _, exponent = f"{size:.{digits - 1}e}".partition("e")
         power = "10" + str(int(exponent)).translate(_SUPERSCRIPT)
-        mantissa = _trimmed(mantissa)
+        mantissa = _without_trailing_zeros(mantissa)
         return sign + (power if mantissa == "1" else f"{mantissa}×{power}")
     for unit, prefix in _PREFIXES:
         if size >= unit:
@@ -64,34 +64,34 @@ def number_text(value: float, *, digits: int = 3) -> str:
     return sign + _significant(size, digits)
 
 
-def share_text(share: float, *, decimals: int = 0) -> str:
+def share_label(share: float, *, decimals: int = 0) -> str:
     """Return a share of 0 to 1 in percent.
 
     Examples
     --------
-    >>> share_text(0.915), share_text(0.915, decimals=1)
+    >>> share_label(0.915), share_label(0.915, decimals=1)
     ('92 %', '91.5 %')
     """
     if not math.isfinite(share):
         return "–"
     if abs(share) >= 1e6:
-        return f"{number_text(min(max(share, -1e300), 1e300) * 100)} %"
-    # Halves are rounded up, as people expect, after what floats lose is put back.
+        return f"{number_label(min(max(share, -1e300), 1e300) * 100)} %"
+    # Halves are rounded up; 1e-9 compensates for floating-point error.
     scaled = math.floor(abs(share) * 100 * 10**decimals + 0.5 + 1e-9) / 10**decimals
     return f"{'−' if share < 0 and scaled else ''}{scaled:.{decimals}f} %"
 
 
 def _significant(value: float, digits: int) -> str:
     decimals = max(digits - 1 - math.floor(math.log10(value)), 0)
-    return _trimmed(f"{value:.{decimals}f}")
+    return _without_trailing_zeros(f"{value:.{decimals}f}")
 
 
-def _trimmed(number: str) -> str:
+def _without_trailing_zeros(number: str) -> str:
     return number.rstrip("0").rstrip(".") if "." in number else number
 
 
 def nice_step(span: float, n_max: int) -> float:
-    """Return the least step of 1, 2 or 5 times a power of ten that makes at most so many."""
+    """Return the smallest step of 1, 2 or 5 times a power of ten for at most ``n_max`` ticks."""
     rough = span / max(n_max, 1)
     power = 10.0 ** math.floor(math.log10(rough)) if rough > 0 else 1.0
     for factor in (1.0, 2.0, 5.0):
@@ -101,7 +101,7 @@ def nice_step(span: float, n_max: int) -> float:
 
 
 def linear_ticks(low: float, high: float, n_max: int, *, is_share: bool = False) -> list[Tick]:
-    """Return marks between two ends at steps of 1, 2 or 5."""
+    """Return ticks between two ends at steps of 1, 2 or 5 times a power of ten."""
     step = nice_step(high - low, n_max)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     if not 0 <= last - first < TICKS_MAX:
@@ -109,15 +109,15 @@ def linear_ticks(low: float, high: float, n_max: int, *, is_share: bool = False)
     at = [n * step for n in range(first, last + 1)]
     if is_share:
         decimals = min(max(-math.floor(math.log10(step * 100) + 1e-9), 0), 12)
-        return [Tick(value, share_text(value, decimals=decimals)) for value in at]
+        return [Tick(value, share_label(value, decimals=decimals)) for value in at]
     largest = max((abs(value) for value in at), default=1.0)
     # As many digits as tell neighbours apart.
     digits = max(math.ceil(math.log10(max(largest / step, 1.0)) + 1e-9) + 1, 3)
-    return [Tick(value, number_text(value, digits=digits)) for value in at]
+    return [Tick(value, number_label(value, digits=digits)) for value in at]
 
 
 def log_ticks(low: float, high: float, n_max: int) -> list[Tick]:
-    """Return marks of a logarithmic axis: decades, their 2 and 5 where there is room."""
+    """Return ticks of a logarithmic axis: decades, with 2 and 5 if there is room."""
     first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
     n_decades = max(last - first, 1)
     if n_decades == 1 or high / low < 8:
@@ -134,21 +134,21 @@ def log_ticks(low: float, high: float, n_max: int) -> list[Tick]:
                 continue
             is_named = factor in factors and decade % every == 0
             if is_named:
-                ticks.append(Tick(at, number_text(at)))
+                ticks.append(Tick(at, number_label(at)))
             elif n_decades <= 4:
                 ticks.append(Tick(at, ""))
     return ticks[:TICKS_MAX]
 
 
 def time_ticks(low: float, high: float, n_max: int) -> list[Tick]:
-    """Return marks at round UTC times between two instants in milliseconds since 1970."""
+    """Return ticks at round UTC times between two instants in milliseconds since 1970."""
     rough = (high - low) / max(n_max, 1)
     for step in _STEPS_MS:
         if step >= rough:
-            return _named(_every(low, high, step), step)
+            return _time_labels(_every(low, high, step), step)
     for n_months in _STEPS_MONTHS:
         if n_months * _MONTH_MS >= rough:
-            return _named(_every_months(low, high, n_months), n_months * _MONTH_MS)
+            return _time_labels(_every_months(low, high, n_months), n_months * _MONTH_MS)
     return []
 
 
@@ -160,17 +160,17 @@ def _every(low: float, high: float, step: int) -> list[int]:
 
 def _every_months(low: float, high: float, n_months: int) -> list[int]:
     ends = np.array([low, high]).astype("datetime64[ms]").astype("datetime64[M]").astype(np.int64)
-    # Counted from the year 0, so that decades are round.
+    # Months are counted from the year 0, so that decades are round.
     first = -(-(int(ends[0]) + 1970 * 12) // n_months) * n_months - 1970 * 12
     months = np.arange(first, int(ends[1]) + 1, n_months)[:TICKS_MAX]
     at = months.astype("datetime64[M]").astype("datetime64[ms]").astype(np.int64)
     return [int(a) for a in at if low <= a <= high]
 
 
-def _named(at_ms: list[int], step: float) -> list[Tick]:
-    """Return marks with their names: what changes from mark to mark, and below it what seldom does.
+def _time_labels(at_ms: list[int], step: float) -> list[Tick]:
+    """Return ticks with labels and, where it changes, their context.
 
-    The year of days and months, the day of hours: at the first mark and wherever it changes.
+    The context of days and months is the year, that of hours is the day.
     """
     ticks, before = [], ""
     for at in at_ms:

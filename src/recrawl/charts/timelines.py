@@ -1,4 +1,4 @@
-"""The timeline: lanes of marks, and below them panels of lines over the same time."""
+"""Timelines: lanes of marks, and below them panels of lines over the same time."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,19 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from recrawl.charts.axes import Axis, Span, span_of
 from recrawl.charts.frames import Frame, end_room, y_ticks
-from recrawl.charts.ink import TEXT_SIZE, TITLE_SIZE, number, svg, text
 from recrawl.charts.lines import WIDTH_MIN, axis_room, columns_of
 from recrawl.charts.series import Series, colours_of
-from recrawl.charts.wording import escaped, shortened, text_width
+from recrawl.charts.svg_elements import TEXT_SIZE, TITLE_SIZE, number, svg, text
+from recrawl.charts.text_layout import escape_text, shorten_text, text_width
 
 __all__ = ["MARK_KINDS", "Lane", "Panel", "timeline"]
 
 TimeArray: TypeAlias = NDArray[np.int64]
 
 MARK_KINDS = ("poll", "changed", "error", "signal", "gone", "order")
-"""Kinds of marks that have a look of their own; others are small rings."""
+"""Kinds of marks with their own shape; others are small rings."""
 LANES_MAX = 40
-"""Of more lanes the first are drawn."""
+"""Most lanes in a timeline; further ones are omitted."""
 _LANE, _PANEL, _PANEL_GAP = 26.0, 110.0, 38.0
 
 
@@ -32,11 +32,11 @@ class Lane:
 
     name: str
     at_ms: ArrayLike
-    """When, in milliseconds since 1970."""
+    """Instants of the marks, in milliseconds since 1970."""
     what: Sequence[str]
     """The kind of each mark: one of `MARK_KINDS`, or a short word of your own."""
     text: Sequence[str] | None = None
-    """What is shown when the pointer rests on a mark, beside its kind and its time."""
+    """Text of each mark, shown with its kind and time when the pointer is on it."""
 
     def __post_init__(self) -> None:
         n = self.times.size
@@ -47,7 +47,7 @@ class Lane:
 
     @property
     def times(self) -> TimeArray:
-        """When, as a column."""
+        """Instants of the marks as a column."""
         return np.asarray(self.at_ms, np.int64).reshape(-1)
 
 
@@ -70,22 +70,22 @@ def timeline(
     now_ms: int | None = None,
     width: int = 900,
 ) -> str:
-    """Return what happened over time as an ``<svg>`` element, which is also a whole file.
+    """Return a timeline as an ``<svg>`` element, which is also a complete file.
 
     Parameters
     ----------
     lanes
         Rows of marks, from the top.  Marks of one kind in one pixel are drawn as one.
     title
-        Stands above, and is what a screen reader says.
+        Title above the timeline, also read by screen readers.
     start_ms, end_ms
-        The ends of the time axis; what is outside is left out.
+        Ends of the time axis; marks outside are omitted.
     panels
         Lines over the same time, below the lanes.
     now_ms
-        Where a line says "now"; what is right of it is shaded as yet to come.
+        Position of the line labelled "now"; the future, right of it, is shaded.
     width
-        The picture's own width in pixels; its height follows from what is drawn.
+        Width in pixels; the height follows from the lanes and panels.
     """
     if width < WIDTH_MIN:
         raise ValueError(f"width must be at least {WIDTH_MIN}, got {width!r}")
@@ -104,7 +104,7 @@ def timeline(
     parts = []
     top = 14.0
     if title:
-        words = shortened(title, TITLE_SIZE * 1.1, width - 24)
+        words = shorten_text(title, TITLE_SIZE * 1.1, width - 24)
         parts.append(text(words, 12, 24, kind="rc-title", hover=title))
         top = 40.0
     top = _key(parts, lanes, left=left, width=width, top=top)
@@ -132,18 +132,18 @@ def _panel(panel: Panel, frame: Frame, *, room: float, is_last: bool) -> list[st
     series = list(panel.series)
     parts = []
     if panel.title:
-        words = shortened(panel.title, TEXT_SIZE, frame.width)
+        words = shorten_text(panel.title, TEXT_SIZE, frame.width)
         parts.append(text(words, frame.left, frame.top - 9, kind="rc-note", hover=panel.title))
     parts.extend(frame.grid(is_x_named=is_last))
     places = colours_of(series)
     lines = frame.draw(series, places=places)
-    parts.append(frame.inked(series, lines))
+    parts.append(frame.series_svg(series, lines))
     parts.extend(frame.end_names(series, lines, places, room))
     return parts
 
 
 def _now(frame: Frame, now_ms: int | None) -> list[str]:
-    """Return the line that says now, and the shade of what is to come."""
+    """Return the line labelled "now", and the shade of the future."""
     if now_ms is None or not 0 <= frame.x.place(float(now_ms)) <= 1:
         return []
     at = float(frame.across(np.array([float(now_ms)]))[0])
@@ -158,8 +158,8 @@ def _now(frame: Frame, now_ms: int | None) -> list[str]:
 
 
 def _lane(lane: Lane, time: Span, *, left: float, right: float, middle: float) -> list[str]:
-    """Return a lane's name, its line and its marks, those of one kind in one pixel as one."""
-    words = shortened(lane.name, TEXT_SIZE, left - 20)
+    """Return a lane's name, line and marks; marks of one kind in one pixel are merged."""
+    words = shorten_text(lane.name, TEXT_SIZE, left - 20)
     parts = [
         text(words, left - 8, middle + 4, anchor="end", hover=lane.name),
         f'<line class="rc-grid" x1="{number(left)}" x2="{number(right)}" '
@@ -170,7 +170,7 @@ def _lane(lane: Lane, time: Span, *, left: float, right: float, middle: float) -
     for row in np.flatnonzero((places >= 0) & (places <= 1)):
         pixel = int((right - left) * places[row])
         together.setdefault((pixel, str(lane.what[int(row)])), []).append(int(row))
-    # Common kinds first, so that what is rare lies on top.
+    # Frequent kinds first, so that rare marks are on top.
     counts = Counter(kind for _, kind in together)
     for (pixel, kind), rows in sorted(together.items(), key=lambda item: -counts[item[0][1]]):
         hover = _hover(lane, kind, rows)
@@ -191,17 +191,17 @@ def _instant(at_ms: int) -> str:
 
 
 def _title(hover: str) -> str:
-    return f"<title>{escaped(hover)}</title>"
+    return f"<title>{escape_text(hover)}</title>"
 
 
 def _mark(kind: str, x: float, y: float) -> str:
-    """Return the look of a mark: kinds differ in shape, not in colour only."""
+    """Return the shape of a mark; kinds differ in shape, not only in colour."""
     at = f"M{number(x)} {number(y)}"
     match kind:
         case "poll":
             return f'<path class="rc-mark rc-quiet" d="{at}m0 -5v10"/>'
         case "changed":
-            return f'<path class="rc-fill rc-dot rc-c0" d="{at}{_ring(5)}"/>'
+            return f'<path class="rc-fill rc-dot rc-c0" d="{at}{_ring_path(5)}"/>'
         case "error":
             return f'<path class="rc-line rc-mark rc-c1" d="{at}m-4 -4l8 8m0 -8l-8 8"/>'
         case "signal":
@@ -211,21 +211,21 @@ def _mark(kind: str, x: float, y: float) -> str:
         case "order":
             return f'<path class="rc-line rc-mark rc-c2" d="{at}m-3.5 -5l6 5l-6 5"/>'
         case _:
-            return f'<path class="rc-line rc-c3" d="{at}{_ring(3.5)}"/>'
+            return f'<path class="rc-line rc-c3" d="{at}{_ring_path(3.5)}"/>'
 
 
-def _ring(radius: float) -> str:
+def _ring_path(radius: float) -> str:
     half = f"a{radius:g} {radius:g} 0 1 0 "
     return f"m{-radius:g} 0{half}{2 * radius:g} 0{half}{-2 * radius:g} 0z"
 
 
 def _key(parts: list[str], lanes: Sequence[Lane], *, left: float, width: int, top: float) -> float:
-    """Write which mark means what, and return where the lanes begin."""
+    """Append the key of marks to ``parts``, and return the vertical coordinate of the lanes."""
     kinds = list(dict.fromkeys(str(kind) for lane in lanes for kind in lane.what))
     known = [kind for kind in MARK_KINDS if kind in kinds]
     x = left
     for kind in (known + [kind for kind in kinds if kind not in known])[:8]:
-        words = shortened(kind, TEXT_SIZE, 120)
+        words = shorten_text(kind, TEXT_SIZE, 120)
         wide = 14 + text_width(words, TEXT_SIZE) + 18
         if x + wide > width:
             break

@@ -1,18 +1,20 @@
-"""The ``recrawl`` command: a thin face that starts fast.
+"""The ``recrawl`` command line.
 
-Importing numba takes a second, so nothing here imports `recrawl.core` at the top of a module, and
-the module of a command is imported when that command is asked for.
+Importing numba takes a second.  So that commands start fast, no module here imports
+`recrawl.core` at its top, and the module of a command is imported when the command runs.
 
-How the commands are made:
+Where things are:
 
-- `COMMANDS` names each, where it is, and what it is for in one line.
-- `recrawl.cli.support.examples` makes a command with its examples (`example_command`, `Example`).
-- `recrawl.cli.support.corpora` opens the corpus (``@corpus_option``, `open_to_read`,
+- `COMMANDS` lists all commands, each with its module and its summary.
+- `recrawl.cli.support.examples` makes a command with examples (`example_command`,
+  `CommandExample`).
+- `recrawl.cli.support.corpus_access` opens the corpus (``@corpus_option``, `open_to_read`,
   `open_to_change`) and turns errors into messages.
-- `recrawl.cli.support.presenting` prints answers (``@output_option``, `Output`): JSON lines, or
+- `recrawl.cli.support.output` prints results (``@output_option``, `Output`): JSON lines, or
   text and tables.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 answered "no", 130 interrupted.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 a check failed or a target is out of reach,
+130 interrupted, 141 broken pipe.
 """
 
 import difflib
@@ -25,135 +27,149 @@ from typing import Any, NamedTuple
 import click
 
 from recrawl import __version__
-from recrawl.cli.support.corpora import failure_of, failure_of_system
-from recrawl.cli.support.presenting import (
+from recrawl.cli.support.corpus_access import click_error, click_system_error
+from recrawl.cli.support.output import (
+    BROKEN_PIPE,
     FAILED,
     INTERRUPTED,
-    PIPE_CLOSED,
-    drop_output,
+    discard_output,
     prepare_streams,
+    wrap_for_stderr,
 )
 from recrawl.errors import RecrawlError
 
-__all__ = ["COMMANDS", "Place", "main"]
+__all__ = ["COMMANDS", "CommandEntry", "main"]
 
 
-class Place(NamedTuple):
-    """Where a command is."""
+class CommandEntry(NamedTuple):
+    """The location and the summary of a command."""
 
     module: str
     attribute: str
     summary: str
-    """What it is for, in one line of `recrawl --help`."""
+    """Purpose of the command, in one line of `recrawl --help`."""
 
 
-COMMANDS: dict[str, dict[str, Place]] = {
-    "Begin": {
-        "init": Place(
-            "recrawl.cli.commands.init", "command", "Make a corpus and its recrawl.toml."
+COMMANDS: dict[str, dict[str, CommandEntry]] = {
+    "Start": {
+        "init": CommandEntry(
+            "recrawl.cli.commands.init", "command", "Create a corpus in a folder."
         ),
-        "add": Place(
-            "recrawl.cli.commands.add", "command", "Keep pages: a list, CSV, JSON lines, sitemap."
-        ),
-        "import": Place(
-            "recrawl.cli.commands.import_crawl", "command", "Learn from an old crawl or its logs."
+        "add": CommandEntry("recrawl.cli.commands.add", "command", "Add pages to track."),
+        "import": CommandEntry(
+            "recrawl.cli.commands.import_crawl", "command", "Import the log of an earlier crawl."
         ),
     },
-    "Crawl": {
-        "lease": Place(
-            "recrawl.cli.commands.lease", "command", "Print pages that are to be fetched now."
+    "Fetch": {
+        "lease": CommandEntry(
+            "recrawl.cli.commands.lease", "command", "Print the pages to fetch now."
         ),
-        "report": Place("recrawl.cli.commands.report", "command", "Say what fetches found."),
-        "signal": Place(
-            "recrawl.cli.commands.signal", "command", "Say that pages may have changed."
+        "report": CommandEntry(
+            "recrawl.cli.commands.report", "command", "Report what your fetches found."
         ),
-        "changes": Place("recrawl.cli.commands.changes", "command", "Print what became of pages."),
-    },
-    "Ask": {
-        "stats": Place(
-            "recrawl.cli.commands.stats", "command", "How many pages, how fresh, at what cost."
+        "signal": CommandEntry(
+            "recrawl.cli.commands.signal", "command", "Signal that pages may have changed."
         ),
-        "explain": Place(
-            "recrawl.cli.commands.explain", "command", "Why a page is due, or is not."
-        ),
-        "plan": Place(
-            "recrawl.cli.commands.plan", "command", "How fresh each budget would keep the pages."
-        ),
-        "export": Place(
-            "recrawl.cli.commands.export", "command", "Print all pages and what is known."
+        "changes": CommandEntry(
+            "recrawl.cli.commands.changes", "command", "Print new, changed and gone pages."
         ),
     },
-    "Try out": {
-        "backtest": Place(
-            "recrawl.cli.commands.backtest", "command", "What an old crawl would have saved."
+    "Inspect": {
+        "stats": CommandEntry(
+            "recrawl.cli.commands.stats", "command", "Show page counts, freshness and budget."
         ),
-        "simulate": Place("recrawl.cli.commands.simulate", "command", "Policies on a made-up web."),
-        "bench": Place(
-            "recrawl.cli.commands.bench", "command", "A policy's place on RefreshBench."
+        "explain": CommandEntry(
+            "recrawl.cli.commands.explain",
+            "command",
+            "Explain when a page is fetched next, and why.",
+        ),
+        "plan": CommandEntry(
+            "recrawl.cli.commands.plan",
+            "command",
+            "Show how fresh each budget would keep your pages.",
+        ),
+        "export": CommandEntry(
+            "recrawl.cli.commands.export",
+            "command",
+            "Export all pages and what recrawl knows about them.",
         ),
     },
-    "Look after": {
-        "set": Place(
-            "recrawl.cli.commands.set", "command", "Set what holds for pages, hosts, the budget."
+    "Compare": {
+        "backtest": CommandEntry(
+            "recrawl.cli.commands.backtest", "command", "Estimate savings from a past crawl."
         ),
-        "remove": Place("recrawl.cli.commands.remove", "command", "Keep pages no longer."),
-        "config": Place(
+        "simulate": CommandEntry(
+            "recrawl.cli.commands.simulate", "command", "Compare policies on a simulated web."
+        ),
+        "bench": CommandEntry(
+            "recrawl.cli.commands.bench", "command", "Rank a policy of your own on RefreshBench."
+        ),
+    },
+    "Manage": {
+        "set": CommandEntry(
+            "recrawl.cli.commands.set", "command", "Change settings of pages, hosts, the budget."
+        ),
+        "remove": CommandEntry("recrawl.cli.commands.remove", "command", "Stop tracking pages."),
+        "config": CommandEntry(
             "recrawl.cli.commands.config", "command", "Show, check and explain settings."
         ),
-        "doctor": Place(
-            "recrawl.cli.commands.doctor", "command", "Look for what is wrong with a corpus."
+        "doctor": CommandEntry(
+            "recrawl.cli.commands.doctor", "command", "Check a corpus for problems."
         ),
-        "completion": Place(
-            "recrawl.cli.commands.completion", "command", "Complete commands in a shell."
+        "completion": CommandEntry(
+            "recrawl.cli.commands.completion", "command", "Set up command completion in your shell."
         ),
     },
 }
-"""Every command by heading and name, in the order of the help.  One whose module is not there is
-not listed."""
+"""All commands by heading and name, in the order of the help.  A command whose module is not
+installed is not listed."""
 
 
-def _is_there(place: Place) -> bool:
-    return importlib.util.find_spec(place.module) is not None
+_WRITING_COMMANDS = {"add", "import", "report", "signal", "set", "remove"}
+
+
+def _is_installed(entry: CommandEntry) -> bool:
+    return importlib.util.find_spec(entry.module) is not None
 
 
 class _Commands(click.Group):
-    """The commands of `COMMANDS`, each imported when asked for; errors become words."""
+    """The commands of `COMMANDS`, each imported when it runs; errors become messages."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return [
             name
-            for places in COMMANDS.values()
-            for name, place in places.items()
-            if _is_there(place)
+            for entries in COMMANDS.values()
+            for name, entry in entries.items()
+            if _is_installed(entry)
         ]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
-        for places in COMMANDS.values():
-            place = places.get(cmd_name)
-            if place is not None and _is_there(place):
-                found: click.Command = getattr(
-                    importlib.import_module(place.module), place.attribute
+        for entries in COMMANDS.values():
+            entry = entries.get(cmd_name)
+            if entry is not None and _is_installed(entry):
+                command: click.Command = getattr(
+                    importlib.import_module(entry.module), entry.attribute
                 )
-                return found
+                return command
         return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what each is for, without importing any."""
+        """Write the summaries of the commands, without importing their modules."""
         width = max(map(len, self.list_commands(ctx)))
-        for heading, places in COMMANDS.items():
+        for heading, entries in COMMANDS.items():
             rows = [
-                (name.ljust(width), place.summary)
-                for name, place in places.items()
-                if _is_there(place)
+                (name.ljust(width), entry.summary)
+                for name, entry in entries.items()
+                if _is_installed(entry)
             ]
             if rows:
                 with formatter.section(heading):
                     formatter.write_dl(rows)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take ``-C FOLDER`` before the command as after it, where git has it too."""
+        """Accept ``-C FOLDER`` before the command as well as after it, like git."""
         if len(args) > 2 and args[0] in ("-C", "--corpus"):
             args = [args[2], *args[:2], *args[3:]]
         return super().parse_args(ctx, args)
@@ -161,50 +177,66 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which may be meant."""
+        """Return the command, or raise an error that suggests one with a similar name."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
             near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
             if not near:
                 raise
-            meant = f"{error.message} Did you mean {near[0]}?"
-            raise click.UsageError(meant, error.ctx) from error
+            message = f"{error.message} Did you mean {near[0]}?"
+            raise click.UsageError(message, error.ctx) from error
 
     def main(self, *args: Any, **settings: Any) -> Any:
         prepare_streams()
         try:
             return super().main(*args, **settings)
         except OSError as error:
-            # What is printed before any command begins, such as help.
-            drop_output()
+            # Output that no command printed, such as help, could not be written.
+            discard_output()
             with suppress(OSError):
-                failure_of_system(error).show()
+                click_system_error(error).show()
             sys.exit(FAILED)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:
+            raise _wrap_message(error) from error.__cause__
         except RecrawlError as error:
-            raise failure_of(error) from error
+            raise _wrap_message(click_error(error)) from error
         except BrokenPipeError:
-            # Whoever read the output has seen enough, as in `recrawl export | head`.
-            drop_output()
-            ctx.exit(PIPE_CLOSED)
+            # The reader of the output has ended, as in `recrawl export | head`.
+            discard_output()
+            ctx.exit(BROKEN_PIPE)
         except OSError as error:
-            drop_output()  # it may be what could not be written to
-            raise failure_of_system(error) from error
+            discard_output()  # stdout may be the file that failed
+            raise _wrap_message(click_system_error(error)) from error
         except KeyboardInterrupt:
-            click.echo("Stopped; what was acknowledged is kept.", err=True)
+            saved = ctx.invoked_subcommand in _WRITING_COMMANDS
+            click.echo("Stopped." + (" Completed work is saved." if saved else ""), err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _wrap_message(error: click.ClickException) -> click.ClickException:
+    """Make an error print its message wrapped between words."""
+    text = wrap_for_stderr(error.format_message(), prefix="Error: ")
+    error.format_message = lambda: text  # type: ignore[method-assign]
+    return error
 
 
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="`recrawl COMMAND --help` shows examples.  The corpus is the folder you are in, unless "
-    "-C FOLDER or RECRAWL_CORPUS says otherwise.  Output is JSON lines when piped.",
+    epilog="Run `recrawl COMMAND --help` for the options of a command, with examples.  Commands "
+    "work on the corpus in the current folder; name another with -C FOLDER or RECRAWL_CORPUS.  "
+    "They print text at a terminal, and JSON lines into a pipe.",
 )
 @click.version_option(__version__, prog_name="recrawl", message="%(prog)s %(version)s")
 def main() -> None:
-    """Keep copies of web pages fresh on a fixed budget of fetches."""
+    """Keep copies of web pages fresh on a fixed budget of fetches.
+
+    recrawl decides which pages to fetch, and a program of yours fetches them: recrawl lease 10 |
+    python fetch.py | recrawl report.  A corpus is a folder with the pages that you track and what
+    recrawl has learned about them.
+    """

@@ -1,4 +1,4 @@
-"""Array types by use, and how public functions turn what they are given into columns."""
+"""Array types, and helpers that turn the arguments of public functions into columns."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -33,7 +33,7 @@ def as_floats(quantity: ArrayLike) -> FloatArray:
 
 
 def as_columns(*quantities: ArrayLike) -> tuple[tuple[int, ...], list[FloatArray]]:
-    """Broadcast quantities against each other and return their shape and them as flat columns.
+    """Broadcast quantities against each other; return their shape and flat columns.
 
     Kernels loop over flat float64 columns; callers may pass scalars, lists or arrays of any
     shape.  A result is ``out.reshape(shape)``.
@@ -45,9 +45,10 @@ def as_columns(*quantities: ArrayLike) -> tuple[tuple[int, ...], list[FloatArray
 
 
 def by_rows(loop: Callable[..., None], *quantities: ArrayLike) -> FloatArray:
-    """Return what ``loop``, a kernel over flat columns, writes to its last one for quantities.
+    """Run ``loop``, a kernel over flat columns, and return the column that it writes.
 
-    The quantities are broadcast against each other, and the result has their shape.
+    The quantities are broadcast against each other and the result has their shape.  The kernel
+    takes one column for each quantity, then the column to write.
     """
     shape, columns = as_columns(*quantities)
     out = np.empty(columns[0].size)

@@ -1,6 +1,7 @@
-"""The one place that decides how kernels are compiled, and whether they are."""
+"""Compilation of kernels: the one place that decides how, and whether."""
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any, TypeVar, cast
 
 from recrawl.kernel_mode import kernel_mode
@@ -16,7 +17,8 @@ _FLAGS: dict[str, Any] = {
 }
 
 IS_COMPILED = kernel_mode() == "compiled"
-"""Otherwise kernels are plain Python, and numba, which takes a second to load, is not."""
+"""Whether kernels are compiled.  If not, they run as plain Python, and numba, which takes a
+second to load, is not imported."""
 
 
 def kernel(function: _F) -> _F:
@@ -26,22 +28,75 @@ def kernel(function: _F) -> _F:
     bits every time.  Compiled code is cached beside the package (or in ``NUMBA_CACHE_DIR``) and
     runs without the interpreter's lock.
     """
-    return _compiled(function, _FLAGS)
+    return _compile(function, _FLAGS)
 
 
 def table_kernel(function: _F) -> _F:
     """Compile a kernel that takes whole tables, and neither makes nor returns arrays.
 
-    Such a kernel only borrows its columns, so numba is told not to count references to them:
-    every call would count those of all columns up and down again, which takes ten times as long
-    as what most kernels do with a row.  One that does make an array fails to compile.
+    Such a kernel only borrows its columns, so the flag turns reference counting off: counting the
+    references to all columns at every call takes ten times as long as most kernels work on a
+    row.  A kernel that does make an array fails to compile.
     """
-    return _compiled(function, {**_FLAGS, "_nrt": False})  # none of its documented flags
+    return _compile(function, {**_FLAGS, "_nrt": False})  # an undocumented flag of numba
 
 
-def _compiled(function: _F, flags: dict[str, Any]) -> _F:
+def _compile(function: _F, flags: dict[str, Any]) -> _F:
     if not IS_COMPILED:
         return function
     from numba import njit  # noqa: PLC0415
 
-    return cast(_F, njit(**flags)(function))
+    compiled = njit(**flags)(function)
+    if compiled is not function:  # numba is not disabled
+        _compile_once_per_kind(compiled, function)
+        _discard_unreadable_cache(compiled._cache)
+    return cast(_F, compiled)
+
+
+def _discard_unreadable_cache(cache: Any) -> None:
+    """Compile again where the cache of an older version names classes that no longer exist.
+
+    numba reads the index of a cache before it compares the source, so an upgrade that renames a
+    table would otherwise fail with an AttributeError or ImportError.
+    """
+    load = cache.load_overload
+
+    def load_overload(*arguments: Any) -> Any:
+        try:
+            return load(*arguments)
+        except (AttributeError, ImportError):
+            cache.flush()
+            return None
+
+    cache.load_overload = load_overload
+
+
+def _compile_once_per_kind(dispatcher: Any, function: Callable[..., object]) -> None:
+    """Let calls from other kernels share one compiled version.
+
+    numba compiles a kernel again for each literal that is passed to it, and for each width of an
+    integer.  Here a literal counts as its type, and an integer that a parameter annotated ``int``
+    holds without loss counts as 64 bits; the caller converts it.  Floats keep their width, since
+    arithmetic in another one gives other bits.
+    """
+    import numba  # noqa: PLC0415
+
+    types: Any = numba.types
+    resolve = dispatcher.get_call_template
+    widened: set[int | str] = set()  # places and names of parameters
+    for place, (name, parameter) in enumerate(signature(function).parameters.items()):
+        if parameter.annotation is int:
+            widened |= {place, name}
+
+    def shared_kind(parameter: int | str, argument: Any) -> Any:
+        plain = types.unliteral(argument)
+        is_narrow = isinstance(plain, types.Integer) and plain.bitwidth < types.int64.bitwidth
+        return types.int64 if is_narrow and parameter in widened else plain
+
+    def get_call_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+        by_place = tuple(shared_kind(place, kind) for place, kind in enumerate(args))
+        return resolve(
+            by_place, {name: shared_kind(name, kind) for name, kind in dict(kws).items()}
+        )
+
+    dispatcher.get_call_template = get_call_template

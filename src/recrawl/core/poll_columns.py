@@ -1,10 +1,10 @@
-"""Polls as columns, checked: kernels index by row, and must not be led outside."""
+"""Checked poll columns: kernels index by row without bounds checks."""
 
 import numpy as np
 
 from recrawl.core.arrays import ArrayLike, FlagArray, FloatArray, RowArray, as_floats
 
-__all__ = ["as_rows", "check_elapsed", "checked_polls"]
+__all__ = ["as_poll_columns", "as_rows", "check_elapsed"]
 
 
 def as_rows(rows: ArrayLike, n_pages: int) -> RowArray:
@@ -17,16 +17,16 @@ def as_rows(rows: ArrayLike, n_pages: int) -> RowArray:
     return column
 
 
-def checked_polls(
+def as_poll_columns(
     rows: ArrayLike, elapsed: ArrayLike, changed: ArrayLike, n_pages: int
 ) -> tuple[RowArray, FloatArray, FlagArray]:
-    """Return polls as columns of one length, with rows that exist and times that can be."""
+    """Return polls as checked columns of equal length; raise `ValueError` if they are invalid."""
     page = as_rows(rows, n_pages)
     seconds = np.ascontiguousarray(as_floats(elapsed))
     found = np.ascontiguousarray(changed, dtype=np.bool_)
     if not page.shape == seconds.shape == found.shape:
         raise ValueError(
-            "rows, elapsed and changed must be of one length, "
+            "rows, elapsed and changed must have equal lengths, "
             f"got shapes {page.shape}, {seconds.shape} and {found.shape}"
         )
     check_elapsed(seconds)
@@ -34,6 +34,6 @@ def checked_polls(
 
 
 def check_elapsed(elapsed: FloatArray) -> None:
-    """Raise unless all of ``elapsed`` are times between two fetches."""
+    """Raise `ValueError` unless all elapsed times are finite and not negative."""
     if not np.all((elapsed >= 0) & (elapsed < np.inf)):
         raise ValueError("elapsed must be finite and not negative")

@@ -1,8 +1,8 @@
 """Importance learned from requests, and freshness as requests see it.
 
 The owner of a cache sees every request for a copy, so how much a page matters can be counted.
-Counts are discounted, because what is asked for moves, and start from a prior, because most
-pages are asked for rarely.
+Counts are discounted, because demand moves, and start from a prior, because most pages are
+requested rarely.
 """
 
 import math
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
-import scipy  # its parts load when they are used, which saves importers a second
+import scipy  # submodules load on first use, which saves importers a second
 from numpy.typing import NDArray
 
 from recrawl.core.arrays import ArrayLike, FloatArray, RowArray
@@ -21,6 +21,7 @@ __all__ = [
     "RequestCounts",
     "RequestImportance",
     "ShareBounds",
+    "decayed_counts_of",
     "expected_request_freshness",
     "observed_request_freshness",
 ]
@@ -29,10 +30,10 @@ InstantArray: TypeAlias = NDArray[np.int64]
 
 
 class RequestCounts(NamedTuple):
-    """What `RequestImportance` remembers: 24 bytes a page.
+    """State of `RequestImportance`: 24 bytes a page.
 
     ``requests`` and ``seconds`` are discounted to the instant ``counted_at``, in seconds since
-    any epoch: requests seen, and time during which they would have been seen.
+    any epoch: the requests seen, and the time during which requests were counted.
     """
 
     requests: FloatArray
@@ -40,18 +41,34 @@ class RequestCounts(NamedTuple):
     counted_at: InstantArray
 
     @classmethod
-    def watched_from(cls, at: ArrayLike, n_pages: int) -> Self:
-        """Return the counts of pages whose requests are watched from the instant ``at`` on."""
+    def zeros(cls, at: ArrayLike, n_pages: int) -> Self:
+        """Return the counts of pages whose requests are counted from the instant ``at`` on."""
         since = np.array(np.broadcast_to(at, n_pages), dtype=np.int64)
         return cls(np.zeros(n_pages), np.zeros(n_pages), since)
 
 
 @kernel
-def _discounted_seconds(seconds: float, elapsed: float, time_constant: float) -> float:
-    # ds/dt = 1 - s/τ:  time passes, and the past fades.
-    return seconds * math.exp(-elapsed / time_constant) - time_constant * math.expm1(
-        -elapsed / time_constant
-    )
+def decayed_counts_of(
+    requests: float, seconds: float, elapsed: float, time_constant: float
+) -> tuple[float, float]:
+    """Return discounted requests and seconds of counting after some more seconds of counting."""
+    # dn/dt = -n/τ and ds/dt = 1 - s/τ:  time passes, and the past fades.
+    kept = math.exp(-elapsed / time_constant)
+    return requests * kept, seconds * kept - time_constant * math.expm1(-elapsed / time_constant)
+
+
+@kernel
+def _write_decayed(
+    requests: FloatArray,
+    seconds: FloatArray,
+    elapsed: FloatArray,
+    time_constant: float,
+    out: tuple[FloatArray, FloatArray],
+) -> None:
+    for row in range(requests.size):
+        out[0][row], out[1][row] = decayed_counts_of(
+            requests[row], seconds[row], elapsed[row], time_constant
+        )
 
 
 @kernel
@@ -68,37 +85,37 @@ def _observe(
         row = rows[i]
         elapsed = float(at[i] - counted_at[row])
         if elapsed >= 0.0:
-            requests[row] = requests[row] * math.exp(-elapsed / time_constant) + n_requests[i]
-            seconds[row] = _discounted_seconds(seconds[row], elapsed, time_constant)
+            n, seconds[row] = decayed_counts_of(requests[row], seconds[row], elapsed, time_constant)
+            requests[row] = n + n_requests[i]
             counted_at[row] = at[i]
         else:
-            # Late: it has faded already.
-            requests[row] += n_requests[i] * math.exp(elapsed / time_constant)
+            # A late report: discount it to the instant of the counts that it is added to.
+            requests[row] += decayed_counts_of(n_requests[i], 0.0, -elapsed, time_constant)[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestImportance:
     """Importance as requests per second, learned online.
 
-    The mean of a Gamma belief: the prior counts like ``prior_seconds`` of watching at the prior
-    rate, and evidence fades with a half-life.  A page watched and not asked for falls below its
-    prior rate, by as much as one half-life of silence says and no further.
+    The mean of a Gamma belief: the prior counts like ``prior_seconds`` of counting at the prior
+    rate, and evidence fades with a half-life.  A page that is not requested falls below its prior
+    rate, but no further than one half-life without requests justifies.
 
     Parameters
     ----------
     half_life
-        Seconds after which a request counts half; inf never to forget.
+        Seconds after which a request counts half; inf for no forgetting.
     prior_seconds
-        Seconds of watching that the prior is worth.
+        Seconds of counting that the prior is worth.
 
     Examples
     --------
-    Two pages watched for a day, the first asked for 48 times, with a prior of one request a day
+    Two pages counted for a day, the first requested 48 times, with a prior of one request a day
     that is worth a day:
 
     >>> day = 86_400
     >>> importance = RequestImportance(half_life=30 * day, prior_seconds=day)
-    >>> counts = RequestCounts.watched_from(0, n_pages=2)
+    >>> counts = RequestCounts.zeros(0, n_pages=2)
     >>> importance.observe(counts, rows=[0], at=[day], n_requests=[48])
     >>> (importance.rate(counts, now=day, prior_rate=1 / day) * day).round(1)
     array([24.6,  0.5])
@@ -132,27 +149,27 @@ class RequestImportance:
         Parameters
         ----------
         counts
-            Changed in place.
+            Counts, changed in place.
         rows
-            Row of the page asked for.
+            Rows of the pages requested.
         at
             Instants of the requests, integer seconds of the epoch of ``counts``.
         n_requests
-            Requests at that instant.
+            Number of requests at each instant.
         """
         page = as_rows(rows, counts.requests.size)
         instants = np.ascontiguousarray(np.broadcast_to(at, page.shape), dtype=np.int64)
         number = np.ascontiguousarray(np.broadcast_to(n_requests, page.shape), dtype=np.float64)
         _observe(*counts, page, instants, number, self._time_constant)
 
-    def _faded(self, counts: RequestCounts, now: int) -> tuple[FloatArray, FloatArray]:
+    def _discount(self, counts: RequestCounts, now: int) -> tuple[FloatArray, FloatArray]:
         """Return requests and seconds discounted to ``now``."""
         elapsed = (now - counts.counted_at).astype(np.float64)
         if np.any(elapsed < 0):
             raise ValueError(f"now must not be before the last request, got {now!r}")
-        share = elapsed / self._time_constant
-        seconds = counts.seconds * np.exp(-share) - self._time_constant * np.expm1(-share)
-        return counts.requests * np.exp(-share), seconds
+        decayed = np.empty_like(counts.requests), np.empty_like(counts.seconds)
+        _write_decayed(counts.requests, counts.seconds, elapsed, self._time_constant, decayed)
+        return decayed
 
     def rate(self, counts: RequestCounts, *, now: int, prior_rate: ArrayLike) -> FloatArray:
         """Return the importance of each page at ``now``, in requests per second.
@@ -160,7 +177,7 @@ class RequestImportance:
         Parameters
         ----------
         counts
-            What was seen.
+            Counts of requests.
         now
             Instant, not before the last request.
         prior_rate
@@ -168,7 +185,7 @@ class RequestImportance:
             each page, such as its host's from `host_rate`.
         """
         # Gamma(a, b) prior with mean a/b, b = prior_seconds: posterior mean (a + n) / (b + t).
-        requests, seconds = self._faded(counts, now)
+        requests, seconds = self._discount(counts, now)
         prior = np.asarray(prior_rate, dtype=np.float64)
         return np.asarray((prior * self.prior_seconds + requests) / (self.prior_seconds + seconds))
 
@@ -177,14 +194,14 @@ class RequestImportance:
     ) -> FloatArray:
         """Return the mean request rate of each host's pages, shrunk to ``prior_rate``.
 
-        A host of many pages speaks for itself; one of few keeps near the prior.  With the page's
+        A host of many pages speaks for itself; one of few stays near the prior.  With the page's
         own requests among those of its host, ``host_rate(...)[hosts]`` serves as ``prior_rate``
         of `rate`.
 
         Parameters
         ----------
         counts
-            What was seen.
+            Counts of requests.
         now
             Instant, not before the last request.
         hosts
@@ -194,7 +211,7 @@ class RequestImportance:
         prior_rate
             Requests per second expected of a page of a host never seen.
         """
-        requests, seconds = self._faded(counts, now)
+        requests, seconds = self._discount(counts, now)
         host = np.asarray(hosts, dtype=np.int64)
         n = np.bincount(host, requests, minlength=n_hosts)
         t = np.bincount(host, seconds, minlength=n_hosts)
@@ -219,10 +236,11 @@ def observed_request_freshness(
     n_fresh
         Requests known to have met a fresh copy.
     n_requests
-        Requests of which it is known; where 0, the share is nan and the bounds are 0 and 1.
+        Requests for which it is known; where 0, the share is nan and the bounds are 0 and 1.
     confidence
-        Chance, nearly, that the bounds hold the true share.  Requests are taken as independent;
-        many for one page between two fetches are not, and the bounds are then too narrow.
+        Approximate probability that the bounds contain the true share.  Requests are taken as
+        independent; many for one page between two fetches are not, and the bounds are then too
+        narrow.
 
     Examples
     --------

@@ -1,31 +1,161 @@
-"""The durable node: a clock, configuration, and shards whose every change is on disk first."""
+"""The public interface of a corpus: open one, and add, lease, report, explain, plan and export.
 
-from recrawl.corpus.aio import AsyncCorpus
-from recrawl.corpus.corpus import Added, Corpus, Reported
-from recrawl.corpus.inspect.change_feed import Change
-from recrawl.corpus.inspect.explanation import PageExplanation
-from recrawl.corpus.inspect.stats import Stats
-from recrawl.corpus.opening import open_corpus
-from recrawl.corpus.plan.curve import Plan
-from recrawl.node.clock import Clock, SystemClock
-from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.orders import Order, Outcome
-from recrawl.node.settings.pages import PageSettings
+Names are imported when they are first used.  A command chooses how kernels run before it loads
+any of them, and `recrawl.corpus.folder_size` helps it choose.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recrawl.corpus.aio import AsyncCorpus
+    from recrawl.corpus.corpus import Corpus, Reported
+    from recrawl.corpus.doctor import check_corpus
+    from recrawl.corpus.doctor.findings import CheckResult, Severity
+    from recrawl.corpus.export_rows import EXPORT_SCHEMA
+    from recrawl.corpus.folder_size import (
+        bytes_to_replay,
+        data_bytes,
+        is_corpus_folder,
+        is_log_remote,
+    )
+    from recrawl.corpus.import_crawl import CrawlImport, ImportCounts
+    from recrawl.corpus.inspect.beliefs import BelievedPages
+    from recrawl.corpus.inspect.change_feed import PageChange
+    from recrawl.corpus.inspect.explanation import PageExplanation
+    from recrawl.corpus.inspect.source_table import SourceRow, SourceTable
+    from recrawl.corpus.inspect.stats import Stats
+    from recrawl.corpus.opening import open_corpus
+    from recrawl.corpus.past.explanation_text import explanation_words
+    from recrawl.corpus.past.page_history import PageHistory
+    from recrawl.corpus.past.page_timeline import text_key, text_timeline, timeline_svg
+    from recrawl.corpus.plan.corpus_plan import CorpusPlan
+    from recrawl.corpus.plan.curve import KindPlan, Plan
+    from recrawl.corpus.plan.hosts import HostPlan
+    from recrawl.corpus.plan.targets import Target, TargetAnswer
+    from recrawl.corpus.plan.text import (
+        Amounts,
+        ceiling_words,
+        delay_words,
+        doubt_words,
+        next_goal,
+        plan_words,
+        target_words,
+        together_words,
+    )
+    from recrawl.corpus.view import Added
+    from recrawl.node.clock import Clock, SystemClock
+    from recrawl.node.config.corpus_config import CorpusConfig
+    from recrawl.node.orders import Order, Outcome
+    from recrawl.node.settings.pages import PageSettings
+    from recrawl.shard import Transition
 
 __all__ = [
+    "EXPORT_SCHEMA",
     "Added",
+    "Amounts",
     "AsyncCorpus",
-    "Change",
+    "BelievedPages",
+    "CheckResult",
     "Clock",
     "Corpus",
     "CorpusConfig",
+    "CorpusPlan",
+    "CrawlImport",
+    "HostPlan",
+    "ImportCounts",
+    "KindPlan",
     "Order",
     "Outcome",
+    "PageChange",
     "PageExplanation",
+    "PageHistory",
     "PageSettings",
     "Plan",
     "Reported",
+    "Severity",
+    "SourceRow",
+    "SourceTable",
     "Stats",
     "SystemClock",
+    "Target",
+    "TargetAnswer",
+    "Transition",
+    "bytes_to_replay",
+    "ceiling_words",
+    "check_corpus",
+    "data_bytes",
+    "delay_words",
+    "doubt_words",
+    "explanation_words",
+    "is_corpus_folder",
+    "is_log_remote",
+    "next_goal",
     "open_corpus",
+    "plan_words",
+    "target_words",
+    "text_key",
+    "text_timeline",
+    "timeline_svg",
+    "together_words",
 ]
+
+_MODULES = {
+    "recrawl.corpus.aio": ("AsyncCorpus",),
+    "recrawl.corpus.corpus": ("Corpus", "Reported"),
+    "recrawl.corpus.doctor": ("check_corpus",),
+    "recrawl.corpus.doctor.findings": ("CheckResult", "Severity"),
+    "recrawl.corpus.export_rows": ("EXPORT_SCHEMA",),
+    "recrawl.corpus.folder_size": (
+        "bytes_to_replay",
+        "data_bytes",
+        "is_corpus_folder",
+        "is_log_remote",
+    ),
+    "recrawl.corpus.import_crawl": ("CrawlImport", "ImportCounts"),
+    "recrawl.corpus.inspect.beliefs": ("BelievedPages",),
+    "recrawl.corpus.inspect.change_feed": ("PageChange",),
+    "recrawl.corpus.inspect.explanation": ("PageExplanation",),
+    "recrawl.corpus.inspect.source_table": ("SourceRow", "SourceTable"),
+    "recrawl.corpus.inspect.stats": ("Stats",),
+    "recrawl.corpus.opening": ("open_corpus",),
+    "recrawl.corpus.past.explanation_text": ("explanation_words",),
+    "recrawl.corpus.past.page_history": ("PageHistory",),
+    "recrawl.corpus.past.page_timeline": ("text_key", "text_timeline", "timeline_svg"),
+    "recrawl.corpus.plan.corpus_plan": ("CorpusPlan",),
+    "recrawl.corpus.plan.curve": ("KindPlan", "Plan"),
+    "recrawl.corpus.plan.hosts": ("HostPlan",),
+    "recrawl.corpus.plan.targets": ("Target", "TargetAnswer"),
+    "recrawl.corpus.plan.text": (
+        "Amounts",
+        "ceiling_words",
+        "delay_words",
+        "doubt_words",
+        "next_goal",
+        "plan_words",
+        "target_words",
+        "together_words",
+    ),
+    "recrawl.corpus.view": ("Added",),
+    "recrawl.node.clock": ("Clock", "SystemClock"),
+    "recrawl.node.config.corpus_config": ("CorpusConfig",),
+    "recrawl.node.orders": ("Order", "Outcome"),
+    "recrawl.node.settings.pages": ("PageSettings",),
+    "recrawl.shard": ("Transition",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module that defines a public name, and return the name's value."""
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names, so that they can be completed before they are imported."""
+    return sorted({*globals(), *__all__})

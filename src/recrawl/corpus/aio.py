@@ -1,15 +1,15 @@
-"""A corpus for asyncio: the same methods, run in threads so that the loop goes on."""
+"""A corpus for asyncio: the same methods, run in threads so that they do not block the loop."""
 
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
 from recrawl.corpus.corpus import WAIT_SECONDS_MAX, Added, Corpus, Reported
-from recrawl.corpus.inspect.change_feed import Change
+from recrawl.corpus.inspect.change_feed import PageChange
 from recrawl.corpus.inspect.explanation import PageExplanation
 from recrawl.corpus.inspect.stats import Stats
 from recrawl.corpus.opening import open_corpus
@@ -19,6 +19,15 @@ from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.orders import Order, Outcome
 from recrawl.node.routing import Urls
 
+if TYPE_CHECKING:
+    from recrawl.corpus.import_crawl import CrawlImport
+    from recrawl.corpus.inspect.beliefs import BelievedPages
+    from recrawl.corpus.inspect.source_table import SourceTable
+    from recrawl.corpus.past.page_history import PageHistory
+    from recrawl.corpus.past.replay import OnRecord
+    from recrawl.corpus.plan.corpus_plan import CorpusPlan
+    from recrawl.corpus.plan.targets import Target
+
 __all__ = ["AsyncCorpus"]
 
 _P = ParamSpec("_P")
@@ -26,14 +35,14 @@ _T = TypeVar("_T")
 
 
 class AsyncCorpus:
-    """The twin of `Corpus` for asyncio; each method does what that of `Corpus` does.
+    """A corpus for asyncio; each method does what the method of `Corpus` with its name does.
 
-    Coroutines that wait at the same time share the syncs of the log.
+    Open it with ``async with``.  Calls that wait at the same time share one sync of the log.
 
     Parameters
     ----------
     path, config, read_only, clock
-        As `recrawl.open` takes them; opened by ``async with``.
+        Arguments of `recrawl.open`.
     """
 
     def __init__(
@@ -49,9 +58,9 @@ class AsyncCorpus:
 
     @property
     def corpus(self) -> Corpus:
-        """The corpus itself; its methods block."""
+        """The corpus itself; its methods block the loop."""
         if self._corpus is None:
-            raise RuntimeError("the corpus is not open; use `async with`")
+            raise RuntimeError("the corpus is not open; open it with `async with`")
         return self._corpus
 
     async def __aenter__(self) -> Self:
@@ -67,29 +76,33 @@ class AsyncCorpus:
         await asyncio.to_thread(self.corpus.close)
 
     async def _run(self, method: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        # What has been handed to a thread happens: a cancelled caller does not hear of it.
+        # A cancelled caller does not stop the thread: the call is completed.
         return await asyncio.to_thread(method, *args, **kwargs)
 
     async def add(self, urls: Urls, *, importance: Any = None, cost: Any = None) -> Added:
-        """Keep pages."""
+        """Add pages to track."""
         return await self._run(self.corpus.add, urls, importance=importance, cost=cost)
 
-    async def remove(self, urls: Urls) -> int:
-        """Keep pages no longer."""
-        return await self._run(self.corpus.remove, urls)
+    async def remove(self, urls: Urls | None = None, *, pattern: str | None = None) -> int:
+        """Stop tracking pages, given by URL or by pattern; return the number of pages removed."""
+        return await self._run(self.corpus.remove, urls, pattern=pattern)
 
     async def set(
         self, urls: Urls | None = None, *, pattern: str | None = None, **settings: Any
     ) -> int:
-        """Set what holds for pages."""
+        """Change settings of pages, given by URL or by pattern; return the number of pages."""
         return await self._run(self.corpus.set, urls, pattern=pattern, **settings)
 
+    async def set_each(self, urls: Urls, *, importance: Any = None, cost: Any = None) -> int:
+        """Set the importance or the cost of each page to its own value."""
+        return await self._run(self.corpus.set_each, urls, importance=importance, cost=cost)
+
     async def set_host(self, host: str, **politeness: Any) -> None:
-        """Set how often a host may be asked."""
+        """Set how often a host may be fetched from."""
         await self._run(self.corpus.set_host, host, **politeness)
 
     async def set_budget(self, rate: str | None) -> None:
-        """Set what may be spent."""
+        """Set the budget: ``"30/h"``, ``"100/run"``, or None for unlimited."""
         await self._run(self.corpus.set_budget, rate)
 
     async def lease(
@@ -105,79 +118,160 @@ class AsyncCorpus:
         seconds: float | None = None,
         for_seconds: float = float("inf"),
     ) -> AsyncIterator[Order]:
-        """Yield pages to fetch as the budget allows and they come due."""
+        """Yield pages to fetch as they come due and the budget allows, waiting in between."""
         loop = asyncio.get_running_loop()
         ends = loop.time() + for_seconds
         while loop.time() < ends:
             orders = await self.lease(batch_max, seconds=seconds)
-            left = [order.handle for order in reversed(orders)]
+            unused = [order.handle for order in reversed(orders)]
             try:
                 for order in orders:
-                    left.pop()
+                    unused.pop()
                     yield order
             finally:
-                if left:  # whoever asked has stopped asking
-                    await self.release(left)
+                if unused:  # the caller has stopped iterating
+                    await self.release(unused)
             if not orders:
-                wait = await self._run(self.corpus.wait_seconds)
+                wait = await self.wait_seconds()
                 if wait == float("inf"):
                     return
                 await asyncio.sleep(min(wait, WAIT_SECONDS_MAX))
 
+    async def wait_seconds(self) -> float:
+        """Return the seconds to wait before the next `lease` after one that returned nothing."""
+        return await self._run(self.corpus.wait_seconds)
+
     async def extend(self, handles: Sequence[int], *, seconds: float) -> int:
-        """Hold orders longer."""
+        """Hold orders until ``seconds`` from now; return the number that were still held."""
         return await self._run(self.corpus.extend, handles, seconds=seconds)
 
     async def release(self, handles: Sequence[int]) -> int:
-        """Give orders back, nothing fetched."""
+        """Give back orders that were not fetched; return the number that were still held."""
         return await self._run(self.corpus.release, handles)
 
     async def report(
         self, outcomes: Outcome | Iterable[Outcome] | pa.Table | pa.RecordBatch
     ) -> Reported:
-        """Say what fetches found."""
+        """Report what fetches found."""
         return await self._run(self.corpus.report, outcomes)
 
     async def signal(
         self, urls: Urls, *, source: str, at_ms: Any = 0, claimed_at_ms: Any = 0
     ) -> int:
-        """Say that pages may have changed."""
+        """Signal that pages may have changed; return the number of signals that counted."""
         return await self._run(
             self.corpus.signal, urls, source=source, at_ms=at_ms, claimed_at_ms=claimed_at_ms
         )
 
     async def requests(self, urls: Urls, n_requests: Any = 1, *, at_ms: Any = 0) -> int:
-        """Say how often pages were asked for."""
+        """Report how often users requested pages; requested pages become more important."""
         return await self._run(self.corpus.requests, urls, n_requests, at_ms=at_ms)
 
-    async def explain(self, url: str) -> PageExplanation | None:
-        """Return everything known of a page."""
-        return await self._run(self.corpus.explain, url)
+    def now_ms(self) -> int:
+        """Return the current time of the corpus, in milliseconds since 1970."""
+        return self.corpus.now_ms()
+
+    @property
+    def n_pages(self) -> int:
+        """The number of tracked pages."""
+        return self.corpus.n_pages
+
+    async def explain(
+        self, url: str, *, at_ms: int | None = None, on_record: "OnRecord | None" = None
+    ) -> PageExplanation | None:
+        """Return everything known of a page and why it is or is not due; None if not tracked."""
+        return await self._run(self.corpus.explain, url, at_ms=at_ms, on_record=on_record)
+
+    async def history(
+        self,
+        url: str,
+        *,
+        until_ms: int | None = None,
+        with_beliefs: bool = True,
+        on_record: "OnRecord | None" = None,
+    ) -> "PageHistory | None":
+        """Return the fetches, signals and orders of a page from the log; None if not tracked."""
+        return await self._run(
+            self.corpus.history,
+            url,
+            until_ms=until_ms,
+            with_beliefs=with_beliefs,
+            on_record=on_record,
+        )
+
+    async def n_log_records(self, url: str | None = None) -> int:
+        """Return the number of records in the log, or in the partition of a page."""
+        return await self._run(self.corpus.n_log_records, url)
+
+    async def similar_urls(self, url: str) -> list[str]:
+        """Return up to three URLs of tracked pages that are spelled much like this one."""
+        return await self._run(self.corpus.similar_urls, url)
+
+    async def sources(self) -> "SourceTable":
+        """Return the sources of signals, and how reliable and how late each is on each host."""
+        return await self._run(self.corpus.sources)
+
+    async def n_pages_of_host(self, host: str) -> int:
+        """Return the number of tracked pages of a host."""
+        return await self._run(self.corpus.n_pages_of_host, host)
+
+    async def similar_hosts(self, host: str) -> dict[str, int]:
+        """Return the hosts with this name at any port, and the number of pages of each."""
+        return await self._run(self.corpus.similar_hosts, host)
+
+    async def believed_pages(self, n_pages_max: int) -> "BelievedPages":
+        """Return the estimated change rates of all pages, or of about ``n_pages_max``."""
+        return await self._run(self.corpus.believed_pages, n_pages_max)
 
     async def pages(
         self, columns: Sequence[str] | None = None, *, batch: int = 65_536
     ) -> AsyncIterator[pa.RecordBatch]:
-        """See `Corpus.pages`."""
+        """Yield all pages and what is known of each, in batches of rows."""
         batches = self.corpus.pages(columns, batch=batch)
         while (found := await self._run(lambda: next(batches, None))) is not None:
             yield found
 
-    async def changes(self, after: str | None = None, *, limit: int = 1_000) -> list[Change]:
-        """Return what happened to pages after a cursor."""
+    async def export_batches(self) -> AsyncIterator[pa.RecordBatch]:
+        """Yield all pages with the columns of `recrawl.corpus.EXPORT_SCHEMA`, in batches."""
+        batches = self.corpus.export_batches()
+        while (found := await self._run(lambda: next(batches, None))) is not None:
+            yield found
+
+    def import_crawl(self) -> "CrawlImport":
+        """Return an import of an earlier crawl's fetch log; its methods block the loop."""
+        return self.corpus.import_crawl()
+
+    async def changes(self, after: str | None = None, *, limit: int = 1_000) -> list[PageChange]:
+        """Return the new, changed and gone pages after a cursor, oldest first."""
         return await self._run(self.corpus.changes, after, limit=limit)
 
     async def stats(self) -> Stats:
-        """Return counts, budget, price and modelled freshness."""
+        """Return counts, budget, price and estimated freshness."""
         return await self._run(self.corpus.stats)
 
     async def plan(self) -> Plan:
-        """Return freshness against budget."""
+        """Return the freshness that each budget buys for this corpus."""
         return await self._run(self.corpus.plan)
+
+    async def plan_targets(
+        self,
+        targets: "Sequence[str | Target]" = (),
+        *,
+        budget_per_hour: float | None = None,
+        is_weighted: bool = True,
+    ) -> "CorpusPlan":
+        """Return what budgets buy, by kind of page and host, and what targets cost."""
+        return await self._run(
+            self.corpus.plan_targets,
+            targets,
+            budget_per_hour=budget_per_hour,
+            is_weighted=is_weighted,
+        )
 
     async def snapshot(self) -> None:
         """Take a snapshot of every partition now."""
         await self._run(self.corpus.snapshot)
 
     async def refresh(self) -> None:
-        """See what has been logged since, for a corpus that is open for reading."""
+        """Read what other processes have logged since; for a corpus opened with ``read_only``."""
         await self._run(self.corpus.refresh)

@@ -1,7 +1,7 @@
-"""One budget for several partitions: each gets what it would spend at the price of all.
+"""Split the budget of a corpus among its partitions.
 
-A partition's demand curve says what it would spend at each price.  Their sum crosses the budget at
-the price of the whole; what each spends there is its quota.
+The demand curve of a partition says what it would spend at each price.  The sum of all curves
+crosses the budget at one common price; what a partition spends at that price is its share.
 """
 
 from collections.abc import Sequence
@@ -15,25 +15,25 @@ from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.node import Node
 from recrawl.shard import BudgetSet, BudgetUnit, event_of
 
-__all__ = ["Market", "divided", "quotas"]
+__all__ = ["BudgetSplit", "budget_shares", "split_amount"]
 
-# Quotas are left alone while none is off by more than this share of the budget.
+# Shares stay unchanged while none differs by more than this share of the budget.
 _SHARE_MOVE_MIN = 0.02
-# How often the budget is divided anew.
+# Time between two checks of the shares.
 _REBALANCE_MS = 60_000
 
 
-class Market:
-    """The budget of a corpus, divided among its partitions.
+class BudgetSplit:
+    """The budget of a corpus, split among its partitions.
 
     Parameters
     ----------
     nodes
-        Of all partitions.
+        Nodes of all partitions.
     config
-        Of the corpus.
+        Configuration of the corpus.
     clock
-        That says when it is time to divide anew.
+        Time source, for when to check the shares again.
     """
 
     def __init__(self, nodes: Sequence[Node], config: CorpusConfig, clock: Clock) -> None:
@@ -44,18 +44,18 @@ class Market:
         self._rebalanced_ms = clock.running_ms()
 
     def set_budget(self, config: CorpusConfig) -> None:
-        """Set what a configuration says of the budget, if it says anything."""
+        """Set the budget of a configuration, if it has one."""
         event = config.budget_event()
         if event is None:
             return
         self._budget = event
         is_whole = bool(event.period_seconds[0] == 0) and config.budget.unit == "fetches"
-        parts = divided(float(event.amount[0]), quotas(self._nodes), is_whole=is_whole)
+        parts = split_amount(float(event.amount[0]), budget_shares(self._nodes), is_whole=is_whole)
         for node, part in zip(self._nodes, parts, strict=True):
             node.submit([event._replace(amount=np.full(1, part))])
 
     def set_rate(self, rate: str | None) -> None:
-        """Set what may be spent, and leave what that counts."""
+        """Set the rate of the budget; its unit, fetches or cost, stays the same."""
         unit = BudgetUnit(int(self._nodes[0].shard.tables.registers.budget_unit[0]))
         budget = {
             "rate": "unlimited" if rate is None else rate,
@@ -65,14 +65,14 @@ class Market:
         self.set_budget(CorpusConfig.from_dict({"budget": budget}))
 
     def begin_run(self, config: CorpusConfig) -> None:
-        """Set the budget of a run anew, if that is what the corpus has."""
+        """Renew the budget of a run, if the corpus has one."""
         rate = config.budget.rate
-        has_one = float(self._nodes[0].shard.tables.registers.budget[0]) == 0.0
-        if has_one and rate is not None and rate.per_seconds is None:
+        is_per_run = float(self._nodes[0].shard.tables.registers.budget[0]) == 0.0
+        if is_per_run and rate is not None and rate.per_seconds is None:
             self.set_budget(config)
 
     def rebalance(self) -> None:
-        """Move budget between partitions, now and then, to where it buys more."""
+        """Move budget to the partitions where it achieves more, at most once a minute."""
         now_ms = self._clock.running_ms()
         if len(self._nodes) == 1 or now_ms - self._rebalanced_ms < _REBALANCE_MS:
             return
@@ -80,29 +80,29 @@ class Market:
         with ExitStack() as locks:
             for node in self._nodes:
                 locks.enter_context(node.lock)
-            for node, event in zip(self._nodes, self._rebalanced(), strict=False):
+            for node, event in zip(self._nodes, self._rebalanced_budgets(), strict=False):
                 node.check_owner()
                 node.submit([event])
 
-    def _rebalanced(self) -> list[BudgetSet]:
-        """Return budgets for all partitions, if what they have has drifted; else none.
+    def _rebalanced_budgets(self) -> list[BudgetSet]:
+        """Return new budgets for all partitions if their shares have drifted; otherwise nothing.
 
-        From what was told for all together: what partitions have need not add up to it.
+        They add up to the budget as it was set, which the old ones need not do.
         """
         total, period = float(self._budget.amount[0]), float(self._budget.period_seconds[0])
         if not 0 < total < np.inf or period == 0:
             return []
-        has = np.array([float(node.shard.tables.registers.budget[0]) for node in self._nodes])
-        share = quotas(self._nodes)
-        if np.abs(total / period * share - has).max() < _SHARE_MOVE_MIN * total / period:
+        current = np.array([float(node.shard.tables.registers.budget[0]) for node in self._nodes])
+        share = budget_shares(self._nodes)
+        if np.abs(total / period * share - current).max() < _SHARE_MOVE_MIN * total / period:
             return []
         return [self._budget._replace(amount=np.full(1, total * part)) for part in share]
 
 
-def quotas(nodes: Sequence[Node]) -> NDArray[np.float64]:
+def budget_shares(nodes: Sequence[Node]) -> NDArray[np.float64]:
     """Return the share of the budget that each partition should have.
 
-    In proportion to pages until every partition knows its demand.
+    The shares are in proportion to pages until every partition has a demand curve.
     """
     if len(nodes) == 1:
         return np.ones(1)
@@ -115,18 +115,20 @@ def quotas(nodes: Sequence[Node]) -> NDArray[np.float64]:
     if any(price.size < 2 for price, _ in curves):
         return by_pages
     price = np.unique(np.concatenate([price for price, _ in curves]))
-    spent = np.array([_spent_at(price, *curve) for curve in curves])
+    spent = np.array([_spending_at(price, *curve) for curve in curves])
     total = spent.sum(axis=0)
-    cleared = int(np.argmin(np.abs(total - budget)))
-    if total[cleared] <= 0:
+    crossing = int(np.argmin(np.abs(total - budget)))
+    if total[crossing] <= 0:
         return by_pages
-    # Nobody is left with nothing: a partition whose demand is not seen yet could not show it.
-    share: NDArray[np.float64] = 0.95 * spent[:, cleared] / total[cleared] + 0.05 * by_pages
+    # Every partition gets something: without fetches, its demand would stay unknown.
+    share: NDArray[np.float64] = 0.95 * spent[:, crossing] / total[crossing] + 0.05 * by_pages
     return share
 
 
-def divided(amount: float, share: NDArray[np.float64], *, is_whole: bool) -> NDArray[np.float64]:
-    """Return an amount in parts; whole ones, of fetches for one run, are as fair as they can be."""
+def split_amount(
+    amount: float, share: NDArray[np.float64], *, is_whole: bool
+) -> NDArray[np.float64]:
+    """Split an amount by shares; whole fetches of a run are split into whole numbers."""
     if not is_whole or not np.isfinite(amount):
         return amount * share
     exact: NDArray[np.float64] = np.floor(amount) * share
@@ -137,7 +139,7 @@ def divided(amount: float, share: NDArray[np.float64], *, is_whole: bool) -> NDA
 
 
 def _budget_of(nodes: Sequence[Node], burst_seconds: float) -> BudgetSet:
-    """Return the budget that partitions have together."""
+    """Return the sum of the partitions' budgets."""
     registers = [node.shard.tables.registers for node in nodes]
     return event_of(
         BudgetSet,
@@ -150,7 +152,7 @@ def _budget_of(nodes: Sequence[Node], burst_seconds: float) -> BudgetSet:
     )
 
 
-def _spent_at(
+def _spending_at(
     price: NDArray[np.float64], known: NDArray[np.float64], spent: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     order = np.argsort(known)

@@ -1,49 +1,52 @@
-"""A corpus: the pages somebody keeps, in one folder, and all that can be asked of them.
+"""A corpus: the tracked pages of one folder, and everything a program can do with them.
 
-`Corpus` is the whole interface for one process; `recrawl.corpus.aio.AsyncCorpus` is its twin for
-asyncio.  It routes what it is told to the partition of each page's host, and adds nothing of its
-own to what nodes do.
+`Corpus` is the whole interface for one process; `recrawl.corpus.aio.AsyncCorpus` has the same
+methods for asyncio.  A corpus sends each call to the partitions of the pages' hosts; the nodes do
+the work.
 """
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.corpus.budget_split import Market
-from recrawl.corpus.inspect.change_feed import Change, CorpusCursor, changes_after
-from recrawl.corpus.inspect.explanation import PageExplanation, explained
+from recrawl.corpus.budget_split import BudgetSplit
+from recrawl.corpus.inspect.change_feed import CorpusCursor, PageChange, changes_after
+from recrawl.corpus.inspect.explanation import PageExplanation, explain_page
+from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.corpus.inspect.page_table import page_batches
 from recrawl.corpus.inspect.stats import Stats, stats_of
 from recrawl.corpus.plan.curve import Plan, plan_of
+from recrawl.corpus.view import Added
 from recrawl.errors import PositionLost, RecrawlError
 from recrawl.ledger import Log
 from recrawl.node.clock import Clock, NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.durability.recovery import Partition, recovered, settings_event
+from recrawl.node.durability.recovery import Partition, recover_node, settings_event
 from recrawl.node.durability.snapshotter import Snapshotter
-from recrawl.node.node import Node, follow_price
-from recrawl.node.numbering import Namer, NewPages
+from recrawl.node.node import Node, use_logged_price
+from recrawl.node.numbering import Namer, PagesToAdd
 from recrawl.node.orders import Order, Outcome, order_of, orders_of, partition_of
 from recrawl.node.reporting import answers_of, report_answers
 from recrawl.node.routing import (
-    Batch,
+    UrlBatch,
     Urls,
     as_amounts,
     as_array,
     as_numbers,
-    cuts,
-    known_host,
+    batch_ranges,
+    canonical_host,
     null_where_same,
     partition_of_key,
     partitions_of,
-    routed,
+    split_by_partition,
 )
 from recrawl.node.settings.hosts import HostSettings, politeness_event
 from recrawl.node.settings.pages import PageSettings, set_by_pattern, set_pages
@@ -57,53 +60,53 @@ from recrawl.shard import (
     event_of,
 )
 from recrawl.store import Names
-from recrawl.urls import canonical
+from recrawl.urls import PatternSet, canonical
+
+if TYPE_CHECKING:
+    from recrawl.corpus.import_crawl import CrawlImport
+    from recrawl.corpus.inspect.beliefs import BelievedPages
+    from recrawl.corpus.inspect.source_table import SourceTable
+    from recrawl.corpus.past.page_history import PageHistory
+    from recrawl.corpus.past.replay import OnRecord
+    from recrawl.corpus.plan.corpus_plan import CorpusPlan
+    from recrawl.corpus.plan.targets import Target
 
 __all__ = ["WAIT_SECONDS_MAX", "Added", "Corpus", "Reported"]
 
 WAIT_SECONDS_MAX = 1.0
+"""Longest time that `Corpus.paced` waits before it leases again."""
 _LEASE_SECONDS_MAX = 366 * 86_400.0
 
 
-class Added(NamedTuple):
-    """What became of URLs that were to be added."""
-
-    n_added: int
-    n_known: int
-    """There already, or twice among them."""
-    n_refused: int
-    """Not URLs that can be kept."""
-
-
 class Reported(NamedTuple):
-    """What became of outcomes, row by row."""
+    """The effect of each reported outcome, one row per outcome."""
 
     counted: NDArray[np.bool_]
-    """False: reported before, of a page or an order that is not known, or no later than the last
-    outcome known."""
+    """False for an outcome that was ignored: reported before, for an unknown page or order, or not
+    later than the last outcome of its page."""
     transition: NDArray[np.uint8]
-    """`recrawl.shard.Transition`: what it means to whoever follows changes."""
+    """What the outcome means for the page, a `recrawl.corpus.Transition`: new, changed, gone …"""
 
 
 class Corpus:
-    """The pages that somebody keeps; see `recrawl.open`.
+    """The tracked pages of one folder.  Open one with `recrawl.open`.
 
     All methods may be called from several threads.
 
     Parameters
     ----------
     folder
-        Of the corpus.
+        Folder of the corpus.
     nodes
-        One per partition.
+        Nodes, one per partition.
     partitions
-        Where the parts of each are.
+        Log, store and snapshots of each partition.
     log
-        That the nodes share.
+        Log that the nodes share.
     config
-        As the owner wrote it.
+        Configuration of the corpus.
     clock
-        To go by.
+        Time source.
     """
 
     def __init__(
@@ -129,59 +132,59 @@ class Corpus:
             clock,
         )
         self._next_node = 0
-        self._market = Market(nodes, config, clock)
+        self._budget_split = BudgetSplit(nodes, config, clock)
         self._is_closed = False
         self.is_reader = nodes[0].is_reader
 
-    # ------------------------------------------------------------------ life
+    # ------------------------------------------------------------------ opening and closing
 
-    def begin(self, *, is_told: bool, before: CorpusConfig) -> None:
-        """Claim the partitions and tell them what the configuration says.
+    def begin(self, *, config_given: bool, before: CorpusConfig) -> None:
+        """Claim the partitions and apply the configuration; `recrawl.open` calls this.
 
         Parameters
         ----------
-        is_told
-            Whether there is one; otherwise it is that of the last time, and what was set since
-            holds.
+        config_given
+            Whether the caller or recrawl.toml gives a configuration.  Otherwise the previous one
+            is used, and settings changed since then stay.
         before
-            That of the last time.
+            The previous configuration.
         """
         owner = secrets.randbits(63)
         settings = self.config.shard_settings()
         for node, namer in zip(self.nodes, self._namers, strict=True):
             if node.position == 0:
-                # The first record of every log, so that replay begins as this shard did.
+                # Every log begins with the settings, so that a replay starts with the same ones.
                 node.submit([settings_event(settings)])
             node.claim(owner, self.time)
-            if is_told and node.shard.settings != settings:
+            if config_given and node.shard.settings != settings:
                 node.submit([settings_event(settings)])
-            namer.name_kinds()
+            namer.number_kinds()
             node.shares = namer.shares()
-            if is_told:
+            if config_given:
                 apply_patterns(node, namer, self.config, before.patterns)
-                namer.tell_hosts()
-        if is_told:
-            self._market.set_budget(self.config)
+                namer.apply_host_settings()
+        if config_given:
+            self._budget_split.set_budget(self.config)
         else:
-            self._market.begin_run(self.config)
+            self._budget_split.begin_run(self.config)
         self._snapshotter.start()
 
     def close(self) -> None:
-        """End; what was acknowledged is on disk already."""
+        """Close the corpus.  The effect of every call that has returned is already on disk."""
         if self._is_closed:
             return
         self._is_closed = True
         self._snapshotter.stop()
         with ExitStack() as closing:
-            # Each is closed, whatever becomes of the others.
+            # If closing one fails, the others are still closed.
             closing.callback(self._log.close)
             for node in self.nodes:
                 closing.callback(node.store.close)
             if not self.is_reader:
                 for node in self.nodes:
-                    # Of a disk that is full, or a partition taken over, nothing new is to be said.
+                    # The disk may be full or the partition lost, which earlier calls have reported.
                     with suppress(RecrawlError):
-                        node.note_price(self.time)
+                        node.log_price(self.time)
                 self._snapshotter.take_last()
 
     def __enter__(self) -> Self:
@@ -196,29 +199,29 @@ class Corpus:
         self.close()
 
     def snapshot(self) -> None:
-        """Take a snapshot of every partition now; otherwise that happens by itself."""
+        """Take a snapshot of every partition now; recrawl also takes them by itself."""
         if self.is_reader or self._is_closed:
-            state = "closed" if self._is_closed else "open for reading"
-            raise RecrawlError(f"the corpus is {state}")
+            state = "is closed" if self._is_closed else "was opened with read_only=True"
+            raise RecrawlError(f"a snapshot cannot be taken: the corpus {state}")
         self._snapshotter.take_all()
 
     def refresh(self) -> None:
-        """See what has been logged since: for a corpus that is open for reading."""
+        """Read what other processes have logged since; for a corpus opened with ``read_only``."""
         for i, node in enumerate(self.nodes):
             try:
                 node.refresh()
                 if self.is_reader:
-                    follow_price(node.shard)
+                    use_logged_price(node.shard)
             except PositionLost:
                 if not self.is_reader:
                     raise
-                # The writer has forgotten that part of the log: a snapshot holds what it led to.
+                # The writer has deleted that part of the log: start again from a snapshot.
                 node.store.close()
-                self.nodes[i] = recovered(self._partitions_on_disk[i], is_reader=True)
+                self.nodes[i] = recover_node(self._partitions_on_disk[i], is_reader=True)
 
     @property
     def partitions(self) -> Sequence[Partition]:
-        """Where the parts of each partition are, to read what was."""
+        """The log, store and snapshots of each partition."""
         return self._partitions_on_disk
 
     # ------------------------------------------------------------------ pages
@@ -226,36 +229,57 @@ class Corpus:
     def _partitions(self, urls: pa.StringArray) -> NDArray[np.int64]:
         return partitions_of(urls, len(self.nodes), self.config.corpus.group_by)
 
-    def _routed(self, urls: Urls) -> Iterator[Batch]:
-        return routed(urls, len(self.nodes), self.config.corpus.group_by)
+    def _split(self, urls: Urls) -> Iterator[UrlBatch]:
+        return split_by_partition(urls, len(self.nodes), self.config.corpus.group_by)
 
     def add(self, urls: Urls, *, importance: Any = None, cost: Any = None) -> Added:
-        """Keep pages.  Those that are kept already stay as they are.
+        """Add pages to track.  Pages that are tracked already stay unchanged.
 
         Parameters
         ----------
         urls
-            As they are to be fetched; what a page is known by is its canonical form.
+            URLs to fetch.  A page is identified by the canonical form of its URL.
         importance, cost
-            Relative to other pages: one number, or one per URL.  Unless given, as the page's
-            pattern says, or 1.
+            Importance and cost of a fetch relative to other pages: one number, or one per URL.
+            By default what the page's pattern in the configuration says, or 1.
         """
         urls = as_array(urls)
         n_urls = len(urls)
         importances = as_amounts("importance", importance, n_urls)
         costs = as_amounts("cost", cost, n_urls)
         n_added = n_valid = 0
-        for i, rows, url, given in self._routed(urls):
+        for i, rows, url, given in self._split(urls):
             fetch_url = null_where_same(given, url)
-            new = NewPages(url, fetch_url, importances[rows], costs[rows])
+            new = PagesToAdd(url, fetch_url, importances[rows], costs[rows])
             n_added += int(np.count_nonzero(self._namers[i].add(new, self.time)))
             n_valid += rows.size
         return Added(n_added, n_valid - n_added, n_urls - n_valid)
 
-    def remove(self, urls: Urls) -> int:
-        """Keep pages no longer; return how many there were."""
+    def remove(self, urls: Urls | None = None, *, pattern: str | None = None) -> int:
+        """Stop tracking pages, given by URL or by pattern; return the number of pages removed.
+
+        Parameters
+        ----------
+        urls
+            URLs of the pages.
+        pattern
+            Pattern that the URLs match, such as ``/tag/*``; recrawl looks at all pages.
+        """
+        if (urls is None) == (pattern is None):
+            raise ValueError("remove takes either urls or a pattern")
+        if pattern is not None:
+            return sum(self._remove(matching) for matching in self._matching_urls(pattern))
+        return self._remove(urls if urls is not None else ())
+
+    def _matching_urls(self, pattern: str) -> Iterator[pa.StringArray]:
+        matcher = PatternSet([pattern])
+        for node in self.nodes:
+            for _, url in node.scan_urls():
+                yield url.filter(pa.array(matcher.first_match(url) >= 0))
+
+    def _remove(self, urls: Urls) -> int:
         n_removed = 0
-        for i, _, url, _ in self._routed(urls):
+        for i, _, url, _ in self._split(urls):
             node = self.nodes[i]
             with node.lock:
                 page = np.unique(node.store.pages_of(url))
@@ -266,62 +290,90 @@ class Corpus:
         return n_removed
 
     def set(self, urls: Urls | None = None, *, pattern: str | None = None, **settings: Any) -> int:
-        """Set what holds for pages, given by URL or by pattern; return how many there are.
+        """Change settings of pages, given by URL or by pattern; return the number of pages.
 
         Parameters
         ----------
         urls
-            Of the pages.
+            URLs of the pages.
         pattern
-            That their URLs match, instead; all pages are looked at.
+            Pattern that the URLs match, such as ``/product/*``; recrawl looks at all pages.
         **settings
             ``importance``, ``cost``, ``kind`` (a name), ``min_age``, ``max_age``, ``stale_for``,
             ``stale_probability``: see `recrawl.node.settings.pages.PageSettings`.
         """
         if (urls is None) == (pattern is None):
-            raise ValueError("set must be given either urls or a pattern")
-        told = PageSettings(**settings)
+            raise ValueError("set takes either urls or a pattern")
+        known = [field.name for field in fields(PageSettings)]
+        for name in settings:
+            if name not in known:
+                raise TypeError(f"set() has no setting {name!r}; choose from {', '.join(known)}")
+        page_settings = PageSettings(**settings)
         if pattern is not None:
             return sum(
-                set_by_pattern(node, namer, pattern, told)
+                set_by_pattern(node, namer, pattern, page_settings)
                 for node, namer in zip(self.nodes, self._namers, strict=True)
             )
         n_set = 0
-        for i, _, url, _ in self._routed(urls if urls is not None else ()):
+        for i, _, url, _ in self._split(urls if urls is not None else ()):
             node = self.nodes[i]
             with node.lock:
                 page = np.unique(node.store.pages_of(url))
-                n_set += set_pages(node, self._namers[i], page[page >= 0], told)
+                n_set += set_pages(node, self._namers[i], page[page >= 0], page_settings)
         return n_set
+
+    def set_each(self, urls: Urls, *, importance: Any = None, cost: Any = None) -> int:
+        """Set the importance or the cost of each page to its own value.
+
+        Returns the number of pages that are tracked; other URLs are ignored.
+
+        Parameters
+        ----------
+        urls
+            URLs of the pages.
+        importance, cost
+            New values: one number, or one per URL.  None keeps the old values.
+        """
+        from recrawl.corpus.import_crawl import set_each  # noqa: PLC0415
+
+        urls = as_array(urls)
+        return set_each(
+            self,
+            urls,
+            importance=_numbers_or_none(importance, len(urls)),
+            cost=_numbers_or_none(cost, len(urls)),
+        )
 
     def set_host(
         self,
         host: str,
         *,
-        delay: float | None = None,
+        delay: float | str | None = None,
         in_flight_max: int | None = None,
         burst: int | None = None,
         blocked_until_ms: int | None = None,
         is_closed: bool | None = None,
     ) -> None:
-        """Set how often a host (or domain, if pages are grouped so) may be asked.
+        """Set how often a host (or domain, if ``group_by`` is "domain") may be fetched from.
 
-        What is not given stays as it is.
+        Arguments that are not given leave their setting unchanged.
 
         Parameters
         ----------
         host
-            Of pages that are kept, or will be.
+            Host name.  It may have no tracked pages yet.
         delay
-            Seconds between two fetches.
+            Time between two fetches: seconds, or text such as ``"5s"``.
         in_flight_max
-            Fetches at the same time.
+            Number of fetches at the same time.
         burst
-            Fetches that may follow each other at once, where several may be in flight.
+            Number of fetches that may follow each other without a delay, if ``in_flight_max``
+            allows several.
         blocked_until_ms
-            Not to be asked before.
+            Time before which the host is not fetched from, in milliseconds since 1970.
         is_closed
-            Closed by its rules, or because these could not be read.
+            Whether nothing is fetched from the host, for instance because its robots.txt forbids
+            it or could not be read.
         """
         settings = HostSettings(
             delay=delay,
@@ -330,7 +382,7 @@ class Corpus:
             blocked_until_ms=blocked_until_ms,
             is_closed=is_closed,
         )
-        host = known_host(host, self.config.corpus.group_by)
+        host = canonical_host(host, self.config.corpus.group_by)
         i = partition_of_key(host, len(self.nodes))
         node = self.nodes[i]
         with node.lock:
@@ -340,33 +392,34 @@ class Corpus:
     # ------------------------------------------------------------------ orders
 
     def set_budget(self, rate: str | None) -> None:
-        """Set what may be spent: ``"30/h"``, ``"100/run"``, None for as much as is asked for.
+        """Set the budget: ``"30/h"``, ``"100/run"``, or None for unlimited.
 
-        Kept until it is set again, or until the corpus is opened with a configuration that says
-        otherwise.
+        It holds until it is set again, or until the corpus is opened with a configuration that
+        gives another.
         """
-        self._market.set_rate(rate)
+        self._budget_split.set_rate(rate)
 
     def lease(self, n: int, *, seconds: float | None = None, exact: bool = False) -> list[Order]:
         """Return up to ``n`` pages that are most worth fetching now, within budget and politeness.
 
-        Each is held for whoever asked, until it is reported, released, or its time is up.
+        Each order is held for the caller until it is reported, released, or its lease expires.
 
         Parameters
         ----------
         n
-            Orders wanted at most.
+            Largest number of orders.
         seconds
-            How long they are held; as the configuration says unless given.
+            Length of the leases; the configured length by default.
         exact
-            Look at every page, also in a large corpus: for a batch once a night.
+            Whether to compare every page, also in a large corpus; useful for one large batch per
+            night.
         """
         _check_seconds(seconds)
-        self._market.rebalance()
+        self._budget_split.rebalance()
         self._next_node = (self._next_node + 1) % len(self.nodes)
         turn = [*range(self._next_node, len(self.nodes)), *range(self._next_node)]
         found: list[Order] = []
-        # A fair part from each, and then what is left from whoever has more.
+        # First an equal part from each partition, then the rest from those that have more.
         for share in (-(-n // len(turn)), n) if len(turn) > 1 else (n,):
             for i in turn:
                 wanted = min(share, n - len(found))
@@ -388,30 +441,30 @@ class Corpus:
         seconds: float | None = None,
         for_seconds: float = float("inf"),
     ) -> Iterator[Order]:
-        """Yield pages to fetch as the budget allows and they come due; waits between.
+        """Yield pages to fetch as they come due and the budget allows, waiting in between.
 
-        Ends when the budget of a run (``"500/run"``) is spent, or after so many seconds.
+        Ends when the budget of a run (``"500/run"``) is spent, or after ``for_seconds``.
 
         Parameters
         ----------
         batch_max
-            Orders held by this iterator at most.
+            Largest number of orders that this iterator holds.
         seconds
-            How long each is held for its fetcher.
+            Length of each lease; the configured length by default.
         for_seconds
-            How long to go on.
+            Time after which the iterator ends.
         """
         ends_ms = self._clock.running_ms() + for_seconds * 1000
         while self._clock.running_ms() < ends_ms:
             orders = self.lease(batch_max, seconds=seconds)
-            left = [order.handle for order in reversed(orders)]
+            unused = [order.handle for order in reversed(orders)]
             try:
                 for order in orders:
-                    left.pop()
+                    unused.pop()
                     yield order
             finally:
-                if left:  # whoever asked has stopped asking
-                    self.release(left)
+                if unused:  # the caller has stopped iterating
+                    self.release(unused)
             if not orders:
                 wait = self.wait_seconds()
                 if wait == float("inf"):
@@ -419,38 +472,38 @@ class Corpus:
                 self._clock.sleep(min(wait, WAIT_SECONDS_MAX))
 
     def wait_seconds(self) -> float:
-        """Return how long to wait before asking again, when there was nothing to do.
+        """Return the seconds to wait before the next `lease` after one that returned nothing.
 
         Infinite when the budget of a run is spent.
         """
         return min(node.wait_seconds() for node in self.nodes)
 
     def extend(self, handles: Sequence[int], *, seconds: float) -> int:
-        """Hold orders for so many seconds more from now; return how many still were held."""
+        """Hold orders until ``seconds`` from now; return the number that were still held."""
         _check_seconds(seconds)
         expires_at_ms = self.time.now_ms() + round(seconds * 1000)
         return sum(
-            self._count(i, event_of(LeasesExtended, order=order, expires_at_ms=expires_at_ms))
-            for i, order in self._by_partition(handles)
+            self._submit(i, event_of(LeasesExtended, order=order, expires_at_ms=expires_at_ms))
+            for i, order in self._split_handles(handles)
         )
 
     def release(self, handles: Sequence[int]) -> int:
-        """Give orders back, nothing fetched; return how many still were held.
+        """Give back orders that were not fetched; return the number that were still held.
 
-        Their pages may be ordered again; what they cost of the budget stays spent.
+        Their pages can be leased again; the budget that they took stays spent.
         """
         return sum(
-            self._count(i, event_of(LeasesReleased, order=order))
-            for i, order in self._by_partition(handles)
+            self._submit(i, event_of(LeasesReleased, order=order))
+            for i, order in self._split_handles(handles)
         )
 
-    def _by_partition(self, handles: Sequence[int]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def _split_handles(self, handles: Sequence[int]) -> Iterator[tuple[int, NDArray[np.int64]]]:
         handle = np.asarray(handles, np.int64).reshape(-1)
         partition = partition_of(handle)
         for i in np.unique(partition[(partition < len(self.nodes)) & (handle > 0)]):
             yield int(i), order_of(handle[partition == i])
 
-    def _count(self, i: int, event: Any) -> int:
+    def _submit(self, i: int, event: Any) -> int:
         node = self.nodes[i]
         with node.lock:
             node.tick(self.time)
@@ -458,12 +511,12 @@ class Corpus:
         return int(np.count_nonzero(applied.valid))
 
     def report(self, outcomes: Outcome | Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Reported:
-        """Say what fetches found, ordered or not.  A second report of an order does not count.
+        """Report what fetches found, leased or not.  A second report of an order does not count.
 
         Parameters
         ----------
         outcomes
-            One, several, or a table with the fields of `Outcome` as columns.
+            An outcome, several, or a table with the fields of `Outcome` as columns.
         """
         answers = answers_of([outcomes] if isinstance(outcomes, Outcome) else outcomes)
         n_rows = answers.handle.size
@@ -477,7 +530,7 @@ class Corpus:
             partition[found] = self._partitions(url.take(pa.array(found)))
         for i in np.unique(partition[(partition >= 0) & (partition < len(self.nodes))]):
             own = np.flatnonzero(partition == i)
-            for first, end in cuts(answers.n_bytes[own]):
+            for first, end in batch_ranges(answers.n_bytes[own]):
                 rows = own[first:end]
                 part = answers if rows.size == n_rows else answers.take(rows)
                 node = self.nodes[i]
@@ -489,22 +542,23 @@ class Corpus:
                 counted[rows], transition[rows] = report_answers(node, page, order, part, self.time)
         return Reported(counted, transition)
 
-    # ------------------------------------------------------------------ hints
+    # ------------------------------------------------------------------ signals and requests
 
     def signal(self, urls: Urls, *, source: str, at_ms: Any = 0, claimed_at_ms: Any = 0) -> int:
-        """Say that pages may have changed; return how many of the hints counted.
+        """Signal that pages may have changed; return the number of signals that counted.
 
         Parameters
         ----------
         urls
-            Of pages that are kept; others are not heard.
+            URLs of the pages; those not tracked are ignored.
         source
-            Who says so, such as ``"sitemap"``: what it is worth is learned for each host.
+            Name of the source, such as ``"sitemap"``.  recrawl learns for each host how reliable
+            it is.
         at_ms
-            When it was heard; now unless given.
+            Time of the signal, in milliseconds since 1970; now by default.
         claimed_at_ms
-            When the page changed, as the source has it; 0 for not said.  One seen before is no
-            hint.
+            Time at which the page changed, according to the source; 0 if it does not say.  A
+            signal with a time that was seen before is ignored.
         """
         if not source.isprintable() or not source:
             raise ValueError(f"source must be a name without control characters, got {source!r}")
@@ -513,44 +567,46 @@ class Corpus:
             as_numbers(at_ms, len(urls), np.int64),
             as_numbers(claimed_at_ms, len(urls), np.int64),
         )
-        n_heard = 0
-        for i, rows, url, _ in self._routed(urls):
+        n_counted = 0
+        for i, rows, url, _ in self._split(urls):
             node = self.nodes[i]
             now_ms = node.tick(self.time)
             page = node.store.pages_of(url)
             known = np.flatnonzero(page >= 0)
             if known.size == 0:
                 continue
-            number = self._namers[i].sources(url.take(pa.array(known)), source)
-            heard = at[rows[known]]
+            number = self._namers[i].source_numbers(url.take(pa.array(known)), source)
+            signalled_at = at[rows[known]]
             event = event_of(
                 Signals,
                 page=page[known],
                 source=number,
-                at_ms=np.where(heard > 0, heard, now_ms),
+                at_ms=np.where(signalled_at > 0, signalled_at, now_ms),
                 claimed_at_ms=claimed[rows[known]],
             )
             (applied,) = node.submit([event])
-            n_heard += int(np.count_nonzero(applied.valid))
-        return n_heard
+            n_counted += int(np.count_nonzero(applied.valid))
+        return n_counted
 
     def requests(self, urls: Urls, n_requests: Any = 1, *, at_ms: Any = 0) -> int:
-        """Say how often pages were asked for, which makes them important; return how many known.
+        """Report how often users requested pages; requested pages become more important.
+
+        Returns the number of pages that are tracked.
 
         Parameters
         ----------
         urls
-            Of pages that are kept; others are not counted.
+            URLs of the pages; those not tracked are ignored.
         n_requests
-            Of each, since the last time this was told.
+            Number of requests of each page since the previous report.
         at_ms
-            Up to when; now unless given.
+            End of the period that was counted, in milliseconds since 1970; now by default.
         """
         urls = as_array(urls)
         count = as_amounts("n_requests", n_requests, len(urls))
         at = as_numbers(at_ms, len(urls), np.int64)
         n_counted = 0
-        for i, rows, url, _ in self._routed(urls):
+        for i, rows, url, _ in self._split(urls):
             node = self.nodes[i]
             now_ms = node.tick(self.time)
             event = event_of(
@@ -563,67 +619,217 @@ class Corpus:
             n_counted += int(np.count_nonzero(applied.valid))
         return n_counted
 
-    # ------------------------------------------------------------------ asking
+    # ------------------------------------------------------------------ reading
 
-    def _locked(self) -> ExitStack:
+    def now_ms(self) -> int:
+        """Return the current time of the corpus, in milliseconds since 1970; it never goes back."""
+        return self.time.now_ms()
+
+    @property
+    def n_pages(self) -> int:
+        """The number of tracked pages."""
+        return sum(node.shard.n_pages for node in self.nodes)
+
+    def _lock_all(self) -> ExitStack:
         stack = ExitStack()
         for node in self.nodes:
             stack.enter_context(node.lock)
         return stack
 
-    def explain(self, url: str) -> PageExplanation | None:
-        """Return everything known of a page and why it is or is not due; None if not kept."""
-        for i, _, canon, _ in self._routed([url]):
-            return explained(self.nodes[i], canon, self.time.now_ms())
+    def explain(
+        self, url: str, *, at_ms: int | None = None, on_record: "OnRecord | None" = None
+    ) -> PageExplanation | None:
+        """Return everything known of a page and why it is or is not due; None if not tracked.
+
+        Parameters
+        ----------
+        url
+            URL of the page.
+        at_ms
+            Earlier time to explain, in milliseconds since 1970: the log is replayed up to then.
+            For a later time, the explanation assumes that nothing happens until then.  Now by
+            default.
+        on_record
+            Called with 1 for each record of the log that is read.
+
+        Raises
+        ------
+        TimeLost
+            If the log no longer reaches back to ``at_ms``.
+        """
+        if at_ms is not None:
+            from recrawl.corpus.past.replay import explain_page_at  # noqa: PLC0415
+
+            return explain_page_at(self, url, at_ms, on_record=on_record)
+        for i, _, canon, _ in self._split([url]):
+            return explain_page(self.nodes[i], canon, self.time.now_ms())
         return None
+
+    def history(
+        self,
+        url: str,
+        *,
+        until_ms: int | None = None,
+        with_beliefs: bool = True,
+        on_record: "OnRecord | None" = None,
+    ) -> "PageHistory | None":
+        """Return the fetches, signals and orders of a page from the log; None if not tracked.
+
+        Parameters
+        ----------
+        url
+            URL of the page.
+        until_ms
+            End of the history, in milliseconds since 1970; now by default.
+        with_beliefs
+            Whether to replay the log, which also gives the freshness, value and price at each
+            moment.  Otherwise only records that may concern the page are read; that is faster, but
+            does not show whether some outcomes counted.
+        on_record
+            Called with 1 for each record of the log that is read.
+        """
+        from recrawl.corpus.past.page_history import read_page_history  # noqa: PLC0415
+
+        return read_page_history(
+            self, url, until_ms=until_ms, with_beliefs=with_beliefs, on_record=on_record
+        )
+
+    def n_log_records(self, url: str | None = None) -> int:
+        """Return the number of records in the log, or in the partition of a page.
+
+        0 for a page that is not tracked.  `explain` and `history` read at most as many.
+        """
+        if url is None:
+            return sum(node.ledger.end - node.ledger.first for node in self.nodes)
+        from recrawl.corpus.past.replay import locate_page  # noqa: PLC0415
+
+        place = locate_page(self, url)
+        if place is None:
+            return 0
+        ledger = self.nodes[place[0]].ledger
+        return ledger.end - ledger.first
+
+    def similar_urls(self, url: str) -> list[str]:
+        """Return up to three URLs of tracked pages that are spelled much like this one."""
+        from recrawl.corpus.similar_urls import similar_urls  # noqa: PLC0415
+
+        return similar_urls(self, url)
+
+    def sources(self) -> "SourceTable":
+        """Return the sources of signals, and how reliable and how late each is on each host."""
+        from recrawl.corpus.inspect.source_table import source_table  # noqa: PLC0415
+
+        return source_table(self.nodes)
+
+    def n_pages_of_host(self, host: str) -> int:
+        """Return the number of tracked pages of a host (or domain, as pages are grouped)."""
+        from recrawl.corpus.inspect.hosts import pages_of_host  # noqa: PLC0415
+
+        return pages_of_host(self.nodes, host.lower())
+
+    def similar_hosts(self, host: str) -> dict[str, int]:
+        """Return the hosts with this name at any port, and the number of pages of each."""
+        from recrawl.corpus.inspect.hosts import similar_hosts  # noqa: PLC0415
+
+        return similar_hosts(self.nodes, host)
+
+    def believed_pages(self, n_pages_max: int) -> "BelievedPages":
+        """Return the estimated change rates of all pages, or of about ``n_pages_max``."""
+        from recrawl.corpus.inspect.beliefs import believed_pages  # noqa: PLC0415
+
+        return believed_pages([node.shard for node in self.nodes], n_pages_max=n_pages_max)
+
+    def export_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield all pages with the columns of `recrawl.corpus.EXPORT_SCHEMA`, in batches."""
+        from recrawl.corpus.export_rows import batches_to_export  # noqa: PLC0415
+
+        return batches_to_export(self.nodes, self.time.now_ms())
 
     def pages(
         self, columns: Sequence[str] | None = None, *, batch: int = 65_536
     ) -> Iterator[pa.RecordBatch]:
-        """Yield what is known of all pages, in batches of rows.
+        """Yield all pages and what is known of each, in batches of rows.
 
         Parameters
         ----------
         columns
-            Names of `recrawl.corpus.inspect.page_table.PAGE_COLUMNS`; all unless given.
+            Columns of `recrawl.corpus.inspect.page_table.PAGE_COLUMNS` to include; by default all.
         batch
-            Rows of a batch at most.
+            Largest number of rows in a batch.
         """
         return page_batches(self.nodes, columns, batch, self.time.now_ms())
 
-    def changes(self, after: str | None = None, *, limit: int = 1_000) -> list[Change]:
-        """Return what happened to pages after a cursor, oldest first.
+    def changes(self, after: str | None = None, *, limit: int = 1_000) -> list[PageChange]:
+        """Return the new, changed and gone pages after a cursor, oldest first.
 
         Parameters
         ----------
         after
-            The cursor of the last change seen, which stays good when the corpus is closed; None
-            to begin with the oldest change that is kept.
+            Cursor of the last change that was seen.  It stays valid when the corpus is closed.
+            None begins with the oldest change that is stored.
         limit
-            Changes wanted at most.
+            Largest number of changes.
         """
         return changes_after(self.nodes, CorpusCursor.parse(after, len(self.nodes)), limit)
 
     def stats(self) -> Stats:
-        """Return counts, budget, price and modelled freshness."""
-        with self._locked():
+        """Return counts, budget, price and estimated freshness."""
+        with self._lock_all():
             return stats_of([node.shard for node in self.nodes], now_ms=self.time.now_ms())
 
     def plan(self) -> Plan:
-        """Return freshness against budget for this corpus."""
-        with self._locked():
-            kinds = [_kind_names(node) for node in self.nodes]
+        """Return the freshness that each budget buys for this corpus."""
+        with self._lock_all():
+            kinds = [kind_names(node) for node in self.nodes]
             return plan_of(
                 [node.shard for node in self.nodes], kinds=kinds, now_ms=self.time.now_ms()
             )
 
+    def plan_targets(
+        self,
+        targets: "Sequence[str | Target]" = (),
+        *,
+        budget_per_hour: float | None = None,
+        is_weighted: bool = True,
+    ) -> "CorpusPlan":
+        """Return what budgets buy, by kind of page and host, and what targets cost.
 
-def _kind_names(node: Node) -> dict[int, str]:
-    numbers = range(1, node.store.n_named(Names.KIND) + 1)
-    names = node.store.names_of(Names.KIND, numbers)
-    return {number: name or "" for number, name in zip(numbers, names, strict=True)}
+        Parameters
+        ----------
+        targets
+            Targets such as ``"95 % of /product/* under 6 h"``.
+        budget_per_hour
+            Budget to compare with; the corpus's own by default.
+        is_weighted
+            Whether copies count by the importance of their pages.
+
+        Raises
+        ------
+        ValueError
+            If a target is not understood, or there are too many.
+        """
+        from recrawl.corpus.plan.corpus_plan import make_plan  # noqa: PLC0415
+        from recrawl.corpus.plan.targets import Target  # noqa: PLC0415
+
+        return make_plan(
+            self.nodes,
+            now_ms=self.time.now_ms(),
+            targets=[Target.parse(one) if isinstance(one, str) else one for one in targets],
+            budget_per_hour=budget_per_hour,
+            is_weighted=is_weighted,
+        )
+
+    def import_crawl(self) -> "CrawlImport":
+        """Return an import of an earlier crawl's fetch log; use it with ``with``."""
+        from recrawl.corpus.import_crawl import CrawlImport  # noqa: PLC0415
+
+        return CrawlImport(self)
+
+
+def _numbers_or_none(values: Any, n: int) -> NDArray[np.float64] | None:
+    return None if values is None else as_numbers(values, n, np.float64)
 
 
 def _check_seconds(seconds: float | None) -> None:
     if seconds is not None and not 0 < seconds <= _LEASE_SECONDS_MAX:
-        raise ValueError(f"seconds must be positive, and a year at most, got {seconds!r}")
+        raise ValueError(f"seconds must be above 0 and at most a year, got {seconds!r}")

@@ -1,6 +1,6 @@
-"""All pages as people want them in a file: days instead of seconds, text instead of bytes."""
+"""The columns of an export: days instead of seconds, text instead of bytes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -9,15 +9,17 @@ import pyarrow.compute as pc
 from recrawl.core.arrays import FloatArray
 from recrawl.core.belief import GammaBelief
 from recrawl.core.belief.gamma import rate_quantile
-from recrawl.corpus.corpus import Corpus
+from recrawl.corpus.inspect.page_table import page_batches
+from recrawl.node.node import Node
 
-__all__ = ["PAGE_ROWS", "page_rows"]
+__all__ = ["EXPORT_SCHEMA", "batches_to_export"]
 
 _DAY = 86_400.0
-# Instants beyond any date that others could read.
+_ROWS_PER_BATCH = 16_384
+# Later instants become null, because other programs cannot read them as dates.
 _AT_MS_MAX = 250_000_000_000_000
 
-PAGE_ROWS = pa.schema(
+EXPORT_SCHEMA = pa.schema(
     [
         pa.field("url", pa.string(), nullable=False),
         pa.field("fetch_url", pa.string(), nullable=False),
@@ -46,28 +48,28 @@ PAGE_ROWS = pa.schema(
         pa.field("moved_to", pa.string()),
     ]
 )
-"""One row per page; null where something is not known, never comes or does not hold.
+"""Columns of an export, one row per page; null for unknown, never or not set.
 
-``change_period_days_low`` and ``_high`` are where the mean time between changes is with 90 %
+``change_period_days_low`` and ``_high`` bound the mean time between changes with 90 %
 probability; ``belief_shape`` and ``belief_days`` are the Gamma belief of the rate per day itself.
 ``digest`` is the newest, in hexadecimal.  ``due_at_ms`` is at today's price.
 """
 
-# Columns that have another name in a file, and those that are what they are.
+# Columns of `PAGE_COLUMNS` under another name, and those that are exported as they are.
 _RENAMED = {
     "host": "group",
     "first_seen_at_ms": "added_at_ms",
     "max_age_seconds": "interval_seconds_max",
     "stale_for_seconds": "stale_seconds",
 }
-_AS_THEY_ARE = (
+_UNCHANGED_COLUMNS = (
     *("url", "fetch_url", "kind", "status", "fetched_at_ms", "errors", "stale_probability"),
     "moved_to",
 )
 
 
-def _rounded(values: FloatArray) -> pa.Array:
-    """Return numbers to the six digits that they are good for at most."""
+def _round_to_six_digits(values: FloatArray) -> pa.Array:
+    """Return numbers rounded to six digits, more than their codes are accurate to."""
     with np.errstate(divide="ignore"):
         digits = 5 - np.floor(np.log10(np.abs(values)))
     scale = 10.0 ** np.clip(np.where(np.isfinite(digits), digits, 0.0), -300, 300)
@@ -80,7 +82,7 @@ def _text(values: pa.Array) -> pa.Array:
     )
 
 
-def _row_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _export_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     def floats(name: str) -> FloatArray:
         return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), np.float64)
 
@@ -91,26 +93,36 @@ def _row_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     due = batch.column("due_at_ms")
     digests = batch.column("digest").to_pylist()
     columns = {
-        **{name: batch.column(name) for name in _AS_THEY_ARE},
+        **{name: batch.column(name) for name in _UNCHANGED_COLUMNS},
         **{name: batch.column(theirs) for name, theirs in _RENAMED.items()},
-        "importance": _rounded(floats("importance")),
-        "cost": _rounded(floats("cost")),
-        "change_rate_per_day": _rounded(_DAY * floats("change_rate_per_second")),
-        "change_period_days_low": _rounded(1 / rate[:, 1] / _DAY),
-        "change_period_days_high": _rounded(1 / rate[:, 0] / _DAY),
-        "belief_shape": _rounded(shape),
-        "belief_days": _rounded(seconds / _DAY),
-        "freshness_probability": _rounded(floats("freshness_probability")),
+        "importance": _round_to_six_digits(floats("importance")),
+        "cost": _round_to_six_digits(floats("cost")),
+        "change_rate_per_day": _round_to_six_digits(_DAY * floats("change_rate_per_second")),
+        "change_period_days_low": _round_to_six_digits(1 / rate[:, 1] / _DAY),
+        "change_period_days_high": _round_to_six_digits(1 / rate[:, 0] / _DAY),
+        "belief_shape": _round_to_six_digits(shape),
+        "belief_days": _round_to_six_digits(seconds / _DAY),
+        "freshness_probability": _round_to_six_digits(floats("freshness_probability")),
         "due_at_ms": pc.if_else(pc.less(due, _AT_MS_MAX), due, None),
         "min_age_seconds": pc.if_else(pc.greater(shortest, 0.0), shortest, None),
         "etag": _text(batch.column("etag")),
         "last_modified": _text(batch.column("last_modified")),
         "digest": pa.array([None if d is None else d.hex() for d in digests], pa.string()),
     }
-    return pa.record_batch([columns[field.name].cast(field.type) for field in PAGE_ROWS], PAGE_ROWS)
+    return pa.record_batch(
+        [columns[field.name].cast(field.type) for field in EXPORT_SCHEMA], EXPORT_SCHEMA
+    )
 
 
-def page_rows(corpus: Corpus) -> Iterator[pa.RecordBatch]:
-    """Yield all pages of a corpus, with the columns of `PAGE_ROWS`, some thousand at a time."""
-    for batch in corpus.pages(batch=16_384):
-        yield _row_batch(batch)
+def batches_to_export(nodes: Sequence[Node], now_ms: int) -> Iterator[pa.RecordBatch]:
+    """Yield all pages of a corpus in batches with the columns of `EXPORT_SCHEMA`.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of the corpus, one per partition.
+    now_ms
+        Current time, in milliseconds since 1970.
+    """
+    for batch in page_batches(nodes, None, _ROWS_PER_BATCH, now_ms):
+        yield _export_batch(batch)

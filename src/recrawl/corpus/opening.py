@@ -1,4 +1,4 @@
-"""Opening a corpus: its folder is made or recognised, its partitions come back."""
+"""Open a corpus: create or check its folder, and recover its partitions."""
 
 import json
 import logging
@@ -6,13 +6,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+from recrawl.atomic_files import replace_file
 from recrawl.corpus.corpus import Corpus
 from recrawl.errors import ConfigError, CorpusError
 from recrawl.ledger import SnapshotFolder
 from recrawl.node.clock import Clock, SystemClock
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.open_log import open_log
-from recrawl.node.durability.recovery import Partition, recovered
+from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.urls import CANON_VERSION
 
 __all__ = ["FORMAT", "open_corpus"]
@@ -22,11 +23,11 @@ logger = logging.getLogger(__name__)
 FORMAT = 1
 _CONFIG_FILE = "recrawl.toml"
 _FORMAT_FILE = "FORMAT"
-_LAST_FILE = "last-config.json"
+_LAST_CONFIG_FILE = "last-config.json"
 
 
-def _written(folder: Path, config: CorpusConfig) -> dict[str, Any]:
-    """Make the folder of a new corpus, and return what it says of itself."""
+def _create_folder(folder: Path, config: CorpusConfig) -> dict[str, Any]:
+    """Create the folder of a new corpus, and return the content of its FORMAT file."""
     shape = {
         "format": FORMAT,
         "canonical_urls": CANON_VERSION,
@@ -40,41 +41,31 @@ def _written(folder: Path, config: CorpusConfig) -> dict[str, Any]:
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a file whole or not at all."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    with draft.open("w") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    with replace_file(path, is_durable=True) as file:
+        file.write(json.dumps(content).encode())
 
 
 def _last_config(folder: Path, shape: dict[str, Any]) -> CorpusConfig:
-    """Return what the corpus was last opened with, or as much as it says of itself."""
+    """Return the previous configuration, or one with only what the FORMAT file has."""
     try:
-        return CorpusConfig.from_dict(json.loads((folder / _LAST_FILE).read_text()))
+        return CorpusConfig.from_dict(json.loads((folder / _LAST_CONFIG_FILE).read_text()))
     except FileNotFoundError:
         pass
     except (ValueError, TypeError, AttributeError) as error:
-        logger.warning("%s is not used: %s", folder / _LAST_FILE, error)
+        logger.warning("%s is not used: %s", folder / _LAST_CONFIG_FILE, error)
     return CorpusConfig.from_dict(
         {"corpus": {key: shape[key] for key in ("partitions", "group_by")}}
     )
 
 
-def _remember(folder: Path, config: CorpusConfig) -> None:
-    """Keep what a corpus is opened with; not what the client of Kafka needs to log in."""
+def _save_config(folder: Path, config: CorpusConfig) -> None:
+    """Save the configuration for the next opening, without the credentials of the Kafka client."""
     tables = config.to_dict()
     tables.get("ledger", {}).pop("client_settings", None)
-    _write_json(folder / _LAST_FILE, tables)
+    _write_json(folder / _LAST_CONFIG_FILE, tables)
 
 
-def _read(folder: Path) -> dict[str, Any] | None:
+def _read_format(folder: Path) -> dict[str, Any] | None:
     try:
         content = (folder / _FORMAT_FILE).read_bytes()
     except FileNotFoundError:
@@ -83,7 +74,7 @@ def _read(folder: Path) -> dict[str, Any] | None:
         shape: dict[str, Any] = json.loads(content.decode("utf-8"))
         version = int(shape["format"])
     except (ValueError, KeyError, TypeError) as error:
-        raise CorpusError(f"{folder / _FORMAT_FILE} is not that of a corpus: {error}") from error
+        raise CorpusError(f"{folder / _FORMAT_FILE} cannot be read: {error}") from error
     if version > FORMAT:
         raise CorpusError(
             f"{folder} has format {version}, which a newer version of recrawl wrote; this one "
@@ -93,20 +84,23 @@ def _read(folder: Path) -> dict[str, Any] | None:
 
 
 def _check_shape(folder: Path, shape: dict[str, Any], config: CorpusConfig) -> None:
-    """Refuse a configuration that a corpus was not made with."""
+    """Reject a configuration that differs from what the corpus was created with."""
     if shape["canonical_urls"] != CANON_VERSION:
         raise CorpusError(
-            f"{folder} knows pages by canonical URLs of version {shape['canonical_urls']}, and "
-            f"this version of recrawl makes those of version {CANON_VERSION}"
+            f"{folder} has canonical URLs of version {shape['canonical_urls']}, and this version "
+            f"of recrawl makes version {CANON_VERSION}"
         )
-    told = {
+    fixed = {
         "corpus.partitions": (shape["partitions"], config.corpus.partitions),
         "corpus.group_by": (shape["group_by"], config.corpus.group_by),
         "ledger.kind": (shape["ledger"], config.ledger.kind),
     }
-    for name, (made, wanted) in told.items():
+    for name, (made, wanted) in fixed.items():
         if made != wanted:
-            raise ConfigError(f"{name} is {made!r} since the corpus was made, got {wanted!r}")
+            raise ConfigError(
+                f"{name} is {made!r} and cannot be changed after the corpus was created, "
+                f"got {wanted!r}"
+            )
 
 
 def open_corpus(
@@ -116,46 +110,55 @@ def open_corpus(
     read_only: bool = False,
     clock: Clock | None = None,
 ) -> Corpus:
-    """Open a corpus, and make it if there is none.
+    """Open the corpus in a folder, and create it if there is none.
 
     Parameters
     ----------
     path
-        Of its folder.
+        Folder of the corpus.
     config
-        What the owner chooses; ``recrawl.toml`` in the folder unless given, and without that what
-        the corpus was last opened with.
+        Configuration; by default ``recrawl.toml`` in the folder, or without that file the
+        configuration of the previous opening.
     read_only
-        Only to be asked (`Corpus.explain`, `changes`, `stats`, `plan`), while another process may
-        be working with it.
+        Whether to open it only for reading (`Corpus.explain`, `changes`, `stats`, `plan` …), also
+        while another process uses it.
     clock
-        To go by; the machine's unless given.
+        Time source; the system clock by default.
 
     Raises
     ------
     LockedError
         If another process has it open for writing.
     CorpusError
-        If it was made by a newer version, or there is nothing to read.
+        If a newer version of recrawl wrote it, or there is no corpus to read.
     ConfigError
-        If the configuration is wrong, or not the one the corpus was made with.
+        If the configuration is invalid, or differs in what cannot be changed.
     RecoveryError
-        If what is on disk is not enough to go on from.
+        If log and snapshots on disk are not enough to recover from.
     """
+    if config is not None and not isinstance(config, CorpusConfig):
+        raise TypeError(
+            "config must be a CorpusConfig, such as CorpusConfig.from_dict({...}), got "
+            f"{type(config).__name__}"
+        )
     folder = Path(path).resolve()
+    if folder.is_file():
+        raise CorpusError(f"{folder} is a file, not the folder of a corpus")
     clock = clock or SystemClock()
-    is_told = True
+    config_given = True
     if config is None:
         toml = folder / _CONFIG_FILE
-        is_told = toml.exists()
-        config = CorpusConfig.from_toml(toml) if is_told else None
-    shape = _read(folder)
+        config_given = toml.exists()
+        config = CorpusConfig.from_toml(toml) if config_given else None
+    shape = _read_format(folder)
     if shape is None:
         if read_only:
-            raise CorpusError(f"{folder} is no corpus")
+            raise CorpusError(
+                f"{folder} is not a corpus.\nRun `recrawl init {folder}` to create one."
+            )
         config = config or CorpusConfig()
-        shape = _written(folder, config)
-        is_told = True
+        shape = _create_folder(folder, config)
+        config_given = True
     before = _last_config(folder, shape)
     config = config or before
     _check_shape(folder, shape, config)
@@ -173,12 +176,12 @@ def open_corpus(
             )
             for i in range(config.corpus.partitions)
         ]
-        nodes += [recovered(partition, is_reader=read_only) for partition in partitions]
+        nodes += [recover_node(partition, is_reader=read_only) for partition in partitions]
         corpus = Corpus(folder, nodes, partitions, log, config, clock)
         if not read_only:
-            corpus.begin(is_told=is_told, before=before)
-            if is_told:
-                _remember(folder, config)
+            corpus.begin(config_given=config_given, before=before)
+            if config_given:
+                _save_config(folder, config)
     except BaseException:
         for node in nodes:
             node.store.close()

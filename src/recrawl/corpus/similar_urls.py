@@ -1,4 +1,4 @@
-"""URLs of pages that are kept and look like one that is not: what somebody may have meant."""
+"""Find tracked pages with a URL similar to one that is not tracked, to suggest in an error."""
 
 import difflib
 from itertools import product
@@ -6,37 +6,46 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import numpy as np
 
-from recrawl.corpus.corpus import Corpus
-from recrawl.node.routing import routed
+from recrawl.corpus.view import CorpusView
+from recrawl.node.routing import split_by_partition
 
-__all__ = ["NEAR_MAX", "PAGES_SCANNED_MAX", "near_urls"]
+__all__ = ["PAGES_SCANNED_MAX", "SIMILAR_MAX", "similar_urls"]
 
-NEAR_MAX = 3
-"""URLs returned at most."""
+SIMILAR_MAX = 3
+"""Largest number of URLs returned."""
 PAGES_SCANNED_MAX = 100_000
-"""In a larger corpus only other ways to write the same URL are looked up."""
+"""In a corpus with more pages, only other spellings of the same URL are looked up."""
 _LIKENESS_MIN = 0.6
 
 
-def near_urls(corpus: Corpus, url: str) -> list[str]:
-    """Return URLs of pages that are kept and look like this one, the nearest first.
+def similar_urls(corpus: CorpusView, url: str) -> list[str]:
+    """Return URLs of tracked pages that are similar to this one, the most similar first.
 
-    With http for https, with and without www, a last slash, or a query; and in a corpus that is
-    not large, others of the same host with a path much like it.
+    First other spellings: http for https, with and without www, a trailing slash, or the query.
+    In a corpus that is not large, then URLs of the same host with a similar path.
+
+    Parameters
+    ----------
+    corpus
+        Corpus to search.
+    url
+        URL that is not tracked.
     """
-    parts = _split(url)
+    parts = _split_url(url)
     if parts is None:
         return []
-    found = _kept(corpus, _variants(parts))
+    found = _tracked_urls(corpus, _variants(parts))
     n_pages = sum(node.shard.n_pages for node in corpus.nodes)
-    if len(found) < NEAR_MAX and n_pages <= PAGES_SCANNED_MAX:
-        others = [other for other in _of_host(corpus, parts.hostname or "") if other not in found]
-        found += difflib.get_close_matches(url, others, NEAR_MAX, _LIKENESS_MIN)
-    return found[:NEAR_MAX]
+    if len(found) < SIMILAR_MAX and n_pages <= PAGES_SCANNED_MAX:
+        others = [
+            other for other in _urls_of_host(corpus, parts.hostname or "") if other not in found
+        ]
+        found += difflib.get_close_matches(url, others, SIMILAR_MAX, _LIKENESS_MIN)
+    return found[:SIMILAR_MAX]
 
 
-def _split(url: str) -> SplitResult | None:
-    """Return the parts of a URL, which may lack its scheme; None if it has none."""
+def _split_url(url: str) -> SplitResult | None:
+    """Return the parts of a URL, which may lack its scheme; None if it is not a URL."""
     try:
         return urlsplit(url if "//" in url else f"https://{url}")
     except ValueError:
@@ -50,10 +59,12 @@ def _variants(parts: SplitResult) -> list[str]:
     return [urlunsplit((scheme, netloc, way, query, "")) for scheme, netloc, way, query in ways]
 
 
-def _kept(corpus: Corpus, urls: list[str]) -> list[str]:
-    """Return those of the URLs that are kept, in their order, as they are known."""
+def _tracked_urls(corpus: CorpusView, urls: list[str]) -> list[str]:
+    """Return the canonical forms of those URLs that are tracked, in their order."""
     by_row: dict[int, str] = {}
-    for i, rows, canon, _ in routed(urls, len(corpus.nodes), corpus.config.corpus.group_by):
+    for i, rows, canon, _ in split_by_partition(
+        urls, len(corpus.nodes), corpus.config.corpus.group_by
+    ):
         node = corpus.nodes[i]
         with node.lock:
             page = node.store.pages_of(canon)
@@ -62,12 +73,12 @@ def _kept(corpus: Corpus, urls: list[str]) -> list[str]:
     return list(dict.fromkeys(by_row[row] for row in sorted(by_row)))
 
 
-def _of_host(corpus: Corpus, host: str) -> list[str]:
+def _urls_of_host(corpus: CorpusView, host: str) -> list[str]:
     names = {host.removeprefix("www."), f"www.{host.removeprefix('www.')}"}
     return [
         url
         for node in corpus.nodes
         for _, urls in node.scan_urls()
         for url in urls.to_pylist()
-        if (parts := _split(url)) is not None and parts.hostname in names
+        if (parts := _split_url(url)) is not None and parts.hostname in names
     ]

@@ -1,4 +1,4 @@
-"""Keys and values on disk, in order, behind few methods; the engine is RocksDB."""
+"""A sorted key-value store on disk, behind a small interface; the engine is RocksDB."""
 
 from recrawl.kv.keyvalues import KeyValues, Mode
 from recrawl.kv.options import Compression, KvOptions, TornLog

@@ -1,4 +1,4 @@
-"""One folder of sorted keys and values: a single writer, and readers beside it."""
+"""A folder of sorted keys and values, with one writer process and any number of readers."""
 
 import shutil
 import tempfile
@@ -21,15 +21,15 @@ _ATTEMPTS_MAX = 100
 
 
 class KeyValues:
-    """Keys and values of bytes, sorted by key, in a folder.
+    """Keys and values of bytes in a folder, sorted by key.
 
-    One process writes.  Others read beside it: a reader sees what the writer had done when the
-    reader last caught up.  Whatever the engine or the disk complains of is a `StorageError`;
-    after one from `write`, close and open again.
+    One process writes, others may read meanwhile: a reader sees the state at its last `catch_up`.
+    Errors of the engine and of the disk are raised as `StorageError`; after one from `write`, close
+    the object and open the folder again.
 
-    Threads may share one object.  The engine keeps the interpreter's lock while it writes and
-    while it hands over what it read, so large batches hold up other threads; it lets go of it
-    while it waits for the disk: in `flush`, `checkpoint` and for `sync`.
+    Threads may share one object.  The engine holds the interpreter's lock while it writes and while
+    it returns values, so large batches delay other threads; it releases the lock while it waits
+    for the disk: in `flush`, in `checkpoint` and for `sync`.
     """
 
     def __init__(self, folder: Path, mode: Mode, options: KvOptions) -> None:
@@ -38,20 +38,20 @@ class KeyValues:
         self._options = options
         self._scratch: Path | None = None
         self._engine: Rdict | None = None
-        # A reader's list of files, as its engine knows it.
-        self._listed: tuple[str, int] | None = None
+        # Version of the manifest that a reader's engine has read.
+        self._seen_manifest: tuple[str, int] | None = None
         self._n_starts = 0
 
     @classmethod
     def open(cls, folder: Path, *, mode: Mode = "writer", options: KvOptions | None = None) -> Self:
-        """Open a folder, which a writer makes if there is none.
+        """Open a folder; a writer creates it if it does not exist.
 
         Raises
         ------
         LockedError
-            If a writer has it open already.
+            If a writer already has the folder open.
         StorageError
-            If it cannot be read or written, or for a reader: is not there.
+            If the folder cannot be read or written, or does not exist for a reader.
         """
         if mode not in get_args(Mode):
             raise ValueError(f"mode must be one of {get_args(Mode)}, got {mode!r}")
@@ -65,25 +65,25 @@ class KeyValues:
 
     @property
     def folder(self) -> Path:
-        """Where it is."""
+        """Folder of the files."""
         return self._folder
 
     @property
     def mode(self) -> Mode:
-        """Whether it was opened to write or to read."""
+        """Mode in which the folder was opened."""
         return self._mode
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key, None if there is none."""
+        """Return the value of a key, None if the key is absent."""
         try:
-            return cast(bytes | None, self._open_engine().get(key))
+            return cast(bytes | None, self._require_engine().get(key))
         except Exception as error:
             self._fail(error)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the values of keys, None where there is none; quicker if the keys are sorted."""
+        """Return the values of keys, None for absent keys; sorted keys are faster."""
         try:
-            found = self._open_engine().get(keys if isinstance(keys, list) else list(keys))
+            found = self._require_engine().get(keys if isinstance(keys, list) else list(keys))
         except Exception as error:
             self._fail(error)
         return cast(list[bytes | None], found)
@@ -91,10 +91,10 @@ class KeyValues:
     def scan(
         self, start: bytes, end: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield what is at ``start`` or after and before ``end``, as it was when this began.
+        """Yield keys and values from ``start`` up to but excluding ``end``.
 
-        With ``reverse`` the same, last first.  An iterator that is not used up holds on to the
-        files it reads: drop it soon.
+        Later writes do not change what the iterator yields.  With ``reverse``, the last key comes
+        first.  An iterator that is not exhausted keeps its files open: drop it soon.
         """
         bounds = ReadOptions()
         if end is not None:
@@ -102,9 +102,9 @@ class KeyValues:
                 return
             bounds.set_iterate_upper_bound(end)
         try:
-            # A cursor, because the binding's own iterators take a broken block for the end.
-            # And no lower bound: the binding (rocksdict 0.3.29) takes it for the upper one.
-            cursor = self._open_engine().iter(bounds)
+            # A cursor, because the binding's own iterators treat a corrupt block as the end.
+            # No lower bound: the binding (rocksdict 0.3.29) sets it as the upper bound.
+            cursor = self._require_engine().iter(bounds)
             if reverse:
                 cursor.seek_to_last()
             else:
@@ -129,64 +129,66 @@ class KeyValues:
         delete_range: tuple[bytes, bytes] | None = None,
         sync: bool = False,
     ) -> None:
-        """Delete a range of keys, then single keys, then put keys: all or nothing.
+        """Delete a range of keys, then single keys, then put keys, atomically.
 
-        Returns when a crash of the process loses nothing, with ``sync`` when a power cut loses
-        nothing.  A key that is deleted and put is there afterwards; of a key that is put twice,
-        the later value.
+        When it returns, the write survives a crash of the process, and with ``sync`` a power cut.
+        A key that is both deleted and put exists afterwards; if a key is put twice, the later
+        value counts.
         """
         if len(keys) != len(values):
-            raise ValueError(f"values must be as many as keys, got {len(values)} for {len(keys)}")
+            raise ValueError(
+                f"keys and values must have the same length, got {len(keys)} and {len(values)}"
+            )
         if self._mode == "reader":
-            raise StorageError(f"{self._folder} is open to read only")
+            raise StorageError(f"{self._folder} is open for reading only")
         batch = WriteBatch(raw_mode=True)
         try:
             if delete_range is not None and delete_range[0] < delete_range[1]:
                 batch.delete_range(*delete_range)
-            # The loop runs inside deque: a put costs little more than the call.
+            # `deque` runs the loop in C, so a put costs little more than the call.
             deque(map(batch.delete, deletes), maxlen=0)
             deque(map(batch.put, keys, values), maxlen=0)
-            engine = self._open_engine()
+            engine = self._require_engine()
             engine.write(batch)
             if sync:
-                # Not by the write's own option: that waits with the interpreter's lock held.
+                # The write's own sync option would wait with the interpreter's lock held.
                 engine.flush_wal(True)
         except Exception as error:
             self._fail(error)
 
     def checkpoint(self, folder: Path) -> None:
-        """Make a copy in a new folder by hard links, which can be opened like the original."""
+        """Copy everything into a new folder by hard links; the copy can be opened as well."""
         if folder.exists():
-            raise StorageError(f"{folder} exists already")
+            raise StorageError(f"{folder} exists already; a checkpoint needs a new folder")
         try:
             # The engine would flush by itself, but with the interpreter's lock held.
-            self._open_engine().flush()
-            Checkpoint(self._open_engine()).create_checkpoint(str(folder))
+            self._require_engine().flush()
+            Checkpoint(self._require_engine()).create_checkpoint(str(folder))
         except Exception as error:
             self._fail(error)
 
     def catch_up(self) -> None:
-        """See what the writer has done until now; for a writer, nothing."""
+        """Make a reader see the writer's current state; does nothing for a writer."""
         if self._mode == "reader":
-            self._open_engine()
+            self._require_engine()
             self._catch_up()
 
     def flush(self) -> None:
-        """Bring everything to disk, in sorted files."""
+        """Write everything in memory to sorted files on disk."""
         try:
-            self._open_engine().flush()
+            self._require_engine().flush()
         except Exception as error:
             self._fail(error)
 
     def compact(self) -> None:
-        """Merge all files; takes as long as reading and writing everything once."""
+        """Merge all files, which reads and writes everything once."""
         try:
-            self._open_engine().compact_range(None, None)
+            self._require_engine().compact_range(None, None)
         except Exception as error:
             self._fail(error)
 
     def close(self) -> None:
-        """Close; again does nothing.  No other thread may be using it."""
+        """Close the folder; a second call does nothing.  No other thread may use the object."""
         engine, self._engine = self._engine, None
         scratch, self._scratch = self._scratch, None
         try:
@@ -224,39 +226,39 @@ class KeyValues:
             self._fail(error)
 
     def _start_reader(self) -> None:
-        # The engine would make the folder.
+        # The engine would create the folder.
         if not (self._folder / "CURRENT").exists():
-            raise StorageError(f"{self._folder} holds no data")
+            raise StorageError(f"{self._folder} holds no data to read")
         self._scratch = Path(tempfile.mkdtemp(prefix="recrawl-reader-"))
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """Read the list of files and then the log of recent writes, until they fit together.
+        """Read the manifest and then the write-ahead log, until the two are consistent.
 
-        The engine itself follows the log, but not the list: writes that it has seen in the log
-        hide later ones that it finds in a new file only.  So with a new list it is opened anew.
-        The writer may also drop a log whose writes are in a file that is not on the list which
-        was read; but then the list has grown by the time the log has been looked for.
+        The engine follows the write-ahead log, but not the manifest: writes that it has seen in the
+        log hide later ones that are only in a new file.  So it is reopened when the manifest has
+        changed.  The writer may also delete a log whose writes are in a file that the manifest did
+        not list yet when it was read; the manifest has then grown by the second look.
         """
-        problem: Exception = RuntimeError("the writer is too busy to catch up with")
+        problem: Exception = RuntimeError("the writer changes files faster than the reader follows")
         for _ in range(_ATTEMPTS_MAX):
             try:
-                listed = self._list_of_files()
-                if self._engine is not None and listed == self._listed:
+                manifest = self._manifest_version()
+                if self._engine is not None and manifest == self._seen_manifest:
                     engine = self._engine
                     engine.try_catch_up_with_primary()
                 else:
-                    engine = self._new_reader()
+                    engine = self._start_reader_engine()
                     self._sweep_scratch()
-                if self._list_of_files() == listed:
+                if self._manifest_version() == manifest:
                     # Iterators in use keep the engine they came from.
-                    self._engine, self._listed = engine, listed
+                    self._engine, self._seen_manifest = engine, manifest
                     return
             except Exception as error:
                 problem = error
         self._fail(problem)
 
-    def _new_reader(self) -> Rdict:
+    def _start_reader_engine(self) -> Rdict:
         self._n_starts += 1
         assert self._scratch is not None
         return Rdict(
@@ -266,30 +268,30 @@ class KeyValues:
         )
 
     def _sweep_scratch(self) -> None:
-        """Remove what earlier engines of this reader left; they need none of it."""
+        """Remove the scratch folders of this reader's earlier engines."""
         assert self._scratch is not None
-        for left in self._scratch.iterdir():
-            if left.name != str(self._n_starts):
-                shutil.rmtree(left, ignore_errors=True)
+        for folder in self._scratch.iterdir():
+            if folder.name != str(self._n_starts):
+                shutil.rmtree(folder, ignore_errors=True)
 
-    def _list_of_files(self) -> tuple[str, int]:
-        """Return which file lists the files now, and how much it says."""
+    def _manifest_version(self) -> tuple[str, int]:
+        """Return the name and the size of the current manifest."""
         name = (self._folder / "CURRENT").read_text().strip()
         return name, (self._folder / name).stat().st_size
 
-    def _open_engine(self) -> Rdict:
+    def _require_engine(self) -> Rdict:
         if self._engine is None:
             raise StorageError(f"{self._folder} is closed")
         return self._engine
 
     def _fail(self, error: Exception) -> NoReturn:
-        """Raise our error for one of the engine's, which come as a bare `Exception`."""
+        """Raise an error of the engine, which is a bare `Exception`, as one of `recrawl.errors`."""
         if isinstance(error, StorageError | TypeError | ValueError | MemoryError):
             raise error
         message = str(error)
         if "lock" in message and "LOCK" in message:
             raise LockedError(
-                f"{self._folder} is open already, in another process or in this one"
+                f"{self._folder} is already open, in another process or in this one"
             ) from error
         if isinstance(error, DbClosedError):
             message = "closed"

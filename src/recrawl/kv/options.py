@@ -1,4 +1,4 @@
-"""How much memory and work the engine may spend, as one frozen object."""
+"""Options of the storage engine: memory, compression, threads."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
@@ -10,13 +10,13 @@ __all__ = ["Compression", "KvOptions", "TornLog", "engine_options"]
 Compression: TypeAlias = Literal["none", "lz4", "zstd"]
 TornLog: TypeAlias = Literal["keep_prefix", "refuse"]
 
-# The engine's own diary: enough to look into an accident, too little to fill a disk.
-_DIARY_FILES_MAX = 3
-_DIARY_FILE_BYTES_MAX = 1 << 20
+# The engine's own log files: enough to investigate a failure, too small to fill a disk.
+_ENGINE_LOG_FILES_MAX = 3
+_ENGINE_LOG_FILE_BYTES_MAX = 1 << 20
 _MANIFEST_BYTES_MAX = 32 << 20
 _BUFFER_FILTER_RATIO = 0.1
 _TABLE_FILE_BYTES = 128 << 20
-# Common limits for a process begin at 1024.  A reader must hold every file, see KeyValues.
+# A common limit of open files is 1024.  A reader must keep every file open, see KeyValues.
 _OPEN_FILES_MAX = 512
 _ALL_FILES = -1
 
@@ -29,26 +29,26 @@ _COMPRESSIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvOptions:
-    """What a `KeyValues` may use; contents do not depend on it, and it may change between opens.
+    """Options of a `KeyValues`; they do not affect its contents and may differ at every opening.
 
     Parameters
     ----------
     write_buffer_bytes
-        Memory for what was written and is not yet in a sorted file; up to three are in use.
+        Memory for writes that are not yet in a sorted file; up to three such buffers are in use.
     block_cache_bytes
-        Memory for blocks that were read and unpacked.
+        Memory for decompressed blocks that were read.
     compression
-        Of the blocks in files; "zstd" begins where files have settled, above it is lz4.
+        Compression of blocks in files; "zstd" still uses lz4 for files that are merged soon.
     bloom_bits
-        Per key, of the filters that answer for absent keys without reading; 0 for none.
+        Bits per key of the Bloom filters that spare reads of absent keys; 0 for no filters.
     block_bytes
-        Before compression: what one read of one key unpacks.
+        Size of a block before compression; reading one key decompresses one block.
     background_jobs
         Threads that flush and compact.
     torn_log
-        What to do on opening if the log of recent writes is broken before its end: keep what is
-        before the break, or refuse.  A last write that is not whole is dropped either way: nobody
-        was told that it is durable.
+        Behaviour on opening if the write-ahead log is corrupt before its end: keep the writes
+        before the corruption, or refuse to open.  An incomplete last write is dropped either way:
+        it was never acknowledged.
     """
 
     write_buffer_bytes: int = 64 << 20
@@ -80,7 +80,7 @@ class KvOptions:
 
 
 def engine_options(options: KvOptions, *, is_reader: bool) -> Options:
-    """Return the engine's options for ours."""
+    """Return the options of the engine that correspond to ours."""
     blocks = BlockBasedOptions()
     blocks.set_block_size(options.block_bytes)
     if options.block_cache_bytes:
@@ -91,16 +91,16 @@ def engine_options(options: KvOptions, *, is_reader: bool) -> Options:
         blocks.set_bloom_filter(options.bloom_bits, False)
     engine = Options(raw_mode=True)
     if options.bloom_bits:
-        # Of the write buffer too: absent keys are asked for while it fills.
+        # The write buffer gets a filter too, because absent keys are looked up while it fills.
         engine.set_memtable_prefix_bloom_ratio(_BUFFER_FILTER_RATIO)
         engine.set_memtable_whole_key_filtering(True)
     engine.create_if_missing(not is_reader)
     engine.set_block_based_table_factory(blocks)
     engine.set_compression_type(_COMPRESSIONS[options.compression]())
     if options.compression == "zstd":
-        # What will soon be merged again is packed in haste.
-        hasty, dense = DBCompressionType.lz4(), DBCompressionType.zstd()
-        engine.set_compression_per_level([hasty, hasty, *[dense] * 5])
+        # The upper levels are merged again soon, so they are compressed quickly.
+        fast, dense = DBCompressionType.lz4(), DBCompressionType.zstd()
+        engine.set_compression_per_level([fast, fast, *[dense] * 5])
         engine.set_bottommost_compression_type(dense)
     engine.set_write_buffer_size(options.write_buffer_bytes)
     engine.set_max_write_buffer_number(3)
@@ -109,8 +109,8 @@ def engine_options(options: KvOptions, *, is_reader: bool) -> Options:
     engine.set_max_background_jobs(options.background_jobs)
     engine.set_max_open_files(_ALL_FILES if is_reader else _OPEN_FILES_MAX)
     engine.set_max_manifest_file_size(_MANIFEST_BYTES_MAX)
-    engine.set_keep_log_file_num(_DIARY_FILES_MAX)
-    engine.set_max_log_file_size(_DIARY_FILE_BYTES_MAX)
+    engine.set_keep_log_file_num(_ENGINE_LOG_FILES_MAX)
+    engine.set_max_log_file_size(_ENGINE_LOG_FILE_BYTES_MAX)
     engine.set_stats_dump_period_sec(0)
     engine.set_stats_persist_period_sec(0)
     engine.set_wal_recovery_mode(

@@ -1,10 +1,11 @@
-"""The durable log of events and the snapshots beside it; knows nothing of what events mean."""
+"""The durable log of opaque records, and the folder of snapshots beside it."""
 
-from recrawl.ledger.contract import Ledger, Log, Record, Span
+from recrawl.ledger.contract import AppendedSpan, Ledger, Log, Record
 from recrawl.ledger.rocks import RocksLog
 from recrawl.ledger.snapshots import SavedSnapshot, SnapshotDraft, SnapshotFolder
 
 __all__ = [
+    "AppendedSpan",
     "Ledger",
     "Log",
     "Record",
@@ -12,5 +13,4 @@ __all__ = [
     "SavedSnapshot",
     "SnapshotDraft",
     "SnapshotFolder",
-    "Span",
 ]

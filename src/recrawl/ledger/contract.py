@@ -1,10 +1,10 @@
-"""What every ledger promises, so that a node need not know which one it writes to.
+"""The interface of every ledger, which lets a node write to any of them.
 
 A *log* has partitions; the *ledger* of a partition holds its records in order, each at a position.
-Positions are integers that grow by one per record and are never used twice.  A ledger knows
-nothing of what its records mean.
+Positions are integers that grow by one per record and are never used twice.  A ledger does not
+interpret its records.
 
-What is promised is checked by `recrawl.testing.LEDGER_CHECKS`, which any further ledger can run.
+`recrawl.testing.LEDGER_CHECKS` checks the interface; any other implementation can run these checks.
 """
 
 from collections.abc import Sequence
@@ -15,42 +15,42 @@ __all__ = [
     "READ_BYTES_MAX",
     "RECORD_BYTES_MAX",
     "SCHEMA_MAX",
+    "AppendedSpan",
     "Ledger",
     "Log",
     "Record",
-    "Span",
     "check_partition",
     "check_records",
 ]
 
 SCHEMA_MAX = 0xFFFF
-"""The highest schema number: it takes two bytes."""
+"""The highest schema number, which takes two bytes."""
 RECORD_BYTES_MAX = 7 << 20
-"""The longest record: what a broker set up for messages of 8 MiB takes, with room for headers."""
+"""The longest record: it fits a broker's limit of 8 MiB per message, with room for headers."""
 READ_BYTES_MAX = 16 << 20
-"""How much one `Ledger.read` returns where the caller says nothing."""
+"""Default limit of the bytes that one `Ledger.read` returns."""
 N_PARTITIONS_MAX = 0xFFFF
-"""The most partitions of a log."""
+"""The highest number of partitions of a log."""
 
 
 class Record(NamedTuple):
-    """Opaque bytes and the number of the schema that they follow."""
+    """A record of the log: opaque bytes and the number of their schema."""
 
     schema: int
     data: bytes
 
 
-class Span(NamedTuple):
-    """Where the records of one append stand."""
+class AppendedSpan(NamedTuple):
+    """The positions of the records of one append."""
 
     first: int
-    """Position of the first one."""
+    """Position of the first record."""
     end: int
-    """Position after the last one."""
+    """Position after the last record."""
     is_whole: bool
-    """Whether they stand at first, first + 1, ... with nobody else's records between them."""
+    """Whether the records are at first, first + 1, …, without records of other writers between."""
     scattered: tuple[int, ...] = ()
-    """The position of each, where they do not."""
+    """Position of each record, where they are not adjacent."""
 
     @property
     def positions(self) -> Sequence[int]:
@@ -67,65 +67,63 @@ class Ledger(Protocol):
 
     @property
     def first(self) -> int:
-        """Position of the earliest record that is kept; `end` where there is none."""
+        """Position of the earliest record that the log still holds; `end` if it holds none."""
         ...
 
     @property
     def end(self) -> int:
-        """Position after the last record, of whichever writer; asks the broker where there is one.
+        """Position after the last record of any writer; a ledger with a broker asks the broker.
 
-        Never falls, not even when every record has been forgotten.
+        It never decreases, not even when all records have been removed.
         """
         ...
 
-    def append(self, records: Sequence[Record]) -> Span:
-        """Write records after the last one, in their order, and return where they stand.
+    def append(self, records: Sequence[Record]) -> AppendedSpan:
+        """Write records after the last one, in their order, and return their positions.
 
-        All of them are durable when it returns.  Appending nothing writes nothing.
+        All of them are durable when it returns.  Appending no records writes nothing.
 
         Raises
         ------
         LedgerError
-            Nothing may be assumed then: all, some or none of the records may be in the log, or
-            turn up in it later.  The ledger refuses further appends until the log is opened
-            again.
+            All, some or none of the records may be in the log then, or appear in it later.  The
+            ledger refuses further appends until the log is opened again.
         ValueError
-            A record is longer than `RECORD_BYTES_MAX` or its schema out of range; nothing has
-            been written and the ledger is as before.
+            A record is longer than `RECORD_BYTES_MAX`, or its schema is out of range; nothing has
+            been written, and the ledger stays usable.
         """
         ...
 
     def read(self, position: int, *, n_bytes_max: int = READ_BYTES_MAX) -> list[tuple[int, Record]]:
-        """Return records with their positions, from a position up to the end, in order.
+        """Return records with their positions, from a position up to the current end, in order.
 
-        The end is the one at the time of asking.  Fewer are returned only where they would be
-        longer than ``n_bytes_max`` together; at least one is, if there is one.  At the end there
-        is none.
+        It returns fewer records only if all together would be longer than ``n_bytes_max``, but at
+        least one.  At the end it returns none.
 
         Raises
         ------
         PositionLost
-            The position is below `first`, or beyond `end`: the log is not the one that the
-            position is from, or has lost its end.
+            The position is below `first` or beyond `end`: it comes from another log, or the log
+            has lost its end.
         LedgerError
             The log cannot be read.
         """
         ...
 
     def sync(self) -> None:
-        """Return when everything appended is as durable as it can be.
+        """Wait until everything appended is on disk.
 
-        Nothing to do where `append` waits for that already.
+        It returns at once if `append` waits for that already.
 
         Raises
         ------
         LedgerError
-            It cannot be made durable.
+            The records cannot be made durable.
         """
         ...
 
     def truncate(self, position: int) -> None:
-        """Forget the records below a position, which is then `first`; nothing if it is lower.
+        """Remove the records below a position, which becomes `first`; never moves `first` back.
 
         Raises
         ------
@@ -141,20 +139,20 @@ class Log(Protocol):
 
     @property
     def n_partitions(self) -> int:
-        """How many partitions the log has."""
+        """Number of partitions of the log."""
         ...
 
     def partition(self, i: int) -> Ledger:
-        """Return the ledger of partition ``i``, the same one at every call."""
+        """Return the ledger of partition ``i``; every call returns the same object."""
         ...
 
     def close(self) -> None:
-        """Let go of files, connections and threads; its ledgers cannot be used any more."""
+        """Release files, connections and threads; the log's ledgers are unusable afterwards."""
         ...
 
 
 def check_records(records: Sequence[Record]) -> None:
-    """Refuse records that no ledger takes."""
+    """Raise `ValueError` for records that no ledger accepts."""
     for schema, data in records:
         if not 0 <= schema <= SCHEMA_MAX:
             raise ValueError(f"schema must be 0 to {SCHEMA_MAX}, got {schema}")
@@ -165,6 +163,6 @@ def check_records(records: Sequence[Record]) -> None:
 
 
 def check_partition(i: int, n_partitions: int) -> None:
-    """Refuse a partition that the log does not have."""
+    """Raise `ValueError` for a partition that the log does not have."""
     if not 0 <= i < n_partitions:
         raise ValueError(f"partition must be 0 to {n_partitions - 1}, got {i}")

@@ -1,11 +1,11 @@
 """The log of a cluster: a topic of Kafka, or of whatever speaks its protocol.
 
 A record is a message: its data is the value, its schema number (2 bytes, big-endian) the header
-``schema``.  The key says which writer wrote it (8 random bytes per opened ledger) and as its
-how-many-eth (8 bytes), so that a writer can find its own records among those of others.  Positions
-are Kafka's offsets.  Several may write to one partition; the log's order is what counts.
+``schema``.  The key is the writer (8 random bytes per opened ledger) and the writer's count of
+records (8 bytes), so that a writer can find its own records among those of others.  Positions are
+Kafka's offsets.  Several processes may write to one partition; the order of the log decides.
 
-There is no consumer group: who reads which partition from where is the caller's affair.
+There is no consumer group: the caller decides which partition to read, and from where.
 """
 
 import os
@@ -18,20 +18,25 @@ from recrawl.errors import LedgerError, PositionLost
 from recrawl.ledger.contract import (
     N_PARTITIONS_MAX,
     READ_BYTES_MAX,
+    AppendedSpan,
     Record,
-    Span,
     check_partition,
     check_records,
 )
-from recrawl.ledger.kafka_errors import LOGGER, PASSING, ledger_errors, patiently
+from recrawl.ledger.kafka_errors import (
+    LOGGER,
+    TRANSIENT_ERRORS,
+    raise_as_ledger_error,
+    retry_while_transient,
+)
 from recrawl.ledger.kafka_topic import (
     MESSAGE_BYTES_MAX,
     admin_of,
-    agreed_partitions,
     client_settings_of,
+    find_or_create_topic,
 )
 
-# After kafka_errors, which says what to install where it is missing.
+# After kafka_errors, which raises a helpful ImportError if the package is missing.
 from confluent_kafka import (  # isort: skip
     OFFSET_BEGINNING,
     OFFSET_END,
@@ -53,8 +58,8 @@ _READ_AHEAD_KIB_MAX = 32 << 10
 _FLUSH_GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.1
 
-# Flushing does not wait for the batch to fill: a long linger costs a single record nothing, and
-# makes large batches of a thousand.
+# `flush` does not wait for a batch to fill, so a long linger does not delay a single record, and
+# puts a thousand records into few batches.
 _PRODUCER_SETTINGS = {
     "acks": "all",
     "compression.type": "lz4",
@@ -64,8 +69,8 @@ _PRODUCER_SETTINGS = {
     "queue.buffering.max.messages": _QUEUE_MESSAGES_MAX,
     "queue.buffering.max.kbytes": _QUEUE_KIB_MAX,
 }
-# A fetch under way holds up the next one for as long as it may wait for data: hardly at all, then.
-# Nothing is fetched between reads, so that this keeps no broker busy.
+# A pending fetch delays the next one for as long as it may wait for data, so that wait is short.
+# Nothing is fetched between reads, so the short wait does not burden the broker.
 _CONSUMER_SETTINGS = {
     "auto.offset.reset": "error",
     "enable.auto.commit": False,
@@ -83,7 +88,7 @@ _CONSUMER_SETTINGS = {
 class KafkaLog:
     """The log of all partitions in one topic.
 
-    Raises `LedgerError` where the brokers fail or do not answer in time.  `open` makes it.
+    Create it with `open`.  Its methods raise `LedgerError` if the brokers fail or time out.
     """
 
     def __init__(
@@ -119,35 +124,35 @@ class KafkaLog:
         Parameters
         ----------
         bootstrap
-            Brokers to ask first: ``"host:port,host:port"``.
+            Addresses of the first brokers to contact: ``"host:port,host:port"``.
         topic
-            Of this log alone.
+            Name of the topic, which must hold nothing but this log.
         n_partitions
-            Checked if the topic is there, needed to make it.
+            Number of partitions: checked if the topic exists, needed to create it.
         create
-            Whether to make the topic if it is not there.
+            Whether to create the topic if it does not exist.
         replication
-            On how many brokers a topic that is made is kept; None for what the brokers are set
-            to.  From 3 on, a record is acknowledged when it is on two of them at least.
+            Number of brokers that store a topic created here; None for the brokers' default.
+            From 3 on, a record is acknowledged when at least two brokers have it.
         client_settings
-            Further settings of ``librdkafka``, such as those for encryption and passwords.
+            Additional settings of ``librdkafka``, such as those for encryption and passwords.
         seconds_max
-            How long any call waits for the brokers before it raises `LedgerError`.
+            Time limit in seconds of every call, after which it raises `LedgerError`.
 
         Raises
         ------
         LedgerError
-            The brokers do not answer, the topic is not there and not to be made, it has another
-            number of partitions, or it would forget records by itself.
+            The brokers do not answer, the topic does not exist and may not be created, it has
+            another number of partitions, or its settings would delete records.
         """
         if seconds_max <= 0:
             raise ValueError(f"seconds_max must be positive, got {seconds_max}")
         if n_partitions is not None and not 1 <= n_partitions <= N_PARTITIONS_MAX:
             raise ValueError(f"n_partitions must be 1 to {N_PARTITIONS_MAX}, got {n_partitions}")
         settings = client_settings_of(bootstrap, client_settings or {})
-        with ledger_errors("the settings are wrong"):
+        with raise_as_ledger_error("the Kafka settings are invalid"):
             admin = admin_of(settings)
-        n_found = agreed_partitions(
+        n_found = find_or_create_topic(
             admin,
             topic,
             n_partitions=n_partitions,
@@ -159,11 +164,11 @@ class KafkaLog:
 
     @property
     def n_partitions(self) -> int:
-        """How many partitions the log has."""
+        """Number of partitions of the log."""
         return self._n_partitions
 
     def partition(self, i: int) -> "KafkaLedger":
-        """Return the ledger of partition ``i``, the same one at every call."""
+        """Return the ledger of partition ``i``; every call returns the same object."""
         check_partition(i, self._n_partitions)
         with self._lock:
             if i not in self._ledgers:
@@ -173,7 +178,7 @@ class KafkaLog:
             return self._ledgers[i]
 
     def close(self) -> None:
-        """Close all connections; again does nothing."""
+        """Close all connections; a second call does nothing."""
         with self._lock:
             for ledger in self._ledgers.values():
                 ledger._close()
@@ -186,9 +191,9 @@ class KafkaLog:
 
 
 class KafkaLedger:
-    """The log of one partition; `KafkaLog.partition` makes it.
+    """The log of one partition; `KafkaLog.partition` creates it.
 
-    It has two connections, one to write and one to read, and the latter from its first use on.
+    It has a connection for writing, and from the first read on a second one for reading.
     """
 
     def __init__(
@@ -206,31 +211,31 @@ class KafkaLedger:
         self._seconds_max = seconds_max
         self._is_closed = False
         self._writing = threading.Lock()
-        # At once: it takes half a second until a new producer may write.
+        # Created now, because a new producer needs half a second until it may write.
         self._producer = _producer_of(settings, seconds_max)
         self._failure: str | None = None
         self._writer = os.urandom(8)
         self._n_written = 0
-        self._end_seen: int | None = None  # none of our next records can be below it
+        self._end_seen: int | None = None  # lower bound of the positions of our next records
         self._reading = threading.RLock()
         self._consumer: Consumer | None = None
-        self._next: int | None = None  # what the consumer would return next
-        self._ahead: Message | None = None  # what it returned and nobody has had yet
+        self._next: int | None = None  # position of the message that the consumer returns next
+        self._ahead: Message | None = None  # message beyond the limit of the last read
 
     @property
     def first(self) -> int:
-        """Position of the earliest record that is kept; `end` where there is none."""
-        return self._place(OFFSET_BEGINNING)
+        """Position of the earliest record that the log still holds; `end` if it holds none."""
+        return self._watermark(OFFSET_BEGINNING)
 
     @property
     def end(self) -> int:
-        """Position after the last record, of whichever writer; asks the broker."""
-        return self._place(OFFSET_END)
+        """Position after the last record of any writer, as the broker reports it."""
+        return self._watermark(OFFSET_END)
 
-    def append(self, records: Sequence[Record]) -> Span:
+    def append(self, records: Sequence[Record]) -> AppendedSpan:
         """Write records after the last one; see `Ledger.append`.
 
-        Of others' records between them the span says so; then read from where you were.
+        If other writers' records are between them, the span is not whole; read these first.
         """
         check_records(records)
         with self._writing:
@@ -238,12 +243,12 @@ class KafkaLedger:
                 raise LedgerError(f"an earlier append failed ({self._failure}); open the log again")
             if not records:
                 end = self.end
-                return Span(end, end, True)
+                return AppendedSpan(end, end, True)
             if self._end_seen is None:
                 self._end_seen = self.end
             try:
-                offsets = self._produced(records)
-            except BaseException as error:  # also one that ends the process, should it go on
+                offsets = self._produce(records)
+            except BaseException as error:  # BaseException too: the process may continue after it
                 self._failure = str(error) or type(error).__name__
                 if isinstance(error, LedgerError):
                     raise LedgerError(f"an append failed: {error}") from error
@@ -251,29 +256,29 @@ class KafkaLedger:
             first, end = min(offsets), max(offsets) + 1
             self._end_seen = end
             if end - first == len(records):
-                return Span(first, end, True)
-            return Span(first, end, False, tuple(sorted(offsets)))
+                return AppendedSpan(first, end, True)
+            return AppendedSpan(first, end, False, tuple(sorted(offsets)))
 
     def read(self, position: int, *, n_bytes_max: int = READ_BYTES_MAX) -> list[tuple[int, Record]]:
         """Return records from a position up to the end; see `Ledger.read`."""
         with self._reading:
-            end = self._end_from(position)
-            messages = self._fetched(position, end, n_bytes_max)
+            end = self._checked_end(position)
+            messages = self._fetch(position, end, n_bytes_max)
         return [(_offset_of(message), self._record_of(message)) for message in messages]
 
     def sync(self) -> None:
-        """Return at once: what was appended has been acknowledged by all in-sync replicas."""
+        """Return at once: all in-sync replicas have acknowledged the appended records."""
 
     def truncate(self, position: int) -> None:
-        """Forget the records below a position; see `Ledger.truncate`."""
+        """Remove the records below a position; see `Ledger.truncate`."""
         first, end = self.first, self.end
         if position > end:
             raise ValueError(f"position must be at most {end}, got {position}")
         if position <= first:
             return
-        with ledger_errors("the log cannot be truncated"):
+        with raise_as_ledger_error("the log cannot be truncated"):
             below = TopicPartition(self._topic, self._i, position)
-            patiently(
+            retry_while_transient(
                 lambda seconds: [
                     answer.result()
                     for answer in self._admin.delete_records(
@@ -285,8 +290,8 @@ class KafkaLedger:
 
     # ------------------------------------------------------------------ writing
 
-    def _produced(self, records: Sequence[Record]) -> list[int]:
-        """Send records, all before waiting for any; return the offset of each."""
+    def _produce(self, records: Sequence[Record]) -> list[int]:
+        """Send all records, then wait for the acknowledgements; return the offset of each."""
         producer = self._producer
         if producer is None:
             raise LedgerError("the log is closed")
@@ -294,7 +299,7 @@ class KafkaLedger:
         failures: list[KafkaError] = []
         lost: list[bytes] = []
 
-        def delivered(error: KafkaError | None, message: Message) -> None:
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
             offset = message.offset()
             if error is not None:
                 failures.append(error)
@@ -304,22 +309,24 @@ class KafkaLedger:
                 offsets.append(offset)
 
         give_up_at = time.monotonic() + self._seconds_max + _FLUSH_GRACE_SECONDS
-        with ledger_errors("the brokers refuse"):
+        with raise_as_ledger_error("the brokers refuse the records"):
             for schema, data in records:
-                self._send(producer, schema, data, delivered, give_up_at)
+                self._send(producer, schema, data, on_delivery, give_up_at)
             producer.flush(max(0.0, give_up_at - time.monotonic()))
         if failures:
-            raise LedgerError(f"{len(failures)} of {len(records)} records: {failures[0]}")
+            raise LedgerError(
+                f"{len(failures)} of {len(records)} records were not written: {failures[0]}"
+            )
         if len(offsets) + len(lost) < len(records):
             producer.purge()
             raise LedgerError(f"the brokers did not answer within {self._seconds_max} s")
         if lost:
-            # A batch that was sent twice, its first answer lost, is acknowledged without offsets.
-            offsets += self._searched(set(lost))
+            # After a lost acknowledgement the batch is sent again and acknowledged without offsets.
+            offsets += self._find_offsets(set(lost))
         return offsets
 
     def _send(
-        self, producer: Producer, schema: int, data: bytes, delivered: Any, give_up_at: float
+        self, producer: Producer, schema: int, data: bytes, on_delivery: Any, give_up_at: float
     ) -> None:
         key = self._writer + self._n_written.to_bytes(8, "big")
         self._n_written += 1
@@ -332,73 +339,76 @@ class KafkaLedger:
                     key=key,
                     partition=self._i,
                     headers=headers,
-                    on_delivery=delivered,
+                    on_delivery=on_delivery,
                 )
                 return
-            except BufferError:  # the queue is full: make room
+            except BufferError:  # the queue is full
                 if time.monotonic() > give_up_at:
                     raise LedgerError("the brokers are too slow to take the records") from None
                 producer.flush(_POLL_SECONDS)
 
-    def _searched(self, keys: set[bytes]) -> list[int]:
-        """Return the offsets of records that we wrote, found by their keys."""
-        found = []
+    def _find_offsets(self, keys: set[bytes]) -> list[int]:
+        """Return the offsets of our records with these keys, by reading the log."""
+        offsets = []
         with self._reading:
             position, end = self._end_seen or 0, self.end
             while position < end and keys:
-                messages = self._fetched(position, end, READ_BYTES_MAX)
+                messages = self._fetch(position, end, READ_BYTES_MAX)
                 if not messages:
                     break
                 for message in messages:
                     if message.key() in keys:
                         keys.discard(message.key() or b"")
-                        found.append(_offset_of(message))
+                        offsets.append(_offset_of(message))
                 position = _offset_of(messages[-1]) + 1
         if keys:
             raise LedgerError(f"{len(keys)} records were acknowledged and are not in the log")
-        return found
+        return offsets
 
     # ------------------------------------------------------------------ reading
 
-    def _open_consumer(self) -> Consumer:
+    def _get_consumer(self) -> Consumer:
         if self._is_closed:
             raise LedgerError("the log is closed")
         if self._consumer is None:
-            with ledger_errors("the settings are wrong"):
+            with raise_as_ledger_error("the Kafka settings are invalid"):
                 self._consumer = Consumer({**self._settings, **_CONSUMER_SETTINGS})
         return self._consumer
 
-    def _place(self, which: int) -> int:
-        """Return the beginning of the log or its end.
+    def _watermark(self, which: int) -> int:
+        """Return the first position of the log or its end.
 
-        Not by `Consumer.get_watermark_offsets`, which passes one off as the other where only one
-        of them was answered.
+        `Consumer.get_watermark_offsets` is not used, because it confuses the two where the broker
+        answered only one of them.
         """
         where = TopicPartition(self._topic, self._i, which)
 
-        def ask(seconds: float) -> int:
-            (found,) = self._open_consumer().offsets_for_times([where], timeout=seconds)
+        def request(seconds: float) -> int:
+            (found,) = self._get_consumer().offsets_for_times([where], timeout=seconds)
             if found.error is not None:
                 raise KafkaException(found.error)
             return int(found.offset)
 
-        with self._reading, ledger_errors("the brokers do not say where the log ends"):
-            return patiently(ask, self._seconds_max)
+        with (
+            self._reading,
+            raise_as_ledger_error("the brokers do not report the bounds of the log"),
+        ):
+            return retry_while_transient(request, self._seconds_max)
 
-    def _end_from(self, position: int) -> int:
-        """Return the end, unless the position is lost."""
+    def _checked_end(self, position: int) -> int:
+        """Return the end of the log; raise `PositionLost` if the log does not hold the position."""
         first, end = self.first, self.end
         if not first <= position <= end:
             raise PositionLost(f"position must be {first} to {end}, got {position}")
         return end
 
-    def _fetched(self, position: int, end: int, n_bytes_max: int) -> list[Message]:
-        """Return messages from a position up to an end, bounded by bytes but at least one."""
-        consumer = self._open_consumer()
+    def _fetch(self, position: int, end: int, n_bytes_max: int) -> list[Message]:
+        """Return messages from a position up to an end: at least one, up to a limit of bytes."""
+        consumer = self._get_consumer()
         messages: list[Message] = []
         n_bytes = 0
         give_up_at = time.monotonic() + self._seconds_max
-        with ledger_errors("the log cannot be read"):
+        with raise_as_ledger_error("the log cannot be read"):
             if self._next != position:
                 consumer.assign([TopicPartition(self._topic, self._i, position)])
                 self._next, self._ahead = position, None
@@ -410,7 +420,7 @@ class KafkaLedger:
                         break
                     if time.monotonic() > give_up_at:
                         self._stop_fetching(consumer)
-                        raise LedgerError(f"no records within {self._seconds_max} s")
+                        raise LedgerError(f"no records arrived within {self._seconds_max} s")
                     continue
                 n_bytes += len(message)
                 if messages and n_bytes > n_bytes_max:
@@ -423,18 +433,18 @@ class KafkaLedger:
         return messages
 
     def _is_end(self, message: Message, end: int) -> bool:
-        """Whether there is nothing more to come; an error that does not pass is raised."""
+        """Return whether the end is reached; raise errors that are not transient."""
         error = message.error()
         assert error is not None
         if error.code() == KafkaError._PARTITION_EOF:
             return (message.offset() or 0) >= end
-        if error.code() in PASSING or error.retriable():
+        if error.code() in TRANSIENT_ERRORS or error.retriable():
             LOGGER.info("reading %s, partition %d: %s", self._topic, self._i, error)
             return False
         position = self._next
         assert position is not None
-        self._stop_fetching(self._open_consumer())
-        self._end_from(position)  # forgotten while we read?
+        self._stop_fetching(self._get_consumer())
+        self._checked_end(position)  # raises if the log was truncated meanwhile
         raise LedgerError(f"the log cannot be read: {error}")
 
     def _stop_fetching(self, consumer: Consumer) -> None:
@@ -446,8 +456,8 @@ class KafkaLedger:
         schema = headers.get(_HEADER)
         if not isinstance(schema, bytes) or len(schema) != 2:
             raise LedgerError(
-                f"the message at {message.offset()} of partition {self._i} of {self._topic} is no "
-                "record: the topic must be for this log alone"
+                f"the message at {message.offset()} of partition {self._i} of {self._topic} is not "
+                "a record; use a topic that holds nothing but this log"
             )
         return Record(int.from_bytes(schema, "big"), message.value() or b"")
 
@@ -462,7 +472,7 @@ class KafkaLedger:
 
 
 def _producer_of(settings: Mapping[str, Any], seconds_max: float) -> Producer | None:
-    with ledger_errors("the settings are wrong"):
+    with raise_as_ledger_error("the Kafka settings are invalid"):
         return Producer(
             {**settings, **_PRODUCER_SETTINGS, "message.timeout.ms": int(seconds_max * 1000)}
         )

@@ -1,6 +1,6 @@
-"""What to make of the complaints of brokers: some pass, the others are errors of ours.
+"""Handle errors of Kafka: retry after transient ones, raise the others as `LedgerError`.
 
-Kafka's own library, `confluent-kafka`, comes with the extra ``kafka``.
+The extra ``kafka`` installs the client library for Kafka, `confluent-kafka`.
 """
 
 import logging
@@ -18,16 +18,16 @@ except ImportError as error:
         'a log on Kafka needs the package confluent-kafka: pip install "recrawl[kafka]"'
     ) from error
 
-__all__ = ["LOGGER", "PASSING", "ledger_errors", "patiently"]
+__all__ = ["LOGGER", "TRANSIENT_ERRORS", "raise_as_ledger_error", "retry_while_transient"]
 
 LOGGER = logging.getLogger("recrawl.ledger.kafka")
-LOGGER.addHandler(logging.NullHandler())  # otherwise warnings are printed where nobody logs
+LOGGER.addHandler(logging.NullHandler())  # without it, Python prints warnings to stderr
 
 _T = TypeVar("_T")
-_LOOK_AGAIN_SECONDS = 0.05
+_RETRY_SECONDS = 0.05
 
-# Seen while brokers start, end, or pass a partition on, and for a moment after a topic was made.
-PASSING = frozenset(
+# Errors while brokers start, stop or move a partition, and just after a topic was created.
+TRANSIENT_ERRORS = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
@@ -55,40 +55,40 @@ PASSING = frozenset(
 
 
 @contextmanager
-def ledger_errors(what: str) -> Iterator[None]:
-    """Raise `LedgerError` where Kafka's library raises an error of its own."""
+def raise_as_ledger_error(what: str) -> Iterator[None]:
+    """Raise errors of the client library as `LedgerError`; the message starts with ``what``."""
     try:
         yield
     except KafkaException as error:
-        raise LedgerError(f"{what}: {_words_of(error)}") from error
+        raise LedgerError(f"{what}: {_message_of(error)}") from error
     except SystemError as error:
-        # How an error that no client recovers from comes out of a call that has callbacks.
+        # A fatal error in a call with callbacks arrives wrapped in SystemError.
         if not isinstance(error.__cause__, KafkaException):
             raise
-        raise LedgerError(f"{what}: {_words_of(error.__cause__)}") from error
+        raise LedgerError(f"{what}: {_message_of(error.__cause__)}") from error
 
 
-def patiently(ask: Callable[[float], _T], seconds_max: float) -> _T:
-    """Return what is answered; ask again while what is wrong passes and there is time left.
+def retry_while_transient(request: Callable[[float], _T], seconds_max: float) -> _T:
+    """Return the result of a request; repeat it while it fails with a transient error.
 
     Parameters
     ----------
-    ask
-        Takes how many seconds it may take.
+    request
+        Function that sends the request; it takes its time limit in seconds.
     seconds_max
-        For all of it.
+        Time limit for all attempts together.
     """
     give_up_at = time.monotonic() + seconds_max
     while True:
         try:
-            return ask(max(_LOOK_AGAIN_SECONDS, give_up_at - time.monotonic()))
+            return request(max(_RETRY_SECONDS, give_up_at - time.monotonic()))
         except KafkaException as error:
-            if error.args[0].code() not in PASSING or time.monotonic() > give_up_at:
+            if error.args[0].code() not in TRANSIENT_ERRORS or time.monotonic() > give_up_at:
                 raise
-            LOGGER.info("asking again after: %s", _words_of(error))
-            time.sleep(_LOOK_AGAIN_SECONDS)
+            LOGGER.info("retrying after: %s", _message_of(error))
+            time.sleep(_RETRY_SECONDS)
 
 
-def _words_of(error: KafkaException) -> str:
+def _message_of(error: KafkaException) -> str:
     cause = error.args[0]
     return cause.str() if isinstance(cause, KafkaError) else str(cause)

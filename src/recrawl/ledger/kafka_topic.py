@@ -1,4 +1,4 @@
-"""The topic that a log is kept in: found or made, and refused if it would forget records."""
+"""Find or create the topic of a log; refuse a topic whose settings would delete records."""
 
 import time
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from recrawl.errors import LedgerError
 from recrawl.ledger.contract import RECORD_BYTES_MAX
-from recrawl.ledger.kafka_errors import LOGGER, ledger_errors, patiently
+from recrawl.ledger.kafka_errors import LOGGER, raise_as_ledger_error, retry_while_transient
 
 # After kafka_errors, which says what to install where it is missing.
 from confluent_kafka import KafkaError, KafkaException  # isort: skip
@@ -17,15 +17,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # isort: skip
     ResourceType,
 )
 
-__all__ = ["MESSAGE_BYTES_MAX", "admin_of", "agreed_partitions", "client_settings_of"]
+__all__ = ["MESSAGE_BYTES_MAX", "admin_of", "client_settings_of", "find_or_create_topic"]
 
 MESSAGE_BYTES_MAX = 8 << 20
 assert RECORD_BYTES_MAX < MESSAGE_BYTES_MAX
-_LOOK_AGAIN_SECONDS = 0.05
-# To know how a topic is set up is good and not necessary.
+_RETRY_SECONDS = 0.05
+# Best effort: the log works without knowing the settings of its topic.
 _DESCRIBE_SECONDS_MAX = 5.0
-# What the promises rest on is not to be changed by whoever only wants to set a password.
-_OURS = frozenset(
+# Durability and order depend on these settings, so users cannot change them.
+_RESERVED_SETTINGS = frozenset(
     {
         "acks",
         "auto.offset.reset",
@@ -48,9 +48,11 @@ _TOPIC_SETTINGS = {
 
 
 def client_settings_of(bootstrap: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what all clients of a cluster are set to, with the user's settings among it."""
-    if wrong := sorted(_OURS & settings.keys()):
-        raise ValueError(f"client_settings must leave alone what the log sets: {', '.join(wrong)}")
+    """Return the settings of all Kafka clients, including those of the user."""
+    if wrong := sorted(_RESERVED_SETTINGS & settings.keys()):
+        raise ValueError(
+            f"client_settings must not contain settings that recrawl sets: {', '.join(wrong)}"
+        )
     return {
         "reconnect.backoff.max.ms": 1000,
         "socket.keepalive.enable": True,
@@ -62,11 +64,11 @@ def client_settings_of(bootstrap: str, settings: Mapping[str, Any]) -> dict[str,
 
 
 def admin_of(settings: Mapping[str, Any]) -> AdminClient:
-    """Return a client to manage topics with."""
+    """Return a client that manages topics."""
     return AdminClient(dict(settings))
 
 
-def agreed_partitions(
+def find_or_create_topic(
     admin: AdminClient,
     topic: str,
     *,
@@ -75,43 +77,50 @@ def agreed_partitions(
     replication: int | None,
     seconds_max: float,
 ) -> int:
-    """Return how many partitions the topic has; make it if it is not there and may be made."""
-    with ledger_errors(f"the topic {topic} cannot be looked up or made"):
+    """Return the number of partitions of a topic; create it if missing and ``create`` is set."""
+    with raise_as_ledger_error(f"the topic {topic} cannot be found or created"):
         n_found = _n_partitions(admin, topic, seconds_max)
         if n_found is None and create:
             if n_partitions is None:
-                raise LedgerError(f"there is no topic {topic} yet: say how many partitions it has")
-            n_found = _created(admin, topic, n_partitions, replication, seconds_max)
+                raise LedgerError(
+                    f"the topic {topic} does not exist; give n_partitions to create it"
+                )
+            n_found = _create_topic(admin, topic, n_partitions, replication, seconds_max)
     if n_found is None:
-        raise LedgerError(f"there is no topic {topic}, and it was not to be made")
+        raise LedgerError(f"the topic {topic} does not exist, and creating it is disabled")
     if n_partitions not in (None, n_found):
         raise LedgerError(f"n_partitions must be {n_found} for topic {topic}, got {n_partitions}")
-    _refuse_a_topic_that_forgets(admin, topic, seconds_max)
+    _check_topic_settings(admin, topic, seconds_max)
     return n_found
 
 
 def _n_partitions(admin: AdminClient, topic: str, seconds_max: float) -> int | None:
-    """Return the number of partitions once all have a leader, None if there is no such topic."""
-    # All topics, because asking for one by name makes it where brokers are set up so.
+    """Return the number of partitions once all have a leader, None if the topic does not exist."""
+    # List all topics, because some brokers create a topic when it is requested by name.
     give_up_at = time.monotonic() + seconds_max
     while True:
-        listed = patiently(lambda seconds: admin.list_topics(timeout=seconds), seconds_max)
-        found = listed.topics.get(topic)
-        if found is None:
+        listed = retry_while_transient(
+            lambda seconds: admin.list_topics(timeout=seconds), seconds_max
+        )
+        metadata = listed.topics.get(topic)
+        if metadata is None:
             return None
-        if found.partitions and all(each.leader >= 0 for each in found.partitions.values()):
-            return len(found.partitions)
+        partitions = metadata.partitions
+        if partitions and all(partition.leader >= 0 for partition in partitions.values()):
+            return len(partitions)
         if time.monotonic() > give_up_at:
-            raise LedgerError(f"the topic {topic} has partitions without a leader")
-        time.sleep(_LOOK_AGAIN_SECONDS)
+            raise LedgerError(
+                f"the topic {topic} has partitions without a leader after {seconds_max} s"
+            )
+        time.sleep(_RETRY_SECONDS)
 
 
-def _created(
+def _create_topic(
     admin: AdminClient, topic: str, n_partitions: int, replication: int | None, seconds_max: float
 ) -> int:
     settings = dict(_TOPIC_SETTINGS)
     if replication is not None and replication >= 3:
-        # An acknowledged record is then on two brokers at least, whichever are lost.
+        # An acknowledged record is then on at least two brokers, so losing one loses nothing.
         settings["min.insync.replicas"] = "2"
     new = NewTopic(
         topic,
@@ -122,24 +131,24 @@ def _created(
     try:
         admin.create_topics([new], request_timeout=seconds_max)[topic].result()
     except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # made by another meanwhile
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # created meanwhile
             raise
     give_up_at = time.monotonic() + seconds_max
     while (n_found := _n_partitions(admin, topic, seconds_max)) is None:
         if time.monotonic() > give_up_at:
-            raise LedgerError(f"the topic {topic} was made but is not there")
-        time.sleep(_LOOK_AGAIN_SECONDS)
+            raise LedgerError(f"the topic {topic} was created but is still not listed")
+        time.sleep(_RETRY_SECONDS)
     return n_found
 
 
-def _refuse_a_topic_that_forgets(admin: AdminClient, topic: str, seconds_max: float) -> None:
-    """Refuse settings that somebody made for other purposes: a log forgets when told to."""
+def _check_topic_settings(admin: AdminClient, topic: str, seconds_max: float) -> None:
+    """Raise `LedgerError` if the settings of a topic would delete or reject records."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     seconds = min(seconds_max, _DESCRIBE_SECONDS_MAX)
     try:
         found = admin.describe_configs([resource], request_timeout=seconds)[resource].result()
-    except KafkaException as error:  # not everybody may ask
-        LOGGER.warning("the settings of topic %s are not known: %s", topic, error)
+    except KafkaException as error:  # some users lack the permission
+        LOGGER.warning("the settings of topic %s cannot be checked: %s", topic, error)
         return
     values = {name: entry.value for name, entry in found.items()}
     wrong = [

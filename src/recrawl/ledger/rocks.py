@@ -1,9 +1,9 @@
-"""The log of a node that needs no broker: one folder, one process, RocksDB.
+"""The log of an embedded corpus: a folder that one process writes, in RocksDB.
 
 A record's key is its partition (2 bytes) and its position (8 bytes), big-endian, so that keys are
-in the order of records; its value is the schema number (2 bytes, big-endian) and the data.  What
-the log says of itself stands behind the last partition: its format, and where each partition
-begins.
+in the order of records; its value is the schema number (2 bytes, big-endian) and the data.  After
+the keys of the last partition come the metadata: the format of the log, and the first position of
+each partition.
 """
 
 import json
@@ -17,8 +17,8 @@ from recrawl.kv import KeyValues, KvOptions, Mode
 from recrawl.ledger.contract import (
     N_PARTITIONS_MAX,
     READ_BYTES_MAX,
+    AppendedSpan,
     Record,
-    Span,
     check_partition,
     check_records,
 )
@@ -28,14 +28,14 @@ __all__ = ["FORMAT", "Durability", "RocksLedger", "RocksLog"]
 Durability: TypeAlias = Literal["sync", "os"]
 
 FORMAT = 1
-_ABOUT = N_PARTITIONS_MAX.to_bytes(2, "big")
-_FORMAT_KEY = _ABOUT + b"format"
-_FIRST_KEY = _ABOUT + b"first"
-# The engine keeps the interpreter's lock while it writes: about a millisecond per MB.
+_METADATA_PREFIX = N_PARTITIONS_MAX.to_bytes(2, "big")
+_FORMAT_KEY = _METADATA_PREFIX + b"format"
+_FIRST_KEY = _METADATA_PREFIX + b"first"
+# The engine holds the interpreter's lock while it writes: about a millisecond per MB.
 _WRITE_BYTES_MAX = 4 << 20
 _WRITE_RECORDS_MAX = 10_000
-# A log is written once and read in order, seldom: filters and a cache would be for nothing.  Its
-# last write may be torn, which nobody was told of; anything else that is broken is not passed over.
+# A log is written once and seldom read, in order, so filters and a cache would not help.  Its last
+# write may be incomplete, as it was not acknowledged; any other corruption is an error.
 _OPTIONS = KvOptions(
     write_buffer_bytes=32 << 20,
     block_cache_bytes=4 << 20,
@@ -48,7 +48,7 @@ _OPTIONS = KvOptions(
 class RocksLog:
     """The log of all partitions in one folder.
 
-    Raises `LedgerError` where the engine or the disk fails.  `open` makes it.
+    Create it with `open`.  Its methods raise `LedgerError` if the engine or the disk fails.
     """
 
     def __init__(self, values: KeyValues, n_partitions: int, durability: Durability) -> None:
@@ -68,29 +68,29 @@ class RocksLog:
         durability: Durability = "sync",
         mode: Mode = "writer",
     ) -> Self:
-        """Open the log in a folder; a writer makes it if there is none.
+        """Open the log in a folder; a writer creates it if it does not exist.
 
         Parameters
         ----------
         folder
-            Of this log alone.
+            Folder of the log, which must hold nothing else.
         n_partitions
-            Fixed when the log is made, and checked later; None for however many there are.
+            Number of partitions: fixed when the log is created, checked later; None to accept any.
         durability
-            ``"sync"``: what is acknowledged survives a power cut.  ``"os"``: it survives a crash
-            of this process, and the last seconds before a power cut may be lost.
+            ``"sync"``: acknowledged records survive a power cut.  ``"os"``: they survive a crash
+            of this process, but a power cut may lose the last seconds.
         mode
-            One process writes; ``"reader"`` reads beside it, and may see records some moments
-            before they are acknowledged.
+            ``"writer"`` for one process; ``"reader"`` for others, which may see records some
+            moments before they are acknowledged.
 
         Raises
         ------
         LockedError
-            Another process writes.
+            Another process has the log open for writing.
         StorageError
-            The folder cannot be read or written, or holds no log to read.
+            The folder cannot be read or written, or holds no log.
         LedgerError
-            The log is of a newer format, or has another number of partitions.
+            The log has a newer format or another number of partitions.
         """
         if durability not in get_args(Durability):
             raise ValueError(
@@ -100,18 +100,18 @@ class RocksLog:
             raise ValueError(f"n_partitions must be 1 to {N_PARTITIONS_MAX}, got {n_partitions}")
         values = KeyValues.open(folder, mode=mode, options=_OPTIONS)
         try:
-            return cls(values, _agreed_partitions(values, n_partitions), durability)
+            return cls(values, _read_or_write_format(values, n_partitions), durability)
         except BaseException:
             values.close()
             raise
 
     @property
     def n_partitions(self) -> int:
-        """How many partitions the log has."""
+        """Number of partitions of the log."""
         return self._n_partitions
 
     def partition(self, i: int) -> "RocksLedger":
-        """Return the ledger of partition ``i``, the same one at every call."""
+        """Return the ledger of partition ``i``; every call returns the same object."""
         check_partition(i, self._n_partitions)
         with self._lock:
             if i not in self._ledgers:
@@ -119,7 +119,7 @@ class RocksLog:
             return self._ledgers[i]
 
     def close(self) -> None:
-        """Close the folder; again does nothing."""
+        """Close the folder; a second call does nothing."""
         self._values.close()
 
     def __enter__(self) -> Self:
@@ -130,7 +130,7 @@ class RocksLog:
 
 
 class RocksLedger:
-    """The log of one partition; `RocksLog.partition` makes it."""
+    """The log of one partition; `RocksLog.partition` creates it."""
 
     def __init__(self, log: RocksLog, i: int) -> None:
         self._log = log
@@ -138,35 +138,35 @@ class RocksLedger:
         self._prefix = i.to_bytes(2, "big")
         self._first_key = _FIRST_KEY + self._prefix
         self._lock = threading.RLock()
-        self._first, self._end = self._found_bounds()
+        self._first, self._end = self._read_bounds()
 
     @property
     def first(self) -> int:
-        """Position of the earliest record that is kept; `end` where there is none."""
+        """Position of the earliest record that the log still holds; `end` if it holds none."""
         with self._lock:
-            self._look_again()
+            self._catch_up()
             return self._first
 
     @property
     def end(self) -> int:
         """Position after the last record."""
         with self._lock:
-            self._look_again()
+            self._catch_up()
             return self._end
 
-    def append(self, records: Sequence[Record]) -> Span:
+    def append(self, records: Sequence[Record]) -> AppendedSpan:
         """Write records after the last one; see `Ledger.append`.
 
-        Appends to several partitions from several threads share the waiting for the disk.
+        Appends to several partitions from several threads share one sync of the disk.
         """
         check_records(records)
         with self._lock:
             self._refuse_unless_writable()
             first = self._end
             if not records:
-                return Span(first, first, True)
+                return AppendedSpan(first, first, True)
             try:
-                for start, stop in _pieces(records):
+                for start, stop in _write_ranges(records):
                     keys = [self._key(first + i) for i in range(start, stop)]
                     values = [
                         schema.to_bytes(2, "big") + data for schema, data in records[start:stop]
@@ -174,18 +174,18 @@ class RocksLedger:
                     self._values.write(keys, values)
                 if self._log._syncs is not None:
                     self._log._syncs.sync()
-            except BaseException as error:  # also one that ends the process, should it go on
+            except BaseException as error:  # BaseException too: the process may continue after it
                 self._log._failure = str(error) or type(error).__name__
                 if isinstance(error, StorageError):
                     raise LedgerError(f"an append failed: {error}") from error
                 raise
             self._end = first + len(records)
-            return Span(first, self._end, True)
+            return AppendedSpan(first, self._end, True)
 
     def read(self, position: int, *, n_bytes_max: int = READ_BYTES_MAX) -> list[tuple[int, Record]]:
         """Return records from a position up to the end; see `Ledger.read`."""
         with self._lock:
-            self._look_again()
+            self._catch_up()
             if not self._first <= position <= self._end:
                 raise PositionLost(f"position must be {self._first} to {self._end}, got {position}")
             records: list[tuple[int, Record]] = []
@@ -201,12 +201,12 @@ class RocksLedger:
                 raise LedgerError(f"the log cannot be read: {error}") from error
             if position + len(records) != (records[-1][0] + 1 if records else self._end):
                 raise LedgerError(
-                    f"records after position {position} are missing: the log is broken"
+                    f"records after position {position} are missing: the log is corrupt"
                 )
             return records
 
     def sync(self) -> None:
-        """Return when everything appended is on disk; see `Ledger.sync`."""
+        """Wait until everything appended is on disk; see `Ledger.sync`."""
         with self._lock:
             self._refuse_unless_writable()
             if self._log._syncs is None:
@@ -217,7 +217,7 @@ class RocksLedger:
                     raise LedgerError(f"the log cannot be synced: {error}") from error
 
     def truncate(self, position: int) -> None:
-        """Forget the records below a position; see `Ledger.truncate`."""
+        """Remove the records below a position; see `Ledger.truncate`."""
         with self._lock:
             self._refuse_unless_writable()
             if position > self._end:
@@ -239,8 +239,8 @@ class RocksLedger:
     def _key(self, position: int) -> bytes:
         return self._prefix + position.to_bytes(8, "big")
 
-    def _found_bounds(self) -> tuple[int, int]:
-        """Return the first position and the end, as they are on disk."""
+    def _read_bounds(self) -> tuple[int, int]:
+        """Read the first position and the end from disk."""
         try:
             first = int.from_bytes(self._values.get(self._first_key) or b"", "big")
             keys_end = (int.from_bytes(self._prefix, "big") + 1).to_bytes(2, "big")
@@ -250,14 +250,14 @@ class RocksLedger:
             raise LedgerError(f"the log cannot be read: {error}") from error
         return first, first
 
-    def _look_again(self) -> None:
-        """See what the writer has done since, if that is another process."""
+    def _catch_up(self) -> None:
+        """Read the current bounds if another process writes the log."""
         if self._values.mode == "reader":
             try:
                 self._values.catch_up()
             except StorageError as error:
                 raise LedgerError(f"the log cannot be read: {error}") from error
-            self._first, self._end = self._found_bounds()
+            self._first, self._end = self._read_bounds()
 
     def _refuse_unless_writable(self) -> None:
         if self._values.mode == "reader":
@@ -267,24 +267,24 @@ class RocksLedger:
 
 
 class _SharedSync:
-    """Waiting for the disk, together: one sync serves all who wrote before it began.
+    """A sync shared by threads: one sync serves all threads that wrote before it began.
 
-    Once it failed it fails for everybody, because the disk says so only once.
+    After a failure every later call fails too, because the disk reports an error only once.
     """
 
     def __init__(self, values: KeyValues) -> None:
         self._values = values
         self._turn = threading.Condition()
         self._is_syncing = False
-        self._n_asked = 0
+        self._n_requested = 0
         self._n_served = 0
         self._failure: str | None = None
 
     def sync(self) -> None:
-        """Return when all that this thread wrote is on disk."""
+        """Wait until everything that this thread wrote is on disk."""
         with self._turn:
-            self._n_asked += 1
-            number = self._n_asked
+            self._n_requested += 1
+            number = self._n_requested
             while self._is_syncing and self._n_served < number:
                 self._turn.wait()
             if self._failure is not None:
@@ -292,7 +292,7 @@ class _SharedSync:
             if self._n_served >= number:
                 return
             self._is_syncing = True
-            asked = self._n_asked
+            n_requested = self._n_requested
         try:
             self._values.write((), (), sync=True)
         except BaseException as error:
@@ -302,12 +302,12 @@ class _SharedSync:
             with self._turn:
                 self._is_syncing = False
                 if self._failure is None:
-                    self._n_served = asked
+                    self._n_served = n_requested
                 self._turn.notify_all()
 
 
-def _pieces(records: Sequence[Record]) -> list[tuple[int, int]]:
-    """Return ranges of records, each small enough for one write."""
+def _write_ranges(records: Sequence[Record]) -> list[tuple[int, int]]:
+    """Return ranges of rows, each small enough for one write to the engine."""
     starts = [0]
     n_bytes = 0
     for i, (_, data) in enumerate(records):
@@ -319,21 +319,22 @@ def _pieces(records: Sequence[Record]) -> list[tuple[int, int]]:
     return list(zip(starts, [*starts[1:], len(records)], strict=True))
 
 
-def _agreed_partitions(values: KeyValues, n_partitions: int | None) -> int:
-    """Return how many partitions the log has; write it down if the log is new."""
-    found = values.get(_FORMAT_KEY)
-    if found is None:
+def _read_or_write_format(values: KeyValues, n_partitions: int | None) -> int:
+    """Check the format of a log, or write that of a new log; return its number of partitions."""
+    text = values.get(_FORMAT_KEY)
+    if text is None:
         if values.mode == "reader":
             raise LedgerError(f"{values.folder} holds no log")
         if n_partitions is None:
-            raise LedgerError(f"{values.folder} holds no log yet: say how many partitions it has")
+            raise LedgerError(f"{values.folder} holds no log yet; give n_partitions to create it")
         about = json.dumps({"format": FORMAT, "n_partitions": n_partitions})
         values.write([_FORMAT_KEY], [about.encode()], sync=True)
         return n_partitions
-    about = json.loads(found)
+    about = json.loads(text)
     if about["format"] > FORMAT:
         raise LedgerError(
-            f"{values.folder} is of format {about['format']}, this version knows {FORMAT} at most"
+            f"{values.folder} has format {about['format']}, and this version reads up to {FORMAT}; "
+            "update recrawl"
         )
     if n_partitions not in (None, about["n_partitions"]):
         raise LedgerError(

@@ -1,14 +1,14 @@
-"""Where the snapshots of one partition are kept: a folder each, whole or not there at all.
+"""The snapshots of one partition: a folder each, complete or absent.
 
-A snapshot is written into a folder with a name that does not count, brought to disk, and renamed;
-the rename is the moment from which it exists.  Removing goes the other way round.  So whatever is
-cut off where, the snapshots there are those of before or those of after.
+A snapshot is written into a folder with a temporary name, synced to disk, and renamed; from the
+rename on it exists.  A removal renames first and then deletes.  So a crash at any moment leaves
+either the snapshots from before or those from after.
 
 ::
 
-    snapshots/0/00000000000000012345/columns         what `Snapshot` of the shard emits
-                                     manifest.json   what it says of itself
-                                     ...             whatever else was put into the draft
+    snapshots/0/00000000000000012345/columns         the columns of the shard
+                                     manifest.json   the description of the columns
+                                     ...             any other files of the draft
 """
 
 import os
@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from recrawl.atomic_files import sync_to_disk
 from recrawl.errors import LedgerError, SnapshotError
 
 __all__ = ["SavedSnapshot", "SnapshotDraft", "SnapshotFolder"]
@@ -30,37 +31,37 @@ __all__ = ["SavedSnapshot", "SnapshotDraft", "SnapshotFolder"]
 _COLUMNS = "columns"
 _MANIFEST = "manifest.json"
 _SYNC_BYTES = 16 << 20
-# Twice at one position, the second counts: a snapshot that turned out broken can be replaced.
+# A second snapshot of one position replaces the first, which may have turned out corrupt.
 _NAME = re.compile(r"(?P<position>\d{20})(?:\.(?P<edition>[1-9]\d*))?")
 _TEMPORARY = "temporary-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedSnapshot:
-    """One whole snapshot.
+    """One complete snapshot.
 
     Parameters
     ----------
     position
-        Of the log: the snapshot holds what all records before it led to.
+        Position of the log: the snapshot is the state after all records before it.
     folder
-        Where it is.
+        Folder of the snapshot's files.
     """
 
     position: int
     folder: Path
 
     def manifest(self) -> str:
-        """Return what was committed with it."""
+        """Return the manifest that was committed with the snapshot."""
         with self._readable():
             return (self.folder / _MANIFEST).read_text(encoding="utf-8")
 
     def columns(self) -> NDArray[np.uint8]:
-        """Return its bytes, mapped: they may be written to, which the file never sees."""
+        """Return the columns, memory-mapped; writing to them does not change the file."""
         with self._readable():
             path = self.folder / _COLUMNS
             if path.stat().st_size == 0:
-                return np.zeros(0, np.uint8)  # nothing cannot be mapped
+                return np.zeros(0, np.uint8)  # an empty file cannot be mapped
             return np.asarray(np.memmap(path, np.uint8, mode="c").view(np.ndarray))
 
     @contextmanager
@@ -72,9 +73,9 @@ class SavedSnapshot:
 
 
 class SnapshotDraft:
-    """A snapshot being written; `SnapshotFolder.begin` makes it.
+    """A snapshot being written; `SnapshotFolder.begin` creates it.
 
-    As a context manager it is abandoned unless it has been committed.
+    Used as a context manager, it is abandoned at the end unless it has been committed.
     """
 
     def __init__(self, owner: "SnapshotFolder", position: int, folder: Path) -> None:
@@ -88,17 +89,17 @@ class SnapshotDraft:
 
     @property
     def folder(self) -> Path:
-        """Where to put what belongs to the snapshot beside its columns."""
+        """Folder for further files of the snapshot."""
         return self._folder
 
     @property
     def is_open(self) -> bool:
-        """Whether it was neither committed nor abandoned."""
+        """Whether the draft has been neither committed nor abandoned."""
         return self._file is not None
 
     def write(self, offset: int, data: NDArray[np.uint8] | bytes) -> None:
-        """Write some bytes of the columns where they belong, in any order."""
-        file = self._open_file()
+        """Write bytes of the columns at an offset; pieces may come in any order."""
+        file = self._require_open()
         view = np.frombuffer(data, np.uint8).data if len(data) else memoryview(b"")
         with self._writable():
             while view:
@@ -106,26 +107,26 @@ class SnapshotDraft:
                 offset, view = offset + n, view[n:]
                 self._n_unsynced += n
             if self._n_unsynced >= _SYNC_BYTES:
-                # Little by little: a sync of all at the end would hold up those of the log.
+                # Sync in small steps: one large sync at the end would delay the log's syncs.
                 os.fdatasync(file)
                 self._n_unsynced = 0
 
     def commit(self, manifest: str) -> SavedSnapshot:
-        """Bring everything to disk, make it count, and remove snapshots beyond those to keep.
+        """Sync all files, publish the snapshot, and remove the oldest snapshots beyond the limit.
 
-        Takes as long as the disk needs and holds no lock of the interpreter meanwhile.
+        It waits for the disk, and does not hold the interpreter's lock meanwhile.
         """
-        file = self._open_file()
+        file = self._require_open()
         with self._writable():
             (self._folder / _MANIFEST).write_text(manifest, encoding="utf-8")
             _sync_tree(self._folder)
-            saved = self._owner._adopt(self._position, self._folder)
+            saved = self._owner._publish(self._position, self._folder)
         os.close(file)
         self._file = None
         return saved
 
     def abandon(self) -> None:
-        """Drop what was written; nothing if it was committed or abandoned before."""
+        """Delete the draft; does nothing if it has been committed or abandoned."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -137,9 +138,9 @@ class SnapshotDraft:
     def __exit__(self, *_: object) -> None:
         self.abandon()
 
-    def _open_file(self) -> int:
+    def _require_open(self) -> int:
         if self._file is None:
-            raise LedgerError(f"the snapshot at {self._position} is committed or abandoned already")
+            raise LedgerError(f"the snapshot at {self._position} is already committed or abandoned")
         return self._file
 
     @contextmanager
@@ -156,14 +157,14 @@ class SnapshotDraft:
 class SnapshotFolder:
     """The snapshots of one partition.
 
-    One writer at a time; anybody may read `saved` meanwhile.
+    One writer at a time; other processes may call `list_saved` meanwhile.
 
     Parameters
     ----------
     folder
-        Made by the first snapshot.
+        Folder of all snapshots; the first snapshot creates it.
     keep
-        How many to keep: the last but one is there for when the last turns out broken.
+        Number of snapshots to keep; an older one is the fallback if the newest is corrupt.
     """
 
     def __init__(self, folder: Path, keep: int = 2) -> None:
@@ -175,39 +176,39 @@ class SnapshotFolder:
 
     @property
     def keep(self) -> int:
-        """How many are kept."""
+        """Number of snapshots that are kept."""
         return self._keep
 
     @property
     def folder(self) -> Path:
-        """Where they are."""
+        """Folder of all snapshots."""
         return self._folder
 
     def begin(self, position: int) -> SnapshotDraft:
-        """Return a new snapshot to write, and remove what earlier writers left half done.
+        """Start a new snapshot, and remove incomplete ones of earlier writers.
 
         Parameters
         ----------
         position
-            Of the log; not below that of the newest snapshot, which would win over this one.
+            Position of the log, at least that of the newest snapshot, which would hide this one.
         """
         if self._draft is not None and self._draft.is_open:
-            raise LedgerError("another snapshot is being written: commit or abandon it first")
-        newest = max((saved.position for saved in self.saved()), default=0)
+            raise LedgerError("another snapshot is being written; commit or abandon it first")
+        newest = max((saved.position for saved in self.list_saved()), default=0)
         if position < newest:
             raise ValueError(f"position must be at least {newest}, got {position}")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            for left in self._folder.glob(f"{_TEMPORARY}*"):
-                shutil.rmtree(left, ignore_errors=True)
+            for incomplete in self._folder.glob(f"{_TEMPORARY}*"):
+                shutil.rmtree(incomplete, ignore_errors=True)
             folder = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=self._folder))
             self._draft = SnapshotDraft(self, position, folder)
         except OSError as error:
             raise LedgerError(f"no snapshot can be written in {self._folder}: {error}") from error
         return self._draft
 
-    def saved(self) -> list[SavedSnapshot]:
-        """Return the snapshots there are, newest first."""
+    def list_saved(self) -> list[SavedSnapshot]:
+        """Return the complete snapshots, newest first."""
         editions = self._editions()
         last = {position: folder for position, _, folder in editions}
         return [
@@ -216,13 +217,13 @@ class SnapshotFolder:
         ]
 
     def discard(self, snapshot: SavedSnapshot) -> None:
-        """Remove a snapshot that turned out broken, so that it does not count among those kept."""
+        """Remove a corrupt snapshot, so that it does not count among the snapshots to keep."""
         for position, _, folder in self._editions():
             if position == snapshot.position:
                 self._remove(folder)
 
     def _editions(self) -> list[tuple[int, int, Path]]:
-        """Return position, edition and folder of all that counts, in this order."""
+        """Return position, edition and folder of every snapshot, sorted."""
         try:
             names = [(_NAME.fullmatch(path.name), path) for path in self._folder.iterdir()]
         except FileNotFoundError:
@@ -233,41 +234,33 @@ class SnapshotFolder:
             (int(name["position"]), int(name["edition"] or 0), path) for name, path in names if name
         )
 
-    def _adopt(self, position: int, draft: Path) -> SavedSnapshot:
+    def _publish(self, position: int, draft: Path) -> SavedSnapshot:
         editions = [edition for at, edition, _ in self._editions() if at == position]
         name = f"{position:020d}" + (f".{max(editions) + 1}" if editions else "")
         folder = self._folder / name
-        draft.chmod(0o755)  # temporary folders are for their owner alone; backups are not
+        draft.chmod(0o755)  # mkdtemp allows only the owner; a backup may run as another user
         draft.rename(folder)
-        _sync(self._folder)
+        sync_to_disk(self._folder)
         self._prune()
         return SavedSnapshot(position=position, folder=folder)
 
     def _prune(self) -> None:
-        kept = {saved.folder for saved in self.saved()[: self._keep]}
+        kept = {saved.folder for saved in self.list_saved()[: self._keep]}
         for _, _, folder in self._editions():
             if folder not in kept:
                 self._remove(folder)
 
     def _remove(self, folder: Path) -> None:
-        """Remove a snapshot: first its name, for good, then its files."""
+        """Remove a snapshot: rename it durably, then delete its files."""
         aside = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=self._folder))
-        folder.rename(aside)  # takes the place of an empty folder
-        _sync(self._folder)
+        folder.rename(aside)  # replaces the empty folder
+        sync_to_disk(self._folder)
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
 def _sync_tree(folder: Path) -> None:
-    """Bring all files below a folder to disk, and then the folders that name them."""
+    """Sync all files below a folder, and then the folders that contain them."""
     for parent, _, names in os.walk(folder, topdown=False):
         for name in names:
-            _sync(Path(parent) / name)
-        _sync(Path(parent))
+            sync_to_disk(Path(parent) / name)
+        sync_to_disk(Path(parent))

@@ -1,1 +1,1 @@
-"""One durable partition of a corpus: what happens is logged, then applied, then stored."""
+"""One durable partition of a corpus: a node logs every change, applies it, then stores it."""

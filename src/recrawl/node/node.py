@@ -1,10 +1,10 @@
-"""One partition, durable: a shard whose every change is in the log before it counts.
+"""A node: one partition of a corpus, whose changes are in the log before they take effect.
 
-    append to the log  →  apply to the shard  →  write what is too big for memory to the store
+    append to the log  →  apply to the shard  →  write to the store what is too big for memory
 
-A node never acts on what the log does not hold.  Whatever it decides is proposed, appended and
-then applied like everybody else's events, at the place where the log put it: if somebody else
-has meanwhile claimed the partition, its own decisions come out void, here as everywhere.
+A node never acts on anything that is not in the log.  It appends its own decisions to the log, and
+applies them like all other events, at their positions in the log.  If another node has claimed the
+partition meanwhile, the decisions of this node are void, for every node that reads the log.
 """
 
 import threading
@@ -20,11 +20,11 @@ from recrawl.ledger import Ledger, Record
 from recrawl.ledger.contract import check_records
 from recrawl.node.clock import NodeTime
 from recrawl.node.records import (
-    Happening,
-    Named,
-    PagesNamed,
+    LogEntry,
+    NamesNumbered,
+    PagesAddedWithUrls,
     PagesReported,
-    happening_of,
+    entry_of,
     record_of,
 )
 from recrawl.shard import (
@@ -40,65 +40,82 @@ from recrawl.shard import (
 from recrawl.shard.state.status import PriceMode
 from recrawl.store import Store, StoreBatch
 
-__all__ = ["Node", "follow_price"]
+__all__ = ["Node", "apply_entry", "use_logged_price"]
 
-# A group commit takes no more than this, so that no caller waits for all others.
+# Maximum number of rows in a group commit, so that no caller waits for all others.
 _GROUP_ROWS_MAX = 200_000
-# Pages whose URLs are looked at together, where all of them are.
+# Slots per batch of a scan over all URLs.
 _ROWS_PER_SCAN = 16_384
-# While reading the log, what the store is to hold is written after so many rows.
+# A replay writes to the store after this many rows.
 _REPLAYED_ROWS_PER_WRITE = 50_000
-# How often to look when only a page that comes due, or a host's delay, is waited for.
+# Interval of checks while the budget allows a fetch, but no page is due or every host is busy.
 _IDLE_SECONDS = 0.1
-# Ticks are logged no more often than this.
+# Minimum time between two logged ticks.
 _TICK_MS = 1_000
-# How often it is looked whether kinds of pages spend their shares of the budget.
+# Interval of checks whether kinds of pages spend their shares of the budget.
 _WEIGH_MS = 60_000
 
 _NO_TRANSITION = np.zeros(0, np.uint8)
 
 
-def _n_rows(happening: Happening) -> int:
-    match happening:
-        case PagesNamed(added):
+def _n_rows(entry: LogEntry) -> int:
+    match entry:
+        case PagesAddedWithUrls(added):
             return int(added.page.size)
         case PagesReported(outcomes):
             return int(outcomes.page.size)
-    return int(happening[0].size)
+    return int(entry[0].size)
+
+
+def apply_entry(shard: Shard, entry: LogEntry) -> Applied:
+    """Apply one log entry to a shard; return which rows were valid, and their transitions.
+
+    This does not change the store, which a replay in memory does not need.
+    """
+    match entry:
+        case PagesAddedWithUrls(added, epoch):
+            if not (epoch == shard.epoch).all():
+                return Applied(np.zeros(epoch.size, np.bool_), _NO_TRANSITION)
+            return shard.apply(added)
+        case NamesNumbered(epoch):
+            return Applied(epoch == shard.epoch, _NO_TRANSITION)
+        case PagesReported(outcomes):
+            return shard.apply(outcomes)
+    return shard.apply(entry)
 
 
 class _Ticket:
-    """What one caller wants committed, and what came of it."""
+    """The log entries of one caller, and the result of committing them."""
 
-    __slots__ = ("applied", "error", "happenings", "is_done", "records")
+    __slots__ = ("applied", "entries", "error", "is_done", "records")
 
-    def __init__(self, happenings: Sequence[Happening]) -> None:
-        self.happenings = happenings
-        self.records = [record_of(one) for one in happenings]
-        check_records(self.records)  # here, where it fails nobody else
+    def __init__(self, entries: Sequence[LogEntry]) -> None:
+        self.entries = entries
+        self.records = [record_of(entry) for entry in entries]
+        check_records(self.records)  # before the commit, where an error would affect other callers
         self.applied: list[Applied] = []
         self.error: BaseException | None = None
         self.is_done = False
 
 
 class Node:
-    """A shard, its log and its store, at one position.
+    """A shard, its log and its store.
 
-    Safe to call from several threads: what they submit at the same time goes to the log in one
-    append.  ``lock`` is held while anything changes; reading the shard needs it too.
+    Several threads may call it: what they submit at the same time goes to the log in one append.
+    Every change holds ``lock``; code that reads the shard must hold it too.
 
     Parameters
     ----------
     shard, ledger, store
-        Of the partition, the shard at ``position``.
+        Shard, log and store of the partition.
     position
-        Of the log: all before it has been applied to the shard.
+        Position of the first record in the log that has not been applied to the shard.
     partition
-        Its number, for messages.
+        Number of the partition, for messages.
     is_reader
-        Only follows the log: appends nothing, and leaves the store to its owner.
+        Whether the node only follows the log: it appends nothing and does not write to the store.
     is_shared
-        Others may append to the log, too: it is looked at with every tick.
+        Whether other nodes may append to the log: every tick reads their records.
     """
 
     def __init__(
@@ -121,24 +138,24 @@ class Node:
         self.is_shared = is_shared
         self.lock = threading.RLock()
         self.log_bytes = 0
-        """Appended or replayed since the node was opened."""
+        """Bytes appended or replayed since the node was opened."""
         self._pending: deque[_Ticket] = deque()
         self._owned_epoch = 0
         self._ticked_ms = self._weighed_ms = 0
         self._has_ordered = False
         self.shares: Mapping[int, float] = {}
-        """Of the budget, that kinds of pages are to have."""
+        """Share of the budget of each kind of page that has one."""
         self._failed: BaseException | None = None
 
     # ------------------------------------------------------------------ following the log
 
     def follow(self, until: int | None = None) -> int:
-        """Apply what the log holds beyond the node's position; return how many records.
+        """Apply the records of the log after the node's position; return the number of records.
 
         Parameters
         ----------
         until
-            A position at which to stop; the log's end unless given.
+            Position at which to stop; by default the end of the log.
         """
         with self.lock:
             first = self.position
@@ -151,7 +168,7 @@ class Node:
                 try:
                     self._replay(found)
                 except BaseException as error:
-                    self._failed = error  # some of it may be in the shard and not in the store
+                    self._failed = error  # the store may lack records that the shard has applied
                     raise
             return self.position - first
 
@@ -159,10 +176,10 @@ class Node:
         """Apply records that were read from the log."""
         batch, n_rows = self.store.batch(), 0
         for position, record in found:
-            happening = happening_of(record)
-            self._apply(position, happening, batch)
+            entry = entry_of(record)
+            self._apply(position, entry, batch)
             self.log_bytes += len(record.data)
-            n_rows += _n_rows(happening)
+            n_rows += _n_rows(entry)
             if n_rows >= _REPLAYED_ROWS_PER_WRITE:
                 self._write(batch)
                 batch, n_rows = self.store.batch(), 0
@@ -172,82 +189,75 @@ class Node:
         if not self.is_reader and self.position > self.store.position:
             self.store.write(batch, self.position)
 
-    def _apply(self, position: int, happening: Happening, batch: StoreBatch) -> Applied:
-        """Apply one record's happening: to the shard, and to the store where that is behind."""
+    def _apply(self, position: int, entry: LogEntry, batch: StoreBatch) -> Applied:
+        """Apply a log entry to the shard, and to the store unless it has applied it already."""
         is_new = position >= self.store.position and not self.is_reader
-        shard = self.shard
         self.position = position + 1
-        match happening:
-            case PagesNamed(added, epoch, url, fetch_url):
-                if not (epoch == shard.epoch).all():
-                    return Applied(np.zeros(epoch.size, np.bool_), _NO_TRANSITION)
-                applied = shard.apply(added)
-                if is_new:
-                    rows = applied.valid
-                    if rows.all():
-                        batch.add_pages(added.page, url, fetch_url)
-                    else:
-                        mask = pa.array(rows)
-                        batch.add_pages(added.page[rows], url.filter(mask), fetch_url.filter(mask))
-                return applied
-            case Named(epoch, what, number, key):
-                valid = epoch == shard.epoch
-                if is_new and valid.all():
-                    batch.name(what, number, key)
-                return Applied(valid, _NO_TRANSITION)
-            case PagesReported():
-                outcomes, *content = happening
-                applied = shard.apply(outcomes)
-                if is_new:
-                    rows = applied.valid
-                    mask = pa.array(rows)
-                    kept = content if rows.all() else [column.filter(mask) for column in content]
-                    batch.see_content(outcomes.page[rows], *kept)
-                    self._feed(position, outcomes, applied, batch)
-                return applied
-            case Outcomes():
-                applied = shard.apply(happening)
-                if is_new:
-                    self._feed(position, happening, applied, batch)
-                return applied
-            case PagesRemoved():
-                applied = shard.apply(happening)
-                if is_new:
-                    batch.remove_pages(happening.page[applied.valid])
-                return applied
-        return shard.apply(happening)
+        applied = apply_entry(self.shard, entry)
+        if is_new:
+            self._add_to_batch(position, entry, applied, batch)
+        return applied
 
-    def _feed(self, position: int, outcomes: Outcomes, applied: Applied, batch: StoreBatch) -> None:
-        """Put what outcomes meant into the feed of changes."""
+    def _add_to_batch(
+        self, position: int, entry: LogEntry, applied: Applied, batch: StoreBatch
+    ) -> None:
+        """Add what the store keeps of an applied entry to the next write."""
+        rows = applied.valid
+        match entry:
+            case PagesAddedWithUrls(added, _, url, fetch_url):
+                if rows.all():
+                    batch.add_pages(added.page, url, fetch_url)
+                elif rows.any():
+                    mask = pa.array(rows)
+                    batch.add_pages(added.page[rows], url.filter(mask), fetch_url.filter(mask))
+            case NamesNumbered(_, what, number, key):
+                if rows.all():
+                    batch.add_names(what, number, key)
+            case PagesReported():
+                outcomes, *content = entry
+                mask = pa.array(rows)
+                valid = content if rows.all() else [column.filter(mask) for column in content]
+                batch.add_content(outcomes.page[rows], *valid)
+                self._add_to_feed(position, outcomes, applied, batch)
+            case Outcomes():
+                self._add_to_feed(position, entry, applied, batch)
+            case PagesRemoved():
+                batch.remove_pages(entry.page[rows])
+
+    def _add_to_feed(
+        self, position: int, outcomes: Outcomes, applied: Applied, batch: StoreBatch
+    ) -> None:
+        """Add the transitions that outcomes caused to the feed of changes."""
         rows = np.flatnonzero(applied.valid & (applied.transition != Transition.NONE))
         if rows.size:
             at_ms = np.full(rows.size, self.shard.now_ms, np.int64)
             transition = applied.transition[rows]
             batch.add_changes(position, outcomes.page[rows], transition, at_ms)
 
-    # ------------------------------------------------------------------ changing
+    # ------------------------------------------------------------------ claiming and committing
 
     def claim(self, owner: int, time: NodeTime) -> None:
-        """Take over the partition: decisions of whoever had it before are void from here on."""
+        """Take over the partition: later decisions of its previous owner are void."""
         with self.lock:
             self.follow()
             epoch = self.shard.epoch + 1
             at_ms = time.now_ms()
             self.submit([event_of(Claimed, owner=owner, epoch=epoch, at_ms=at_ms)])
-            # Somebody may have claimed it at the same moment; the log says who was last.
+            # Another node may have claimed it at the same moment; the last claim in the log wins.
             if int(self.shard.tables.registers.owner[0]) != owner:
                 raise OwnershipLost(f"partition {self.partition} was claimed by another node")
             self._owned_epoch = self.shard.epoch
 
     @property
     def is_owner(self) -> bool:
-        """Whether no later claim has been seen."""
+        """Whether this node has claimed the partition, and has read no later claim in the log."""
         return self._owned_epoch == self.shard.epoch
 
     def check_owner(self) -> None:
-        """Raise unless the partition is this node's.
+        """Raise `OwnershipLost` unless this node owns the partition.
 
-        Before every decision: what is decided carries the shard's epoch, which may be another's.
+        Every decision must check this first, because it carries the epoch of the shard, which may
+        belong to another owner.
         """
         self._check_writer()
         if not self.is_owner:
@@ -258,22 +268,22 @@ class Node:
 
     def _check_writer(self) -> None:
         if self.is_reader:
-            raise RecrawlError("the corpus is open for reading")
+            raise RecrawlError("the corpus is open for reading only; open it without read_only")
 
-    def check_sound(self) -> None:
-        """Raise if the log may hold what the shard has not seen: only replaying tells."""
+    def raise_if_failed(self) -> None:
+        """Raise if an error has left the shard behind the log; only a replay can repair that."""
         if self._failed is not None:
             raise LedgerError(
                 f"partition {self.partition} stopped after an error; open the corpus again: "
                 f"{self._failed}"
             ) from self._failed
 
-    def submit(self, happenings: Sequence[Happening]) -> list[Applied]:
-        """Make happenings durable, then apply them; return what each did.
+    def submit(self, entries: Sequence[LogEntry]) -> list[Applied]:
+        """Append entries to the log, then apply them; return the result of each.
 
-        Whoever gets the lock commits for everybody who waits.
+        The thread that gets the lock commits the entries of all waiting threads.
         """
-        ticket = _Ticket(happenings)
+        ticket = _Ticket(entries)
         self._pending.append(ticket)
         with self.lock:
             while not ticket.is_done:
@@ -288,14 +298,14 @@ class Node:
         while self._pending and n_rows < _GROUP_ROWS_MAX:
             ticket = self._pending.popleft()
             group.append(ticket)
-            n_rows += sum(_n_rows(happening) for happening in ticket.happenings)
+            n_rows += sum(_n_rows(entry) for entry in ticket.entries)
         try:
             applied = self._commit(
-                [one for ticket in group for one in ticket.happenings],
+                [entry for ticket in group for entry in ticket.entries],
                 [record for ticket in group for record in ticket.records],
             )
             for ticket in group:
-                n = len(ticket.happenings)
+                n = len(ticket.entries)
                 ticket.applied, applied = applied[:n], applied[n:]
         except BaseException as error:
             for ticket in group:
@@ -303,50 +313,53 @@ class Node:
         for ticket in group:
             ticket.is_done = True
 
-    def _commit(self, happenings: Sequence[Happening], records: Sequence[Record]) -> list[Applied]:
-        self.check_sound()
+    def _commit(self, entries: Sequence[LogEntry], records: Sequence[Record]) -> list[Applied]:
+        self.raise_if_failed()
         self._check_writer()
-        if not happenings:
+        if not entries:
             return []
         try:
             positions = self.ledger.append(records).positions
-            return self._applied_at(positions, happenings, records)
+            return self._apply_at(positions, entries, records)
         except BaseException as error:
             self._failed = error
             raise
 
-    def _applied_at(
-        self, positions: Sequence[int], happenings: Sequence[Happening], records: Sequence[Record]
+    def _apply_at(
+        self, positions: Sequence[int], entries: Sequence[LogEntry], records: Sequence[Record]
     ) -> list[Applied]:
-        """Apply happenings at the positions that the log gave them, and others' between them."""
+        """Apply entries at their positions in the log, and records of other writers in between."""
         applied = []
         batch = self.store.batch()
-        for position, happening, record in zip(positions, happenings, records, strict=True):
+        for position, entry, record in zip(positions, entries, records, strict=True):
             if self.position < position:
                 self._write(batch)
                 self.follow(position)
                 batch = self.store.batch()
-            applied.append(self._apply(position, happening, batch))
+            applied.append(self._apply(position, entry, batch))
             self.log_bytes += len(record.data)
         self._write(batch)
         return applied
 
-    # ------------------------------------------------------------------ deciding
+    # ------------------------------------------------------------------ ticks and orders
 
     def tick(self, time: NodeTime) -> int:
-        """Let time pass in the log: leases run out, priors are learned; return the time."""
+        """Log a tick, expired leases, new priors and new weights of kinds; return the current time.
+
+        Does nothing if the last tick is less than a second old.
+        """
         now_ms = time.now_ms()
         if now_ms - self._ticked_ms < _TICK_MS:
             return now_ms
         with self.lock:
             if now_ms - self._ticked_ms < _TICK_MS:
-                return now_ms  # somebody else has meanwhile
+                return now_ms  # another thread has logged a tick meanwhile
             self._ticked_ms = now_ms
             if self.is_shared:
                 self.follow()
             if not self.is_owner:
-                return now_ms  # what fetchers found is a fact, whoever brings it
-            proposals: list[Happening] = [self.shard.tick(now_ms)]
+                return now_ms  # only the owner logs ticks; any node may report outcomes
+            proposals: list[LogEntry] = [self.shard.tick(now_ms)]
             expired = self.shard.overdue(now_ms)
             if expired.order.size:
                 proposals.append(expired)
@@ -364,7 +377,7 @@ class Node:
     def order(
         self, n: int, time: NodeTime, *, lease_seconds: float | None = None, exact: bool = False
     ) -> events.Ordered:
-        """Decide on up to ``n`` orders and return those that the log made valid."""
+        """Decide on up to ``n`` orders, log them, and return those that are valid."""
         with self.lock:
             now_ms = self.tick(time)
             self.check_owner()
@@ -373,10 +386,10 @@ class Node:
                 return proposal
             (applied,) = self.submit([proposal])
             self._has_ordered = True
-            return events.rows_of(proposal, applied.valid)
+            return events.select_rows(proposal, applied.valid)
 
-    def note_price(self, time: NodeTime) -> None:
-        """Put the price that deciding has found on record, for whoever opens the corpus next."""
+    def log_price(self, time: NodeTime) -> None:
+        """Log the current price, so that the next process that opens the corpus starts with it."""
         with self.lock:
             if not self._has_ordered or self.is_reader:
                 return
@@ -387,14 +400,14 @@ class Node:
     # ------------------------------------------------------------------ reading
 
     def refresh(self) -> None:
-        """See what others have logged: for a reader, and for an owner that others write to."""
+        """Apply the records that other processes have logged."""
         with self.lock:
             if self.is_reader:
                 self.store.catch_up()
             self.follow()
 
     def wait_seconds(self) -> float:
-        """Return how long to wait until asking for an order may bring one."""
+        """Return the seconds until the next call of `order` may return an order."""
         with self.lock:
             registers = self.shard.tables.registers
             missing = 1.0 - self.shard.credit(self.shard.now_ms)
@@ -404,7 +417,7 @@ class Node:
             return max(missing / rate, _IDLE_SECONDS) if rate > 0 else float("inf")
 
     def scan_urls(self) -> Iterator[tuple[NDArray[np.int64], pa.StringArray]]:
-        """Yield all pages and their URLs, in batches; others go on between two of them."""
+        """Yield all pages and their URLs in batches; other threads may work between two batches."""
         slot = 0
         while slot < int(self.shard.tables.registers.n_slots[0]):
             page, url = self.store.scan_urls(slot, _ROWS_PER_SCAN)
@@ -413,7 +426,7 @@ class Node:
                 yield page, url
 
     def pages_of_orders(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the pages that orders are for; -1 where the order is forgotten or never was."""
+        """Return the pages of orders, -1 for orders that never existed or are no longer known."""
         registers, leases = self.shard.tables.registers, self.shard.tables.leases
         is_known = (order >= registers.first_order[0]) & (order < registers.next_order[0])
         page: NDArray[np.int64] = np.where(
@@ -422,8 +435,8 @@ class Node:
         return page
 
 
-def follow_price(shard: Shard) -> None:
-    """Make a shard that only follows the log use the price in the log."""
+def use_logged_price(shard: Shard) -> None:
+    """Give a shard that only follows the log the price that the owner has logged."""
     registers = shard.tables.registers
     price = float(registers.price[0])
     if price == 0 and registers.price_mode[0] == PriceMode.FIXED:

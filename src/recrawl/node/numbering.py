@@ -1,7 +1,7 @@
-"""Giving numbers to what users name: pages, groups, kinds, sources.
+"""Assign numbers to pages, groups, kinds and sources.
 
-A shard knows numbers only.  Numbering is a decision of the partition's owner: it is logged with
-the owner's epoch, and replay reads it instead of deciding again.
+A shard knows only numbers.  The owner of the partition assigns them and logs them with its epoch; a
+replay reads them from the log.
 """
 
 from collections.abc import Sequence
@@ -15,37 +15,37 @@ from recrawl.errors import ConfigError
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig, PatternConfig
 from recrawl.node.node import Node
-from recrawl.node.records import Happening, Named, PagesNamed
+from recrawl.node.records import LogEntry, NamesNumbered, PagesAddedWithUrls
 from recrawl.shard import GroupsSet, LimitsSet, PagesAdded, PagesRemoved, PageStatus, event_of
-from recrawl.shard.events import slot_of
+from recrawl.shard.events import slot_of_page
 from recrawl.shard.state.tables import Groups
 from recrawl.store import Names
 from recrawl.urls import PatternSet, group_index
 
-__all__ = ["Namer", "NewPages", "limits_columns"]
+__all__ = ["Namer", "PagesToAdd", "limits_columns"]
 
 
-# Of a host, which is part of a URL, and of a source beside it.
+# Limit of a name: a host, or the name of a source followed by a host.
 _NAME_BYTES_MAX = 3_000
-# Names whose numbers are remembered, of each sort: some 100 MB where hosts are that many.
+# Limit of the cached numbers in each namespace: about 100 MB with that many hosts.
 _RECENT_MAX = 1 << 19
 
 
-class NewPages(NamedTuple):
-    """Pages to add, all of one partition."""
+class PagesToAdd(NamedTuple):
+    """Pages to add to one partition."""
 
     url: pa.StringArray
-    """Canonical."""
+    """Canonical URL."""
     fetch_url: pa.StringArray
-    """Null where it is the same."""
+    """URL to request, null where it equals ``url``."""
     importance: NDArray[np.float32]
-    """nan: as the page's pattern says."""
+    """Importance of the page; NaN for the value of its pattern."""
     cost: NDArray[np.float32]
-    """Likewise."""
+    """Cost of a fetch; NaN for the value of the page's pattern."""
 
 
 def limits_columns(pattern: PatternConfig) -> dict[str, float] | None:
-    """Return the columns of `LimitsSet` that a pattern asks for; None if it asks for none."""
+    """Return the columns of `LimitsSet` for the limits of a pattern; None if it has none."""
     has_promise = pattern.stale_probability is not None and pattern.stale_for is not None
     if pattern.max_age is None and pattern.min_age is None and not has_promise:
         return None
@@ -58,14 +58,14 @@ def limits_columns(pattern: PatternConfig) -> dict[str, float] | None:
 
 
 class Namer:
-    """Numbers for one node, by its configuration.
+    """Assigns numbers to the names and pages of one node, and adds pages by its configuration.
 
     Parameters
     ----------
     node
-        Whose store knows the names given so far.
+        Node whose store holds the names that have numbers.
     config
-        What the owner said of pages and hosts.
+        Configuration of patterns and hosts.
     """
 
     def __init__(self, node: Node, config: CorpusConfig) -> None:
@@ -74,7 +74,7 @@ class Namer:
         self._patterns = patterns = config.patterns
         self._recent: dict[Names, dict[str, int]] = {}
         self._matcher = PatternSet([pattern.match for pattern in patterns])
-        # By pattern, and last (index -1) what matches none.
+        # One value per pattern; the last one (index -1) is for URLs that match no pattern.
         self._kind = np.zeros(len(patterns) + 1, np.uint16)
         self._importance = np.ones(len(patterns) + 1, np.float32)
         self._cost = np.ones(len(patterns) + 1, np.float32)
@@ -82,21 +82,23 @@ class Namer:
             self._importance[i] = pattern.importance if pattern.importance is not None else 1.0
             self._cost[i] = pattern.cost if pattern.cost is not None else 1.0
 
-    def _named(self, what: Names, keys: Sequence[str]) -> tuple[NDArray[np.int64], list[Happening]]:
-        """Return the numbers of names, and what must be logged for those that are new."""
+    def _assign_numbers(
+        self, what: Names, keys: Sequence[str]
+    ) -> tuple[NDArray[np.int64], list[LogEntry]]:
+        """Return the numbers of names, and the entries to log for new names."""
         store = self._node.store
-        numbers = self._known(what, keys)
+        numbers = self._look_up_numbers(what, keys)
         new = np.flatnonzero(numbers < 0)
         if new.size == 0:
             return numbers, []
-        # Before it is logged: what is in the log must be possible to apply.
+        # Checked before logging, because every entry in the log must be applicable.
         for i in new.tolist():
             if len(keys[i].encode()) > _NAME_BYTES_MAX:
                 raise ValueError(
                     f"a name must have at most {_NAME_BYTES_MAX} bytes, got {keys[i]!r}"
                 )
-        # Kind 0 is that of pages which no pattern covers.
-        first = store.n_named(what) + (1 if what == Names.KIND else 0)
+        # Kind 0 is for pages that match no pattern.
+        first = store.n_names(what) + (1 if what == Names.KIND else 0)
         numbers[new] = first + np.arange(new.size)
         settings = self._node.shard.settings
         most = {
@@ -106,10 +108,10 @@ class Namer:
         }[what]
         if numbers.max() >= most:
             raise ValueError(
-                f"there is no room for {keys[int(numbers.argmax())]!r}: names of this sort must be "
-                f"fewer than {most} (capacity.{what.name.lower()}s_max)"
+                f"there is no room for {keys[int(numbers.argmax())]!r}: the limit is {most}; raise "
+                f"capacity.{what.name.lower()}s_max"
             )
-        event = Named(
+        event = NamesNumbered(
             np.full(new.size, self._node.shard.epoch, np.int64),
             np.full(new.size, what, np.uint8),
             numbers[new].astype(np.uint32),
@@ -117,44 +119,44 @@ class Namer:
         )
         return numbers, [event]
 
-    def _known(self, what: Names, keys: Sequence[str]) -> NDArray[np.int64]:
-        """Return the numbers of names, -1 where there is none yet."""
+    def _look_up_numbers(self, what: Names, keys: Sequence[str]) -> NDArray[np.int64]:
+        """Return the numbers of names, -1 for names without one."""
         recent = self._recent.setdefault(what, {})
         numbers = np.fromiter((recent.get(key, -1) for key in keys), np.int64, len(keys))
         missing = np.flatnonzero(numbers < 0).tolist()
         if missing:
-            asked = [keys[i] for i in missing]
-            numbers[missing] = found = self._node.store.numbers_of(what, asked)
-            if len(recent) + len(asked) > _RECENT_MAX:
+            missing_keys = [keys[i] for i in missing]
+            numbers[missing] = found = self._node.store.numbers_of(what, missing_keys)
+            if len(recent) + len(missing_keys) > _RECENT_MAX:
                 recent.clear()
-            # A number that was given stays with its name.
+            # Safe to cache, because a name keeps its number for ever.
             recent.update(
                 (key, number)
-                for key, number in zip(asked, found.tolist(), strict=True)
+                for key, number in zip(missing_keys, found.tolist(), strict=True)
                 if number >= 0
             )
         return numbers
 
     def numbers(self, what: Names, keys: Sequence[str]) -> NDArray[np.int64]:
-        """Return the numbers of distinct names; new ones are given numbers, which are logged."""
-        numbers = self._known(what, keys)
+        """Return the numbers of distinct names; assign and log numbers for new names."""
+        numbers = self._look_up_numbers(what, keys)
         if (numbers >= 0).all():
             return numbers
         with self._node.lock:
             self._node.check_owner()
-            numbers, logged = self._named(what, keys)
+            numbers, logged = self._assign_numbers(what, keys)
             self._node.submit(logged)
-            self._node.check_owner()  # or they are void, and another's
+            self._node.check_owner()  # otherwise the numbers are void
             return numbers
 
-    def sources(self, url: pa.StringArray, source: str) -> NDArray[np.int64]:
-        """Return the number of a source for each page: one per group, whose quality it is."""
+    def source_numbers(self, url: pa.StringArray, source: str) -> NDArray[np.int64]:
+        """Return the number of a source for each page; each group of pages has its own."""
         distinct, index = group_index(url, self._config.corpus.group_by)
         keys = [f"{source}\t{group}" for group in distinct.to_pylist()]
         return self.numbers(Names.SOURCE, keys)[index]
 
-    def name_kinds(self) -> None:
-        """Give the kinds of all patterns their numbers."""
+    def number_kinds(self) -> None:
+        """Assign numbers to the kinds of all patterns."""
         names = list(dict.fromkeys(pattern.kind_name for pattern in self._patterns))
         if names:
             try:
@@ -173,18 +175,18 @@ class Namer:
         }
 
     def kinds_of(self, pattern: NDArray[np.int16]) -> NDArray[np.uint16]:
-        """Return the kinds of pages by the pattern that they match first, -1 for none."""
+        """Return the kinds of pages from the indices of their patterns, -1 for no pattern."""
         kind: NDArray[np.uint16] = self._kind[pattern]
         return kind
 
     def match(self, urls: pa.StringArray) -> NDArray[np.int16]:
-        """Return the first pattern that each URL matches, -1 for none."""
+        """Return the index of the first pattern that each URL matches, -1 for none."""
         if not self._patterns:
             return np.full(len(urls), -1, np.int16)
         return self._matcher.first_match(urls)
 
-    def add(self, new: NewPages, time: NodeTime) -> NDArray[np.bool_]:
-        """Add pages that are not there yet; return which of the rows were."""
+    def add(self, new: PagesToAdd, time: NodeTime) -> NDArray[np.bool_]:
+        """Add pages that are not tracked yet; return which rows were added."""
         node = self._node
         n_rows = len(new.url)
         is_added = np.zeros(n_rows, np.bool_)
@@ -194,9 +196,9 @@ class Namer:
             rows = _first_occurrences(new.url)
             url = new.url if rows.size == n_rows else new.url.take(pa.array(rows))
             page = node.store.pages_of(url)
-            self._revive(page)
+            self._remove_retired(page)
             absent = page < 0
-            self._complete(url, page)
+            self._add_missing_limits(url, page)
             if not absent.any():
                 return is_added
             rows = rows[absent]
@@ -217,95 +219,95 @@ class Namer:
                 at_ms=now_ms,
             )
             epoch = np.full(rows.size, node.shard.epoch, np.int64)
-            happenings = [*logged, PagesNamed(added, epoch, url, fetch_url)]
-            happenings += self.limits_events(added.page, pattern)
-            applied = node.submit(happenings)
+            entries = [*logged, PagesAddedWithUrls(added, epoch, url, fetch_url)]
+            entries += self.limits_events(added.page, pattern)
+            applied = node.submit(entries)
             node.check_owner()
             is_added[rows] = applied[len(logged)].valid
         return is_added
 
-    def _complete(self, url: pa.StringArray, page: NDArray[np.int64]) -> None:
-        """Give known pages the limits of their pattern if they have none: an add was cut off."""
+    def _add_missing_limits(self, url: pa.StringArray, page: NDArray[np.int64]) -> None:
+        """Set the limits of tracked pages that lack them because an earlier add was interrupted."""
         known = np.flatnonzero(page >= 0)
         if known.size == 0 or all(limits_columns(row) is None for row in self._patterns):
             return
-        known = known[self._node.shard.tables.pages.limits[slot_of(page[known])] == 0]
+        known = known[self._node.shard.tables.pages.limits[slot_of_page(page[known])] == 0]
         if known.size:
             pattern = self.match(url.take(pa.array(known)))
             self._node.submit(self.limits_events(page[known], pattern))
 
-    def _revive(self, page: NDArray[np.int64]) -> None:
-        """Forget pages that had been given up, so that they are added anew; marks them -1."""
+    def _remove_retired(self, page: NDArray[np.int64]) -> None:
+        """Remove retired pages, so that they can be added again; sets them to -1 in ``page``."""
         status = self._node.shard.tables.pages.status
         retired = np.flatnonzero(page >= 0)
-        retired = retired[status[slot_of(page[retired])] == PageStatus.RETIRED]
+        retired = retired[status[slot_of_page(page[retired])] == PageStatus.RETIRED]
         if retired.size:
             self._node.submit([event_of(PagesRemoved, page=page[retired])])
             page[retired] = -1
 
-    def _groups(self, url: pa.StringArray) -> tuple[NDArray[np.int64], list[Happening]]:
+    def _groups(self, url: pa.StringArray) -> tuple[NDArray[np.int64], list[LogEntry]]:
         distinct, index = group_index(url, self._config.corpus.group_by)
         keys: list[str] = distinct.to_pylist()
-        numbers, logged = self._named(Names.GROUP, keys)
+        numbers, logged = self._assign_numbers(Names.GROUP, keys)
         if logged and self._config.hosts:
             new = logged[0]
-            assert isinstance(new, Named)
+            assert isinstance(new, NamesNumbered)
             known = zip(new.key.to_pylist(), new.number.tolist(), strict=True)
             logged += self.group_events([(key, number) for key, number in known])
         return numbers[index], logged
 
-    def tell_hosts(self) -> None:
-        """Bring the politeness of hosts that are known already in line with the configuration."""
+    def apply_host_settings(self) -> None:
+        """Log the configured politeness of known hosts where it differs from the current one."""
         hosts = list(self._config.hosts)
-        numbers = self._known(Names.GROUP, hosts)
+        numbers = self._look_up_numbers(Names.GROUP, hosts)
         known = [(host, n) for host, n in zip(hosts, numbers.tolist(), strict=True) if n >= 0]
         groups = self._node.shard.tables.groups
-        told = [
+        different = [
             (host, n)
             for host, n in known
-            if n >= groups.delay_ms.size or self._is_news(host, groups, n)
+            if n >= groups.delay_ms.size or self._host_differs(host, groups, n)
         ]
-        self._node.submit(self.group_events(told))
+        self._node.submit(self.group_events(different))
 
-    def _is_news(self, host: str, groups: Groups, n: int) -> bool:
+    def _host_differs(self, host: str, groups: Groups, n: int) -> bool:
         politeness = self._config.politeness_of(host)
         wanted = (round(politeness.delay * 1000), politeness.in_flight_max, politeness.burst)
         found = (groups.delay_ms[n], groups.in_flight_max[n], groups.burst[n])
         return wanted != tuple(int(value) for value in found)
 
-    def group_events(self, groups: Sequence[tuple[str, int]]) -> list[Happening]:
-        """Return the politeness that the configuration gives to groups, as events."""
-        told = [
+    def group_events(self, groups: Sequence[tuple[str, int]]) -> list[LogEntry]:
+        """Return the events that set the configured politeness of groups."""
+        configured = [
             (number, self._config.politeness_of(key))
             for key, number in groups
             if key in self._config.hosts
         ]
-        if not told:
+        if not configured:
             return []
         return [
             event_of(
                 GroupsSet,
-                group=[number for number, _ in told],
-                delay_ms=[round(politeness.delay * 1000) for _, politeness in told],
-                in_flight_max=[politeness.in_flight_max for _, politeness in told],
-                burst=[politeness.burst for _, politeness in told],
+                group=[number for number, _ in configured],
+                delay_ms=[round(politeness.delay * 1000) for _, politeness in configured],
+                in_flight_max=[politeness.in_flight_max for _, politeness in configured],
+                burst=[politeness.burst for _, politeness in configured],
                 blocked_until_ms=0,
                 is_closed=0,
             )
         ]
 
-    def limits_events(self, page: NDArray[np.int64], pattern: NDArray[np.int16]) -> list[Happening]:
-        """Return the limits that patterns give to pages, as events."""
-        found: list[Happening] = []
+    def limits_events(self, page: NDArray[np.int64], pattern: NDArray[np.int16]) -> list[LogEntry]:
+        """Return the events that set the limits of pages by their patterns."""
+        events: list[LogEntry] = []
         for i in np.unique(pattern[pattern >= 0]):
             columns = limits_columns(self._patterns[i])
             if columns is not None:
-                found.append(event_of(LimitsSet, page=page[pattern == i], **columns))
-        return found
+                events.append(event_of(LimitsSet, page=page[pattern == i], **columns))
+        return events
 
 
 def _first_occurrences(url: pa.StringArray) -> NDArray[np.int64]:
-    """Return the rows whose URL no earlier row has."""
+    """Return the rows whose URL does not occur in an earlier row."""
     encoded = url.dictionary_encode()
     if len(encoded.dictionary) == len(url):
         return np.arange(len(url))

@@ -1,7 +1,8 @@
-"""What a corpus hands to fetchers, and what they bring back.
+"""Orders for fetchers, and the outcomes that fetchers report.
 
-An order's `handle` names it in the whole corpus: its number in the partition and the partition.
-Rows for many outcomes at once may come as an Arrow table with the fields of `Outcome` as columns.
+The `handle` of an order identifies it in the whole corpus: it combines the order's number in the
+partition with the number of the partition.  Many outcomes at once may also be an Arrow table whose
+columns are the fields of `Outcome`.
 """
 
 from dataclasses import dataclass, fields
@@ -27,40 +28,40 @@ _REASONS = tuple(Reason)
 
 
 def handle_of(order: NDArray[np.int64], partition: int) -> NDArray[np.int64]:
-    """Return what orders of a partition are called in the corpus."""
+    """Return the handles of orders of a partition."""
     return order << PARTITION_BITS | partition
 
 
 def order_of(handle: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the numbers of orders in their partitions."""
+    """Return the numbers of orders in their partitions, from their handles."""
     return handle >> PARTITION_BITS
 
 
 def partition_of(handle: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the partitions of orders."""
+    """Return the partitions of orders, from their handles."""
     return handle & (PARTITIONS_MAX - 1)
 
 
 class Order(NamedTuple):
-    """One page to fetch: what to ask for, and by when to report."""
+    """One page to fetch, and the time by which to report it."""
 
     handle: int
-    """To report, extend or release it by."""
+    """Identifier by which to report, extend or release the order."""
     url: str
-    """What the page is known by."""
+    """Canonical URL of the page."""
     fetch_url: str
-    """What to ask for."""
+    """URL to request."""
     etag: bytes | None
-    """For ``If-None-Match``, as the server gave it."""
+    """Value for ``If-None-Match``, as the server sent it."""
     last_modified: bytes | None
-    """For ``If-Modified-Since``, as the server gave it."""
+    """Value for ``If-Modified-Since``, as the server sent it."""
     reason: Reason
     expires_at_ms: int
-    """After which others may get the page."""
+    """Instant after which another fetcher may get the page."""
 
 
 def orders_of(store: Store, partition: int, ordered: Ordered) -> list[Order]:
-    """Return orders as fetchers get them, with what the store knows of their pages."""
+    """Return orders for fetchers, with the URLs and validators of their pages."""
     url = store.urls_of(ordered.page)
     etag, last_modified = store.validators_of(ordered.page)
     return [
@@ -80,34 +81,34 @@ def orders_of(store: Store, partition: int, ordered: Ordered) -> list[Order]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a fetch found.
+    """The result of a fetch.
 
     Parameters
     ----------
     handle
-        Of the order that asked for it; 0 for a fetch that nobody ordered.
+        Handle of the order; 0 for a fetch without an order.
     url
-        Of the page; not needed with a handle.
+        URL of the page; not needed with a handle.
     status
-        Of the HTTP answer; 0 where there was none (time-out, refused connection).
+        Status of the HTTP response; 0 if there was none (time-out, refused connection).
     changed
-        Whether the content differs from the copy before; None to go by ``digest``.
+        Whether the content differs from the previous copy; None to compare ``digest``.
     digest
-        Of the content that matters, of any length; equal digests are equal versions.
+        Digest of the relevant content, of any length; equal digests mean equal content.
     etag, last_modified
-        Headers as the server wrote them, for the next conditional request.
+        Headers as the server sent them, for the next conditional request.
     fetched_at_ms
-        When; now unless given.
+        Instant of the fetch; now unless given.
     retry_after_seconds
-        As the server asked.
+        Delay that the server asked for.
     moved_to
-        Where a permanent redirect led.
+        Target of a permanent redirect.
     disallowed
-        The site's rules forbid to fetch the page; nothing was asked.
+        Whether the site's rules forbid fetching the page; no request was sent.
     divergence
-        Share of the copy before that is no longer right; nan if not known.
+        Share of the previous copy that is no longer right; NaN if not known.
     sketch
-        Of the content, to measure divergence by; kept as it is.
+        Sketch of the content, to measure divergence; stored unchanged.
     """
 
     handle: int = 0

@@ -1,10 +1,10 @@
-"""What a node writes to its log: the shard's events, and three kinds of its own that are wider.
+"""The entries of a node's log: the events of the shard, and three wider kinds of the node.
 
-A shard knows pages by number.  What a node adds (URLs, names of groups, validators, digests) goes
-into the same record as the shard's columns, so that one record is one whole happening: after a
-crash there is no page without its URL.
+A shard knows pages by number.  The node adds URLs, names of groups, validators and digests to the
+same record as the shard's columns, so that one record is one complete entry: after a crash there is
+no page without its URL.
 
-Schema numbers below 100 are the shard's.  Numbers are for ever, as theirs are.
+Schema numbers below 100 belong to the shard.  A schema number never changes its meaning.
 """
 
 from typing import Any, NamedTuple, TypeAlias
@@ -24,33 +24,33 @@ from recrawl.shard.events import (
     to_arrow,
     to_record,
 )
-from recrawl.shard.wire import packed, unpacked
+from recrawl.shard.wire import pack_batch, unpack_batch
 from recrawl.store import DIGEST_BYTES
 
 __all__ = [
     "NODE_SCHEMAS",
-    "Happening",
-    "Named",
-    "PagesNamed",
+    "LogEntry",
+    "NamesNumbered",
+    "PagesAddedWithUrls",
     "PagesReported",
-    "happening_of",
+    "entry_of",
     "record_of",
 ]
 
 
-class PagesNamed(NamedTuple):
-    """Pages to keep, with their URLs; numbering them is a decision and carries an epoch."""
+class PagesAddedWithUrls(NamedTuple):
+    """Pages that were added, with their URLs, and the epoch of the owner that numbered them."""
 
     added: PagesAdded
     epoch: NDArray[np.int64]
     url: pa.StringArray
-    """Canonical: what the page is known by."""
+    """Canonical URL of the page."""
     fetch_url: pa.StringArray
-    """What to ask for, null where that is the same."""
+    """URL to request, null where it equals ``url``."""
 
 
-class Named(NamedTuple):
-    """Numbers given to groups, kinds and sources, by whoever owned the partition."""
+class NamesNumbered(NamedTuple):
+    """Numbers that the owner of the partition assigned to groups, kinds and sources."""
 
     epoch: NDArray[np.int64]
     what: NDArray[np.uint8]
@@ -59,20 +59,20 @@ class Named(NamedTuple):
 
 
 class PagesReported(NamedTuple):
-    """What fetches found, and what of it is kept to compare the next ones with."""
+    """Outcomes of fetches, with the values that the store keeps for the next fetches."""
 
     outcomes: Outcomes
     digest: pa.FixedSizeBinaryArray
-    """Of the content, null if not known."""
+    """Digest of the content, null if not known."""
     etag: pa.BinaryArray
     last_modified: pa.BinaryArray
-    """As the server wrote it."""
+    """Header as the server sent it."""
     sketch: pa.BinaryArray
     profile: pa.BinaryArray
     moved_to: pa.StringArray
 
 
-Happening: TypeAlias = Event | PagesNamed | Named | PagesReported
+LogEntry: TypeAlias = Event | PagesAddedWithUrls | NamesNumbered | PagesReported
 
 _NAMES = [("url", pa.string()), ("fetch_url", pa.string())]
 _CONTENT = [
@@ -84,12 +84,17 @@ _CONTENT = [
     ("moved_to", pa.string()),
 ]
 
+# Schema numbers on disk.
+_PAGES_ADDED_WITH_URLS = 101
+_NAMES_NUMBERED = 102
+_PAGES_REPORTED = 103
+
 NODE_SCHEMAS: dict[int, pa.Schema] = {
-    101: pa.schema(
+    _PAGES_ADDED_WITH_URLS: pa.schema(
         [*arrow_schema_of(PagesAdded), pa.field("epoch", pa.int64(), False)]
         + [pa.field(name, type_) for name, type_ in _NAMES]
     ),
-    102: pa.schema(
+    _NAMES_NUMBERED: pa.schema(
         [
             pa.field("epoch", pa.int64(), False),
             pa.field("what", pa.uint8(), False),
@@ -97,7 +102,7 @@ NODE_SCHEMAS: dict[int, pa.Schema] = {
             pa.field("key", pa.string(), False),
         ]
     ),
-    103: pa.schema(
+    _PAGES_REPORTED: pa.schema(
         [*arrow_schema_of(Outcomes)] + [pa.field(name, type_) for name, type_ in _CONTENT]
     ),
 }
@@ -105,36 +110,38 @@ NODE_SCHEMAS: dict[int, pa.Schema] = {
 
 def _record(schema_id: int, columns: list[Any]) -> Record:
     batch = pa.RecordBatch.from_arrays(columns, schema=NODE_SCHEMAS[schema_id])
-    return Record(schema_id, packed(batch))
+    return Record(schema_id, pack_batch(batch))
 
 
-def record_of(happening: Happening) -> Record:
-    """Return a happening as the log holds it."""
-    match happening:
-        case PagesNamed(added, epoch, url, fetch_url):
-            return _record(101, [*to_arrow(added).columns, pa.array(epoch), url, fetch_url])
-        case Named(epoch, what, number, key):
-            return _record(102, [pa.array(epoch), pa.array(what), pa.array(number), key])
+def record_of(entry: LogEntry) -> Record:
+    """Return the record of a log entry."""
+    match entry:
+        case PagesAddedWithUrls(added, epoch, url, fetch_url):
+            columns = [*to_arrow(added).columns, pa.array(epoch), url, fetch_url]
+            return _record(_PAGES_ADDED_WITH_URLS, columns)
+        case NamesNumbered(epoch, what, number, key):
+            columns = [pa.array(epoch), pa.array(what), pa.array(number), key]
+            return _record(_NAMES_NUMBERED, columns)
         case PagesReported():
-            outcomes, *content = happening
-            return _record(103, [*to_arrow(outcomes).columns, *content])
-    return Record(*to_record(happening))
+            outcomes, *content = entry
+            return _record(_PAGES_REPORTED, [*to_arrow(outcomes).columns, *content])
+    return Record(*to_record(entry))
 
 
-def happening_of(record: Record) -> Happening:
-    """Return what a record of the log says happened."""
+def entry_of(record: Record) -> LogEntry:
+    """Return the log entry in a record."""
     schema = NODE_SCHEMAS.get(record.schema)
     if schema is None:
         return from_record(record.schema, record.data)
-    batch = unpacked(record.data, schema)
-    if record.schema == 101:
+    batch = unpack_batch(record.data, schema)
+    if record.schema == _PAGES_ADDED_WITH_URLS:
         added = from_arrow(batch, SCHEMA_ID[PagesAdded], check=False)
         assert isinstance(added, PagesAdded)
         epoch = batch.column("epoch").to_numpy()
-        return PagesNamed(added, epoch, batch.column("url"), batch.column("fetch_url"))
-    if record.schema == 102:
+        return PagesAddedWithUrls(added, epoch, batch.column("url"), batch.column("fetch_url"))
+    if record.schema == _NAMES_NUMBERED:
         epoch, what, number, key = batch.columns
-        return Named(epoch.to_numpy(), what.to_numpy(), number.to_numpy(), key)
+        return NamesNumbered(epoch.to_numpy(), what.to_numpy(), number.to_numpy(), key)
     outcomes = from_arrow(batch, SCHEMA_ID[Outcomes], check=False)
     assert isinstance(outcomes, Outcomes)
     return PagesReported(outcomes, *(batch.column(name) for name, _ in _CONTENT))

@@ -1,6 +1,8 @@
-"""What fetchers bring back, as columns: judged against what is kept of each page, and logged."""
+"""Compare the outcomes of fetches with the stored pages, and log the verdicts."""
 
+import hashlib
 from collections.abc import Iterable
+from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +13,8 @@ from numpy.typing import NDArray
 from recrawl.node.clock import NodeTime
 from recrawl.node.node import Node
 from recrawl.node.orders import OUTCOME_FIELDS, Outcome
-from recrawl.node.records import Happening, PagesReported
-from recrawl.node.routing import none_if_broken, readable
-from recrawl.node.verdicts import digest_of, http_date_ms, is_success, verdicts
+from recrawl.node.records import LogEntry, PagesReported
+from recrawl.node.routing import utf8_or_none, utf8_strings
 from recrawl.shard import Applied, Outcomes, Verdict, event_of
 from recrawl.store import (
     DIGEST_BYTES,
@@ -23,9 +24,65 @@ from recrawl.store import (
     SKETCH_BYTES_MAX,
 )
 
-__all__ = ["Answers", "answers_of", "report_answers"]
+__all__ = [
+    "Answers",
+    "answers_of",
+    "http_date_ms",
+    "is_success",
+    "report_answers",
+    "stored_digest",
+    "verdicts",
+]
 
-_NOT_SAID = -1
+
+def stored_digest(digest: bytes | str) -> bytes:
+    """Return a digest of the stored length; a digest of another length is hashed."""
+    if isinstance(digest, str):
+        raise TypeError(f"digest must be bytes, such as {digest[:20]!r}.encode(), got text")
+    if len(digest) == DIGEST_BYTES:
+        return digest
+    return hashlib.blake2b(digest, digest_size=DIGEST_BYTES).digest()
+
+
+def is_success(status: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which responses have content: those with status 2xx."""
+    return (status >= 200) & (status < 300)
+
+
+def verdicts(
+    status: NDArray[np.int64], disallowed: NDArray[np.bool_], content: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
+    """Return the verdicts of responses.
+
+    Parameters
+    ----------
+    status
+        HTTP status, 0 for no response.
+    disallowed
+        Whether the site's rules forbade the request.
+    content
+        Verdict by content, used for responses that have content.
+    """
+    verdict = np.full(status.size, Verdict.TRANSIENT_ERROR, np.uint8)
+    verdict[is_success(status)] = content[is_success(status)]
+    verdict[status == 304] = Verdict.UNCHANGED
+    verdict[(status == 301) | (status == 308)] = Verdict.MOVED
+    verdict[(status == 404) | (status == 410)] = Verdict.GONE
+    verdict[disallowed] = Verdict.DISALLOWED
+    return verdict
+
+
+def http_date_ms(text: bytes | None) -> int:
+    """Return the instant of an HTTP date, 0 if the text is not a date."""
+    if not text:
+        return 0
+    try:
+        return max(int(parsedate_to_datetime(text.decode("ascii")).timestamp() * 1000), 0)
+    except (ValueError, OverflowError, OSError):
+        return 0
+
+
+_UNKNOWN = -1
 
 
 class Answers(NamedTuple):
@@ -35,7 +92,7 @@ class Answers(NamedTuple):
     url: pa.StringArray
     status: NDArray[np.int64]
     changed: NDArray[np.int8]
-    """-1 where the digest is to tell."""
+    """1 or 0 as reported; -1 to compare digests."""
     digest: pa.FixedSizeBinaryArray
     etag: pa.BinaryArray
     last_modified: pa.BinaryArray
@@ -48,13 +105,13 @@ class Answers(NamedTuple):
 
     @property
     def n_bytes(self) -> NDArray[np.int64]:
-        """What is kept of each, in bytes."""
-        kept = (self.etag, self.last_modified, self.sketch, self.moved_to)
-        lengths = [pc.binary_length(column).fill_null(0) for column in kept]
+        """Size of the stored values of each outcome, in bytes."""
+        columns = (self.etag, self.last_modified, self.sketch, self.moved_to)
+        lengths = [pc.binary_length(column).fill_null(0) for column in columns]
         return sum((c.to_numpy().astype(np.int64) for c in lengths), np.zeros(len(self.etag), int))
 
     def take(self, rows: NDArray[np.int64]) -> "Answers":
-        """Return some of the rows."""
+        """Return the given rows."""
         index = pa.array(rows)
         columns: list[Any] = [
             column[rows] if isinstance(column, np.ndarray) else column.take(index)
@@ -81,39 +138,39 @@ _TYPES: dict[str, Any] = {
 }
 
 
-def _of_values(name: str, values: list[Any]) -> Any:
+def _column_from_values(name: str, values: list[Any]) -> Any:
     kind = _TYPES[name]
     if name == "changed":
-        values = [_NOT_SAID if value is None else int(value) for value in values]
+        values = [_UNKNOWN if value is None else int(value) for value in values]
     if name == "digest":
-        values = [None if value is None else digest_of(value) for value in values]
+        values = [None if value is None else stored_digest(value) for value in values]
     if name in ("url", "moved_to"):
-        values = [none_if_broken(value) for value in values]
+        values = [utf8_or_none(value) for value in values]
     return pa.array(values, kind) if isinstance(kind, pa.DataType) else np.array(values, kind)
 
 
-def _of_column(name: str, column: Any, n_rows: int) -> Any:
-    """Return a column of a table, or its default where there is none."""
+def _column_from_table(name: str, column: Any, n_rows: int) -> Any:
+    """Return a column of a table with the type of `Answers`; the default if it is missing."""
     kind = _TYPES[name]
     if column is None:
         if isinstance(kind, pa.DataType):
             return pa.nulls(n_rows, kind)
-        default = _NOT_SAID if name == "changed" else _DEFAULTS[name]
+        default = _UNKNOWN if name == "changed" else _DEFAULTS[name]
         return np.full(n_rows, default, kind)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):
             column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
     if name == "digest" and column.type != kind:
-        return _of_values(name, column.to_pylist())
+        return _column_from_values(name, column.to_pylist())
     if kind == pa.string():
-        return readable(column)
+        return utf8_strings(column)
     if isinstance(kind, pa.DataType):
         return column.cast(kind)
     if name == "changed":
-        column = column.cast(pa.int8()).fill_null(_NOT_SAID)
+        column = column.cast(pa.int8()).fill_null(_UNKNOWN)
     elif column.null_count:
-        # No status is no answer.
+        # A missing status means that there was no response.
         column = column.fill_null(0 if name == "status" else _DEFAULTS[name])
     return column.to_numpy(zero_copy_only=False).astype(kind, copy=False)
 
@@ -124,30 +181,41 @@ def answers_of(outcomes: Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Answe
     Raises
     ------
     ValueError
-        If one names neither order nor page, brings content without saying whether that changed,
-        or a table has columns that outcomes have not.
+        If an outcome has neither handle nor url, or a successful one neither changed nor digest,
+        or if a table has unknown columns.
     """
     if isinstance(outcomes, (pa.Table, pa.RecordBatch)):
         unknown = sorted(set(outcomes.schema.names) - set(OUTCOME_FIELDS))
         if unknown:
-            raise ValueError(f"columns must be of {', '.join(OUTCOME_FIELDS)}, got {unknown}")
+            raise ValueError(f"columns must be among {', '.join(OUTCOME_FIELDS)}, got {unknown}")
         present = set(outcomes.schema.names)
         columns = (
-            _of_column(name, outcomes.column(name) if name in present else None, outcomes.num_rows)
+            _column_from_table(
+                name, outcomes.column(name) if name in present else None, outcomes.num_rows
+            )
             for name in OUTCOME_FIELDS
         )
         answers = Answers(*columns)
     else:
         rows = list(outcomes)
+        for row in rows:
+            if not isinstance(row, Outcome):
+                raise TypeError(
+                    "outcomes must be recrawl.Outcome objects or an Arrow table, got "
+                    f"{type(row).__name__}"
+                )
         answers = Answers(
-            *(_of_values(name, [getattr(row, name) for row in rows]) for name in OUTCOME_FIELDS)
+            *(
+                _column_from_values(name, [getattr(row, name) for row in rows])
+                for name in OUTCOME_FIELDS
+            )
         )
     _check(answers)
-    return _within_limits(answers)
+    return _drop_too_long(answers)
 
 
-def _within_limits(answers: Answers) -> Answers:
-    """Return answers without what is too long to be kept: it goes into no log."""
+def _drop_too_long(answers: Answers) -> Answers:
+    """Return answers without values that are too long for the store, so they are not logged."""
     limits = {
         "etag": ETAG_BYTES_MAX,
         "last_modified": LAST_MODIFIED_BYTES_MAX,
@@ -166,22 +234,25 @@ def _within_limits(answers: Answers) -> Answers:
 def _check(answers: Answers) -> None:
     is_nameless = (answers.handle == 0) & answers.url.is_null().to_numpy(zero_copy_only=False)
     if is_nameless.any():
-        raise ValueError(f"outcome {int(np.argmax(is_nameless))} has neither handle nor url")
+        raise ValueError(
+            f"outcome {int(np.argmax(is_nameless))} has neither handle nor url; give one of them"
+        )
     says_nothing = (
         is_success(answers.status)
-        & (answers.changed == _NOT_SAID)
+        & (answers.changed == _UNKNOWN)
         & answers.digest.is_null().to_numpy(zero_copy_only=False)
         & ~answers.disallowed
     )
     if says_nothing.any():
         raise ValueError(
             f"outcome {int(np.argmax(says_nothing))} has status "
-            f"{answers.status[np.argmax(says_nothing)]} and neither changed nor digest"
+            f"{answers.status[np.argmax(says_nothing)]} and neither changed nor digest; "
+            "give one of them"
         )
 
 
 def _rounds(page: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Return rows in rounds of distinct pages, so that each is compared with the one before it."""
+    """Split rows into rounds of distinct pages, so that each is compared with the previous one."""
     left = np.arange(page.size)
     rounds = []
     while left.size:
@@ -192,16 +263,16 @@ def _rounds(page: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return rounds
 
 
-def _by_content(node: Node, page: NDArray[np.int64], answers: Answers) -> NDArray[np.uint8]:
-    """Return what each answer's content says of its page, where it says anything."""
+def _content_verdicts(node: Node, page: NDArray[np.int64], answers: Answers) -> NDArray[np.uint8]:
+    """Return the verdict of each answer by its content: changed, unchanged or reverted."""
     verdict = np.where(answers.changed == 0, Verdict.UNCHANGED, Verdict.CHANGED).astype(np.uint8)
-    asked = np.flatnonzero(
-        (answers.changed == _NOT_SAID) & is_success(answers.status) & (page >= 0)
+    undecided = np.flatnonzero(
+        (answers.changed == _UNKNOWN) & is_success(answers.status) & (page >= 0)
     )
-    if asked.size:
-        recent = node.store.digests_of(page[asked])
-        digest = answers.digest.take(pa.array(asked)).to_pylist()
-        for row, known, new in zip(asked, recent, digest, strict=True):
+    if undecided.size:
+        recent = node.store.digests_of(page[undecided])
+        digest = answers.digest.take(pa.array(undecided)).to_pylist()
+        for row, known, new in zip(undecided, recent, digest, strict=True):
             if known and known[0] == new:
                 verdict[row] = Verdict.UNCHANGED
             elif new in known:
@@ -212,38 +283,44 @@ def _by_content(node: Node, page: NDArray[np.int64], answers: Answers) -> NDArra
 def report_answers(
     node: Node, page: NDArray[np.int64], order: NDArray[np.int64], answers: Answers, time: NodeTime
 ) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
-    """Judge answers, log and apply them; return which counted and what they meant.
+    """Log and apply answers with their verdicts; return which counted, and their transitions.
 
     Parameters
     ----------
+    node
+        Node of the pages.
     page
-        Of each answer, -1 where there is none: such a row does not count.
+        Page of each answer, -1 if it is not tracked: such an answer does not count.
     order
-        That asked for it, 0 for none.
+        Order of each answer, 0 for none.
+    answers
+        Outcomes of fetches.
+    time
+        Time of the node.
     """
     counted = np.zeros(page.size, np.bool_)
     transition = np.zeros(page.size, np.uint8)
-    # Not under the node's lock: while one caller waits for the disk, others judge theirs.
+    # Without the node's lock: while one caller waits for the disk, others compute verdicts.
     now_ms = node.tick(time)
     known = np.flatnonzero(page >= 0)
     for among_known in _rounds(page[known]):
         rows = known[among_known]
         part = answers if rows.size == page.size else answers.take(rows)
-        verdict = verdicts(part.status, part.disallowed, _by_content(node, page[rows], part))
-        happening = _reported(node, page[rows], order[rows], part, verdict, now_ms)
-        applied: Applied = node.submit([happening])[0]
+        verdict = verdicts(part.status, part.disallowed, _content_verdicts(node, page[rows], part))
+        entry = _report_entry(node, page[rows], order[rows], part, verdict, now_ms)
+        applied: Applied = node.submit([entry])[0]
         counted[rows], transition[rows] = applied.valid, applied.transition
     return counted, transition
 
 
-def _reported(
+def _report_entry(
     node: Node,
     page: NDArray[np.int64],
     order: NDArray[np.int64],
     answers: Answers,
     verdict: NDArray[np.uint8],
     now_ms: int,
-) -> Happening:
+) -> LogEntry:
     modified_ms: Any = 0
     if node.shard.settings.last_modified == "trust":
         modified_ms = [http_date_ms(text) for text in answers.last_modified.to_pylist()]
@@ -259,8 +336,14 @@ def _reported(
         status_class=np.clip(answers.status // 100, 0, 9),
         retry_after_seconds=retry_after,
     )
-    kept = (answers.digest, answers.etag, answers.last_modified, answers.sketch, answers.moved_to)
-    if all(column.null_count == len(column) for column in kept):
+    columns = (
+        answers.digest,
+        answers.etag,
+        answers.last_modified,
+        answers.sketch,
+        answers.moved_to,
+    )
+    if all(column.null_count == len(column) for column in columns):
         return outcomes
     no_profile = pa.nulls(page.size, pa.binary())
     return PagesReported(

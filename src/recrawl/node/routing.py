@@ -1,4 +1,4 @@
-"""From what users give (lists, Arrow arrays) to batches of canonical URLs, one partition each."""
+"""Turn lists and arrays of URLs into batches of canonical URLs of one partition each."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
@@ -12,83 +12,85 @@ from recrawl.urls import GroupBy, canonical, group_keys, hash_urls
 
 __all__ = [
     "AMOUNT_MAX",
-    "Batch",
+    "UrlBatch",
     "Urls",
     "as_amounts",
     "as_array",
     "as_numbers",
-    "cuts",
-    "known_host",
-    "none_if_broken",
+    "batch_ranges",
+    "canonical_host",
     "null_where_same",
     "partition_of_key",
     "partitions_of",
-    "readable",
-    "routed",
+    "split_by_partition",
+    "utf8_or_none",
+    "utf8_strings",
 ]
 
 Urls: TypeAlias = Iterable[str] | pa.Array | pa.ChunkedArray
 
 
-# What is said of pages is logged in batches of no more than this: RocksDB holds the interpreter's
-# lock while it writes, and a record has a greatest length.
+# Limits of a logged batch: RocksDB holds the interpreter's lock while it writes, and a record has a
+# maximum length.
 _ROWS_PER_BATCH = 16_384
 _BYTES_PER_BATCH = 2 << 20
 AMOUNT_MAX = 1e12
-"""Of importance, cost and requests: what is beyond has no meaning that a float could keep."""
-# Of the hash that says which partition a group belongs to: for ever.
+"""Limit of importance, cost and requests; larger amounts are meaningless as float32."""
+# Key of the hash that assigns groups to partitions; it must never change.
 _PARTITION_KEY = 0
 
 
-class Batch(NamedTuple):
-    """Some URLs of one partition."""
+class UrlBatch(NamedTuple):
+    """A batch of URLs of one partition."""
 
     partition: int
     rows: NDArray[np.int64]
-    """Where they stood in what was given."""
+    """Row of each URL in the input."""
     url: pa.StringArray
-    """Canonical."""
+    """Canonical URLs."""
     given: pa.StringArray
+    """URLs as given by the user."""
 
 
 def as_array(urls: Urls) -> pa.Array | pa.ChunkedArray:
     """Return URLs as an Arrow array of strings.
 
-    A lone string is refused: it would be taken for a list of letters.
+    A single string is refused, because it would be read as a list of letters.
     """
     if isinstance(urls, (str, bytes)):
-        raise TypeError(f"urls must be a list or an array of URLs, got one: {urls!r}")
+        raise TypeError(f"urls must be a list or an array of URLs, got a single one: {urls!r}")
     if isinstance(urls, (pa.Array, pa.ChunkedArray)):
         return urls
     rows = urls if isinstance(urls, list) else list(urls)
     try:
         return pa.array(rows, pa.string())
     except UnicodeEncodeError:
-        return pa.array([none_if_broken(row) for row in rows], pa.string())
+        return pa.array([utf8_or_none(row) for row in rows], pa.string())
 
 
-def none_if_broken(text: str | None) -> str | None:
-    """Return a text that can be written down: not one with a lone surrogate."""
+def utf8_or_none(text: str | None) -> str | None:
+    """Return a text, or None if it has a lone surrogate and so no UTF-8 form."""
     try:
         return text if text is None or text.encode("utf-8") is not None else None
     except UnicodeEncodeError:
         return None
 
 
-def readable(column: pa.Array) -> pa.StringArray:
-    """Return a column as strings, null where bytes are no UTF-8: Arrow does not look at them."""
+def utf8_strings(column: pa.Array) -> pa.StringArray:
+    """Return a column as strings, null where bytes are not UTF-8, which Arrow does not check."""
     try:
         text = column.cast(pa.string())
         text.validate(full=True)
     except pa.ArrowInvalid:
         texts = [
-            None if row is None else _decoded(row) for row in column.cast(pa.binary()).to_pylist()
+            None if row is None else _decode_or_none(row)
+            for row in column.cast(pa.binary()).to_pylist()
         ]
         return pa.array(texts, pa.string())
     return text
 
 
-def _decoded(data: bytes) -> str | None:
+def _decode_or_none(data: bytes) -> str | None:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -96,17 +98,19 @@ def _decoded(data: bytes) -> str | None:
 
 
 def as_numbers(values: Any, n_rows: int, dtype: Any = np.float32) -> NDArray[Any]:
-    """Return one number per row; None is nan, one number is for all rows."""
+    """Return one number per row; None gives NaN, and a single number applies to all rows."""
     column = np.asarray(np.nan if values is None else values, dtype)
     if column.ndim == 0:
         return np.full(n_rows, column, dtype)
     if column.shape != (n_rows,):
-        raise ValueError(f"there must be one number or {n_rows}, got {column.shape}")
+        raise ValueError(
+            f"there must be one number or {n_rows}, got an array of shape {column.shape}"
+        )
     return column
 
 
 def as_amounts(name: str, values: Any, n_rows: int) -> NDArray[Any]:
-    """Return one number per row, not negative; None is nan."""
+    """Return one number per row, checked to be 0 to `AMOUNT_MAX`; None gives NaN."""
     column = as_numbers(values, n_rows)
     is_wrong = ~((column >= 0) & (column <= AMOUNT_MAX))
     if values is not None and is_wrong.any():
@@ -116,20 +120,20 @@ def as_amounts(name: str, values: Any, n_rows: int) -> NDArray[Any]:
 
 
 def null_where_same(given: pa.StringArray, url: pa.StringArray) -> pa.StringArray:
-    """Return the URLs to ask for, null where they are what the page is known by."""
+    """Return the URLs to request, null where they equal the canonical ones."""
     is_same = pc.equal(given, url)
     if pc.all(is_same).as_py():
         return pa.nulls(len(url), pa.string())
     return pc.if_else(is_same, pa.scalar(None, pa.string()), given)
 
 
-def cuts(n_bytes: NDArray[Any]) -> Iterator[tuple[int, int]]:
-    """Yield where batches of rows begin and end, none of them beyond what a record may have.
+def batch_ranges(n_bytes: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Yield the first row and the end of batches that fit into one log record each.
 
     Parameters
     ----------
     n_bytes
-        Of each row.
+        Size of each row in bytes.
     """
     total = np.cumsum(n_bytes, dtype=np.int64)
     first = 0
@@ -142,17 +146,17 @@ def cuts(n_bytes: NDArray[Any]) -> Iterator[tuple[int, int]]:
 
 
 def _url_batches(urls: pa.Array | pa.ChunkedArray) -> Iterator[tuple[int, pa.StringArray]]:
-    """Yield arrays within the limits, and the row that each begins with."""
+    """Yield the first row of each batch and its URLs, within the limits of a batch."""
     first_row = 0
     for chunk in urls.chunks if isinstance(urls, pa.ChunkedArray) else [urls]:
         n_bytes = pc.binary_length(chunk).fill_null(0).to_numpy(zero_copy_only=False)
-        for first, end in cuts(n_bytes):
-            yield first_row + first, readable(chunk.slice(first, end - first))
+        for first, end in batch_ranges(n_bytes):
+            yield first_row + first, utf8_strings(chunk.slice(first, end - first))
         first_row += len(chunk)
 
 
 def partitions_of(urls: pa.StringArray, n_partitions: int, by: GroupBy) -> NDArray[np.int64]:
-    """Return the partition of each canonical URL: that of its group, which is whole in one."""
+    """Return the partition of each canonical URL; all URLs of a group share one."""
     if n_partitions == 1:
         return np.zeros(len(urls), np.int64)
     keys = group_keys(urls, by)
@@ -161,17 +165,17 @@ def partitions_of(urls: pa.StringArray, n_partitions: int, by: GroupBy) -> NDArr
     return partition
 
 
-def known_host(host: str, by: GroupBy) -> str:
-    """Return a host, or a domain, as groups are known by it.
+def canonical_host(host: str, by: GroupBy) -> str:
+    """Return the key of a host's group: its canonical host or domain.
 
     Raises
     ------
     ValueError
-        If it is none.
+        If the text is not a host.
     """
     url = canonical([f"http://{host}/"]).url
     if url.null_count or url[0].as_py().count("/") != 3:
-        raise ValueError(f"host must be one such as 'example.com', got {host!r}")
+        raise ValueError(f"host must be a host name such as 'example.com', got {host!r}")
     key: str = group_keys(url, by)[0].as_py()
     return key
 
@@ -182,8 +186,8 @@ def partition_of_key(key: str, n_partitions: int) -> int:
     return int(hashed[0] % np.uint64(n_partitions))
 
 
-def routed(urls: Urls, n_partitions: int, by: GroupBy) -> Iterator[Batch]:
-    """Yield the URLs that can be kept, in batches of one partition each."""
+def split_by_partition(urls: Urls, n_partitions: int, by: GroupBy) -> Iterator[UrlBatch]:
+    """Yield the valid URLs in canonical form, in batches of one partition each."""
     for first, batch in _url_batches(as_array(urls)):
         given, url = batch, canonical(batch).url
         valid = np.flatnonzero(url.is_valid().to_numpy(zero_copy_only=False))
@@ -193,10 +197,10 @@ def routed(urls: Urls, n_partitions: int, by: GroupBy) -> Iterator[Batch]:
             index = pa.array(valid)
             url, given = url.take(index), given.take(index)
         if n_partitions == 1:
-            yield Batch(0, valid + first, url, given)
+            yield UrlBatch(0, valid + first, url, given)
             continue
         partition = partitions_of(url, n_partitions, by)
         for i in np.unique(partition):
             rows = np.flatnonzero(partition == i)
             index = pa.array(rows)
-            yield Batch(int(i), valid[rows] + first, url.take(index), given.take(index))
+            yield UrlBatch(int(i), valid[rows] + first, url.take(index), given.take(index))

@@ -1,4 +1,4 @@
-"""Estimators and policies of the papers that no node runs: for study, the lab and baselines.
+"""Estimators and policies of the papers that nodes do not run, for study and as baselines.
 
-Folders are named as in `recrawl.core`, which holds what a node computes.
+Folders are named as in `recrawl.core`, which holds the mathematics that nodes run.
 """

@@ -1,7 +1,7 @@
-"""Reads other people's files: lists of pages, logs of fetches, histories of changes.
+"""Readers of files of other programs: lists of pages, logs of fetches, histories of changes.
 
-Every reader gives Arrow batches with one of three schemas, in bounded memory, and counts the rows
-it cannot take instead of raising.
+Every reader yields Arrow batches with one of three schemas, in bounded memory, and counts invalid
+rows instead of raising.
 """
 
 from recrawl.readers.known_formats import FORMATS

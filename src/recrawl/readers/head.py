@@ -1,4 +1,4 @@
-"""The beginning of a file, taken apart once, for formats to be guessed from."""
+"""The beginning of a file, from which its format is guessed."""
 
 import csv
 import json
@@ -22,20 +22,20 @@ DELIMITERS = (",", "\t", ";", "|")
 
 @dataclass(frozen=True)
 class Head:
-    """What is seen of a file before it is read."""
+    """The beginning of a file, parsed in several ways."""
 
     source: Input
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Our names of columns to those there, as the user says."""
+    """Columns that the user named: our name to the name in the file."""
 
     @property
     def name(self) -> str:
-        """Of the file, in lower case, without what says how it is compressed."""
+        """The file's name in lower case, without the suffix of its compression."""
         return self.source.plain_name
 
     @property
     def folder(self) -> Path | None:
-        """The folder, where it is one."""
+        """The path, if it is a folder."""
         return self.source.path if self.source.is_folder else None
 
     @property
@@ -65,21 +65,21 @@ class Head:
 
     @cached_property
     def first_object(self) -> dict[str, object] | None:
-        """The first line as a JSON object; None where it is none."""
+        """The first line as a JSON object; None if it is not one."""
         text = self.first.strip().removeprefix("[").rstrip(",")
         if not text.startswith("{"):
             return None
         try:
-            found = json.loads(text)
+            value = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        return found if isinstance(found, dict) else None
+        return value if isinstance(value, dict) else None
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """Names of columns in lower case, those said to be ours too; empty where it is no table."""
-        found = self._columns()
-        return found | {ours for ours, name in self.renamed.items() if name.lower() in found}
+        """Names of columns in lower case, and ours for those the user named; empty for no table."""
+        names = self._columns()
+        return names | {ours for ours, name in self.renamed.items() if name.lower() in names}
 
     def _columns(self) -> frozenset[str]:
         if self.is_parquet:
@@ -91,19 +91,19 @@ class Head:
 
     def _parquet_columns(self) -> list[str]:
         try:
-            with self.source.seekable() as file:
+            with self.source.open_seekable() as file:
                 return [name.lower() for name in pq.read_schema(file).names]
         except (OSError, ValueError, pa.ArrowException, ReadError):
             return []
 
 
 def delimiter_of(line: str) -> str:
-    """Return what most likely stands between the cells of a table's first line."""
+    """Return the most likely delimiter of a table, from its first line."""
     return max(DELIMITERS, key=line.count)
 
 
 def header_cells(line: str) -> list[str]:
-    """Return the cells of a table's first line; none where it is no row of CSV."""
+    """Return the cells of a table's first line; an empty list if it is not a CSV row."""
     try:
         cells = next(csv.reader([line], delimiter=delimiter_of(line)), [])
     except csv.Error:

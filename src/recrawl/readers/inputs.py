@@ -1,7 +1,7 @@
-"""Bytes of a file or a pipe, decompressed, in blocks, and its beginning to guess from.
+"""Read a file or a pipe in decompressed blocks.
 
-Memory is bounded whatever the file says of itself: a block is read at a time, and a file that
-inflates beyond measure is given up.
+Memory is bounded: one block is read at a time, and a file that grows too much when decompressed is
+cut off.
 """
 
 import io
@@ -20,18 +20,19 @@ from recrawl.readers.refused import Refused
 __all__ = ["BLOCK_BYTES", "HEAD_BYTES_MAX", "INFLATION_MAX", "Input"]
 
 BLOCK_BYTES = 1 << 20
-"""Bytes that are read at a time, decompressed."""
+"""Bytes of a decompressed block."""
 
 HEAD_BYTES_MAX = 1 << 16
-"""Bytes at a file's beginning that its format is guessed from."""
+"""Bytes at the beginning of a file from which its format is guessed."""
 
 INFLATION_MAX = 1_000
-"""Times its size that a compressed file may grow; checked from `_INFLATED_FREELY` bytes on."""
+"""Maximum ratio of decompressed to compressed size, for files that are large when decompressed."""
 
-_INFLATED_FREELY = 256 << 20
+# Decompressed bytes up to which the ratio is not checked.
+_INFLATION_UNCHECKED_BYTES = 256 << 20
 _PART_BYTES = 1 << 16
-# Compressed bytes to get a beginning from: bzip2 gives nothing before 900 kB are whole.
-_BEGUN_BYTES_MAX = 1 << 20
+# Compressed bytes to read for the head: bzip2 decompresses blocks of 900 kB.
+_HEAD_COMPRESSED_BYTES_MAX = 1 << 20
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 _SUFFIXES = (".gz", ".bz2", ".zst", ".zstd")
 
@@ -42,18 +43,18 @@ class Input:
     Parameters
     ----------
     source
-        A path, or a binary stream, which is read once and not closed.
+        Path, or binary stream, which is read once and not closed.
     """
 
     def __init__(self, source: Path | str | BinaryIO) -> None:
         self.n_bytes_read = 0
-        """Bytes taken from the file so far, compressed as they are."""
+        """Compressed bytes read so far."""
         self.n_bytes: int | None = None
-        """Of the file; None where that is not known before its end."""
+        """Size of the file; None if unknown."""
         self.path: Path | None = None
         self._stream: BinaryIO | None = None
-        self._is_drawn = False
-        self._begun = b""
+        self._is_read = False
+        self._peeked = b""
         if isinstance(source, (str, Path)):
             self.path = Path(source)
             self.name = str(source)
@@ -62,8 +63,8 @@ class Input:
             if stat.S_ISREG(mode):
                 self.n_bytes = self.path.stat().st_size
             elif not self.is_folder:
-                # A pipe gives its bytes once.
-                self._stream = _opened(self.path)
+                # A pipe can be read only once, so it stays open.
+                self._stream = _open(self.path)
         else:
             self.name = str(getattr(source, "name", "stream"))
             self.is_folder = False
@@ -73,64 +74,64 @@ class Input:
 
     @property
     def plain_name(self) -> str:
-        """The file's name in lower case, without what says how it is compressed."""
+        """The file's name in lower case, without the suffix of its compression."""
         name = self.name.lower()
         for suffix in _SUFFIXES:
             name = name.removesuffix(suffix)
         return name
 
     def close(self) -> None:
-        """Close a pipe that was opened by its path; a stream that was given stays open."""
+        """Close a pipe that was opened by its path; a stream given by the caller stays open."""
         if self.path is not None and self._stream is not None:
             self._stream.close()
 
     @contextmanager
-    def seekable(self) -> Iterator[BinaryIO]:
-        """Give the file itself, for a format that is read in no order."""
+    def open_seekable(self) -> Iterator[BinaryIO]:
+        """Open the file itself, for formats that need random access."""
         if self.compression is not None:
             raise ReadError(
                 f"{self.name} is compressed as a whole and cannot be read in parts; "
                 "decompress it first"
             )
         if self.path is not None and self._stream is None:
-            with _opened(self.path) as file:
+            with _open(self.path) as file:
                 yield file
             return
         stream = self._stream
         assert stream is not None
         if not _is_seekable(stream):
-            raise ReadError(f"{self.name} is a pipe and this format needs a file; save it first")
+            raise ReadError(f"{self.name} is a pipe, but this format needs a file; save it first")
         stream.seek(0)
         yield stream
 
     def blocks(self, refused: Refused) -> Iterator[bytes]:
         """Yield the decompressed bytes, a block at a time.
 
-        What breaks after the beginning ends the stream and is said in ``refused``.
+        An error after the head ends the stream; its reason is recorded in ``refused``.
         """
         if self._stream is not None:
-            if self._is_drawn:
-                raise ValueError("a stream can be read once")
-            self._is_drawn = True
+            if self._is_read:
+                raise ValueError("a stream can be read only once")
+            self._is_read = True
             try:
                 yield from self._blocks_of(self._stream, refused)
             finally:
                 self.close()
             return
         assert self.path is not None
-        with _opened(self.path) as file:
+        with _open(self.path) as file:
             self.n_bytes_read = 0
             yield from self._blocks_of(file, refused)
 
     def _blocks_of(self, file: BinaryIO, refused: Refused) -> Iterator[bytes]:
-        raw = cast(BinaryIO, _Counted(file, self))
+        raw = cast(BinaryIO, _CountingFile(file, self))
         if self.compression is None:
             yield from _blocks(raw, BLOCK_BYTES, refused)
             return
         inflated = 0
         parts: list[bytes] = []
         n = 0
-        # What breaks in a read is lost with it, hence reads shorter than a block.
+        # A failed read loses all its bytes, so reads are shorter than a block.
         for part in _blocks(_decompressor(raw, self.compression), _PART_BYTES, refused):
             parts.append(part)
             n += len(part)
@@ -139,7 +140,7 @@ class Input:
             inflated += n
             yield b"".join(parts)
             parts, n = [], 0
-            if inflated > max(_INFLATED_FREELY, INFLATION_MAX * self.n_bytes_read):
+            if inflated > max(_INFLATION_UNCHECKED_BYTES, INFLATION_MAX * self.n_bytes_read):
                 refused.cut_short(
                     f"it grows to more than {INFLATION_MAX} times its size when decompressed"
                 )
@@ -148,42 +149,42 @@ class Input:
             yield b"".join(parts)
 
     def _head(self) -> bytes:
-        """Read the beginning, and find out how the file is compressed."""
+        """Read the beginning of the file, and detect its compression."""
         if self._stream is None:
             assert self.path is not None
-            with _opened(self.path) as file:
+            with _open(self.path) as file:
                 return self._head_of(file)
         return self._head_of(self._stream)
 
     def _head_of(self, file: BinaryIO) -> bytes:
-        begun = _read(file, HEAD_BYTES_MAX, self.name)
+        peeked = _read(file, HEAD_BYTES_MAX, self.name)
         for magic, compression in _MAGIC.items():
-            if begun.startswith(magic):
+            if peeked.startswith(magic):
                 self.compression = compression
-                begun += _read(file, _BEGUN_BYTES_MAX - len(begun), self.name)
+                peeked += _read(file, _HEAD_COMPRESSED_BYTES_MAX - len(peeked), self.name)
         if self._stream is not None:
-            self._begun = begun
+            self._peeked = peeked
         if self.compression is None:
-            return begun
-        return _inflated(begun, self.compression, self.name)
+            return peeked
+        return _decompress_head(peeked, self.compression, self.name)
 
 
-class _Counted(io.RawIOBase):
-    """A file whose bytes are counted as they are read; what was peeked at comes first."""
+class _CountingFile(io.RawIOBase):
+    """A file that counts the bytes read, and begins with those already read for the head."""
 
     def __init__(self, file: BinaryIO, owner: Input) -> None:
         self._file = file
         self._owner = owner
-        self._begun = memoryview(owner._begun if owner._stream is file else b"")
+        self._peeked = memoryview(owner._peeked if owner._stream is file else b"")
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        if self._begun:
-            n = len(self._begun) if size < 0 else size
-            data = bytes(self._begun[:n])
-            self._begun = self._begun[n:]
+        if self._peeked:
+            n = len(self._peeked) if size < 0 else size
+            data = bytes(self._peeked[:n])
+            self._peeked = self._peeked[n:]
         else:
             data = self._file.read(size) or b""
         self._owner.n_bytes_read += len(data)
@@ -191,12 +192,12 @@ class _Counted(io.RawIOBase):
 
 
 def _blocks(file: BinaryIO, size: int, refused: Refused) -> Iterator[bytes]:
-    """Yield what can be read, and say why that ended before the end."""
+    """Yield blocks; on an error, record the reason and stop."""
     while True:
         try:
             block = file.read(size)
         except (OSError, ValueError, EOFError, pa.ArrowException) as error:
-            refused.cut_short(f"it cannot be read further: {_words(error)}")
+            refused.cut_short(f"reading failed: {_error_text(error)}")
             return
         if not block:
             return
@@ -208,20 +209,21 @@ def _decompressor(raw: BinaryIO, compression: str) -> BinaryIO:
     return cast(BinaryIO, pa.CompressedInputStream(file, compression))
 
 
-def _inflated(begun: bytes, compression: str, name: str) -> bytes:
-    """Return the beginning of what ``begun`` is the compressed beginning of."""
+def _decompress_head(peeked: bytes, compression: str, name: str) -> bytes:
+    """Decompress as much of the head as possible."""
     parts: list[bytes] = []
     n = 0
     try:
-        reader = pa.CompressedInputStream(pa.BufferReader(begun), compression)
+        reader = pa.CompressedInputStream(pa.BufferReader(peeked), compression)
         while n < HEAD_BYTES_MAX and (part := reader.read(min(4_096, HEAD_BYTES_MAX - n))):
             parts.append(part)
             n += len(part)
     except (OSError, pa.ArrowException) as error:
-        # Mostly because ``begun`` is a beginning.
-        if not parts and len(begun) < _BEGUN_BYTES_MAX:
+        # An error is expected where the head cuts a compressed file.
+        if not parts and len(peeked) < _HEAD_COMPRESSED_BYTES_MAX:
             raise ReadError(
-                f"{name} is broken {compression}: {_words(error)}; fetch or make it again"
+                f"{name} is a damaged {compression} file: {_error_text(error)}; "
+                "download or create it again"
             ) from error
     return b"".join(parts)
 
@@ -233,7 +235,7 @@ def _read(file: BinaryIO, size: int, name: str) -> bytes:
             parts.append(part)
             size -= len(part)
     except (OSError, ValueError) as error:
-        raise ReadError(f"{name} cannot be read: {_words(error)}") from error
+        raise ReadError(f"{name} cannot be read: {_error_text(error)}") from error
     return b"".join(parts)
 
 
@@ -248,19 +250,19 @@ def _mode_of(path: Path) -> int:
     try:
         return os.stat(path).st_mode
     except FileNotFoundError as error:
-        raise ReadError(f"{path} is not there; check its name") from error
+        raise ReadError(f"{path} does not exist; check the path") from error
     except (OSError, ValueError) as error:
-        raise ReadError(f"{path} cannot be read: {_words(error)}") from error
+        raise ReadError(f"{path} cannot be read: {_error_text(error)}") from error
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open(path: Path) -> BinaryIO:
     try:
         return path.open("rb", buffering=0)
     except OSError as error:
-        raise ReadError(f"{path} cannot be read: {_words(error)}") from error
+        raise ReadError(f"{path} cannot be read: {_error_text(error)}") from error
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__

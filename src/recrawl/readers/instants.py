@@ -1,7 +1,7 @@
-"""Instants as people write them, in milliseconds since 1970.
+"""Parse instants in common formats into milliseconds since 1970.
 
-A number is in seconds, milliseconds, micro- or nanoseconds: from 1990 to 2100 these do not
-overlap, so its size tells which.  A time without a zone is UTC.
+A number is in seconds, milliseconds, microseconds or nanoseconds.  From 1990 to 2100 these ranges
+do not overlap, so the size of the number determines the unit.  A time without a zone is UTC.
 """
 
 import math
@@ -27,28 +27,28 @@ __all__ = [
 ]
 
 INSTANT_MS_MIN = 631_152_000_000
-"""The beginning of 1990; what is said to be earlier is a mistake."""
+"""The beginning of 1990; earlier times are invalid."""
 INSTANT_MS_MAX = 4_102_444_800_000
-"""The beginning of 2100; what is said to be later is a mistake."""
+"""The beginning of 2100; later times are invalid."""
 
-# Of seconds, milliseconds, microseconds and nanoseconds: how many are a millisecond.
+# Seconds, milliseconds, microseconds and nanoseconds per millisecond.
 _PER_MS = (1e-3, 1.0, 1e3, 1e6)
 _YEAR_OR_MONTH = re.compile(r"(\d{4})(?:-(\d\d))?")
-# As java.util.Date prints itself, and C's asctime: Tue Oct 29 08:56:40 UTC 2013.
+# The format of java.util.Date and of C's asctime: Tue Oct 29 08:56:40 UTC 2013.
 _UNIX_DATE = re.compile(
     r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) +(\d{1,2}) (\d\d:\d\d:\d\d) (?:([A-Z][\w+:-]*) )?(\d{4})"
 )
 _TEXT_CHARACTERS_MAX = 64
 _DIGITS = 14
-# What a CDX date of fewer digits leaves out.
+# Digits that complete a shorter CDX date.
 _REST_OF_DATE = "00000101000000"
 
 
 def instant_ms(value: object) -> int | None:
-    """Return an instant in milliseconds since 1970; None where ``value`` is none.
+    """Return an instant in milliseconds since 1970; None if ``value`` is not one.
 
-    Takes numbers, numbers as text, ISO 8601 and W3C dates with any part left out from the right,
-    dates of mail and HTTP, dates as Java prints them, and CDX's fourteen digits.
+    Accepts numbers, numbers as text, ISO 8601 and W3C dates (also without their last parts),
+    dates of mail and HTTP, the date format of Java, and the fourteen digits of CDX.
     """
     if isinstance(value, bool) or value is None:
         return None
@@ -117,7 +117,7 @@ def cdx_instant_ms(text: str) -> int | None:
         return None
     digits = text + _REST_OF_DATE[len(text) :]
     if len(text) % 2:
-        # Half a month or hour says nothing, and must not make the tenth.
+        # An odd digit is half a month, day or hour; padding it would give a wrong date.
         return cdx_instant_ms(text[:-1])
     try:
         return _of_datetime(
@@ -136,7 +136,7 @@ def cdx_instant_ms(text: str) -> int | None:
 
 
 def cdx_instants_ms(dates: pa.BinaryArray) -> tuple[NDArray[np.int64], FlagArray]:
-    """Return the instants of CDX dates, and which are instants at all."""
+    """Return the instants of CDX dates, and which of the dates are valid."""
     length = pc.binary_length(dates).to_numpy(zero_copy_only=False)
     is_whole = length == _DIGITS
     out = np.zeros(len(dates), np.int64)
@@ -155,7 +155,7 @@ def cdx_instants_ms(dates: pa.BinaryArray) -> tuple[NDArray[np.int64], FlagArray
 
 
 def cdx_column(dates: list[str | None]) -> pa.Array | list[object]:
-    """Return CDX dates as instants; where some are none, those as they are, to be shown."""
+    """Return CDX dates as instants; invalid ones stay as text, for the error message."""
     array = pa.array(
         [None if date is None else date.encode("utf-8", "replace") for date in dates], pa.binary()
     )
@@ -163,13 +163,13 @@ def cdx_column(dates: list[str | None]) -> pa.Array | list[object]:
     if is_instant.all():
         return pa.array(ms)
     return [
-        found if is_one else date
-        for found, is_one, date in zip(ms.tolist(), is_instant.tolist(), dates, strict=True)
+        at_ms if is_valid else date
+        for at_ms, is_valid, date in zip(ms.tolist(), is_instant.tolist(), dates, strict=True)
     ]
 
 
 def _characters(dates: pa.BinaryArray) -> NDArray[np.uint8]:
-    """Return the bytes of strings of fourteen, one row each."""
+    """Return the bytes of fourteen-byte strings, one row each."""
     offsets = np.frombuffer(dates.buffers()[1], np.int32)[dates.offset :][: len(dates) + 1]
     data = np.frombuffer(dates.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
     return data.reshape(-1, _DIGITS)
@@ -195,18 +195,18 @@ def _of_whole_dates(characters: NDArray[np.uint8]) -> tuple[NDArray[np.int64], F
 def instants_ms_of_numbers(
     values: NDArray[np.int64] | NDArray[np.float64],
 ) -> tuple[NDArray[np.int64], FlagArray]:
-    """Return the instants of numbers, and which are instants at all."""
+    """Return the instants of numbers, and which of the numbers are valid."""
     out = np.zeros(values.size, np.int64)
     is_instant = np.zeros(values.size, bool)
     for per_ms in _PER_MS:
         low, high = INSTANT_MS_MIN * per_ms, INSTANT_MS_MAX * per_ms
         with np.errstate(invalid="ignore"):
-            is_such = (values >= low) & (values < high)
-        if is_such.any():
-            such = values[is_such]
+            in_range = (values >= low) & (values < high)
+        if in_range.any():
+            numbers = values[in_range]
             if values.dtype.kind == "f" or per_ms < 1:
-                out[is_such] = np.rint(such.astype(np.float64) / per_ms).astype(np.int64)
+                out[in_range] = np.rint(numbers.astype(np.float64) / per_ms).astype(np.int64)
             else:
-                out[is_such] = such // int(per_ms)
-            is_instant |= is_such
+                out[in_range] = numbers // int(per_ms)
+            is_instant |= in_range
     return out, is_instant

@@ -1,4 +1,4 @@
-"""All formats that can be read, in the order in which a file is tried as them."""
+"""All formats that can be read, and how the format of a file is guessed."""
 
 from recrawl.errors import UnknownFormat
 from recrawl.readers.formats.access_log import ACCESS_LOG
@@ -15,9 +15,9 @@ from recrawl.readers.formats.stormcrawler import STORMCRAWLER
 from recrawl.readers.head import Head
 from recrawl.readers.reading import Format
 
-__all__ = ["FORMATS", "format_named", "guessed_format"]
+__all__ = ["FORMATS", "format_by_name", "guess_format"]
 
-# The strictest first: what suits a later one may suit an earlier one better.
+# The most specific formats first, because their files may also look like a later format.
 _ORDER = (
     GIT,
     KOLOBOV,
@@ -34,28 +34,28 @@ _ORDER = (
 )
 
 FORMATS: dict[str, Format] = {known.name: known for known in _ORDER}
-"""By name."""
+"""Formats by name."""
 
 
-def format_named(name: str) -> Format:
+def format_by_name(name: str) -> Format:
     """Return a format by its name."""
     if name not in FORMATS:
         raise UnknownFormat(f"format must be one of {', '.join(FORMATS)}, got {name!r}")
     return FORMATS[name]
 
 
-def guessed_format(head: Head) -> Format:
-    """Return the format that the beginning of a file suits."""
+def guess_format(head: Head) -> Format:
+    """Return the first format that matches the beginning of a file."""
     for known in _ORDER:
         if known.suits(head):
             return known
-    raise UnknownFormat(_words(head))
+    raise UnknownFormat(_no_format_text(head))
 
 
-def _words(head: Head) -> str:
+def _no_format_text(head: Head) -> str:
     name, tried = head.source.name, ", ".join(FORMATS)
     if head.folder is not None:
-        return f"{name} is a folder, but neither a git repository nor a set of files that we know"
+        return f"{name} is a folder, but neither a git repository nor a known data set"
     if not head.data:
         return f"{name} is empty"
     if head.data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head.data[:1_000]:
@@ -63,6 +63,6 @@ def _words(head: Head) -> str:
     shown = head.first[:60] + ("…" if len(head.first) > 60 else "")
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in shown)
     return (
-        f"{name} begins with {shown!r}, which is none of the formats that we know ({tried}); "
-        "say which it is, or what its columns are called"
+        f"{name} begins with {shown!r}, which matches no known format ({tried}); "
+        "name the format or the columns"
     )

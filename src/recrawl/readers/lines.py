@@ -1,4 +1,4 @@
-"""Blocks of whole lines with their numbers, so that readers can work on many lines at once."""
+"""Read files in blocks of whole lines with line numbers."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from recrawl.readers.refused import Refused
 __all__ = ["LINE_BYTES_MAX", "LineBlock", "line_blocks"]
 
 LINE_BYTES_MAX = 1 << 20
-"""Bytes of a line; a longer one is refused."""
+"""Most bytes of a line; a longer one is refused."""
 
 _TOO_LONG = f"a line of more than {LINE_BYTES_MAX:,} bytes"
 _BOM = b"\xef\xbb\xbf"
@@ -17,13 +17,13 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineBlock:
-    """Lines one after another; the last of a file may lack its end."""
+    """Consecutive lines; the last one of a file may lack its line end."""
 
     first_line: int
     data: bytes
 
     def as_utf8(self, refused: Refused) -> "LineBlock":
-        """Return the lines as UTF-8; counts those that are none, and replaces their bytes."""
+        """Return the lines as UTF-8; count lines with invalid bytes, and replace those bytes."""
         if self.data.isascii():
             return self
         try:
@@ -35,7 +35,7 @@ class LineBlock:
         return self
 
     def texts(self, refused: Refused) -> list[str]:
-        """Return the lines as text, without their ends; counts those that are no UTF-8."""
+        """Return the lines as text without line ends; count lines that are not UTF-8."""
         text = self.as_utf8(refused).data.removesuffix(b"\n").decode()
         if "\r" in text:
             return [line.removesuffix("\r") for line in text.split("\n")]
@@ -49,12 +49,12 @@ def line_blocks(source: Input, refused: Refused) -> Iterator[LineBlock]:
 
 def _in_lines(blocks: Iterable[bytes], refused: Refused) -> Iterator[LineBlock]:
     line = 1
-    rest = b""  # of a line whose end has not come
+    rest = b""  # the beginning of an unfinished line
     is_skipping = False
     is_first = True
     for block in blocks:
         if is_first:
-            block = block.removeprefix(_BOM)  # noqa: PLW2901 - the same block, less its mark
+            block = block.removeprefix(_BOM)  # noqa: PLW2901 - the same block without its byte order mark
             is_first = False
         begin = 0
         if is_skipping:
@@ -84,9 +84,9 @@ def _in_lines(blocks: Iterable[bytes], refused: Refused) -> Iterator[LineBlock]:
         yield LineBlock(first_line=line, data=rest)
 
 
-def _refuse(refused: Refused, line: int, begun: bytes) -> None:
+def _refuse(refused: Refused, line: int, data: bytes) -> None:
     refused.n_rows += 1
-    refused.refuse(line, _TOO_LONG, begun[:400])
+    refused.refuse(line, _TOO_LONG, data[:400])
 
 
 def _is_utf8(line: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""What one reading of a file needs and leaves behind; every format's reader is given one."""
+"""The interface of formats: options, state of one pass over a file, and the reader."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,20 +15,20 @@ __all__ = ["Format", "ReadOptions", "Reading"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a file does not say of itself."""
+    """Options for what a file does not say itself."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Of a table: our name of a column to its name there."""
+    """Tables: our name of a column to its name in the file."""
     base_url: str | None = None
-    """Where paths belong: those of an access log, and of the files of a repository."""
+    """Base URL of the paths of an access log or of the files of a repository."""
     paths: tuple[str, ...] = ()
-    """Of a repository: only files that one of these patterns matches, ``docs/**/*.md``."""
+    """Repositories: patterns of the files to read, such as ``docs/**/*.md``."""
     revision: str = "HEAD"
-    """Of a repository: the branch whose history is read."""
+    """Repositories: branch whose history is read."""
     with_bots: bool = False
-    """Of an access log: whether requests of robots count."""
+    """Access logs: whether requests of robots count."""
     start_ms: int | None = None
-    """Of a history in days since its beginning: when that was."""
+    """Histories in days since their beginning: time of that beginning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Reading:
     options: ReadOptions
     refused: Refused
     windows: list[pa.RecordBatch] = field(default_factory=list)
-    """When pages were watched, filled as changes are read."""
+    """Windows in which pages were observed; filled while changes are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,8 @@ class Format:
     name: str
     kind: Kind
     about: str
-    """One line for people."""
+    """Description in one line."""
     suits: Callable[[Head], bool]
-    """Whether a file may be of this format, by its beginning."""
+    """Returns whether a file may have this format, by its beginning."""
     read: Callable[[Reading], Iterator[pa.RecordBatch]]
-    """Yield batches; bad rows are counted, and only `recrawl.errors.ReadError` is raised."""
+    """Yields batches; counts invalid rows, and raises only `recrawl.errors.ReadError`."""

@@ -1,4 +1,4 @@
-"""What was not taken from a file, so that nothing is left out in silence."""
+"""Counts and examples of rows that a reader refused, so that no row is lost silently."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 __all__ = ["EXAMPLES_MAX", "Refused", "RefusedRow"]
 
 EXAMPLES_MAX = 10
-"""Refused rows that are kept to be shown."""
+"""Number of refused rows kept as examples."""
 
 _EXCERPT_CHARACTERS_MAX = 80
 _NOTES_MAX = 20
@@ -14,13 +14,13 @@ _NOTES_MAX = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRow:
-    """A row that was left out."""
+    """A refused row."""
 
     line: int
-    """From 1; in a file without lines, the number of the row."""
+    """Line number from 1; in a file without lines, the number of the row."""
     reason: str
     excerpt: str
-    """The beginning of what was wrong, printable; empty where there is nothing to show."""
+    """Beginning of the invalid text, printable; may be empty."""
 
     def __str__(self) -> str:
         shown = f": {self.excerpt}" if self.excerpt else ""
@@ -28,7 +28,7 @@ class RefusedRow:
 
 
 class Refused:
-    """Counts of what was read and of what was refused; they grow as batches are drawn."""
+    """Counts of rows read and refused; they grow while batches are read."""
 
     __slots__ = (
         "_cut_short",
@@ -42,24 +42,24 @@ class Refused:
 
     def __init__(self) -> None:
         self.n_rows = 0
-        """Rows seen, those refused among them."""
+        """Rows read, including refused ones."""
         self.n_refused = 0
         self.n_replaced = 0
-        """Lines with bytes that are no UTF-8; such bytes are read as U+FFFD."""
+        """Lines with invalid UTF-8; such bytes are read as U+FFFD."""
         self.by_reason: dict[str, int] = {}
-        """Rows refused for each reason."""
+        """Number of refused rows for each reason."""
         self._examples: list[RefusedRow] = []
         self._notes: list[str] = []
         self._cut_short: str | None = None
 
     @property
     def examples(self) -> tuple[RefusedRow, ...]:
-        """The first few rows that were refused."""
+        """The first few refused rows."""
         return tuple(self._examples)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else is worth knowing of the file, in words."""
+        """Further remarks about the file."""
         return tuple(self._notes)
 
     @property
@@ -69,7 +69,7 @@ class Refused:
 
     @property
     def cut_short_reason(self) -> str | None:
-        """Why reading stopped before the end of the file; None where it did not."""
+        """Why reading stopped before the end of the file; None if it did not."""
         return self._cut_short
 
     def refuse(self, line: int, reason: str, got: object = "") -> None:
@@ -77,7 +77,7 @@ class Refused:
         self.refuse_many([(line, got)], reason)
 
     def refuse_many(self, rows: Iterable[tuple[int, object]], reason: str) -> None:
-        """Count rows as refused for one reason; each is a line and what was there."""
+        """Count rows as refused for one reason; each is a line number and the invalid text."""
         n = 0
         for line, got in rows:
             n += 1
@@ -87,13 +87,13 @@ class Refused:
             self.n_refused += n
             self.by_reason[reason] = self.by_reason.get(reason, 0) + n
 
-    def note(self, words: str) -> None:
-        """Keep something worth knowing, once."""
-        if words not in self._notes and len(self._notes) < _NOTES_MAX:
-            self._notes.append(words)
+    def note(self, text: str) -> None:
+        """Add a remark about the file, once."""
+        if text not in self._notes and len(self._notes) < _NOTES_MAX:
+            self._notes.append(text)
 
     def cut_short(self, reason: str) -> None:
-        """Keep why reading stopped; the first reason stays."""
+        """Record why reading stopped; the first reason stays."""
         if self._cut_short is None:
             self._cut_short = reason
 

@@ -1,4 +1,4 @@
-"""What every reader hands out: one schema for each kind of file."""
+"""Schemas of the batches that readers yield, one for each kind of file."""
 
 from typing import Literal
 
@@ -16,13 +16,13 @@ __all__ = [
 ]
 
 Kind = Literal["listed", "observed", "changed"]
-"""Pages only, fetches of pages, or the moments at which pages changed."""
+"""Kinds of rows: pages, fetches of pages, or changes of pages."""
 
 BATCH_ROWS_MAX = 65_536
-"""Rows of a batch that a reader hands out."""
+"""Most rows of a batch."""
 
 URL_BYTES_MAX = 0xFFFF
-"""Bytes of a URL; a row with a longer one is refused."""
+"""Most bytes of a URL; a row with a longer one is refused."""
 
 LISTED = pa.schema(
     [
@@ -46,8 +46,8 @@ OBSERVED = pa.schema(
 )
 """One row per fetch.
 
-``changed`` is since the fetch before.  ``status`` is HTTP's; null where the fetch went well and
-nothing more is known, 0 where there was no answer.
+``changed`` is relative to the previous fetch.  ``status`` is the HTTP status: null for a success of
+unknown status, 0 if there was no answer.
 """
 
 CHANGED = pa.schema(
@@ -57,7 +57,7 @@ CHANGED = pa.schema(
         pa.field("digest", pa.binary()),
     ]
 )
-"""One row per change, at its exact time; in the order of time for each page."""
+"""One row per change at its exact time, in order of time for each page."""
 
 WINDOWS = pa.schema(
     [
@@ -66,6 +66,6 @@ WINDOWS = pa.schema(
         pa.field("until_ms", pa.int64(), nullable=False),
     ]
 )
-"""One row per page: from when until when all its changes are known."""
+"""One row per page: the window in which all its changes are known."""
 
 SCHEMAS: dict[Kind, pa.Schema] = {"listed": LISTED, "observed": OBSERVED, "changed": CHANGED}

@@ -1,4 +1,4 @@
-"""A file of somebody else's as a stream of batches: the way in to all readers."""
+"""Open a file of any known format as a stream of batches."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from recrawl.readers.head import Head
 from recrawl.readers.inputs import Input
-from recrawl.readers.known_formats import format_named, guessed_format
+from recrawl.readers.known_formats import format_by_name, guess_format
 from recrawl.readers.reading import Format, Reading, ReadOptions
 from recrawl.readers.refused import Refused
 from recrawl.readers.schemas import SCHEMAS, WINDOWS, Kind
@@ -17,63 +17,63 @@ __all__ = ["Source", "open_source"]
 
 
 class Source:
-    """A file that is read once, from its beginning to its end; made by `open_source`."""
+    """A file that is read once from beginning to end; opened by `open_source`."""
 
     def __init__(self, reading: Reading, known: Format) -> None:
         self._reading = reading
         self._format = known
-        self._is_begun = False
+        self._is_started = False
         self._is_ended = False
 
     @property
     def name(self) -> str:
-        """Of the file, as it was given."""
+        """Name of the file, as given."""
         return self._reading.source.name
 
     @property
     def format(self) -> str:
-        """The name of the format it is read as."""
+        """Name of the file's format."""
         return self._format.name
 
     @property
     def kind(self) -> Kind:
-        """What its rows are: pages, fetches or changes."""
+        """Kind of the rows: pages, fetches or changes."""
         return self._format.kind
 
     @property
     def schema(self) -> pa.Schema:
-        """Of its batches."""
+        """Schema of the batches."""
         return SCHEMAS[self.kind]
 
     @property
     def refused(self) -> Refused:
-        """What was read and what was left out, so far."""
+        """Counts of rows read and refused so far."""
         return self._reading.refused
 
     @property
     def n_bytes(self) -> int | None:
-        """Of the file, compressed as it is; None where that is not known."""
+        """Size of the file, compressed; None if unknown."""
         return self._reading.source.n_bytes
 
     @property
     def n_bytes_read(self) -> int:
-        """Of the file so far."""
+        """Compressed bytes read so far."""
         return self._reading.source.n_bytes_read
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that can be taken; this can be asked for once.
+        """Yield the valid rows in batches; a source can be read only once.
 
-        Rows that cannot be taken are counted in `refused`; a file that breaks off is read until
-        there, and `refused` says so.
+        Invalid rows are counted in `refused`.  A damaged file is read up to the damage, which
+        `refused` reports.
 
         Raises
         ------
         recrawl.errors.ReadError
             If nothing of the file can be read.
         """
-        if self._is_begun:
-            raise ValueError("a source can be read once; open it again")
-        self._is_begun = True
+        if self._is_started:
+            raise ValueError("a source can be read only once; open it again")
+        self._is_started = True
         return self._batches()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -81,20 +81,20 @@ class Source:
         self._is_ended = True
 
     def close(self) -> None:
-        """Let go of a pipe that was never read; batches that are drawn to the end do so."""
+        """Close a pipe that was never read; reading all batches closes it, too."""
         self._reading.source.close()
 
     def windows(self) -> pa.Table:
-        """Return when each page was watched: ``url``, ``from_ms`` and ``until_ms``.
+        """Return when each page was observed: ``url``, ``from_ms`` and ``until_ms``.
 
-        Only of a source of changes, and once all batches were drawn.
+        Call this only for a source of changes, after reading all batches.
         """
         if self.kind != "changed":
             raise ValueError(
                 f"kind must be 'changed' for a source to have windows, got {self.kind!r}"
             )
         if not self._is_ended:
-            raise ValueError("windows are known once all batches were drawn")
+            raise ValueError("windows are known only after all batches have been read")
         return pa.Table.from_batches(self._reading.windows, schema=WINDOWS)
 
 
@@ -109,36 +109,35 @@ def open_source(
     with_bots: bool = False,
     start_ms: int | None = None,
 ) -> Source:
-    r"""Open a file, a folder or a stream of any format that is known.
+    r"""Open a file, a folder or a stream of any known format.
 
     Files compressed with gzip, bzip2 or zstd are decompressed as they are read.
 
     Parameters
     ----------
     path
-        Of a file or folder, or a stream of bytes, which is read once and left open.
+        Path of a file or folder, or a stream of bytes, which is read once and left open.
     format
-        The name of a format, one of `FORMATS`; guessed from the file's beginning where it is
-        None.
+        Name of a format, one of `FORMATS`; by default guessed from the file's beginning.
     columns
-        Of a table: our names of columns to its own, ``{"at": "ts"}``.
+        Columns of a table: recrawl's names, mapped to the names in the file, as ``{"at": "ts"}``.
     base_url
-        Where paths belong: those of an access log, and of the files of a repository.
+        Base URL of the paths of an access log or of the files of a repository.
     paths
-        Of a repository: patterns of the files to read, such as ``docs/**/*.md``; none means all.
+        Patterns of the files of a repository to read, such as ``docs/**/*.md``; empty for all.
     revision
-        Of a repository: the branch whose history is read.
+        Branch of a repository whose history is read.
     with_bots
-        Of an access log: whether requests of robots count.
+        Whether requests of robots in an access log count.
     start_ms
-        Of a history in days since its beginning: when that was.
+        Time of day 0, for a format that counts days, in milliseconds since 1970.
 
     Raises
     ------
     recrawl.errors.UnknownFormat
-        If the file suits no format.
+        If the file matches no format.
     recrawl.errors.ReadError
-        If it is not there, or broken at its beginning.
+        If the file does not exist, or is damaged at its beginning.
 
     Examples
     --------
@@ -160,6 +159,6 @@ def open_source(
     )
     source = Input(path)
     known = (
-        guessed_format(Head(source, options.columns)) if format is None else format_named(format)
+        guess_format(Head(source, options.columns)) if format is None else format_by_name(format)
     )
     return Source(Reading(source=source, options=options, refused=Refused()), known)

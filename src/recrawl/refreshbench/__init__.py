@@ -32,7 +32,7 @@ from recrawl.refreshbench.scoring import (
     parts_of,
     run_policy,
     score_of,
-    scored,
+    time_and_score,
 )
 from recrawl.refreshbench.standings import Interval, Standing, paired_interval, standings_of
 from recrawl.refreshbench.tracks import (
@@ -74,8 +74,8 @@ __all__ = [
     "score_of",
     "score_of_row",
     "score_row",
-    "scored",
     "standings_of",
+    "time_and_score",
     "track_named",
     "write_results",
 ]

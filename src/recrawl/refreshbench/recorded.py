@@ -18,7 +18,7 @@ import numpy as np
 
 from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core.divergence import Sketches, compare_sketches
-from recrawl.sim import Web, recorded_web, renumbered_versions
+from recrawl.sim import Web, recorded_web, renumber_versions
 
 __all__ = [
     "data_folder",
@@ -56,7 +56,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def _numbered(names: list[str]) -> RowArray:
+def _number_names(names: list[str]) -> RowArray:
     return np.unique(names, return_inverse=True)[1].astype(np.int64)
 
 
@@ -119,7 +119,7 @@ def terms_web(half: int | None, folder: Path) -> Web:
         end_at=end_at,
         n_pages=int(kept.sum()),
         version=version.fill_null(-1).to_numpy()[order[rows]],
-        group=_numbered([service[i] for i in np.flatnonzero(kept)]),
+        group=_number_names([service[i] for i in np.flatnonzero(kept)]),
     )
 
 
@@ -152,7 +152,7 @@ def traces_web(half: int | None, folder: Path) -> Web:
     until = np.minimum(until, table["obs_end"].to_numpy())
     rows = np.flatnonzero((since <= _TRACES_FROM) & (until >= _TRACES_UNTIL))
     names_of_sources = table["source"].to_pylist()
-    source = _numbered(names_of_sources)[rows]
+    source = _number_names(names_of_sources)[rows]
     # The first of each repository in an order that has nothing to do with what pages do.
     order = np.lexsort((np.random.default_rng(0).random(rows.size), source))
     starts = np.searchsorted(source[order], source[order])
@@ -248,7 +248,7 @@ def texts_web(half: int | None, folder: Path) -> Web:
         n_pages=int(kept.sum()),
         version=versions.digest[rows],
         divergences=_divergences(place[page[rows]], since[rows], rows, versions),
-        group=_numbered([repository[i] for i in np.flatnonzero(kept)]),
+        group=_number_names([repository[i] for i in np.flatnonzero(kept)]),
     )
 
 
@@ -262,7 +262,7 @@ def _divergences(
 ) -> list[FloatArray]:
     """Return the divergences of each page's versions from each other, by their numbers."""
     inside = since >= 0
-    number = renumbered_versions(page, versions.digest[rows], inside)
+    number = renumber_versions(page, versions.digest[rows], inside)
     matrices = []
     numbers = np.zeros(rows.size, np.int64)  # 0 is the version before the year
     numbers[inside] = number

@@ -1,4 +1,4 @@
-"""The scores that come with the package: what others were measured to achieve."""
+"""Reference data shipped with the package: scores of other policies, and digests of the webs."""
 
 import csv
 import math
@@ -24,11 +24,11 @@ __all__ = [
 ]
 
 ORACLE = "oracle"
-"""The policy that is told every rate: out of competition."""
+"""Name of the policy that knows all change rates; it is shown, but not ranked."""
 
 
 class KnownWeb(NamedTuple):
-    """What is known of a web without making it."""
+    """Recorded properties of a web, available without making the web."""
 
     track: str
     web: int
@@ -37,11 +37,11 @@ class KnownWeb(NamedTuple):
     days: float
     digest: str
     part_weights: tuple[float, ...]
-    """Share of all importance of each part."""
+    """Share of the total importance that each part has."""
 
     @property
     def page_days(self) -> float:
-        """Return the pages times the days they are watched."""
+        """Number of pages times the number of days simulated."""
         return self.n_pages * self.days
 
 
@@ -51,18 +51,18 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 
 def score_row(score: Score) -> dict[str, Any]:
-    """Return a score as it stands in a CSV or a results file."""
+    """Return a score as a row of a CSV or a results file."""
     row: dict[str, Any] = score._asdict()
     if math.isnan(score.fragment_staleness):
         row["fragment_staleness"] = ""
-    # A web of one part says nothing beyond its freshness.
+    # If a web has a single part, its freshness is that of the web.
     parts = score.part_freshness if len(score.part_freshness) > 1 else ()
     row["part_freshness"] = " ".join(f"{share:.6g}" for share in parts)
     return row
 
 
 def score_of_row(row: dict[str, Any]) -> Score:
-    """Return the score that stands in a row of a CSV or a results file."""
+    """Read a score from a row of a CSV or a results file."""
     freshness = float(row["freshness"])
     parts = tuple(float(share) for share in str(row["part_freshness"]).split())
     return Score(
@@ -80,7 +80,7 @@ def score_of_row(row: dict[str, Any]) -> Score:
 
 
 def known_web_of_row(row: dict[str, str]) -> KnownWeb:
-    """Return the web that stands in a row of a CSV."""
+    """Read the properties of a web from a row of a CSV."""
     return KnownWeb(
         track=row["track"],
         web=int(row["web"]),
@@ -100,19 +100,19 @@ def reference_scores() -> tuple[Score, ...]:
 
 @cache
 def known_webs() -> dict[tuple[str, int], KnownWeb]:
-    """Return what is known of all webs, by track and number."""
+    """Return the recorded properties of all webs, by track and number."""
     webs = [known_web_of_row(row) for row in _rows("webs.csv")]
     return {(web.track, web.web): web for web in webs}
 
 
 def check_web(track: Track, number: int, web: Web) -> str:
-    """Return the digest of a web, having made sure that it is the one that others were run on.
+    """Return the digest of a web; raise if it is not the web that other policies were run on.
 
     Raises
     ------
     RecrawlError
-        If it is another: a file of recorded data that is not the same, or a change of the
-        simulation that should have made another version.
+        If the web differs from the recorded one: because a file of recorded data differs, or the
+        simulation has changed without a new version of the benchmark.
     """
     found = digest_of(web)
     known = known_webs().get((track.name, number))
@@ -125,5 +125,5 @@ def check_web(track: Track, number: int, web: Web) -> str:
 
 
 def policies_of(scores: Iterable[Score]) -> list[str]:
-    """Return the policies of some scores, in order of their first."""
+    """Return the policies of scores, in order of their first appearance."""
     return list(dict.fromkeys(score.policy for score in scores))

@@ -12,7 +12,7 @@ from typing import Any
 
 from recrawl.errors import ReadError, RecrawlError
 from recrawl.refreshbench.reference import check_web, known_webs, score_of_row
-from recrawl.refreshbench.scoring import Score, run_policy, scored
+from recrawl.refreshbench.scoring import Score, run_policy, time_and_score
 from recrawl.refreshbench.tracks import QUICK_BUDGETS, QUICK_WEBS, TRACKS, VERSION, Track
 from recrawl.sim import Account, Policy, Web
 
@@ -40,13 +40,13 @@ class Results:
     Parameters
     ----------
     policy, policy_digest
-        Its name, and a digest of the file that it is in; empty if there is none.
+        Name of the policy, and digest of its file; empty if it has no file.
     scores
-        One for each run.
+        Score of each run.
     webs
         Digest of each web by track and number: ``"signals 0"``.
     version, package_version
-        Of the benchmark's settings, and of the package that ran it.
+        Version of the benchmark, and of the package that ran it.
     """
 
     policy: str
@@ -86,13 +86,13 @@ def bench_policy(
     make
         Makes the policy for a budget in fetches per second.
     name
-        Of the policy, in the results.
+        Name of the policy in the results.
     tracks, quick
-        Which to run, and whether only the first webs at two budgets.
+        Tracks to run, and whether to run only their first webs at two budgets.
     held_out
         Whether on the webs that are held out, or on the open ones.
     folder
-        Of recorded data.
+        Folder with the recorded data.
     policy_digest
         See `Results`.
     progress
@@ -123,7 +123,7 @@ def bench_policy(
         web = made[1]
         run = partial(_made_and_run, make, track, web, budget)
         try:
-            score = scored(track, web, run, number=number, budget=budget, policy=name)
+            score = time_and_score(track, web, run, number=number, budget=budget, policy=name)
         except (Exception, SystemExit) as error:
             run_text = _run_text(track.name, number, budget)
             raise RecrawlError(f"{name} failed on {run_text}: {_reason(error)}") from error
@@ -217,7 +217,7 @@ def check_results(results: Results, again: Results | None = None) -> list[str]:
     Parameters
     ----------
     results
-        As read from a file.
+        Results read from a file.
     again
         Some of the same runs made anew, to be compared score by score.
     """

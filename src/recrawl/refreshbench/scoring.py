@@ -12,7 +12,15 @@ from recrawl.core.arrays import FloatArray, RowArray
 from recrawl.refreshbench.tracks import Track
 from recrawl.sim import Account, Policy, Web, simulate
 
-__all__ = ["Score", "digest_of", "part_weights", "parts_of", "run_policy", "score_of", "scored"]
+__all__ = [
+    "Score",
+    "digest_of",
+    "part_weights",
+    "parts_of",
+    "run_policy",
+    "score_of",
+    "time_and_score",
+]
 
 # About so many batches spend a budget.  More would help no policy, and take longer.
 _N_PICKS = 2_000
@@ -59,7 +67,7 @@ def run_policy(
     policy
         Starts anew, and knows what an owner knows; every page was fetched just before.
     budget
-        Its number.
+        Number of the budget.
     per_second
         Another budget than the track's, in fetches per second.
     """
@@ -112,7 +120,7 @@ def score_of(
     Parameters
     ----------
     track, web, account
-        Of the run.
+        Track, web and account of the run.
     number, budget, policy
         The web's number, the budget's, and the policy's name.
     """
@@ -134,7 +142,7 @@ def score_of(
     )
 
 
-def scored(
+def time_and_score(
     track: Track, web: Web, run: Callable[[], Account], *, number: int, budget: int, policy: str
 ) -> Score:
     """Return the score of a run yet to be made, with the seconds that it takes."""

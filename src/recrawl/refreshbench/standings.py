@@ -80,9 +80,9 @@ def standings_of(
     Parameters
     ----------
     track
-        Its name.
+        Name of the track.
     scores
-        Of all policies; those of other tracks, webs and budgets are left out.
+        Scores of all policies; those of other tracks, webs and budgets are ignored.
     asked
         The policy that others are compared with.
     webs
@@ -115,7 +115,7 @@ def standings_of(
         # On other runs than all, what is comparable is the difference.
         missed = own_freshness - _mean(own, shared, "freshness") if len(shared) < len(own) else 0.0
         found.append((standing.freshness + missed, standing))
-    return _placed(found)
+    return _rank(found)
 
 
 def _mean(scores: _Runs, runs: Sequence[_Run], what: str) -> float:
@@ -153,7 +153,7 @@ def _weights(known: Mapping[tuple[str, int], KnownWeb], score: Score) -> FloatAr
     return np.array(of_web.part_weights)
 
 
-def _placed(levels: list[tuple[float, Standing]]) -> list[Standing]:
+def _rank(levels: list[tuple[float, Standing]]) -> list[Standing]:
     ordered = [standing for _, standing in sorted(levels, key=lambda level: -level[0])]
     if len([standing for standing in ordered if standing.policy != ORACLE]) == 1:
         return ordered  # a place among nobody says nothing

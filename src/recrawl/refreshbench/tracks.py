@@ -65,8 +65,8 @@ class Track:
     n_parts
         Parts of whole hosts into which the pages of a web are divided, for intervals.
     oracle_knows
-        What the oracle is told, as the end of a sentence without its stop; it is no upper
-        bound where more could be known.
+        Knowledge of the oracle, as the end of a sentence without its full stop.  The oracle is
+        not an upper bound where more could be known.
     has_content
         Whether pages change in part, so that fragment staleness says more than staleness.
     needs
@@ -108,9 +108,10 @@ class Track:
         Parameters
         ----------
         number
-            From 0 for an open web, from ``n_webs`` on for one that is held out; see `webs`.
+            Number of the web: from 0 for an open web, from ``n_webs`` for a held-out one; see
+            `webs`.
         folder
-            Of recorded data; only needed by tracks that need files.
+            Folder with the recorded data; only tracks that need files use it.
 
         Raises
         ------

@@ -1,4 +1,7 @@
-"""One partition of pages as columns: events in, orders out; reads no clock and does no I/O."""
+"""The state machine of one partition: it applies events to pages and proposes which to fetch.
+
+It keeps pages as columns, reads no clock and does no I/O.
+"""
 
 from recrawl.shard.events import (
     BudgetSet,

@@ -1,4 +1,4 @@
-"""When a page comes due and what it is worth now, from its word and, where hinted, its limits."""
+"""When a page comes due, and the value of fetching it now, from its word and its limits."""
 
 import math
 from typing import NamedTuple
@@ -6,12 +6,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from recrawl.core.arrays import FloatArray
 from recrawl.core.belief.codes import decode_of
 from recrawl.core.kernel import table_kernel
-from recrawl.core.price.due_table import DueTable, due_periods_of
-from recrawl.core.price.table_value import reached_target_of
-from recrawl.shard.state.tables import Groups, Limits, Pages
+from recrawl.core.price.due_table import LOG2_NEVER, DueTable, due_periods_of
+from recrawl.core.price.promise import first_change_quantile_of
+from recrawl.core.price.table_value import log2_target_of
+from recrawl.shard.state.tables import GROUP_CLOSED, Groups, Limits, Pages
 from recrawl.shard.state.words import (
+    CODES_PER_OCTAVE,
     class_of,
     is_bounded,
     last_of,
@@ -23,21 +26,25 @@ from recrawl.shard.state.words import (
 
 __all__ = [
     "CEILING_BONUS",
+    "ROUGHNESS",
     "Terms",
     "bounds_of",
     "due_at_of",
+    "first_positions",
     "log2_value_of",
     "log2_worth_of",
     "page_due_of",
     "ready_at_of",
+    "rough_age_of",
+    "rough_exp2_of",
 ]
 
-# Added to the log2 worth of a page beyond a ceiling of its own: it goes before all others.
+# Added to log2 of the worth of a page beyond its longest interval: it goes before all others.
 CEILING_BONUS = 1024.0
 
 
 class Terms(NamedTuple):
-    """What turns a word into a due time: the due table, and log2 of the bonus by shape code."""
+    """Parameters that turn a word into a due time: the due table, and log2 bonus by shape code."""
 
     table: DueTable
     log2_bonus: NDArray[np.float64]
@@ -55,11 +62,11 @@ def due_at_of(word: np.uint64, terms: Terms, log2_price: float) -> float:
 
 @table_kernel
 def log2_value_of(word: np.uint64, terms: Terms, now: float) -> float:
-    """Return log2 of what fetching the page now is worth; -inf for nothing."""
+    """Return log2 of the value of fetching the page now; -inf for none."""
     shape = shape_of(word)
     log2_period = log2_period_of(word)
     age = (now - float(last_of(word))) * math.exp2(-log2_period)
-    reached = reached_target_of(terms.table, shape, class_of(word), age)
+    reached = log2_target_of(terms.table, shape, class_of(word), age)
     return reached + log2_weight_of(word) + log2_period + float(terms.log2_bonus[shape])
 
 
@@ -75,10 +82,10 @@ def bounds_of(pages: Pages, limits: Limits, slot: int) -> tuple[float, float]:
         latest = fetched + limits.interval_max[row]
         probability = limits.stale_probability[row]
         if probability > 0.0:
-            # 1 - (b/(b+t-s))^a ≤ p   ⟺   t ≤ s + b ((1-p)^{-1/a} - 1)
+            # Stale for longer than s at age t: changed before t - s.
             shape, seconds = decode_of(pages.belief_shape[slot], pages.belief_seconds[slot])
-            exponent = min(-math.log1p(-probability) / shape, 700.0)
-            latest = min(latest, fetched + limits.stale_for[row] + seconds * math.expm1(exponent))
+            changed_by = first_change_quantile_of(shape, seconds, probability)
+            latest = min(latest, fetched + limits.stale_for[row] + changed_by)
     return earliest, latest
 
 
@@ -95,9 +102,9 @@ def page_due_of(pages: Pages, limits: Limits, slot: int, terms: Terms, log2_pric
 
 @table_kernel
 def log2_worth_of(pages: Pages, limits: Limits, slot: int, terms: Terms, now: float) -> float:
-    """Return log2 of what ordering a page now is worth, its limits included.
+    """Return log2 of the worth of ordering a page now, its limits included.
 
-    -inf before a floor, and more than any value beyond a ceiling.
+    -inf before its shortest interval is over; more than any value beyond its longest.
     """
     word = pages.word[slot]
     value = log2_value_of(word, terms, now)
@@ -112,14 +119,87 @@ def log2_worth_of(pages: Pages, limits: Limits, slot: int, terms: Terms, now: fl
 
 @table_kernel
 def ready_at_of(groups: Groups, group: int) -> float:
-    """Return when the next order of a group may go out, in milliseconds; inf if not foreseeable.
+    """Return when the next order of a group may go out, in milliseconds; inf if not predictable.
 
-    Not foreseeable while as many are in flight as may be, or while the group is closed.
+    It is not predictable while the limit of fetches in flight is reached or the group is closed.
     """
-    if groups.in_flight[group] >= groups.in_flight_max[group] or groups.flags[group] & 2:
+    if groups.in_flight[group] >= groups.in_flight_max[group] or groups.flags[group] & GROUP_CLOSED:
         return math.inf
     allowance = 0
     if groups.in_flight_max[group] > 1:
-        # A bucket that lets `burst` orders follow each other at once.
+        # A token bucket: `burst` orders may go out without a delay.
         allowance = (number_of(groups.burst[group]) - 1) * number_of(groups.delay_ms[group])
     return float(max(groups.ready_at[group] - allowance, groups.blocked_until[group]))
+
+
+# Largest relative error of a rough age.
+ROUGHNESS = 1e-4
+
+_OCTAVES = np.exp2(np.arange(-64.0, 128.0))
+_OCTAVE_ZERO = 64.0
+_LOG2_PERIOD_MIN = log2_period_of(np.uint64(0))
+_LOG2_WEIGHT_MIN = log2_weight_of(np.uint64(0))
+# By scale code.
+_PERIODS = np.exp2(_LOG2_PERIOD_MIN + np.arange(256.0) / CODES_PER_OCTAVE)
+
+
+@table_kernel
+def _write_positions(terms: Terms, log2_price: float, positions: FloatArray) -> None:
+    table = terms.table
+    smallest = _LOG2_PERIOD_MIN + _LOG2_WEIGHT_MIN + table.log2_target_min
+    for shape in range(terms.log2_bonus.size):
+        target = log2_price - smallest - terms.log2_bonus[shape]
+        positions[shape] = target / table.log2_target_step
+    positions[positions.size - 1] = 1.0 / (CODES_PER_OCTAVE * table.log2_target_step)
+
+
+def first_positions(terms: Terms, log2_price: float) -> FloatArray:
+    """Return the positions in the due table, by shape, of pages with the smallest codes at a price.
+
+    The last number is the distance by which each code step moves a page down.
+    """
+    positions = np.empty(terms.log2_bonus.size + 1)
+    _write_positions(terms, float(log2_price), positions)
+    return positions
+
+
+@table_kernel
+def rough_exp2_of(x: float) -> float:
+    """Return 2^x with a relative error up to 8e-5, for x between -64 and 128."""
+    octave = int(x + _OCTAVE_ZERO)
+    # The cubic of least relative error on [0, 1].
+    f = x + _OCTAVE_ZERO - octave
+    cubic = 0.99992783 + f * (0.6957771 + f * (0.22623319 + f * 0.07790716))
+    return float(cubic * _OCTAVES[np.uint64(octave)])
+
+
+@table_kernel
+def rough_age_of(word: np.uint64, due: NDArray[np.float32], positions: FloatArray) -> float:
+    """Return the effective age at which a page comes due, in seconds; inf if never.
+
+    Negative for the few pages at the ends of the table, which need an exact look.
+
+    Parameters
+    ----------
+    word
+        Word of the page.
+    due
+        Column of the due table; passing the whole table would take longer than the look-up.
+    positions
+        `first_positions` of the price.
+    """
+    # Indices are unsigned: numba checks signed ones for counting from the end.
+    scale = (word >> np.uint64(32)) & np.uint64(0xFF)
+    weight = (word >> np.uint64(40)) & np.uint64(0xFF)
+    class_code = (word >> np.uint64(48)) & np.uint64(0x3FF)
+    shape = (word >> np.uint64(58)) & np.uint64(0x1F)
+    per_code = positions[positions.size - 1]
+    position = positions[shape] - float(np.int64(scale + weight)) * per_code
+    if position < 0.0:
+        return -1.0
+    i = min(int(position), due.shape[2] - 2)
+    low = float(due[shape, class_code, np.uint64(i)])
+    high = float(due[shape, class_code, np.uint64(i + 1)])
+    if high >= LOG2_NEVER:
+        return math.inf if low >= LOG2_NEVER else -1.0
+    return rough_exp2_of(low + (high - low) * min(position - i, 1.0)) * float(_PERIODS[scale])

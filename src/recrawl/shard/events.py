@@ -1,33 +1,33 @@
-"""What can happen to a shard: batches of events as columns, each kind with a numbered schema.
+"""Events of a shard: batches as columns, each kind of event with a numbered schema.
 
-A batch is a `NamedTuple` of equally long arrays, one row per event.  It travels as an Arrow record
-batch, and in a log as the message of that alone (`to_record`); the number of its schema goes with
-it, so that a log written by an older version is read by a newer one.  Instants are milliseconds
-since 1970, 0 where there is none.
+A batch is a `NamedTuple` of equally long arrays, one row per event.  It is exchanged as an Arrow
+record batch, and written to a log as the message of that batch alone (`to_record`), with the number
+of its schema beside it, so that newer versions can read older logs.  Instants are milliseconds
+since 1970, 0 for none.
 
-A *page* is named by its slot and the slot's generation (`page_of`); an event for a page that has
-since been removed is void.  Columns that several kinds have mean the same in each:
+A page's number consists of its slot and the slot's generation (`page_of`); an event of a page that
+has since been removed is void.  Columns that several kinds have mean the same in each:
 
 ``page``
-    The page's number.
+    Number of the page.
 ``group``
     Number of the politeness group.
 ``kind``
-    Number of the kind of page, whose prior and weight it has.
+    Number of the kind of page, which determines its prior and weight.
 ``source``
-    Number of who signals.
+    Number of the source of signals.
 ``order``
-    Number of the order; the next one is one more.  0 for none.
+    Number of the order; orders are numbered consecutively.  0 for none.
 ``epoch``
-    Of the node that decides; rows of another epoch than the owner's are void.
+    Epoch of the node that decides; rows of another epoch than the owner's are void.
 ``at_ms``
-    When it happened.
+    Time of the event.
 ``importance``
-    Worth of a second's freshness, relative to other pages.
+    Value of a second of freshness, relative to other pages.
 ``cost``
-    Of one fetch, relative to other pages.
+    Cost of one fetch, relative to other pages.
 ``expires_at_ms``
-    When the order is given up, if nothing is heard of it.
+    When the order ends if no report arrives.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from recrawl.errors import EventError
 from recrawl.shard.state.tables import F32, F64, I64, U8, U16, U32, U64, dtypes_of
-from recrawl.shard.wire import NumberRecords, packed, unpacked
+from recrawl.shard.wire import NumberRecords, pack_batch, unpack_batch
 
 __all__ = [
     "SCHEMAS",
@@ -67,15 +67,15 @@ __all__ = [
     "SourcesSet",
     "Ticked",
     "arrow_schema_of",
-    "decoded",
-    "encoded",
+    "decode_events",
+    "encode_events",
     "event_of",
+    "freeze_columns",
     "from_arrow",
     "from_record",
-    "frozen",
     "page_of",
-    "rows_of",
-    "slot_of",
+    "select_rows",
+    "slot_of_page",
     "to_arrow",
     "to_record",
 ]
@@ -84,184 +84,184 @@ TEXT = NDArray[np.str_]
 
 
 class PagesAdded(NamedTuple):
-    """Pages to keep, in slots that `Shard.free_pages` named.  From users."""
+    """Adds pages, in slots that `Shard.free_pages` returned.  From users."""
 
     page: I64
-    """As `Shard.free_pages` named it."""
+    """Number that `Shard.free_pages` returned."""
     group: U32
     kind: U16
     importance: F32
     cost: F32
     at_ms: I64
-    """When it was found."""
+    """When the page was found."""
 
 
 class PagesRemoved(NamedTuple):
-    """Pages to forget; their slots may be used again.  From users."""
+    """Stops tracking pages; their slots may be reused.  From users."""
 
     page: I64
 
 
 class ImportanceSet(NamedTuple):
-    """What pages are worth to their owner, relative to each other.  From users."""
+    """Sets the importance of pages, relative to each other.  From users."""
 
     page: I64
     importance: F32
 
 
 class CostsSet(NamedTuple):
-    """What fetching pages costs, relative to each other.  From users."""
+    """Sets the cost of fetching pages, relative to each other.  From users."""
 
     page: I64
     cost: F32
 
 
 class KindsSet(NamedTuple):
-    """Which kind pages are of; their beliefs move to the prior of it.  From users."""
+    """Sets the kind of pages; their beliefs move to the prior of that kind.  From users."""
 
     page: I64
     kind: U16
 
 
 class LimitsSet(NamedTuple):
-    """Floors, ceilings (inf for none) and staleness promises (probability 0 for none) of pages.
+    """Sets shortest and longest intervals and staleness promises of pages.
 
     From users.
     """
 
     page: I64
     interval_seconds_min: F64
-    """Not fetched again before."""
+    """Shortest interval between fetches."""
     interval_seconds_max: F64
-    """Fetched again at the latest; inf for no ceiling."""
+    """Longest interval between fetches; inf for unlimited."""
     stale_seconds: F64
-    """Of the promise: not stale for longer than this …"""
+    """Staleness promise: the copy is stale for longer than this …"""
     stale_probability: F64
-    """… but with this probability; 0 for no promise."""
+    """… with at most this probability; 0 for no promise."""
 
 
 class Outcomes(NamedTuple):
-    """What fetches found, with the order that asked for them or without (0).  From fetchers."""
+    """Reports the outcomes of fetches, with or without (0) an order.  From fetchers."""
 
     page: I64
     order: I64
-    """That asked for the fetch; 0 for none."""
+    """Order of the fetch; 0 for none."""
     fetched_at_ms: I64
-    """By the clock of the fetcher."""
+    """When the page was fetched, by the clock of the fetcher."""
     verdict: U8
     """`recrawl.shard.state.status.Verdict`."""
     divergence: F32
-    """Share that is wrong of the copy before, nan if not known."""
+    """Outdated share of the previous copy; nan if unknown."""
     last_modified_at_ms: I64
-    """As the site says."""
+    """Last-Modified date that the site sent."""
     status_class: U8
-    """First digit of the HTTP status, 0 for none."""
+    """First digit of the HTTP status; 0 for none."""
     retry_after_seconds: F32
-    """As the site asks; 0 for nothing."""
+    """Wait that the site asks for; 0 for none."""
 
 
 class Signals(NamedTuple):
-    """Hints that pages changed: who says so, when it was heard, and the time it claims if any.
-
-    From sources of signals.
-    """
+    """Reports signals: hints from a source that pages changed.  From sources of signals."""
 
     page: I64
     source: U32
     at_ms: I64
-    """When it was heard."""
+    """When the signal arrived."""
     claimed_at_ms: I64
-    """When the page changed, as the source says."""
+    """When the page changed, according to the source; 0 if it does not say."""
 
 
 class RequestsSeen(NamedTuple):
-    """Requests for pages, counted up to an instant.  From whoever serves the copies."""
+    """Reports requests for copies of pages, counted up to an instant.  From servers of copies."""
 
     page: I64
     n_requests: F32
-    """Since the last count."""
+    """Number of requests since the last count."""
     at_ms: I64
-    """Up to when they were counted."""
+    """End of the counting."""
 
 
 class CurvesSet(NamedTuple):
-    """How the copies of pages go wrong: the share in the end, its rate over the change rate.
+    """Sets how the copies of pages become outdated.
 
-    From users, or whoever compares copies.
+    From users, or a service that compares copies.
     """
 
     page: I64
     ceiling: F32
-    """Share of a copy that is wrong in the end, 0 to 1."""
+    """Share of a copy that is outdated in the end, 0 to 1."""
     ratio: F32
-    """Rate at which it goes wrong, over the change rate."""
+    """Rate at which it becomes outdated, over the change rate."""
     scroll_items: U8
-    """Items that scroll through the page; 0 where content churns."""
+    """Number of items that scroll through the page; 0 for other pages."""
 
 
 class GroupsSet(NamedTuple):
-    """Politeness of groups.  From users, or fetchers that read the rules of a site."""
+    """Sets the politeness of groups.  From users, or fetchers that read the rules of a site."""
 
     group: U32
     delay_ms: U32
-    """Between fetches."""
+    """Delay between fetches."""
     in_flight_max: U16
-    """Fetches at the same time."""
+    """Largest number of fetches at the same time."""
     burst: U16
-    """Orders that may follow each other at once, where several may be in flight."""
+    """Number of orders without a delay between them, where several may be in flight."""
     blocked_until_ms: I64
-    """Asked to wait until then."""
+    """End of a wait that the site asked for; 0 for none."""
     is_closed: U8
-    """By its rules, or because they could not be read."""
+    """1 if its rules forbid fetching or could not be read, else 0."""
 
 
 class SourcesSet(NamedTuple):
-    """Signal quality that is given; nan for learned.  From users."""
+    """Sets the signal quality of sources.  From users."""
 
     source: U32
     precision: F32
-    """Share of its signals that announce a change; nan for learned."""
+    """Share of its signals that announce a change; nan to learn it."""
     delay_seconds: F32
-    """From a change to its signal; nan for learned."""
+    """Delay from a change to its signal; nan to learn it."""
 
 
 class BudgetSet(NamedTuple):
-    """What may be spent, and what sets the price; one row.  From users."""
+    """Sets the budget and how the price is found; one row.  From users."""
 
     amount: F64
-    """Fetches or cost per period; inf for no limit."""
+    """Fetches or cost per period; inf for unlimited."""
     period_seconds: F64
-    """0: the amount is for this run, all at once."""
+    """Period in seconds; 0 for an amount that may be spent at once, in this run."""
     burst_seconds: F64
-    """How much of what was not spent is kept."""
+    """Seconds of unspent budget that accumulate."""
     unit: U8
     """`recrawl.shard.state.status.BudgetUnit`."""
     price_mode: U8
     """`recrawl.shard.state.status.PriceMode`."""
     price: F64
-    """Value that a fetch must reach, where the price is fixed."""
+    """Value that a fetch must reach, if the price is fixed."""
 
 
 class SettingsSet(NamedTuple):
-    """How the shard behaves, as JSON; one row.  From users."""
+    """Sets the settings of the shard; one row.  From users."""
 
     settings: TEXT
     """`ShardSettings` as JSON."""
 
 
 class PriorsSet(NamedTuple):
-    """What the owner's node learned of kinds of pages.  From the node (`Shard.learn_priors`)."""
+    """Sets the priors that the node learned for kinds of pages.
+
+    From the node (`Shard.learn_priors`).
+    """
 
     epoch: I64
     kind: U16
     shape: F64
-    """Of the gamma belief about change rates."""
+    """Shape of the gamma belief about change rates."""
     seconds: F64
-    """Likewise."""
+    """Seconds of that belief."""
 
 
 class KindsWeighted(NamedTuple):
-    """Factors on the importance of all pages of a kind: the owner's node shares out the budget.
+    """Sets factors on the importance of all pages of a kind, by which kinds share the budget.
 
     From the node (`Shard.weigh_kinds`).
     """
@@ -269,11 +269,11 @@ class KindsWeighted(NamedTuple):
     epoch: I64
     kind: U16
     weight: F32
-    """Positive; 1 is none."""
+    """Positive factor; 1 leaves importance as it is."""
 
 
 class Ordered(NamedTuple):
-    """The decision to fetch pages: proposed, logged, and only then handed out.
+    """Orders fetches of pages: proposed, logged, and only then handed out.
 
     From the node (`Shard.decide`).
     """
@@ -288,20 +288,20 @@ class Ordered(NamedTuple):
 
 
 class LeasesExtended(NamedTuple):
-    """Fetchers need longer.  From fetchers."""
+    """Extends leases.  From fetchers that need longer."""
 
     order: I64
     expires_at_ms: I64
 
 
 class LeasesReleased(NamedTuple):
-    """Fetchers give orders back, nothing fetched.  From fetchers."""
+    """Gives orders back unfetched.  From fetchers."""
 
     order: I64
 
 
 class LeasesExpired(NamedTuple):
-    """Fetchers were not heard of in time.  From the node (`Shard.overdue`)."""
+    """Ends leases without a report in time.  From the node (`Shard.overdue`)."""
 
     epoch: I64
     at_ms: I64
@@ -309,24 +309,24 @@ class LeasesExpired(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """Somebody takes over the shard; decisions of lower epochs are void from here on.  One row.
+    """Makes a node the owner of the shard; decisions of lower epochs are void from here on.
 
-    From a node that takes over.
+    One row.  From the node that takes over.
     """
 
     owner: U64
     """Number of the node."""
     epoch: I64
-    """Higher than that of the owner before, or the claim is void."""
+    """Epoch of the node, higher than that of the previous owner, or the claim is void."""
     at_ms: I64
 
 
 class Ticked(NamedTuple):
-    """Time as the owner has it, and its price; one row.  From the node (`Shard.tick`)."""
+    """Advances time and records the price; one row.  From the node (`Shard.tick`)."""
 
     epoch: I64
     at_ms: I64
-    """The time of the node."""
+    """Time of the node."""
     price: F64
     """Value that a fetch had to reach."""
 
@@ -356,7 +356,7 @@ Event: TypeAlias = (
     | KindsWeighted
 )
 
-# Numbers are for ever: a kind whose columns change gets a new one, and the old one stays readable.
+# Numbers never change: a kind whose columns change gets a new one, and the old stays readable.
 SCHEMAS: dict[int, type[Event]] = {
     1: PagesAdded,
     2: PagesRemoved,
@@ -407,16 +407,16 @@ _RECORDS = {
 
 
 def arrow_schema_of(kind: type[Event]) -> pa.Schema:
-    """Return the Arrow schema of a kind: its columns in order, none of them null."""
+    """Return the Arrow schema of a kind of event: its columns in order, none of them null."""
     return _ARROW_SCHEMAS[kind]
 
 
 def page_of(slot: Any, generation: Any) -> Any:
-    """Return the page number of a slot's generation."""
+    """Return the page number of a slot and its generation."""
     return np.asarray(slot, np.int64) | (np.asarray(generation, np.int64) << 32)
 
 
-def slot_of(page: Any) -> Any:
+def slot_of_page(page: Any) -> Any:
     """Return the slot of a page number."""
     return np.asarray(page, np.int64) & 0xFFFFFFFF
 
@@ -425,7 +425,7 @@ _E = TypeVar("_E", bound=Event)
 
 
 def event_of(kind: type[_E], /, **columns: Any) -> _E:
-    """Return a batch of one kind from columns, lists or scalars, broadcast against each other.
+    """Return a batch of one kind from arrays, lists or scalars, broadcast against each other.
 
     Examples
     --------
@@ -435,15 +435,17 @@ def event_of(kind: type[_E], /, **columns: Any) -> _E:
     names: dict[str, np.dtype[Any]] = DTYPES[kind]  # type: ignore[index]
     if columns.keys() != names.keys():
         wrong = ", ".join(sorted(columns.keys() ^ names.keys()))
-        raise TypeError(f"{kind.__name__} has columns {', '.join(names)}; wrong: {wrong}")
+        raise TypeError(
+            f"{kind.__name__} has columns {', '.join(names)}; missing or unknown: {wrong}"
+        )
     arrays = [np.asarray(columns[name], dtype) for name, dtype in names.items()]
     n_rows = max(array.size if array.ndim else 1 for array in arrays)
     if any(array.ndim == 1 and array.size == 0 for array in arrays):
         n_rows = 0
-    return _of_columns(kind, [_column(array, n_rows) for array in arrays])
+    return _make_event(kind, [_as_column(array, n_rows) for array in arrays])
 
 
-def _column(array: NDArray[Any], n_rows: int) -> NDArray[Any]:
+def _as_column(array: NDArray[Any], n_rows: int) -> NDArray[Any]:
     if array.shape == (n_rows,) and array.flags.c_contiguous:
         return array
     if array.size == 1:
@@ -453,26 +455,26 @@ def _column(array: NDArray[Any], n_rows: int) -> NDArray[Any]:
     return np.ascontiguousarray(array)
 
 
-def _of_columns(kind: type[_E], columns: Iterable[Any]) -> _E:
+def _make_event(kind: type[_E], columns: Iterable[Any]) -> _E:
     make: Any = kind
     event: _E = make(*columns)
     return event
 
 
-def rows_of(event: _E, rows: Any) -> _E:
+def select_rows(event: _E, rows: Any) -> _E:
     """Return some rows of a batch: a slice, a mask or row numbers."""
-    return _of_columns(type(event), (column[rows] for column in event))
+    return _make_event(type(event), (column[rows] for column in event))
 
 
-def frozen(event: _E) -> _E:
-    """Return the batch with columns that cannot be written to, as those read from a log are.
+def freeze_columns(event: _E) -> _E:
+    """Return the batch with read-only columns, like those read from a log.
 
-    Kernels are compiled for one kind of array, then, not for two.
+    Kernels are then compiled for one kind of array, not for two.
     """
     columns = [np.ascontiguousarray(column).view() for column in event]
     for column in columns:
         column.flags.writeable = False
-    return _of_columns(type(event), columns)
+    return _make_event(type(event), columns)
 
 
 def to_arrow(event: Event) -> pa.RecordBatch:
@@ -488,11 +490,12 @@ def from_arrow(batch: pa.RecordBatch, schema_id: int | None = None, *, check: bo
     Parameters
     ----------
     batch
-        With the columns of its schema, in any order and beside others; null counts as none.
+        Batch with the columns of its schema in any order, and perhaps others; null becomes nan,
+        0 or an empty string.
     schema_id
-        As it travelled beside the batch; otherwise the one in the batch's own metadata.
+        Number of the schema; by default from the metadata of the batch.
     check
-        Whether to look at the columns first; not needed after ``batch.validate(full=True)``.
+        Whether to validate the columns; not needed after ``batch.validate(full=True)``.
     """
     if schema_id is None:
         number = (batch.schema.metadata or {}).get(b"recrawl.schema", b"")
@@ -504,8 +507,8 @@ def from_arrow(batch: pa.RecordBatch, schema_id: int | None = None, *, check: bo
             for name, type_, dtype in _COLUMNS[kind]
         ]
     except (pa.ArrowException, KeyError, ValueError) as error:
-        raise EventError(f"not columns of {kind.__name__}: {error}") from error
-    return _of_columns(kind, columns)
+        raise EventError(f"the batch lacks columns of {kind.__name__}: {error}") from error
+    return _make_event(kind, columns)
 
 
 def _kind_of(schema_id: int) -> type[Event]:
@@ -516,7 +519,7 @@ def _kind_of(schema_id: int) -> type[Event]:
 
 
 def _column_of(column: pa.Array, type_: pa.DataType, dtype: np.dtype[Any], check: bool) -> Any:
-    """Return a column as a numpy array; one of another type is cast, if that loses nothing."""
+    """Return a column as a numpy array; one of another type is cast if that is lossless."""
     if check:
         column.validate(full=True)
     if column.type != type_:
@@ -529,7 +532,7 @@ def _column_of(column: pa.Array, type_: pa.DataType, dtype: np.dtype[Any], check
 
 
 def to_record(event: Event) -> tuple[int, bytes]:
-    """Return the number of a batch's schema and its bytes, as a log keeps them.
+    """Return the schema number and the bytes of a batch, for a log.
 
     Examples
     --------
@@ -539,24 +542,24 @@ def to_record(event: Event) -> tuple[int, bytes]:
     """
     kind = type(event)
     numbers = _RECORDS.get(kind)
-    data = packed(to_arrow(event)) if numbers is None else numbers.pack(event)
+    data = pack_batch(to_arrow(event)) if numbers is None else numbers.pack(event)
     return SCHEMA_ID[kind], data
 
 
 def from_record(schema_id: int, data: bytes | memoryview) -> Event:
     """Return the batch in bytes that `to_record` made; numbers are not copied.
 
-    Bytes that cannot be such a batch are an `EventError`.  Numbers that were changed are not
-    noticed: logs have checksums for that.
+    Raises `EventError` for bytes that are not such a batch.  Changed numbers are not detected: logs
+    have checksums for that.
     """
     kind = _kind_of(schema_id)
     numbers = _RECORDS.get(kind)
     if numbers is None:
-        return from_arrow(unpacked(data, _ARROW_SCHEMAS[kind]), schema_id, check=False)
-    return _of_columns(kind, numbers.unpack(data))
+        return from_arrow(unpack_batch(data, _ARROW_SCHEMAS[kind]), schema_id, check=False)
+    return _make_event(kind, numbers.unpack(data))
 
 
-def encoded(events: Iterable[Event]) -> bytes:
+def encode_events(events: Iterable[Event]) -> bytes:
     """Return events as bytes: for each batch its length and an Arrow stream."""
     pieces = []
     for event in events:
@@ -569,8 +572,8 @@ def encoded(events: Iterable[Event]) -> bytes:
     return b"".join(pieces)
 
 
-def decoded(data: bytes) -> list[Event]:
-    """Return the events in bytes that `encoded` made."""
+def decode_events(data: bytes) -> list[Event]:
+    """Return the events in bytes that `encode_events` made."""
     events = []
     position = 0
     view = pa.py_buffer(data)
@@ -578,11 +581,12 @@ def decoded(data: bytes) -> list[Event]:
         size = int.from_bytes(data[position : position + 8], "little")
         position += 8
         if position + size > len(data):
-            raise EventError(f"a batch of {size} bytes is cut short at {len(data) - position}")
+            left = len(data) - position
+            raise EventError(f"a batch must have {size} bytes, got {left}: it is truncated")
         try:
             with pa.ipc.open_stream(view.slice(position, size)) as reader:
                 events += [from_arrow(batch) for batch in reader]
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            raise EventError(f"not an Arrow stream: {error}") from error
+            raise EventError(f"the bytes are not an Arrow stream: {error}") from error
         position += size
     return events

@@ -1,4 +1,4 @@
-"""Everything known of one page and why it is or is not due, as data."""
+"""Explain one page: all that is known of it, and why it is or is not due, as data."""
 
 import math
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from recrawl.shard.state.codes import (
 )
 from recrawl.shard.state.rules import Rules
 from recrawl.shard.state.status import LeaseStage, PageStatus, Reason
-from recrawl.shard.state.tables import Tables
+from recrawl.shard.state.tables import GROUP_CLOSED, SOURCE_PRECISION_GIVEN, Tables
 from recrawl.shard.state.trust import delay_of, next_precision_of, precision_of
 from recrawl.shard.state.words import (
     EPOCH_SECONDS,
@@ -36,7 +36,7 @@ __all__ = ["Explanation", "Forward", "Lease", "SourceView", "Why", "explanation_
 
 
 class Why(StrEnum):
-    """Why a page is ordered next, or is not."""
+    """Reason why a page is or is not ordered next."""
 
     DUE = "due"
     NOT_YET = "its value has not reached the price"
@@ -53,13 +53,13 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceView:
-    """What one source has said of a page, and how far it is trusted."""
+    """Signals of one source about a page, and the quality of the source."""
 
     source: int
     precision: float
     is_given: bool
     is_judged: bool
-    """Whether fetches have shown anything of its signals, on any page."""
+    """Whether fetches have tested its signals, on any page."""
     delay_seconds: float
     signals_since_fetch: int
     signals_ever: float
@@ -78,7 +78,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forward:
-    """Something that would bring a page forward, and to when."""
+    """A change that would bring a page forward, and its due time then."""
 
     what: str
     source: int | None
@@ -87,7 +87,7 @@ class Forward:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """A page as the shard sees it; instants in milliseconds since 1970, None for never."""
+    """All that a shard knows of a page; instants in milliseconds since 1970, None for never."""
 
     page: int
     status: PageStatus
@@ -96,7 +96,7 @@ class Explanation:
     added_at_ms: int
     fetched_at_ms: int | None
     effective_fetched_at_ms: int
-    """Moved back by signals: the fetch after which a page without any would be as stale."""
+    """Last fetch moved back by signals: without them, the page would be as likely stale."""
     errors: int
     not_before_ms: int | None
     lease: Lease | None
@@ -107,16 +107,16 @@ class Explanation:
     unsignalled_change_rate_per_second: float
     change_rate_per_second: float
     change_period_seconds_low: float
-    """Of unsignalled changes: nine in ten pages like this change less often than low says …"""
+    """Lower end of the 90 % interval of the mean time between unsignalled changes."""
     change_period_seconds_high: float
-    """… and more often than high says (90 % between the two)."""
+    """Upper end of that interval."""
     signal_recall: float
     sources: tuple[SourceView, ...]
     freshness_probability: float
-    """That the copy is still what the page says."""
+    """Probability that the copy still equals the page."""
     importance: float
     kind_weight: float
-    """What the importance of all pages of its kind is multiplied by."""
+    """Factor on the importance of all pages of its kind."""
     cost: float
     ceiling: float
     ratio: float
@@ -126,7 +126,7 @@ class Explanation:
     stale_seconds: float
     stale_probability: float
     value: float
-    """What fetching it now is worth, per cost."""
+    """Value of fetching it now, per cost."""
     price: float
     due_at_ms: int | None
     group_ready_at_ms: int | None
@@ -168,7 +168,7 @@ def _sources_of(tables: Tables, rules: Rules, slot: int) -> tuple[SourceView, ..
             SourceView(
                 source=int(source),
                 precision=float(precision_of(sources, int(source), rules)),
-                is_given=bool(sources.flags[source] & 2),
+                is_given=bool(sources.flags[source] & SOURCE_PRECISION_GIVEN),
                 is_judged=bool(sources.true[source] or sources.total[source]),
                 delay_seconds=float(delay_of(sources, int(source), rules)),
                 signals_since_fetch=int(n),
@@ -193,7 +193,7 @@ def _why(tables: Tables, slot: int, now: float, due: float) -> Why:
             return Why.FLOOR
         return Why.NOT_YET if math.isfinite(due) else Why.NEVER
     now_ms = (now + EPOCH_SECONDS) * 1000
-    if groups.flags[group] & 2:
+    if groups.flags[group] & GROUP_CLOSED:
         return Why.GROUP_CLOSED
     if groups.blocked_until[group] > now_ms:
         return Why.GROUP_BLOCKED
@@ -205,14 +205,14 @@ def _why(tables: Tables, slot: int, now: float, due: float) -> Why:
 def _forward(
     tables: Tables, rules: Rules, terms: Terms, slot: int, now: float, price: float
 ) -> tuple[Forward, ...]:
-    """Return what would bring the page forward: a signal of each source, a budget, importance."""
+    """Return what would bring the page forward: a signal of each source, price, importance."""
     word = tables.pages.word[slot]
     found = []
     if tables.pages.status[slot] != PageStatus.NEW:
         for view in _sources_of(tables, rules, slot):
             n = view.signals_since_fetch
             precision = next_precision_of(tables.sources, view.source, rules, n)
-            # From a compiled kernel it comes as an int, which may be too large to go into another.
+            # A compiled kernel returns an int, which may be too large for the next kernel's int64.
             aged = np.uint64(with_last(word, aged_last_of(word, rules, now, precision)))
             due = max(float(due_at_of(aged, terms, math.log2(price))), now)
             found.append(Forward(what="signal", source=view.source, due_at_ms=_ms(due)))

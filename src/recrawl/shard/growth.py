@@ -1,4 +1,4 @@
-"""A shard's tables with room for more: what grows, grows here, and always to the same size."""
+"""Grow the tables of a shard, always to the same sizes for the same log."""
 
 import math
 
@@ -10,6 +10,7 @@ from recrawl.shard.events import LimitsSet
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.codes import LOG2_CODE_ONE, link_row_of
 from recrawl.shard.state.tables import (
+    GROUP_HAS_POLICY,
     Groups,
     Leases,
     Limits,
@@ -19,7 +20,7 @@ from recrawl.shard.state.tables import (
     Registers,
     Sources,
     Tables,
-    grown,
+    grow_table,
     zeros,
 )
 
@@ -40,7 +41,7 @@ _ROWS_AT_FIRST = 64
 
 
 def empty_tables(settings: ShardSettings) -> Tables:
-    """Return the state of a shard to which nothing has happened."""
+    """Return the state of a new shard."""
     n = _ROWS_AT_FIRST
     limits = zeros(Limits, n)
     limits.interval_max[0] = math.inf
@@ -70,8 +71,8 @@ def empty_tables(settings: ShardSettings) -> Tables:
 def set_group_defaults(
     groups: Groups, settings: ShardSettings, first: int, now_ms: int = 0
 ) -> None:
-    """Give groups from ``first`` on that have no policy of their own that of the settings."""
-    rows = first + np.flatnonzero((groups.flags[first:] & 1) == 0)
+    """Apply the default politeness to groups from ``first`` on without a policy of their own."""
+    rows = first + np.flatnonzero((groups.flags[first:] & GROUP_HAS_POLICY) == 0)
     delay_ms = round(settings.group_delay * 1000)
     most, burst = min(settings.group_in_flight_max, 65_535), min(settings.group_burst, 65_535)
     set_politeness(groups, rows, np.int64(delay_ms), np.int64(most), np.int64(burst), now_ms)
@@ -85,9 +86,9 @@ def set_politeness(
     burst: "NDArray[np.int64] | np.int64",
     now_ms: int,
 ) -> None:
-    """Give groups another delay, which counts from the last fetch of each as the old one did.
+    """Set the politeness of groups; a new delay counts from the last fetch of each group.
 
-    Where it is not known when that was, because several were in flight or now may be, a changed
+    Where the time of that fetch is unknown, because several could or can be in flight, a changed
     delay counts from now.
     """
     ready_at, before = groups.ready_at[rows], groups.delay_ms[rows].astype(np.int64)
@@ -105,34 +106,34 @@ def set_politeness(
 
 
 def with_pages(tables: Tables, n_slots: int) -> Tables:
-    """Return tables with room for so many slots."""
-    return tables._replace(pages=grown(tables.pages, n_slots))
+    """Return tables with room for ``n_slots`` slots."""
+    return tables._replace(pages=grow_table(tables.pages, n_slots))
 
 
 def with_groups(tables: Tables, n_groups: int, settings: ShardSettings) -> Tables:
-    """Return tables with room for so many groups."""
+    """Return tables with room for ``n_groups`` groups."""
     size = tables.groups.flags.size
     if n_groups <= size:
         return tables
-    groups = grown(tables.groups, n_groups)
+    groups = grow_table(tables.groups, n_groups)
     set_group_defaults(groups, settings, size)
     return tables._replace(groups=groups)
 
 
 def with_sources(tables: Tables, n_sources: int) -> Tables:
-    """Return tables with room for so many sources."""
-    return tables._replace(sources=grown(tables.sources, n_sources))
+    """Return tables with room for ``n_sources`` sources."""
+    return tables._replace(sources=grow_table(tables.sources, n_sources))
 
 
 def with_kinds(tables: Tables, n_kinds: int) -> Tables:
-    """Return tables with priors for so many kinds.
+    """Return tables with priors for ``n_kinds`` kinds.
 
-    A new kind begins with the first one's, and weighs 1.
+    A new kind has the prior of kind 0 and weight 1.
     """
     size = tables.priors.shape.size
     if n_kinds <= size:
         return tables
-    priors = grown(tables.priors, n_kinds)
+    priors = grow_table(tables.priors, n_kinds)
     for column in priors:
         column[size:] = column[0]
     priors.weight[size:] = LOG2_CODE_ONE
@@ -153,7 +154,7 @@ def _place_leases(old: Leases, new: Leases, first: int, end: int) -> None:
 
 
 def with_leases(tables: Tables, n_more: int) -> Tables:
-    """Return tables whose ring of leases has room for so many more orders."""
+    """Return tables whose ring of leases has room for ``n_more`` orders."""
     first, end = int(tables.registers.first_order[0]), int(tables.registers.next_order[0])
     size = tables.leases.page.size
     needed = end - first + n_more
@@ -166,7 +167,7 @@ def with_leases(tables: Tables, n_more: int) -> Tables:
 
 @table_kernel
 def _place_links(old: Links, new: Links, pages: Pages) -> int:
-    """Copy links that their page still has; return how many."""
+    """Copy the links that their pages still use; return their number."""
     n = 0
     for row in range(old.key.size):
         if old.key[row] == np.uint64(0):
@@ -187,7 +188,7 @@ def _place_links(old: Links, new: Links, pages: Pages) -> int:
 
 
 def with_links(tables: Tables, n_more: int) -> Tables:
-    """Return tables with room for so many more links, at most half of them filled."""
+    """Return tables with room for ``n_more`` links, at most half of the rows in use."""
     needed = 2 * (int(tables.registers.n_links[0]) + n_more)
     if needed <= tables.links.key.size:
         return tables
@@ -201,22 +202,22 @@ def with_limits(
 ) -> tuple[Tables, NDArray[np.int64]]:
     """Return tables that hold the limits of an event, and the row of each; -1 for none.
 
-    Impossible limits (a ceiling below the floor, a probability of 1) have no row, nor have those
-    beyond ``limits_max``.
+    Impossible limits (a longest interval below the shortest, a probability of 1) have no row, nor
+    have those beyond ``limits_max``.
     """
     sets = np.stack(event[1:], axis=1)
-    unlike, of_row = np.unique(sets, axis=0, return_inverse=True)
+    distinct, of_row = np.unique(sets, axis=0, return_inverse=True)
     n_known = int(tables.registers.n_limits[0])
     known = {tuple(row): i for i, row in enumerate(np.stack(tables.limits, axis=1)[:n_known])}
-    rows = np.full(len(unlike), -1, np.int64)
-    for i, (low, high, stale_for, probability) in enumerate(unlike):
+    rows = np.full(len(distinct), -1, np.int64)
+    for i, (low, high, stale_for, probability) in enumerate(distinct):
         key = (low, high, stale_for, probability)
         if not (0 <= low <= high and stale_for >= 0 and 0 <= probability < 1):
             continue
         if key not in known:
             if n_known > limits_max - 1:
                 continue
-            tables = tables._replace(limits=grown(tables.limits, n_known + 1))
+            tables = tables._replace(limits=grow_table(tables.limits, n_known + 1))
             for column, number in zip(tables.limits, key, strict=True):
                 column[n_known] = number
             known[key] = n_known

@@ -1,4 +1,4 @@
-"""How a shard behaves: one frozen object, logged as an event whenever it changes."""
+"""Settings of a shard: one frozen object, logged as an event whenever it changes."""
 
 import json
 import math
@@ -13,75 +13,83 @@ DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSettings:
-    """What an owner may choose; times in seconds.
+    """Settings that the owner of a shard chooses; times in seconds.
 
     Parameters
     ----------
     objective
-        Keep copies fresh, or keep the wrong share of copies small.
+        ``freshness``: as many fresh copies as possible.  ``fragments``: as small an outdated share
+        of each copy as possible.
     estimator
-        ``gamma``: value averaged over a belief.  ``plug_in``: value at the belief's mean.
-        ``counts``: value at the estimate from counts of polls and changes (CGM §4.2).
+        Estimator of change rates.  ``gamma``: value averaged over a belief.  ``plug_in``: value at
+        the belief's mean.  ``counts``: value at the estimate from counts of polls and
+        changes (CGM §4.2).
     learning
-        What makes up for what a poll teaches.  ``gradient``: how much better a page could be kept
-        once more is known of it (`recrawl.core.price.teaching_gain`), for pages without signals.
-        ``bonus``: a factor that fades as a page becomes known.
+        How the information that a poll gives adds to its value.  ``gradient``: by how much better a
+        page could be kept fresh once more is known of it (`recrawl.core.price.knowledge_gradient`),
+        for pages without signals.
+        ``bonus``: by a factor that fades as polls accumulate.
     learning_bonus
-        How large that factor is; see `recrawl.core.value.learning_bonus`.
+        Size of that factor; see `recrawl.core.value.learning_bonus`.
     belief_half_life
-        After which evidence about a page's rate counts half, whatever happened.
+        Seconds after which evidence about a page's change rate counts half.
     memory_changes_max, memory_changes_min
-        Changes of a page after which it does; as many as suit the corpus, at most and at least
-        (`recrawl.core.belief.memory`).
+        Largest and smallest number of a page's changes after which evidence counts half; the shard
+        learns the number from the corpus (`recrawl.core.belief.memory`).
     prior_shape, prior_period
-        Belief about a page before anything is known of the corpus.
+        Prior belief about a page of a corpus of which nothing is known.
     last_modified
-        Whether Last-Modified dates are taken as true.
+        ``trust``: Last-Modified dates are taken as true.
     discovery_horizon
         Seconds for which the first fetch of a page is worth something.
     discovery_share
-        Of orders kept for pages never fetched, whatever they are worth.
+        Share of orders reserved for pages never fetched, whatever their value.
     audit_share
-        Of orders spent at hash-chosen moments, to measure what is claimed.
+        Share of orders for pages chosen by hash, to measure freshness without bias.
     signal_precision, signal_precision_weight
-        Of a source never heard of, and how many signals that counts for.
+        Precision assumed of a new source, and number of signals that this prior counts for.
     signal_delay, signal_delay_weight
-        Likewise: seconds from a change to its signal.
+        Seconds from a change to its signal assumed of a new source, and weight of this prior.
     signal_rate_seconds
-        How many seconds of counting the signal rate of a source's other pages is worth.
+        Seconds of counting that the prior of a page's signal rate is worth.
     signal_evidence_max
-        Signals that what is known of a source may count for; then the past is halved.
+        Largest number of signals that the evidence about a source counts for; beyond it the
+        evidence is halved.
     request_half_life, request_prior_rate, request_prior_seconds
-        Of importance learned from requests; see `recrawl.core.requests.RequestImportance`.
+        Parameters of importance learned from requests; see
+        `recrawl.core.requests.RequestImportance`.
     lease_seconds, lease_seconds_max
-        How long an order is held for its fetcher, and at most with extensions.
+        Seconds for which an order is held for its fetcher, and the most with extensions.
     lease_grace_seconds
-        How long after its end an order is remembered, so that late reports count once.
+        Seconds after its end for which an order is remembered, so that a late report counts once.
     group_delay, group_in_flight_max, group_burst
-        Politeness of groups without a policy of their own.
+        Default politeness of groups.
     backoff_seconds, backoff_seconds_max
-        Wait after a first transient error of a page; doubles with each.
+        Wait after the first transient error of a page, doubled with each further one, and its
+        limit.
     breaker_errors, breaker_seconds, breaker_seconds_max
-        After so many transient errors in a row a group rests; doubles with each more.
+        Number of transient errors in a row after which a group rests, the rest, doubled with each
+        further error, and its limit.
     disallowed_seconds
-        After which a disallowed page is looked at again.
+        Seconds after which a disallowed page is tried again.
     gone_polls_max
-        Polls in a row that find a page gone before it is given up.
+        Number of polls in a row that find a page gone before it is given up.
     sources_per_page_max
-        Further sources of a page are not heard.
+        Largest number of sources of one page; signals of further ones are ignored.
     limits_max, kinds_max, groups_max, sources_max
-        Distinct sets of limits; kinds, groups and sources of signals that have a number.
+        Largest numbers of distinct sets of limits, kinds of pages, groups and sources.
     picker
-        ``scan`` looks at every page for each decision, ``sweep`` keeps a near-term wheel;
-        ``auto`` scans up to ``scan_pages_max`` pages.
+        ``scan`` looks at every page for each decision; ``sweep`` passes over the pages slowly and
+        keeps those soon due in a timing wheel; ``auto`` scans up to ``scan_pages_max`` pages and
+        sweeps beyond.
     scan_pages_max
-        See ``picker``.
+        Largest number of pages that ``auto`` scans.
     sweep_seconds
-        Of one pass over all pages; None: a third of a percent of the mean time between fetches.
+        Seconds of one pass over all pages; None for 0.3 % of the mean time between fetches.
     orders_max
-        Orders of one decision.
+        Largest number of orders of one decision.
     pool_max
-        Pages waiting in the picker.
+        Largest number of pages waiting in the picker.
     """
 
     objective: Literal["freshness", "fragments"] = "freshness"
@@ -142,8 +150,8 @@ class ShardSettings:
                 raise ValueError(f"{name} must be below 1, got {getattr(self, name)!r}")
         if not 0 < self.memory_changes_min <= self.memory_changes_max:
             raise ValueError(
-                f"memory_changes_min must be positive and at most {self.memory_changes_max:g}, as "
-                f"many as are remembered at most, got {self.memory_changes_min!r}"
+                "memory_changes_min must be positive and at most memory_changes_max "
+                f"({self.memory_changes_max:g}), got {self.memory_changes_min!r}"
             )
         for name in ("prior_shape", "prior_period", "signal_precision", "signal_precision_weight"):
             if not 0 < getattr(self, name) < math.inf:
@@ -152,7 +160,7 @@ class ShardSettings:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)!r}")
         for name in ("group_delay", "lease_seconds", "lease_seconds_max", "lease_grace_seconds"):
-            # In milliseconds they have 32 bits.
+            # Columns hold them as milliseconds in 32 bits.
             if not getattr(self, name) <= 4e6:
                 raise ValueError(f"{name} must be at most 4e6, got {getattr(self, name)!r}")
         if self.limits_max > 65_535:
@@ -166,19 +174,19 @@ class ShardSettings:
                 raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
 
     def to_json(self) -> str:
-        """Return the settings as they are logged."""
+        """Return the settings as JSON for the log."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return logged settings; names that this version does not know are an error."""
-        return cls.from_kept(json.loads(text))
+        """Return settings from logged JSON; a name unknown to this version is an error."""
+        return cls.from_stored(json.loads(text))
 
     @classmethod
-    def from_kept(cls, kept: Mapping[str, Any]) -> Self:
-        """Return settings of a log or a snapshot, of this version or an older one."""
-        # What was not there yet is as if it were not: nothing was forgotten by changes.
-        return cls(**{"memory_changes_max": math.inf, **kept})
+    def from_stored(cls, stored: Mapping[str, Any]) -> Self:
+        """Return settings from a log or a snapshot of this version or an older one."""
+        # Versions without this setting did not forget by changes.
+        return cls(**{"memory_changes_max": math.inf, **stored})
 
 
 _CHOICES = {

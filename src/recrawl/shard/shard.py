@@ -1,4 +1,4 @@
-"""The shard: one partition's pages behind `apply` and `decide`."""
+"""The shard: the pages of one partition, changed by `apply` and read by `decide`."""
 
 import hashlib
 import math
@@ -11,53 +11,53 @@ from numpy.typing import NDArray
 
 from recrawl.core.arrays import FlagArray
 from recrawl.core.price.due_table import DueCodes, DueTable, build_due_table
-from recrawl.core.price.teaching_rows import own_copy, write_teaching
+from recrawl.core.price.learning_rows import writable_copy, write_learning_rows
 from recrawl.errors import EventError
 from recrawl.shard import events, growth
 from recrawl.shard.apply import leases, outcomes, pages, signals
-from recrawl.shard.apply.budget import credit_at, set_budget
 from recrawl.shard.apply.kind_weights import propose_weights
-from recrawl.shard.apply.priors import propose_priors, teaches_priors
+from recrawl.shard.apply.leases import credit_at, set_budget
+from recrawl.shard.apply.priors import is_refit_due, propose_priors
 from recrawl.shard.due import Terms
 from recrawl.shard.events import Event
 from recrawl.shard.explain import Explanation, explanation_of
 from recrawl.shard.picker import Picker
 from recrawl.shard.settings import ShardSettings
-from recrawl.shard.state.rules import has_patience, log2_bonus, patience, rules_of
-from recrawl.shard.state.snapshot import Snapshot, restored
+from recrawl.shard.state.rules import has_learning_horizon, learning_horizon, log2_bonus, rules_of
+from recrawl.shard.state.snapshot import Snapshot, restore_tables
 from recrawl.shard.state.status import BudgetUnit
-from recrawl.shard.state.tables import Tables
+from recrawl.shard.state.tables import GROUP_CLOSED, GROUP_HAS_POLICY, Tables
 
-__all__ = ["Applied", "Shard", "built_due_table"]
+__all__ = ["Applied", "Shard", "default_due_table"]
 
 _CODES = DueCodes()
-# Slots that are rewritten at once, and whose beliefs move to a new prior with each tick.
+# Number of slots rewritten at once, and of beliefs moved to a new prior with each tick.
 _REBASED_AT_ONCE = 1 << 18
 _REBASED_PER_TICK = 1 << 16
 _EXPIRED_MAX = 1 << 16
 
 
 @cache
-def _due_table() -> DueTable:
-    return built_due_table()
+def _shared_due_table() -> DueTable:
+    return default_due_table()
 
 
-def built_due_table() -> DueTable:
-    """Return the table that shards find due times in: 36 MB, which take seconds to build.
+def default_due_table() -> DueTable:
+    """Build the due table of shards: 36 MB, which take seconds.
 
-    Whoever keeps it somewhere can give it to shards.
+    A caller that stores the table can pass it to `Shard` instead.
     """
     return build_due_table(_CODES)
 
 
-_OfWords: TypeAlias = (
+_WordEvent: TypeAlias = (
     events.ImportanceSet | events.CostsSet | events.KindsSet | events.LimitsSet | events.CurvesSet
 )
-_OfPages: TypeAlias = events.PagesRemoved | events.RequestsSeen | _OfWords
+_PageEvent: TypeAlias = events.PagesRemoved | events.RequestsSeen | _WordEvent
 
 
 class Applied(NamedTuple):
-    """What a batch of events did: which of its rows counted, and what outcomes meant."""
+    """Result of applying a batch: which rows were valid, and the transitions of outcomes."""
 
     valid: FlagArray
     transition: NDArray[np.uint8]
@@ -68,20 +68,20 @@ _NO_TRANSITION = np.zeros(0, np.uint8)
 
 
 class Shard:
-    """Every page of one partition: what is known of it, and when it is worth a fetch.
+    """All pages of one partition, with what is known of each and when it is worth a fetch.
 
     State changes only in `apply`, which is a function of the state and the event: the same log
-    gives the same bytes.  Time enters with events.  `decide` proposes and changes nothing; what
-    it proposes counts once it has been logged and applied.
+    gives the same bytes.  Time enters with events.  `decide` proposes and changes nothing; a
+    proposal takes effect once it has been logged and applied.
 
     Parameters
     ----------
     settings
-        How the shard behaves; changed later by a `SettingsSet` event.
+        Settings of the shard; a `SettingsSet` event changes them later.
     tables
-        State to go on from, as a snapshot gave it; a new shard unless given.
+        State from a snapshot; that of a new shard if not given.
     due_table
-        As `built_due_table` returned it, now or earlier; built unless given.
+        Table that `default_due_table` returned, now or earlier; built if not given.
 
     Examples
     --------
@@ -113,20 +113,25 @@ class Shard:
         tables: Tables | None = None,
         due_table: DueTable | None = None,
     ) -> None:
-        self._due_table = due_table or _due_table()
+        self._due_table = due_table or _shared_due_table()
         self.settings = settings or ShardSettings()
         self.tables = tables or growth.empty_tables(self.settings)
         self._overdue_from = 0
         self._polls_learned = 0
         self._snapshot: Snapshot | None = None
-        self._behave()
+        self._apply_settings()
         self.picker.set_price(float(self.tables.registers.price[0]))
 
-    def _behave(self) -> None:
+    def _apply_settings(self) -> None:
+        """Derive rules, due terms and a new picker from the settings."""
         self.rules = rules_of(self.settings, _CODES)
-        table = own_copy(self._due_table) if has_patience(self.settings) else self._due_table
+        table = (
+            writable_copy(self._due_table)
+            if has_learning_horizon(self.settings)
+            else self._due_table
+        )
         self.terms = Terms(table, log2_bonus(self.settings, _CODES))
-        self._patience = 0.0
+        self._learning_horizon = 0.0
         self.picker = Picker(self.settings, self.terms)
 
     # ------------------------------------------------------------------ reading
@@ -143,11 +148,11 @@ class Shard:
 
     @property
     def n_pages(self) -> int:
-        """Pages kept."""
+        """Number of pages."""
         return int(self.tables.registers.n_pages[0])
 
     def free_pages(self, n: int) -> NDArray[np.int64]:
-        """Return the page numbers that the next ``n`` pages added must have, in this order."""
+        """Return the page numbers that the next ``n`` added pages must have, in this order."""
         registers = self.tables.registers
         slots = np.empty(n, np.int64)
         free, found = int(registers.free_slot[0]), 0
@@ -159,14 +164,14 @@ class Shard:
         slots[found:] = np.arange(first, first + n - found)
         generation = np.zeros(n, np.int64)
         generation[:found] = self.tables.pages.generation[slots[:found]]
-        named: NDArray[np.int64] = events.page_of(slots, generation)
-        return named
+        numbers: NDArray[np.int64] = events.page_of(slots, generation)
+        return numbers
 
     @property
     def memory_changes(self) -> float:
-        """Changes of a page after which what polls showed of its rate counts half, as learned.
+        """Learned number of a page's changes after which evidence about its rate counts half.
 
-        Infinite where that is never so.
+        Infinite if the estimator never forgets by changes.
         """
         if self.settings.estimator == "counts":
             return math.inf
@@ -174,28 +179,28 @@ class Shard:
         return self.settings.memory_changes_max * math.exp2(-lost)
 
     def credit(self, now_ms: int) -> float:
-        """Return what the budget allows to be spent now: fetches, or cost."""
+        """Return the fetches or cost that the budget allows to be spent now."""
         return credit_at(self.tables.registers, now_ms)
 
     def explain(self, page: int, now_ms: int | None = None) -> Explanation | None:
-        """Return what is known of a page and why it is or is not due; None if there is none."""
+        """Return what is known of a page and why it is or is not due; None for an unknown page."""
         slot = pages.page_slot_of(self.tables.pages, page, int(self.tables.registers.n_slots[0]))
         if slot < 0:
             return None
         at = self.now_ms if now_ms is None else now_ms
-        self._teach()
+        self._refresh_due_table()
         return explanation_of(self.tables, self.rules, self.terms, slot, at, self.picker.price)
 
     # ------------------------------------------------------------------ deciding
 
-    def _teach(self) -> None:
-        """Let due times go by as much patience with what polls teach as there should be now."""
-        if not has_patience(self.settings):
+    def _refresh_due_table(self) -> None:
+        """Update the due table to the learning horizon for the present number of polls."""
+        if not has_learning_horizon(self.settings):
             return
-        wanted = patience(int(self.tables.registers.n_polls[0]), self.n_pages)
-        if wanted != self._patience:
-            write_teaching(self.terms.table, wanted)
-            self._patience = wanted
+        wanted = learning_horizon(int(self.tables.registers.n_polls[0]), self.n_pages)
+        if wanted != self._learning_horizon:
+            write_learning_rows(self.terms.table, wanted)
+            self._learning_horizon = wanted
 
     def decide(
         self,
@@ -210,20 +215,20 @@ class Shard:
         Parameters
         ----------
         now_ms
-            The owner's time; an earlier one than the shard's own counts as that.
+            Time of the owner; at least the shard's own time.
         allowance
-            Orders wanted at most, whatever the budget allows.
+            Largest number of orders, whatever the budget allows.
         lease_seconds
-            How long each is held for its fetcher; as the settings say unless given.
+            Seconds for which each order is held for its fetcher; by default from the settings.
         exact
-            Look at every page, whatever the settings say: for batches.
+            Whether to look at every page, whatever the settings say, as batches need.
         """
-        self._teach()
+        self._refresh_due_table()
         now_ms = max(now_ms, self.now_ms)
         registers = self.tables.registers
         most = self.settings.orders_max
         n = most if allowance is None else min(allowance, most)
-        if registers.budget_unit[0] == BudgetUnit.FETCHES:  # of a budget in cost the picker spends
+        if registers.budget_unit[0] == BudgetUnit.FETCHES:  # the picker handles one in cost
             n = int(min(max(self.credit(now_ms) + 1e-6, 0), n))
         slot, reason = self.picker.decide(self.tables, now_ms, n, exact=exact)
         length = self.settings.lease_seconds if lease_seconds is None else lease_seconds
@@ -239,7 +244,7 @@ class Shard:
         )
 
     def overdue(self, now_ms: int) -> events.LeasesExpired:
-        """Propose the end of leases that have run out, at most 65,536 at a time."""
+        """Propose to end leases that have run out, at most 65,536 at a time."""
         found = np.empty(_EXPIRED_MAX, np.int64)
         n, self._overdue_from = leases.overdue_leases(
             self.tables.leases,
@@ -253,19 +258,19 @@ class Shard:
         )
 
     def tick(self, now_ms: int) -> events.Ticked:
-        """Propose a tick: time goes on, and the price is put on record."""
+        """Propose a tick, which moves time and records the price."""
         return events.event_of(
             events.Ticked, epoch=self.epoch, at_ms=now_ms, price=self.picker.price
         )
 
     def learn_priors(self) -> events.PriorsSet | None:
-        """Propose what the corpus has shown of its kinds of pages; None while that is not new.
+        """Propose priors learned from polls; None while there are too few new polls.
 
-        Polls must have grown by a quarter since the last proposal, and be fifty at least.
+        There must be at least fifty, and a quarter more than at the last proposal.
         """
         registers = self.tables.registers
         n_polls = int(registers.n_polls[0])
-        if not teaches_priors(n_polls, self._polls_learned):
+        if not is_refit_due(n_polls, self._polls_learned):
             return None
         if registers.rebased_to[0] < registers.n_slots[0]:
             return None
@@ -273,27 +278,27 @@ class Shard:
         return propose_priors(self.tables, self.settings)
 
     def weigh_kinds(self, shares: Mapping[int, float], now_ms: int) -> events.KindsWeighted | None:
-        """Propose factors by which kinds of pages spend given shares of the budget.
+        """Propose weights at which kinds of pages spend given shares of the budget.
 
-        None while they would hardly move.  See `recrawl.shard.apply.kind_weights.propose_weights`.
+        None if they would hardly change.  See `recrawl.shard.apply.kind_weights.propose_weights`.
 
         Parameters
         ----------
         shares
-            Of each kind that has one, 0 to 1; the other kinds share what is left.
+            Share of the budget by kind, 0 to 1; the other kinds get the rest.
         now_ms
-            Pages and groups that must rest beyond it do not count.
+            Present time; pages and groups that must rest beyond it do not count.
         """
-        self._teach()
+        self._refresh_due_table()
         now_ms = max(now_ms, self.now_ms)
         return propose_weights(self.tables, self.terms, self.settings.kinds_max, shares, now_ms)
 
     # ------------------------------------------------------------------ snapshots
 
     def snapshot(self, position: str) -> Snapshot:
-        """Begin a snapshot at this moment; the shard may go on while its pieces are taken.
+        """Begin a snapshot; the shard may apply events while its pieces are taken.
 
-        Beginning another ends the one before.
+        Beginning another snapshot ends the one before.
         """
         self._snapshot = Snapshot(self.tables, self.settings, position)
         return self._snapshot
@@ -307,15 +312,15 @@ class Shard:
         check: bool | Literal["small"] = True,
         due_table: DueTable | None = None,
     ) -> tuple[Self, str]:
-        """Return the shard of a snapshot, and the position of the log from which to go on.
+        """Return the shard of a snapshot, and the log position to continue from.
 
-        See `recrawl.shard.state.snapshot.restored`.
+        See `recrawl.shard.state.snapshot.restore_tables`.
         """
-        tables, settings, position = restored(manifest, buffer, check=check)
+        tables, settings, position = restore_tables(manifest, buffer, check=check)
         return cls(settings, tables=tables, due_table=due_table), position
 
     def digest(self) -> str:
-        """Return a checksum of all state: equal for equal histories."""
+        """Return a checksum of the whole state; shards with equal logs have equal ones."""
         n_slots = int(self.tables.registers.n_slots[0])
         digest = hashlib.sha256()
         for name, table in zip(self.tables._fields, self.tables, strict=True):
@@ -323,17 +328,17 @@ class Shard:
                 digest.update((column[:n_slots] if name == "pages" else column).tobytes())
         return digest.hexdigest()
 
-    def _put_aside(self, slots: NDArray[np.int64]) -> None:
-        """Tell a snapshot being taken that these pages are about to change."""
+    def _preserve_rows(self, slots: NDArray[np.int64]) -> None:
+        """Let a snapshot in progress save the rows of pages that are about to change."""
         if self._snapshot is not None:
             if self._snapshot.is_done:
                 self._snapshot = None
             else:
-                self._snapshot.put_aside(self.tables.pages, slots)
+                self._snapshot.preserve_rows(self.tables.pages, slots)
 
-    def _put_aside_range(self, first: int, end: int) -> None:
+    def _preserve_range(self, first: int, end: int) -> None:
         if self._snapshot is not None:
-            self._put_aside(np.arange(first, end))
+            self._preserve_rows(np.arange(first, end))
 
     # ------------------------------------------------------------------ applying
 
@@ -342,21 +347,21 @@ class Shard:
         return [self.apply(batch) for batch in batches]
 
     def apply(self, event: Event) -> Applied:
-        """Move to the state after a batch of events, its rows in order."""
-        event = events.frozen(event)
+        """Apply a batch of events, its rows in order."""
+        event = events.freeze_columns(event)
         valid = np.zeros(event[0].size, np.bool_)
         transition = _NO_TRANSITION
         if self._snapshot is not None:
-            self._put_aside(self._slots_of(event))
+            self._preserve_rows(self._slots_of(event))
         match event:
             case events.Outcomes():
-                transition = self._report(event, valid)
+                transition = self._apply_outcomes(event, valid)
             case events.Signals():
-                self._hear(event, valid)
+                self._apply_signals(event, valid)
             case events.Ordered():
-                self._order(event, valid)
+                self._apply_orders(event, valid)
             case events.Ticked():
-                self._tick(event, valid)
+                self._apply_tick(event, valid)
             case events.PagesAdded():
                 self._add(event, valid)
             case events.LeasesExpired() | events.LeasesReleased() | events.LeasesExtended():
@@ -374,7 +379,7 @@ class Shard:
             case events.PriorsSet():
                 self._set_priors(event, valid)
             case events.KindsWeighted():
-                self._weigh(event, valid)
+                self._set_kind_weights(event, valid)
             case _:
                 self._set_pages(event, valid)
         self.tables.registers.n_void[0] += valid.size - int(np.count_nonzero(valid))
@@ -397,7 +402,7 @@ class Shard:
         self.picker.touch(self.tables, slots)
 
     def _move_time(self, at_ms: int) -> None:
-        """Let time pass, and credit with it."""
+        """Advance time to ``at_ms``, and earn credit for it."""
         registers = self.tables.registers
         if at_ms <= registers.now[0]:
             return
@@ -405,14 +410,14 @@ class Shard:
             registers.credit[0] = self.credit(at_ms)
         registers.credited_at[0] = registers.now[0] = at_ms
 
-    def _follow(self, event: events.Ordered | events.LeasesExpired) -> None:
-        """Let time pass to the latest decision of the owner in a batch."""
+    def _advance_to_latest(self, event: events.Ordered | events.LeasesExpired) -> None:
+        """Advance time to the owner's latest decision in a batch."""
         self._move_time(int(event.at_ms[event.epoch == self.epoch].max(initial=0)))
 
-    def _report(self, event: events.Outcomes, valid: FlagArray) -> NDArray[np.uint8]:
+    def _apply_outcomes(self, event: events.Outcomes, valid: FlagArray) -> NDArray[np.uint8]:
         t = self.tables
         transition = np.full(valid.size, outcomes.VOID, np.uint8)
-        outcomes.report_outcomes(
+        outcomes.apply_outcomes(
             t.pages,
             t.links,
             t.sources,
@@ -429,33 +434,33 @@ class Shard:
         self._touch(event.page, valid)
         known = (event.page & 0xFFFFFFFF) < t.registers.n_slots[0]
         slots = event.page[known & (event.page >= 0)] & 0xFFFFFFFF
-        # A page removed while in flight leaves a group to wake that only its lease still knows.
+        # The group of a page removed while in flight is known only from its lease.
         rows = event.order[event.order > 0] & (t.leases.page.size - 1)
         groups = np.concatenate([t.pages.group[slots], t.leases.group[rows]])
         self.picker.wake(t, groups.astype(np.int64))
         return transition
 
-    def _hear(self, event: events.Signals, valid: FlagArray) -> None:
+    def _apply_signals(self, event: events.Signals, valid: FlagArray) -> None:
         heard = event.source < self.settings.sources_max
         if not heard.all():
-            # A number beyond any source: those rows are void, the others count.
-            kept = events.rows_of(event, heard)
+            # Rows whose source number is too large are void; the others count.
+            kept = events.freeze_columns(events.select_rows(event, heard))
             part = np.zeros(kept.page.size, np.bool_)
-            self._hear(kept, part)
+            self._apply_signals(kept, part)
             valid[heard] = part
             return
         self.tables = growth.with_sources(self.tables, int(event.source.max(initial=0)) + 1)
         self.tables = growth.with_links(self.tables, event.page.size)
         t = self.tables
-        signals.hear_signals(
+        signals.apply_signals(
             t.pages, t.links, t.sources, t.priors, t.registers, self.rules, event, valid
         )
         self._touch(event.page, valid)
 
-    def _order(self, event: events.Ordered, valid: FlagArray) -> None:
+    def _apply_orders(self, event: events.Ordered, valid: FlagArray) -> None:
         if not (event.epoch == self.epoch).any():
             return
-        self._follow(event)
+        self._advance_to_latest(event)
         leases.forget_leases(self.tables.leases, self.tables.registers, self._grace_ms)
         self.tables = growth.with_leases(self.tables, event.page.size)
         t = self.tables
@@ -465,7 +470,7 @@ class Shard:
     def _grace_ms(self) -> int:
         return round(self.settings.lease_grace_seconds * 1000)
 
-    def _tick(self, event: events.Ticked, valid: FlagArray) -> None:
+    def _apply_tick(self, event: events.Ticked, valid: FlagArray) -> None:
         registers = self.tables.registers
         for i in range(valid.size):
             if event.epoch[i] == registers.epoch[0]:
@@ -482,10 +487,10 @@ class Shard:
             return
         fits = (event.group < self.settings.groups_max) & (event.kind < self.settings.kinds_max)
         if not fits.all():
-            # Slots follow each other, so nothing after a row that is void would fit.
+            # Slots must be consecutive, so all rows after a void one are void, too.
             n = int(np.argmin(fits))
             part = np.zeros(n, np.bool_)
-            self._add(events.rows_of(event, slice(n)), part)
+            self._add(events.select_rows(event, slice(n)), part)
             valid[:n] = part
             return
         n_slots = int(self.tables.registers.n_slots[0]) + event.page.size
@@ -493,9 +498,10 @@ class Shard:
         self.tables = growth.with_groups(self.tables, int(event.group.max()) + 1, self.settings)
         self.tables = growth.with_kinds(self.tables, int(event.kind.max()) + 1)
         t = self.tables
+        horizon = float(self.settings.discovery_horizon)
         newness = np.array(
             [
-                pages.newness_of(shape, seconds, self.settings.discovery_horizon)
+                pages.newness_of(shape, seconds, horizon)
                 for shape, seconds in zip(t.priors.shape, t.priors.seconds, strict=True)
             ]
         )
@@ -527,7 +533,7 @@ class Shard:
         if isinstance(event, events.LeasesReleased):
             leases.release_leases(t.pages, t.groups, t.leases, t.registers, event, slots, valid)
         else:
-            self._follow(event)
+            self._advance_to_latest(event)
             leases.expire_leases(t.pages, t.groups, t.leases, t.registers, event, slots, valid)
         rows = event.order[valid] & (t.leases.page.size - 1)
         self.picker.wake(t, t.leases.group[rows].astype(np.int64))
@@ -544,20 +550,20 @@ class Shard:
 
     def _set_groups(self, event: events.GroupsSet, valid: FlagArray) -> None:
         valid[:] = (event.group < self.settings.groups_max) & (event.in_flight_max > 0)
-        named = event.group[valid].astype(np.int64)
-        self.tables = growth.with_groups(self.tables, int(named.max(initial=0)) + 1, self.settings)
+        group = event.group[valid].astype(np.int64)
+        self.tables = growth.with_groups(self.tables, int(group.max(initial=0)) + 1, self.settings)
         groups = self.tables.groups
-        # Of a group named twice the last row counts.
+        # If a group occurs twice, the last row counts.
         delay_ms, most = event.delay_ms[valid].astype(np.int64), event.in_flight_max[valid]
         burst = np.maximum(event.burst[valid], 1).astype(np.int64)
-        growth.set_politeness(groups, named, delay_ms, most.astype(np.int64), burst, self.now_ms)
-        groups.blocked_until[named] = event.blocked_until_ms[valid]
-        groups.flags[named] = 1 + 2 * (event.is_closed[valid] > 0)
-        self.picker.wake(self.tables, named)
+        growth.set_politeness(groups, group, delay_ms, most.astype(np.int64), burst, self.now_ms)
+        groups.blocked_until[group] = event.blocked_until_ms[valid]
+        groups.flags[group] = GROUP_HAS_POLICY + GROUP_CLOSED * (event.is_closed[valid] > 0)
+        self.picker.wake(self.tables, group)
 
     def _set_sources(self, event: events.SourcesSet, valid: FlagArray) -> None:
         fits = event.source < self.settings.sources_max
-        kept = events.rows_of(event, fits)
+        kept = events.select_rows(event, fits)
         self.tables = growth.with_sources(self.tables, int(kept.source.max(initial=0)) + 1)
         part = np.zeros(kept.source.size, np.bool_)
         signals.set_sources(self.tables.sources, kept, part)
@@ -568,18 +574,18 @@ class Shard:
             return
         before = self.settings
         try:
-            # All are read before anything changes; the last one counts.
+            # All rows are parsed before anything changes; the last one counts.
             self.settings = [ShardSettings.from_json(str(text)) for text in event.settings][-1]
         except (TypeError, ValueError) as error:
-            raise EventError(f"not settings of this version: {error}") from error
+            raise EventError(f"the settings are not valid in this version: {error}") from error
         valid[:] = True
         growth.set_group_defaults(self.tables.groups, self.settings, 0, self.now_ms)
         price = self.picker.price
-        self._behave()
+        self._apply_settings()
         self.picker.set_price(price)
         t = self.tables
         t.registers.memory_lost[0] = min(t.registers.memory_lost[0], self.rules.memory_lost_max)
-        self._put_aside_range(0, int(t.registers.n_slots[0]))
+        self._preserve_range(0, int(t.registers.n_slots[0]))
         if (before.estimator == "counts") != (self.settings.estimator == "counts"):
             pages.translate_beliefs(t.pages, t.priors, t.registers, self.rules)
         n_slots = int(t.registers.n_slots[0])
@@ -597,7 +603,9 @@ class Shard:
         )
         if not valid.any():
             return
-        self._rebase(int(self.tables.registers.n_slots[0]))  # what is left of the last time
+        self._rebase(
+            int(self.tables.registers.n_slots[0])
+        )  # finish moving beliefs to the previous priors
         self.tables = growth.with_kinds(self.tables, int(event.kind[valid].max()) + 1)
         priors = self.tables.priors
         priors.old_shape[:], priors.old_seconds[:] = priors.shape, priors.seconds
@@ -606,7 +614,7 @@ class Shard:
         self.tables.registers.rebased_to[0] = 0
         self._rebase(_REBASED_AT_ONCE)
 
-    def _weigh(self, event: events.KindsWeighted, valid: FlagArray) -> None:
+    def _set_kind_weights(self, event: events.KindsWeighted, valid: FlagArray) -> None:
         valid[:] = (
             (event.epoch == self.epoch)
             & (event.kind < self.settings.kinds_max)
@@ -624,30 +632,30 @@ class Shard:
         for first in range(0, n_slots, _REBASED_AT_ONCE):
             of_slot = t.pages.kind[first : min(first + _REBASED_AT_ONCE, n_slots)]
             slots = first + np.flatnonzero(is_moved[of_slot])
-            self._put_aside(slots)
+            self._preserve_rows(slots)
             self._rebuild_words(slots)
 
     def _rebase(self, n_slots: int) -> None:
         t = self.tables
         first = int(t.registers.rebased_to[0])
-        self._put_aside_range(first, min(first + n_slots, int(t.registers.n_slots[0])))
+        self._preserve_range(first, min(first + n_slots, int(t.registers.n_slots[0])))
         pages.rebase(t.pages, t.links, t.sources, t.priors, t.registers, self.rules, n_slots)
 
-    def _set_pages(self, event: _OfPages, valid: FlagArray) -> None:
+    def _set_pages(self, event: _PageEvent, valid: FlagArray) -> None:
         t = self.tables
         match event:
             case events.PagesRemoved():
                 pages.remove_pages(t.pages, t.groups, t.registers, event, valid)
             case events.RequestsSeen():
-                pages.see_requests(
+                pages.count_requests(
                     t.pages, t.links, t.sources, t.priors, t.registers, self.rules, event, valid
                 )
                 self._touch(event.page, valid)
             case _:
                 self._set_words(event, valid)
 
-    def _set_words(self, event: _OfWords, valid: FlagArray) -> None:
-        """Set something that the words of pages are made of."""
+    def _set_words(self, event: _WordEvent, valid: FlagArray) -> None:
+        """Apply an event that changes what the words of pages depend on."""
         t = self.tables
         slots = np.empty(event.page.size, np.int64)
         pages.find_slots(t.pages, t.registers, event.page, slots)
@@ -670,7 +678,7 @@ class Shard:
             case events.CostsSet():
                 pages.write_log2_codes(t.pages.cost, slots, event.cost[valid])
             case events.CurvesSet():
-                pages.write_curves(t.pages, slots, events.rows_of(event, valid))
+                pages.write_curves(t.pages, slots, events.select_rows(event, valid))
             case events.KindsSet():
                 kind = event.kind[valid]
                 pages.move_kinds(t.pages, t.priors, t.registers, self.rules, slots, kind)

@@ -1,11 +1,11 @@
 """Record batches as the bytes of one log record: the Arrow message alone, without its schema.
 
-Who reads a record knows its schema by the number beside it.  Larger messages have their buffers
-compressed (lz4), which Arrow's readers undo by themselves.
+A reader knows the schema of a record by the number stored beside it.  Larger messages have their
+buffers compressed (lz4), which Arrow's readers undo by themselves.
 
-A batch of numbers that is small has the same head for the same number of rows: such heads are
-written and read once, and compared after that.  Bytes whose head is one of these and whose length
-fits are sound, whatever numbers they hold.
+Small batches of numbers with the same number of rows have the same head.  Such a head is built and
+parsed once, and only compared after that.  Bytes with a known head and the right length are a
+valid batch, whatever numbers they hold.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,21 +18,21 @@ from numpy.typing import NDArray
 
 from recrawl.errors import EventError
 
-__all__ = ["COMPRESSED_BYTES_MIN", "NumberRecords", "packed", "unpacked"]
+__all__ = ["COMPRESSED_BYTES_MIN", "NumberRecords", "pack_batch", "unpack_batch"]
 
-# Messages from this size on are compressed: 1 KB of numbers shrinks too little for the time.
+# Messages of at least this size are compressed: smaller ones shrink too little for the time.
 COMPRESSED_BYTES_MIN = 8_192
-# Numbers are read in place, which takes them to begin at multiples of their size.
+# Numbers are read in place, so they must begin at multiples of their size.
 _ALIGNMENT = 8
 _END_OF_STREAM_BYTES = 8
-# On this thread: a log is written by one, and messages are small.
+# Compressed on this thread: one thread writes a log, and messages are small.
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-# What Arrow raises, by what is wrong with the bytes.
+# Exceptions that Arrow raises for broken bytes.
 _NOT_A_BATCH = (pa.ArrowException, EOFError, OSError, ValueError, TypeError, KeyError, MemoryError)
 
 
-def packed(batch: pa.RecordBatch) -> bytes:
-    """Return a batch as bytes, compressed if there are many."""
+def pack_batch(batch: pa.RecordBatch) -> bytes:
+    """Return a batch as bytes, compressed if it is large."""
     if batch.nbytes < COMPRESSED_BYTES_MIN:
         whole: bytes = batch.serialize().to_pybytes()
         return whole
@@ -48,57 +48,57 @@ def packed(batch: pa.RecordBatch) -> bytes:
 
 @cache
 def _schema_bytes(schema: pa.Schema) -> int:
-    """Return the size of the message that a stream of such batches begins with."""
+    """Return the size of the schema message at the beginning of a stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema, options=_COMPRESSED):
         pass
     return int(sink.getvalue().size) - _END_OF_STREAM_BYTES
 
 
-def unpacked(data: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the batch in bytes that `packed` made, checked in full; its numbers are not copied."""
+def unpack_batch(data: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch in bytes that `pack_batch` made, fully checked; numbers are not copied."""
     try:
-        batch = pa.ipc.read_record_batch(_aligned(data), schema)
+        batch = pa.ipc.read_record_batch(_align_buffer(data), schema)
         batch.validate(full=True)
     except _NOT_A_BATCH as error:
-        raise EventError(f"not a batch of {schema.names}: {error}") from error
+        raise EventError(f"the bytes are not a batch of {schema.names}: {error}") from error
     return batch
 
 
-def _aligned(data: bytes | memoryview) -> pa.Buffer:
+def _align_buffer(data: bytes | memoryview) -> pa.Buffer:
     buffer = pa.py_buffer(data)
-    # What Python gives as bytes is aligned; a piece of something larger need not be.
+    # A bytes object is aligned; a slice of a larger buffer need not be.
     return buffer if buffer.address % _ALIGNMENT == 0 else pa.py_buffer(bytes(data))
 
 
 class _Layout(NamedTuple):
-    """Where the numbers of a small batch of so many rows stand."""
+    """Layout of a small batch with a given number of rows."""
 
     head: bytes
     n_rows: int
     offsets: tuple[int, ...]
-    """Of each column, from the beginning of the record."""
+    """Offset of each column in the record."""
     gaps: tuple[bytes, ...]
-    """After each column."""
+    """Padding after each column."""
     n_bytes: int
 
 
 class NumberRecords:
-    """Batches of one schema that has only columns of numbers, none of them null, as bytes.
+    """Convert batches of numbers of one schema, without nulls, to bytes and back.
 
     Parameters
     ----------
     schema
-        Of the batches.
+        Schema of the batches.
     dtypes
-        Of its columns, in order.
+        Types of its columns, in order.
     """
 
     def __init__(self, schema: pa.Schema, dtypes: Iterable["np.dtype[Any]"]) -> None:
         self._schema = schema.remove_metadata()
         self._dtypes = tuple(dtypes)
         row_bytes = sum(dtype.itemsize for dtype in self._dtypes)
-        # Above, there is compression.  This bounds the layouts kept, too.
+        # Larger batches are compressed.  This limits the number of cached layouts, too.
         self._n_rows_max = (COMPRESSED_BYTES_MIN - 1) // row_bytes
         self._by_rows: dict[int, _Layout] = {}
         self._by_head: dict[bytes, _Layout] = {}
@@ -107,8 +107,8 @@ class NumberRecords:
         """Return equally long columns as bytes."""
         n_rows = columns[0].size
         if n_rows > self._n_rows_max:
-            return packed(self._batch_of(columns))
-        layout = self._by_rows.get(n_rows) or self._laid_out(n_rows)
+            return pack_batch(self._batch_of(columns))
+        layout = self._by_rows.get(n_rows) or self._add_layout(n_rows)
         pieces: list[Any] = [layout.head]
         for column, dtype, gap in zip(columns, self._dtypes, layout.gaps, strict=True):
             pieces += (np.ascontiguousarray(column, dtype).data, gap)
@@ -119,17 +119,17 @@ class NumberRecords:
         return record
 
     def unpack(self, data: bytes | memoryview) -> list[NDArray[Any]]:
-        """Return the columns in bytes that `pack` made, not copied where that can be."""
+        """Return the columns in bytes that `pack` made, without a copy where possible."""
         layout = self._by_head.get(bytes(data[: _head_bytes(data)]))
         if layout is None:
-            batch = unpacked(data, self._schema)
+            batch = unpack_batch(data, self._schema)
             if batch.num_rows <= self._n_rows_max:
-                self._laid_out(batch.num_rows)  # for the next one
+                self._add_layout(batch.num_rows)  # for the next one
             return [_numbers_of(column) for column in batch.columns]
         if len(data) < layout.n_bytes:
             raise EventError(f"record must have {layout.n_bytes} bytes, got {len(data)}")
         if not isinstance(data, bytes):
-            data = _aligned(data)
+            data = _align_buffer(data)
         return [
             np.frombuffer(data, dtype, layout.n_rows, offset)
             for dtype, offset in zip(self._dtypes, layout.offsets, strict=True)
@@ -142,14 +142,14 @@ class NumberRecords:
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _laid_out(self, n_rows: int) -> _Layout:
-        """Return where numbers stand in a message of so many rows, from one that Arrow wrote."""
+    def _add_layout(self, n_rows: int) -> _Layout:
+        """Cache and return the layout of a message of ``n_rows`` rows that Arrow wrote."""
         zeros = [np.zeros(n_rows, dtype) for dtype in self._dtypes]
-        record = pa.py_buffer(packed(self._batch_of(zeros)))
+        record = pa.py_buffer(pack_batch(self._batch_of(zeros)))
         batch = pa.ipc.read_record_batch(record, self._schema)
         head = record.to_pybytes()[: _head_bytes(record)]
         buffers = [column.buffers()[1] for column in batch.columns]
-        # Of no rows Arrow says nothing; they may stand anywhere.
+        # Arrow gives no address for empty columns; any offset will do.
         offsets = [buffer.address - record.address if n_rows else len(head) for buffer in buffers]
         ends = [*offsets[1:], record.size]
         gaps = [
@@ -163,12 +163,12 @@ class NumberRecords:
 
 def _numbers_of(column: pa.Array) -> NDArray[Any]:
     if column.null_count:
-        raise EventError(f"columns must have no null, got {column.null_count}")
+        raise EventError(f"columns must have no nulls, got {column.null_count}")
     numbers: NDArray[Any] = column.to_numpy()
     return numbers if numbers.flags.aligned else numbers.copy()
 
 
 def _head_bytes(data: Any) -> int:
-    """Return the length of a message before its numbers, as the message has it."""
-    # A mark of four bytes, the length of the metadata in four, and the metadata.
+    """Return the length of a message's head, which precedes its numbers."""
+    # Four bytes of marker, four of the length of the metadata, then the metadata.
     return 8 + int.from_bytes(data[4:8], "little")

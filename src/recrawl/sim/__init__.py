@@ -1,8 +1,11 @@
-"""A simulated web, exact accounts of freshness, and the policies that people run today.
+"""Simulated webs, exact accounts of freshness, and the scheduling rules of other crawlers.
 
-Everything runs on virtual time, in seconds from the start, and draws from seeds only.  What
-happens to a page depends on the seed and the page alone, so rivals see the same web.
+Everything runs on virtual time, in seconds from the start, and is determined by random seeds.
+The history of a page depends only on the seed and the page, so all policies see the same web.
 """
+
+import warnings
+from typing import TYPE_CHECKING, Any
 
 from recrawl.sim.accounting import Account, Bookkeeper, Sum
 from recrawl.sim.driver import Fetcher, OnFetches, run_freely, scale_for_budget, simulate
@@ -23,20 +26,20 @@ from recrawl.sim.policies.interval_rules import (
 )
 from recrawl.sim.policies.oracle import Oracle
 from recrawl.sim.policies.policy import (
+    FetchOutcomes,
     KnownPages,
-    Outcomes,
     Policy,
     ProportionalToImportance,
     Uniform,
 )
-from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited
+from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited_settings
 from recrawl.sim.web.content import Content, Flapping, Replaces
 from recrawl.sim.web.dynamics import Drift, HotStart, SiteWide, WeeklyCycle, change_times
 from recrawl.sim.web.failures import Failures
 from recrawl.sim.web.groups import GroupSizes
-from recrawl.sim.web.histories import recorded_web, renumbered_versions
+from recrawl.sim.web.histories import recorded_web, renumber_versions
 from recrawl.sim.web.presets import papers_web, realistic_web, signals_paper_web, signals_web
-from recrawl.sim.web.signals import Signals, SignalSource, emitted_signals
+from recrawl.sim.web.signals import SignalSource, WebSignals, emit_signals
 from recrawl.sim.web.times import Times, Windows
 from recrawl.sim.web.webs import Web, make_web, request_counts
 
@@ -49,6 +52,7 @@ __all__ = [
     "Content",
     "Drift",
     "Failures",
+    "FetchOutcomes",
     "Fetcher",
     "FixedInterval",
     "Flapping",
@@ -61,7 +65,6 @@ __all__ = [
     "NutchAdaptive",
     "OnFetches",
     "Oracle",
-    "Outcomes",
     "PageTotals",
     "Policy",
     "Polls",
@@ -69,7 +72,6 @@ __all__ = [
     "Replaces",
     "ShardPolicy",
     "SignalSource",
-    "Signals",
     "SiteWide",
     "StormCrawler",
     "Sum",
@@ -77,17 +79,18 @@ __all__ = [
     "Uniform",
     "Waits",
     "Web",
+    "WebSignals",
     "WeeklyCycle",
     "Windows",
     "YaCy",
     "change_times",
     "compiled_rule",
-    "emitted_signals",
+    "emit_signals",
     "make_web",
     "papers_web",
     "realistic_web",
     "recorded_web",
-    "renumbered_versions",
+    "renumber_versions",
     "request_counts",
     "run_compiled",
     "run_freely",
@@ -96,5 +99,29 @@ __all__ = [
     "signals_web",
     "simulate",
     "trust_signals",
-    "unlimited",
+    "unlimited_settings",
 ]
+
+# Names of recrawl 0.1.0, deprecated since 0.2; 0.4 removes them.
+_RENAMED = {
+    "Outcomes": "FetchOutcomes",
+    "Signals": "WebSignals",
+    "emitted_signals": "emit_signals",
+    "renumbered_versions": "renumber_versions",
+    "unlimited": "unlimited_settings",
+}
+
+# mypy would accept any attribute of a module that has this function.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Return the value of a deprecated name, with a warning."""
+        if name not in _RENAMED:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warnings.warn(
+            f"recrawl.sim.{name} is deprecated since 0.2 and will be removed in 0.4; "
+            f"use recrawl.sim.{_RENAMED[name]}",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return globals()[_RENAMED[name]]

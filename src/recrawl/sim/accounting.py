@@ -1,4 +1,4 @@
-"""How fresh a policy kept its copies: integrated exactly, between one change and the next."""
+"""Exact accounts of freshness, integrated from one change of a page to the next."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -15,7 +15,7 @@ __all__ = ["Account", "Bookkeeper", "Sum"]
 
 
 class Sum(IntEnum):
-    """What is summed, over pages and time."""
+    """Quantities that are summed over pages and time."""
 
     SECONDS = 0
     FRESH = 1
@@ -48,18 +48,18 @@ _ERRORS, _COST = int(Sum.ERRORS), int(Sum.COST)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Account:
-    """What a policy achieved, in one or more parts of the time.
+    """Freshness and fetches of a policy, in one or more parts of the time.
 
     All shares are from 0 to 1 and over all parts; `part` gives one of them.
 
     Parameters
     ----------
     sums
-        A row for each part, a column for each `Sum`.
+        Sums, with a row for each part and a column for each `Sum`.
     edges
-        Where the parts begin and the last one ends, in seconds.
+        Beginnings of the parts and end of the last one, in seconds.
     page_fresh_seconds, page_fetches
-        Of each page, over all parts.
+        Fresh seconds and fetches of each page, over all parts.
     """
 
     sums: FloatArray
@@ -68,7 +68,7 @@ class Account:
     page_fetches: CountArray
 
     def part(self, number: int) -> "Account":
-        """Return the account of one part of the time, which says nothing of single pages."""
+        """Return the account of one part of the time, without the columns of single pages."""
         return Account(
             sums=self.sums[number : number + 1],
             edges=self.edges[number : number + 2],
@@ -145,7 +145,7 @@ class Account:
 
 
 class Books(NamedTuple):
-    """What a bookkeeper knows of each page and its copy: 48 bytes a page."""
+    """State of each page and its copy: 48 bytes a page."""
 
     fetched_at: FloatArray
     copy: CountArray
@@ -293,23 +293,23 @@ def _close(
 
 
 class Bookkeeper:
-    """Keeps the account of one policy on one web, fetches by fetches.
+    """Keeps the account of one policy on one web, batch by batch of fetches.
 
     Parameters
     ----------
     web
-        Which is only read.
+        The web, which is not modified.
     burn_in_seconds
         Time at the start that does not count.
     horizon
-        Where the account ends; the web's own end by default.
+        End of the account in seconds; by default the end of the web.
     n_parts
-        Equal parts of the time for which sums are kept apart.
+        Number of equal parts of the time, each with its own sums.
     very_stale_seconds
-        A copy stale for longer is very stale, and a change unnoticed for longer is late.
+        Limit beyond which a stale copy is very stale, and an unnoticed change is late.
     has_copies
-        Whether every page has just been fetched at the start; otherwise copies are stale until
-        their first fetch, and wrong in whole.
+        Whether every page has just been fetched at the start; otherwise copies are stale, with
+        divergence 1, until their first fetch.
 
     Examples
     --------

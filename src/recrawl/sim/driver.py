@@ -1,4 +1,4 @@
-"""Runs a policy on a simulated web, on virtual time, and accounts for it exactly."""
+"""Run a policy on a simulated web, on virtual time, with an exact account of freshness."""
 
 import math
 from collections import deque
@@ -12,7 +12,7 @@ from recrawl.core.kernel import kernel
 from recrawl.sim.accounting import Account, Bookkeeper
 from recrawl.sim.policies.interval_policy import IntervalPolicy
 from recrawl.sim.policies.interval_rules import IntervalRule
-from recrawl.sim.policies.policy import KnownPages, Outcomes, Policy
+from recrawl.sim.policies.policy import FetchOutcomes, KnownPages, Policy, signal_method
 from recrawl.sim.web.content import NO_COPY, divergence_of, version_at_start
 from recrawl.sim.web.failures import fails_at
 from recrawl.sim.web.webs import Web, version_after
@@ -20,25 +20,25 @@ from recrawl.sim.web.webs import Web, version_after
 __all__ = [
     "Fetcher",
     "OnFetches",
-    "checked_pick",
+    "check_pick",
     "least_scale",
     "run_freely",
     "scale_for_budget",
     "simulate",
 ]
 
-# Versions fetched that are remembered of each page, to notice a return to one of them.
+# Versions remembered for each page, to notice that it returned to one of them.
 _N_RECENT = 4
-# Rows of the log that are accounted for at once.
+# Fetches that are accounted for at once.
 _N_LOGGED = 8_192
 
 
-OnFetches = Callable[[RowArray, FloatArray, Outcomes], None]
-"""Is told of fetches as they are made: pages, instants, and what they showed."""
+OnFetches = Callable[[RowArray, FloatArray, FetchOutcomes], None]
+"""Called with the pages, instants and outcomes of fetches as they are made."""
 
 
 class _Copies(NamedTuple):
-    """What has been fetched of each page: 56 bytes a page."""
+    """The stored copy of each page: 56 bytes a page."""
 
     version: CountArray
     fetched_at: FloatArray
@@ -91,12 +91,12 @@ def _fetch(
 
 
 class Fetcher:
-    """Fetches pages of a web and says what that showed.
+    """Fetches pages of a simulated web and returns the outcomes.
 
     Parameters
     ----------
     web
-        Which is only read.
+        The web, which is not modified.
     has_copies
         Whether every page has just been fetched at the start.
     """
@@ -114,10 +114,10 @@ class Fetcher:
             recent,
         )
 
-    def fetch(self, page: RowArray, at: FloatArray) -> Outcomes:
+    def fetch(self, page: RowArray, at: FloatArray) -> FetchOutcomes:
         """Fetch pages, each at its own instant; a page's fetches must come in order."""
         n = page.size
-        outcomes = Outcomes(
+        outcomes = FetchOutcomes(
             np.zeros(n, np.bool_),
             np.zeros(n),
             np.full(n, np.nan),
@@ -138,7 +138,7 @@ class _Log:
         self._rows: list[tuple[RowArray, FloatArray, FlagArray]] = []
         self._n_rows = 0
 
-    def add(self, page: RowArray, at: FloatArray, outcomes: Outcomes) -> None:
+    def add(self, page: RowArray, at: FloatArray, outcomes: FetchOutcomes) -> None:
         if self._on_fetches is not None:
             self._on_fetches(page, at, outcomes)
         self._rows.append((page, at, outcomes.error))
@@ -168,30 +168,30 @@ def simulate(  # noqa: PLR0913 (all but three are keywords)
     has_copies: bool = True,
     on_fetches: OnFetches | None = None,
 ) -> Account:
-    """Let a policy spend a budget on a web, and return what it achieved.
+    """Run a policy on a web at a budget, and return the account of its freshness.
 
-    The same web, policy and budget give the same account, bit by bit.  Signals that have arrived
-    are told before each pick, and so are outcomes.
+    The same web, policy and budget give the same account, bit by bit.  Before each pick the policy
+    receives the signals that have arrived and the outcomes of finished fetches.
 
     Parameters
     ----------
     web
-        Which is only read, so rivals see the same.
+        The web, which is not modified, so that all policies see the same one.
     policy
-        Is started anew.
+        Policy to run; it is started anew.
     budget
         Fetches per second.
     horizon
         Seconds to run; the web's own by default.
     n_per_pick
-        Fetches for which the policy is asked at once.  1 is a slot every 1/``budget`` seconds;
+        Number of fetches per pick.  1 is a slot every 1/``budget`` seconds;
         ``round(budget * 86_400)`` is a nightly batch.
     latency_seconds
-        From the pick to the fetch, which is when the page is read and the outcome known.
+        Delay from the pick to the fetch, at which the page is read and the outcome is known.
     burn_in_seconds, n_parts, very_stale_seconds, has_copies
         See `Bookkeeper`.
     on_fetches
-        Is told of all fetches, for whoever wants more than the account.
+        Function called with all fetches.
 
     Examples
     --------
@@ -224,34 +224,35 @@ def simulate(  # noqa: PLR0913 (all but three are keywords)
     n_picks = int(end * budget / n_per_pick * (1 + 1e-12))
     picks_at = np.arange(1, n_picks + 1) * (n_per_pick / budget)
     order = np.argsort(web.signals.at, kind="stable")
-    heard_at = web.signals.at[order]
-    heard_page = web.signals.pages()[order]
-    heard_source = web.signals.source[order]
+    arrives_at = web.signals.at[order]
+    signal_page = web.signals.pages()[order]
+    source = web.signals.source[order]
     claimed_at = web.signals.claimed_at[order]
-    n_heard = np.concatenate([[0], np.searchsorted(heard_at, picks_at, side="right")]).tolist()
+    n_arrived = np.concatenate([[0], np.searchsorted(arrives_at, picks_at, side="right")]).tolist()
+    on_signals = signal_method(policy)
     under_way: deque[tuple[float, RowArray]] = deque()
     for k, now in enumerate(picks_at.tolist()):
-        first, last = n_heard[k], n_heard[k + 1]
+        first, last = n_arrived[k], n_arrived[k + 1]
         if last > first:
             new = slice(first, last)
-            policy.hear(heard_at[new], heard_page[new], heard_source[new], claimed_at[new])
+            on_signals(arrives_at[new], signal_page[new], source[new], claimed_at[new])
         while under_way and under_way[0][0] <= now:
-            _perform(fetcher, policy, log, *under_way.popleft())
-        pages = checked_pick(policy.pick(now, n_per_pick), web.n_pages, n_per_pick)
+            _fetch_and_learn(fetcher, policy, log, *under_way.popleft())
+        pages = check_pick(policy.pick(now, n_per_pick), web.n_pages, n_per_pick)
         if pages.size == 0:
             continue
         if latency_seconds > 0.0:
             under_way.append((now + latency_seconds, pages))
         else:
-            _perform(fetcher, policy, log, now, pages)
+            _fetch_and_learn(fetcher, policy, log, now, pages)
     while under_way and under_way[0][0] <= end:
-        _perform(fetcher, policy, log, *under_way.popleft())
+        _fetch_and_learn(fetcher, policy, log, *under_way.popleft())
     log.flush()
     return books.close()
 
 
-def checked_pick(pages: object, n_pages: int, n_max: int) -> RowArray:
-    """Return what a policy picked; kernels look nothing up that was not checked."""
+def check_pick(pages: object, n_pages: int, n_max: int) -> RowArray:
+    """Return the pages a policy picked, or raise: kernels do not check indices."""
     if not isinstance(pages, np.ndarray) or pages.ndim != 1 or pages.dtype.kind not in "iu":
         raise ValueError(f"pick must return a column of page numbers, got {pages!r}")
     if pages.size > n_max:
@@ -261,7 +262,9 @@ def checked_pick(pages: object, n_pages: int, n_max: int) -> RowArray:
     return pages.astype(np.int64, copy=False)
 
 
-def _perform(fetcher: Fetcher, policy: Policy, log: _Log, at: float, pages: RowArray) -> None:
+def _fetch_and_learn(
+    fetcher: Fetcher, policy: Policy, log: _Log, at: float, pages: RowArray
+) -> None:
     instants = np.full(pages.size, at)
     outcomes = fetcher.fetch(pages, instants)
     log.add(pages, instants, outcomes)
@@ -280,11 +283,11 @@ def run_freely(
     n_fetches_max: int | None = None,
     on_fetches: OnFetches | None = None,
 ) -> Account:
-    """Let a rule fetch each page just when it is due, without a budget, and return the account.
+    """Run a rule without a budget, fetching each page exactly when it is due.
 
     Pages are independent then, so all of them take one step at a time.  With the factor of
-    `scale_for_budget` this compares rules at equal fetches spent, to the rule's advantage: it may
-    spend them when it likes.
+    `scale_for_budget` this compares rules at an equal number of fetches, to the rule's advantage:
+    it may make them at any time.
 
     Parameters
     ----------
@@ -293,9 +296,10 @@ def run_freely(
     rule, scale
         See `IntervalPolicy`.
     n_fetches_max
-        After so many fetches the run is cut short.
+        Number of fetches after which the run stops early.
     on_fetches
-        Is told of all fetches; a page's come in order, those of different pages do not.
+        Function called with all fetches; those of one page come in order of time, those of
+        different pages do not.
     """
     end = web.horizon if horizon is None else float(horizon)
     policy = IntervalPolicy(rule, scale=scale)
@@ -326,31 +330,31 @@ def run_freely(
 def scale_for_budget(
     web: Web, rule: IntervalRule, budget: float, *, horizon: float | None = None
 ) -> float:
-    """Return the factor on a rule's clock at which it wants just the budget.
+    """Return the factor on a rule's clock at which it spends just the budget.
 
-    Rules have no notion of a budget; this is the fairest comparison at equal fetches spent.  The
-    factor is found to 1 %, and is one at which the rule wants no more than the budget.
+    Rules have no budget; this is the fairest comparison at an equal number of fetches.  The
+    factor is accurate to 1 %, and the rule makes no more fetches than the budget allows.
     """
     end = web.horizon if horizon is None else float(horizon)
     n_allowed = int(budget * end)
 
-    def wants_too_much(scale: float) -> bool:
+    def exceeds_budget(scale: float) -> bool:
         account = run_freely(web, rule, scale=scale, horizon=end, n_fetches_max=n_allowed)
         return account.n_fetches > n_allowed
 
-    return least_scale(wants_too_much)
+    return least_scale(exceeds_budget)
 
 
-def least_scale(wants_too_much: Callable[[float], bool]) -> float:
-    """Return the least factor on waits, to 1 %, at which no more is wanted than is allowed."""
+def least_scale(exceeds_budget: Callable[[float], bool]) -> float:
+    """Return the smallest factor, to 1 %, at which a rule stays within the budget."""
     low, high = -1.0, 1.0
-    while not wants_too_much(math.exp(low)) and low > -30.0:
+    while not exceeds_budget(math.exp(low)) and low > -30.0:
         low -= 1.0
-    while wants_too_much(math.exp(high)) and high < 30.0:
+    while exceeds_budget(math.exp(high)) and high < 30.0:
         high += 1.0
     while high - low > 0.01:
         middle = 0.5 * (low + high)
-        if wants_too_much(math.exp(middle)):
+        if exceeds_budget(math.exp(middle)):
             low = middle
         else:
             high = middle

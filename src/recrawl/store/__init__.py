@@ -1,9 +1,8 @@
-"""What is too big for memory: URLs, names, validators, recent digests and the feed of changes."""
+"""Data that is too big for memory: URLs, names, fetch records and the feed of changes."""
 
 from recrawl.store.batch import StoreBatch
-from recrawl.store.changes import Change, Cursor
-from recrawl.store.names import Names
-from recrawl.store.records import (
+from recrawl.store.changes import Cursor, StoredChange
+from recrawl.store.fetch_records import (
     DIGEST_BYTES,
     DIGESTS_MAX,
     ETAG_BYTES_MAX,
@@ -13,8 +12,9 @@ from recrawl.store.records import (
     SKETCH_BYTES_MAX,
     Records,
 )
+from recrawl.store.names import Names
+from recrawl.store.page_urls import URL_TEXT_BYTES_MAX
 from recrawl.store.store import CHANGES_MAX, FORMAT, Store
-from recrawl.store.texts import URL_TEXT_BYTES_MAX
 
 __all__ = [
     "CHANGES_MAX",
@@ -27,10 +27,10 @@ __all__ = [
     "PROFILE_BYTES_MAX",
     "SKETCH_BYTES_MAX",
     "URL_TEXT_BYTES_MAX",
-    "Change",
     "Cursor",
     "Names",
     "Records",
     "Store",
     "StoreBatch",
+    "StoredChange",
 ]

@@ -1,4 +1,4 @@
-"""The feed of changes: what became of pages, in the order of the log, as far back as is kept."""
+"""The feed of changes: the most recent transitions of pages, in the order of the log."""
 
 import struct
 from collections.abc import Callable
@@ -7,28 +7,35 @@ from typing import NamedTuple, Self
 from recrawl.kv import KeyValues
 from recrawl.store.keys import CHANGE, Writes
 
-__all__ = ["Change", "Cursor", "changes_from", "first_kept", "put_change", "range_before"]
+__all__ = [
+    "Cursor",
+    "StoredChange",
+    "changes_from",
+    "first_change_to_keep",
+    "put_change",
+    "range_before",
+]
 
-# Its number among all changes, page, instant, transition; then the URL.
+# Layout of a value: number among all changes, page, instant, transition; then the URL.
 _HEAD = struct.Struct(">QqqB")
 _KEY = struct.Struct(">cQI")
 _END = bytes([CHANGE[0] + 1])
 
 
 class Cursor(NamedTuple):
-    """The place in the log of the change to read next."""
+    """Place in the feed: position in the log and row of the change to read next."""
 
     position: int
     row: int
 
     @classmethod
     def parse(cls, text: str | None) -> Self:
-        """Return the cursor that a text stands for; None is the beginning.
+        """Return the cursor in a text; None is the beginning of the feed.
 
         Raises
         ------
         ValueError
-            If it stands for none.
+            If the text is not a cursor.
 
         Examples
         --------
@@ -42,23 +49,25 @@ class Cursor(NamedTuple):
         position, dot, row = text.partition(".")
         is_number = dot and position.isdecimal() and row.isdecimal() and text.isascii()
         if not is_number or int(position) >= 1 << 63 or int(row) >= 1 << 32:
-            raise ValueError(f"cursor must be two numbers with a dot between, got {text!r}")
+            raise ValueError(
+                f"cursor must be two numbers separated by a dot, such as 7.2, got {text!r}"
+            )
         return cls(int(position), int(row))
 
     def __str__(self) -> str:
         return f"{self.position}.{self.row}"
 
 
-class Change(NamedTuple):
-    """What became of a page."""
+class StoredChange(NamedTuple):
+    """One transition of a page, as the store holds it."""
 
     cursor: Cursor
-    """To go on after this change."""
+    """Cursor to continue reading after this change."""
     page: int
     transition: int
     at_ms: int
     url: str | None
-    """None if the page was not known."""
+    """URL of the page, None if it was not known."""
 
 
 def _key(position: int, row: int) -> bytes:
@@ -68,38 +77,38 @@ def _key(position: int, row: int) -> bytes:
 def put_change(
     writes: Writes, place: Cursor, number: int, change: tuple[int, int, int], url: bytes | None
 ) -> None:
-    """Add a change, as page, transition and instant, at its place in the log."""
+    """Add a change (page, transition and instant) at its place in the log."""
     page, transition, at_ms = change
     value = _HEAD.pack(number, page, at_ms, transition) + (url or b"")
     writes.put(_key(*place), value)
 
 
-def changes_from(kv: KeyValues, after: Cursor, limit: int) -> list[Change]:
-    """Return up to so many changes from a place on."""
-    changes: list[Change] = []
+def changes_from(kv: KeyValues, after: Cursor, limit: int) -> list[StoredChange]:
+    """Return up to ``limit`` changes from a place on."""
+    changes: list[StoredChange] = []
     if limit <= 0:
         return changes
     for key, value in kv.scan(_key(*after), _END):
         _, position, row = _KEY.unpack(key)
         _, page, at_ms, transition = _HEAD.unpack_from(value)
         url = value[_HEAD.size :].decode() or None
-        changes.append(Change(Cursor(position, row + 1), page, transition, at_ms, url))
+        changes.append(StoredChange(Cursor(position, row + 1), page, transition, at_ms, url))
         if len(changes) == limit:
             break
     return changes
 
 
-def first_kept(
+def first_change_to_keep(
     kv: KeyValues, begin: int, end: int, is_kept: Callable[[int, int], bool]
 ) -> tuple[Cursor, int] | None:
-    """Return the place of the first change to keep and its number; None if none is.
+    """Return the place and the number of the first change to keep; None if none is kept.
 
     Parameters
     ----------
     begin, end
-        Positions between which to look.
+        Range of positions to search.
     is_kept
-        Says so of a change, by its number and instant; once true, always true from there on.
+        Test of a change by its number and instant; true for all changes after the first match.
     """
     while begin < end:
         middle = (begin + end) // 2
@@ -112,7 +121,7 @@ def first_kept(
             end = middle
         else:
             begin = _KEY.unpack(found[0])[1] + 1
-    # The position before may have some to keep behind others that are not.
+    # At the position before, the last rows may be kept although the first ones are not.
     for key, value in kv.scan(_key(max(begin - 1, 0), 0), _END):
         number, _, at_ms, _ = _HEAD.unpack_from(value)
         if is_kept(number, at_ms):
@@ -121,5 +130,5 @@ def first_kept(
 
 
 def range_before(place: Cursor) -> tuple[bytes, bytes]:
-    """Return the keys of all changes before a place."""
+    """Return the range of keys of all changes before a place."""
     return CHANGE, _key(*place)

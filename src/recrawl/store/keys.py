@@ -1,17 +1,17 @@
-"""The one key space of a store: a letter for what it is, then big-endian numbers.
+"""The key space of a store: a letter for the kind of entry, then big-endian numbers.
 
     letter  then                         value
-    !       a word                       what the store itself is, and how far it has come
+    !       a word                       identity of the store, and its state
     u       hash of a URL, 8 bytes       pages with such a URL, 5 bytes each
-    p       slot / 32, 4 bytes           the URLs of 32 pages
-    q       slot, 4 bytes                the URL of one page, or that there is none
-    f       slot, 4 bytes                the URL to fetch, where it is another
-    r       slot, 4 bytes                what fetches left
-    n       what, 1 byte, and a name     its number
-    m       what and number, 1 + 4       its name
+    p       slot / 32, 4 bytes           URLs of 32 pages
+    q       slot, 4 bytes                URL of one page; empty if the slot is empty
+    f       slot, 4 bytes                URL to request, where it differs
+    r       slot, 4 bytes                fetch record of a page
+    n       what, 1 byte, and a name     number of the name
+    m       what and number, 1 + 4       name of the number
     c       position and row, 8 + 4      a change
 
-Keys are made from arrays, many at a time.
+Keys are built from arrays, many at a time.
 """
 
 from typing import Any, TypeAlias
@@ -36,7 +36,6 @@ __all__ = [
     "bytes_of_rows",
     "generation_of",
     "keys_of",
-    "slot_of",
     "spans_of",
     "strings_of",
 ]
@@ -56,7 +55,7 @@ HashArray: TypeAlias = NDArray[np.uint64]
 
 
 class Writes:
-    """Keys to put and to delete in one go."""
+    """Keys to put and to delete in one write."""
 
     __slots__ = ("deletes", "keys", "values")
 
@@ -66,13 +65,13 @@ class Writes:
         self.deletes: list[bytes] = []
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Put one key."""
+        """Add a key and its value."""
         self.keys.append(key)
         self.values.append(value)
 
 
 def keys_of(prefix: bytes, numbers: NDArray[Any], n_bytes: int) -> list[bytes]:
-    r"""Return a key for each number: the prefix, then the number in so many bytes, big-endian.
+    r"""Return a key for each number: the prefix, then the number in ``n_bytes`` big-endian bytes.
 
     Examples
     --------
@@ -87,17 +86,12 @@ def keys_of(prefix: bytes, numbers: NDArray[Any], n_bytes: int) -> list[bytes]:
 
 
 def bytes_of_rows(rows: NDArray[np.uint8]) -> list[bytes]:
-    """Return the rows of a table of bytes, each as bytes."""
+    """Return each row of a table of bytes as a `bytes` object."""
     if rows.shape[0] == 0:
         return []
-    # A void of n bytes becomes bytes in the loop of tolist, which is the quickest there is.
+    # `tolist` converts void items of n bytes to `bytes` in C, which is the fastest way.
     whole: list[bytes] = np.ascontiguousarray(rows).view(f"V{rows.shape[1]}").ravel().tolist()
     return whole
-
-
-def slot_of(page: PageArray) -> PageArray:
-    """Return the slots of pages."""
-    return page & np.int64(0xFFFFFFFF)
 
 
 def generation_of(page: PageArray) -> PageArray:
@@ -106,7 +100,7 @@ def generation_of(page: PageArray) -> PageArray:
 
 
 def spans_of(texts: pa.StringArray) -> tuple[bytes, NDArray[np.int32]]:
-    """Return all bytes of an Arrow array without nulls, and where each string begins and ends."""
+    """Return all bytes of an Arrow array without nulls, and the offsets of its strings."""
     if len(texts) == 0:
         return b"", np.zeros(1, np.int32)
     _, offsets, data = texts.buffers()
@@ -116,5 +110,5 @@ def spans_of(texts: pa.StringArray) -> tuple[bytes, NDArray[np.int32]]:
 
 
 def strings_of(texts: list[bytes | None]) -> pa.StringArray:
-    """Return texts as an Arrow array."""
+    """Return UTF-8 texts as an Arrow array of strings."""
     return pa.array(texts, pa.binary()).cast(pa.string())

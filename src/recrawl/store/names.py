@@ -1,4 +1,4 @@
-"""Names and the numbers that stand for them: groups, kinds of pages, sources of signals."""
+"""Names of groups, kinds and sources, and the numbers that stand for them."""
 
 from collections.abc import Sequence
 from enum import IntEnum
@@ -14,11 +14,11 @@ __all__ = ["NAMES_KINDS_MAX", "NAME_BYTES_MAX", "Names", "names_of", "numbers_of
 
 NAME_BYTES_MAX = 4096
 NAMES_KINDS_MAX = 8
-"""Kinds of names that a store has room to count."""
+"""Number of namespaces whose names a store can count."""
 
 
 class Names(IntEnum):
-    """What names are of.  The numbers are on disk and never change."""
+    """Namespaces of names.  The values are on disk and never change."""
 
     GROUP = 0
     KIND = 1
@@ -31,17 +31,16 @@ def _number_key(what: int, name: bytes) -> bytes:
 
 
 def numbers_of(kv: KeyValues, what: int, keys: Sequence[str]) -> NDArray[np.int64]:
-    """Return the numbers of names, -1 where there is none."""
-    found = kv.get_many([_number_key(what, key.encode()) for key in keys])
-    numbers = [-1 if value is None else int.from_bytes(value, "big") for value in found]
+    """Return the numbers of names, -1 for unknown names."""
+    values = kv.get_many([_number_key(what, key.encode()) for key in keys])
+    numbers = [-1 if value is None else int.from_bytes(value, "big") for value in values]
     return np.array(numbers, np.int64)
 
 
 def names_of(kv: KeyValues, what: int, numbers: Sequence[int]) -> list[str | None]:
-    """Return the names that numbers stand for, None where there is none."""
-    wanted = np.asarray(numbers, np.int64)
-    found = kv.get_many(keys_of(NAME + bytes([what]), wanted, 4))
-    return [None if value is None else value.decode() for value in found]
+    """Return the names that numbers stand for, None for unknown numbers."""
+    keys = keys_of(NAME + bytes([what]), np.asarray(numbers, np.int64), 4)
+    return [None if value is None else value.decode() for value in kv.get_many(keys)]
 
 
 def put_names(
@@ -51,9 +50,9 @@ def put_names(
     numbers: NDArray[np.int64],
     names: pa.StringArray,
 ) -> NDArray[np.int64]:
-    """Add names and numbers; return how many of each kind are new.
+    """Collect the writes of names and numbers; return the count of new names per namespace.
 
-    A number that had another name gets the new one; the old name keeps its number.
+    If a number had another name, it gets the new one; the old name still maps to the number.
     """
     keys = [
         _number_key(w, n.encode()) for w, n in zip(what.tolist(), names.to_pylist(), strict=True)

@@ -1,8 +1,8 @@
-"""A partition's store: derived from its log, with a position of its own.
+"""The store of a partition, derived from its log, with a position of its own.
 
-Everything here can be made again by reading the log from the beginning, or from a checkpoint on.
-So writes are not synced: a crash of the process loses nothing, and after a power cut the store is
-behind and the log brings it forward.
+Reading the log from the beginning, or from a checkpoint, rebuilds everything here.  So writes are
+not synced: a crash of the process loses nothing, and after a power cut the node replays the part of
+the log that the store has lost.
 """
 
 import json
@@ -18,9 +18,17 @@ from numpy.typing import NDArray
 
 from recrawl.errors import FormatError, StorageError
 from recrawl.kv import KeyValues, KvOptions, Mode
-from recrawl.store.batch import StoreBatch
-from recrawl.store.changes import Change, Cursor, changes_from, first_kept, put_change, range_before
-from recrawl.store.index import look_up, put_in_buckets
+from recrawl.shard.events import slot_of_page
+from recrawl.store.batch import NetPages, StoreBatch, net_pages
+from recrawl.store.changes import (
+    Cursor,
+    StoredChange,
+    changes_from,
+    first_change_to_keep,
+    put_change,
+    range_before,
+)
+from recrawl.store.fetch_records import Records, put_contents, records_in, stored_records
 from recrawl.store.keys import (
     FETCH,
     META,
@@ -30,28 +38,26 @@ from recrawl.store.keys import (
     Writes,
     generation_of,
     keys_of,
-    slot_of,
     strings_of,
 )
 from recrawl.store.names import Names, names_of, numbers_of, put_names
-from recrawl.store.net import NetPages, net_pages
-from recrawl.store.records import Records, put_contents, records_in, values_of
+from recrawl.store.page_urls import put_urls, scan_urls, stored_urls
 from recrawl.store.state import State
-from recrawl.store.texts import put_texts, scan_texts, texts_of
+from recrawl.store.url_index import look_up_pages, put_in_buckets
 from recrawl.urls import CANON_VERSION, hash_urls
 
 __all__ = ["CHANGES_MAX", "FORMAT", "Store"]
 
 FORMAT = 1
 CHANGES_MAX = 10_000_000
-"""Changes that are kept unless said otherwise."""
+"""Default limit of the changes that are kept."""
 
 _IDENTITY = META + b"store"
 _STATE = META + b"state"
 _HASH_KEY_BITS = 64
-# Of a large batch so many keys are written at a time; the position moves with the last of them.
+# A large batch is written in parts of this size; the position moves with the last part.
 _KEYS_PER_WRITE = 200_000
-# Small blocks: a random URL costs the unpacking of one, and a block of URLs is packed well enough.
+# Small blocks: reading a URL decompresses one block, and URLs compress well even in small blocks.
 _OPTIONS = KvOptions(compression="zstd", block_bytes=4 << 10, block_cache_bytes=128 << 20)
 
 _Read: TypeAlias = tuple[int, PageArray, list[bytes | None]]
@@ -59,11 +65,11 @@ HashUrls: TypeAlias = Callable[[pa.StringArray, int], HashArray]
 
 
 class Store:
-    """What a partition knows of its pages that is too big for memory.
+    """Data of a partition's pages that is too big for memory.
 
-    Reading is in batches throughout, and shows what has been written; a `StoreBatch` gathers what
-    records of the log mean, and `write` makes it so together with the new position.  Writing the
-    same again changes nothing.
+    All methods read in batches, and see every earlier write.  A `StoreBatch` collects the changes
+    of log records, and `write` applies them together with the new position.  Writing the same
+    records again changes nothing.
     """
 
     def __init__(
@@ -80,8 +86,8 @@ class Store:
         self._canon_version = canon_version
         self._changes_max = changes_max
         self._state = State()
-        # What the latest look-up found, believed while nothing has been written: whoever adds URLs
-        # has just asked which are new, and whoever reports content what was there.
+        # Results of the latest look-ups, valid until the next write: a node looks up URLs just
+        # before it adds them, and records just before it updates them.
         self._n_writes = 0
         self._absent: tuple[int, HashArray] = (0, np.empty(0, np.uint64))
         self._read: _Read = (0, np.empty(0, np.int64), [])
@@ -96,25 +102,29 @@ class Store:
         changes_max: int = CHANGES_MAX,
         options: KvOptions = _OPTIONS,
     ) -> Self:
-        """Open a store, which a writer makes if there is none.
+        """Open a store; a writer creates it if it does not exist.
 
         Parameters
         ----------
+        folder
+            Folder of the store.
         mode
-            A reader sees what another process has written when it last caught up.
+            ``"writer"`` for one process; a ``"reader"`` sees the state at its last `catch_up`.
         hash_urls
-            Hashes of URLs under a key; the same for as long as the store is there.
+            Function that hashes URLs with a key; it must never change for one store.
         changes_max
-            Changes to keep.
+            Number of changes to keep.
+        options
+            Options of the storage engine.
 
         Raises
         ------
         LockedError
-            If it is open already.
+            If the store is already open.
         FormatError
-            If a newer version made it.
+            If a newer version created the store.
         StorageError
-            If it cannot be read, or is no store.
+            If the folder cannot be read, or is not a store.
         """
         if changes_max < 1:
             raise ValueError(f"changes_max must be at least 1, got {changes_max}")
@@ -128,102 +138,102 @@ class Store:
             raise
         return store
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ identity
 
     @property
     def folder(self) -> Path:
-        """Where it is."""
+        """Folder of the store."""
         return self._kv.folder
 
     @property
     def position(self) -> int:
-        """The position of the log from which on it knows nothing."""
+        """Position of the log up to which the store has applied the records."""
         return self._state.position
 
     @property
     def canon_version(self) -> int:
-        """The version of the canonical form that its URLs were made by."""
+        """Version of the canonical form of the store's URLs."""
         return self._canon_version
 
     @property
     def n_bytes_on_disk(self) -> int:
-        """Bytes of its files."""
+        """Total size of the store's files in bytes."""
         n_bytes = 0
         for path in self._kv.folder.iterdir():
             try:
                 n_bytes += path.stat().st_size
             except FileNotFoundError:
-                continue  # merged into another meanwhile
+                continue  # merged into another file meanwhile
         return n_bytes
 
     # ------------------------------------------------------------------ pages
 
     def pages_of(self, urls: pa.StringArray) -> PageArray:
-        """Return the pages of canonical URLs, -1 where there is none."""
+        """Return the pages of canonical URLs, -1 for URLs without a page."""
         if len(urls) == 0:
             return np.empty(0, np.int64)
         n_writes = self._n_writes
-        page, absent = look_up(self._kv, self._hash_urls(urls, self._hash_key), urls)
+        page, absent = look_up_pages(self._kv, self._hash_urls(urls, self._hash_key), urls)
         self._absent = n_writes, absent
         return page
 
     def urls_of(self, page: PageArray) -> pa.StringArray:
-        """Return the canonical URLs of pages, null where a page is not there."""
-        return strings_of(texts_of(self._kv, np.asarray(page, np.int64)))
+        """Return the canonical URLs of pages, null for pages that do not exist."""
+        return strings_of(stored_urls(self._kv, np.asarray(page, np.int64)))
 
     def fetch_urls_of(self, page: PageArray, urls: pa.StringArray | None = None) -> pa.StringArray:
-        """Return what to ask for to fetch pages, null where a page is not there.
+        """Return the URLs to request for pages, null for pages that do not exist.
 
         Parameters
         ----------
         page
-            To fetch.
+            Pages to fetch.
         urls
-            Of the pages, as `urls_of` gave them, which spares reading them again.
+            URLs of the pages from `urls_of`, if known, which spares reading them again.
         """
         page = np.asarray(page, np.int64)
         urls = self.urls_of(page) if urls is None else urls
-        there = np.flatnonzero(page >= 0)
-        own = self._kv.get_many(keys_of(FETCH, slot_of(page[there]), 4))
-        if own.count(None) == len(own):
+        valid = np.flatnonzero(page >= 0)
+        values = self._kv.get_many(keys_of(FETCH, slot_of_page(page[valid]), 4))
+        if values.count(None) == len(values):
             return urls
-        generation = generation_of(page[there]).tolist()
+        generations = generation_of(page[valid]).tolist()
         texts = urls.to_pylist()
-        for row, wanted, value in zip(there.tolist(), generation, own, strict=True):
-            if value is not None and value[0] == wanted and texts[row] is not None:
+        for row, generation, value in zip(valid.tolist(), generations, values, strict=True):
+            if value is not None and value[0] == generation and texts[row] is not None:
                 texts[row] = value[1:].decode()
         return pa.array(texts, pa.string())
 
     def scan_urls(self, start_slot: int, n: int) -> tuple[PageArray, pa.StringArray]:
-        """Return the pages in ``n`` slots from one on and their URLs, in the order of slots."""
-        return scan_texts(self._kv, start_slot, n)
+        """Return the pages in ``n`` slots from ``start_slot`` on, and their URLs, by slot."""
+        return scan_urls(self._kv, start_slot, n)
 
     # ------------------------------------------------------------------ names
 
     def numbers_of(self, what: Names, keys: Sequence[str]) -> NDArray[np.int64]:
-        """Return the numbers of names, -1 where there is none."""
+        """Return the numbers of names, -1 for unknown names."""
         return numbers_of(self._kv, what, keys)
 
     def names_of(self, what: Names, numbers: Sequence[int]) -> list[str | None]:
-        """Return the names that numbers stand for, None where there is none."""
+        """Return the names that numbers stand for, None for unknown numbers."""
         return names_of(self._kv, what, numbers)
 
-    def n_named(self, what: Names) -> int:
-        """Return how many names there are."""
-        return self._state.n_named[what]
+    def n_names(self, what: Names) -> int:
+        """Return the number of names in a namespace."""
+        return self._state.n_names[what]
 
-    # ------------------------------------------------------------------ what fetches left
+    # ------------------------------------------------------------------ fetch records
 
     def records_of(self, page: PageArray) -> Records:
-        """Return what fetches of pages left."""
+        """Return the fetch records of pages."""
         page = np.asarray(page, np.int64)
         n_writes = self._n_writes
-        values = values_of(self._kv, page)
+        values = stored_records(self._kv, page)
         self._read = n_writes, page, values
         return records_in(values)
 
     def validators_of(self, page: PageArray) -> tuple[list[bytes | None], list[bytes | None]]:
-        """Return etag and last_modified of pages, None where there is none."""
+        """Return etag and last_modified of pages, None where missing."""
         records = self.records_of(page)
         return records.etag, records.last_modified
 
@@ -235,24 +245,24 @@ class Store:
 
     @property
     def first_change(self) -> Cursor:
-        """Where the changes that are kept begin; who reads on from before it has missed some."""
+        """Place of the first change in the feed; earlier cursors have missed changes."""
         return Cursor(*self._state.first_change)
 
-    def changes(self, after: Cursor, limit: int) -> list[Change]:
-        """Return up to ``limit`` changes after those that a cursor has passed."""
+    def changes(self, after: Cursor, limit: int) -> list[StoredChange]:
+        """Return up to ``limit`` changes from a cursor on."""
         return changes_from(self._kv, after, limit)
 
     def trim_changes(self, *, before_ms: int) -> None:
-        """Forget changes from before an instant."""
+        """Remove changes from before an instant."""
         self._trim(lambda _, at_ms: at_ms >= before_ms)
 
     def _trim(self, is_kept: Callable[[int, int], bool]) -> None:
         state = self._state
         end = state.position
-        found = first_kept(self._kv, state.first_change[0], end, is_kept)
+        found = first_change_to_keep(self._kv, state.first_change[0], end, is_kept)
         place, n_trimmed = found or (Cursor(end, 0), state.n_changes)
         state = state._replace(first_change=(place.position, place.row), n_trimmed=n_trimmed)
-        self._kv.write([_STATE], [state.encoded()], delete_range=range_before(place))
+        self._kv.write([_STATE], [state.encode()], delete_range=range_before(place))
         self._state = state
 
     # ------------------------------------------------------------------ writing
@@ -262,18 +272,18 @@ class Store:
         return StoreBatch()
 
     def write(self, batch: StoreBatch, position: int) -> None:
-        """Do what a batch says and move to a position, all or nothing.
+        """Apply a batch and move to a position, atomically.
 
-        Of a large batch parts may be written before the rest; then the position has not moved, and
-        doing the same records again makes it whole.
+        Parts of a large batch may be written before the rest.  After a crash in between the
+        position has not moved, and applying the same records again completes the write.
         """
         if position < self.position:
             raise ValueError(f"position must be at least {self.position}, got {position}")
-        # What other threads look up meanwhile replaces these.
+        # Copied first, because look-ups of other threads may replace them meanwhile.
         (looked_up_at, hashes), last_read = self._absent, self._read
         absent = hashes if looked_up_at == self._n_writes else np.empty(0, np.uint64)
         read = last_read if last_read[0] == self._n_writes else None
-        # Before and after: who looks something up meanwhile must not believe it later.
+        # Incremented before and after, so that a concurrent look-up is not valid afterwards.
         self._n_writes += 1
         net = net_pages(self._kv, batch)
         pages, rest = Writes(), Writes()
@@ -282,7 +292,7 @@ class Store:
         state = self._put_changes(rest, batch, state)
         state = self._put_names(rest, batch, state)
         self._put_contents(rest, batch, read)
-        rest.put(_STATE, state.encoded())
+        rest.put(_STATE, state.encode())
         self._write(pages, rest, is_divisible=net.removed.size == 0)
         self._n_writes += 1
         self._state = state
@@ -291,7 +301,7 @@ class Store:
             self._trim(lambda number, _: number >= n_before)
 
     def _write(self, pages: Writes, rest: Writes, *, is_divisible: bool) -> None:
-        """Write all at once, or if only pages are added, those in parts and then the rest."""
+        """Write everything at once; a batch that only adds pages may be written in parts."""
         keys, values, begin = pages.keys, pages.values, 0
         while is_divisible and len(keys) - begin > _KEYS_PER_WRITE:
             end = begin + _KEYS_PER_WRITE
@@ -303,7 +313,7 @@ class Store:
         self._kv.write(keys + rest.keys, values + rest.values, deletes=deletes)
 
     def _put_pages(self, writes: Writes, net: NetPages, absent: HashArray, n_slots: int) -> int:
-        """Add what pages are there and no more; return how many slots have ever been used."""
+        """Collect the writes of added and removed pages; return the number of slots ever used."""
         page, urls, fetch_urls = net.added
         if page.size == net.removed.size == net.emptied.size == 0:
             return n_slots
@@ -316,10 +326,10 @@ class Store:
             removed_hashes=self._hashes_of(net.removed_url),
             absent=absent,
         )
-        left = np.union1d(net.emptied, slot_of(net.removed))
-        writes.deletes += keys_of(FETCH, left, 4) + keys_of(RECORD, left, 4)
+        cleared = np.union1d(net.emptied, slot_of_page(net.removed))
+        writes.deletes += keys_of(FETCH, cleared, 4) + keys_of(RECORD, cleared, 4)
         rows = np.flatnonzero(fetch_urls.is_valid().to_numpy(zero_copy_only=False))
-        writes.keys += keys_of(FETCH, slot_of(page[rows]), 4)
+        writes.keys += keys_of(FETCH, slot_of_page(page[rows]), 4)
         writes.values += [
             bytes([generation]) + text.encode()
             for generation, text in zip(
@@ -328,7 +338,7 @@ class Store:
                 strict=True,
             )
         ]
-        return put_texts(writes, page, urls, net.emptied, n_slots)
+        return put_urls(writes, page, urls, net.emptied, n_slots)
 
     def _put_names(self, writes: Writes, batch: StoreBatch, state: State) -> State:
         if not batch.names:
@@ -337,8 +347,8 @@ class Store:
         n_new = put_names(
             self._kv, writes, np.concatenate(what), np.concatenate(numbers), pa.concat_arrays(keys)
         )
-        counts = [n + int(more) for n, more in zip(state.n_named, n_new, strict=True)]
-        return state._replace(n_named=tuple(counts))
+        counts = [n + int(more) for n, more in zip(state.n_names, n_new, strict=True)]
+        return state._replace(n_names=tuple(counts))
 
     def _hashes_of(self, urls: pa.StringArray) -> HashArray:
         return self._hash_urls(urls, self._hash_key) if len(urls) else np.empty(0, np.uint64)
@@ -348,15 +358,15 @@ class Store:
             return
         page = np.concatenate([page for page, _ in batch.contents])
         contents = [row for _, rows in batch.contents for row in rows]
-        # Not what was seen of pages that are removed in the same batch.
+        # Skip content of pages that the same batch removes.
         removed = [page for _, page in batch.removed]
         if removed:
-            lives = np.flatnonzero(~np.isin(page, np.concatenate(removed)))
-            page, contents = page[lives], [contents[i] for i in lives.tolist()]
+            remaining = np.flatnonzero(~np.isin(page, np.concatenate(removed)))
+            page, contents = page[remaining], [contents[i] for i in remaining.tolist()]
         if read is not None and np.array_equal(read[1], page):
             values = read[2]
         else:
-            values = values_of(self._kv, page)
+            values = stored_records(self._kv, page)
         put_contents(writes, page, values, contents)
 
     def _put_changes(self, writes: Writes, batch: StoreBatch, state: State) -> State:
@@ -369,10 +379,10 @@ class Store:
         return state._replace(n_changes=state.n_changes + len(batch.changes))
 
     def _urls_in(self, batch: StoreBatch) -> dict[int, bytes | None]:
-        """Return the URLs of pages that have changes and come without: as stored, or added here."""
+        """Return the URLs of changes that were added without one, from store or batch."""
         wanted = np.unique([page for _, page, _, _, url in batch.changes if url is None])
         wanted = wanted.astype(np.int64)
-        urls = dict(zip(wanted.tolist(), texts_of(self._kv, wanted), strict=True))
+        urls = dict(zip(wanted.tolist(), stored_urls(self._kv, wanted), strict=True))
         for _, (page, url, _) in batch.added:
             for row in np.flatnonzero(np.isin(page, wanted)).tolist():
                 urls[int(page[row])] = url[row].as_py().encode()
@@ -381,24 +391,24 @@ class Store:
     # ------------------------------------------------------------------ files
 
     def checkpoint(self, folder: Path) -> None:
-        """Make a copy in a new folder by hard links, which can be opened as a store."""
+        """Copy the store into a new folder by hard links; the copy can be opened as a store."""
         self._kv.checkpoint(folder)
 
     def catch_up(self) -> None:
-        """As a reader, see what has been written until now; as a writer, nothing."""
+        """Make a reader see the current state; does nothing for a writer."""
         self._kv.catch_up()
         self._read_state()
 
     def flush(self) -> None:
-        """Bring everything to disk."""
+        """Write everything in memory to files on disk."""
         self._kv.flush()
 
     def compact(self) -> None:
-        """Make the files as small as they get; takes as long as writing them all."""
+        """Merge the files to their smallest size, which rewrites all of them."""
         self._kv.compact()
 
     def close(self) -> None:
-        """Close; again does nothing."""
+        """Close the store; a second call does nothing."""
         self._kv.close()
 
     def __enter__(self) -> Self:
@@ -418,27 +428,28 @@ class Store:
     def _read_state(self) -> None:
         value = self._kv.get(_STATE)
         if value is None:
-            raise StorageError(f"{self._kv.folder} is a store without a state")
-        self._state = State.decoded(value)
+            raise StorageError(f"{self._kv.folder} is a store without its state: it is corrupt")
+        self._state = State.decode(value)
 
 
 def _identity_of(kv: KeyValues) -> tuple[int, int]:
-    """Return the key of hashes and the version of URLs of a store; make one if nothing is there."""
+    """Return the hash key and the URL version of a store; write them if the folder is new."""
     value = kv.get(_IDENTITY)
     if value is None:
         if kv.mode == "reader" or next(kv.scan(b""), None) is not None:
-            raise StorageError(f"{kv.folder} is no store")
+            raise StorageError(f"{kv.folder} is not a store")
         identity = {
             "format": FORMAT,
             "canon_version": CANON_VERSION,
             "hash_key": f"{secrets.randbits(_HASH_KEY_BITS):x}",
         }
         value = json.dumps(identity).encode()
-        kv.write([_IDENTITY, _STATE], [value, State().encoded()])
+        kv.write([_IDENTITY, _STATE], [value, State().encode()])
     identity = json.loads(value)
     for name, known in (("format", FORMAT), ("canon_version", CANON_VERSION)):
         if identity[name] > known:
             raise FormatError(
-                f"{kv.folder} has {name} {identity[name]}, and this version knows up to {known}"
+                f"{kv.folder} has {name} {identity[name]}, and this version reads up to {known}; "
+                "update recrawl"
             )
     return int(identity["hash_key"], 16), int(identity["canon_version"])

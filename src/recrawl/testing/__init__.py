@@ -1,4 +1,4 @@
-"""Our contracts as functions that anybody's implementation can be run through."""
+"""Checks that any implementation of a recrawl interface can run."""
 
 from recrawl.testing.ledgers import LEDGER_CHECKS, LedgerCheck, OpenLog
 

@@ -1,6 +1,6 @@
-"""What every ledger must do, as functions that raise `AssertionError` where it does not.
+"""Checks of the ledger interface: functions that raise `AssertionError` on a violation.
 
-Each takes a function that opens one and the same log of `N_PARTITIONS` partitions, empty at first:
+Each takes a function that opens the same log of `N_PARTITIONS` partitions, which is empty at first:
 
     @pytest.mark.parametrize("check", LEDGER_CHECKS, ids=lambda check: check.__name__)
     def test_my_log_is_a_log(check, tmp_path):
@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from typing import TypeAlias
 
 from recrawl.errors import LedgerError, PositionLost
-from recrawl.ledger.contract import RECORD_BYTES_MAX, SCHEMA_MAX, Ledger, Log, Record, Span
+from recrawl.ledger.contract import RECORD_BYTES_MAX, SCHEMA_MAX, AppendedSpan, Ledger, Log, Record
 
 __all__ = ["LEDGER_CHECKS", "N_PARTITIONS", "LedgerCheck", "OpenLog"]
 
@@ -24,12 +24,12 @@ LedgerCheck: TypeAlias = Callable[[OpenLog], None]
 
 
 def _records(n: int, label: str = "", n_bytes: int = 0) -> list[Record]:
-    """Return records that differ from each other, with different schema numbers."""
+    """Return distinct records with varied schema numbers."""
     return [Record(i % 7, f"{label}{i}".encode().ljust(n_bytes, b".")) for i in range(n)]
 
 
 def _all_of(ledger: Ledger, position: int = 0) -> list[Record]:
-    """Return all records from a position, whatever number of reads that takes."""
+    """Return all records from a position on, by as many reads as that takes."""
     records = []
     while found := ledger.read(position):
         assert [at for at, _ in found] == list(range(position, position + len(found)))
@@ -48,7 +48,7 @@ def _raises(kind: type[Exception]) -> Iterator[None]:
 
 
 def check_a_new_log_is_empty(open_log: OpenLog) -> None:
-    """Find no records, and the first will be at 0."""
+    """Check that a new log has no records, and that its positions begin at 0."""
     with closing(open_log()) as log:
         assert isinstance(log, Log)
         assert log.n_partitions == N_PARTITIONS
@@ -60,12 +60,12 @@ def check_a_new_log_is_empty(open_log: OpenLog) -> None:
 
 
 def check_what_is_appended_is_read(open_log: OpenLog) -> None:
-    """Read the same bytes and schema numbers, in order, at the positions that the spans name."""
+    """Check that reads return appended records in order, at the positions of the spans."""
     with closing(open_log()) as log:
         ledger = log.partition(0)
-        assert ledger.append(_records(1, "a")) == Span(0, 1, True)
-        assert ledger.append(_records(1000, "b")) == Span(1, 1001, True)
-        assert ledger.append(_records(2, "c")) == Span(1001, 1003, True)
+        assert ledger.append(_records(1, "a")) == AppendedSpan(0, 1, True)
+        assert ledger.append(_records(1000, "b")) == AppendedSpan(1, 1001, True)
+        assert ledger.append(_records(2, "c")) == AppendedSpan(1001, 1003, True)
         assert (ledger.first, ledger.end) == (0, 1003)
         expected = [*_records(1, "a"), *_records(1000, "b"), *_records(2, "c")]
         assert _all_of(ledger) == expected
@@ -75,7 +75,7 @@ def check_what_is_appended_is_read(open_log: OpenLog) -> None:
 
 
 def check_what_is_appended_can_be_synced(open_log: OpenLog) -> None:
-    """Ask for a sync whenever; it changes nothing."""
+    """Check that a sync is possible at any time, and changes no records."""
     with closing(open_log()) as log:
         ledger = log.partition(0)
         ledger.sync()
@@ -85,17 +85,17 @@ def check_what_is_appended_can_be_synced(open_log: OpenLog) -> None:
 
 
 def check_appending_nothing_writes_nothing(open_log: OpenLog) -> None:
-    """Return an empty span, at the end."""
+    """Check that appending no records returns an empty span at the end."""
     with closing(open_log()) as log:
         ledger = log.partition(0)
-        assert ledger.append([]) == Span(0, 0, True)
+        assert ledger.append([]) == AppendedSpan(0, 0, True)
         ledger.append(_records(3))
-        assert ledger.append([]) == Span(3, 3, True)
+        assert ledger.append([]) == AppendedSpan(3, 3, True)
         assert ledger.end == 3
 
 
-def check_any_bytes_will_do(open_log: OpenLog) -> None:
-    """Keep nothing at all, all values of a byte, the lowest and the highest schema number."""
+def check_any_bytes_are_stored(open_log: OpenLog) -> None:
+    """Check that empty data, all byte values and all schema numbers can be stored."""
     records = [
         Record(0, b""),
         Record(SCHEMA_MAX, bytes(range(256))),
@@ -108,22 +108,22 @@ def check_any_bytes_will_do(open_log: OpenLog) -> None:
 
 
 def check_a_record_may_be_long(open_log: OpenLog) -> None:
-    """Keep records up to the limit, several at once; refuse longer ones, which harms nothing."""
+    """Check that the longest record is stored, and a longer one refused without any effect."""
     with closing(open_log()) as log:
         ledger = log.partition(0)
         long = [Record(5, bytes([i]) * (RECORD_BYTES_MAX - i)) for i in range(3)]
-        assert ledger.append(long) == Span(0, 3, True)
+        assert ledger.append(long) == AppendedSpan(0, 3, True)
         with _raises(ValueError):
             ledger.append([Record(5, b"."), Record(5, b"." * (RECORD_BYTES_MAX + 1))])
         for schema in (-1, SCHEMA_MAX + 1):
             with _raises(ValueError):
                 ledger.append([Record(5, b"."), Record(schema, b"")])
-        assert ledger.append(_records(1)) == Span(3, 4, True)
+        assert ledger.append(_records(1)) == AppendedSpan(3, 4, True)
         assert _all_of(ledger) == [*long, *_records(1)]
 
 
 def check_a_read_is_bounded_by_bytes(open_log: OpenLog) -> None:
-    """Return no more than asked for, but at least one; the rest comes with the next read."""
+    """Check that a read returns at most the given number of bytes, but at least one record."""
     with closing(open_log()) as log:
         ledger = log.partition(0)
         records = _records(100, n_bytes=1000)
@@ -139,7 +139,7 @@ def check_a_read_is_bounded_by_bytes(open_log: OpenLog) -> None:
 
 
 def check_any_position_may_be_read(open_log: OpenLog) -> None:
-    """Read forwards, backwards and twice: a read leaves nothing behind."""
+    """Check that positions can be read in any order and repeatedly."""
     with closing(open_log()) as log:
         ledger = log.partition(0)
         records = _records(50)
@@ -149,7 +149,7 @@ def check_any_position_may_be_read(open_log: OpenLog) -> None:
 
 
 def check_a_read_sees_what_was_appended_since(open_log: OpenLog) -> None:
-    """Find new records at the end, again and again."""
+    """Check that a read at the end returns the records appended since the last read."""
     with closing(open_log()) as log:
         ledger = log.partition(0)
         for i in range(20):
@@ -159,8 +159,8 @@ def check_a_read_sees_what_was_appended_since(open_log: OpenLog) -> None:
             assert ledger.end == i + 1
 
 
-def check_partitions_know_nothing_of_each_other(open_log: OpenLog) -> None:
-    """Keep records, positions and first ones apart."""
+def check_partitions_are_independent(open_log: OpenLog) -> None:
+    """Check that each partition has its own records, positions and first position."""
     with closing(open_log()) as log:
         for i in range(N_PARTITIONS):
             log.partition(i).append(_records(i + 2, f"p{i}-"))
@@ -177,8 +177,8 @@ def check_partitions_know_nothing_of_each_other(open_log: OpenLog) -> None:
                 log.partition(i)
 
 
-def check_truncating_forgets_what_is_below(open_log: OpenLog) -> None:
-    """Keep the positions of what is left; reading below the first is an error of its own."""
+def check_truncating_removes_earlier_records(open_log: OpenLog) -> None:
+    """Check that the remaining records keep their positions, and that earlier ones are lost."""
     with closing(open_log()) as log:
         ledger = log.partition(0)
         records = _records(10)
@@ -189,15 +189,15 @@ def check_truncating_forgets_what_is_below(open_log: OpenLog) -> None:
         for position in (0, 3):
             with _raises(PositionLost):
                 ledger.read(position)
-        ledger.truncate(2)  # lower than before: nothing to forget
+        ledger.truncate(2)  # lower than before: nothing to remove
         assert ledger.first == 4
         with _raises(ValueError):
             ledger.truncate(11)
-        assert ledger.append(_records(1, "next")) == Span(10, 11, True)
+        assert ledger.append(_records(1, "next")) == AppendedSpan(10, 11, True)
 
 
-def check_everything_can_be_forgotten(open_log: OpenLog) -> None:
-    """Give the next record a position of its own all the same, also after opening again."""
+def check_all_records_can_be_removed(open_log: OpenLog) -> None:
+    """Check that an emptied log continues its positions, also when it is opened again."""
     with closing(open_log()) as log:
         log.partition(0).append(_records(5))
         log.partition(0).truncate(5)
@@ -206,12 +206,12 @@ def check_everything_can_be_forgotten(open_log: OpenLog) -> None:
     with closing(open_log()) as log:
         ledger = log.partition(0)
         assert (ledger.first, ledger.end) == (5, 5)
-        assert ledger.append(_records(1)) == Span(5, 6, True)
+        assert ledger.append(_records(1)) == AppendedSpan(5, 6, True)
         assert ledger.read(5) == [(5, _records(1)[0])]
 
 
 def check_a_position_beyond_the_end_is_lost(open_log: OpenLog) -> None:
-    """Refuse it: it is from another log or an end that is gone, and waiting would skip records."""
+    """Check that a position beyond the end raises: it is from another log, or an end was lost."""
     with closing(open_log()) as log:
         ledger = log.partition(0)
         with _raises(PositionLost):
@@ -225,12 +225,14 @@ def check_a_position_beyond_the_end_is_lost(open_log: OpenLog) -> None:
 
 
 def check_opening_again_finds_everything(open_log: OpenLog) -> None:
-    """Find records, positions and the first one; appends go on where they ended."""
+    """Check that a reopened log has the same records, and that appends continue at its end."""
     for i in range(3):
         with closing(open_log()) as log:
             for ledger in [log.partition(k) for k in range(N_PARTITIONS)]:
                 assert ledger.end == 10 * i
-                assert ledger.append(_records(10, f"{i}-")) == Span(10 * i, 10 * i + 10, True)
+                assert ledger.append(_records(10, f"{i}-")) == AppendedSpan(
+                    10 * i, 10 * i + 10, True
+                )
     with closing(open_log()) as log:
         log.partition(1).truncate(15)
     with closing(open_log()) as log:
@@ -241,10 +243,10 @@ def check_opening_again_finds_everything(open_log: OpenLog) -> None:
 
 
 def check_threads_may_append_at_once(open_log: OpenLog) -> None:
-    """Append to one partition and to several: nothing is lost, doubled or out of order."""
+    """Check that concurrent appends lose, repeat or reorder no records."""
     with closing(open_log()) as log, ThreadPoolExecutor(8) as threads:
 
-        def append(job: int) -> tuple[int, list[Record], Span]:
+        def append(job: int) -> tuple[int, list[Record], AppendedSpan]:
             records = _records(3, f"job{job}-")
             return job % 2, records, log.partition(job % 2).append(records)
 
@@ -255,8 +257,8 @@ def check_threads_may_append_at_once(open_log: OpenLog) -> None:
         assert [log.partition(i).end for i in range(N_PARTITIONS)] == [60, 60, 0]
 
 
-def check_a_closed_log_says_so(open_log: OpenLog) -> None:
-    """Raise an error of ours at every use; closing it again is none."""
+def check_a_closed_log_raises_ledger_error(open_log: OpenLog) -> None:
+    """Check that every use of a closed log raises `LedgerError`, except closing it again."""
     log = open_log()
     ledger = log.partition(0)
     ledger.append(_records(1))
@@ -275,16 +277,16 @@ LEDGER_CHECKS: tuple[LedgerCheck, ...] = (
     check_what_is_appended_is_read,
     check_what_is_appended_can_be_synced,
     check_appending_nothing_writes_nothing,
-    check_any_bytes_will_do,
+    check_any_bytes_are_stored,
     check_a_record_may_be_long,
     check_a_read_is_bounded_by_bytes,
     check_any_position_may_be_read,
     check_a_read_sees_what_was_appended_since,
-    check_partitions_know_nothing_of_each_other,
-    check_truncating_forgets_what_is_below,
-    check_everything_can_be_forgotten,
+    check_partitions_are_independent,
+    check_truncating_removes_earlier_records,
+    check_all_records_can_be_removed,
     check_a_position_beyond_the_end_is_lost,
     check_opening_again_finds_everything,
     check_threads_may_append_at_once,
-    check_a_closed_log_says_so,
+    check_a_closed_log_raises_ledger_error,
 )

@@ -1,4 +1,4 @@
-"""Everything in a store, to compare it with another one that should say the same."""
+"""Read everything in a store, to compare it with another store of the same log."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ _SLOTS_PER_SCAN = 1 << 16
 
 
 def contents_of(store: Store, n_slots: int) -> dict[str, Any]:
-    """Return what a store says of pages, names and changes, and its position.
+    """Return the pages, names, changes and position of a store.
 
-    Where things stand in it does not matter: two stores of one log have different hash keys and
-    may have been written in different batches.
+    The result does not depend on the layout on disk: two stores of one log have different hash keys
+    and may have been written in different batches.
 
     Parameters
     ----------
     store
-        To read.
+        Store to read.
     n_slots
-        Slots ever used in its partition.
+        Number of slots ever used in its partition.
     """
     pages: dict[int, Any] = {}
     for first in range(0, n_slots, _SLOTS_PER_SCAN):
@@ -28,7 +28,7 @@ def contents_of(store: Store, n_slots: int) -> dict[str, Any]:
         columns = [url.to_pylist(), store.fetch_urls_of(page).to_pylist()]
         columns += [list(column) for column in store.records_of(page)]
         pages |= dict(zip(page.tolist(), zip(*columns, strict=True), strict=True))
-    names = {what: store.names_of(what, range(store.n_named(what) + 1)) for what in Names}
+    names = {what: store.names_of(what, range(store.n_names(what) + 1)) for what in Names}
     changes: list[Any] = []
     after = Cursor.parse(None)
     while found := store.changes(after, 10_000):

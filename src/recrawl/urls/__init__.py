@@ -1,4 +1,4 @@
-"""URLs as keys: their canonical form, their hashes, their groups, and patterns of them."""
+"""URLs as keys of pages: canonical form, hashes, groups and patterns."""
 
 from recrawl.urls.canonical import (
     CANON_VERSION,

@@ -1,11 +1,11 @@
-"""Whom a page belongs to: its host, its registrable domain, and batches by either.
+"""Groups of pages: their hosts and registrable domains.
 
-A group is the pages that one politeness rule covers.  By default that is the host, as in robots
-files; the registrable domain (``example.co.uk`` for ``www.shop.example.co.uk``) is for those who
-would rather spare the whole site.  Which suffixes are public is read from the list that comes
-with ``publicsuffixlist``, never from the network.
+A group is the set of pages that one politeness rule covers.  By default that is a host, as for
+robots.txt; the registrable domain (``example.co.uk`` for ``www.shop.example.co.uk``) covers a whole
+site.  Public suffixes come from the list in the package ``publicsuffixlist``, never from the
+network.
 
-All functions take canonical URLs, and answer null (or -1) where the URL is null.
+All functions take canonical URLs, and return null (or -1) for a null URL.
 """
 
 import secrets
@@ -19,8 +19,8 @@ from publicsuffixlist import PublicSuffixList
 
 from recrawl.core.arrays import FlagArray
 from recrawl.core.kernel import table_kernel
-from recrawl.urls._plain import host_start
-from recrawl.urls._text import ByteArray, SpanArray, Text, strings_at, text_of
+from recrawl.urls._arrow_text import ByteArray, SpanArray, Text, strings_at, text_of
+from recrawl.urls._canonical_check import host_start
 from recrawl.urls.hashes import HashArray, sip_hash, sip_key
 
 __all__ = ["GroupBy", "group_index", "group_keys", "host_index", "hosts", "registrable_domains"]
@@ -29,15 +29,15 @@ GroupBy: TypeAlias = Literal["host", "domain"]
 IndexArray: TypeAlias = NDArray[np.int32]
 
 DOMAINS_CACHED_MAX = 1 << 17
-"""Hosts whose domain is remembered: about 30 MB."""
+"""Number of hosts whose domain is cached: about 30 MB."""
 
-# Where hosts stand in the table of a batch.  The answer does not depend on it; drawn anew in each
-# process, so that nobody can choose hosts that all fall on one place.
+# Hash key of the table of hosts in a batch.  Results do not depend on it.  It is random in each
+# process, so that nobody can choose hosts that all collide.
 _KEY = sip_key(secrets.randbits(128))
 
 
 def hosts(urls: pa.StringArray) -> pa.StringArray:
-    """Return the host of each URL, with its port if that is not the scheme's own.
+    """Return the host of each URL, with its port if that is not the scheme's default.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def hosts(urls: pa.StringArray) -> pa.StringArray:
 
 
 def host_index(urls: pa.StringArray) -> tuple[pa.StringArray, IndexArray]:
-    """Return the distinct hosts of a batch, in order of appearance, and each row's among them.
+    """Return the distinct hosts of a batch in order of appearance, and the index of each row's.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def host_index(urls: pa.StringArray) -> tuple[pa.StringArray, IndexArray]:
         np.empty(int(np.sum(end - start, dtype=np.int64)), np.uint8), np.zeros(n_rows + 1, np.int32)
     )
     table = np.zeros(1 << max(2 * n_rows - 1, 1).bit_length(), np.uint64)
-    with np.errstate(over="ignore"):  # as hashes do
+    with np.errstate(over="ignore"):  # hashes wrap around
         n_distinct = _number_spans(text.data, start, end, valid, *_KEY, table, distinct, index)
     n_bytes = distinct.offset[n_distinct]
     offset = pa.py_buffer(distinct.offset[: n_distinct + 1].copy())
@@ -77,10 +77,10 @@ def host_index(urls: pa.StringArray) -> tuple[pa.StringArray, IndexArray]:
 
 
 def registrable_domains(urls: pa.StringArray) -> pa.StringArray:
-    """Return the registrable domain of each URL: the label before the public suffix, and that.
+    """Return the registrable domain of each URL: the public suffix and the label before it.
 
-    An IP address, a public suffix, and a name without a dot are their own.  Ports and a last dot
-    are left off.
+    An IP address, a public suffix and a name without a dot are their own domains.  Ports and a
+    final dot are removed.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def group_keys(urls: pa.StringArray, by: GroupBy) -> pa.StringArray:
 
 
 def group_index(urls: pa.StringArray, by: GroupBy) -> tuple[pa.StringArray, IndexArray]:
-    """Return the distinct groups of a batch, in order of appearance, and each row's among them."""
+    """Return the distinct groups of a batch in order of appearance, and the index of each row's."""
     if by not in ("host", "domain"):
         raise ValueError(f"by must be 'host' or 'domain', got {by!r}")
     distinct, index = host_index(urls)
@@ -121,8 +121,8 @@ def _domain_of(host: str) -> str:
         return host[: host.index("]") + 1]
     name = host.partition(":")[0]
     name = name.rstrip(".") or name
-    # In a canonical host a last label that begins with a digit is that of an IPv4 address, or of
-    # a name under a top-level domain that does not exist.
+    # In a canonical host, a last label that begins with a digit means an IPv4 address, or a
+    # top-level domain that does not exist.
     if name.rpartition(".")[2][:1].isdigit():
         return name
     return _suffixes().privatesuffix(name) or name
@@ -130,12 +130,12 @@ def _domain_of(host: str) -> str:
 
 @cache
 def _suffixes() -> PublicSuffixList:
-    """Return the bundled list, read when first asked for."""
+    """Return the bundled list, which is read at the first call."""
     return PublicSuffixList()
 
 
 def _host_spans(urls: pa.StringArray) -> tuple[SpanArray, SpanArray, FlagArray]:
-    """Return where hosts begin and end, and which rows have one."""
+    """Return the beginning and end of each row's host, and which rows have one."""
     text = text_of(urls)
     valid = np.ones(len(urls), np.bool_)
     if urls.null_count:
@@ -186,16 +186,16 @@ def _number_spans(
     distinct: Text,
     index: IndexArray,
 ) -> int:
-    """Give each distinct span of bytes a number, write each row's, and return how many there are.
+    """Assign numbers to distinct spans of bytes, write each row's, and return their count.
 
-    ``table`` is an open-addressed hash table: in each place a number, one more than it is, below
-    the upper half of the hash.  The hash only says where to look: bytes are compared.  The bytes
-    of ``distinct`` lie close together, so that comparing them seldom waits for memory.
+    ``table`` is an open-addressed hash table: each entry has the upper half of the hash and, in
+    its lower half, the number plus one.  Bytes are always compared, too.  The bytes of
+    ``distinct`` are contiguous, so that comparing them is cache-friendly.
     """
     mask = np.uint64(table.size - 1)
     lower_half = np.uint64(0xFFFFFFFF)
     n_distinct = 0
-    last = -1  # the row before: batches often come host by host
+    last = -1  # the previous row: batches are often sorted by host
     for i in range(start.size):
         if not valid[i]:
             index[i] = -1

@@ -1,9 +1,9 @@
-"""Keyed 64-bit hashes of URLs: a place to look for a page, never its identity.
+"""Keyed 64-bit hashes of URLs, to look pages up, not to identify them.
 
-The hash is SipHash-1-3, of the bytes of the URL, under a secret key of 128 bits.  Who does not
-know the key cannot craft URLs that share a hash, which an unkeyed one invites on the open web.
-It is written to disk, so it never changes; 64 bits do collide (10⁹ URLs: about one pair in 37
-such corpora), so whoever looks something up by hash compares the URL too.
+The hash is SipHash-1-3 of the bytes of the URL, under a secret key of 128 bits.  Without the key
+nobody can craft URLs that share a hash.  Hashes are written to disk, so they never change.  64 bits
+do collide (10⁹ URLs: about one pair in 37 such corpora), so every lookup by hash must also compare
+the URL.
 
 References
 ----------
@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.core.kernel import table_kernel
-from recrawl.urls._text import ByteArray, SpanArray, text_of
+from recrawl.urls._arrow_text import ByteArray, SpanArray, text_of
 
 __all__ = ["HashArray", "hash_urls", "sip_hash", "sip_key"]
 
@@ -34,9 +34,9 @@ def hash_urls(urls: pa.StringArray, key: int) -> HashArray:
     Parameters
     ----------
     urls
-        Without nulls.
+        URLs, without nulls.
     key
-        A secret of up to 128 bits, drawn once per corpus.
+        Secret of up to 128 bits, drawn once per corpus.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def hash_urls(urls: pa.StringArray, key: int) -> HashArray:
     low, high = sip_key(key)
     text = text_of(urls)
     out = np.empty(len(urls), np.uint64)
-    # Additions wrap round; numpy would say so where kernels are interpreted.
+    # Additions wrap around; without the JIT numpy would warn of that.
     with np.errstate(over="ignore"):
         _hash_rows(text.data, text.offset, low, high, out)
     return out
@@ -63,7 +63,7 @@ def sip_key(key: int) -> tuple[np.uint64, np.uint64]:
 
 
 @table_kernel
-def _rotated(word: np.uint64, n_bits: int) -> np.uint64:
+def _rotate_left(word: np.uint64, n_bits: int) -> np.uint64:
     return (word << np.uint64(n_bits)) | (word >> np.uint64(64 - n_bits))
 
 
@@ -72,22 +72,22 @@ def _round(v0: np.uint64, v1: np.uint64, v2: np.uint64, v3: np.uint64) -> _Words
     """SipRound, §2.3, figure 2.1."""
     v0 += v1
     v2 += v3
-    v1 = _rotated(v1, 13) ^ v0
-    v3 = _rotated(v3, 16) ^ v2
-    v0 = _rotated(v0, 32)
+    v1 = _rotate_left(v1, 13) ^ v0
+    v3 = _rotate_left(v3, 16) ^ v2
+    v0 = _rotate_left(v0, 32)
     v2 += v1
     v0 += v3
-    v1 = _rotated(v1, 17) ^ v2
-    v3 = _rotated(v3, 21) ^ v0
-    v2 = _rotated(v2, 32)
+    v1 = _rotate_left(v1, 17) ^ v2
+    v3 = _rotate_left(v3, 21) ^ v0
+    v2 = _rotate_left(v2, 32)
     return v0, v1, v2, v3
 
 
 @table_kernel
 def _word_at(data: ByteArray, place: np.uint64) -> np.uint64:
-    """Return eight bytes, the first one lowest; compiled to a single load.
+    """Return eight bytes as a little-endian word; compiled to a single load.
 
-    That takes unsigned indices, which need no test for counting from the end.
+    Unsigned indices avoid numba's check for negative ones, which would prevent that.
     """
     return (
         np.uint64(data[place])

@@ -1,7 +1,7 @@
-"""Patterns of URLs, such as ``/product/*``: how an owner speaks of many pages at once.
+"""Patterns of URLs, such as ``/product/*``, to select many pages at once.
 
-A pattern is matched with canonical URLs.  ``*`` stands for any run of characters, also none;
-everything else stands for itself, so ``?`` is the mark before a query.
+Patterns match canonical URLs.  ``*`` matches any run of characters, including none; every other
+character matches itself, so ``?`` is the mark before a query.
 
 =============================  ==========================================================
 ``/product/*``                 path and query, on any host
@@ -25,8 +25,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.core.kernel import table_kernel
-from recrawl.urls._plain import host_start
-from recrawl.urls._text import ByteArray, SpanArray, text_of
+from recrawl.urls._arrow_text import ByteArray, SpanArray, text_of
+from recrawl.urls._canonical_check import host_start
 from recrawl.urls.canonical import URL_BYTES_MAX, UrlProblem, canonical
 
 __all__ = ["PATTERNS_MAX", "Pattern", "PatternSet"]
@@ -34,13 +34,13 @@ __all__ = ["PATTERNS_MAX", "Pattern", "PatternSet"]
 MatchArray: TypeAlias = NDArray[np.int16]
 
 PATTERNS_MAX = 2**15 - 1
-"""Patterns in a set: what 16 bits can name."""
+"""Most patterns in a set; the limit of 16-bit indices."""
 
 _SCHEMES = ("*", "http", "https")
 
 
 class _Parts(NamedTuple):
-    """A pattern taken apart; the host and the path are globs."""
+    """The parts of a pattern; the host and the path are globs."""
 
     scheme: str
     host: str
@@ -49,7 +49,7 @@ class _Parts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern of URLs; the module says what may stand in it.
+    """A pattern of URLs; the syntax is described in the module.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def _parts_of(text: str) -> _Parts:
 
 
 def _check(text: str) -> None:
-    """Raise ValueError, with what to write instead, if no canonical URL could match."""
+    """Raise ValueError with a suggestion if no canonical URL can match."""
     if not 1 <= len(text) <= URL_BYTES_MAX:
         raise ValueError(f"pattern must have 1 to {URL_BYTES_MAX} characters, got {len(text)}")
     scheme, host, path = _parts_of(text)
@@ -102,19 +102,19 @@ def _check(text: str) -> None:
     # A pattern is itself a URL, ``*`` being allowed everywhere but in an IP address.  A port may
     # be the default of one scheme only.
     schemes = ["http", "https"] if scheme == "*" else [scheme]
-    found = canonical([f"{scheme}://{host}{path}" for scheme in schemes])
-    keys = [_parts_of(key) for key in found.url.to_pylist() if key is not None]
+    result = canonical([f"{scheme}://{host}{path}" for scheme in schemes])
+    keys = [_parts_of(key) for key in result.url.to_pylist() if key is not None]
     if not keys:
-        problem = UrlProblem(found.problem[0]).name.lower().replace("_", " ")
+        problem = UrlProblem(result.problem[0]).name.lower().replace("_", " ")
         raise ValueError(f"pattern {text!r} matches no URL ({problem}): write 'host/path*'")
     if all(key[1:] != (host, path) for key in keys):
         before, _, _ = text.partition(host + path)
         hint = keys[0].path if text.startswith("/") else before + keys[0].host + keys[0].path
-        raise ValueError(f"pattern {text!r} is not as canonical URLs are: write {hint!r}")
+        raise ValueError(f"pattern {text!r} is not in canonical form: write {hint!r}")
 
 
 def _with_path(text: str, host: str) -> str:
-    """Return what was probably meant by a pattern without a path."""
+    """Return a suggestion for a pattern without a path."""
     if "?" in host:
         return repr(text.replace("?", "/?", 1) if host[0] != "?" else f"/*{text}")
     if "*" in host:
@@ -123,19 +123,19 @@ def _with_path(text: str, host: str) -> str:
 
 
 class _Globs(NamedTuple):
-    """Patterns as kernels see them.
+    """Patterns as arrays for kernels.
 
-    The literal pieces between the stars of all globs stand in one run of bytes.  Glob 2 k is the
+    The literal pieces between the stars of all globs are concatenated.  Glob 2 k is the
     host of pattern k, 2 k + 1 its path.
     """
 
     data: ByteArray
     fail: NDArray[np.int16]
-    """For each byte of a piece, how many bytes up to it are also the piece's first."""
+    """Failure function: for each byte of a piece, the length of the prefix that ends there."""
     piece: SpanArray
-    """Where each piece begins, and at last the end."""
+    """Offset of each piece, and finally the total length."""
     glob: SpanArray
-    """The first piece of each glob, and at last the number of pieces."""
+    """The first piece of each glob, and finally the number of pieces."""
     scheme: ByteArray
     """Per pattern: 0 for any, 4 for http, 5 for https (their lengths)."""
     pairs: NDArray[np.uint64]
@@ -143,7 +143,7 @@ class _Globs(NamedTuple):
 
 
 class PatternSet:
-    """Patterns in order, to look up in many URLs at once.
+    """Patterns in order, to match against many URLs at once.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def _globs_of(patterns: Iterable[Pattern]) -> _Globs:
         schemes.append(0 if scheme == "*" else len(scheme))
         for text in (host, path):
             first, *inner = text.encode().split(b"*")
-            # Between neighbouring stars is an empty piece, which says nothing.
+            # Empty pieces between neighbouring stars are dropped.
             pieces += [first, *(piece for piece in inner[:-1] if piece), *inner[-1:]]
             glob.append(len(pieces))
         pairs.append(_pairs_of(pieces[glob[-3] :]))
@@ -225,7 +225,7 @@ def _failures(piece: bytes) -> list[int]:
 def _pairs_in(data: ByteArray, start: int, end: int) -> np.uint64:
     """Return the pairs of neighbouring bytes, each as one of 64 bits.
 
-    Most patterns have a pair that most URLs lack, and need no closer look.
+    Most patterns have a pair that most URLs lack, which rules out a match quickly.
     """
     bits = np.uint64(0)
     one = np.uint64(1)
@@ -239,7 +239,7 @@ def _pairs_in(data: ByteArray, start: int, end: int) -> np.uint64:
 
 @table_kernel
 def _is_at(data: ByteArray, place: int, globs: _Globs, piece: int) -> bool:
-    """Return whether a piece stands at a place, which must leave room for it."""
+    """Return whether a piece occurs at a place; there must be room for it."""
     first = np.uint64(globs.piece[piece])
     for k in range(np.uint64(globs.piece[piece + 1]) - first):
         if data[np.uint64(place) + k] != globs.data[first + k]:
@@ -249,10 +249,10 @@ def _is_at(data: ByteArray, place: int, globs: _Globs, piece: int) -> bool:
 
 @table_kernel
 def _after_next(data: ByteArray, start: int, end: int, globs: _Globs, piece: int) -> int:
-    """Return where the first occurrence of a piece ends, or -1.
+    """Return the end of the first occurrence of a piece, or -1.
 
     D. E. Knuth, J. H. Morris, V. R. Pratt, "Fast pattern matching in strings", SIAM J. Comput.
-    1977, §2: no byte is looked at again, whatever the URL.
+    1977, §2: each byte is read once.
     """
     first = np.uint64(globs.piece[piece])
     size = np.uint64(globs.piece[piece + 1]) - first
@@ -278,7 +278,7 @@ def _after_next(data: ByteArray, start: int, end: int, globs: _Globs, piece: int
 def _matches(data: ByteArray, start: int, end: int, globs: _Globs, glob: int) -> bool:
     """Return whether bytes match a glob: the first and last piece at the ends, the others between.
 
-    Taking each of those as early as it comes leaves most room for the rest.
+    The earliest occurrence of each piece leaves the most room for the rest.
     """
     head = globs.glob[glob]
     tail = globs.glob[glob + 1] - 1

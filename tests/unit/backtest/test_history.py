@@ -1,4 +1,4 @@
-"""A log of any order and size becomes columns, sampled by whole pages where it is too large."""
+"""Read logs of any order and size into columns, and sample large ones by whole pages."""
 
 from collections.abc import Sequence
 
@@ -47,7 +47,7 @@ def test_a_page_has_changed_where_its_digest_differs_from_the_one_before() -> No
     assert sorted(history.from_ms.tolist()) == [1_000, 1_000]
 
 
-def test_flags_and_not_modified_count_and_errors_do_not() -> None:
+def test_flags_and_status_304_say_whether_a_page_changed_and_errors_are_ignored() -> None:
     history = history_of(
         observed(
             [
@@ -63,18 +63,18 @@ def test_flags_and_not_modified_count_and_errors_do_not() -> None:
     assert (history.n_errors, history.n_mute) == (1, 1)
 
 
-def test_a_fetch_told_twice_is_one() -> None:
+def test_duplicate_rows_count_as_one_fetch() -> None:
     rows = [("a", 1_000, b"x", None, 200), ("a", 2_000, b"y", None, 200)]
     twice = history_of(observed(rows + rows))
     assert twice.changed.tolist() == [False, True]
 
 
-def test_pages_of_unknown_importance_are_as_important_as_the_others() -> None:
+def test_pages_without_importance_get_the_mean_of_the_others() -> None:
     history = history_of(observed([("a", 1, b"x", None, 200), ("b", 1, b"x", None, 200)]))
     assert history.importance.tolist() == [2.0, 2.0]
 
 
-def test_clusters_are_hosts_or_uppermost_folders() -> None:
+def test_clusters_are_hosts_or_top_folders() -> None:
     names = ["https://x.example/1", "https://x.example/2", "docs/a.md", "docs/b/c.md", "README"]
     rows = [(name, 1_000, b"x", None, 200) for name in names]
     history = history_of(observed(rows))
@@ -84,7 +84,7 @@ def test_clusters_are_hosts_or_uppermost_folders() -> None:
     assert len(set(cluster.values())) == 3
 
 
-def test_a_log_too_large_is_sampled_by_pages_that_keep_all_their_rows() -> None:
+def test_a_large_log_is_sampled_by_pages_that_keep_all_their_rows() -> None:
     web = make_web(1, 40 * DAY, np.full(600, 0.1 / DAY))
     whole = history_of(polled_log(web, 4 * DAY))
     some = history_of(polled_log(web, 4 * DAY), n_pages_max=200)
@@ -113,12 +113,12 @@ def test_an_empty_log_is_an_empty_history() -> None:
     assert history.page.size == 0
 
 
-def test_digests_that_are_no_text_are_told_apart() -> None:
+def test_digests_that_are_not_utf8_are_compared() -> None:
     rows = [("a", 1_000, b"\xff\xfe", None, 200), ("a", 2_000, b"\xff\xfd", None, 200)]
     assert history_of(observed(rows)).changed.tolist() == [False, True]
 
 
-def test_exact_changes_have_their_windows() -> None:
+def test_a_history_of_changes_has_the_window_of_each_page() -> None:
     web = make_web(3, 10 * DAY, [0.5 / DAY, 0.0])
     history = history_of(exact_log(web))
     assert history.is_exact
@@ -126,7 +126,7 @@ def test_exact_changes_have_their_windows() -> None:
     assert history.page.size == web.changes.at.size
 
 
-def test_what_follows_not_modified_is_compared_with_what_was_before_it() -> None:
+def test_a_digest_after_status_304_is_compared_with_the_digest_before_it() -> None:
     history = history_of(
         observed(
             [

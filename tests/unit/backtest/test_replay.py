@@ -1,4 +1,4 @@
-"""A history becomes a web like the one it was seen on."""
+"""Turn histories into webs that resemble the original ones."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from recrawl.sim import Bookkeeper, make_web
 from tests.reference.backtest_logs import DAY, START_MS, exact_log, polled_log
 
 
-def test_exact_changes_are_replayed_as_they_were() -> None:
+def test_exact_changes_are_replayed_unchanged() -> None:
     web = make_web(2, 30 * DAY, np.full(20, 0.3 / DAY))
     history = history_of(exact_log(web))
     replay = replay_of(history)
@@ -24,7 +24,7 @@ def test_exact_changes_are_replayed_as_they_were() -> None:
         assert drawn == pytest.approx(own, abs=0.001)
 
 
-def test_a_change_lies_between_the_fetches_that_show_it() -> None:
+def test_a_simulated_change_lies_between_the_fetches_that_show_it() -> None:
     web = make_web(5, 60 * DAY, np.full(30, 0.2 / DAY))
     history = history_of(polled_log(web, DAY))
     replay = replay_of(history)
@@ -42,15 +42,15 @@ def test_a_change_lies_between_the_fetches_that_show_it() -> None:
         assert ((next_found - drawn) <= 86_400_000 + 1).all()
 
 
-def test_pages_fetched_seldom_are_given_the_changes_that_nobody_saw() -> None:
+def test_changes_that_no_fetch_saw_are_simulated() -> None:
     web = make_web(7, 200 * DAY, np.full(300, 1 / DAY), group=np.arange(300))
     replay = replay_of(history_of(polled_log(web, 2 * DAY)))
-    # Two days at one a day: 86 % of the fetches find a change, which counts 43 % of them.
+    # At one change a day and one fetch every two days, 86 % of the fetches find a change.
     found = replay.web.changes.at.size / (replay.pages.size * replay.seconds) * DAY
     assert found == pytest.approx(1.0, abs=0.05)
 
 
-def test_the_log_s_own_freshness_is_that_of_its_fetches_on_the_true_web() -> None:
+def test_the_freshness_of_the_log_matches_its_fetches_on_the_original_web() -> None:
     # 200 pages × 90 polls: the standard error of the difference is .003; 4 of them pass.
     web = make_web(11, 90 * DAY, np.full(200, 0.3 / DAY), group=np.arange(200))
     history = history_of(polled_log(web, DAY))
@@ -64,7 +64,7 @@ def test_the_log_s_own_freshness_is_that_of_its_fetches_on_the_true_web() -> Non
     assert own.freshness == pytest.approx(books.close().freshness, abs=0.012)
 
 
-def test_nothing_is_known_of_pages_between_that_came_late() -> None:
+def test_pages_added_late_are_not_replayed() -> None:
     web = make_web(2, 50 * DAY, np.full(40, 0.3 / DAY))
     source = exact_log(web)
     windows = source.windows().to_pydict()
@@ -76,7 +76,7 @@ def test_nothing_is_known_of_pages_between_that_came_late() -> None:
     assert replay.watched_share == pytest.approx(35 * 50 / (35 * 50 + 5 * 5))
 
 
-def test_the_same_seed_draws_the_same() -> None:
+def test_the_same_seed_simulates_the_same_changes() -> None:
     web = make_web(5, 60 * DAY, np.full(30, 0.2 / DAY))
     one, two, other = (
         replay_of(history_of(polled_log(web, DAY)), seed=seed).web.changes.at for seed in (1, 1, 2)
@@ -85,14 +85,14 @@ def test_the_same_seed_draws_the_same() -> None:
     assert not np.array_equal(one, other)
 
 
-def test_the_changes_drawn_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_simulated_changes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recrawl.backtest.replay._CHANGES_DRAWN_MAX", 6_000)
     web = make_web(1, 40 * DAY, np.full(60, 50 / DAY), group=np.arange(60))
     replay = replay_of(history_of(polled_log(web, DAY)))
     assert replay.web.changes.at.size <= 60 * 41 + 6_000
 
 
-def test_a_history_without_two_fetches_of_a_page_is_replayed_as_still() -> None:
+def test_pages_fetched_only_once_are_replayed_without_changes() -> None:
     web = make_web(1, 0.5 * DAY, np.full(5, 1 / DAY))
     replay = replay_of(history_of(polled_log(web, DAY)))
     assert replay.web.changes.at.size == 0

@@ -1,4 +1,4 @@
-"""The measurements of a whole node run, and say what they should, at a small scale."""
+"""The measurements of a whole node run at a small scale and give plausible results."""
 
 import json
 import os
@@ -44,14 +44,20 @@ def test_a_killed_corpus_on_kafka_loses_nothing(kafka_bootstrap: str) -> None:
     check_crash(run("crash", "--kills", "2", *arguments), 2)
 
 
-def test_pages_are_added_killed_reopened_and_used() -> None:
+def test_a_corpus_is_reopened_and_used_after_a_kill() -> None:
     found = run("scale", "--pages", "20000", "--hosts", "1e6", "--calls", "5")
     assert found["pages"] == 20_000
     assert found["open_after_kill_seconds"] > 0
+    assert len(found["first_leases_100_seconds"]) == 4
+
+
+def test_calls_are_measured_by_their_number_of_rows() -> None:
+    found = run("calls", "--pages", "5000")
+    assert all(found[f"rows_per_second_{n_rows}_per_call"] > 0 for n_rows in (1_000, 100, 1))
 
 
 @pytest.mark.parametrize("ledger", ["rocksdb", "kafka"])
-def test_a_node_is_measured_beside_the_bare_engine(ledger: str, kafka_bootstrap: str) -> None:
+def test_a_node_is_compared_with_the_bare_engine(ledger: str, kafka_bootstrap: str) -> None:
     arguments = ["--ledger", ledger]
     if ledger == "kafka":
         arguments += ["--bootstrap", kafka_bootstrap]

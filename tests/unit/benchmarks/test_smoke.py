@@ -1,4 +1,4 @@
-"""The benchmarks run, and what they are for shows even at a small scale."""
+"""The benchmarks run at a small scale and show the expected differences."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.slow_without_jit
-def test_kernels_are_measured_beside_the_plain_way() -> None:
+def test_kernels_are_compared_with_plain_code() -> None:
     measured = kernels.measure(scale=0.01)
     assert set(measured) == {"memory_bandwidth_gigabytes_per_second", "kernels"}
     entries = measured["kernels"]
@@ -27,7 +27,7 @@ def test_kernels_are_measured_beside_the_plain_way() -> None:
 
 @pytest.mark.slow_without_jit
 def test_averaging_over_belief_beats_plugging_in_and_the_oracle_beats_both() -> None:
-    """On the same webs; a scarce budget, where the difference is far above chance."""
+    """A scarce budget makes the difference far larger than chance; all webs are the same."""
     row = learning.without_signals(n_webs=2, horizon_share=0.3)[2]
     assert row["plug-in posterior mean"] + 0.01 < row["averaged over belief"] < row["oracle"]
 
@@ -42,7 +42,7 @@ def test_learned_signals_beat_ignoring_them() -> None:
 
 
 @pytest.mark.slow_without_jit
-def test_both_objectives_spend_the_same_and_fragments_leaves_less_of_the_copies_wrong() -> None:
+def test_at_equal_budgets_the_fragments_objective_has_less_stale_fragments() -> None:
     web = histories_of_web(fragments.simulated_web(0, 60))
     for_freshness = fragments.run(web, 60.0, "freshness")
     for_fragments = fragments.run(web, 60.0, "fragments")
@@ -50,7 +50,7 @@ def test_both_objectives_spend_the_same_and_fragments_leaves_less_of_the_copies_
     assert for_fragments.of_fragments.sum() < for_freshness.of_fragments.sum()
 
 
-def test_staleness_is_accounted_for_as_simulations_do() -> None:
+def test_staleness_agrees_with_that_of_the_simulator() -> None:
     web = fragments.simulated_web(1, 8)
     histories = histories_of_web(web)
     rng = np.random.default_rng(0)
@@ -60,7 +60,7 @@ def test_staleness_is_accounted_for_as_simulations_do() -> None:
     account = books.close()
     pages = np.concatenate([np.arange(8), page])
     fetched_at = np.concatenate([np.zeros(8), at])
-    found = fragments.KeptVersions(histories).read(pages, fetched_at)
+    found = fragments.VersionReader(histories).read(pages, fetched_at)
     staleness = fragments.staleness_of(histories, pages, fetched_at, found)
     wrong = staleness.of_fragments.sum() / staleness.lived.sum()
     stale = staleness.of_pages.sum() / staleness.lived.sum()
@@ -69,7 +69,7 @@ def test_staleness_is_accounted_for_as_simulations_do() -> None:
 
 
 @pytest.mark.slow_without_jit
-def test_a_shard_under_load_orders_its_budget_and_is_restored() -> None:
+def test_a_shard_under_load_spends_its_budget_and_is_restored() -> None:
     measured = shard.measure(20_000, 400, 4.0, ticks=8)
     assert measured["orders_per_tick"] == {"min": 4, "mean": 4.0, "max": 4}
     snapshot = measured["snapshot"]
@@ -78,7 +78,7 @@ def test_a_shard_under_load_orders_its_budget_and_is_restored() -> None:
 
 
 @pytest.mark.slow_without_jit
-def test_the_shard_learns_towards_the_oracle_from_nothing() -> None:
+def test_the_shard_comes_near_the_oracle_from_a_cold_start() -> None:
     measured = shard_learning.measure(n_webs=1, hours=200.0)
     rows = [*measured["without_signals"], *measured["with_signals"]]
     assert [row["fetches_per_hour"] for row in rows] == [2.0, 5.0, 20.0, 3.0]
@@ -86,12 +86,12 @@ def test_the_shard_learns_towards_the_oracle_from_nothing() -> None:
 
 
 @pytest.mark.slow_without_jit
-def test_what_the_shard_loses_to_full_precision_is_measured() -> None:
-    row = exactness.loss(300, 3 / 3_600.0, 200 * 3_600.0, 1, 1, "scan")
+def test_the_shard_loses_little_to_full_precision() -> None:
+    row = exactness.measure_loss(300, 3 / 3_600.0, 200 * 3_600.0, 1, 1, "scan")
     assert abs(row["loss"]) < 0.03
 
 
-def test_rivals_see_the_same_web() -> None:
+def test_all_policies_get_the_same_web() -> None:
     first, second = (learning.signal_web(3, 100.0) for _ in range(2))
     np.testing.assert_array_equal(first.signals.at, second.signals.at)
     np.testing.assert_array_equal(first.changes.at, second.changes.at)
@@ -110,7 +110,7 @@ def test_the_command_lists_its_measurements() -> None:
 
 
 @pytest.mark.slow_without_jit
-def test_the_intervals_of_backtests_are_judged() -> None:
+def test_coverage_of_backtest_intervals_is_counted() -> None:
     found = backtests.measure(1, n_draws=20, n_processes=1)
     assert len(found) == 6
     for coverage in found:

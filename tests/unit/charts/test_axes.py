@@ -20,19 +20,19 @@ def test_an_axis_need_not_begin_at_zero() -> None:
     assert (span.low, span.high) == (96.0, 99.0)
 
 
-def test_a_share_does_not_go_beyond_one_unless_it_does() -> None:
+def test_an_axis_of_shares_ends_at_one_unless_the_data_exceed_it() -> None:
     assert _span(Axis(scale="share"), 0.2, 0.97).high == 1.0
     assert _span(Axis(scale="share"), 0.2, 1.32).high > 1.32
 
 
-def test_named_ends_are_kept() -> None:
+def test_given_ends_are_kept() -> None:
     span = _span(Axis(low=-3.0, high=7.5), 0.0, 100.0)
     assert (span.low, span.high) == (-3.0, 7.5)
 
 
 @pytest.mark.parametrize("scale", ["linear", "log", "share", "time"])
 @given(values=st.lists(st.floats(), max_size=5), low=st.floats() | st.none())
-def test_whatever_is_drawn_the_ends_are_apart(
+def test_the_ends_of_an_axis_always_differ(
     scale: str, values: list[float], low: float | None
 ) -> None:
     axis = Axis(scale=scale, low=low)  # type: ignore[arg-type]

@@ -37,13 +37,13 @@ def test_an_interval_is_drawn_and_words_may_replace_the_value() -> None:
 
 @pytest.mark.parametrize("scale", ["linear", "log", "share"])
 @given(values=st.lists(st.floats(), max_size=4))
-def test_nothing_in_the_numbers_breaks_a_bar_chart(scale: str, values: list[float]) -> None:
+def test_any_numbers_make_a_valid_bar_chart(scale: str, values: list[float]) -> None:
     bars = [Bar(name=f"b{i}", value=v, low=-v, high=math.inf) for i, v in enumerate(values)]
     chart = bar_chart(bars, title="", x=Axis(scale=scale))  # type: ignore[arg-type]
     assert parsed(chart) is not None
     assert "nan" not in chart
 
 
-def test_a_picture_too_narrow_is_refused() -> None:
+def test_a_chart_that_is_too_narrow_raises() -> None:
     with pytest.raises(ValueError, match="width must be at least"):
         bar_chart([], title="", x=Axis(), width=1)

@@ -19,20 +19,20 @@ def _chart(*series: Series, notes: tuple[Note, ...] = (), scale: str = "linear")
     )
 
 
-def test_a_chart_says_what_it_shows() -> None:
+def test_a_chart_has_its_title_labels_and_names() -> None:
     chart = _chart(Series(name="growth", x=_X, y=_X))
     assert {"A title", "time", "height", "growth"} <= set(texts(chart))
     assert parsed(chart).get("aria-label") == "A title"
     assert parsed(chart).get("viewBox") == "0 0 720 400"
 
 
-def test_a_chart_is_light_or_dark_as_its_reader_likes() -> None:
+def test_a_chart_has_a_light_and_a_dark_mode() -> None:
     chart = _chart()
     assert "@media (prefers-color-scheme:dark)" in chart
     assert of_class(chart, "rc-ground")
 
 
-def test_words_are_escaped() -> None:
+def test_text_is_escaped() -> None:
     chart = line_chart(
         [Series(name="<script>&", x=_X, y=_X)],
         title='"</svg><script>alert(1)</script>',
@@ -44,7 +44,7 @@ def test_words_are_escaped() -> None:
     assert "<script>&" in texts(chart)
 
 
-def test_what_is_not_a_number_leaves_a_gap() -> None:
+def test_nan_leaves_a_gap() -> None:
     y = np.where(_X == 5, np.nan, _X)
     y[7] = np.inf
     lines = of_class(_chart(Series(name="a", x=_X, y=y)), "rc-line")
@@ -63,7 +63,7 @@ def test_a_single_point_between_gaps_is_a_dot() -> None:
     style=st.sampled_from(["line", "step", "points", "dashed"]),
 )
 @settings(max_examples=40)
-def test_nothing_in_the_numbers_breaks_a_chart(
+def test_any_numbers_make_a_valid_chart(
     scale: str, rows: list[tuple[float, float, float]], style: str
 ) -> None:
     x, y, low = np.array(rows, np.float64).reshape(-1, 3).T
@@ -96,40 +96,40 @@ def test_unsorted_and_broken_series_are_thinned_too() -> None:
     assert len(_chart(Series(name="a", x=np.arange(200_000), y=y))) < 300_000
 
 
-def test_names_at_line_ends_do_not_lie_on_each_other() -> None:
+def test_labels_at_line_ends_do_not_overlap() -> None:
     chart = _chart(*(Series(name=f"line {i}", x=_X, y=_X + 0.001 * i) for i in range(8)))
     heights = sorted(height_of(chart, f"line {i}") for i in range(8))
     assert np.all(np.diff(heights) > 14)
     assert of_class(chart, "rc-leader")
 
 
-def test_too_many_names_go_into_a_key() -> None:
+def test_too_many_labels_are_moved_to_a_key() -> None:
     chart = _chart(*(Series(name=f"line {i}", x=_X, y=i * _X) for i in range(40)))
     assert "line 0" in texts(chart)
     assert not of_class(chart, "rc-label")
 
 
-def test_the_main_line_is_strong_and_the_others_muted() -> None:
+def test_the_main_line_is_highlighted_and_the_others_are_muted() -> None:
     chart = _chart(Series(name="a", x=_X, y=_X), Series(name="b", x=_X, y=2 * _X, is_main=True))
     assert [e.get("class") for e in of_class(chart, "rc-main")] == ["rc-line rc-c0 rc-main"]
     assert [e.get("class") for e in of_class(chart, "rc-muted")] == ["rc-line rc-c1 rc-muted"]
 
 
-def test_notes_outside_the_axes_are_left_out() -> None:
+def test_notes_outside_the_axes_are_omitted() -> None:
     notes = (Note(text="in", x=5.0), Note(text="out", x=50.0), Note(text="none"))
     assert {"in", "out", "none"} & set(
         texts(_chart(Series(name="a", x=_X, y=_X), notes=notes))
     ) == {"in"}
 
 
-def test_the_words_of_notes_do_not_lie_on_each_other() -> None:
+def test_the_texts_of_notes_do_not_overlap() -> None:
     notes = tuple(Note(text=f"note {i}", x=5.0 + i / 100) for i in range(3))
     chart = _chart(Series(name="a", x=_X, y=_X), notes=notes)
     places = [(float(e.get("x") or 0), float(e.get("y") or 0)) for e in of_class(chart, "rc-note")]
     assert len(set(places)) == 3
 
 
-def test_columns_of_unequal_length_are_refused() -> None:
+def test_columns_of_different_length_raise() -> None:
     with pytest.raises(ValueError, match="y must have as many rows as x, 3, got 2"):
         Series(name="a", x=[1, 2, 3], y=[1, 2])
     with pytest.raises(ValueError, match="low and high must be given together"):
@@ -138,12 +138,12 @@ def test_columns_of_unequal_length_are_refused() -> None:
         Series(name="a", x=[1], y=[1], style="wavy")  # type: ignore[arg-type]
 
 
-def test_a_picture_too_small_is_refused() -> None:
+def test_a_chart_that_is_too_small_raises() -> None:
     with pytest.raises(ValueError, match="width and height must be at least"):
         line_chart([], title="", x=Axis(), y=Axis(), width=10)
 
 
-def test_points_have_bars_of_error_and_lines_have_bands() -> None:
+def test_points_have_error_bars_and_lines_have_bands() -> None:
     points = Series(name="a", x=_X, y=_X, low=_X - 1, high=_X + 1, style="points")
     assert not of_class(_chart(points), "rc-band")
     assert len(of_class(_chart(points), "rc-line")) == _X.size
@@ -151,7 +151,7 @@ def test_points_have_bars_of_error_and_lines_have_bands() -> None:
     assert len(of_class(_chart(line), "rc-band")) == 1
 
 
-def test_no_line_but_the_main_one_has_its_colour() -> None:
+def test_only_the_main_line_has_the_main_colour() -> None:
     series = [
         Series(name=f"s{i}", x=np.arange(3.0), y=np.arange(3.0) + i, is_main=i == 4)
         for i in range(14)

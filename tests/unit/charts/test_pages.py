@@ -54,7 +54,7 @@ def _page() -> str:
     return html_page(_EVIL, sections, lead=_EVIL, footer=_EVIL)
 
 
-def test_whatever_the_words_a_page_is_whole_and_has_no_script() -> None:
+def test_a_page_with_any_text_is_valid_and_has_no_script() -> None:
     tags = _Tags()
     tags.feed(_page())
     assert tags.open == []
@@ -62,7 +62,7 @@ def test_whatever_the_words_a_page_is_whole_and_has_no_script() -> None:
     assert {"h1", "h2", "figure", "table", "details", "footer"} <= set(tags.opened)
 
 
-def test_a_page_asks_for_nothing_else() -> None:
+def test_a_page_loads_no_other_file() -> None:
     tags = _Tags()
     tags.feed(_page())
     assert not {"src", "href", "onload"} & set(tags.attributes)
@@ -70,14 +70,14 @@ def test_a_page_asks_for_nothing_else() -> None:
     assert "default-src 'none'" in _page()
 
 
-def test_a_page_suits_phones_paper_and_the_dark() -> None:
+def test_a_page_has_styles_for_phones_print_and_dark_mode() -> None:
     page = _page()
     assert "width=device-width" in page
     assert "@media print" in page
     assert "prefers-color-scheme:dark" in page
 
 
-def test_columns_of_numbers_are_set_to_the_right() -> None:
+def test_columns_of_numbers_are_right_aligned() -> None:
     rows: list[list[Cell]] = [
         ["a", 1, "41 %", "2.5k", "−53 %", 2.0],
         ["b", None, "–", "3 h", "40–60 %", None],
@@ -88,7 +88,7 @@ def test_columns_of_numbers_are_set_to_the_right() -> None:
 
 
 @pytest.mark.parametrize("words", ["2026-11-15 12:00", "3 apples", "n/a", "v1", "/product/1"])
-def test_words_that_only_hold_digits_stay_left(words: str) -> None:
+def test_text_with_digits_is_left_aligned(words: str) -> None:
     assert '"n"' not in table_html(["c"], [[words]])
 
 
@@ -100,12 +100,12 @@ def test_numbers_in_cells_are_readable() -> None:
     assert ">True<" in table
 
 
-def test_a_row_of_the_wrong_length_is_refused() -> None:
+def test_a_row_of_the_wrong_length_raises() -> None:
     with pytest.raises(ValueError, match="a row must have 2 cells, got 1"):
         table_html(["a", "b"], [["x"]])
 
 
-def test_nothing_makes_nothing() -> None:
+def test_empty_lists_make_empty_html() -> None:
     assert cards([]) == bullets([]) == ""
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recrawl.charts.ticks import linear_ticks, log_ticks, number_text, share_text, time_ticks
+from recrawl.charts.ticks import linear_ticks, log_ticks, number_label, share_label, time_ticks
 
 _DAY = 86_400_000
 _NOVEMBER = 1_794_700_800_000  # 2026-11-15 00:00 UTC
@@ -30,14 +30,14 @@ def _ms(days: float) -> float:
     ],
 )
 def test_numbers_are_short(value: float, text: str) -> None:
-    assert number_text(value) == text
+    assert number_label(value) == text
 
 
-def test_shares_are_percent_and_halves_go_up() -> None:
-    assert share_text(0.125) == "13 %"
-    assert share_text(-0.001) == "0 %"
-    assert share_text(1.32, decimals=1) == "132.0 %"
-    assert share_text(math.nan) == "–"
+def test_shares_are_in_percent_and_halves_are_rounded_up() -> None:
+    assert share_label(0.125) == "13 %"
+    assert share_label(-0.001) == "0 %"
+    assert share_label(1.32, decimals=1) == "132.0 %"
+    assert share_label(math.nan) == "–"
 
 
 def test_steps_are_one_two_or_five() -> None:
@@ -46,12 +46,12 @@ def test_steps_are_one_two_or_five() -> None:
     ]
 
 
-def test_narrow_shares_get_the_decimals_that_tell_them_apart() -> None:
+def test_shares_close_together_get_more_decimals() -> None:
     texts = [tick.text for tick in linear_ticks(0.94, 0.945, 5, is_share=True)]
     assert texts == ["94.0 %", "94.1 %", "94.2 %", "94.3 %", "94.4 %", "94.5 %"]
 
 
-def test_names_of_neighbours_differ() -> None:
+def test_labels_of_neighbouring_ticks_differ() -> None:
     texts = [tick.text for tick in linear_ticks(1_000_000, 1_000_050, 5)]
     assert len(set(texts)) == len(texts) > 3
 
@@ -64,17 +64,17 @@ def test_linear_ticks_lie_between_the_ends(low: float, span: float, n_max: int) 
     assert all(low - slack <= tick.at <= low + span + slack for tick in ticks)
 
 
-def test_a_few_decades_are_named_with_their_two_and_five() -> None:
+def test_a_few_decades_are_labelled_at_one_two_and_five() -> None:
     named = [tick.text for tick in log_ticks(10, 1000, 8) if tick.text]
     assert named == ["10", "20", "50", "100", "200", "500", "1k"]
 
 
-def test_of_many_decades_every_nth_is_named() -> None:
+def test_of_many_decades_every_nth_is_labelled() -> None:
     named = [tick.text for tick in log_ticks(1e-6, 1e6, 7) if tick.text]
     assert named == ["10⁻⁶", "0.0001", "0.01", "1", "100", "10k", "1M"]
 
 
-def test_less_than_an_octave_is_marked_like_a_linear_axis() -> None:
+def test_less_than_an_octave_has_the_ticks_of_a_linear_axis() -> None:
     assert [tick.text for tick in log_ticks(40, 60, 5)] == ["40", "45", "50", "55", "60"]
 
 
@@ -90,21 +90,21 @@ def test_less_than_an_octave_is_marked_like_a_linear_axis() -> None:
         (3652, [("2028", ""), ("2030", "")]),
     ],
 )
-def test_times_are_named_by_the_span(days: float, expected: list[tuple[str, str]]) -> None:
+def test_labels_of_times_depend_on_the_span(days: float, expected: list[tuple[str, str]]) -> None:
     ticks = time_ticks(_ms(0), _ms(days), 6)
     assert [(tick.text, tick.context) for tick in ticks[: len(expected)]] == expected
 
 
-def test_a_new_day_and_a_new_year_are_said_once() -> None:
+def test_a_new_day_and_a_new_year_are_labelled_once() -> None:
     assert [t.context for t in time_ticks(_ms(0.5), _ms(1.5), 5)].count("16 Nov 2026") == 1
 
 
 @given(st.integers(-60_000_000_000_000, 250_000_000_000_000), st.integers(1, 3_000_000_000_000))
-def test_any_span_of_time_has_marks_inside_it(low: int, span: int) -> None:
+def test_any_span_of_time_has_ticks_inside_it(low: int, span: int) -> None:
     ticks = time_ticks(low, low + span, 6)
     assert len(ticks) <= 12
     assert all(low <= tick.at <= low + span for tick in ticks)
 
 
 def test_the_largest_float_is_a_number_like_any_other() -> None:
-    assert number_text(1.7976931348623157e308) == "1.8×10³⁰⁸"
+    assert number_label(1.7976931348623157e308) == "1.8×10³⁰⁸"

@@ -18,7 +18,7 @@ def _timeline(*lanes: Lane, panels: tuple[Panel, ...] = (), now_ms: int | None =
     )
 
 
-def test_marks_say_what_and_when() -> None:
+def test_marks_have_a_hover_text_with_kind_and_time() -> None:
     lane = Lane(
         name="fetches",
         at_ms=[_START + _DAY, _START + 2 * _DAY],
@@ -38,7 +38,7 @@ def test_the_key_names_each_kind_once() -> None:
     assert [texts(chart).count(kind) for kind in (*MARK_KINDS, "other")] == [1] * 7
 
 
-def test_marks_of_one_kind_in_one_pixel_are_one() -> None:
+def test_marks_of_one_kind_in_one_pixel_are_merged() -> None:
     lane = Lane(name="a", at_ms=_START + np.arange(5_000) * 1_000, what=["poll"] * 5_000)
     titles = _titles(_timeline(lane))
     assert len(titles) < 10
@@ -46,7 +46,7 @@ def test_marks_of_one_kind_in_one_pixel_are_one() -> None:
     assert " × poll, " in titles[0]
 
 
-def test_what_is_outside_is_left_out() -> None:
+def test_marks_outside_the_time_axis_are_omitted() -> None:
     lane = Lane(name="a", at_ms=[_START - 1, _END + 1, 2**62], what=["poll"] * 3)
     assert _titles(_timeline(lane)) == []
 
@@ -65,11 +65,11 @@ def test_now_is_marked_and_the_future_shaded() -> None:
     assert "now" not in texts(_timeline(now_ms=_END + _DAY))
 
 
-def test_no_time_at_all_is_a_picture_too() -> None:
+def test_a_timeline_of_zero_length_is_valid() -> None:
     assert parsed(timeline([], title="", start_ms=0, end_ms=0)) is not None
 
 
-def test_wrong_shapes_are_refused() -> None:
+def test_columns_of_wrong_length_raise() -> None:
     with pytest.raises(ValueError, match="what must have as many rows as at_ms, 2, got 1"):
         Lane(name="a", at_ms=[1, 2], what=["poll"])
     with pytest.raises(ValueError, match="width must be at least"):

@@ -1,4 +1,4 @@
-"""Commands run in this process, in a folder of their own."""
+"""Fixtures that run commands in this process, in a temporary folder."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ __all__ = ["reading_clock"]
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of a command."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -40,7 +40,7 @@ Recrawl: TypeAlias = Callable[..., Ran]
 
 @pytest.fixture
 def recrawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recrawl:
-    """Run a command in the test's folder; an error that is none of ours is raised."""
+    """Run a command in the folder of the test; unexpected exceptions are raised."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RECRAWL_CORPUS", raising=False)
     monkeypatch.setenv("COLUMNS", "120")
@@ -66,7 +66,7 @@ PAGES = [
 
 @pytest.fixture(scope="session")
 def few_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A corpus with a few pages, to be copied."""
+    """Folder of a corpus with a few pages, to be copied."""
     folder = tmp_path_factory.mktemp("few-pages")
     with library.open(folder) as corpus:
         assert corpus.add(PAGES).n_added == len(PAGES)
@@ -74,7 +74,7 @@ def few_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def kept(recrawl: Recrawl, few_pages: Path, tmp_path: Path) -> Recrawl:
-    """The same, where there is a corpus with a few pages."""
+def in_corpus(recrawl: Recrawl, few_pages: Path, tmp_path: Path) -> Recrawl:
+    """Run a command in a folder with a corpus of a few pages."""
     shutil.copytree(few_pages, tmp_path, dirs_exist_ok=True)
     return recrawl

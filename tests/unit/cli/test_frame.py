@@ -1,4 +1,4 @@
-"""The frame around commands: which there are, how they end, and real pipes."""
+"""Tests of all commands together: help, exit codes, and real pipes."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import recrawl.cli
-from recrawl.cli import COMMANDS, Place, main
+from recrawl.cli import COMMANDS, CommandEntry, main
 from recrawl.errors import RecrawlError
 from tests.unit.cli.conftest import PAGES, Recrawl
 
@@ -25,13 +25,13 @@ for line in sys.stdin:
 
 
 def with_command(monkeypatch: pytest.MonkeyPatch, command: click.Command) -> None:
-    """Put a command of the test's own among ours."""
+    """Add a command of the test to the list of commands."""
     monkeypatch.setattr(recrawl.cli, "own", command, raising=False)
-    place = Place("recrawl.cli", "own", "A command of a test.")
+    place = CommandEntry("recrawl.cli", "own", "A command of a test.")
     monkeypatch.setitem(COMMANDS, "Own", {"own": place})
 
 
-def test_every_command_that_is_there_is_listed_with_what_it_is_for() -> None:
+def test_help_lists_every_command_with_its_summary() -> None:
     shown = CliRunner().invoke(main, ["--help"]).output
     context = click.Context(main)
     for places in COMMANDS.values():
@@ -41,15 +41,15 @@ def test_every_command_that_is_there_is_listed_with_what_it_is_for() -> None:
                 assert place.summary in shown
 
 
-def test_a_command_without_its_module_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place("recrawl.cli.no_such_module", "command", "Nothing.")
+def test_a_command_without_its_module_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = CommandEntry("recrawl.cli.no_such_module", "command", "Nothing.")
     monkeypatch.setitem(COMMANDS, "Own", {"nothing": place})
     assert "nothing" not in main.list_commands(click.Context(main))
     assert "Nothing." not in CliRunner().invoke(main, ["--help"]).output
     assert CliRunner().invoke(main, ["nothing"]).exit_code == 2
 
 
-def test_an_error_of_ours_ends_with_1_and_words(
+def test_a_recrawl_error_exits_with_1_and_a_message(
     monkeypatch: pytest.MonkeyPatch, recrawl: Recrawl
 ) -> None:
     @click.command()
@@ -61,7 +61,7 @@ def test_an_error_of_ours_ends_with_1_and_words(
     assert (ran.code, ran.err) == (1, "Error: it is broken.\nMend it.\n")
 
 
-def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch, recrawl: Recrawl) -> None:
+def test_an_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch, recrawl: Recrawl) -> None:
     @click.command()
     def interrupted() -> None:
         raise KeyboardInterrupt
@@ -69,12 +69,10 @@ def test_an_interrupt_ends_with_130(monkeypatch: pytest.MonkeyPatch, recrawl: Re
     with_command(monkeypatch, interrupted)
     ran = recrawl("own")
     assert ran.code == 130
-    assert "what was acknowledged is kept" in ran.err
+    assert ran.err == "Stopped.\n"
 
 
-def test_a_closed_pipe_ends_without_words(
-    monkeypatch: pytest.MonkeyPatch, recrawl: Recrawl
-) -> None:
+def test_a_broken_pipe_exits_silently(monkeypatch: pytest.MonkeyPatch, recrawl: Recrawl) -> None:
     @click.command()
     def closed() -> None:
         raise BrokenPipeError
@@ -84,7 +82,7 @@ def test_a_closed_pipe_ends_without_words(
     assert (ran.code, ran.err) == (141, "")
 
 
-# Whoever runs the tests in the background has this signal ignored, and so would children.
+# A background job ignores SIGINT, and its children inherit that; this resets it.
 INTERRUPTIBLE = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -104,7 +102,7 @@ def python(*arguments: str, folder: Path) -> "subprocess.Popen[bytes]":
 
 
 @pytest.mark.slow_without_jit
-def test_a_pipe_is_a_crawler(kept: Recrawl, tmp_path: Path) -> None:
+def test_lease_and_report_work_in_a_pipe(in_corpus: Recrawl, tmp_path: Path) -> None:
     (tmp_path / "fetch.py").write_text(FETCHER)
     command = f"{sys.executable} -m recrawl"
     line = f"{command} lease 10 | {sys.executable} fetch.py | {command} report"
@@ -116,9 +114,9 @@ def test_a_pipe_is_a_crawler(kept: Recrawl, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow_without_jit
-def test_whoever_has_seen_enough_may_go(kept: Recrawl, tmp_path: Path) -> None:
+def test_export_ends_silently_when_its_reader_ends(in_corpus: Recrawl, tmp_path: Path) -> None:
     (tmp_path / "urls.txt").write_text("".join(f"https://a.example/{i}\n" for i in range(20_000)))
-    kept("add", "urls.txt")
+    in_corpus("add", "urls.txt")
     with python("-m", "recrawl", "export", folder=tmp_path) as export:
         assert export.stdout is not None
         assert export.stderr is not None
@@ -129,7 +127,7 @@ def test_whoever_has_seen_enough_may_go(kept: Recrawl, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow_without_jit
-def test_an_interrupted_report_keeps_what_it_was_told(kept: Recrawl, tmp_path: Path) -> None:
+def test_an_interrupted_report_keeps_reported_outcomes(in_corpus: Recrawl, tmp_path: Path) -> None:
     follow = python("-m", "recrawl", "changes", "--follow", folder=tmp_path)
     with python("-m", "recrawl", "report", folder=tmp_path) as report, follow:
         assert report.stdin is not None
@@ -137,15 +135,15 @@ def test_an_interrupted_report_keeps_what_it_was_told(kept: Recrawl, tmp_path: P
         told = {"url": PAGES[0], "status": 200, "digest": "1"}
         report.stdin.write(json.dumps(told).encode() + b"\n")
         report.stdin.flush()
-        # Another process sees it before the pipe has ended.
+        # Another process sees the outcome before the pipe ends.
         assert json.loads(follow.stdout.readline())["url"] == PAGES[0]
         for process in (report, follow):
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=300) == 130
-    assert kept("changes").row["what"] == "new"
+    assert in_corpus("changes").row["what"] == "new"
 
 
-def test_what_the_system_refuses_is_a_sentence(
+def test_an_error_of_the_system_is_a_message(
     monkeypatch: pytest.MonkeyPatch, recrawl: Recrawl
 ) -> None:
     @click.command()
@@ -159,7 +157,7 @@ def test_what_the_system_refuses_is_a_sentence(
     assert recrawl("own").err.startswith("Error: input or output failed: Permission denied.\n")
 
 
-def test_help_that_cannot_be_printed_is_a_sentence(
+def test_help_that_cannot_be_printed_is_a_message(
     monkeypatch: pytest.MonkeyPatch, recrawl: Recrawl
 ) -> None:
     def full(*_: object) -> str:
@@ -182,8 +180,8 @@ def test_help_that_cannot_be_printed_is_a_sentence(
         ("export > /dev/full", 1, "No space left on device"),
     ],
 )
-def test_odd_streams_are_a_sentence(
-    kept: Recrawl, tmp_path: Path, command: str, code: int, said: str
+def test_closed_or_full_streams_are_a_message(
+    in_corpus: Recrawl, tmp_path: Path, command: str, code: int, said: str
 ) -> None:
     done = subprocess.run(
         f"{sys.executable} -m recrawl {command}",
@@ -200,16 +198,16 @@ def test_odd_streams_are_a_sentence(
     assert "Traceback" not in done.stderr
 
 
-def test_the_corpus_may_be_named_before_the_command(recrawl: Recrawl) -> None:
+def test_the_corpus_option_is_accepted_before_the_command(recrawl: Recrawl) -> None:
     recrawl("init", "shop")
     assert recrawl("-C", "shop", "stats").row["n_pages"] == 0
     assert recrawl("--corpus", "shop", "stats").code == 0
     assert recrawl("-C", "shop").code == 2
     ran = recrawl("-C", "shop", "config", "show")
-    assert (ran.code, "goes after show" in ran.err) == (2, True)
+    assert (ran.code, "after show" in ran.err) == (2, True)
 
 
-def test_a_mistyped_command_is_met_with_the_one_that_is_meant(recrawl: Recrawl) -> None:
+def test_a_mistyped_command_suggests_a_similar_one(recrawl: Recrawl) -> None:
     ran = recrawl("bcktest")
     assert ran.code == 2
     assert "Did you mean backtest?" in ran.err

@@ -18,7 +18,7 @@ def test_prints_its_version() -> None:
 
 
 @pytest.mark.parametrize("option", ["-h", "--help"])
-def test_help_says_what_it_is_for(option: str) -> None:
+def test_help_states_the_purpose(option: str) -> None:
     result = CliRunner().invoke(main, [option])
     assert result.exit_code == 0
     assert "Keep copies of web pages fresh" in result.output

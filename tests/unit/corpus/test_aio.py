@@ -1,32 +1,18 @@
-"""The asyncio twin does what a corpus does, and several coroutines share its syncs."""
+"""The asyncio corpus does what a corpus does, and several coroutines share its syncs."""
 
 import asyncio
-import inspect
 from pathlib import Path
 
 import pytest
 
 import recrawl
-from recrawl import AsyncCorpus, Corpus, CorpusConfig, Outcome
+from recrawl import AsyncCorpus, CorpusConfig, Outcome
 from recrawl.shard import Transition
 
 CONFIG = CorpusConfig.from_dict(
     {"politeness": {"delay": 0, "in_flight_max": 100, "burst": 100}, "budget": {"rate": "40/run"}}
 )
 URLS = [f"https://h{i % 5}.example/{i}" for i in range(40)]
-
-
-def test_it_has_every_method_of_a_corpus_with_the_same_arguments() -> None:
-    own = {"begin", "close", "wait_seconds"}
-    for name, method in inspect.getmembers(Corpus, inspect.isfunction):
-        if name.startswith("_") or name in own:
-            continue
-        twin = getattr(AsyncCorpus, name)
-        if name in ("set_host",):
-            continue  # passes on whatever it is given
-        assert (
-            inspect.signature(twin).parameters.keys() == inspect.signature(method).parameters.keys()
-        )
 
 
 def test_coroutines_fetch_and_report(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A corpus does what its users ask, and still knows it when it is opened again."""
+"""The methods of a corpus, and its state after it is opened again."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ def test_pages_are_added_once_by_their_canonical_url(open_corpus: Open) -> None:
     assert corpus.stats().n_pages == 51
 
 
-def test_what_is_fetched_is_the_url_as_it_was_given(open_corpus: Open) -> None:
+def test_a_page_is_fetched_by_the_url_that_was_given(open_corpus: Open) -> None:
     corpus = open_corpus()
     corpus.add(["https://EXAMPLE.com/a b"])
     (order,) = corpus.lease(1)
@@ -43,7 +43,7 @@ def test_what_is_fetched_is_the_url_as_it_was_given(open_corpus: Open) -> None:
     assert order.fetch_url == "https://EXAMPLE.com/a b"
 
 
-def test_a_lone_string_is_refused(open_corpus: Open) -> None:
+def test_a_single_string_is_rejected(open_corpus: Open) -> None:
     with pytest.raises(TypeError, match="list or an array"):
         open_corpus().add("https://example.com/")
 
@@ -58,7 +58,7 @@ def test_urls_come_as_lists_generators_and_arrow_arrays(open_corpus: Open) -> No
     assert corpus.stats().n_pages == 50
 
 
-def test_strings_that_cannot_be_written_down_are_refused_as_data(open_corpus: Open) -> None:
+def test_strings_that_are_not_unicode_are_rejected(open_corpus: Open) -> None:
     corpus = open_corpus()
     added = corpus.add(
         ["https://a.example/\ud800", "https://a.example/x", "", "\x00", "http://[::1"]
@@ -86,7 +86,7 @@ def test_removed_pages_are_no_longer_known_and_may_come_back(open_corpus: Open) 
 # ---------------------------------------------------------------------- orders and outcomes
 
 
-def test_an_order_is_given_once_until_it_is_reported(open_corpus: Open) -> None:
+def test_a_page_is_leased_once_until_it_is_reported(open_corpus: Open) -> None:
     corpus = open_corpus()
     corpus.add(URLS[:3])
     orders = corpus.lease(10)
@@ -107,7 +107,7 @@ def test_a_second_report_of_an_order_does_not_count(open_corpus: Open) -> None:
     assert corpus.report(outcome).counted.tolist() == [False]
 
 
-def test_an_order_nobody_gave_does_not_count(open_corpus: Open) -> None:
+def test_a_report_of_an_unknown_order_does_not_count(open_corpus: Open) -> None:
     corpus = open_corpus()
     corpus.add(URLS[:1])
     assert corpus.report(Outcome(handle=1 << 40, digest=b"a")).counted.tolist() == [False]
@@ -121,17 +121,17 @@ def test_digests_tell_new_unchanged_changed_and_reverted(
 ) -> None:
     corpus = open_corpus()
     corpus.add(URLS[:1])
-    told = []
+    transitions = []
     for digest in (b"a", b"a", b"b", b"a", b"a", b"c"):
         clock.pass_seconds(3600)
-        told.append(reported(corpus, URLS[0], digest=digest))
+        transitions.append(reported(corpus, URLS[0], digest=digest))
     none, new, changed, back = (
         Transition.NONE,
         Transition.NEW,
         Transition.CHANGED,
         Transition.REVERTED,
     )
-    assert told == [new, none, changed, back, none, changed]
+    assert transitions == [new, none, changed, back, none, changed]
 
 
 def test_two_outcomes_of_a_page_in_one_report_are_compared_with_each_other(
@@ -172,7 +172,7 @@ def test_two_outcomes_of_a_page_in_one_report_are_compared_with_each_other(
         ({"status": 503}, PageStatus.ACTIVE),
     ],
 )
-def test_answers_mean_what_the_table_says(
+def test_an_outcome_means_what_the_table_says(
     open_corpus: Open, clock: ManualClock, facts: dict[str, object], status: PageStatus
 ) -> None:
     corpus = open_corpus()
@@ -187,7 +187,7 @@ def test_answers_mean_what_the_table_says(
     assert (explanation.state.errors > 0) == (is_error or status in (3, 4))
 
 
-def test_an_answer_that_says_nothing_of_its_content_is_refused(open_corpus: Open) -> None:
+def test_an_outcome_without_information_about_content_is_rejected(open_corpus: Open) -> None:
     corpus = open_corpus()
     corpus.add(URLS[:1])
     with pytest.raises(ValueError, match="neither changed nor digest"):
@@ -218,7 +218,7 @@ def test_outcomes_come_as_tables_too(open_corpus: Open) -> None:
         corpus.report(pa.table({"handle": handles, "colour": [1] * 50}))
 
 
-def test_orders_can_be_extended_and_given_back(open_corpus: Open, clock: ManualClock) -> None:
+def test_orders_can_be_extended_and_released(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus()
     corpus.add(URLS[:2])
     first, second = corpus.lease(2, seconds=60)
@@ -230,7 +230,7 @@ def test_orders_can_be_extended_and_given_back(open_corpus: Open, clock: ManualC
     assert len(corpus.lease(10)) == 2
 
 
-def test_the_budget_holds(open_corpus: Open, clock: ManualClock) -> None:
+def test_leases_stay_within_the_budget(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus(budget={"rate": "36/h", "burst": "100s"})
     corpus.add(URLS)
     clock.pass_seconds(1000)
@@ -278,7 +278,7 @@ def test_paced_orders_end_with_the_budget_of_a_run_or_after_a_time(
 # ---------------------------------------------------------------------- hints and settings
 
 
-def test_a_signal_brings_a_page_forward(open_corpus: Open, clock: ManualClock) -> None:
+def test_a_signal_makes_a_page_due_earlier(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus(budget={"rate": "1/h"})
     corpus.add(URLS)
     for url in URLS:
@@ -292,7 +292,7 @@ def test_a_signal_brings_a_page_forward(open_corpus: Open, clock: ManualClock) -
     assert explanation.sources == ("sitemap",)
 
 
-def test_a_time_claimed_before_is_no_signal(open_corpus: Open, clock: ManualClock) -> None:
+def test_a_signal_with_a_time_seen_before_is_ignored(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus()
     corpus.add(URLS[:1])
     reported(corpus, URLS[0], digest=b"a")
@@ -328,7 +328,7 @@ def test_settings_of_pages_are_set_by_url_and_by_pattern(open_corpus: Open) -> N
         corpus.set(importance=1.0)
 
 
-def test_patterns_of_the_configuration_hold_for_pages_added(open_corpus: Open) -> None:
+def test_patterns_of_the_configuration_apply_to_added_pages(open_corpus: Open) -> None:
     pattern = {"match": "/page/1*", "importance": 8, "max_age": "1d", "kind": "ones"}
     corpus = open_corpus(pattern=[pattern])
     corpus.add(URLS)
@@ -341,7 +341,7 @@ def test_patterns_of_the_configuration_hold_for_pages_added(open_corpus: Open) -
     assert two.state.importance == pytest.approx(1, rel=1e-3)
 
 
-def test_a_changed_pattern_holds_for_pages_that_are_there_already(open_corpus: Open) -> None:
+def test_a_changed_pattern_applies_to_existing_pages(open_corpus: Open) -> None:
     corpus = open_corpus()
     corpus.add(URLS)
     corpus.close()
@@ -361,7 +361,9 @@ def test_a_changed_pattern_holds_for_pages_that_are_there_already(open_corpus: O
     assert two.state.interval_seconds_max == 2 * 86_400
 
 
-def test_a_host_is_asked_as_often_as_it_allows(open_corpus: Open, clock: ManualClock) -> None:
+def test_a_host_is_fetched_from_as_often_as_it_allows(
+    open_corpus: Open, clock: ManualClock
+) -> None:
     politeness = {"delay": 10, "in_flight_max": 1, "burst": 1}
     corpus = open_corpus(politeness=politeness, hosts={"h1.example": {"delay": 60}})
     corpus.add(URLS)
@@ -378,9 +380,7 @@ def test_a_host_is_asked_as_often_as_it_allows(open_corpus: Open, clock: ManualC
 # ---------------------------------------------------------------------- the feed
 
 
-def test_changes_are_told_in_order_and_from_a_cursor_on(
-    open_corpus: Open, clock: ManualClock
-) -> None:
+def test_changes_come_in_order_and_after_a_cursor(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus()
     corpus.add(URLS[:2])
     for digest in (b"a", b"b"):
@@ -446,13 +446,15 @@ def test_everything_is_there_when_opened_again(open_corpus: Open, clock: ManualC
     assert corpus.report([Outcome(handle=o.handle, digest=b"a") for o in orders]).counted.all()
 
 
-def test_two_writers_are_refused(open_corpus: Open) -> None:
+def test_a_second_writer_is_rejected(open_corpus: Open) -> None:
     open_corpus()
     with pytest.raises(LockedError, match="open"):
         open_corpus()
 
 
-def test_a_corpus_can_be_read_while_another_has_it(open_corpus: Open, clock: ManualClock) -> None:
+def test_a_corpus_can_be_read_while_another_process_writes(
+    open_corpus: Open, clock: ManualClock
+) -> None:
     corpus = open_corpus()
     corpus.add(URLS)
     reported(corpus, URLS[0], digest=b"a")
@@ -476,7 +478,7 @@ def test_a_corpus_can_be_read_while_another_has_it(open_corpus: Open, clock: Man
             attempt()
 
 
-def test_what_cannot_change_is_refused(open_corpus: Open) -> None:
+def test_changing_what_is_fixed_at_creation_is_rejected(open_corpus: Open) -> None:
     open_corpus(corpus={"partitions": 2}).close()
     with pytest.raises(ConfigError, match=r"corpus\.partitions is 2"):
         open_corpus()
@@ -500,12 +502,12 @@ def test_the_configuration_is_read_from_the_folder(tmp_path: Path) -> None:
         assert float(corpus.nodes[0].shard.tables.registers.budget[0]) == pytest.approx(1 / 60)
 
 
-def test_reading_where_there_is_nothing_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="is no corpus"):
+def test_reading_a_folder_without_a_corpus_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="is not a corpus"):
         recrawl.open(tmp_path / "nothing", read_only=True)
 
 
-def test_a_corpus_of_a_newer_version_is_refused(open_corpus: Open, tmp_path: Path) -> None:
+def test_a_corpus_of_a_newer_version_is_rejected(open_corpus: Open, tmp_path: Path) -> None:
     open_corpus().close()
     file = tmp_path / "corpus" / "FORMAT"
     file.write_text(file.read_text().replace('"format": 1', '"format": 99'))
@@ -540,7 +542,7 @@ def test_patterns_get_their_share_of_the_budget(open_corpus: Open, clock: Manual
     assert 0.65 < counts["ones"] / sum(counts.values()) < 0.85
 
 
-def test_the_budget_goes_to_the_partition_where_it_buys_more(
+def test_budget_moves_to_the_partition_where_it_achieves_more(
     open_corpus: Open, clock: ManualClock
 ) -> None:
     """Pages of one partition change all the time, those of the others never."""
@@ -561,7 +563,7 @@ def test_the_budget_goes_to_the_partition_where_it_buys_more(
     assert budget[0] / sum(budget) > share_of_pages + 0.05
 
 
-def test_a_price_outlives_the_process_that_found_it(open_corpus: Open, clock: ManualClock) -> None:
+def test_the_price_survives_the_process(open_corpus: Open, clock: ManualClock) -> None:
     urls = [f"https://host{i}.example/" for i in range(60)]
     corpus = open_corpus(budget={"rate": "30/h", "burst": "1h"})
     corpus.add(urls)

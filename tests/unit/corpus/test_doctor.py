@@ -1,4 +1,4 @@
-"""The doctor's checks: a sound corpus passes, and whatever is wrong is found and named."""
+"""The doctor finds every kind of damage, and reports nothing for an intact corpus."""
 
 import json
 import logging
@@ -14,9 +14,9 @@ import pytest
 import recrawl
 from recrawl import Outcome
 from recrawl.corpus import Corpus, CorpusConfig
-from recrawl.corpus.doctor import Finding, Level, checkup, kernels_check
+from recrawl.corpus.doctor import CheckResult, Severity, check_corpus, kernels_check
 from recrawl.corpus.doctor.disk_checks import lock_check
-from recrawl.corpus.doctor.findings import found_by, ok
+from recrawl.corpus.doctor.findings import ok, run_check
 from recrawl.errors import RecrawlError
 from recrawl.kv import KeyValues
 from recrawl.shard.state.snapshot import ADDED_COLUMNS
@@ -67,16 +67,16 @@ def broken(sound: tuple[Path, ManualClock], tmp_path: Path) -> Path:
     return Path(shutil.copytree(sound[0], tmp_path / "broken"))
 
 
-def findings(folder: Path, clock: ManualClock, *, is_deep: bool = False) -> list[Finding]:
+def findings(folder: Path, clock: ManualClock, *, is_deep: bool = False) -> list[CheckResult]:
     # What reading warns of is found too.
     logging.getLogger("recrawl").setLevel(logging.CRITICAL)
     try:
-        return list(checkup(folder, is_deep=is_deep, clock=clock))
+        return list(check_corpus(folder, is_deep=is_deep, clock=clock))
     finally:
         logging.getLogger("recrawl").setLevel(logging.NOTSET)
 
 
-def wrong(found: list[Finding], level: Level = Level.BAD) -> dict[str, str]:
+def wrong(found: list[CheckResult], level: Severity = Severity.BAD) -> dict[str, str]:
     """Return what is as bad as this, but for what the machine that tests run on may lack."""
     own = ("kernels", "disk", "cache", "versions")
     return {f.check: f.what for f in found if f.level == level and f.check not in own}
@@ -98,38 +98,36 @@ def test_nothing_is_wrong_with_a_sound_corpus(
 ) -> None:
     found = findings(*sound, is_deep=is_deep)
     assert wrong(found) == {}
-    assert wrong(found, Level.WARN) == {}
+    assert wrong(found, Severity.WARN) == {}
     names = {f.check for f in found}
     assert {"versions", "kernels", "format", "configuration", "lock", "log", "store"} <= names
     assert {"snapshots", "opening", "clock", "budget", "limits", "hosts", "sources"} <= names
     if is_deep:
         assert {"records", "replay", "store files", "names"} <= names
-    assert all(f.todo == "" for f in found if f.level == Level.OK)
-    assert all(f.todo for f in found if f.level != Level.OK)
+    assert all(f.todo == "" for f in found if f.level == Severity.OK)
+    assert all(f.todo for f in found if f.level != Severity.OK)
 
 
-def test_it_works_beside_a_writer_and_says_who_that_is(
-    open_corpus: Open, clock: ManualClock
-) -> None:
+def test_checks_run_beside_a_writer_and_name_it(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus(budget={"rate": "10/h"})
     work(corpus, clock)
     found = findings(corpus.folder, clock)
     assert wrong(found) == {}
     (lock,) = (f.what for f in found if f.check == "lock")
-    assert "works with it" in lock or "not known" in lock
+    assert "is using the corpus" in lock or "unknown" in lock
     assert corpus.add(["https://new.example/"]).n_added == 1
 
 
-def test_a_folder_that_is_no_corpus(tmp_path: Path, clock: ManualClock) -> None:
-    assert "no corpus" in wrong(findings(tmp_path, clock))["format"]
-    assert "no corpus" in wrong(findings(tmp_path / "not there", clock))["format"]
+def test_a_folder_that_is_not_a_corpus(tmp_path: Path, clock: ManualClock) -> None:
+    assert "is not a corpus" in wrong(findings(tmp_path, clock))["format"]
+    assert "does not exist" in wrong(findings(tmp_path / "not there", clock))["format"]
 
 
 # ---------------------------------------------------------------------------- broken files
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("{", "cannot be read"),
         ("", "cannot be read"),
@@ -138,32 +136,32 @@ def test_a_folder_that_is_no_corpus(tmp_path: Path, clock: ManualClock) -> None:
         (b"\xff\xfe", "cannot be read"),
     ],
 )
-def test_a_format_file_that_is_none(
-    broken: Path, clock: ManualClock, text: str | bytes, told: str
+def test_a_format_file_that_cannot_be_read(
+    broken: Path, clock: ManualClock, text: str | bytes, expected: str
 ) -> None:
     (broken / "FORMAT").write_bytes(text.encode() if isinstance(text, str) else text)
-    assert told in wrong(findings(broken, clock))["format"]
+    assert expected in wrong(findings(broken, clock))["format"]
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({"format": 99}, "a newer version"),
         ({"canonical_urls": 99}, "a newer version"),
-        ({"canonical_urls": 0}, "canonical by version 0"),
-        ({"partitions": 0}, "cannot be"),
-        ({"ledger": "paper"}, "cannot be"),
+        ({"canonical_urls": 0}, "canonical URLs of version 0"),
+        ({"partitions": 0}, "impossible"),
+        ({"ledger": "paper"}, "impossible"),
     ],
 )
 def test_a_format_of_another_version(
-    broken: Path, clock: ManualClock, changes: dict[str, Any], told: str
+    broken: Path, clock: ManualClock, changes: dict[str, Any], expected: str
 ) -> None:
     about = json.loads((broken / "FORMAT").read_text()) | changes
     (broken / "FORMAT").write_text(json.dumps(about))
-    assert told in wrong(findings(broken, clock))["format"]
+    assert expected in wrong(findings(broken, clock))["format"]
 
 
-def test_a_configuration_that_says_what_cannot_be(broken: Path, clock: ManualClock) -> None:
+def test_an_invalid_configuration(broken: Path, clock: ManualClock) -> None:
     (broken / "recrawl.toml").write_text('[budget]\nrate = "lots"\n')
     assert "recrawl.toml" in wrong(findings(broken, clock))["configuration"]
 
@@ -173,18 +171,18 @@ def test_a_configuration_of_another_corpus(broken: Path, clock: ManualClock) -> 
     assert "partitions is 1" in wrong(findings(broken, clock))["configuration"]
 
 
-def test_a_last_configuration_that_is_broken_does_no_harm(broken: Path, clock: ManualClock) -> None:
+def test_a_broken_previous_configuration_is_a_warning(broken: Path, clock: ManualClock) -> None:
     (broken / "last-config.json").write_bytes(b"\x80{")
     found = findings(broken, clock)
     assert wrong(found) == {}
-    assert "cannot be read" in wrong(found, Level.WARN)["configuration"]
+    assert "cannot be read" in wrong(found, Severity.WARN)["configuration"]
 
 
 def test_one_broken_snapshot_is_a_warning(broken: Path, clock: ManualClock) -> None:
     flip(snapshots_of(broken)[-1] / "columns", 0.5)
     found = findings(broken, clock)
     assert wrong(found) == {}
-    assert "is broken" in wrong(found, Level.WARN)["snapshots"]
+    assert "is broken" in wrong(found, Severity.WARN)["snapshots"]
 
 
 @pytest.mark.parametrize("how", ["columns", "manifest", "none"])
@@ -201,10 +199,10 @@ def test_without_snapshots_and_a_beginning_nothing_can_be_opened(
     found = wrong(findings(broken, clock, is_deep=True))
     assert "none can be used" in found["snapshots"]
     assert "cannot be opened" in found["opening"]
-    assert "nothing to begin with" in found["replay"]
+    assert "to start with" in found["replay"]
 
 
-def test_a_snapshot_that_is_not_what_the_log_leads_to(
+def test_a_snapshot_that_differs_from_the_log(
     broken: Path, sound: tuple[Path, ManualClock], clock: ManualClock, tmp_path: Path
 ) -> None:
     """As if somebody had copied one from another corpus, at the same position."""
@@ -220,10 +218,10 @@ def test_a_snapshot_that_is_not_what_the_log_leads_to(
         for name in ("columns", "manifest.json"):
             shutil.copy(foreign / name, newest / name)
     found = wrong(findings(broken, clock, is_deep=True))
-    assert "is not what the log leads to" in found["replay"]
+    assert "differs from what the log leads to" in found["replay"]
 
 
-def test_a_snapshot_of_an_older_format_is_not_held_against_what_is_learned_today(
+def test_a_snapshot_of_an_older_format_is_not_compared_with_replay(
     broken: Path, clock: ManualClock
 ) -> None:
     for folder in snapshots_of(broken):
@@ -241,13 +239,13 @@ def test_a_snapshot_of_an_older_format_is_not_held_against_what_is_learned_today
 def test_a_snapshot_beyond_the_log(broken: Path, clock: ManualClock) -> None:
     newest = snapshots_of(broken)[-1]
     newest.rename(newest.with_name("00000000000000099999"))
-    assert "is broken" in wrong(findings(broken, clock), Level.WARN)["snapshots"]
+    assert "is broken" in wrong(findings(broken, clock), Severity.WARN)["snapshots"]
 
 
 def test_a_lost_store(broken: Path, clock: ManualClock) -> None:
     shutil.rmtree(broken / "store")
     found = findings(broken, clock, is_deep=True)
-    assert "cannot be read" in wrong(found, Level.WARN)["store"]
+    assert "cannot be read" in wrong(found, Severity.WARN)["store"]
     assert "cannot be opened" in wrong(found)["opening"]
 
 
@@ -259,7 +257,7 @@ def test_a_store_ahead_of_its_log(
         corpus.add([f"https://more.example/{i}" for i in range(50)])
     shutil.rmtree(broken / "store")
     shutil.copytree(ahead / "store", broken / "store")
-    assert "ahead of its log" in wrong(findings(broken, clock), Level.WARN)["store"]
+    assert "ahead of its log" in wrong(findings(broken, clock), Severity.WARN)["store"]
 
 
 def test_a_store_of_a_newer_version(broken: Path, clock: ManualClock) -> None:
@@ -269,12 +267,12 @@ def test_a_store_of_a_newer_version(broken: Path, clock: ManualClock) -> None:
     assert "99" in wrong(findings(broken, clock))["store"]
 
 
-def test_a_record_that_is_none(broken: Path, clock: ManualClock) -> None:
+def test_a_record_that_cannot_be_decoded(broken: Path, clock: ManualClock) -> None:
     with KeyValues.open(broken / "log") as values:
         keys = [key for key, _ in values.scan(b"\0\0", b"\0\1")]
         values.write(keys[-2:], [b"\x00\x07nothing", b"\xff\xffnothing"])
     found = wrong(findings(broken, clock, is_deep=True))
-    assert "2 records are not ones" in found["records"]
+    assert "2 records cannot be decoded" in found["records"]
     assert "opening" in found
 
 
@@ -288,7 +286,7 @@ def test_a_gap_in_the_log(broken: Path, clock: ManualClock) -> None:
 
 @pytest.mark.parametrize("file", ["log/CURRENT", "log/MANIFEST-*", "store/0/CURRENT"])
 @pytest.mark.parametrize("content", [b"", b"\x82\xff nothing of use", None])
-def test_files_of_the_engine_that_are_broken(
+def test_broken_files_of_rocksdb(
     broken: Path, clock: ManualClock, file: str, content: bytes | None
 ) -> None:
     for path in list(broken.glob(file)):
@@ -304,25 +302,25 @@ def test_a_broken_copy_of_the_store_in_a_snapshot(broken: Path, clock: ManualClo
     (snapshots_of(broken)[-1] / "store" / "CURRENT").write_bytes(b"")
     found = findings(broken, clock, is_deep=True)
     assert wrong(found) == {}
-    assert "copy of the store" in wrong(found, Level.WARN)["snapshots"]
+    assert "copy of the store" in wrong(found, Severity.WARN)["snapshots"]
 
 
-# ---------------------------------------------------------------------------- what it was told
+# ---------------------------------------------------------------------------- settings
 
 
 def test_no_pages_and_no_budget(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus()
-    told = wrong(findings(corpus.folder, clock), Level.WARN)
-    assert told["pages"] == "none"
-    assert "none was ever set" in told["budget"]
+    result = wrong(findings(corpus.folder, clock), Severity.WARN)
+    assert result["pages"] == "none"
+    assert "not set" in result["budget"]
     corpus.add(URLS)
     assert (
-        "none has ever been fetched" in wrong(findings(corpus.folder, clock), Level.WARN)["pages"]
+        "none has been fetched yet" in wrong(findings(corpus.folder, clock), Severity.WARN)["pages"]
     )
 
 
 @pytest.mark.parametrize(
-    ("budget", "told"),
+    ("budget", "expected"),
     [
         ({"rate": "30/h"}, "30/h"),
         ({"rate": "100/run"}, "100 left"),
@@ -332,40 +330,42 @@ def test_no_pages_and_no_budget(open_corpus: Open, clock: ManualClock) -> None:
     ],
 )
 def test_the_budget_is_named(
-    open_corpus: Open, clock: ManualClock, budget: dict[str, Any], told: str
+    open_corpus: Open, clock: ManualClock, budget: dict[str, Any], expected: str
 ) -> None:
     corpus = open_corpus(budget=budget)
     corpus.add(URLS)
     (what,) = (f.what for f in findings(corpus.folder, clock) if f.check == "budget")
-    assert told in what
+    assert expected in what
 
 
-def test_ceilings_beyond_the_budget(open_corpus: Open, clock: ManualClock) -> None:
+def test_max_age_limits_beyond_the_budget(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus(budget={"rate": "5/h"}, pattern=[{"match": "/*", "max_age": "1h"}])
     work(corpus, clock)
-    told = wrong(findings(corpus.folder, clock))["limits"]
-    assert "of 12 pages take 12/h, and the budget is 5/h" in told
+    result = wrong(findings(corpus.folder, clock))["limits"]
+    assert "of 12 pages need 12/h, but the budget is 5/h" in result
 
 
-def test_promises_beyond_the_budget(open_corpus: Open, clock: ManualClock) -> None:
+def test_staleness_limits_beyond_the_budget(open_corpus: Open, clock: ManualClock) -> None:
     promise = {"match": "/*", "stale_for": "1m", "stale_probability": 0.001}
     corpus = open_corpus(budget={"rate": "1/h"}, pattern=[promise])
     work(corpus, clock)
     assert "cannot be kept" in wrong(findings(corpus.folder, clock))["limits"]
 
 
-def test_ceilings_that_take_most_of_the_budget(open_corpus: Open, clock: ManualClock) -> None:
+def test_max_age_limits_that_take_most_of_the_budget(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus(budget={"rate": "13/h"}, pattern=[{"match": "/*", "max_age": "1h"}])
     work(corpus, clock)
-    assert "12/h of a budget of 13/h" in wrong(findings(corpus.folder, clock), Level.WARN)["limits"]
+    assert (
+        "12/h of a budget of 13/h" in wrong(findings(corpus.folder, clock), Severity.WARN)["limits"]
+    )
 
 
-def test_ceilings_beyond_a_hosts_delay(open_corpus: Open, clock: ManualClock) -> None:
+def test_max_age_limits_beyond_the_delay_of_a_host(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus(budget={"rate": "500/h"}, pattern=[{"match": "/*", "max_age": "1h"}])
     work(corpus, clock)
     corpus.set_host("h1.example", delay=1_800)
-    told = wrong(findings(corpus.folder, clock))["host limits"]
-    assert "h1.example (4/h, allowed 2/h)" in told
+    result = wrong(findings(corpus.folder, clock))["host limits"]
+    assert "h1.example (4/h, allowed 2/h)" in result
 
 
 def test_hosts_that_are_closed_blocked_or_failing(open_corpus: Open, clock: ManualClock) -> None:
@@ -374,14 +374,14 @@ def test_hosts_that_are_closed_blocked_or_failing(open_corpus: Open, clock: Manu
     corpus.set_host("h0.example", is_closed=True)
     corpus.set_host("h1.example", blocked_until_ms=clock.wall_ms() + 7_200_000)
     found = findings(corpus.folder, clock)
-    told = [f.what for f in found if f.check == "hosts"]
-    assert told == [
+    result = [f.what for f in found if f.check == "hosts"]
+    assert result == [
         "closed: h0.example",
-        "blocked after errors, or as it asked: h1.example (asked again in 2 h)",
+        "paused after errors, or on request: h1.example (tried again in 2 h)",
     ]
 
 
-def test_a_source_that_lies(open_corpus: Open, clock: ManualClock) -> None:
+def test_an_unreliable_source(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus()
     work(corpus, clock)
     for _ in range(8):
@@ -390,12 +390,12 @@ def test_a_source_that_lies(open_corpus: Open, clock: ManualClock) -> None:
         corpus.lease(1)
         clock.pass_seconds(600)
         corpus.report([Outcome(url=url, changed=False) for url in URLS])
-    told = wrong(findings(corpus.folder, clock), Level.WARN)["sources"]
-    assert told.startswith("liar: ")
-    assert "of 96 signals announced a change" in told
+    result = wrong(findings(corpus.folder, clock), Severity.WARN)["sources"]
+    assert result.startswith("liar: ")
+    assert "of 96 signals announced a change" in result
 
 
-def test_sources_that_tell_the_truth_are_named_with_their_share(
+def test_reliable_sources_are_listed_with_their_share(
     open_corpus: Open, clock: ManualClock
 ) -> None:
     corpus = open_corpus()
@@ -406,12 +406,12 @@ def test_sources_that_tell_the_truth_are_named_with_their_share(
         corpus.lease(1)
         clock.pass_seconds(60)
         corpus.report([Outcome(url=url, digest=b"new %d" % i) for url in URLS])
-    (told,) = (f for f in findings(corpus.folder, clock) if f.check == "sources")
-    assert told.level == Level.OK
-    assert told.what.startswith("feed ")
+    (result,) = (f for f in findings(corpus.folder, clock) if f.check == "sources")
+    assert result.level == Severity.OK
+    assert result.what.startswith("feed ")
 
 
-def test_pages_that_flap(open_corpus: Open, clock: ManualClock) -> None:
+def test_pages_that_flip_between_versions(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus()
     work(corpus, clock)
     for i in range(8):
@@ -419,91 +419,91 @@ def test_pages_that_flap(open_corpus: Open, clock: ManualClock) -> None:
         corpus.lease(1)
         clock.pass_seconds(5)
         corpus.report(Outcome(url=URLS[3], digest=b"flip" if i % 2 else b"flop"))
-    told = wrong(findings(corpus.folder, clock), Level.WARN)["flapping"]
-    assert f"{URLS[3]} (6 times)" in told
+    result = wrong(findings(corpus.folder, clock), Severity.WARN)["flapping"]
+    assert f"{URLS[3]} (6 times)" in result
 
 
 # ---------------------------------------------------------------------------- the machine
 
 
 @pytest.mark.parametrize(
-    ("seconds", "level"), [(0, Level.OK), (3_600, Level.WARN), (10 * 86_400, Level.BAD)]
+    ("seconds", "level"), [(0, Severity.OK), (3_600, Severity.WARN), (10 * 86_400, Severity.BAD)]
 )
 def test_a_clock_that_is_behind_the_log(
-    sound: tuple[Path, ManualClock], seconds: float, level: Level
+    sound: tuple[Path, ManualClock], seconds: float, level: Severity
 ) -> None:
     folder, clock = sound
     behind = ManualClock(clock.wall_ms())
     behind.set_back(seconds)
-    (told,) = (f for f in findings(folder, behind) if f.check == "clock")
-    assert told.level == level
+    (result,) = (f for f in findings(folder, behind) if f.check == "clock")
+    assert result.level == level
 
 
 @pytest.mark.parametrize(
-    ("free", "level"), [(1 << 20, Level.BAD), (1 << 28, Level.WARN), (1 << 40, Level.OK)]
+    ("free", "level"), [(1 << 20, Severity.BAD), (1 << 28, Severity.WARN), (1 << 40, Severity.OK)]
 )
 def test_a_disk_that_is_full(
-    sound: tuple[Path, ManualClock], monkeypatch: pytest.MonkeyPatch, free: int, level: Level
+    sound: tuple[Path, ManualClock], monkeypatch: pytest.MonkeyPatch, free: int, level: Severity
 ) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
-    (told,) = (f for f in findings(*sound) if f.check == "disk")
-    assert told.level == level
+    (result,) = (f for f in findings(*sound) if f.check == "disk")
+    assert result.level == level
 
 
-def test_kernels_that_are_kept_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_that_are_cached_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "0")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
-    (told,) = kernels_check()
-    assert told.level == Level.WARN
+    (result,) = kernels_check()
+    assert result.level == Severity.WARN
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "one.nbi").touch()
-    (told,) = kernels_check()
-    assert told.level == Level.OK
+    (result,) = kernels_check()
+    assert result.level == Severity.OK
     (tmp_path / "kernels" / "one.nbi").unlink()
     monkeypatch.setattr("os.access", lambda *_: False)
-    (told,) = kernels_check()
-    assert told.level == Level.BAD
+    (result,) = kernels_check()
+    assert result.level == Severity.BAD
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
-    (told,) = kernels_check()
-    assert "switched off" in told.what
+    (result,) = kernels_check()
+    assert "switched off" in result.what
 
 
-def test_a_lock_that_nobody_can_tell_of(tmp_path: Path) -> None:
-    (told,) = lock_check(tmp_path)
-    assert told.what == "free"
+def test_a_lock_whose_owner_is_unknown(tmp_path: Path) -> None:
+    (result,) = lock_check(tmp_path)
+    assert result.what == "free"
 
 
 # ---------------------------------------------------------------------------- checks that fail
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (RecrawlError("it is\nbroken"), "it is"),
         (ZeroDivisionError("oh"), "could not be checked: ZeroDivisionError: oh"),
         (RuntimeError(), "could not be checked: RuntimeError: RuntimeError"),
     ],
 )
-def test_a_check_that_fails_is_a_finding(error: Exception, told: str) -> None:
-    def check() -> list[Finding]:
+def test_an_exception_in_a_check_becomes_a_result(error: Exception, expected: str) -> None:
+    def check() -> list[CheckResult]:
         raise error
 
-    (found,) = found_by("a check", check)
-    assert found.level == Level.BAD
-    assert found.what == told
+    (found,) = run_check("a check", check)
+    assert found.level == Severity.BAD
+    assert found.what == expected
 
 
-def test_who_stops_a_checkup_is_heard() -> None:
-    def check() -> list[Finding]:
+def test_interrupts_end_the_checks() -> None:
+    def check() -> list[CheckResult]:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(found_by("a check", check))
+        list(run_check("a check", check))
 
 
-def test_what_a_check_found_before_it_failed_is_kept() -> None:
+def test_results_before_an_exception_are_kept() -> None:
     def check() -> Any:
         yield ok("first", "well")
         raise OSError("gone")
 
-    assert [f.level for f in found_by("a check", check)] == [Level.OK, Level.BAD]
+    assert [f.level for f in run_check("a check", check)] == [Severity.OK, Severity.BAD]

@@ -1,4 +1,4 @@
-"""Edges of the interface, each of which somebody fell over once."""
+"""Edge cases of the interface that were bugs once."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -12,8 +12,8 @@ import pytest
 from recrawl import Outcome
 from recrawl.corpus import Corpus, CorpusConfig
 from recrawl.errors import ConfigError, LedgerError, RecrawlError
-from recrawl.ledger import Record, Span
-from recrawl.node.records import Named
+from recrawl.ledger import AppendedSpan, Record
+from recrawl.node.records import NamesNumbered
 from tests.manual_clock import ManualClock
 
 Open = Callable[..., Corpus]
@@ -26,7 +26,7 @@ def bad(*texts: bytes) -> pa.StringArray:
     return pa.StringArray.from_buffers(len(texts), data.buffers()[1], data.buffers()[2])
 
 
-def test_a_location_that_is_no_utf8_does_not_keep_the_corpus_from_being_opened(
+def test_a_location_that_is_not_utf8_does_not_stop_the_corpus_from_opening(
     open_corpus: Open,
 ) -> None:
     corpus = open_corpus()
@@ -38,7 +38,7 @@ def test_a_location_that_is_no_utf8_does_not_keep_the_corpus_from_being_opened(
 
 
 @pytest.mark.parametrize("as_strings", [True, False])
-def test_urls_that_are_no_utf8_are_refused_and_the_others_added(
+def test_urls_that_are_not_utf8_are_rejected_and_the_others_added(
     open_corpus: Open, as_strings: bool
 ) -> None:
     texts = (b"http://a.example/\xff", b"http://b.example/")
@@ -46,16 +46,16 @@ def test_urls_that_are_no_utf8_are_refused_and_the_others_added(
     assert open_corpus().add(urls) == (1, 0, 1)
 
 
-def test_a_page_whose_add_was_cut_off_gets_the_limits_of_its_pattern_when_it_is_repeated(
+def test_a_repeated_add_completes_one_that_was_interrupted(
     open_corpus: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As Kafka may cut it off: records are messages, each whole by itself."""
-    told: dict[str, Any] = {"pattern": [{"match": "/a/*", "max_age": "1d"}]}
-    corpus = open_corpus(**told)
+    sections: dict[str, Any] = {"pattern": [{"match": "/a/*", "max_age": "1d"}]}
+    corpus = open_corpus(**sections)
     ledger = corpus.nodes[0].ledger
     append = ledger.append
 
-    def cut_off(records: Sequence[Record]) -> Span:
+    def cut_off(records: Sequence[Record]) -> AppendedSpan:
         append(records[:-1])
         raise LedgerError("the brokers did not answer")
 
@@ -65,7 +65,7 @@ def test_a_page_whose_add_was_cut_off_gets_the_limits_of_its_pattern_when_it_is_
         corpus.add(["http://x.example/a/1"])
     monkeypatch.undo()
     corpus.close()
-    corpus = open_corpus(**told)
+    corpus = open_corpus(**sections)
     assert corpus.add(["http://x.example/a/1"]).n_known == 1
     explanation = corpus.explain("http://x.example/a/1")
     assert explanation is not None
@@ -87,16 +87,16 @@ def test_a_clock_that_was_a_century_ahead_for_a_moment_does_not_end_the_corpus(
     assert corpus.report(Outcome(url=PAGE, changed=True)).counted.all()
 
 
-def names_too_long_for_a_record() -> Named:
+def names_too_long_for_a_record() -> NamesNumbered:
     rng = np.random.default_rng(0)
     keys = pa.array([rng.bytes(1 << 20).hex() for _ in range(8)])
     numbers = np.arange(8)
-    return Named(
+    return NamesNumbered(
         numbers.astype(np.int64), numbers.astype(np.uint8), numbers.astype(np.uint32), keys
     )
 
 
-def test_what_no_log_takes_fails_nobody_else(open_corpus: Open) -> None:
+def test_a_record_too_large_for_the_log_fails_only_its_caller(open_corpus: Open) -> None:
     corpus = open_corpus()
     corpus.add([PAGE, "http://b.example/"])
     node = corpus.nodes[0]
@@ -114,7 +114,7 @@ def test_what_no_log_takes_fails_nobody_else(open_corpus: Open) -> None:
     assert corpus.add(["http://c.example/"]).n_added == 1
 
 
-def test_paced_gives_back_what_it_did_not_yield(open_corpus: Open) -> None:
+def test_paced_releases_orders_that_it_did_not_yield(open_corpus: Open) -> None:
     corpus = open_corpus()
     corpus.add([f"http://a.example/{i}" for i in range(10)])
     orders: Any = corpus.paced()
@@ -123,12 +123,12 @@ def test_paced_gives_back_what_it_did_not_yield(open_corpus: Open) -> None:
     assert len(corpus.lease(10)) == 9
 
 
-def test_more_partitions_than_handles_can_name_are_refused() -> None:
+def test_more_partitions_than_handles_can_number_are_rejected() -> None:
     with pytest.raises(ConfigError, match="partitions must be at most 4096"):
         CorpusConfig.from_dict({"corpus": {"partitions": 5000}})
 
 
-def test_a_snapshot_that_could_not_be_taken_is_an_error_to_who_asked_for_it(
+def test_a_failed_snapshot_raises_an_error_for_its_caller(
     open_corpus: Open, tmp_path: Path
 ) -> None:
     corpus = open_corpus()
@@ -146,15 +146,15 @@ def test_a_closed_corpus_takes_no_snapshots(open_corpus: Open) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-5.0, 0.0, float("nan"), float("inf")])
-def test_leases_of_no_length_are_refused(open_corpus: Open, seconds: float) -> None:
+def test_leases_of_invalid_length_are_rejected(open_corpus: Open, seconds: float) -> None:
     corpus = open_corpus()
-    with pytest.raises(ValueError, match="seconds must be positive"):
+    with pytest.raises(ValueError, match="seconds must be above 0"):
         corpus.lease(1, seconds=seconds)
-    with pytest.raises(ValueError, match="seconds must be positive"):
+    with pytest.raises(ValueError, match="seconds must be above 0"):
         corpus.extend([1], seconds=seconds)
 
 
-def test_a_source_with_a_tab_in_its_name_is_refused(open_corpus: Open) -> None:
+def test_a_source_with_a_tab_in_its_name_is_rejected(open_corpus: Open) -> None:
     with pytest.raises(ValueError, match="control characters"):
         open_corpus().signal([PAGE], source="site\tmap")
 

@@ -1,4 +1,4 @@
-"""All pages of a corpus as rows."""
+"""The rows of an export agree with the explanations of pages."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import recrawl
-from recrawl.corpus.export_rows import PAGE_ROWS, page_rows
+from recrawl.corpus import EXPORT_SCHEMA
 
 
 def test_a_row_says_what_an_explanation_says(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_a_row_says_what_an_explanation_says(tmp_path: Path) -> None:
                 outcome = recrawl.Outcome(url=url, changed=True, fetched_at_ms=at_ms, etag=b"\xe9")
                 corpus.report(outcome)
         corpus.signal(urls[:3], source="feed")
-        table = pa.Table.from_batches(page_rows(corpus), schema=PAGE_ROWS)
+        table = pa.Table.from_batches(corpus.export_batches(), schema=EXPORT_SCHEMA)
         rows = {row["url"]: row for row in table.to_pylist()}
         assert set(rows) == set(urls)
         for url, row in rows.items():
@@ -47,6 +47,6 @@ def test_a_row_says_what_an_explanation_says(tmp_path: Path) -> None:
             assert row["etag"] == ("é" if url in urls[:10] else None)
 
 
-def test_no_pages_are_no_rows(tmp_path: Path) -> None:
+def test_an_empty_corpus_exports_no_rows(tmp_path: Path) -> None:
     with recrawl.open(tmp_path) as corpus:
-        assert list(page_rows(corpus)) == []
+        assert list(corpus.export_batches()) == []

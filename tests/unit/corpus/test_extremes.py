@@ -1,4 +1,4 @@
-"""What is in the log must be possible to apply; what is too long must not stop the node."""
+"""Extremely long inputs are stored or rejected, and never stop a corpus."""
 
 import os
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from recrawl.urls import URL_INPUT_BYTES_MAX
 Open = Callable[..., Corpus]
 
 
-def test_a_url_of_the_longest_input_can_be_added_or_is_refused_and_the_corpus_goes_on(
+def test_the_longest_url_is_added_or_rejected_and_the_corpus_continues(
     open_corpus: Open,
 ) -> None:
     corpus = open_corpus()
@@ -53,14 +53,14 @@ def test_long_urls_beside_many_short_ones_are_added_in_records_that_fit(open_cor
     assert corpus.add(long + short).n_added == len(long) + len(short)
 
 
-def test_a_location_that_is_no_unicode_is_data(open_corpus: Open) -> None:
+def test_a_location_that_is_not_unicode_is_stored(open_corpus: Open) -> None:
     corpus = open_corpus()
     corpus.add(["http://a.example/"])
     done = corpus.report([Outcome(url="http://a.example/", status=301, moved_to="http://b/\udcff")])
     assert done.counted.all()
 
 
-def test_a_url_with_a_lone_surrogate_is_refused_and_no_other_page_is_added(
+def test_a_url_with_a_lone_surrogate_is_rejected_and_no_other_page_is_added(
     open_corpus: Open,
 ) -> None:
     corpus = open_corpus()

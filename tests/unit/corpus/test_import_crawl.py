@@ -1,4 +1,4 @@
-"""An old crawl, told to a corpus at once."""
+"""Importing the fetch log of an earlier crawl."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ import pytest
 import recrawl
 from recrawl.corpus import Corpus
 from recrawl.corpus import import_crawl as history
-from recrawl.corpus.import_crawl import History, Learned, set_importances
+from recrawl.corpus.import_crawl import CrawlImport, ImportCounts
 
 DAY_MS = 86_400_000
 START_MS = 1_700_000_000_000
@@ -32,14 +32,14 @@ def observed(*rows: dict[str, Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(whole, OBSERVED)
 
 
-def fetch(day: float, **told: Any) -> dict[str, Any]:
-    return {"url": URL, "at_ms": START_MS + round(day * DAY_MS)} | told
+def fetch(day: float, **columns: Any) -> dict[str, Any]:
+    return {"url": URL, "at_ms": START_MS + round(day * DAY_MS)} | columns
 
 
-def learned(corpus: Corpus, *batches: pa.RecordBatch) -> Learned:
-    with History(corpus) as old:
+def learned(corpus: Corpus, *batches: pa.RecordBatch) -> ImportCounts:
+    with CrawlImport(corpus) as old:
         for batch in batches:
-            old.take(batch)
+            old.add_batch(batch)
         *_, last = old.learn()
     return last
 
@@ -60,7 +60,7 @@ def test_fetches_in_any_order_are_learned_in_order_of_time(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("rows_in_memory", [1, 100, 4_000_000])
-def test_learns_what_reports_one_by_one_would_teach(
+def test_an_import_learns_what_single_reports_would_teach(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_in_memory: int
 ) -> None:
     monkeypatch.setattr(history, "ROWS_IN_MEMORY_MAX", rows_in_memory)
@@ -104,7 +104,7 @@ def test_learns_what_reports_one_by_one_would_teach(
     assert not list(tmp_path.glob("*/.import-*"))
 
 
-def test_a_second_file_goes_on_where_the_first_ended(tmp_path: Path) -> None:
+def test_a_second_file_continues_after_the_first(tmp_path: Path) -> None:
     with recrawl.open(tmp_path) as corpus:
         learned(
             corpus, observed(fetch(0, digest=b"1"), fetch(1, digest=b"2"), fetch(2, status=304))
@@ -120,13 +120,13 @@ def test_a_second_file_goes_on_where_the_first_ended(tmp_path: Path) -> None:
         assert (found.n_added, found.n_fetches, found.n_void, found.n_changed) == (0, 2, 1, 1)
 
 
-def test_a_page_that_goes_back_has_not_changed_anew(tmp_path: Path) -> None:
+def test_a_page_that_returns_to_an_earlier_version_is_reverted(tmp_path: Path) -> None:
     with recrawl.open(tmp_path) as corpus:
         learned(corpus, observed(*(fetch(day, digest=bytes([day % 2])) for day in range(6))))
         assert changes(corpus) == ["NEW", "CHANGED", *["REVERTED"] * 4]
 
 
-def test_a_log_may_say_itself_what_had_changed(tmp_path: Path) -> None:
+def test_a_log_can_have_its_own_flags_of_changes(tmp_path: Path) -> None:
     with recrawl.open(tmp_path) as corpus:
         found = learned(
             corpus,
@@ -138,7 +138,7 @@ def test_a_log_may_say_itself_what_had_changed(tmp_path: Path) -> None:
         assert page.state.importance == pytest.approx(4, rel=0.01)
 
 
-def test_what_teaches_nothing_is_counted(tmp_path: Path) -> None:
+def test_fetches_that_teach_nothing_are_counted(tmp_path: Path) -> None:
     with recrawl.open(tmp_path) as corpus:
         found = learned(
             corpus,
@@ -167,7 +167,7 @@ def test_importance_is_set_page_by_page(tmp_path: Path) -> None:
     with recrawl.open(tmp_path) as corpus:
         corpus.add([URL, "https://b.example/"])
         urls = pa.array([URL, "https://unknown.example/", "https://b.example/", "no url"])
-        assert set_importances(corpus, urls, np.array([3.0, 4.0, 5.0, 6.0])) == 2
+        assert corpus.set_each(urls, importance=np.array([3.0, 4.0, 5.0, 6.0])) == 2
         page = corpus.explain("https://b.example/")
         assert page is not None
         assert page.state.importance == pytest.approx(5, rel=0.01)

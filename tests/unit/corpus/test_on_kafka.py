@@ -1,4 +1,4 @@
-"""A corpus whose log is on Kafka does what any corpus does, and gives way to whoever claims it."""
+"""A corpus with its log on Kafka works like any other, and yields to a new owner."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def state_of(corpus: Corpus) -> list[Any]:
     ]
 
 
-def test_it_is_all_there_when_opened_again(
+def test_a_corpus_on_kafka_has_everything_when_opened_again(
     tmp_path: Path, config: CorpusConfig, clock: ManualClock
 ) -> None:
     with recrawl.open(tmp_path, config, clock=clock) as corpus:
@@ -61,7 +61,7 @@ def test_it_is_all_there_when_opened_again(
         assert corpus.report(rest).counted.all()
 
 
-def test_another_machine_takes_over_and_the_first_one_hands_out_nothing_more(
+def test_after_another_machine_takes_over_the_first_leases_nothing_more(
     tmp_path: Path, config: CorpusConfig, clock: ManualClock
 ) -> None:
     with recrawl.open(tmp_path / "a", config, clock=clock) as first:
@@ -75,7 +75,7 @@ def test_another_machine_takes_over_and_the_first_one_hands_out_nothing_more(
                 first.lease(10)
             with pytest.raises(OwnershipLost):
                 first.add(["https://other.example/"])
-            # What it was told by its fetchers is still a fact.
+            # An outcome that its fetchers reported still counts.
             reported = [Outcome(handle=order.handle, digest=b"a") for order in orders[:4]]
             assert first.report(reported).counted.all()
             clock.pass_seconds(5)

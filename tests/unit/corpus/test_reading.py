@@ -1,4 +1,4 @@
-"""Who opens a corpus to read is told what its writer would be told at the same position."""
+"""A reader gets the same answers as the writer at the same position of the log."""
 
 import json
 from collections.abc import Callable
@@ -48,11 +48,11 @@ def assert_same_answers(reader: Corpus, writer: Corpus, clock: ManualClock) -> N
     for node in writer.nodes:
         node.tick(writer.time)  # which puts the price on record
     reader.refresh()
-    told, expected = reader.stats().as_dict(), writer.stats().as_dict()
-    assert {k: v for k, v in told.items() if k not in VOLATILE} == {
+    read, expected = reader.stats().as_dict(), writer.stats().as_dict()
+    assert {k: v for k, v in read.items() if k not in VOLATILE} == {
         k: v for k, v in expected.items() if k not in VOLATILE
     }
-    assert told["price"] == pytest.approx(expected["price"])
+    assert read["price"] == pytest.approx(expected["price"])
     for url in URLS[::7]:
         assert reader.explain(url) == writer.explain(url)
     of_reader, of_writer = reader.plan().curve, writer.plan().curve
@@ -64,7 +64,7 @@ def assert_same_answers(reader: Corpus, writer: Corpus, clock: ManualClock) -> N
 
 @pytest.mark.slow_without_jit
 @pytest.mark.parametrize("has_snapshot", [False, True])
-def test_a_reader_answers_as_the_writer_does(
+def test_a_reader_gives_the_same_answers_as_the_writer(
     writer: Corpus, open_corpus: Open, clock: ManualClock, has_snapshot: bool
 ) -> None:
     if has_snapshot:
@@ -86,7 +86,7 @@ def flipped(writer: Corpus, table: str, column: str) -> None:
     columns.write_bytes(data)
 
 
-def test_a_reader_goes_by_the_snapshot_before_one_with_a_broken_small_table(
+def test_a_reader_uses_the_snapshot_before_a_broken_one(
     writer: Corpus, open_corpus: Open, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer.snapshot()
@@ -94,7 +94,7 @@ def test_a_reader_goes_by_the_snapshot_before_one_with_a_broken_small_table(
     writer.snapshot()
     flipped(writer, "registers", "n_pages")
     reader = open_corpus(read_only=True)
-    assert "registers.n_pages is not what was written" in caplog.text
+    assert "the checksum of column registers.n_pages does not match" in caplog.text
     assert reader.nodes[0].shard.digest() == writer.nodes[0].shard.digest()
 
 
@@ -108,7 +108,7 @@ def test_a_reader_leaves_the_checksums_of_pages_to_writers(
     assert caplog.text == ""
     writer.close()
     again = open_corpus()
-    assert "pages.heard_at is not what was written" in caplog.text
+    assert "the checksum of column pages.heard_at does not match" in caplog.text
     assert again.stats().n_pages == len(URLS)
 
 

@@ -1,4 +1,4 @@
-"""Two nodes over one log that both may write to, as on Kafka; no broker is needed to show it."""
+"""Two nodes that write to one log, as on Kafka, tested without a broker."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from recrawl.errors import OwnershipLost, PositionLost
-from recrawl.ledger import Record, SnapshotFolder, Span
+from recrawl.ledger import AppendedSpan, Record, SnapshotFolder
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.durability.recovery import Partition, recovered
+from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.node.durability.snapshotter import take_snapshot
 from recrawl.node.node import Node
 from recrawl.node.numbering import Namer
@@ -28,10 +28,10 @@ class ListLedger:
     def end(self) -> int:
         return len(self.records)
 
-    def append(self, records: Sequence[Record]) -> Span:
+    def append(self, records: Sequence[Record]) -> AppendedSpan:
         first = self.end
         self.records += records
-        return Span(first, self.end, True)
+        return AppendedSpan(first, self.end, True)
 
     def read(self, position: int, *, n_bytes_max: int = 1 << 24) -> list[tuple[int, Record]]:
         if not self.first <= position <= self.end:
@@ -46,7 +46,7 @@ class ListLedger:
 
 
 def node_of(ledger: ListLedger, folder: Path) -> Node:
-    return recovered(
+    return recover_node(
         Partition(0, ledger, folder / "store", SnapshotFolder(folder / "snapshots"), is_shared=True)
     )
 
@@ -61,7 +61,7 @@ def two_nodes(tmp_path: Path, clock: ManualClock) -> tuple[ListLedger, Node, Nod
     return ledger, a, b
 
 
-def test_a_zombie_does_not_name_what_the_new_owner_numbers(
+def test_a_former_owner_cannot_name_numbers_of_the_new_owner(
     tmp_path: Path, clock: ManualClock
 ) -> None:
     _, a, b = two_nodes(tmp_path, clock)
@@ -75,7 +75,7 @@ def test_a_zombie_does_not_name_what_the_new_owner_numbers(
     assert b.store.numbers_of(Names.GROUP, ["slow.example"])[0] == -1
 
 
-def test_a_zombie_does_not_truncate_the_log_of_the_new_owner(
+def test_a_former_owner_cannot_truncate_the_log_of_the_new_owner(
     tmp_path: Path, clock: ManualClock
 ) -> None:
     ledger, a, _ = two_nodes(tmp_path, clock)

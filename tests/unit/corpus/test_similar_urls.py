@@ -1,4 +1,4 @@
-"""A URL that is not kept brings to mind those that are."""
+"""Similar URLs are suggested for a URL that is not tracked."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import pytest
 
 from recrawl.corpus import Corpus
 from recrawl.corpus import similar_urls as module
-from recrawl.corpus.similar_urls import NEAR_MAX, near_urls
+from recrawl.corpus.similar_urls import SIMILAR_MAX, similar_urls
 
 Open = Callable[..., Corpus]
 
@@ -39,22 +39,24 @@ def corpus(open_corpus: Open, request: pytest.FixtureRequest) -> Corpus:
         ("https://shop.example/prodct/2", "https://shop.example/product/2"),
     ],
 )
-def test_the_nearest_comes_first(corpus: Corpus, asked: str, kept: str) -> None:
-    assert near_urls(corpus, asked)[0] == kept
+def test_the_most_similar_url_comes_first(corpus: Corpus, asked: str, kept: str) -> None:
+    assert similar_urls(corpus, asked)[0] == kept
 
 
 def test_they_are_few_and_of_the_same_host(corpus: Corpus) -> None:
-    found = near_urls(corpus, "https://shop.example/product/3")
-    assert 0 < len(found) <= NEAR_MAX
+    found = similar_urls(corpus, "https://shop.example/product/3")
+    assert 0 < len(found) <= SIMILAR_MAX
     assert all(url.startswith("https://shop.example/") for url in found)
 
 
 @pytest.mark.parametrize("asked", ["", "no url at all", "https://[", "https://none.example/x"])
-def test_where_nothing_is_near_there_is_nothing(corpus: Corpus, asked: str) -> None:
-    assert near_urls(corpus, asked) == []
+def test_without_similar_urls_the_list_is_empty(corpus: Corpus, asked: str) -> None:
+    assert similar_urls(corpus, asked) == []
 
 
 def test_a_large_corpus_is_not_scanned(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAGES_SCANNED_MAX", 1)
-    assert near_urls(corpus, "https://shop.example/prodct/2") == []
-    assert near_urls(corpus, "http://shop.example/product/2") == ["https://shop.example/product/2"]
+    assert similar_urls(corpus, "https://shop.example/prodct/2") == []
+    assert similar_urls(corpus, "http://shop.example/product/2") == [
+        "https://shop.example/product/2"
+    ]

@@ -1,4 +1,4 @@
-"""Long absences, clocks that jump, fetchers with clocks of their own: each as documented."""
+"""Long pauses, clocks that jump, and fetchers with wrong clocks."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ URLS = [f"https://h{i % 5}.example/page/{i}" for i in range(50)]
 DAY = 86_400.0
 
 
-def test_after_a_year_without_opening_nothing_is_owed(
+def test_after_a_year_without_opening_no_unspent_budget_has_piled_up(
     open_corpus: Open, clock: ManualClock
 ) -> None:
     sections = {"budget": {"rate": "10/h", "burst": "1h"}}

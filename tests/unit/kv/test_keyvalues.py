@@ -1,4 +1,4 @@
-"""Keys and values on disk: a real engine in a real folder."""
+"""`KeyValues` stores sorted keys and values on disk; tested with the real engine."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ def put_digits(kv: KeyValues) -> None:
     kv.write([b"k%d" % i for i in range(10)], [b"v%d" % i for i in range(10)])
 
 
-def test_what_was_written_is_read(kv: KeyValues) -> None:
+def test_written_values_can_be_read(kv: KeyValues) -> None:
     kv.write([b"a", b"b", b""], [b"1", b"", b"\0"])
     assert kv.get(b"a") == b"1"
     assert kv.get(b"b") == b""
@@ -53,7 +53,7 @@ def test_a_scan_in_reverse_yields_the_same_from_the_end(kv: KeyValues) -> None:
         assert list(kv.scan(start, end, reverse=True)) == forwards[::-1]
 
 
-def test_a_scan_shows_what_was_there_when_it_began(kv: KeyValues) -> None:
+def test_a_scan_does_not_see_later_writes(kv: KeyValues) -> None:
     put_digits(kv)
     scan = kv.scan(b"k0")
     next(scan)
@@ -87,7 +87,7 @@ def test_contents_survive_closing(tmp_path: Path) -> None:
         assert kv.get(b"a") == b"1"
 
 
-def test_a_killed_writer_loses_nothing_that_returned(tmp_path: Path) -> None:
+def test_writes_that_returned_survive_a_killed_writer(tmp_path: Path) -> None:
     script = (
         "import os, sys\n"
         "from pathlib import Path\n"
@@ -119,7 +119,7 @@ def test_a_folder_has_one_writer(kv: KeyValues) -> None:
     assert done.returncode == 7
 
 
-def test_a_closed_folder_can_be_opened_again_and_not_used(tmp_path: Path) -> None:
+def test_a_closed_object_raises_and_its_folder_can_be_opened_again(tmp_path: Path) -> None:
     kv = KeyValues.open(tmp_path)
     put_digits(kv)
     kv.close()
@@ -139,14 +139,14 @@ def test_a_closed_folder_can_be_opened_again_and_not_used(tmp_path: Path) -> Non
     KeyValues.open(tmp_path).close()
 
 
-def test_wrong_arguments_are_not_errors_of_the_disk(kv: KeyValues) -> None:
-    with pytest.raises(ValueError, match="values must be as many as keys, got 1 for 2"):
+def test_wrong_arguments_raise_value_error(kv: KeyValues) -> None:
+    with pytest.raises(ValueError, match="keys and values must have the same length, got 2 and 1"):
         kv.write([b"a", b"b"], [b"1"])
     with pytest.raises(ValueError, match="mode must be one of"):
         KeyValues.open(kv.folder, mode="both")  # type: ignore[arg-type]
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_opening_a_folder_that_cannot_be_created_raises_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="file"):
         KeyValues.open(tmp_path / "file")
@@ -154,7 +154,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
         KeyValues.open(tmp_path / "file" / "below")
 
 
-def test_a_broken_file_is_said(tmp_path: Path) -> None:
+def test_reading_a_corrupt_file_raises_storage_error(tmp_path: Path) -> None:
     with KeyValues.open(tmp_path, options=SMALL) as kv:
         kv.write([b"%05d" % i for i in range(2000)], [os.urandom(50) for _ in range(2000)])
         kv.flush()
@@ -170,8 +170,8 @@ def test_a_broken_file_is_said(tmp_path: Path) -> None:
             kv.get_many([b"%05d" % i for i in range(2000)])
 
 
-def test_a_full_disk_is_said_and_what_was_written_before_is_there(tmp_path: Path) -> None:
-    """A limit on the size of files stands for the disk."""
+def test_a_full_disk_raises_storage_error_and_keeps_earlier_writes(tmp_path: Path) -> None:
+    """A limit on the size of files stands for a full disk."""
     script = (
         "import os, resource, sys\n"
         "from pathlib import Path\n"
@@ -187,19 +187,19 @@ def test_a_full_disk_is_said_and_what_was_written_before_is_there(tmp_path: Path
         "        break\n"
         "os._exit(0)\n"
     )
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)], check=True, capture_output=True, text=True
     ).stdout
-    n_written = int(told.split()[0])
+    n_written = int(output.split()[0])
     assert n_written > 50
-    assert str(tmp_path) in told
+    assert str(tmp_path) in output
     with KeyValues.open(tmp_path) as kv:
         keys = [key for key, _ in kv.scan(b"")]
         assert keys[:n_written] == [b"%05d" % i for i in range(n_written)]
         assert len(keys) <= n_written + 1
 
 
-def test_threads_may_share_it(kv: KeyValues, tmp_path: Path) -> None:
+def test_threads_may_share_one_object(kv: KeyValues, tmp_path: Path) -> None:
     """One writes and syncs while others read, flush, compact and take checkpoints."""
     n_rounds = 200
     keys = [b"%03d" % i for i in range(50)]
@@ -241,11 +241,11 @@ def test_threads_may_share_it(kv: KeyValues, tmp_path: Path) -> None:
     assert set(kv.get_many(keys)) == {b"%06d" % (n_rounds - 1)}
 
 
-# ------------------------------------------------------------------ the log of recent writes
+# ------------------------------------------------------------------ the write-ahead log
 
 
 def killed_copy(folder: Path, copy: Path, n_writes: int) -> Path:
-    """Return the log file of a copy of a folder that nobody closed, with ``n_writes`` in it."""
+    """Copy an open folder with ``n_writes`` writes; return the write-ahead log of the copy."""
     with KeyValues.open(folder) as kv:
         for i in range(n_writes):
             kv.write([b"%05d" % i], [b"x" * 100])
@@ -254,7 +254,7 @@ def killed_copy(folder: Path, copy: Path, n_writes: int) -> Path:
 
 
 @pytest.mark.parametrize("torn_log", ["keep_prefix", "refuse"])
-def test_a_last_write_that_is_not_whole_is_dropped(torn_log: str, tmp_path: Path) -> None:
+def test_an_incomplete_last_write_is_dropped(torn_log: str, tmp_path: Path) -> None:
     log = killed_copy(tmp_path / "kv", tmp_path / "copy", 100)
     with log.open("r+b") as file:
         file.truncate(log.stat().st_size - 20)
@@ -263,7 +263,7 @@ def test_a_last_write_that_is_not_whole_is_dropped(torn_log: str, tmp_path: Path
         assert len(list(kv.scan(b""))) == 99
 
 
-def test_a_break_in_the_middle_keeps_what_is_before_or_is_refused(tmp_path: Path) -> None:
+def test_corruption_in_the_log_keeps_earlier_writes_or_is_refused(tmp_path: Path) -> None:
     log = killed_copy(tmp_path / "kv", tmp_path / "copy", 100)
     data = bytearray(log.read_bytes())
     data[len(data) // 2] ^= 0xFF
@@ -294,7 +294,7 @@ def test_a_checkpoint_is_the_folder_at_that_moment(kv: KeyValues, tmp_path: Path
 # ------------------------------------------------------------------ readers
 
 
-def test_a_reader_sees_what_was_done_when_it_caught_up(kv: KeyValues) -> None:
+def test_a_reader_sees_the_state_at_its_last_catch_up(kv: KeyValues) -> None:
     put_digits(kv)
     with KeyValues.open(kv.folder, mode="reader") as reader:
         assert reader.get(b"k1") == b"v1"
@@ -302,7 +302,7 @@ def test_a_reader_sees_what_was_done_when_it_caught_up(kv: KeyValues) -> None:
         assert reader.get(b"new") is None
         reader.catch_up()
         assert reader.get_many([b"new", b"k1"]) == [b"1", None]
-        with pytest.raises(StorageError, match="read only"):
+        with pytest.raises(StorageError, match="reading only"):
             reader.write([b"a"], [b""])
 
 
@@ -312,7 +312,7 @@ def test_a_reader_needs_a_folder_with_data(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_a_reader_leaves_nothing_behind(
+def test_a_reader_removes_its_temporary_files(
     kv: KeyValues, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scratch = tmp_path / "scratch"
@@ -328,7 +328,7 @@ def test_a_reader_leaves_nothing_behind(
     assert not list(scratch.iterdir())
 
 
-def test_a_reader_stays_while_the_writer_goes_and_comes_back(tmp_path: Path) -> None:
+def test_a_reader_stays_open_while_the_writer_closes_and_reopens(tmp_path: Path) -> None:
     with KeyValues.open(tmp_path) as kv:
         put_digits(kv)
     with KeyValues.open(tmp_path, mode="reader") as reader:
@@ -341,7 +341,7 @@ def test_a_reader_stays_while_the_writer_goes_and_comes_back(tmp_path: Path) -> 
 
 
 def test_a_reader_keeps_up_with_a_writer_that_compacts(kv: KeyValues) -> None:
-    """Counters that only grow: whatever the reader sees, it never goes back, nor misses a key."""
+    """The writer only increases counters: a reader never sees one decrease, nor misses a key."""
     n_rounds, n_keys = 120, 300
     keys = [b"%04d" % i for i in range(n_keys)]
     kv.write(keys, [b"%06d" % 0 + bytes(200)] * n_keys)
@@ -373,7 +373,7 @@ def test_a_reader_keeps_up_with_a_writer_that_compacts(kv: KeyValues) -> None:
         assert last == n_rounds
 
 
-def test_a_scan_outlives_the_catching_up_of_its_reader(kv: KeyValues) -> None:
+def test_a_scan_stays_valid_when_its_reader_catches_up(kv: KeyValues) -> None:
     put_digits(kv)
     with KeyValues.open(kv.folder, mode="reader") as reader:
         scan = reader.scan(b"")
@@ -386,7 +386,7 @@ def test_a_scan_outlives_the_catching_up_of_its_reader(kv: KeyValues) -> None:
         assert [k for k, _ in scan] == [b"k%d" % i for i in range(1, 10)]
 
 
-def test_a_reader_that_cannot_catch_up_says_so_and_keeps_what_it_has(kv: KeyValues) -> None:
+def test_a_failed_catch_up_raises_and_keeps_the_readers_state(kv: KeyValues) -> None:
     put_digits(kv)
     with KeyValues.open(kv.folder, mode="reader") as reader:
         (kv.folder / "CURRENT").rename(kv.folder / "CURRENT.away")
@@ -397,7 +397,7 @@ def test_a_reader_that_cannot_catch_up_says_so_and_keeps_what_it_has(kv: KeyValu
         reader.catch_up()
 
 
-def test_the_diary_of_the_engine_stays_small(tmp_path: Path) -> None:
+def test_the_log_files_of_the_engine_stay_small(tmp_path: Path) -> None:
     for _ in range(8):
         KeyValues.open(tmp_path).close()
     assert len(list(tmp_path.glob("LOG*"))) <= 4

@@ -1,4 +1,4 @@
-"""Options are checked where they are made."""
+"""`KvOptions` rejects invalid values when it is created."""
 
 import pytest
 

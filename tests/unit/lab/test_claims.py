@@ -25,12 +25,12 @@ KINDS = {
 CLAIMS = list(all_claims())
 
 
-def test_every_claim_of_the_papers_is_there_and_of_its_kind() -> None:
+def test_every_claim_of_the_papers_is_listed_with_its_kind() -> None:
     assert {claim.id: str(claim.kind) for claim in CLAIMS} == KINDS
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.slug)
-def test_the_numbers_kept_say_what_the_report_says(claim: Claim) -> None:
+def test_the_report_agrees_with_the_stored_numbers(claim: Claim) -> None:
     tables = read_tables(folder_of(claim) / Scale.FULL)
     assert tables, f"nothing is kept of {claim.id}: run python -m lab claims --full"
     report = Report(claim=claim, checks=judged(claim, tables))
@@ -38,7 +38,7 @@ def test_the_numbers_kept_say_what_the_report_says(claim: Claim) -> None:
     assert report.is_as_expected, wrong
 
 
-def test_pages_and_figures_are_what_the_numbers_say() -> None:
+def test_pages_and_figures_are_up_to_date() -> None:
     assert problems() == []
 
 
@@ -80,14 +80,14 @@ def small_claim(
     )
 
 
-def test_what_is_judged_is_what_stands_in_the_file(tmp_path: Path) -> None:
+def test_verdicts_are_about_the_numbers_in_the_file(tmp_path: Path) -> None:
     report = run_claim(small_claim(holds=True), Scale.QUICK, tmp_path)
     assert report.checks[0].found == "0.333333300"
     assert report.verdict == "holds"
     assert report.is_as_expected
 
 
-def test_a_claim_that_fails_is_as_expected_only_if_the_report_says_why(tmp_path: Path) -> None:
+def test_a_failing_claim_is_expected_only_with_a_reason_in_the_report(tmp_path: Path) -> None:
     broken = run_claim(small_claim(holds=False), Scale.FULL, tmp_path)
     known = run_claim(small_claim(holds=False, fails_because="because"), Scale.FULL, tmp_path)
     mended = run_claim(small_claim(holds=True, fails_because="because"), Scale.FULL, tmp_path)
@@ -95,7 +95,7 @@ def test_a_claim_that_fails_is_as_expected_only_if_the_report_says_why(tmp_path:
     assert (broken.verdict, known.verdict) == ("BROKEN", "does not hold")
 
 
-def test_another_reading_is_shown_and_not_judged() -> None:
+def test_an_alternative_reading_is_shown_without_a_verdict() -> None:
     judged_one = Check(what="x", found="1", wanted="1", holds=True)
     other = Check(what="y", found="1", wanted="2", holds=False, is_judged=False)
     report = Report(claim=small_claim(holds=True), checks=(judged_one, other))
@@ -113,13 +113,13 @@ def test_longevity_is_shown_with_and_without_the_bound_on_risk() -> None:
             assert not any("ρ" in check.what for check in checks if check.is_judged)
 
 
-def test_a_claim_with_a_number_of_ours_holds_corrected(tmp_path: Path) -> None:
+def test_a_claim_with_a_corrected_number_holds_as_corrected(tmp_path: Path) -> None:
     held = run_claim(small_claim(holds=True, corrected="3 for 4"), Scale.FULL, tmp_path)
     broken = run_claim(small_claim(holds=False, corrected="3 for 4"), Scale.FULL, tmp_path)
     assert (held.verdict, broken.verdict) == ("holds, corrected", "BROKEN")
 
 
-def test_claims_judged_by_another_number_than_the_printed_one_say_so() -> None:
+def test_claims_with_a_number_other_than_the_printed_one_say_so() -> None:
     corrected = {claim.id for claim in CLAIMS if claim.corrected}
     assert corrected == {"C-1..4", "C-6", "C-8", "G-3..7", "G-11..14", "G-15"}
 
@@ -134,7 +134,7 @@ def test_a_claim_without_its_data_is_not_run(tmp_path: Path) -> None:
     assert (report.verdict, report.missing) == ("not run", "nowhere.parquet")
 
 
-def test_a_figure_is_the_same_every_time_and_says_of_which_data_it_is() -> None:
+def test_a_figure_is_reproducible_and_names_its_data() -> None:
     claim = small_claim(holds=True)
     tables = claim.measure(Scale.QUICK)
     once, again = draw_claim(claim, tables), draw_claim(claim, tables)

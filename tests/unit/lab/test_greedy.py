@@ -18,11 +18,11 @@ from lab.greedy import (
 from recrawl.core.value import approximate_noisy_value, noisy_value
 from recrawl.sim import SignalSource, Web, make_web, signals_paper_web
 
-pytestmark = pytest.mark.slow_without_jit
+pytestmark = [pytest.mark.slow, pytest.mark.slow_without_jit]
 EDGES = np.array([0.0, 3.0, 10.0])
 
 
-def believed(told: Told, rule: Rule) -> tuple[NDArray[np.float64], ...]:
+def believed_rates(told: Told, rule: Rule) -> tuple[NDArray[np.float64], ...]:
     recall, false_rate = told.recall.copy(), told.false_rate.copy()
     if rule is Rule.GREEDY:
         recall[:] = 0.0
@@ -36,11 +36,11 @@ def believed(told: Told, rule: Rule) -> tuple[NDArray[np.float64], ...]:
     return told.change_rate - true_rate, rate, precision
 
 
-def scanned(
+def pages_by_scan(
     web: Web, rule: Rule, fetch_at: NDArray[np.float64], told: Told, discard_within: float = 0.0
 ) -> NDArray[np.int64]:
     """Evaluate all pages at each instant with the public functions of core, and take the best."""
-    alpha, gamma, precision = believed(told, rule)
+    alpha, gamma, precision = believed_rates(told, rule)
     ageing = np.where(precision < 1, -np.log1p(-np.minimum(precision, 0.9999999)), np.inf)
     last = np.zeros(web.n_pages)
     n_signals = np.zeros(web.n_pages)
@@ -74,10 +74,10 @@ def test_the_pages_fetched_are_those_of_a_scan(rule: Rule, n_pages: int) -> None
     web = signals_paper_web(n_pages, n_pages, horizon=10.0)
     fetch_at = even_instants(40.0, 10.0)
     run = run_greedy(web, rule, fetch_at, edges=EDGES)
-    assert run.fetched.tolist() == scanned(web, rule, fetch_at, Told.truth(web)).tolist()
+    assert run.fetched.tolist() == pages_by_scan(web, rule, fetch_at, Told.truth(web)).tolist()
 
 
-def test_what_a_policy_is_told_decides_and_not_the_truth() -> None:
+def test_a_policy_uses_its_given_parameters_and_not_the_true_ones() -> None:
     web = signals_paper_web(3, 300, horizon=10.0)
     truth = Told.truth(web)
     told = Told(
@@ -87,14 +87,14 @@ def test_what_a_policy_is_told_decides_and_not_the_truth() -> None:
     )
     fetch_at = even_instants(40.0, 10.0)
     run = run_greedy(web, Rule.NCIS, fetch_at, edges=EDGES, told=told)
-    assert run.fetched.tolist() == scanned(web, Rule.NCIS, fetch_at, told).tolist()
+    assert run.fetched.tolist() == pages_by_scan(web, Rule.NCIS, fetch_at, told).tolist()
 
 
 def test_signals_soon_after_a_fetch_can_be_discarded() -> None:
     web = signals_paper_web(4, 200, horizon=10.0)
     fetch_at = even_instants(40.0, 10.0)
     run = run_greedy(web, Rule.NCIS, fetch_at, edges=EDGES, discard_within=0.5)
-    wanted = scanned(web, Rule.NCIS, fetch_at, Told.truth(web), discard_within=0.5)
+    wanted = pages_by_scan(web, Rule.NCIS, fetch_at, Told.truth(web), discard_within=0.5)
     assert run.fetched.tolist() == wanted.tolist()
 
 
@@ -104,7 +104,7 @@ def test_a_batch_is_of_different_pages() -> None:
     run = run_greedy(web, Rule.NCIS, fetch_at, edges=EDGES)
     for batch in run.fetched.reshape(10, 50):
         assert np.unique(batch).size == 50
-    assert run.fetched.tolist() == scanned(web, Rule.NCIS, fetch_at, Told.truth(web)).tolist()
+    assert run.fetched.tolist() == pages_by_scan(web, Rule.NCIS, fetch_at, Told.truth(web)).tolist()
     np.testing.assert_allclose(run.accuracy, account_of(web, run, fetch_at), rtol=1e-12)
 
 

@@ -41,7 +41,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Track:
 
 
 @pytest.mark.slow_without_jit
-def test_what_was_run_is_not_run_again(small: Track, tmp_path: Path) -> None:
+def test_stored_runs_are_not_repeated(small: Track, tmp_path: Path) -> None:
     run = partial(run_league, tmp_path, tracks=[small])
     assert len(list(run(only=["round robin"]))) == 16
     assert read_league(tmp_path).scores == ()
@@ -64,7 +64,7 @@ def _without_seconds(path: Path) -> list[str]:
 
 
 @pytest.mark.slow_without_jit
-def test_two_halves_make_a_whole(small: Track, tmp_path: Path) -> None:
+def test_two_halves_give_the_same_results_as_one_run(small: Track, tmp_path: Path) -> None:
     whole, part, rest = tmp_path / "whole", tmp_path / "part", tmp_path / "rest"
     list(run_league(whole, tracks=[small], only=["round robin", ORACLE]))
     list(run_league(part, tracks=[small], only=["round robin"]))
@@ -78,7 +78,7 @@ def test_two_halves_make_a_whole(small: Track, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow_without_jit
-def test_what_is_shipped_does_not_depend_on_the_machine(small: Track, tmp_path: Path) -> None:
+def test_shipped_scores_do_not_depend_on_the_machine(small: Track, tmp_path: Path) -> None:
     list(run_league(tmp_path, tracks=[small], only=["round robin"]))
     package = tmp_path / "package"
     package.mkdir()
@@ -130,7 +130,7 @@ def test_rules_by_importance_fetch_what_matters_more_often() -> None:
     assert (np.diff(apart.page_fetches[order]) >= -1).all()
 
 
-def test_the_factor_of_a_page_goes_with_its_importance_by_ten_at_most() -> None:
+def test_the_factor_of_a_page_depends_on_importance_and_is_at_most_ten() -> None:
     web = papers_web(0, horizon=3_600.0, n_pages=4)
     web = web._replace(importance=np.array([1000.0, 20.0, 10.0, 1.0]))
     mean = 1031 / 4
@@ -140,7 +140,7 @@ def test_the_factor_of_a_page_goes_with_its_importance_by_ten_at_most() -> None:
     assert importance_factors(web, 0.5) == pytest.approx(np.sqrt(expected))
 
 
-def test_who_needs_content_or_importance_stays_away_without() -> None:
+def test_policies_that_need_content_or_importance_skip_tracks_without_it() -> None:
     assert BY_NAME["recrawl, fragments"].is_in(track_named("texts"))
     assert not BY_NAME["recrawl, fragments"].is_in(track_named("signals"))
     assert BY_NAME["importance alone"].is_in(track_named("signals"))
@@ -161,14 +161,14 @@ def test_fetches_for_a_freshness_follow_the_curve() -> None:
 # ---------------------------------------------------------------------- what is kept
 
 
-def test_the_package_has_the_scores_of_the_league(tmp_path: Path) -> None:
+def test_the_package_contains_the_scores_of_the_league(tmp_path: Path) -> None:
     ship(FOLDER, tmp_path)
     for name in ("scores.csv", "webs.csv"):
         shipped = (resources.files("recrawl.refreshbench") / name).read_text(encoding="utf-8")
         assert shipped == (tmp_path / name).read_text(encoding="utf-8")
 
 
-def test_every_track_has_places_for_all_but_the_oracle() -> None:
+def test_every_track_ranks_all_policies_except_the_oracle() -> None:
     league = read_league(FOLDER)
     assert [track.name for track in league.tracks()] == [track.name for track in TRACKS]
     for track in league.tracks():

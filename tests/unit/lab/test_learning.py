@@ -26,6 +26,8 @@ from lab.running import FIGURES
 from lab.tables import Table, read_tables
 from recrawl.sim import simulate
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3_600.0
 
 
@@ -62,7 +64,7 @@ def test_every_level_and_web_of_the_plans_exists() -> None:
             assert 3 * series.hours // 4 in EDGES
 
 
-def test_every_step_is_taken_in_the_full_plan() -> None:
+def test_the_full_plan_has_every_step() -> None:
     levels = [set(series.levels) for series in PLANS[Scale.FULL].series]
     for step in STEPS:
         assert any({step.level, step.against} <= run for run in levels), step
@@ -77,7 +79,7 @@ def test_every_level_spends_its_budget(level: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["silenced", "lying"])
-def test_sources_that_turn_do_so_on_every_second_host_after_a_quarter(kind: str) -> None:
+def test_every_second_host_changes_its_signals_after_a_quarter(kind: str) -> None:
     honest = WEBS["signalled"].make(3, 1_000 * HOUR)
     web = WEBS[kind].make(3, 1_000 * HOUR)
     assert np.array_equal(web.changes.at, honest.changes.at)
@@ -100,7 +102,7 @@ def test_sources_that_turn_do_so_on_every_second_host_after_a_quarter(kind: str)
         assert (np.diff(web.signals.at[rows]) >= 0).all()
 
 
-def test_a_shard_that_is_told_precisions_is_told_the_truth() -> None:
+def test_a_shard_with_known_precisions_gets_the_true_ones() -> None:
     web = WEBS["signalled"].make(0, 20 * HOUR)
     policy = LEVELS["signals told"].make(web)
     simulate(web, policy, 1 / HOUR)
@@ -113,7 +115,7 @@ def test_a_shard_that_is_told_precisions_is_told_the_truth() -> None:
             assert sources.given_precision[8 * group] == pytest.approx(true_rate / rate, rel=1e-5)
 
 
-def test_a_fixed_prior_stays_and_a_pooled_one_moves() -> None:
+def test_a_fixed_prior_stays_and_a_learned_one_changes() -> None:
     web = WEBS["plain"].make(0, 100 * HOUR)
     fixed, pooled = LEVELS["averaged"].make(web), LEVELS["averaged, pooled"].make(web)
     for policy in (fixed, pooled):
@@ -123,7 +125,7 @@ def test_a_fixed_prior_stays_and_a_pooled_one_moves() -> None:
     assert priors[1] < 0.5 * priors[0]
 
 
-def test_freshness_of_a_window_is_the_accounts(tmp_path: Path) -> None:
+def test_freshness_of_a_window_is_that_of_the_account(tmp_path: Path) -> None:
     plan = Plan(n_webs=1, series=(a_series("plain", ("oracle",), 400),))
     list(measure(plan, tmp_path))
     runs = read_tables(tmp_path)["runs"]
@@ -136,7 +138,7 @@ def test_freshness_of_a_window_is_the_accounts(tmp_path: Path) -> None:
     assert late[0] == pytest.approx(account.part(3).freshness, abs=1e-5)
 
 
-def test_runs_go_on_where_they_were_interrupted(tmp_path: Path) -> None:
+def test_interrupted_runs_are_continued(tmp_path: Path) -> None:
     short = Plan(n_webs=1, series=(a_series("plain", ("oracle",)),))
     list(measure(short, tmp_path))
     path = tmp_path / "runs.csv"
@@ -170,7 +172,7 @@ def test_ratios_are_to_the_oracle_of_the_same_web() -> None:
     assert summary.value("first_ratio", level="shipped") == pytest.approx(0.775)
 
 
-def test_a_table_far_from_a_reference_is_told() -> None:
+def test_a_table_far_from_a_reference_is_reported() -> None:
     found = read_tables(RESULTS)["runs"]
     worse = [
         tuple(
@@ -185,12 +187,12 @@ def test_a_table_far_from_a_reference_is_told() -> None:
     assert not any(check.holds for check in checks(Table(found.names, tuple(worse))))
 
 
-def test_all_references_are_judged_in_the_full_results() -> None:
+def test_the_full_results_are_compared_with_all_references() -> None:
     assert len(checks(read_tables(RESULTS)["runs"])) == len(REFERENCES)
 
 
 @pytest.mark.slow_without_jit
-def test_the_shard_reaches_what_it_reached_at_two_fetches_an_hour(tmp_path: Path) -> None:
+def test_the_shard_reaches_its_earlier_freshness_at_two_fetches_an_hour(tmp_path: Path) -> None:
     """Of one web, within 4 standard deviations of webs: fails 1 in 16 000 by chance."""
     plan = Plan(n_webs=1, series=(a_series("plain", ("oracle", "shipped"), 2_000),))
     list(measure(plan, tmp_path))
@@ -198,7 +200,7 @@ def test_the_shard_reaches_what_it_reached_at_two_fetches_an_hour(tmp_path: Path
     assert check.holds, check
 
 
-def test_the_page_and_its_figures_are_what_the_numbers_say() -> None:
+def test_the_page_and_its_figures_are_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == learning_markdown()
     for name, svg in learning_figures(read_tables(RESULTS)).items():
         # Digits of a picture depend on fonts and libraries; that it is of these numbers does not.
@@ -206,14 +208,14 @@ def test_the_page_and_its_figures_are_what_the_numbers_say() -> None:
         assert kept.splitlines()[0] == svg.splitlines()[0]
 
 
-def test_what_is_kept_follows_from_the_runs_that_are_kept() -> None:
+def test_stored_results_follow_from_the_stored_runs() -> None:
     kept = read_tables(RESULTS)
     for name, table in tables_of(kept["runs"]).items():
         assert table.names == kept[name].names
         assert table.rows == kept[name].rows, name
 
 
-def test_a_sentence_that_the_numbers_no_longer_bear_out_is_refused(
+def test_a_sentence_that_contradicts_the_numbers_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept = read_tables(RESULTS)
@@ -232,7 +234,7 @@ def test_a_sentence_that_the_numbers_no_longer_bear_out_is_refused(
         learning_markdown()
 
 
-def test_the_command_exists_and_says_what_it_does() -> None:
+def test_the_command_prints_its_help() -> None:
     shown = CliRunner().invoke(learning, ["--help"])
     assert shown.exit_code == 0
     assert "--resume" in shown.output

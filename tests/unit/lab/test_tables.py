@@ -17,19 +17,19 @@ def table() -> Table:
     )
 
 
-def test_a_table_is_the_same_after_a_file(tmp_path: Path) -> None:
+def test_a_table_survives_a_round_trip_through_a_file(tmp_path: Path) -> None:
     write_tables(tmp_path, {"accuracy": table()})
     again = read_tables(tmp_path)["accuracy"]
     assert (again.names, again.rows) == (table().names, table().rows)
 
 
-def test_a_table_that_is_gone_leaves_no_file(tmp_path: Path) -> None:
+def test_the_file_of_a_removed_table_is_deleted(tmp_path: Path) -> None:
     write_tables(tmp_path, {"old": table()})
     write_tables(tmp_path, {"new": table()})
     assert list(read_tables(tmp_path)) == ["new"]
 
 
-def test_numbers_have_seven_digits_and_what_is_missing_is_empty() -> None:
+def test_numbers_have_seven_digits_and_missing_values_are_empty() -> None:
     assert table().texts("accuracy") == ["0.1234568", ""]
     assert np.isnan(table().floats("accuracy")[1])
     assert table().texts("is_best") == ["yes", "no"]
@@ -48,7 +48,7 @@ def test_columns_make_the_same_table_as_rows() -> None:
     assert table.rows == (("1", "one"), ("2", "two"))
 
 
-def test_rows_of_other_columns_are_refused() -> None:
+def test_rows_with_other_columns_are_an_error() -> None:
     with pytest.raises(ValueError, match="columns"):
         Table.of([{"a": 1}, {"b": 1}])
     with pytest.raises(ValueError, match="empty"):

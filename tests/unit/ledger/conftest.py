@@ -1,4 +1,4 @@
-"""Brokers: a real one, and one that can be told to fail."""
+"""A Kafka broker that answers with chosen errors."""
 
 import ctypes
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ PRODUCE, FETCH, LIST_OFFSETS, INIT_PRODUCER_ID = 0, 1, 2, 22
 
 
 class FailingBroker:
-    """The broker inside Kafka's own library, which answers with the errors it is told to.
+    """The mock broker of librdkafka, which answers with chosen errors.
 
-    It keeps nothing and promises nothing: good for faults only.
+    It stores nothing durably, so it serves only for tests of faults.
     """
 
     def __init__(self, topic: str) -> None:
@@ -40,7 +40,7 @@ class FailingBroker:
 
     @property
     def bootstrap(self) -> str:
-        """Where it is."""
+        """Address of the broker."""
         found: bytes = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster)
         return found.decode()
 
@@ -54,22 +54,22 @@ class FailingBroker:
         )
 
     def go_down(self) -> None:
-        """Hang up, and answer nobody."""
+        """Close all connections and stop answering."""
         self._library.rd_kafka_mock_broker_set_down(self._cluster, ctypes.c_int32(1))
 
     def come_up(self) -> None:
-        """Be there again."""
+        """Answer again."""
         self._library.rd_kafka_mock_broker_set_up(self._cluster, ctypes.c_int32(1))
 
     def close(self) -> None:
-        """End it."""
+        """Stop the broker."""
         self._library.rd_kafka_mock_cluster_destroy(self._cluster)
         self._library.rd_kafka_destroy(self._client)
 
 
 @pytest.fixture
 def failing_broker(kafka_topic: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FailingBroker]:
-    # It does not say how a topic is set up, and lets those wait who ask.
+    # The mock broker does not answer requests for the settings of a topic.
     monkeypatch.setattr(kafka_topic_module, "_DESCRIBE_SECONDS_MAX", 0.01)
     broker = FailingBroker(kafka_topic)
     yield broker

@@ -1,4 +1,4 @@
-"""The log in a topic: the contract on a real broker, other writers, and brokers that fail."""
+"""`KafkaLog` fulfils the ledger interface, with other writers and with failing brokers."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from recrawl.errors import LedgerError, PositionLost
 from recrawl.ledger import kafka as kafka_module
-from recrawl.ledger.contract import Record, Span
+from recrawl.ledger.contract import AppendedSpan, Record
 from recrawl.ledger.kafka import KafkaLedger, KafkaLog
 from recrawl.testing.ledgers import LEDGER_CHECKS, N_PARTITIONS, LedgerCheck
 from tests.kafka_broker import SCRIPT
@@ -30,7 +30,7 @@ from tests.unit.ledger.conftest import (
 )
 
 
-def numbered(n: int, label: str = "") -> list[Record]:
+def make_records(n: int, label: str = "") -> list[Record]:
     return [Record(i % 5, f"{label}{i}".encode()) for i in range(n)]
 
 
@@ -45,35 +45,37 @@ def log(kafka_bootstrap: str, kafka_topic: str) -> Iterator[KafkaLog]:
 
 
 @pytest.mark.parametrize("check", LEDGER_CHECKS, ids=lambda check: check.__name__)
-def test_the_contract(check: LedgerCheck, kafka_bootstrap: str, kafka_topic: str) -> None:
+def test_it_fulfils_the_ledger_interface(
+    check: LedgerCheck, kafka_bootstrap: str, kafka_topic: str
+) -> None:
     check(lambda: KafkaLog.open(kafka_bootstrap, kafka_topic, n_partitions=N_PARTITIONS))
 
 
 # ---------------------------------------------------------------------------- several writers
 
 
-def test_an_append_says_when_others_wrote_between_its_records(
+def test_a_span_lists_positions_if_others_wrote_between_the_records(
     log: KafkaLog, kafka_bootstrap: str, kafka_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = log.partition(0)
     send = KafkaLedger._send
     with KafkaLog.open(kafka_bootstrap, kafka_topic) as others:
         theirs = others.partition(0)
-        assert theirs.append(numbered(1, "before")) == Span(0, 1, True)
+        assert theirs.append(make_records(1, "before")) == AppendedSpan(0, 1, True)
 
         def interrupted(self: KafkaLedger, *args: Any) -> None:
             send(self, *args)
             if self is mine and self._n_written == 2:
                 assert self._producer is not None
                 self._producer.flush(10)
-                assert theirs.append(numbered(1, "between")) == Span(3, 4, True)
+                assert theirs.append(make_records(1, "between")) == AppendedSpan(3, 4, True)
 
         monkeypatch.setattr(KafkaLedger, "_send", interrupted)
-        assert mine.append(numbered(3, "m")) == Span(1, 5, False, (1, 2, 4))
-        assert theirs.append(numbered(2, "after")) == Span(5, 7, True)
+        assert mine.append(make_records(3, "m")) == AppendedSpan(1, 5, False, (1, 2, 4))
+        assert theirs.append(make_records(2, "after")) == AppendedSpan(5, 7, True)
     expected = [b"before0", b"m0", b"m1", b"between0", b"m2", b"after0", b"after1"]
     assert data_of(mine) == expected
-    assert mine.append(numbered(3)) == Span(7, 10, True)
+    assert mine.append(make_records(3)) == AppendedSpan(7, 10, True)
 
 
 def test_each_writer_sees_what_the_others_appended(
@@ -93,9 +95,9 @@ def test_each_writer_sees_what_the_others_appended(
 def test_records_that_are_acknowledged_without_offsets_are_found_by_reading(
     log: KafkaLog, kafka_bootstrap: str, kafka_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As for a batch that was sent twice; others have written the same data meanwhile."""
+    """This happens to a batch that was sent twice; other writers wrote the same data meanwhile."""
     mine = log.partition(0)
-    mine.append(numbered(2))
+    mine.append(make_records(2))
     send = KafkaLedger._send
 
     def without_offsets(
@@ -109,25 +111,25 @@ def test_records_that_are_acknowledged_without_offsets_are_found_by_reading(
         send(self, producer, schema, data, forgetful, *rest)
 
     with KafkaLog.open(kafka_bootstrap, kafka_topic) as others:
-        others.partition(0).append(numbered(4))
+        others.partition(0).append(make_records(4))
         monkeypatch.setattr(KafkaLedger, "_send", without_offsets)
-        assert mine.append(numbered(4)) == Span(6, 10, True)
-        assert mine.append(numbered(1)) == Span(10, 11, True)
-        assert mine.append(numbered(1)) == Span(11, 12, True)
+        assert mine.append(make_records(4)) == AppendedSpan(6, 10, True)
+        assert mine.append(make_records(1)) == AppendedSpan(10, 11, True)
+        assert mine.append(make_records(1)) == AppendedSpan(11, 12, True)
 
 
-def test_records_that_are_acknowledged_and_not_there_are_an_error(
+def test_acknowledged_records_that_are_missing_raise_ledger_error(
     log: KafkaLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def liar(self: KafkaLedger, *args: Any) -> None:
+    def acknowledge_without_sending(self: KafkaLedger, *args: Any) -> None:
         args[3](None, Message(key=b"never sent"))
 
-    monkeypatch.setattr(KafkaLedger, "_send", liar)
+    monkeypatch.setattr(KafkaLedger, "_send", acknowledge_without_sending)
     with pytest.raises(LedgerError, match="1 records were acknowledged and are not in the log"):
-        log.partition(0).append(numbered(1))
+        log.partition(0).append(make_records(1))
 
 
-def test_a_queue_that_is_full_is_waited_for(
+def test_an_append_waits_while_the_queue_is_full(
     log: KafkaLog,
     kafka_bootstrap: str,
     kafka_topic: str,
@@ -135,36 +137,34 @@ def test_a_queue_that_is_full_is_waited_for(
 ) -> None:
     monkeypatch.setitem(kafka_module._PRODUCER_SETTINGS, "queue.buffering.max.messages", 10)
     with KafkaLog.open(kafka_bootstrap, kafka_topic) as narrow:
-        assert narrow.partition(0).append(numbered(105)) == Span(0, 105, True)
+        assert narrow.partition(0).append(make_records(105)) == AppendedSpan(0, 105, True)
         assert len(log.partition(0).read(0)) == 105
 
 
-def test_a_message_of_somebody_else_is_no_record(
+def test_a_foreign_message_in_the_topic_raises_ledger_error(
     log: KafkaLog, kafka_bootstrap: str, kafka_topic: str
 ) -> None:
     producer = Producer({"bootstrap.servers": kafka_bootstrap})
     producer.produce(kafka_topic, b"hello", partition=1)
     producer.flush(10)
-    with pytest.raises(LedgerError, match=r"message at 0 of partition 1 .* is no record"):
+    with pytest.raises(LedgerError, match=r"message at 0 of partition 1 .* is not a record"):
         log.partition(1).read(0)
 
 
 # ---------------------------------------------------------------------------- topics
 
 
-def test_a_topic_is_made_only_where_that_was_asked_for(
-    kafka_bootstrap: str, kafka_topic: str
-) -> None:
-    with pytest.raises(LedgerError, match="and it was not to be made"):
+def test_a_topic_is_created_only_if_create_is_set(kafka_bootstrap: str, kafka_topic: str) -> None:
+    with pytest.raises(LedgerError, match="and creating it is disabled"):
         KafkaLog.open(kafka_bootstrap, kafka_topic, create=False)
-    with pytest.raises(LedgerError, match="say how many partitions"):
+    with pytest.raises(LedgerError, match="give n_partitions to create it"):
         KafkaLog.open(kafka_bootstrap, kafka_topic)
     KafkaLog.open(kafka_bootstrap, kafka_topic, n_partitions=5, replication=1).close()
     with pytest.raises(LedgerError, match=r"n_partitions must be 5 .* got 4"):
         KafkaLog.open(kafka_bootstrap, kafka_topic, n_partitions=4)
     with KafkaLog.open(kafka_bootstrap, kafka_topic, create=False) as log:
         assert log.n_partitions == 5
-    with pytest.raises(LedgerError, match=r"cannot be looked up or made: .*[Rr]eplication"):
+    with pytest.raises(LedgerError, match=r"cannot be found or created: .*[Rr]eplication"):
         KafkaLog.open(kafka_bootstrap, f"{kafka_topic}-3", n_partitions=1, replication=3)
 
 
@@ -176,7 +176,7 @@ def test_a_topic_is_made_only_where_that_was_asked_for(
         ({"max.message.bytes": "1048588"}, "max.message.bytes must be 8388608, got 1048588"),
     ],
 )
-def test_a_topic_that_would_forget_or_refuse_records_is_refused(
+def test_a_topic_that_would_delete_or_reject_records_is_refused(
     settings: dict[str, str], complaint: str, kafka_bootstrap: str, kafka_topic: str
 ) -> None:
     kept = {"retention.ms": "-1", "max.message.bytes": "8388608"}
@@ -187,12 +187,12 @@ def test_a_topic_that_would_forget_or_refuse_records_is_refused(
         KafkaLog.open(kafka_bootstrap, kafka_topic)
 
 
-def test_settings_that_promises_rest_on_are_left_alone(kafka_bootstrap: str) -> None:
-    with pytest.raises(ValueError, match="leave alone what the log sets: acks, enable"):
+def test_reserved_and_invalid_settings_are_refused(kafka_bootstrap: str) -> None:
+    with pytest.raises(ValueError, match="settings that recrawl sets: acks, enable"):
         KafkaLog.open(
             kafka_bootstrap, "t", client_settings={"enable.idempotence": False, "acks": 0}
         )
-    with pytest.raises(LedgerError, match=r"settings are wrong: .*no\.such\.setting"):
+    with pytest.raises(LedgerError, match=r"settings are invalid: .*no\.such\.setting"):
         KafkaLog.open(kafka_bootstrap, "t", client_settings={"no.such.setting": 1})
     with pytest.raises(ValueError, match="seconds_max must be positive, got 0"):
         KafkaLog.open(kafka_bootstrap, "t", seconds_max=0)
@@ -209,7 +209,7 @@ OFFSET_NOT_AVAILABLE = 78
 
 @pytest.fixture
 def shaky(failing_broker: FailingBroker) -> Iterator[KafkaLog]:
-    """Return a log on the broker that can be told to fail, with little patience."""
+    """Return a log on the failing broker, with short time limits."""
     with KafkaLog.open(
         failing_broker.bootstrap,
         failing_broker.topic,
@@ -229,29 +229,31 @@ def shaky(failing_broker: FailingBroker) -> Iterator[KafkaLog]:
         [NOT_ENOUGH_AFTER_APPEND, NOT_LEADER],
     ],
 )
-def test_errors_that_pass_lead_to_records_written_exactly_once(
+def test_records_are_written_exactly_once_despite_transient_errors(
     errors: list[int], failing_broker: FailingBroker, shaky: KafkaLog
 ) -> None:
     ledger = shaky.partition(0)
     for i in range(3):
         failing_broker.fail(PRODUCE, *errors)
-        assert ledger.append(numbered(100, f"{i}-")) == Span(100 * i, 100 * i + 100, True)
+        assert ledger.append(make_records(100, f"{i}-")) == AppendedSpan(
+            100 * i, 100 * i + 100, True
+        )
     found = Counter(record.data for _, record in ledger.read(0))
-    assert found == Counter(r.data for i in range(3) for r in numbered(100, f"{i}-"))
+    assert found == Counter(r.data for i in range(3) for r in make_records(100, f"{i}-"))
 
 
-def test_a_writer_that_is_not_let_in_at_once_is_later(
+def test_a_producer_retries_while_the_coordinator_is_loading(
     failing_broker: FailingBroker, shaky: KafkaLog
 ) -> None:
     failing_broker.fail(INIT_PRODUCER_ID, COORDINATOR_LOADING)
-    assert shaky.partition(0).append(numbered(2)) == Span(0, 2, True)
+    assert shaky.partition(0).append(make_records(2)) == AppendedSpan(0, 2, True)
 
 
 @pytest.mark.parametrize(
     ("request_kind", "error"),
     [(PRODUCE, TOPIC_AUTHORIZATION_FAILED), (INIT_PRODUCER_ID, CLUSTER_AUTHORIZATION_FAILED)],
 )
-def test_errors_that_do_not_pass_close_the_ledger_to_appends(
+def test_after_a_fatal_error_appends_fail_until_the_log_is_opened_again(
     request_kind: int, error: int, failing_broker: FailingBroker, shaky: KafkaLog
 ) -> None:
     failing_broker.fail(request_kind, error)
@@ -259,17 +261,17 @@ def test_errors_that_do_not_pass_close_the_ledger_to_appends(
     with pytest.raises(
         LedgerError, match=r"an append failed: .*([Aa]uthorization failed|Fatal error)"
     ):
-        ledger.append(numbered(3))
+        ledger.append(make_records(3))
     with pytest.raises(LedgerError, match=r"an earlier append failed .*; open the log again"):
-        ledger.append(numbered(3))
+        ledger.append(make_records(3))
     assert ledger.read(0) == []
     with KafkaLog.open(failing_broker.bootstrap, failing_broker.topic, create=False) as again:
-        assert again.partition(0).append(numbered(3)) == Span(0, 3, True)
+        assert again.partition(0).append(make_records(3)) == AppendedSpan(0, 3, True)
 
 
-def test_reading_outlasts_errors_that_pass(failing_broker: FailingBroker, shaky: KafkaLog) -> None:
+def test_reads_retry_after_transient_errors(failing_broker: FailingBroker, shaky: KafkaLog) -> None:
     ledger = shaky.partition(0)
-    ledger.append(numbered(10))
+    ledger.append(make_records(10))
     for errors in ([NOT_LEADER], [NOT_LEADER, REQUEST_TIMED_OUT], [OFFSET_NOT_AVAILABLE] * 3):
         failing_broker.fail(LIST_OFFSETS, *errors)
         assert (ledger.first, ledger.end) == (0, 10)
@@ -279,13 +281,13 @@ def test_reading_outlasts_errors_that_pass(failing_broker: FailingBroker, shaky:
     assert len(ledger.read(0)) == 10
 
 
-def test_reading_what_may_not_be_read_is_an_error(
+def test_reading_without_permission_raises_ledger_error(
     failing_broker: FailingBroker, shaky: KafkaLog
 ) -> None:
     ledger = shaky.partition(0)
-    ledger.append(numbered(10))
+    ledger.append(make_records(10))
     failing_broker.fail(LIST_OFFSETS, TOPIC_AUTHORIZATION_FAILED)
-    with pytest.raises(LedgerError, match=r"where the log ends: .*authorization failed"):
+    with pytest.raises(LedgerError, match=r"the bounds of the log: .*authorization failed"):
         _ = ledger.end
     failing_broker.fail(FETCH, TOPIC_AUTHORIZATION_FAILED)
     with pytest.raises(LedgerError, match=r"cannot be read: .*authorization failed"):
@@ -293,48 +295,48 @@ def test_reading_what_may_not_be_read_is_an_error(
     assert len(ledger.read(0)) == 10
 
 
-def test_brokers_that_do_not_answer_are_waited_for_so_long_and_no_longer(
+def test_calls_time_out_if_the_brokers_do_not_answer(
     failing_broker: FailingBroker, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """And nothing is printed about it."""
+    """Nothing is printed to stderr meanwhile."""
     where = (failing_broker.bootstrap, failing_broker.topic)
     with KafkaLog.open(*where, create=False, seconds_max=1.0) as log:
         ledger = log.partition(0)
-        ledger.append(numbered(3))
+        ledger.append(make_records(3))
         failing_broker.go_down()
-        with pytest.raises(LedgerError, match="an append failed: 2 of 2 records"):
-            ledger.append(numbered(2))
-        with pytest.raises(LedgerError, match="where the log ends"):
+        with pytest.raises(LedgerError, match="an append failed: 2 of 2 records were not written"):
+            ledger.append(make_records(2))
+        with pytest.raises(LedgerError, match="do not report the bounds of the log"):
             _ = ledger.end
-        with pytest.raises(LedgerError, match="cannot be looked up"):
+        with pytest.raises(LedgerError, match="cannot be found"):
             KafkaLog.open(*where, create=False, seconds_max=0.2)
         failing_broker.come_up()
         assert ledger.end == 3
         with pytest.raises(LedgerError, match="open the log again"):
-            ledger.append(numbered(2))
+            ledger.append(make_records(2))
     with KafkaLog.open(*where, create=False) as log:
-        assert log.partition(0).append(numbered(2)) == Span(3, 5, True)
+        assert log.partition(0).append(make_records(2)) == AppendedSpan(3, 5, True)
     assert capfd.readouterr().err == ""
 
 
-def test_what_the_library_complains_of_is_logged(
+def test_messages_of_the_kafka_library_are_logged(
     failing_broker: FailingBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It says so while an append waits, which is when what it has to say is asked for."""
+    """The library delivers its messages while an append waits."""
     where = (failing_broker.bootstrap, failing_broker.topic)
     with (
         caplog.at_level(logging.DEBUG, "recrawl.ledger.kafka"),
         KafkaLog.open(*where, create=False, seconds_max=2.0) as log,
     ):
-        log.partition(0).append(numbered(1))
+        log.partition(0).append(make_records(1))
         failing_broker.go_down()
         with pytest.raises(LedgerError, match="an append failed"):
-            log.partition(0).append(numbered(1))
+            log.partition(0).append(make_records(1))
         assert caplog.records
         failing_broker.come_up()
 
 
-def test_without_the_package_the_error_says_what_to_install() -> None:
+def test_without_the_package_the_import_error_names_it() -> None:
     code = "import sys; sys.modules['confluent_kafka'] = None; import recrawl.ledger.kafka"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
@@ -350,21 +352,21 @@ def script(*arguments: object) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=90).stdout
 
 
-def test_a_log_outlives_a_broker_that_is_killed_and_started_again(tmp_path: Path) -> None:
+def test_a_log_survives_a_killed_broker(tmp_path: Path) -> None:
     up = ("up", "--brokers", 1, "--folder", tmp_path)
     cluster = json.loads(script(*up))
     try:
         with KafkaLog.open(cluster["bootstrap"], "log", n_partitions=1) as log:
             ledger = log.partition(0)
-            assert ledger.append(numbered(100)) == Span(0, 100, True)
+            assert ledger.append(make_records(100)) == AppendedSpan(0, 100, True)
             os.kill(cluster["pids"][0], signal.SIGKILL)
             again = json.loads(script(*up))
             assert again["bootstrap"] == cluster["bootstrap"]
             assert again["pids"] != cluster["pids"]
-            assert ledger.append(numbered(100)) == Span(100, 200, True)
-            assert [record for _, record in ledger.read(0)] == numbered(100) * 2
+            assert ledger.append(make_records(100)) == AppendedSpan(100, 200, True)
+            assert [record for _, record in ledger.read(0)] == make_records(100) * 2
             cluster = again
     finally:
         script("down", "--folder", tmp_path)
     command = Path(f"/proc/{cluster['pids'][0]}/cmdline")
-    assert not command.exists() or not command.read_bytes()  # a child that nobody waits for
+    assert not command.exists() or not command.read_bytes()  # a zombie process

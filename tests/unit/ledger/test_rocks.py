@@ -1,4 +1,4 @@
-"""The log in a folder: the contract, and what crashes, full disks and other processes do to it."""
+"""`RocksLog` fulfils the ledger interface, and survives crashes, full disks and other processes."""
 
 import json
 import os
@@ -15,29 +15,31 @@ import pytest
 from recrawl.errors import LedgerError, LockedError, PositionLost, StorageError
 from recrawl.kv import KeyValues
 from recrawl.ledger import rocks
-from recrawl.ledger.contract import Record, Span
+from recrawl.ledger.contract import AppendedSpan, Record
 from recrawl.ledger.rocks import RocksLog
 from recrawl.testing.ledgers import LEDGER_CHECKS, N_PARTITIONS, LedgerCheck
 
 
-def numbered(n: int, start: int = 0) -> list[Record]:
+def make_records(n: int, start: int = 0) -> list[Record]:
     return [Record(i % 5, b"record %d" % i) for i in range(start, start + n)]
 
 
 @pytest.mark.parametrize("check", LEDGER_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("durability", ["sync", "os"])
-def test_the_contract(check: LedgerCheck, durability: rocks.Durability, tmp_path: Path) -> None:
+def test_it_fulfils_the_ledger_interface(
+    check: LedgerCheck, durability: rocks.Durability, tmp_path: Path
+) -> None:
     check(lambda: RocksLog.open(tmp_path / "log", N_PARTITIONS, durability=durability))
 
 
-def test_one_process_writes(tmp_path: Path) -> None:
-    with RocksLog.open(tmp_path, 1), pytest.raises(LockedError, match="open already"):
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    with RocksLog.open(tmp_path, 1), pytest.raises(LockedError, match="already open"):
         RocksLog.open(tmp_path, 1)
     RocksLog.open(tmp_path, 1).close()
 
 
-def test_the_number_of_partitions_is_for_ever(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match="say how many partitions"):
+def test_the_number_of_partitions_cannot_change(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="give n_partitions to create it"):
         RocksLog.open(tmp_path)
     RocksLog.open(tmp_path, 5).close()
     with pytest.raises(LedgerError, match=r"n_partitions must be 5 .* got 4"):
@@ -54,7 +56,7 @@ def test_the_number_of_partitions_is_for_ever(tmp_path: Path) -> None:
 def test_the_last_of_very_many_partitions_is_like_the_others(tmp_path: Path) -> None:
     for i in range(2):
         with RocksLog.open(tmp_path, 65_535) as log:
-            assert log.partition(65_534).append(numbered(1)) == Span(i, i + 1, True)
+            assert log.partition(65_534).append(make_records(1)) == AppendedSpan(i, i + 1, True)
             assert len(log.partition(65_534).read(0)) == i + 1
 
 
@@ -62,7 +64,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     RocksLog.open(tmp_path, 1).close()
     with KeyValues.open(tmp_path) as values:
         values.write([b"\xff\xffformat"], [json.dumps({"format": 2}).encode()])
-    with pytest.raises(LedgerError, match="is of format 2, this version knows 1 at most"):
+    with pytest.raises(LedgerError, match="has format 2, and this version reads up to 1"):
         RocksLog.open(tmp_path, 1)
 
 
@@ -78,10 +80,10 @@ def test_keys_and_values_on_disk_are_as_documented(tmp_path: Path) -> None:
         }
 
 
-def test_a_long_append_is_written_in_pieces_and_all_of_it_is_durable(
+def test_a_long_append_is_split_into_several_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine keeps the interpreter's lock while it writes, so no write may be long."""
+    """The engine holds the interpreter's lock while it writes, so no write may be long."""
     calls: list[tuple[int, int, bool]] = []
     write = KeyValues.write
 
@@ -94,21 +96,19 @@ def test_a_long_append_is_written_in_pieces_and_all_of_it_is_durable(
     with RocksLog.open(tmp_path, 1) as log:
         monkeypatch.setattr(KeyValues, "write", watched)
         ledger = log.partition(0)
-        assert ledger.append([Record(1, bytes(1 << 20))] * 10) == Span(0, 10, True)
+        assert ledger.append([Record(1, bytes(1 << 20))] * 10) == AppendedSpan(0, 10, True)
         assert [n for n, _, _ in calls] == [4, 4, 2, 0]
         assert [is_synced for _, _, is_synced in calls] == [False, False, False, True]
         calls.clear()
         ledger.append([Record(1, b"")] * 25_000)
         assert [n for n, _, _ in calls] == [10_000, 10_000, 5000, 0]
         calls.clear()
-        ledger.append([Record(1, bytes(6 << 20))] * 2)  # longer than a piece: one each
+        ledger.append([Record(1, bytes(6 << 20))] * 2)  # longer than the limit of a write: one each
         assert [n for n, _, _ in calls] == [1, 1, 0]
         assert ledger.end == 25_012
 
 
-def test_the_faster_mode_does_not_wait_for_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_durability_os_does_not_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RocksLog.open(tmp_path, 1, durability="os") as log:
         syncs: list[bool] = []
 
@@ -116,15 +116,15 @@ def test_the_faster_mode_does_not_wait_for_the_disk(
             syncs.append(sync)
 
         monkeypatch.setattr(KeyValues, "write", watched)
-        log.partition(0).append(numbered(3))
+        log.partition(0).append(make_records(3))
         log.partition(0).truncate(2)
         assert syncs == [False, False]
 
 
-def test_appends_to_several_partitions_wait_for_the_disk_together(
+def test_appends_to_several_partitions_share_a_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one sync is under way, the others write; the next sync is for all of them."""
+    """While one sync runs, the other threads write; the next sync serves all of them."""
     write = KeyValues.write
     n_syncs = 0
     n_written = threading.Semaphore(0)
@@ -144,7 +144,9 @@ def test_appends_to_several_partitions_wait_for_the_disk_together(
     with RocksLog.open(tmp_path, 20) as log:
         ledgers = [log.partition(i) for i in range(20)]
         monkeypatch.setattr(KeyValues, "write", slow)
-        threads = [threading.Thread(target=ledger.append, args=[numbered(3)]) for ledger in ledgers]
+        threads = [
+            threading.Thread(target=ledger.append, args=[make_records(3)]) for ledger in ledgers
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -153,10 +155,10 @@ def test_appends_to_several_partitions_wait_for_the_disk_together(
     assert n_syncs <= 3
 
 
-def test_a_sync_that_failed_has_failed_for_everybody(
+def test_after_a_failed_sync_every_append_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk reports a failure once; whoever asks next would be told that all is well."""
+    """The disk reports a failure only once; a second sync would succeed without the data."""
     write = KeyValues.write
 
     def failing(
@@ -167,25 +169,25 @@ def test_a_sync_that_failed_has_failed_for_everybody(
         write(self, keys, values)
 
     with RocksLog.open(tmp_path, 2) as log:
-        log.partition(0).append(numbered(1))
+        log.partition(0).append(make_records(1))
         with monkeypatch.context() as patch:
             patch.setattr(KeyValues, "write", failing)
             with pytest.raises(LedgerError, match="an append failed: the disk is gone"):
-                log.partition(0).append(numbered(1))
+                log.partition(0).append(make_records(1))
         for i in range(2):
             with pytest.raises(LedgerError, match=r"earlier write failed \(the disk is gone\)"):
-                log.partition(i).append(numbered(1))
+                log.partition(i).append(make_records(1))
             with pytest.raises(LedgerError, match="open the log again"):
                 log.partition(i).truncate(0)
-        assert log.partition(0).read(0) == [(0, numbered(1)[0])]
+        assert log.partition(0).read(0) == [(0, make_records(1)[0])]
     with RocksLog.open(tmp_path, 2) as log:
-        log.partition(0).append(numbered(1))
+        log.partition(0).append(make_records(1))
 
 
-def test_an_append_that_was_interrupted_has_failed(
+def test_after_an_interrupted_append_further_appends_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it wrote may be there; a shorter append over it would leave the rest of it behind."""
+    """Its records may be in the log; a shorter append would overwrite only some of them."""
     write = KeyValues.write
 
     def interrupted(self: KeyValues, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
@@ -196,11 +198,11 @@ def test_an_append_that_was_interrupted_has_failed(
         with monkeypatch.context() as patch:
             patch.setattr(KeyValues, "write", interrupted)
             with pytest.raises(KeyboardInterrupt):
-                log.partition(0).append(numbered(5))
+                log.partition(0).append(make_records(5))
         with pytest.raises(LedgerError, match=r"earlier write failed \(KeyboardInterrupt\)"):
-            log.partition(0).append(numbered(1))
+            log.partition(0).append(make_records(1))
     with RocksLog.open(tmp_path, 1) as log:
-        assert log.partition(0).append(numbered(1)) == Span(5, 6, True)
+        assert log.partition(0).append(make_records(1)) == AppendedSpan(5, 6, True)
 
 
 def test_a_reader_follows_a_writer(tmp_path: Path) -> None:
@@ -213,22 +215,22 @@ def test_a_reader_follows_a_writer(tmp_path: Path) -> None:
         assert beside.n_partitions == 2
         written, seen = log.partition(1), beside.partition(1)
         for i in range(5):
-            written.append(numbered(10, 10 * i))
+            written.append(make_records(10, 10 * i))
             assert (seen.first, seen.end) == (0, 10 * i + 10)
-            assert seen.read(10 * i) == list(enumerate(numbered(10, 10 * i), 10 * i))
+            assert seen.read(10 * i) == list(enumerate(make_records(10, 10 * i), 10 * i))
         written.truncate(50)
         assert (seen.first, seen.end) == (50, 50)
         with pytest.raises(PositionLost, match="position must be 50 to 50, got 49"):
             seen.read(49)
         with pytest.raises(LedgerError, match="for reading only"):
-            seen.append(numbered(1))
+            seen.append(make_records(1))
         with pytest.raises(LedgerError, match="for reading only"):
             seen.truncate(50)
 
 
-def test_a_hole_in_the_log_is_noticed(tmp_path: Path) -> None:
+def test_a_gap_in_the_log_raises_ledger_error(tmp_path: Path) -> None:
     with RocksLog.open(tmp_path, 1) as log:
-        log.partition(0).append(numbered(10))
+        log.partition(0).append(make_records(10))
     with KeyValues.open(tmp_path) as values:
         values.write((), (), deletes=[bytes(9) + b"\x05"])
     with RocksLog.open(tmp_path, 1) as log:
@@ -252,7 +254,7 @@ for i in range(n):
 
 
 def python(code: str, *arguments: object) -> subprocess.Popen[str]:
-    """Start a child process that tells us what it was told to be durable."""
+    """Start a child process that prints the end of each acknowledged append."""
     return subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -267,7 +269,7 @@ def ends_of(lines: list[str]) -> dict[int, int]:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, int]]:
-    """Return the folder of a log whose writer was killed, and what that had acknowledged."""
+    """Return the folder of a log whose writer was killed, and the acknowledged end positions."""
     folder = tmp_path_factory.mktemp("killed") / "log"
     with python(CHILD, folder, 10_000, 1000) as child:
         assert child.stdout is not None
@@ -277,8 +279,8 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, in
     return folder, ends_of([line for line in lines if line.endswith("\n")])
 
 
-def whole_records(folder: Path) -> dict[int, int]:
-    """Return the end of both partitions, after a look at every record."""
+def check_records(folder: Path) -> dict[int, int]:
+    """Check every record; return the end of both partitions."""
     ends = {}
     with RocksLog.open(folder, 2) as log:
         for i in range(2):
@@ -286,31 +288,31 @@ def whole_records(folder: Path) -> dict[int, int]:
                 number = 2 * (at // 2) + i
                 assert (schema, data[: data.index(b".")]) == (number % 7, b"%d" % number)
             ends[i] = log.partition(i).end
-            log.partition(i).append(numbered(1))
+            log.partition(i).append(make_records(1))
     return ends
 
 
-def test_what_was_acknowledged_survives_the_writer(
+def test_acknowledged_records_survive_a_killed_writer(
     killed: tuple[Path, dict[int, int]], tmp_path: Path
 ) -> None:
     folder, acknowledged = killed
     shutil.copytree(folder, tmp_path / "log")
-    found = whole_records(tmp_path / "log")
+    found = check_records(tmp_path / "log")
     assert all(acknowledged[i] <= found[i] <= acknowledged[i] + 2 for i in range(2))
 
 
 @pytest.mark.parametrize("n_cut", [30, 500, 1003, 2010])
-def test_a_torn_last_record_takes_nothing_else_with_it(
+def test_an_incomplete_last_append_loses_no_other_records(
     n_cut: int, killed: tuple[Path, dict[int, int]], tmp_path: Path
 ) -> None:
-    """Cut within the last append, which has two records of 1000 bytes: only that one is gone."""
+    """A cut within the last append, of two records of 1000 bytes, loses only that append."""
     folder, _ = killed
     whole, torn = tmp_path / "whole", tmp_path / "torn"
     shutil.copytree(folder, whole)
     shutil.copytree(folder, torn)
     newest = max(torn.glob("*.log"))
     os.truncate(newest, newest.stat().st_size - n_cut)
-    before, after = whole_records(whole), whole_records(torn)
+    before, after = check_records(whole), check_records(torn)
     assert sum(before.values()) - sum(after.values()) == 2
 
 
@@ -340,10 +342,10 @@ for i in range(2):
 """
 
 
-def test_after_a_write_that_failed_the_log_is_closed_to_appends_until_opened_again(
+def test_after_a_failed_write_appends_fail_until_the_log_is_opened_again(
     tmp_path: Path,
 ) -> None:
-    """Files that may not grow are like a full disk: the engine sees a write that fails."""
+    """A limit on the size of files makes writes fail as on a full disk."""
     with python(FULL_DISK, tmp_path / "log") as child:
         out, err = child.communicate(timeout=60)
     acknowledged = ends_of(out.splitlines())[0]
@@ -358,4 +360,4 @@ def test_after_a_write_that_failed_the_log_is_closed_to_appends_until_opened_aga
         assert ledger.end in (acknowledged, acknowledged + 1)
         for at, (_, data) in ledger.read(0):
             assert data.startswith(b"%d." % (at + 1))
-        ledger.append(numbered(1))
+        ledger.append(make_records(1))

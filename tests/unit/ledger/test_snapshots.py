@@ -1,4 +1,4 @@
-"""Snapshots on disk: whole or not there, wherever writing is cut off."""
+"""Snapshots on disk are complete or absent, wherever a crash interrupts the writing."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from recrawl.ledger.snapshots import SavedSnapshot, SnapshotFolder
 
 
 def save(snapshots: SnapshotFolder, position: int, label: str = "") -> SavedSnapshot:
-    """Write a small snapshot with a folder in it, in two pieces, the later one first."""
+    """Write a small snapshot that contains a folder, in two pieces, the second one first."""
     draft = snapshots.begin(position)
     draft.write(4, np.arange(4, 8, dtype=np.uint8))
     draft.write(0, bytes(range(4)))
@@ -25,39 +25,39 @@ def save(snapshots: SnapshotFolder, position: int, label: str = "") -> SavedSnap
 
 
 def contents(snapshots: SnapshotFolder) -> dict[int, tuple[str, bytes, str]]:
-    """Return everything that counts, by position, newest first."""
+    """Return the contents of every snapshot by position, newest first."""
     return {
         saved.position: (
             saved.manifest(),
             saved.columns().tobytes(),
             (saved.folder / "store" / "CURRENT").read_text(),
         )
-        for saved in snapshots.saved()
+        for saved in snapshots.list_saved()
     }
 
 
-def of(position: int, label: str = "") -> tuple[str, bytes, str]:
+def expected_contents(position: int, label: str = "") -> tuple[str, bytes, str]:
     return f"manifest of {position}{label}", bytes(range(8)), f"store at {position}"
 
 
-def test_what_is_committed_is_there(tmp_path: Path) -> None:
+def test_a_committed_snapshot_can_be_read(tmp_path: Path) -> None:
     snapshots = SnapshotFolder(tmp_path / "snapshots")
-    assert snapshots.saved() == []
+    assert snapshots.list_saved() == []
     saved = save(snapshots, 12345)
     assert saved.folder == tmp_path / "snapshots" / "00000000000000012345"
-    assert snapshots.saved() == [saved]
-    assert contents(SnapshotFolder(tmp_path / "snapshots")) == {12345: of(12345)}
+    assert snapshots.list_saved() == [saved]
+    assert contents(SnapshotFolder(tmp_path / "snapshots")) == {12345: expected_contents(12345)}
 
 
-def test_so_many_are_kept_and_the_newest_comes_first(tmp_path: Path) -> None:
+def test_the_newest_snapshots_are_kept(tmp_path: Path) -> None:
     snapshots = SnapshotFolder(tmp_path, keep=3)
     for position in (5, 90, 1000, 20_000):
         save(snapshots, position)
-    assert [saved.position for saved in snapshots.saved()] == [20_000, 1000, 90]
+    assert [saved.position for saved in snapshots.list_saved()] == [20_000, 1000, 90]
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_columns_may_be_written_to_and_the_file_stays_as_it_is(tmp_path: Path) -> None:
+def test_writing_to_columns_does_not_change_the_file(tmp_path: Path) -> None:
     saved = save(SnapshotFolder(tmp_path), 1)
     columns = saved.columns()
     assert type(columns) is np.ndarray
@@ -66,12 +66,12 @@ def test_columns_may_be_written_to_and_the_file_stays_as_it_is(tmp_path: Path) -
     assert saved.columns().tolist() == list(range(8))
 
 
-def test_columns_that_are_mapped_outlive_the_snapshot(tmp_path: Path) -> None:
+def test_mapped_columns_stay_valid_when_the_snapshot_is_removed(tmp_path: Path) -> None:
     snapshots = SnapshotFolder(tmp_path, keep=1)
     columns = save(snapshots, 1).columns()
     save(snapshots, 2)
     assert columns.tolist() == list(range(8))
-    assert [saved.position for saved in snapshots.saved()] == [2]
+    assert [saved.position for saved in snapshots.list_saved()] == [2]
 
 
 def test_a_snapshot_may_have_no_columns(tmp_path: Path) -> None:
@@ -82,27 +82,27 @@ def test_a_snapshot_may_have_no_columns(tmp_path: Path) -> None:
     assert saved.columns().dtype == np.uint8
 
 
-def test_a_draft_that_is_abandoned_leaves_nothing(tmp_path: Path) -> None:
+def test_an_abandoned_draft_leaves_no_files(tmp_path: Path) -> None:
     snapshots = SnapshotFolder(tmp_path)
     draft = snapshots.begin(3)
     draft.write(0, b"half")
     draft.abandon()
     draft.abandon()
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(LedgerError, match="at 3 is committed or abandoned"):
+    with pytest.raises(LedgerError, match="at 3 is already committed or abandoned"):
         draft.write(0, b"more")
-    with pytest.raises(LedgerError, match="at 3 is committed or abandoned"):
+    with pytest.raises(LedgerError, match="at 3 is already committed or abandoned"):
         draft.commit("{}")
 
 
-def test_a_draft_is_abandoned_when_its_block_is_left_early(tmp_path: Path) -> None:
+def test_an_exception_in_the_with_block_abandons_the_draft(tmp_path: Path) -> None:
     snapshots = SnapshotFolder(tmp_path)
     with pytest.raises(ZeroDivisionError), snapshots.begin(3):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
     with snapshots.begin(4) as draft:
         draft.commit("{}")
-    assert [saved.position for saved in snapshots.saved()] == [4]
+    assert [saved.position for saved in snapshots.list_saved()] == [4]
 
 
 def test_two_drafts_at_once_are_refused(tmp_path: Path) -> None:
@@ -123,37 +123,40 @@ def test_a_snapshot_older_than_the_newest_is_refused(tmp_path: Path) -> None:
         SnapshotFolder(tmp_path, keep=0)
 
 
-def test_at_one_position_the_later_snapshot_counts(tmp_path: Path) -> None:
+def test_a_second_snapshot_of_one_position_replaces_the_first(tmp_path: Path) -> None:
     snapshots = SnapshotFolder(tmp_path)
     save(snapshots, 1)
     for label in ("", " again", " for the third time"):
         save(snapshots, 7, label)
-    assert contents(snapshots) == {7: of(7, " for the third time"), 1: of(1)}
+    assert contents(snapshots) == {
+        7: expected_contents(7, " for the third time"),
+        1: expected_contents(1),
+    }
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_broken_snapshot_that_is_discarded_does_not_count_among_those_kept(
+def test_a_discarded_snapshot_does_not_count_among_those_kept(
     tmp_path: Path,
 ) -> None:
     snapshots = SnapshotFolder(tmp_path)
     for position in (1, 2):
         save(snapshots, position)
-    snapshots.discard(snapshots.saved()[0])
+    snapshots.discard(snapshots.list_saved()[0])
     save(snapshots, 3)
     assert list(contents(snapshots)) == [3, 1]
 
 
-def test_other_files_are_neither_taken_for_snapshots_nor_removed(tmp_path: Path) -> None:
+def test_unrelated_files_are_ignored_and_kept(tmp_path: Path) -> None:
     for name in ("notes.txt", "123", "00000000000000000001.old"):
         (tmp_path / name).write_text("mine")
     snapshots = SnapshotFolder(tmp_path, keep=1)
     save(snapshots, 1)
     save(snapshots, 2)
-    assert [saved.position for saved in snapshots.saved()] == [2]
+    assert [saved.position for saved in snapshots.list_saved()] == [2]
     assert (tmp_path / "00000000000000000001.old").exists()
 
 
-def test_a_snapshot_with_files_missing_is_broken(tmp_path: Path) -> None:
+def test_a_missing_file_raises_snapshot_error(tmp_path: Path) -> None:
     saved = save(SnapshotFolder(tmp_path), 1)
     for name, read in (("manifest.json", saved.manifest), ("columns", saved.columns)):
         (saved.folder / name).unlink()
@@ -161,7 +164,7 @@ def test_a_snapshot_with_files_missing_is_broken(tmp_path: Path) -> None:
             read()
 
 
-def test_a_disk_that_cannot_be_written_is_a_ledger_error(
+def test_a_failed_write_raises_ledger_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     snapshots = SnapshotFolder(tmp_path)
@@ -185,17 +188,17 @@ class Cut(BaseException):
     """The process dies here."""
 
 
-# Everything that changes the disk, as Python's own library calls it.
+# Functions of `os` that change the disk.
 STEPS = ("open", "mkdir", "pwrite", "fsync", "rename", "unlink", "rmdir", "chmod")
 
 
 def quick(file: int) -> None:
-    """Bring nothing to disk: what dies here is the process, not the machine."""
+    """Skip the sync: these tests simulate a crash of the process, not of the machine."""
 
 
 @contextmanager
 def cut_off_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Let the so-manieth change of the disk not happen, nor any later one."""
+    """Make the given change of the disk, counted from 0, and all later ones fail."""
     done: list[str] = []
 
     def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -218,7 +221,7 @@ def cut_off_at(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
 def run_until_cut_off(
     tmp_path: Path, keep: int, before: list[int], position: int, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[list[str], SnapshotFolder]]:
-    """Yield what is on disk after each number of steps of one more snapshot."""
+    """Interrupt one more snapshot after each number of steps; yield the steps and the folder."""
     for step in range(1000):
         folder = tmp_path / str(step)
         for old in before:
@@ -238,14 +241,14 @@ def run_until_cut_off(
 @pytest.mark.parametrize(
     ("keep", "before", "position", "after"),
     [
-        (2, [], 9, {9: of(9, " new")}),
-        (1, [3], 9, {9: of(9, " new")}),
-        (2, [3, 5], 9, {9: of(9, " new"), 5: of(5)}),
-        (2, [3, 9], 9, {9: of(9, " new"), 3: of(3)}),
-        (1, [9], 9, {9: of(9, " new")}),
+        (2, [], 9, {9: expected_contents(9, " new")}),
+        (1, [3], 9, {9: expected_contents(9, " new")}),
+        (2, [3, 5], 9, {9: expected_contents(9, " new"), 5: expected_contents(5)}),
+        (2, [3, 9], 9, {9: expected_contents(9, " new"), 3: expected_contents(3)}),
+        (1, [9], 9, {9: expected_contents(9, " new")}),
     ],
 )
-def test_cut_off_at_any_step_there_are_the_snapshots_of_before_or_of_after(
+def test_a_crash_at_any_step_leaves_the_old_or_the_new_snapshots(
     keep: int,
     before: list[int],
     position: int,
@@ -254,27 +257,27 @@ def test_cut_off_at_any_step_there_are_the_snapshots_of_before_or_of_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "fsync", quick)
-    old = {at: of(at) for at in reversed(before)}
+    old = {at: expected_contents(at) for at in reversed(before)}
     seen = []
     for done, snapshots in run_until_cut_off(tmp_path, keep, before, position, monkeypatch):
         found = contents(snapshots)
-        # Those beyond keep may still be there for a moment: they are whole, and older.
+        # Older snapshots beyond the limit may still exist; they are complete.
         kept = dict(list(found.items())[:keep])
         assert kept in (old, after), done
         seen.append(kept)
-        # The next writer is not disturbed by what was left, and removes it.
+        # The next writer removes incomplete snapshots.
         save(snapshots, position + 1, " later")
-        assert next(iter(contents(snapshots).values())) == of(position + 1, " later")
+        assert next(iter(contents(snapshots).values())) == expected_contents(position + 1, " later")
         assert len(list(snapshots.folder.iterdir())) == min(keep, len(kept) + 1)
     assert seen[0] == old
     assert seen[-1] == after
-    assert seen == sorted(seen, key=lambda kept: kept == after)  # and never goes back
+    assert seen == sorted(seen, key=lambda kept: kept == after)  # once new, always new
 
 
-def test_everything_is_on_disk_before_it_counts(
+def test_all_files_are_synced_before_the_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A power cut keeps what was synced: files, then the folders that name them, then the name."""
+    """The order of syncs is: files, the folders that contain them, then the rename."""
     steps: list[str] = []
     fsync, rename = os.fsync, os.rename
 

@@ -1,10 +1,10 @@
-"""A node's time follows the machine's clock, and never goes back."""
+"""The time of a node follows the system clock, and never goes back."""
 
 from recrawl.node.clock import NodeTime, SystemClock
 from tests.manual_clock import ManualClock
 
 
-def test_time_is_the_machines_clock_while_that_goes_forward() -> None:
+def test_time_follows_the_system_clock_forward() -> None:
     clock = ManualClock(1_000_000)
     time = NodeTime(clock, not_before_ms=0)
     clock.pass_seconds(2.5)
@@ -12,7 +12,7 @@ def test_time_is_the_machines_clock_while_that_goes_forward() -> None:
     assert time.ahead_ms == 0
 
 
-def test_a_clock_set_back_does_not_set_time_back_and_time_goes_on_at_its_pace() -> None:
+def test_a_clock_set_back_does_not_set_the_nodes_time_back() -> None:
     clock = ManualClock(10_000_000)
     time = NodeTime(clock, not_before_ms=0)
     clock.set_back(3600)
@@ -31,7 +31,7 @@ def test_a_clock_that_catches_up_is_followed_again() -> None:
     assert time.ahead_ms == 0
 
 
-def test_time_does_not_begin_before_what_was_logged() -> None:
+def test_time_starts_at_the_logged_time_or_later() -> None:
     clock = ManualClock(5_000)
     time = NodeTime(clock, not_before_ms=9_000)
     assert time.now_ms() == 9_000
@@ -39,7 +39,7 @@ def test_time_does_not_begin_before_what_was_logged() -> None:
     assert time.now_ms() == 10_000
 
 
-def test_the_machines_clock_runs() -> None:
+def test_the_system_clock_runs() -> None:
     clock = SystemClock()
     first = clock.running_ms()
     clock.sleep(0.002)

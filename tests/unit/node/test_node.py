@@ -1,4 +1,4 @@
-"""A node commits for all who wait, and stops when it cannot know what the log holds."""
+"""A node commits for all waiting threads, and stops after a failed append."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -7,22 +7,22 @@ import pytest
 
 from recrawl.corpus import Corpus
 from recrawl.errors import LedgerError
-from recrawl.ledger import Ledger, Record, Span
+from recrawl.ledger import AppendedSpan, Ledger, Record
 from recrawl.shard import ImportanceSet, event_of
 
 Open = Callable[..., Corpus]
 URLS = [f"https://h{i % 5}.example/{i}" for i in range(20)]
 
 
-class Watched:
-    """A ledger that counts appends, and fails when told to."""
+class WatchedLedger:
+    """A ledger that counts appends and can be made to fail."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.appends: list[int] = []
         self.fails = False
 
-    def append(self, records: Sequence[Record]) -> Span:
+    def append(self, records: Sequence[Record]) -> AppendedSpan:
         self.appends.append(len(records))
         if self.fails:
             raise LedgerError("no disk")
@@ -32,11 +32,11 @@ class Watched:
         return getattr(self._ledger, name)
 
 
-def test_whoever_gets_the_lock_commits_for_all_who_wait(open_corpus: Open) -> None:
+def test_the_thread_with_the_lock_commits_for_all_waiting_threads(open_corpus: Open) -> None:
     corpus = open_corpus()
     corpus.add(URLS)
     node = corpus.nodes[0]
-    node.ledger = watched = Watched(node.ledger)  # type: ignore[assignment]
+    node.ledger = watched = WatchedLedger(node.ledger)  # type: ignore[assignment]
     results = []
 
     def submit(i: int) -> None:
@@ -55,11 +55,11 @@ def test_whoever_gets_the_lock_commits_for_all_who_wait(open_corpus: Open) -> No
     assert all(len(applied) == 1 and applied[0].valid.all() for applied in results)
 
 
-def test_after_a_failed_append_a_node_does_nothing_more(open_corpus: Open) -> None:
+def test_after_a_failed_append_a_node_refuses_work(open_corpus: Open) -> None:
     corpus = open_corpus()
     corpus.add(URLS)
     node = corpus.nodes[0]
-    node.ledger = watched = Watched(node.ledger)  # type: ignore[assignment]
+    node.ledger = watched = WatchedLedger(node.ledger)  # type: ignore[assignment]
     watched.fails = True
     with pytest.raises(LedgerError, match="no disk"):
         corpus.lease(3)

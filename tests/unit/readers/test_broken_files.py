@@ -142,7 +142,7 @@ def test_a_file_cut_anywhere_is_read_or_refused(name: str) -> None:
 
 
 @samples
-def test_each_byte_may_be_anything(name: str) -> None:
+def test_a_file_with_any_byte_changed_is_read_or_refused(name: str) -> None:
     sample = SAMPLES[name]
     step = max(len(sample.data) // 60, 1)
     for place in range(0, len(sample.data), step):
@@ -218,7 +218,9 @@ FILLERS = [
 
 @pytest.mark.parametrize("filler", FILLERS)
 @pytest.mark.parametrize("format_name", [None, *OF_FILES])
-def test_a_long_line_of_one_thing_is_read_in_time(format_name: str | None, filler: bytes) -> None:
+def test_a_long_line_of_repeated_bytes_is_read_in_time(
+    format_name: str | None, filler: bytes
+) -> None:
     # What backtracks would take minutes.
     long = filler * (300_000 // len(filler))
     for begin in (b"", b"https://a.example/,", b"a.b 1 ", b"https://a.example/ 2024 ", b"a: "):
@@ -263,6 +265,6 @@ def test_a_broken_repository_is_read_or_refused(
         drained(Path(made), format="git")
 
 
-def test_the_samples_are_of_every_format() -> None:
+def test_there_is_a_sample_of_every_format() -> None:
     assert {sample.format for sample in SAMPLES.values()} == set(OF_FILES)
     assert isinstance(SAMPLES["list"], Sample)

@@ -10,7 +10,7 @@ JANUARY_MS = 1_704_067_200_000
 DECEMBER_MS = JANUARY_MS - 31 * DAY_MS
 
 
-def test_a_crawldb_tells_the_last_fetch_and_the_one_that_saw_a_change() -> None:
+def test_a_crawldb_gives_the_last_fetch_and_the_one_that_found_a_change() -> None:
     rows = read(NUTCH)
     assert [(row["url"], row["at_ms"], row["changed"], row["status"]) for row in rows] == [
         ("https://example.com/", DECEMBER_MS, True, 200),
@@ -21,7 +21,7 @@ def test_a_crawldb_tells_the_last_fetch_and_the_one_that_saw_a_change() -> None:
     assert (rows[2]["digest"], rows[2]["importance"]) == (None, 0.0)
 
 
-def test_a_crawldb_as_csv_says_the_same() -> None:
+def test_a_crawldb_as_csv_gives_the_same_fetches() -> None:
     [row] = read(NUTCH_CSV)
     assert (row["url"], row["at_ms"], row["importance"]) == (
         "https://example.com/",
@@ -41,9 +41,9 @@ def test_pages_that_were_never_fetched_are_counted() -> None:
     assert len(rows_of(source)) == 2
     assert source.refused.by_reason == {
         "not fetched yet": 1,
-        "no line of a crawldb dump": 1,
-        "no fetch time and interval": 1,
-        "the interval is longer than time": 1,
+        "not a line of a crawldb dump": 1,
+        "the fetch time or the interval is missing": 1,
+        "the interval reaches back to before 1990": 1,
     }
     assert [row.line for row in source.refused.examples] == [23, 13, 24, 28]
 
@@ -54,7 +54,7 @@ def test_many_pages_come_in_several_batches() -> None:
     assert len(list(source.batches())) == 2
 
 
-def test_a_status_index_tells_the_last_fetch_and_the_one_that_saw_a_change() -> None:
+def test_a_status_index_gives_the_last_fetch_and_the_one_that_found_a_change() -> None:
     rows = read(STORMCRAWLER)
     assert [(row["url"], row["at_ms"], row["changed"], row["status"]) for row in rows] == [
         ("https://example.com/", JANUARY_MS + DAY_MS, True, 200),
@@ -64,7 +64,7 @@ def test_a_status_index_tells_the_last_fetch_and_the_one_that_saw_a_change() -> 
     assert [row["digest"] for row in rows] == [b"AAAA", b"AAAA", None]
 
 
-def test_documents_that_say_no_fetch_are_counted() -> None:
+def test_documents_without_a_fetch_are_refused_and_counted() -> None:
     at = {"lastProcessedDate": ["2024-01-05T00:00:00Z"]}
     source = opened(
         STORMCRAWLER
@@ -82,8 +82,8 @@ def test_documents_that_say_no_fetch_are_counted() -> None:
     assert [(row["url"], row["status"]) for row in rows[3:]] == [("e", 0), ("f", None)]
     assert source.refused.by_reason == {
         "not fetched yet": 3,
-        "no document of a status index": 1,
-        "the time is no instant from 1990 to 2100": 1,
+        "not a document of a status index": 1,
+        "the time is invalid or outside 1990 to 2100": 1,
     }
 
 

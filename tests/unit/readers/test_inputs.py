@@ -39,7 +39,7 @@ def drawn(source: Input) -> tuple[bytes, Refused]:
 
 
 @packed
-def test_it_is_decompressed_whatever_it_is_compressed_with(data: bytes, tmp_path: Path) -> None:
+def test_files_of_every_compression_are_decompressed(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(data)
     for source in (Input(path), Input(io.BytesIO(data)), Input(str(path))):
@@ -60,12 +60,12 @@ def test_what_breaks_off_is_read_until_there(data: bytes) -> None:
     assert TEXT.startswith(found)
     assert len(found) > 30_000
     assert refused.is_cut_short
-    assert "cannot be read further" in str(refused.cut_short_reason)
+    assert "reading failed" in str(refused.cut_short_reason)
 
 
-def test_what_is_broken_at_once_is_an_error() -> None:
+def test_a_file_damaged_at_its_beginning_is_an_error() -> None:
     for data in (b"\x1f\x8bnothing of the kind at all", b"BZh9 neither", PACKED["bz2"][:9_999]):
-        with pytest.raises(ReadError, match="fetch or make it again"):
+        with pytest.raises(ReadError, match="download or create it again"):
             Input(io.BytesIO(data))
 
 
@@ -86,8 +86,10 @@ class Squeezed(io.RawIOBase):
         return data
 
 
-def test_a_file_that_inflates_beyond_measure_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "_INFLATED_FREELY", 1 << 23)
+def test_a_file_that_grows_too_much_when_decompressed_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(inputs, "_INFLATION_UNCHECKED_BYTES", 1 << 23)
     source: Any = Squeezed(1 << 27)
     refused = Refused()
     n_bytes = sum(len(block) for block in Input(source).blocks(refused))
@@ -108,25 +110,25 @@ class Failing(io.RawIOBase):
         return b"https://example.com/\n" * 4_000
 
 
-def test_a_disk_that_fails_is_said() -> None:
+def test_an_input_output_error_is_reported() -> None:
     broken: Any = Failing(3)
     found, refused = drawn(Input(broken))
     assert found
-    assert refused.cut_short_reason == "it cannot be read further: Input/output error"
+    assert refused.cut_short_reason == "reading failed: Input/output error"
     broken = Failing(0)
     with pytest.raises(ReadError, match="Input/output error"):
         Input(broken)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_one_may_not_read_is_said(tmp_path: Path) -> None:
+def test_a_file_without_read_permission_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch(mode=0)
     with pytest.raises(ReadError, match="Permission denied"):
         Input(path)
 
 
-def test_names_are_told_without_what_they_are_compressed_with() -> None:
+def test_plain_names_have_no_suffix_of_the_compression() -> None:
     stream = io.BytesIO()
     stream.name = "Pages.TXT.gz"
     assert Input(stream).plain_name == "pages.txt"

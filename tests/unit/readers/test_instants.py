@@ -91,12 +91,12 @@ def test_a_date_with_parts_left_out_is_its_beginning(
         {},
     ],
 )
-def test_what_is_no_instant_is_none(written: object) -> None:
+def test_invalid_instants_are_none(written: object) -> None:
     assert instant_ms(written) is None
 
 
 @given(ms=instants)
-def test_the_unit_is_told_by_size(ms: int) -> None:
+def test_the_unit_follows_from_the_size_of_the_number(ms: int) -> None:
     assert instant_ms(ms) == ms
     assert instant_ms(ms * 1_000) == ms
     assert instant_ms(ms // 1_000) == ms // 1_000 * 1_000
@@ -108,7 +108,7 @@ def test_the_unit_is_told_by_size(ms: int) -> None:
 
 
 @given(values=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 5_000_000_000)))
-def test_many_numbers_are_read_as_each_is(values: list[int]) -> None:
+def test_columns_of_numbers_are_read_like_single_ones(values: list[int]) -> None:
     ms, is_instant = instants_ms_of_numbers(np.array(values, np.int64))
     for value, found, is_one in zip(values, ms.tolist(), is_instant.tolist(), strict=True):
         one = instant_ms(value)
@@ -118,7 +118,7 @@ def test_many_numbers_are_read_as_each_is(values: list[int]) -> None:
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True))
-def test_many_floats_are_read_as_each_is(value: float) -> None:
+def test_columns_of_floats_are_read_like_single_ones(value: float) -> None:
     ms, is_instant = instants_ms_of_numbers(np.array([value]))
     assert (ms[0] if is_instant[0] else None) == instant_ms(value)
 
@@ -145,7 +145,7 @@ near_dates = st.from_regex(rb"(19[89]|20[0-9]|210)[0-9][0-9]{10}", fullmatch=Tru
 
 
 @given(st.lists(st.none() | st.binary(max_size=15) | digit_texts | near_dates, max_size=30))
-def test_many_cdx_dates_are_read_as_each_is(dates: list[bytes | None]) -> None:
+def test_columns_of_cdx_dates_are_read_like_single_ones(dates: list[bytes | None]) -> None:
     array = pa.array([None, *dates, b"20240101000000"], pa.binary())[1:]
     ms, is_instant = cdx_instants_ms(array)
     found = [int(at) if is_one else None for at, is_one in zip(ms, is_instant, strict=True)]

@@ -56,13 +56,13 @@ def test_a_line_too_long_without_an_end_is_refused() -> None:
     assert refused.n_refused == 1
 
 
-def test_bytes_that_are_no_text_are_replaced_and_counted() -> None:
+def test_bytes_that_are_not_utf8_are_replaced_and_counted() -> None:
     found, refused = numbered([b"a\xff\n\xe2\x82\xac\n\xed\xa0\x80"])
     assert found == {1: "a\ufffd", 2: "€", 3: "\ufffd\ufffd\ufffd"}
     assert refused.n_replaced == 2
 
 
-def test_ends_and_marks_of_other_systems_are_taken_off() -> None:
+def test_carriage_returns_and_byte_order_marks_are_removed() -> None:
     refused = Refused()
     source = Input(io.BytesIO(b"\xef\xbb\xbfa\r\n\r\nb\x0bc\xe2\x80\xa8d\r\n"))
     [block] = line_blocks(source, refused)

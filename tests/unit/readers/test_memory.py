@@ -11,6 +11,8 @@ import pytest
 from benchmarks.cdx_stream import cdx_blocks, measure
 from recrawl.readers import inputs, open_source
 
+pytestmark = pytest.mark.slow
+
 
 class Made(io.RawIOBase):
     """A file that is made as it is read."""

@@ -3,7 +3,7 @@
 from recrawl.readers.refused import EXAMPLES_MAX, Refused
 
 
-def test_all_are_counted_and_the_first_few_are_kept() -> None:
+def test_all_refused_rows_are_counted_and_the_first_few_are_kept() -> None:
     refused = Refused()
     refused.refuse_many(((line, f"cell {line}") for line in range(100)), "no URL")
     refused.refuse(7, "no time")

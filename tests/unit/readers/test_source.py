@@ -22,7 +22,7 @@ def test_a_format_is_guessed_from_the_content(name: str) -> None:
 
 
 @samples
-def test_what_is_guessed_and_what_is_said_read_alike(name: str) -> None:
+def test_a_guessed_format_and_a_named_format_read_the_same_rows(name: str) -> None:
     sample = SAMPLES[name]
     found = read(sample.data, **sample.options)
     assert found == read(sample.data, format=sample.format, **sample.options)
@@ -30,7 +30,7 @@ def test_what_is_guessed_and_what_is_said_read_alike(name: str) -> None:
 
 
 @samples
-def test_a_file_and_a_stream_read_alike(name: str, tmp_path: Path) -> None:
+def test_a_file_and_a_stream_give_the_same_rows(name: str, tmp_path: Path) -> None:
     sample = SAMPLES[name]
     path = tmp_path / "file"
     path.write_bytes(sample.data)
@@ -41,7 +41,7 @@ def test_a_file_and_a_stream_read_alike(name: str, tmp_path: Path) -> None:
 
 
 @samples
-def test_compressed_it_reads_alike(name: str) -> None:
+def test_a_compressed_file_gives_the_same_rows(name: str) -> None:
     sample = SAMPLES[name]
     packed = gzip.compress(sample.data)
     if name.endswith("parquet"):
@@ -51,7 +51,7 @@ def test_compressed_it_reads_alike(name: str) -> None:
         assert read(packed, **sample.options) == read(sample.data, **sample.options)
 
 
-def test_folders_are_told_apart(tmp_path: Path) -> None:
+def test_the_format_of_a_folder_is_guessed(tmp_path: Path) -> None:
     assert open_source(repository(tmp_path / "git")).format == "git"
     assert open_source(kolobov_folder(tmp_path / "kolobov")).format == "kolobov"
     with pytest.raises(UnknownFormat, match="is a folder, but neither"):
@@ -64,10 +64,10 @@ def test_folders_are_told_apart(tmp_path: Path) -> None:
         (b"", "is empty"),
         (b"hello\nworld\n", "begins with 'hello'"),
         (b"\xff\xfea\0b\0", "not text in UTF-8"),
-        (b"name,size\na,1\n", "what its columns are called"),
+        (b"name,size\na,1\n", "name the format or the columns"),
     ],
 )
-def test_what_is_of_no_format_is_said_in_words(data: bytes, words: str) -> None:
+def test_a_file_of_no_known_format_is_an_error_with_the_reason(data: bytes, words: str) -> None:
     with pytest.raises(UnknownFormat, match=words):
         opened(data)
 
@@ -77,8 +77,8 @@ def test_an_unknown_format_names_those_that_are_known() -> None:
         opened(b"", format="warc")
 
 
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ReadError, match="is not there; check its name"):
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ReadError, match="does not exist; check the path"):
         open_source(tmp_path / "nothing")
     with pytest.raises(ReadError, match="cannot be read"):
         open_source("a\0b")
@@ -93,19 +93,19 @@ def test_columns_can_be_renamed_and_make_a_format_known() -> None:
     assert [row["at_ms"] for row in rows_of(source)] == [1_700_000_000_000]
 
 
-def test_a_column_that_is_not_there_is_said_with_those_that_are() -> None:
+def test_a_missing_column_is_an_error_that_lists_the_columns() -> None:
     with pytest.raises(ReadError, match=r"no column 'when': its columns are url, at"):
         read(b"url,at\na,1\n", columns={"at": "when"})
-    with pytest.raises(ReadError, match="no column is called 'when' here"):
+    with pytest.raises(ReadError, match="this format has no column 'when'"):
         read(b"url,at\na,1\n", columns={"when": "at"})
-    with pytest.raises(ReadError, match="has no column 'url'; say which it is"):
+    with pytest.raises(ReadError, match="has no column 'url'; name the one to use"):
         read(b"name,time\na,1\n", format="crawl-log")
 
 
-def test_a_source_is_read_once() -> None:
+def test_a_source_can_be_read_only_once() -> None:
     source = opened(b"https://a.example/\n")
     rows_of(source)
-    with pytest.raises(ValueError, match="read once"):
+    with pytest.raises(ValueError, match="read only once"):
         source.batches()
 
 
@@ -113,7 +113,7 @@ def test_only_a_source_of_changes_has_windows_and_only_at_its_end() -> None:
     with pytest.raises(ValueError, match="kind must be 'changed'"):
         opened(b"https://a.example/\n").windows()
     source = opened(SAMPLES["change-times"].data)
-    with pytest.raises(ValueError, match="once all batches were drawn"):
+    with pytest.raises(ValueError, match="only after all batches have been read"):
         source.windows()
     rows_of(source)
     assert source.windows().schema == WINDOWS
@@ -130,13 +130,13 @@ def test_a_pipe_is_read_and_closed(tmp_path: Path) -> None:
     writer.join()
 
 
-def test_a_stream_that_was_given_stays_open() -> None:
+def test_a_stream_of_the_caller_stays_open() -> None:
     stream = io.BytesIO(b"https://a.example/\n")
     rows_of(open_source(stream))
     assert not stream.closed
 
 
-def test_a_format_says_what_it_is() -> None:
+def test_every_format_has_a_description() -> None:
     for name, known in FORMATS.items():
         assert known.name == name
         assert known.about

@@ -13,7 +13,7 @@ from recrawl.refreshbench import (
     score_of,
     score_of_row,
     score_row,
-    scored,
+    time_and_score,
 )
 from recrawl.sim import Times, Uniform
 from tests.unit.refreshbench.small import SMALL
@@ -40,7 +40,7 @@ def test_freshness_is_that_of_its_parts_by_weight() -> None:
 
 def test_a_score_is_the_same_after_a_file() -> None:
     web = SMALL.web(1)
-    score = scored(
+    score = time_and_score(
         SMALL,
         web,
         lambda: run_policy(SMALL, web, Uniform(), 0),

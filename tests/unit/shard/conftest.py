@@ -1,4 +1,4 @@
-"""A smaller due table where kernels are interpreted: building the real one would take minutes."""
+"""Use a smaller due table with interpreted kernels: building the real one takes minutes."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Events as they travel: kinds keep their numbers and columns, and bad bytes are told."""
+"""Encoding of events: kinds keep their numbers and columns, and broken bytes are errors."""
 
 from typing import Any
 
@@ -44,8 +44,8 @@ GOLDEN = {
 }
 
 
-def some(kind: type[ev.Event], n: int = 3) -> ev.Event:
-    """Return a batch with other numbers in every column and row."""
+def sample_event(kind: type[ev.Event], n: int = 3) -> ev.Event:
+    """Return a batch with different numbers in every column and row."""
     columns = {}
     for k, (name, dtype) in enumerate(ev.DTYPES[kind].items()):
         if dtype.kind == "U":
@@ -55,7 +55,7 @@ def some(kind: type[ev.Event], n: int = 3) -> ev.Event:
     return ev.event_of(kind, **columns)
 
 
-def same(a: ev.Event, b: ev.Event) -> bool:
+def is_same_event(a: ev.Event, b: ev.Event) -> bool:
     if type(a) is not type(b):
         return False
     pairs: list[tuple[Any, Any]] = list(zip(a, b, strict=True))
@@ -78,25 +78,28 @@ def test_numbers_and_columns_of_kinds_never_change() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_travels_through_arrow_unchanged(kind: type[ev.Event]) -> None:
-    event = some(kind)
+def test_every_kind_survives_arrow_unchanged(kind: type[ev.Event]) -> None:
+    event = sample_event(kind)
     batch = ev.to_arrow(event)
-    assert same(ev.from_arrow(batch), event)
-    assert same(ev.from_arrow(batch.replace_schema_metadata(None), ev.SCHEMA_ID[kind]), event)
+    assert is_same_event(ev.from_arrow(batch), event)
+    assert is_same_event(
+        ev.from_arrow(batch.replace_schema_metadata(None), ev.SCHEMA_ID[kind]), event
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_travels_as_bytes_even_without_rows(kind: type[ev.Event]) -> None:
-    batches = [some(kind), some(kind, 0), some(kind, 1)]
-    back = ev.decoded(ev.encoded(batches))
+def test_every_kind_survives_as_bytes_even_without_rows(kind: type[ev.Event]) -> None:
+    batches = [sample_event(kind), sample_event(kind, 0), sample_event(kind, 1)]
+    back = ev.decode_events(ev.encode_events(batches))
     assert len(back) == 3
-    assert all(same(a, b) for a, b in zip(batches, back, strict=True))
+    assert all(is_same_event(a, b) for a, b in zip(batches, back, strict=True))
 
 
 def test_a_log_of_all_kinds_is_read_in_order() -> None:
-    log = [some(kind, 1 + i % 4) for i, kind in enumerate(KINDS)]
-    assert all(same(a, b) for a, b in zip(log, ev.decoded(ev.encoded(log)), strict=True))
-    assert ev.decoded(b"") == []
+    log = [sample_event(kind, 1 + i % 4) for i, kind in enumerate(KINDS)]
+    back = ev.decode_events(ev.encode_events(log))
+    assert all(is_same_event(a, b) for a, b in zip(log, back, strict=True))
+    assert ev.decode_events(b"") == []
 
 
 def test_special_numbers_keep_their_bits() -> None:
@@ -108,11 +111,11 @@ def test_special_numbers_keep_their_bits() -> None:
         stale_seconds=[1e308, 0.1, 1.0],
         stale_probability=0.5,
     )
-    assert same(ev.decoded(ev.encoded([event]))[0], event)
+    assert is_same_event(ev.decode_events(ev.encode_events([event]))[0], event)
 
 
 def test_numbers_are_not_copied_into_arrow() -> None:
-    event = some(ev.Signals, 1000)
+    event = sample_event(ev.Signals, 1000)
     assert isinstance(event, ev.Signals)
     batch = ev.to_arrow(event)
     assert batch.column("at_ms").buffers()[1].address == event.at_ms.ctypes.data
@@ -121,7 +124,7 @@ def test_numbers_are_not_copied_into_arrow() -> None:
     assert back.at_ms.ctypes.data == event.at_ms.ctypes.data
 
 
-def test_null_is_none() -> None:
+def test_nulls_become_nan_zero_or_empty() -> None:
     batch = pa.record_batch(
         {
             "page": pa.array([1, 2]),
@@ -150,18 +153,18 @@ def test_columns_may_come_in_any_order_beside_others_and_in_wider_types() -> Non
         }
     )
     event = ev.from_arrow(batch, ev.SCHEMA_ID[ev.ImportanceSet])
-    assert same(event, ev.event_of(ev.ImportanceSet, page=5, importance=2.0))
+    assert is_same_event(event, ev.event_of(ev.ImportanceSet, page=5, importance=2.0))
 
 
 @pytest.mark.parametrize("schema_id", [0, -1, 23, 10**9])
-def test_a_schema_not_known_is_an_error(schema_id: int) -> None:
+def test_an_unknown_schema_is_an_error(schema_id: int) -> None:
     with pytest.raises(EventError, match="schema must be one of 1 to 22"):
-        ev.from_arrow(ev.to_arrow(some(ev.PagesRemoved)), schema_id)
+        ev.from_arrow(ev.to_arrow(sample_event(ev.PagesRemoved)), schema_id)
 
 
 @pytest.mark.parametrize("number", [b"", b"x", b"-3", b"99", b"1.5"])
-def test_a_batch_that_does_not_say_what_it_is_is_an_error(number: bytes) -> None:
-    batch = ev.to_arrow(some(ev.PagesRemoved))
+def test_a_batch_without_a_schema_number_is_an_error(number: bytes) -> None:
+    batch = ev.to_arrow(sample_event(ev.PagesRemoved))
     with pytest.raises(EventError, match="schema must be"):
         ev.from_arrow(batch.replace_schema_metadata({b"recrawl.schema": number}))
     with pytest.raises(EventError, match="schema must be"):
@@ -197,50 +200,52 @@ def test_a_missing_column_and_one_given_twice_are_errors() -> None:
         ev.from_arrow(twice, 5)
 
 
-def test_bytes_cut_short_anywhere_are_an_error() -> None:
-    data = ev.encoded([some(ev.Ordered), some(ev.Claimed, 1)])
+def test_bytes_truncated_anywhere_are_an_error() -> None:
+    data = ev.encode_events([sample_event(ev.Ordered), sample_event(ev.Claimed, 1)])
     first = 8 + int.from_bytes(data[:8], "little")
     for end in range(1, len(data)):
         if end != first:
             with pytest.raises(EventError):
-                ev.decoded(data[:end])
+                ev.decode_events(data[:end])
 
 
 @given(st.binary(min_size=1, max_size=200))
-def test_bytes_that_are_no_events_are_an_error(data: bytes) -> None:
+def test_bytes_that_are_not_events_are_an_error(data: bytes) -> None:
     with pytest.raises(EventError):
-        ev.decoded(data)
+        ev.decode_events(data)
 
 
 @given(st.data())
 def test_broken_bytes_give_events_or_an_event_error_and_nothing_else(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(KINDS))
-    whole = bytearray(ev.encoded([some(kind)]))
+    whole = bytearray(ev.encode_events([sample_event(kind)]))
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(whole) - 1))
         whole[place] = data.draw(st.integers(0, 255))
     try:
-        back = ev.decoded(bytes(whole))
+        back = ev.decode_events(bytes(whole))
     except EventError:
         return
     assert all(type(event) in KINDS for event in back)
 
 
-def test_columns_of_unlike_lengths_are_refused() -> None:
+def test_columns_of_different_lengths_are_rejected() -> None:
     with pytest.raises(ValueError, match="rows"):
         ev.event_of(ev.ImportanceSet, page=[1, 2], importance=[1, 2, 3])
-    with pytest.raises(TypeError, match="wrong: cost, importance"):
+    with pytest.raises(TypeError, match="missing or unknown: cost, importance"):
         ev.event_of(ev.ImportanceSet, page=[1, 2], cost=1)
 
 
 @given(st.integers(0, 2**31 - 2), st.integers(0, 255))
-def test_a_page_number_names_a_slot_and_its_generation(slot: int, generation: int) -> None:
+def test_a_page_number_consists_of_slot_and_generation(slot: int, generation: int) -> None:
     page = int(ev.page_of(slot, generation))
-    assert int(ev.slot_of(page)) == slot
+    assert int(ev.slot_of_page(page)) == slot
     assert page >> 32 == generation
 
 
 def test_some_rows_of_a_batch_are_a_batch() -> None:
-    event = some(ev.Signals, 5)
-    assert same(ev.rows_of(event, [1, 3]), ev.rows_of(event, np.arange(5) % 2 == 1))
-    assert same(ev.rows_of(event, slice(None)), event)
+    event = sample_event(ev.Signals, 5)
+    assert is_same_event(
+        ev.select_rows(event, [1, 3]), ev.select_rows(event, np.arange(5) % 2 == 1)
+    )
+    assert is_same_event(ev.select_rows(event, slice(None)), event)

@@ -1,4 +1,4 @@
-"""Time, ownership, budget and settings of a shard: whose word counts, and from when on."""
+"""Time, ownership, budget and settings of a shard."""
 
 import math
 from typing import Any
@@ -27,7 +27,7 @@ def test_time_is_the_owners_ticks_and_never_goes_back() -> None:
     assert story.shard.now_ms == ms(100)
 
 
-def test_nobody_elses_clock_moves_time() -> None:
+def test_only_the_owners_clock_moves_time() -> None:
     story = Story()
     page = story.add(1, at=10 * DAY)
     order = story.order(page, at=5)
@@ -87,7 +87,7 @@ def test_void_rows_are_counted() -> None:
     assert story.register("n_void") == 2
 
 
-def test_asking_changes_nothing() -> None:
+def test_proposals_and_reads_change_nothing() -> None:
     story = Story()
     page = story.add(50)
     story.budget(10, 1)
@@ -114,16 +114,16 @@ def test_the_same_log_gives_the_same_bytes() -> None:
         assert story.apply(orders).valid.all()
         story.signal(page[k::11], source=k % 5)
         story.report(orders.page, k % 5, order=orders.order)
-    copy = story.replayed()
+    copy = story.replay()
     assert copy.digest() == story.shard.digest()
     through_bytes = Shard(story.settings)
-    through_bytes.apply_all(ev.decoded(ev.encoded(story.log)))
+    through_bytes.apply_all(ev.decode_events(ev.encode_events(story.log)))
     assert through_bytes.digest() == story.shard.digest()
     page_by_page = Shard(story.settings)
     for event in story.log:
         if isinstance(event, ev.Outcomes | ev.Signals):
             for row in range(event.page.size):
-                page_by_page.apply(ev.rows_of(event, slice(row, row + 1)))
+                page_by_page.apply(ev.select_rows(event, slice(row, row + 1)))
         else:
             page_by_page.apply(event)
     columns: Any = zip(page_by_page.tables.pages, copy.tables.pages, strict=True)
@@ -146,7 +146,7 @@ def test_an_empty_batch_of_any_kind_does_nothing() -> None:
 
 
 def spend(story: Story, at: float) -> int:
-    """Order as many pages as the budget allows; return how many."""
+    """Order as many pages as the budget allows; return their number."""
     page = story.add(200, at=at)
     orders = story.shard.decide(ms(at), 100)
     assert story.apply(orders).valid.all()
@@ -154,7 +154,7 @@ def spend(story: Story, at: float) -> int:
     return int(orders.page.size)
 
 
-def test_without_a_budget_there_is_no_limit() -> None:
+def test_without_a_budget_orders_are_unlimited() -> None:
     story = Story()
     assert story.shard.credit(ms(0)) == math.inf
     assert spend(story, 10) == 100
@@ -202,7 +202,7 @@ def test_a_budget_in_cost_counts_what_pages_cost() -> None:
     story.budget(10, 1, unit=BudgetUnit.COST, burst_seconds=1)
     page = story.add(20, cost=4)
     orders = story.shard.decide(ms(0))
-    # The last one may go beyond, and what it takes is missing afterwards.
+    # The last order may exceed the credit, which is negative afterwards.
     assert orders.page.size == 3
     story.apply(orders)
     assert story.shard.credit(ms(0)) == pytest.approx(-2, abs=0.01)
@@ -227,7 +227,7 @@ def test_a_smaller_budget_takes_away_what_was_saved() -> None:
     assert spend(story, 100) == 2
 
 
-def test_no_budget_is_a_budget_of_any_size() -> None:
+def test_an_infinite_amount_is_an_unlimited_budget() -> None:
     story = Story()
     story.budget(3, 1)
     assert spend(story, 0) == 3
@@ -272,7 +272,7 @@ def test_releasing_an_order_does_not_give_back_its_budget() -> None:
 # ---------------------------------------------------------------- settings
 
 
-def test_settings_travel_as_text() -> None:
+def test_settings_survive_json() -> None:
     settings = ShardSettings(belief_half_life=math.inf, objective="fragments", sweep_seconds=7)
     assert ShardSettings.from_json(settings.to_json()) == settings
 
@@ -312,6 +312,6 @@ def test_settings_of_another_version_are_an_error_and_change_nothing(text: str) 
         ("last_modified", "maybe"),
     ],
 )
-def test_impossible_settings_are_refused(name: str, wrong: Any) -> None:
+def test_impossible_settings_are_rejected(name: str, wrong: Any) -> None:
     with pytest.raises(ValueError, match=name):
         ShardSettings(**{name: wrong})

@@ -39,7 +39,7 @@ def fetch_log(n_pages: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.slow_without_jit
 @pytest.mark.parametrize("burn_in", [0.0, 25.0])
-def test_agrees_with_brute_force(web: Web, burn_in: float) -> None:
+def test_the_account_agrees_with_a_brute_force_one(web: Web, burn_in: float) -> None:
     page, at = fetch_log(web.n_pages)
     books = Bookkeeper(web, burn_in_seconds=burn_in, very_stale_seconds=4.0)
     for rows in np.array_split(np.arange(page.size), 7):  # in batches, as a driver does
@@ -116,7 +116,7 @@ def test_expected_requests_are_weighted_by_importance() -> None:
     assert abs(account.seen_freshness - account.freshness) < 5 * error
 
 
-def test_pages_without_a_copy_are_stale_and_wrong_in_whole() -> None:
+def test_pages_without_a_copy_are_stale_with_divergence_one() -> None:
     books = Bookkeeper(make_web(0, 10.0, [0.0]), has_copies=False)
     books.record([0], [4.0])
     account = books.close()
@@ -125,7 +125,7 @@ def test_pages_without_a_copy_are_stale_and_wrong_in_whole() -> None:
     assert account.changed_share == 0.0
 
 
-def test_a_failed_fetch_is_paid_for_and_refreshes_nothing() -> None:
+def test_a_failed_fetch_costs_a_fetch_and_refreshes_nothing() -> None:
     web = make_web(0, 10.0, [0.0], cost=3.0, changes=Times(np.array([0, 1]), np.array([2.0])))
     books = Bookkeeper(web)
     books.record([0], [5.0], [True])
@@ -156,6 +156,6 @@ def test_recorded_divergences_are_used() -> None:
 @pytest.mark.parametrize(
     "setting", [{"horizon": 200.0}, {"burn_in_seconds": 100.0}, {"n_parts": 0}]
 )
-def test_refuses_times_that_are_not_there(setting: dict[str, float]) -> None:
+def test_invalid_horizons_and_parts_raise(setting: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="must be"):
         Bookkeeper(make_web(0, 100.0, [0.0]), **setting)  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from recrawl.sim import (
     ChangeRatio,
     Failures,
     Fetcher,
+    FetchOutcomes,
     FixedInterval,
     Flapping,
     Heritrix,
@@ -16,7 +17,6 @@ from recrawl.sim import (
     IntervalRule,
     NutchAdaptive,
     Oracle,
-    Outcomes,
     Policy,
     ProportionalToImportance,
     SignalSource,
@@ -53,11 +53,11 @@ def one_page(*changed_at: float, **settings: object) -> Fetcher:
     return Fetcher(make_web(0, 100.0, [0.0], changes=times, **settings))  # type: ignore[arg-type]
 
 
-def fetch(fetcher: Fetcher, *at: float) -> Outcomes:
+def fetch(fetcher: Fetcher, *at: float) -> FetchOutcomes:
     return fetcher.fetch(np.zeros(len(at), np.int64), np.array(at))
 
 
-def test_an_outcome_tells_of_changes_since_the_last_fetch() -> None:
+def test_an_outcome_reports_changes_since_the_last_fetch() -> None:
     outcomes = fetch(one_page(5.0, 7.0, 30.0, has_date=True), 2.0, 7.0, 20.0, 40.0)
     assert outcomes.changed.tolist() == [False, True, False, True]
     assert outcomes.elapsed.tolist() == [2.0, 5.0, 13.0, 20.0]
@@ -65,7 +65,7 @@ def test_an_outcome_tells_of_changes_since_the_last_fetch() -> None:
     assert outcomes.divergence.tolist() == [0.0, 1.0, 0.0, 1.0]
 
 
-def test_a_return_to_an_earlier_version_is_told() -> None:
+def test_a_return_to_an_earlier_version_is_reported() -> None:
     times = Times(np.array([0, 4]), np.array([1.0, 2.0, 3.0, 4.0]))
     web = make_web(0, 100.0, [0.0], changes=times)._replace(version=np.array([1, 0, 2, 1]))
     outcomes = fetch(Fetcher(web), 1.5, 2.5, 3.5, 4.5)
@@ -73,7 +73,7 @@ def test_a_return_to_an_earlier_version_is_told() -> None:
     assert outcomes.reverted.tolist() == [False, True, False, True]
 
 
-def test_a_page_that_was_away_and_back_is_unchanged() -> None:
+def test_a_page_that_changed_and_changed_back_is_unchanged() -> None:
     times = Times(np.array([0, 2]), np.array([1.0, 2.0]))
     web = make_web(0, 100.0, [0.0], changes=times)._replace(version=np.array([-1, 0]))
     assert not fetch(Fetcher(web), 3.0).changed[0]
@@ -131,7 +131,7 @@ def test_the_same_run_gives_the_same_account(n_per_pick: int) -> None:
 
 
 @pytest.mark.slow_without_jit
-def test_knowing_signals_helps_the_oracle() -> None:
+def test_signals_improve_the_oracle() -> None:
     web = signals_web(0, horizon=1_000 * HOUR)
     deaf = Oracle(web._replace(recall=0 * web.recall, false_rate=0 * web.false_rate))
     with_signals = simulate(web, Oracle(web), 3 / HOUR).freshness
@@ -179,7 +179,7 @@ def test_interval_policies_retry_what_failed() -> None:
     assert page.tolist() == [0]
     assert policy.pick(0.0, 1).size == 0
     true, false = np.ones(1, np.bool_), np.zeros(1, np.bool_)
-    policy.learn(np.zeros(1), page, Outcomes(false, one, one, true, false, one))
+    policy.learn(np.zeros(1), page, FetchOutcomes(false, one, one, true, false, one))
     assert policy.due_at[0] == 2 * HOUR
 
 
@@ -187,10 +187,27 @@ def test_signals_make_pages_due() -> None:
     policy = trust_signals()
     two = np.ones(2)
     policy.start(KnownPages(two, two, np.zeros(2, np.int64), np.zeros(2, np.int64), True), 0.0)
-    policy.hear(np.array([5.0]), np.array([1]), np.array([0]), np.array([4.0]))
+    policy.on_signals(np.array([5.0]), np.array([1]), np.array([0]), np.array([4.0]))
     assert policy.pick(6.0, 2).tolist() == [1]
-    policy.hear(np.array([7.0]), np.array([0]), np.array([0]), np.array([0.0]))  # old news
+    policy.on_signals(np.array([7.0]), np.array([0]), np.array([0]), np.array([0.0]))  # old news
     assert policy.pick(8.0, 2).size == 0
+
+
+def test_a_policy_with_the_old_name_of_on_signals_gets_signals_and_a_warning() -> None:
+    class OldPolicy:
+        def __init__(self) -> None:
+            turns = Uniform()
+            self.start, self.pick, self.learn = turns.start, turns.pick, turns.learn
+            self.has_signals = False
+
+        def hear(self, *_: object) -> None:
+            self.has_signals = True
+
+    web = signals_web(0, horizon=50 * HOUR, n_pages=20)
+    policy: Any = OldPolicy()
+    with pytest.warns(DeprecationWarning, match="rename the method to on_signals"):
+        simulate(web, policy, 1 / HOUR)
+    assert policy.has_signals
 
 
 @pytest.mark.slow_without_jit
@@ -232,7 +249,7 @@ def test_flapping_pages_are_fresh_more_often_than_their_changes_say() -> None:
 @pytest.mark.parametrize(
     "settings", [{"budget": 0.0}, {"n_per_pick": 0}, {"latency_seconds": -1.0}], ids=str
 )
-def test_refuses_what_makes_no_sense(settings: dict[str, float]) -> None:
+def test_invalid_settings_raise(settings: dict[str, float]) -> None:
     web = make_web(0, 10.0, [0.1])
     with pytest.raises(ValueError, match="must"):
         simulate(web, Uniform(), **{"budget": 1.0, **settings})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The store: one thing at a time."""
+"""Each feature of the store, one at a time."""
 
 import json
 import subprocess
@@ -45,11 +45,11 @@ def add(store: Store, n: int, first: int = 0) -> NDArray[np.int64]:
 
 
 def see(store: Store, page: NDArray[np.int64], **content: Any) -> None:
-    """Write that each page was fetched and left this."""
+    """Write a fetch of each page with this content."""
     names = ("digest", "etag", "last_modified", "sketch", "profile", "moved_to")
     columns = [pa.array([content.get(name)] * page.size, pa.binary()) for name in names]
     batch = store.batch()
-    batch.see_content(page, *columns)
+    batch.add_content(page, *columns)
     store.write(batch, store.position + 1)
 
 
@@ -60,7 +60,7 @@ def one_hash(texts: pa.StringArray, key: int) -> HashArray:
 # ------------------------------------------------------------------ pages
 
 
-def test_a_page_is_found_by_its_url_and_has_it(store: Store) -> None:
+def test_a_page_is_found_by_its_url_and_the_url_by_its_page(store: Store) -> None:
     assert store.pages_of(urls(3)).tolist() == [-1, -1, -1]
     page = add(store, 3)
     assert store.pages_of(urls(5)).tolist() == [0, 1, 2, -1, -1]
@@ -73,7 +73,7 @@ def test_a_page_is_found_by_its_url_and_has_it(store: Store) -> None:
     ]
 
 
-def test_nothing_in_is_nothing_out(store: Store) -> None:
+def test_empty_input_gives_empty_output(store: Store) -> None:
     nothing = np.empty(0, np.int64)
     assert store.pages_of(urls(0)).size == 0
     assert len(store.urls_of(nothing)) == 0
@@ -90,8 +90,8 @@ def test_nothing_in_is_nothing_out(store: Store) -> None:
     assert store.position == 1
 
 
-def test_urls_of_every_length_come_back(store: Store) -> None:
-    """Blocks keep two bytes for a length."""
+def test_urls_of_any_length_are_stored(store: Store) -> None:
+    """Blocks store lengths in two bytes."""
     lengths = [1, 255, 256, 257, 1000, 40_000, URL_TEXT_BYTES_MAX]
     texts = pa.array(["é" * (n // 2) + "x" * (n % 2) for n in (lengths * 10)])
     page = pages(len(texts))
@@ -102,7 +102,7 @@ def test_urls_of_every_length_come_back(store: Store) -> None:
     assert store.scan_urls(0, 100)[1].equals(texts)
 
 
-def test_slices_of_arrow_arrays_are_taken_as_they_are(store: Store) -> None:
+def test_slices_of_arrow_arrays_are_stored_correctly(store: Store) -> None:
     whole = urls(200)
     batch = store.batch()
     batch.add_pages(pages(100), whole[50:150])
@@ -111,7 +111,7 @@ def test_slices_of_arrow_arrays_are_taken_as_they_are(store: Store) -> None:
     assert store.pages_of(whole[140:160]).tolist() == [*range(90, 100), *[-1] * 10]
 
 
-def test_a_fetch_url_is_told_where_it_differs(store: Store) -> None:
+def test_a_fetch_url_is_returned_where_it_differs(store: Store) -> None:
     batch = store.batch()
     batch.add_pages(pages(2), urls(2), pa.array([None, "https://m.shop.example/"], pa.string()))
     store.write(batch, 1)
@@ -129,7 +129,7 @@ def test_a_fetch_url_is_told_where_it_differs(store: Store) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 40, 200])
-def test_a_removed_page_is_gone_and_its_slot_used_again(store: Store, n: int) -> None:
+def test_a_removed_page_is_gone_and_its_slot_can_be_reused(store: Store, n: int) -> None:
     page = add(store, n)
     see(store, page, digest=b"a" * 16, etag=b"e")
     batch = store.batch()
@@ -150,7 +150,7 @@ def test_a_removed_page_is_gone_and_its_slot_used_again(store: Store, n: int) ->
     assert texts.equals(store.urls_of(found))
 
 
-def test_removing_what_is_not_there_does_not_matter(store: Store) -> None:
+def test_removing_unknown_pages_is_ignored(store: Store) -> None:
     page = add(store, 40)
     batch = store.batch()
     batch.remove_pages(np.array([3 | 1 << 32, 999]))
@@ -158,7 +158,7 @@ def test_removing_what_is_not_there_does_not_matter(store: Store) -> None:
     assert store.pages_of(urls(40)).tolist() == page.tolist()
 
 
-def test_pages_in_any_order_of_slots(store: Store) -> None:
+def test_pages_may_be_added_in_any_order_of_slots(store: Store) -> None:
     rng = np.random.default_rng(1)
     page = rng.permutation(pages(500))
     batch = store.batch()
@@ -171,7 +171,7 @@ def test_pages_in_any_order_of_slots(store: Store) -> None:
 # ------------------------------------------------------------------ within one batch
 
 
-def test_in_one_batch_the_order_counts(store: Store) -> None:
+def test_a_batch_applies_its_calls_in_order(store: Store) -> None:
     page = add(store, 50)
     batch = store.batch()
     batch.remove_pages(page[:10])
@@ -192,7 +192,7 @@ def test_in_one_batch_the_order_counts(store: Store) -> None:
     ]
 
 
-def test_one_url_added_twice_is_two_pages_of_which_the_first_is_told(store: Store) -> None:
+def test_a_url_added_twice_returns_the_first_page(store: Store) -> None:
     batch = store.batch()
     batch.add_pages(np.array([5]), urls(1))
     batch.add_pages(np.array([3]), urls(1))
@@ -205,11 +205,11 @@ def test_one_url_added_twice_is_two_pages_of_which_the_first_is_told(store: Stor
     assert store.pages_of(urls(1)).tolist() == [3]
 
 
-def test_a_page_that_came_and_went_in_one_batch_left_only_its_changes(store: Store) -> None:
+def test_a_page_added_and_removed_in_one_batch_leaves_only_changes(store: Store) -> None:
     batch = store.batch()
     batch.add_pages(pages(40), urls(40))
-    see_nothing = [pa.nulls(1, pa.binary())] * 5
-    batch.see_content(np.array([7]), pa.array([b"d" * 16]), *see_nothing)
+    no_values = [pa.nulls(1, pa.binary())] * 5
+    batch.add_content(np.array([7]), pa.array([b"d" * 16]), *no_values)
     batch.add_changes(0, np.array([7]), np.array([2]), np.array([99]))
     batch.remove_pages(pages(40))
     store.write(batch, 1)
@@ -220,28 +220,28 @@ def test_a_page_that_came_and_went_in_one_batch_left_only_its_changes(store: Sto
     assert change.url == "https://shop.example/item/7"
 
 
-def test_rows_that_do_not_fit_are_refused(store: Store) -> None:
+def test_invalid_rows_are_refused(store: Store) -> None:
     batch = store.batch()
     with pytest.raises(ValueError, match="urls must have 2 rows, got 3"):
         batch.add_pages(pages(2), urls(3))
     with pytest.raises(ValueError, match="urls must have no nulls, got 1"):
         batch.add_pages(pages(1), pa.nulls(1, pa.string()))
-    with pytest.raises(ValueError, match="urls must be of at most 65535 bytes, got 65536"):
+    with pytest.raises(ValueError, match="urls must have at most 65535 bytes, got 65536"):
         batch.add_pages(pages(1), pa.array(["x" * 65536]))
-    with pytest.raises(ValueError, match="each slot once"):
+    with pytest.raises(ValueError, match="each slot only once"):
         batch.add_pages(np.array([1, 1 | 1 << 32]), urls(2))
-    with pytest.raises(ValueError, match="digest must be of 16 bytes"):
-        batch.see_content(pages(1), pa.array([b"abc"]), *[pa.nulls(1, pa.binary())] * 5)
-    with pytest.raises(ValueError, match="what must be of"):
-        batch.name(9, [1], pa.array(["x"]))
-    with pytest.raises(ValueError, match="keys must be of at most"):
-        batch.name(Names.KIND, [1], pa.array(["x" * 5000]))
+    with pytest.raises(ValueError, match="digests must have 16 bytes"):
+        batch.add_content(pages(1), pa.array([b"abc"]), *[pa.nulls(1, pa.binary())] * 5)
+    with pytest.raises(ValueError, match="what must be one of"):
+        batch.add_names(9, [1], pa.array(["x"]))
+    with pytest.raises(ValueError, match="keys must have at most"):
+        batch.add_names(Names.KIND, [1], pa.array(["x" * 5000]))
 
 
 # ------------------------------------------------------------------ hashes
 
 
-def test_pages_that_share_a_hash_are_told_apart(tmp_path: Path) -> None:
+def test_pages_with_the_same_hash_are_distinguished(tmp_path: Path) -> None:
     with Store.open(tmp_path, hash_urls=one_hash) as store:
         page = add(store, 50)
         assert store.pages_of(urls(60)).tolist() == [*page, *[-1] * 10]
@@ -254,8 +254,8 @@ def test_pages_that_share_a_hash_are_told_apart(tmp_path: Path) -> None:
         assert store.pages_of(urls(5, 100)).tolist() == list(range(100, 105))
 
 
-def test_what_was_looked_up_before_a_write_is_not_believed_after_it(tmp_path: Path) -> None:
-    """The hashes that a look-up found absent spare the write a look: only if nothing came since."""
+def test_look_ups_from_before_a_write_are_not_reused(tmp_path: Path) -> None:
+    """A write skips reading hashes that a look-up found absent, unless there was a write since."""
     with Store.open(tmp_path, hash_urls=one_hash) as store:
         store.pages_of(urls(1, 1))
         add(store, 1)
@@ -263,7 +263,7 @@ def test_what_was_looked_up_before_a_write_is_not_believed_after_it(tmp_path: Pa
         assert store.pages_of(urls(2)).tolist() == [0, 1]
 
 
-def test_each_store_has_a_key_of_its_own(tmp_path: Path) -> None:
+def test_each_store_has_its_own_hash_key(tmp_path: Path) -> None:
     keys = []
 
     def spy(texts: pa.StringArray, key: int) -> HashArray:
@@ -279,23 +279,23 @@ def test_each_store_has_a_key_of_its_own(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ names
 
 
-def test_names_have_numbers_and_numbers_names(store: Store) -> None:
+def test_names_and_numbers_are_found_by_each_other(store: Store) -> None:
     batch = store.batch()
-    batch.name(Names.GROUP, [0, 1], pa.array(["a.example", "b.example"]))
-    batch.name(np.array([Names.KIND, Names.GROUP]), [1, 2], pa.array(["product", "é.example"]))
-    batch.name(Names.GROUP, [2], pa.array(["é.example"]))
+    batch.add_names(Names.GROUP, [0, 1], pa.array(["a.example", "b.example"]))
+    batch.add_names(np.array([Names.KIND, Names.GROUP]), [1, 2], pa.array(["product", "é.example"]))
+    batch.add_names(Names.GROUP, [2], pa.array(["é.example"]))
     store.write(batch, 1)
     assert store.numbers_of(Names.GROUP, ["b.example", "é.example", "x"]).tolist() == [1, 2, -1]
     assert store.names_of(Names.GROUP, [2, 0, 7]) == ["é.example", "a.example", None]
     assert store.names_of(Names.KIND, np.array([1])) == ["product"]  # type: ignore[arg-type]
-    assert [store.n_named(what) for what in Names] == [3, 1, 0, 0]
+    assert [store.n_names(what) for what in Names] == [3, 1, 0, 0]
     assert store.numbers_of(Names.SOURCE, ["product"]).tolist() == [-1]
 
 
-# ------------------------------------------------------------------ what fetches left
+# ------------------------------------------------------------------ fetch records
 
 
-def test_content_brings_validators_or_takes_them(store: Store) -> None:
+def test_new_content_replaces_or_clears_validators(store: Store) -> None:
     page = add(store, 1)
     see(store, page, digest=b"a" * 16, etag=b'"1"', last_modified=b"Mon", sketch=b"s", profile=b"p")
     see(store, page, etag=b'"2"', moved_to=b"https://new.example/")
@@ -313,7 +313,7 @@ def test_content_brings_validators_or_takes_them(store: Store) -> None:
     )
 
 
-def test_recent_digests_are_kept_each_once_newest_first(store: Store) -> None:
+def test_recent_distinct_digests_are_kept_newest_first(store: Store) -> None:
     page = add(store, 1)
     for letter in b"abcdefd":
         see(store, page, digest=bytes([letter]) * 16)
@@ -322,7 +322,7 @@ def test_recent_digests_are_kept_each_once_newest_first(store: Store) -> None:
     assert len(digests) == DIGESTS_MAX
 
 
-def test_columns_may_be_of_any_arrow_type_that_fits(store: Store) -> None:
+def test_columns_may_have_any_compatible_arrow_type(store: Store) -> None:
     page = add(store, 3)
     digest = [bytes([i]) * 16 for i in range(4)]
     etag = [b"a", b"", b"cc", b"ddd"]
@@ -331,25 +331,25 @@ def test_columns_may_be_of_any_arrow_type_that_fits(store: Store) -> None:
         pa.array(digest),
         pa.array(digest, pa.large_binary()),
     ):
-        for texts in (pa.array(etag), pa.array([one.decode() for one in etag])):
+        for texts in (pa.array(etag), pa.array([text.decode() for text in etag])):
             for rows in (slice(0, 3), slice(1, 4)):
                 batch = store.batch()
-                batch.see_content(page, digests[rows], texts[rows], *[pa.nulls(3)] * 4)
+                batch.add_content(page, digests[rows], texts[rows], *[pa.nulls(3)] * 4)
                 store.write(batch, 5)
-                assert [one[0] for one in store.digests_of(page)] == digest[rows]
-                assert store.validators_of(page)[0] == [one or None for one in etag[rows]]
+                assert [digests[0] for digests in store.digests_of(page)] == digest[rows]
+                assert store.validators_of(page)[0] == [text or None for text in etag[rows]]
 
 
-def test_one_batch_may_see_a_page_twice(store: Store) -> None:
+def test_one_batch_may_update_a_page_twice(store: Store) -> None:
     page = add(store, 1)
     batch = store.batch()
     for letter in (b"a", b"b"):
-        batch.see_content(page, pa.array([letter * 16]), *[pa.nulls(1, pa.binary())] * 5)
+        batch.add_content(page, pa.array([letter * 16]), *[pa.nulls(1, pa.binary())] * 5)
     store.write(batch, 2)
     assert store.digests_of(page) == [[b"b" * 16, b"a" * 16]]
 
 
-def test_what_is_too_long_is_not_kept_and_neither_is_what_it_replaces(store: Store) -> None:
+def test_a_value_beyond_its_limit_clears_the_stored_value(store: Store) -> None:
     page = add(store, 1)
     see(store, page, etag=b"short", last_modified=b"x" * LAST_MODIFIED_BYTES_MAX)
     assert store.validators_of(page) == ([b"short"], [b"x" * LAST_MODIFIED_BYTES_MAX])
@@ -358,7 +358,7 @@ def test_what_is_too_long_is_not_kept_and_neither_is_what_it_replaces(store: Sto
     assert store.validators_of(page) == ([None], [None])
 
 
-def test_bytes_from_the_web_are_kept_as_they_are(store: Store) -> None:
+def test_arbitrary_bytes_are_stored_unchanged(store: Store) -> None:
     page = add(store, 1)
     see(store, page, etag=b"\xff\0\n", moved_to=b"https://x/\xff")
     assert store.records_of(page).etag == [b"\xff\0\n"]
@@ -400,12 +400,12 @@ def test_changes_of_a_removed_page_stay_readable(store: Store) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "1.", ".1", "-1.0", "1.2.3", "a.b", "1.5e3", "٣.١"])
-def test_what_is_no_cursor_is_refused(text: str) -> None:
+def test_invalid_cursors_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="cursor must be"):
         Cursor.parse(text)
 
 
-def test_a_cursor_is_a_short_text() -> None:
+def test_a_cursor_can_be_parsed_from_its_text() -> None:
     assert Cursor.parse(str(Cursor(12, 3))) == Cursor(12, 3)
 
 
@@ -445,7 +445,7 @@ def test_changes_are_trimmed_by_age(store: Store) -> None:
 # ------------------------------------------------------------------ position
 
 
-def test_the_position_moves_with_what_was_written(tmp_path: Path) -> None:
+def test_the_position_moves_with_writes(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         assert store.position == 0
         add(store, 3)
@@ -459,7 +459,7 @@ def test_the_position_moves_with_what_was_written(tmp_path: Path) -> None:
 def test_a_large_batch_is_written_in_parts_and_repeating_it_is_harmless(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The disk gives up at each part in turn; the records are then done again, grouped anew."""
+    """Writes fail at each part in turn; the records are then written again in other groups."""
     monkeypatch.setattr(store_module, "_KEYS_PER_WRITE", 40)
     n = 300
     write = KeyValues.write
@@ -474,18 +474,18 @@ def test_a_large_batch_is_written_in_parts_and_repeating_it_is_harmless(
         monkeypatch.setattr(KeyValues, "write", failing)
         batch = store.batch()
         batch.add_pages(pages(n), urls(n))
-        batch.name(Names.GROUP, [0], pa.array(["a"]))
+        batch.add_names(Names.GROUP, [0], pa.array(["a"]))
         with pytest.raises(StorageError, match="no space"):
             store.write(batch, 2)
         assert store.position == 0
-        assert store.n_named(Names.GROUP) == 0
+        assert store.n_names(Names.GROUP) == 0
         monkeypatch.setattr(KeyValues, "write", write)
     for first, end in ((0, 50), (50, n)):
         batch = store.batch()
         batch.add_pages(pages(end - first, first), urls(end - first, first))
-        batch.name(Names.GROUP, [0], pa.array(["a"]))
+        batch.add_names(Names.GROUP, [0], pa.array(["a"]))
         store.write(batch, 1)
-    assert store.n_named(Names.GROUP) == 1
+    assert store.n_names(Names.GROUP) == 1
     assert store.pages_of(urls(n)).tolist() == pages(n).tolist()
     assert store.scan_urls(0, n)[1].equals(urls(n))
     batch = store.batch()
@@ -498,7 +498,7 @@ def test_a_large_batch_is_written_in_parts_and_repeating_it_is_harmless(
 # ------------------------------------------------------------------ files
 
 
-def test_a_reader_sees_what_the_writer_did(store: Store) -> None:
+def test_a_reader_sees_the_writes_after_catch_up(store: Store) -> None:
     add(store, 10)
     with Store.open(store.folder, mode="reader") as reader:
         assert reader.pages_of(urls(10)).tolist() == list(range(10))
@@ -509,12 +509,12 @@ def test_a_reader_sees_what_the_writer_did(store: Store) -> None:
         assert reader.position == 6
         assert reader.pages_of(urls(20)).tolist() == list(range(20))
         assert len(reader.changes(START, 10)) == 1
-        with pytest.raises(StorageError, match="read only"):
+        with pytest.raises(StorageError, match="reading only"):
             reader.write(reader.batch(), 9)
     store.catch_up()
 
 
-def test_a_checkpoint_opens_and_equals(store: Store, tmp_path: Path) -> None:
+def test_a_checkpoint_equals_the_store(store: Store, tmp_path: Path) -> None:
     page = add(store, 100)
     see(store, page, digest=b"a" * 16)
     store.checkpoint(tmp_path / "copy")
@@ -529,7 +529,7 @@ def test_a_checkpoint_opens_and_equals(store: Store, tmp_path: Path) -> None:
         assert list(kv.scan(b"")) == before
 
 
-def test_a_killed_process_loses_nothing_that_it_wrote(tmp_path: Path) -> None:
+def test_writes_survive_a_killed_process(tmp_path: Path) -> None:
     script = (
         "import os, sys\n"
         "from pathlib import Path\n"
@@ -555,11 +555,13 @@ def test_a_store_of_a_newer_version_is_refused_and_left_alone(name: str, tmp_pat
         identity = json.loads(kv.get(b"!store") or b"")
         identity[name] += 1
         kv.write([b"!store"], [json.dumps(identity).encode()])
-    with pytest.raises(FormatError, match=f"has {name} {identity[name]}, and this version knows"):
+    with pytest.raises(
+        FormatError, match=f"has {name} {identity[name]}, and this version reads up to"
+    ):
         Store.open(tmp_path)
 
 
-def test_a_store_of_an_older_canonical_form_says_so(tmp_path: Path) -> None:
+def test_the_canonical_version_of_an_older_store_is_kept(tmp_path: Path) -> None:
     Store.open(tmp_path).close()
     with KeyValues.open(tmp_path) as kv:
         identity = json.loads(kv.get(b"!store") or b"")
@@ -568,21 +570,21 @@ def test_a_store_of_an_older_canonical_form_says_so(tmp_path: Path) -> None:
         assert store.canon_version == 0
 
 
-def test_a_folder_of_something_else_is_no_store(tmp_path: Path) -> None:
+def test_other_folders_are_refused(tmp_path: Path) -> None:
     with KeyValues.open(tmp_path / "other") as kv:
         kv.write([b"x"], [b"y"])
-    with pytest.raises(StorageError, match="is no store"):
+    with pytest.raises(StorageError, match="is not a store"):
         Store.open(tmp_path / "other")
     with pytest.raises(StorageError, match="holds no data"):
         Store.open(tmp_path / "none", mode="reader")
 
 
-def test_a_store_is_open_once(store: Store) -> None:
+def test_opening_a_store_twice_is_refused(store: Store) -> None:
     with pytest.raises(LockedError):
         Store.open(store.folder)
 
 
-def test_a_store_knows_its_size(store: Store) -> None:
+def test_the_size_on_disk_is_reported(store: Store) -> None:
     before = store.n_bytes_on_disk
     add(store, 1000)
     store.flush()

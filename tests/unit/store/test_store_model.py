@@ -1,4 +1,4 @@
-"""A store against a model of dictionaries, through whatever happens to it and its process."""
+"""Compare a store with a model of dictionaries through random operations and crashes."""
 
 import contextlib
 import hashlib
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -16,19 +17,21 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from recrawl.store import DIGESTS_MAX, Cursor, Names, Store, StoreBatch
 from recrawl.store.keys import HashArray
 
+pytestmark = pytest.mark.slow
+
 URLS = [f"https://host{i % 7}.example/page/{i}" for i in range(300)]
 N_COLUMNS = 6
 
 
 def good_hash(urls: pa.StringArray, key: int) -> HashArray:
-    """Return hashes that are quick where kernels are interpreted."""
+    """Return hashes that are fast even if kernels are interpreted."""
     secret = key.to_bytes(8, "big")
     digests = [hashlib.blake2b(url.encode(), key=secret).digest() for url in urls.to_pylist()]
     return np.array([int.from_bytes(digest[:8], "big") for digest in digests], np.uint64)
 
 
 def bad_hash(urls: pa.StringArray, key: int) -> HashArray:
-    """Return hashes of which there are four."""
+    """Return hashes with only four values."""
     return good_hash(urls, key) % np.uint64(4)
 
 
@@ -39,7 +42,7 @@ def binaries(values: list[bytes | None]) -> pa.Array:
 def killed_copy(folder: Path, copy: Path) -> None:
     """Copy the files of an open store as they are at one moment, between two compactions."""
     while True:
-        # Who merges files makes new ones and removes others.
+        # A compaction creates and removes files.
         before = sorted(path.name for path in folder.iterdir())
         with contextlib.suppress(shutil.Error):
             shutil.copytree(folder, copy)
@@ -49,11 +52,11 @@ def killed_copy(folder: Path, copy: Path) -> None:
 
 
 class Model:
-    """What a store should hold."""
+    """The expected contents of a store."""
 
     def __init__(self) -> None:
         self.url: dict[int, str] = {}
-        """By page, in the order in which they came."""
+        """URL by page, in the order of addition."""
         self.fetch_url: dict[int, str] = {}
         self.digests: dict[int, list[bytes]] = {}
         self.etag: dict[int, bytes] = {}
@@ -63,7 +66,7 @@ class Model:
         self.free: list[int] = []
 
     def new_pages(self, n: int, n_reused: int) -> list[int]:
-        """Number pages as a shard does: some in slots that are free again, the others in turn."""
+        """Number pages as a shard does: some in free slots, the others in new ones."""
         reused = [self.free.pop() for _ in range(min(n, n_reused, len(self.free)))]
         first = len(self.generations)
         fresh = list(range(first, first + n - len(reused)))
@@ -90,7 +93,7 @@ class Model:
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """Whole batches of happenings, reopening and crashes."""
+    """Batches of operations, reopening and crashes."""
 
     hashing: Any = staticmethod(good_hash)
 
@@ -108,7 +111,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.store.close()
             shutil.rmtree(self.folder)
 
-    # ------------------------------------------------------------------ happenings
+    # ------------------------------------------------------------------ operations
 
     @rule(
         first=st.integers(0, 250),
@@ -158,7 +161,7 @@ class StoreMachine(RuleBasedStateMachine):
         etag = b'"%d"' % self.position if is_tagged else None
         n = len(pages)
         nothing = binaries([None] * n)
-        self.batch.see_content(
+        self.batch.add_content(
             np.array(pages, np.int64),
             pa.array([content] * n, pa.binary(16)),
             binaries([etag] * n),
@@ -178,32 +181,32 @@ class StoreMachine(RuleBasedStateMachine):
     def name(self, key: str) -> None:
         if key not in self.model.names:
             self.model.names[key] = len(self.model.names)
-            self.batch.name(Names.GROUP, [self.model.names[key]], pa.array([key]))
+            self.batch.add_names(Names.GROUP, [self.model.names[key]], pa.array([key]))
         self.position += 1
 
     # ------------------------------------------------------------------ writing
 
-    def written(self) -> None:
+    def write_batch(self) -> None:
         self.store.write(self.batch, self.position)
         self.batch = self.store.batch()
 
     @rule(again=st.booleans())
     def write(self, again: bool) -> None:
         batch: StoreBatch = self.batch
-        self.written()
+        self.write_batch()
         if again:
             self.store.write(batch, self.position)
 
     @rule()
     def reopen(self) -> None:
-        self.written()
+        self.write_batch()
         self.store.close()
         self.store = Store.open(self.store.folder, hash_urls=self.hashing)
 
     @rule()
     def crash(self) -> None:
-        """What a killed process leaves is what was on disk at that moment."""
-        self.written()
+        """Continue with a copy of the files on disk, as a killed process leaves them."""
+        self.write_batch()
         self.n_folders += 1
         killed_copy(self.store.folder, self.folder / str(self.n_folders))
         self.store.close()
@@ -213,10 +216,10 @@ class StoreMachine(RuleBasedStateMachine):
     def flush(self) -> None:
         self.store.flush()
 
-    # ------------------------------------------------------------------ looking
+    # ------------------------------------------------------------------ checks
 
     @invariant()
-    def all_is_as_in_the_model(self) -> None:
+    def store_equals_model(self) -> None:
         if not hasattr(self, "store") or self.store.position != self.position:
             return
         store, model = self.store, self.model
@@ -233,16 +236,16 @@ class StoreMachine(RuleBasedStateMachine):
         records = store.records_of(pages)
         assert records.digests == [model.digests.get(page, []) for page in pages.tolist()]
         assert records.etag == [model.etag.get(page) for page in pages.tolist()]
-        self.scan_is_as_in_the_model(0, len(model.generations) + 5)
-        self.scan_is_as_in_the_model(20, 50)
+        self.check_scan(0, len(model.generations) + 5)
+        self.check_scan(20, 50)
         changes = store.changes(Cursor.parse(None), 10_000)
         assert [change[1:] for change in changes] == model.changes
         assert store.numbers_of(Names.GROUP, list(model.names)).tolist() == list(
             model.names.values()
         )
-        assert store.n_named(Names.GROUP) == len(model.names)
+        assert store.n_names(Names.GROUP) == len(model.names)
 
-    def scan_is_as_in_the_model(self, slot: int, n: int) -> None:
+    def check_scan(self, slot: int, n: int) -> None:
         pages, urls = self.store.scan_urls(slot, n)
         by_slot = sorted((page & 0xFFFFFFFF, page) for page in self.model.url)
         expected = [page for at, page in by_slot if slot <= at < slot + n]
@@ -251,7 +254,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 class CollidingMachine(StoreMachine):
-    """The same, with a hash of four values."""
+    """The same with a hash of only four values."""
 
     hashing: Any = staticmethod(bad_hash)
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recrawl.urls import CANON_VERSION, URL_BYTES_MAX, URL_INPUT_BYTES_MAX, UrlProblem, canonical
-from recrawl.urls._plain import are_plain
-from recrawl.urls._text import as_strings, text_of
-from recrawl.urls.canonical import _parsed
+from recrawl.urls._arrow_text import string_array, text_of
+from recrawl.urls._canonical_check import are_canonical
+from recrawl.urls.canonical import _parse_url
 
 GOLDEN = tomllib.loads((Path(__file__).parent / "golden.toml").read_text(encoding="utf-8"))
 CASES = [
@@ -62,7 +62,7 @@ any_url = nasty_urls | mutated_urls()
 
 
 def is_plain(url: str) -> bool:
-    return bool(are_plain(text_of(as_strings([url])), URL_BYTES_MAX)[0])
+    return bool(are_canonical(text_of(string_array([url])), URL_BYTES_MAX)[0])
 
 
 def key_of(string: str | None) -> str | None:
@@ -73,7 +73,7 @@ def problem_of(string: str | None) -> UrlProblem:
     return UrlProblem(canonical([string]).problem[0])
 
 
-def test_keys_are_those_of_their_version() -> None:
+def test_keys_match_the_golden_vectors_of_their_version() -> None:
     found = canonical([given_as for given_as, _ in CASES])
     problems = [UrlProblem(problem).name for problem in found.problem]
     keys = [key or problem for key, problem in zip(found.url.to_pylist(), problems, strict=True)]
@@ -95,9 +95,9 @@ def test_ordinary_urls_are_not_parsed(url: str) -> None:
 
 
 @given(any_url)
-def test_what_is_not_parsed_would_come_out_of_the_parser_unchanged(url: str) -> None:
+def test_a_url_found_canonical_is_unchanged_by_the_parser(url: str) -> None:
     if is_plain(url):
-        assert _parsed(url) == (url, UrlProblem.NONE)
+        assert _parse_url(url) == (url, UrlProblem.NONE)
         assert ada_url.URL(url).href == url
 
 
@@ -177,13 +177,13 @@ def test_the_limit_is_of_the_bytes_of_the_key(host: str) -> None:
     ],
     ids=lambda string: string[:20],
 )
-def test_strings_made_to_be_slow_are_not(string: str) -> None:
+def test_adversarial_strings_are_parsed_in_time(string: str) -> None:
     assert len(string.encode()) <= URL_INPUT_BYTES_MAX
     for _ in range(10):
         canonical([string])
 
 
-def test_what_is_canonical_is_returned_as_it_is() -> None:
+def test_an_array_of_canonical_urls_is_returned_without_a_copy() -> None:
     urls = pa.array(["https://example.com/", "https://example.com/a?b"])
     assert canonical(urls).url is urls
     assert canonical(pa.chunked_array([urls])).url.buffers()[2].address == urls.buffers()[2].address
@@ -220,7 +220,7 @@ def test_strings_may_come_in_any_form(urls: pa.Array) -> None:
     ],
     ids=["list", "array", "slice", "null", "chunks"],
 )
-def test_none_at_all_is_fine(urls: pa.Array) -> None:
+def test_an_empty_array_is_valid(urls: pa.Array) -> None:
     found = canonical(urls)
     assert found.url.type == pa.string()
     assert len(found.url) == found.problem.size == 0
@@ -238,6 +238,6 @@ def test_nulls_over_leftover_bytes_stay_null() -> None:
 @pytest.mark.parametrize(
     "urls", ["https://a/", [1, 2], pa.array([1, 2])], ids=["string", "numbers", "array"]
 )
-def test_what_is_no_list_of_strings_is_told(urls: pa.Array) -> None:
+def test_input_that_is_not_strings_raises(urls: pa.Array) -> None:
     with pytest.raises(TypeError):
         canonical(urls)

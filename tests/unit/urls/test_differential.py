@@ -65,7 +65,7 @@ def strings(seed: int, n: int) -> list[str]:
 
 
 @pytest.mark.slow_without_jit
-def test_both_give_the_same_keys(seed: int) -> None:
+def test_both_implementations_give_the_same_keys(seed: int) -> None:
     given = strings(seed, 50_000)
     wrong = [
         (string, our, their)

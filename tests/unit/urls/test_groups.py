@@ -55,7 +55,7 @@ def test_rows_are_numbered_by_host_in_order_of_appearance(urls: pa.StringArray) 
 
 
 @pytest.mark.slow_without_jit
-def test_many_hosts_in_any_order_are_told_apart() -> None:
+def test_many_hosts_in_any_order_get_different_numbers() -> None:
     rng = np.random.default_rng(1)
     numbers = rng.integers(0, 20_000, 100_000)
     urls = pa.array([f"https://shop{number}.example/{i}" for i, number in enumerate(numbers)])
@@ -64,7 +64,7 @@ def test_many_hosts_in_any_order_are_told_apart() -> None:
     assert distinct.take(pa.array(index)).equals(hosts(urls))
 
 
-def test_a_hash_is_only_a_place_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_with_equal_hashes_get_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts that share a hash are still two; the kernel is run as Python to make them share it."""
     plain: Any = groups._number_spans
     plain = getattr(plain, "py_func", plain)
@@ -138,7 +138,7 @@ def test_groups_by_host_are_hosts_and_by_domain_domains() -> None:
     assert group_index(urls, "domain")[1].tolist() == [0, -1, 0]
 
 
-def test_the_network_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_network_is_never_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise AssertionError("a socket was opened")
 
@@ -148,12 +148,12 @@ def test_the_network_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert domain_of("https://www.example.com/") == "example.com"
 
 
-def test_what_is_no_canonical_url_has_no_host() -> None:
+def test_strings_that_are_not_canonical_urls_have_no_host() -> None:
     urls = pa.array(["", "http:", "https://", "ftp://a/", "HTTP://a/", "http:///", "https://ab"])
     assert hosts(urls).to_pylist() == [None, None, None, None, None, None, "ab"]
 
 
-def test_none_at_all_is_fine() -> None:
+def test_an_empty_array_is_valid() -> None:
     empty = pa.array([], pa.string())
     assert hosts(empty).to_pylist() == registrable_domains(empty).to_pylist() == []
     for urls in (empty, pa.array([None, None], pa.string())):
@@ -162,7 +162,7 @@ def test_none_at_all_is_fine() -> None:
         assert index.tolist() == [-1] * len(urls)
 
 
-def test_another_grouping_is_refused() -> None:
+def test_an_unknown_grouping_raises() -> None:
     with pytest.raises(ValueError, match="by must be 'host' or 'domain', got 'ip'"):
         group_index(pa.array(["https://a/"]), "ip")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="by must be"):

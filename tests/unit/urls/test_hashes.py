@@ -88,7 +88,7 @@ def test_it_does_not_matter_where_a_url_lies(text: str, n_before: int, others: l
     assert hash_urls(rows[row : row + 1], KEY).tolist() == [hash_of(text)]
 
 
-def test_none_at_all_is_fine() -> None:
+def test_an_empty_array_is_valid() -> None:
     assert hash_urls(pa.array([], pa.string()), KEY).size == 0
     assert hash_urls(pa.array(["a"])[1:], KEY).size == 0
     assert hash_urls(pa.array(["", ""]), KEY).tolist() == [hash_of("")] * 2
@@ -134,11 +134,11 @@ def test_a_key_has_128_bits(key: int) -> None:
         hash_urls(pa.array(["a"]), key)
 
 
-def test_null_has_no_hash() -> None:
+def test_hashing_a_null_raises() -> None:
     with pytest.raises(ValueError, match="no nulls, got 1"):
         hash_urls(pa.array(["a", None]), KEY)
 
 
-def test_only_strings_are_hashed() -> None:
+def test_hashing_other_types_raises() -> None:
     with pytest.raises(TypeError, match="strings"):
         hash_urls(pa.array([1]), KEY)

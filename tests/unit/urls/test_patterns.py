@@ -178,7 +178,7 @@ def test_patterns_are_values() -> None:
         Pattern(b"/a")  # type: ignore[arg-type]
 
 
-def test_null_and_what_is_no_url_match_nothing() -> None:
+def test_nulls_and_strings_that_are_not_urls_match_nothing() -> None:
     found = PatternSet(["*"]).first_match(pa.array([None, "", "a.html", "https://a/"]))
     assert found.tolist() == [-1, -1, -1, 0]
 

@@ -6,20 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recrawl.cli.support.corpora import checked_arguments, corpus_option, open_to_change
-from recrawl.cli.support.examples import Example, example_command
-from recrawl.cli.support.presenting import Output, output_option
-from recrawl.cli.support.sources import (
+from recrawl.cli.support.corpus_access import corpus_option, open_to_change, value_errors_as_usage
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.input_files import (
+    LIST_FORMATS,
     REASONS_SHOWN_MAX,
+    batches_with_progress,
     column_option,
     format_option,
     inputs_argument,
-    listed_batch,
-    opened,
-    progressing,
-    say_refused,
+    open_input,
+    show_refused,
     split_inputs,
+    url_batch,
 )
+from recrawl.cli.support.output import Output, output_option
 from recrawl.errors import RecrawlError
 from recrawl.units import count_text
 
@@ -40,8 +41,8 @@ _PROBLEMS = {
 _AMOUNT_MAX = 1e12
 
 
-class _Adding:
-    """Pages that are being added, and what became of them."""
+class _PageAdder:
+    """Adds pages in batches, and counts those added, tracked already, and refused."""
 
     def __init__(self, corpus: "Corpus", importance: float | None, cost: float | None) -> None:
         self._corpus = corpus
@@ -51,7 +52,7 @@ class _Adding:
         self.examples: list[str] = []
 
     def add(self, batch: "pa.RecordBatch") -> None:
-        """Add the pages of a batch; what the file says of a page goes before what options say."""
+        """Add the pages of a batch; values in the file override the options."""
         import numpy as np  # noqa: PLC0415
         import pyarrow as pa  # noqa: PLC0415
 
@@ -60,18 +61,20 @@ class _Adding:
         for amount in amounts.values():
             is_wrong |= (amount < 0) | (amount > _AMOUNT_MAX)
         if is_wrong.any():
-            self._refuse(batch.column("url").filter(pa.array(is_wrong)), "importance or cost wrong")
-        # Pages that say the same things of themselves are added together.
-        says = sum(np.isfinite(amount) << i for i, amount in enumerate(amounts.values()))
-        for what in np.unique(says):
-            rows = np.flatnonzero((says == what) & ~is_wrong)
+            self._refuse(
+                batch.column("url").filter(pa.array(is_wrong)), "importance or cost out of range"
+            )
+        # `Corpus.add` takes a value for all of its pages or for none: split by the values given.
+        bits = sum(np.isfinite(amount) << i for i, amount in enumerate(amounts.values()))
+        for given in np.unique(bits):
+            rows = np.flatnonzero((bits == given) & ~is_wrong)
             url = batch.column("url").take(pa.array(rows))
-            told = {
+            values = {
                 name: amount[rows]
                 for i, (name, amount) in enumerate(amounts.items())
-                if int(what) >> i & 1
+                if int(given) >> i & 1
             }
-            added = self._corpus.add(url, **told)
+            added = self._corpus.add(url, **values)
             self.n_added += added.n_added
             self.n_known += added.n_known
             if added.n_refused:
@@ -105,21 +108,29 @@ class _Adding:
 @example_command(
     "add",
     examples=(
-        Example("recrawl add urls.txt"),
-        Example("recrawl add https://example.com/ https://example.com/news"),
-        Example("recrawl add products.csv --column url=link", "a column of another name"),
-        Example("recrawl add sitemap.xml --importance 2"),
-        Example("cat urls.txt | recrawl add"),
+        CommandExample("recrawl add urls.txt"),
+        CommandExample("recrawl add https://example.com/ https://example.com/news"),
+        CommandExample(
+            "recrawl add products.csv --column url=link", "the URLs are in the column link"
+        ),
+        CommandExample("recrawl add sitemap.xml --importance 2"),
+        CommandExample("cat urls.txt | recrawl add"),
     ),
 )
 @inputs_argument
-@format_option
+@format_option(*LIST_FORMATS)
 @column_option
 @click.option(
-    "--importance", type=click.FloatRange(0), metavar="X", help="Of pages that say none themselves."
+    "--importance",
+    type=click.FloatRange(0),
+    metavar="X",
+    help="Importance of a page, 1 by default, where the file gives none.",
 )
 @click.option(
-    "--cost", type=click.FloatRange(0), metavar="X", help="Of pages that say none themselves."
+    "--cost",
+    type=click.FloatRange(0),
+    metavar="X",
+    help="Cost of a fetch, 1 by default, where the file gives none.",
 )
 @corpus_option
 @output_option
@@ -132,43 +143,43 @@ def command(
     folder: Path,
     out: Output,
 ) -> None:
-    """Keep pages.
+    """Add pages to track, given as URLs or as files of URLs.
 
-    From lists of URLs, CSV, JSON lines and sitemaps, compressed or not; stdin if nothing is
-    named.  Pages that are kept already stay as they are.
+    A file is a list of URLs, CSV, JSON lines, Parquet or a sitemap, compressed or not; without
+    arguments recrawl reads stdin.  Pages that are tracked already are not changed.
     """
-    told = split_inputs(inputs)
-    with open_to_change(folder, n_bytes_input=told.n_bytes) as corpus, checked_arguments():
-        adding = _Adding(corpus, importance, cost)
+    pages = split_inputs(inputs)
+    with open_to_change(folder, n_bytes_input=pages.n_bytes) as corpus, value_errors_as_usage():
+        adder = _PageAdder(corpus, importance, cost)
         n_refused = 0
-        if told.urls:
-            adding.add(listed_batch(told.urls))
-        for file in told.files:
+        if pages.urls:
+            adder.add(url_batch(pages.urls))
+        for file in pages.files:
             name = file.name
-            source = opened(file, format_name=format_name, columns=columns)
+            source = open_input(file, format_name=format_name, columns=columns)
             if source.kind != "listed":
                 raise RecrawlError(
-                    f"{name} tells of fetches ({source.format}).\nLearn from it, and keep its "
-                    f"pages, with `recrawl import {name}`."
+                    f"{name} is a log of fetches or changes ({source.format}), not a list of "
+                    f"pages.\nRun `recrawl import {name}` to add its pages and learn from it."
                 )
-            for batch in progressing(source, file, out):
-                adding.add(batch)
-            say_refused(source, name, out)
+            for batch in batches_with_progress(source, file, out):
+                adder.add(batch)
+            show_refused(source, name, out)
             n_refused += source.refused.n_refused
-    n_wrong = sum(adding.problems.values())
+    n_wrong = sum(adder.problems.values())
     out.row(
         {
-            "n_added": adding.n_added,
-            "n_known": adding.n_known,
+            "n_added": adder.n_added,
+            "n_known": adder.n_known,
             "n_refused": n_wrong + n_refused,
-            "refused_by_reason": dict(adding.problems),
+            "refused_by_reason": dict(adder.problems),
         }
     )
-    parts = [f"{count_text(adding.n_added, 'page')} added", f"{adding.n_known:,} known already"]
+    parts = [f"{count_text(adder.n_added, 'page')} added", f"{adder.n_known:,} tracked already"]
     parts += [f"{n_wrong + n_refused:,} refused"] if n_wrong + n_refused else []
     out.say(", ".join(parts) + ".")
-    for text in adding.examples:
+    for text in adder.examples:
         out.note(f"  {text}")
-    if n_wrong > len(adding.examples):
-        reasons = ", ".join(f"{n:,} {reason}" for reason, n in adding.problems.most_common())
-        out.note(f"  … in all {reasons}")
+    if n_wrong > len(adder.examples):
+        reasons = ", ".join(f"{n:,} {reason}" for reason, n in adder.problems.most_common())
+        out.note(f"  … in total: {reasons}")

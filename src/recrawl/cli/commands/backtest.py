@@ -1,4 +1,4 @@
-"""``recrawl backtest``: what could have been saved, from the log of a crawl that was."""
+"""``recrawl backtest``: estimate from the log of a past crawl what recrawl would have saved."""
 
 import shlex
 import sys
@@ -8,26 +8,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recrawl.cli.support.comparing import (
+from recrawl.cli.support.comparison_output import (
     check_report,
     comparison_options,
     progress_shares,
     show_comparison,
     write_report,
 )
-from recrawl.cli.support.examples import Example, example_command
-from recrawl.cli.support.kernels import are_made, require_compiled
-from recrawl.cli.support.policies import named_policies
-from recrawl.cli.support.presenting import ANSWERED_NO, Output, output_option
-from recrawl.cli.support.sources import (
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.input_files import (
+    CRAWL_FORMATS,
     InputFile,
+    batches_with_progress,
     column_option,
     format_option,
     input_file,
-    opened,
-    progressing,
-    say_refused,
+    open_input,
+    show_refused,
 )
+from recrawl.cli.support.kernels import kernels_exist, require_compiled
+from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
+from recrawl.cli.support.policies import load_policies
+from recrawl.units import count_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,28 +43,37 @@ __all__ = ["command"]
 @example_command(
     "backtest",
     examples=(
-        Example("recrawl backtest crawl-log.jsonl", needs_corpus=False),
-        Example("recrawl backtest . --path 'docs/**/*.md'", "a git repository", is_run=False),
-        Example(
+        CommandExample("recrawl backtest crawl-log.jsonl", needs_corpus=False),
+        CommandExample(
+            "recrawl backtest . --path 'docs/**/*.md'", "a git repository", is_run=False
+        ),
+        CommandExample(
             "recrawl backtest crawls.parquet --column at=ts --column changed=text_changed",
             "columns with other names",
             is_run=False,
         ),
-        Example("recrawl backtest captures.cdx.gz --report saved.html", is_run=False),
+        CommandExample("recrawl backtest captures.cdx.gz --report saved.html", is_run=False),
     ),
-    short_help="What could have been saved, from the log of a crawl.",
+    short_help="Estimate savings from a past crawl.",
 )
 @click.argument("log", type=click.Path(path_type=Path, exists=True))
-@format_option
+@format_option(*CRAWL_FORMATS, "git", "change-times", "kolobov")
 @column_option
-@click.option("--path", "paths", multiple=True, metavar="GLOB", help="Files of a repository.")
+@click.option(
+    "--path",
+    "paths",
+    multiple=True,
+    metavar="GLOB",
+    help="Files of a git repository to use, such as 'docs/**/*.md'.  May be repeated.",
+)
 @click.option(
     "--pages",
     "n_pages_max",
     type=click.IntRange(20, 200_000),
     default=20_000,
     show_default=True,
-    help="Of more pages so many stand for all.",
+    metavar="N",
+    help="Sample at most N pages.",
 )
 @comparison_options("backtest.html")
 @output_option
@@ -77,34 +88,39 @@ def command(
     seed: int,
     out: Output,
 ) -> None:
-    """Replay the log of a crawl under recrawl and under the rules that crawlers use today.
+    """Estimate how many fetches recrawl would have saved in a past crawl, for the same freshness.
 
-    LOG is a crawl log (JSON lines, CSV, Parquet: url, at, digest or changed), CDX or CDXJ, a git
-    repository, or a folder in the format of Kolobov et al.  The answer is how many fetches would
-    have done for the same freshness, with an interval, and a report with pictures.  Ends with 3 if
-    the log is too thin to judge by.
+    LOG is a crawl log (JSON lines, CSV or Parquet with url, at, and digest or changed), a CDX or
+    CDXJ file, a git repository (each file counts as a page), or a folder in the format of the data
+    set of Kolobov et al. (2019).
+
+    The log is replayed with recrawl and with the rules that crawlers use today.  The result is the
+    number of fetches that each needs, with 95 % intervals, and an HTML report with charts.  Exit
+    code 3 if the log is too small to conclude from.
     """
     check_report(report)
-    if not are_made():
+    if not kernels_exist():
         require_compiled("backtest")
-    policies = named_policies(policy_names)
+    policies = load_policies(policy_names)
     from recrawl import __version__  # noqa: PLC0415
-    from recrawl.backtest import backtest_html, backtested, history_of  # noqa: PLC0415
+    from recrawl.backtest import backtest_html, history_of, run_backtest  # noqa: PLC0415
 
+    out.status(f"Reading {log} …")
     file = input_file(str(log))
-    source = opened(file, format_name=format_name, columns=columns, paths=paths)
+    source = open_input(file, format_name=format_name, columns=columns, paths=paths)
     if source.kind == "listed":
         raise click.UsageError(
             f"{log} is a list of pages ({source.format}), not a log of fetches or changes."
         )
-    history = history_of(_Shown(source, file, out), n_pages_max=n_pages_max)
-    say_refused(source, log.name, out)
+    history = history_of(_SourceWithProgress(source, file, out), n_pages_max=n_pages_max)
+    show_refused(source, log.name, out)
+    out.status(f"Replaying {count_text(history.n_pages, 'page')} …")
     with out.progress("replaying", 1.0, unit="%") as advance:
-        backtest = backtested(
+        backtest = run_backtest(
             history, policies=policies, seed=seed, progress=progress_shares(advance)
         )
     if backtest.comparison is None:
-        _refuse(backtest, out, hint=_hint(backtest, paths))
+        _show_refusal(backtest, out, hint=_hint(backtest, paths))
     typed = shlex.join(["recrawl", *sys.argv[1:]])
     name = log.resolve().name
     page = backtest_html(backtest, name=name, command=typed, version=__version__)
@@ -112,14 +128,14 @@ def command(
     for text in backtest.support.texts("fact"):
         out.say(text)
     for text in backtest.support.texts("caution"):
-        out.say(f"But: {text}", style="yellow")
+        out.say(f"Note: {text}", style="yellow")
     out.say()
     show_comparison(backtest.comparison, out)
     write_report(report, page, out)
 
 
-class _Shown:
-    """A source of which it is shown how far it was read."""
+class _SourceWithProgress:
+    """A source that shows a progress bar while it is read."""
 
     def __init__(self, source: "Source", file: InputFile, out: Output) -> None:
         self.kind = source.kind
@@ -127,27 +143,37 @@ class _Shown:
         self._read = (source, file, out)
 
     def batches(self) -> "Iterator[pa.RecordBatch]":
-        return progressing(*self._read)
+        return batches_with_progress(*self._read)
 
 
 def _hint(backtest: "Backtest", paths: tuple[str, ...]) -> str | None:
-    """Return what to try where it may be not the log that is thin, but how it was read."""
+    """Return what to try if the log may have been read wrongly; None otherwise."""
     history = backtest.history
     if history.n_pages == 0 and paths:
-        return "No file matches --path; patterns begin at the top, as in 'docs/**/*.md'."
+        return (
+            "No file matches --path.  Patterns start at the top folder of the repository, such as "
+            "'docs/**/*.md'."
+        )
     if history.n_mute > history.page.size:
         return (
-            "If one of its fields does, name it: --column digest=FIELD, or --column changed=FIELD."
+            "If a column has the digest of the content, or whether it changed, name it: --column "
+            "digest=FIELD or --column changed=FIELD."
         )
     return None
 
 
-def _refuse(backtest: "Backtest", out: Output, *, hint: str | None) -> None:
+def _show_refusal(backtest: "Backtest", out: Output, *, hint: str | None) -> None:
     texts = backtest.support.texts("refusal")
     out.row({"what": "refused", "reasons": texts})
-    out.say("This log is too thin to judge by.", style="bold")
-    for text in texts + backtest.support.texts("fact") + backtest.support.texts("caution"):
-        out.say(f"- {text}")
+    out.say("This log is too small to conclude from.", style="bold")
     if hint is not None:
         out.note(hint)
-    click.get_current_context().exit(ANSWERED_NO)
+    out.say("Reasons:")
+    for text in texts:
+        out.say(f"- {text}")
+    details = backtest.support.texts("fact") + backtest.support.texts("caution")
+    if details:
+        out.say("About the log:")
+        for text in details:
+            out.say(f"- {text}")
+    click.get_current_context().exit(CHECK_FAILED)

@@ -1,4 +1,4 @@
-"""``recrawl bench``: a policy of one's own on the webs of RefreshBench, and its place."""
+"""``recrawl bench``: run a user's policy on the webs of RefreshBench, and rank it."""
 
 import hashlib
 import importlib
@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from recrawl.cli.support.comparing import check_report
-from recrawl.cli.support.examples import Example, example_command
-from recrawl.cli.support.kernels import are_made, require_compiled
-from recrawl.cli.support.policies import METHODS, check_methods, made_for
-from recrawl.cli.support.presenting import ANSWERED_NO, Output, output_option
+from recrawl.cli.support.comparison_output import check_report
+from recrawl.cli.support.corpus_access import prepare_kernels
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.kernels import kernels_exist, require_compiled
+from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
+from recrawl.cli.support.policies import METHODS, check_methods, make_policy
 from recrawl.errors import RecrawlError
 
 if TYPE_CHECKING:
@@ -35,40 +36,48 @@ _OURS = "recrawl"
 @example_command(
     "bench",
     examples=(
-        Example("recrawl bench my_policy.py --quick", needs_corpus=False, is_run=False),
-        Example("recrawl bench my_policy.py:Newest --out results.json", is_run=False),
-        Example(
+        CommandExample("recrawl bench my_policy.py --quick", needs_corpus=False, is_run=False),
+        CommandExample("recrawl bench my_policy.py:Newest -o results.json", is_run=False),
+        CommandExample(
             "recrawl bench my_policy.py --check results.json",
-            "whether a results file can be reproduced",
+            "check that a results file can be reproduced",
             is_run=False,
         ),
-        Example("recrawl bench --tracks", "what there is to run", needs_corpus=False),
+        CommandExample("recrawl bench --tracks", "list the tracks", needs_corpus=False),
     ),
-    short_help="A policy's place among others, on the webs of RefreshBench.",
+    short_help="Rank a policy of your own on RefreshBench.",
 )
-@click.argument("policy", metavar=_NAME, required=False)
-@click.option("--quick", is_flag=True, help="Few webs and budgets: half a minute or less.")
+@click.argument("policy", metavar=f"[{_NAME}]", required=False)
+@click.option("--quick", is_flag=True, help="Run only a few webs and budgets.")
 @click.option(
     "--open",
     "on_open",
     is_flag=True,
-    help="The open webs, for developing a policy, instead of those that are held out.",
+    help="Run the open webs, for developing a policy, instead of the held-out ones.",
 )
 @click.option(
-    "--track", "names", multiple=True, metavar="NAME", help="Only this track; repeatable."
+    "--track",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Run only this track.  May be repeated.",
 )
 @click.option("--tracks", "lists", is_flag=True, help="List the tracks, and run nothing.")
 @click.option(
+    "-o",
+    "--output",
     "--out",
     "into",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where the results are written, for others to check.",
+    metavar="FILE",
+    help="File to write the results to, for others to check.",
 )
 @click.option(
     "--check",
     "checked",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="A results file to check; with POLICY some of its runs are made again.",
+    metavar="FILE",
+    help="Results file to check; with POLICY, some of its runs are repeated.",
 )
 @output_option
 def command(
@@ -81,37 +90,40 @@ def command(
     checked: Path | None,
     out: Output,
 ) -> None:
-    """Run a policy on the webs of RefreshBench, and say its place among the others.
+    """Run a policy of your own on RefreshBench, and rank it among those of crawlers and papers.
 
-    POLICY is a Python file with one class that has start, hear, pick and learn, or FILE.py:CLASS,
-    or MODULE:CLASS.  Policies are judged on the webs that are held out; while you develop yours,
-    run it with --open.  Webs that were recorded are run, too, where RECRAWL_DATA names a folder
-    that has them.  Ends with 3 if a results file does not pass its check.
+    RefreshBench is a set of simulated and recorded webs.  A policy decides which pages to fetch
+    next.  POLICY is a Python file, which is executed, with one class that has the methods start,
+    on_signals, pick and learn; or FILE.py:CLASS, or MODULE:CLASS.  Policies are judged on held-out
+    webs; while you develop yours, use --open.  Recorded webs need a folder with their data, named
+    by RECRAWL_DATA.  Exit code 3 if a results file does not pass its check.
     """
     if policy is None and checked is None and not lists:
-        raise click.UsageError("Name a POLICY, or say --tracks or --check RESULTS.")
+        raise click.UsageError("name a POLICY, or give --tracks or --check FILE.")
     if into is not None:
         _check_writable(into)
-    if not are_made():
+    if lists:
+        prepare_kernels(Path())
+    elif not kernels_exist():
         require_compiled("bench")
     from recrawl.refreshbench import data_folder  # noqa: PLC0415
 
-    tracks = _chosen(names, quick=quick or checked is not None)
+    tracks = _select_tracks(names, quick=quick or checked is not None)
     if lists:
-        _list(tracks, out)
+        _list_tracks(tracks, out)
         return
     there = [track for track in tracks if track.is_there(data_folder())]
     if checked is not None:
-        _check(checked, policy, there, out)
+        _check_results_file(checked, policy, there, out)
     elif policy is not None:
         for track in tracks:
             if track not in there:
-                out.note(f"{track.name} is left out: {_lacking(track)}.")
+                out.note(f"Skipping {track.name}: {_missing_data_text(track)}.")
         if not there:
-            raise click.UsageError("There is nothing to run; --tracks lists what there is.")
-        results = _run(policy, there, out, quick=quick, held_out=not on_open)
+            raise click.UsageError("there is nothing to run; --tracks lists the tracks.")
+        results = _run_policy(policy, there, out, quick=quick, held_out=not on_open)
         for track in there:
-            _show(track, results, out)
+            _show_standings(track, results, out)
         if into is not None:
             from recrawl.refreshbench import write_results  # noqa: PLC0415
 
@@ -124,16 +136,16 @@ def _check_writable(into: Path) -> None:
     try:
         check_report(into)
     except click.BadParameter as error:
-        error.param_hint = "--out"
+        error.param_hint = "--output"
         raise
 
 
-def _lacking(track: "Track") -> str:
-    return f"RECRAWL_DATA names no folder with {', '.join(track.needs)}"
+def _missing_data_text(track: "Track") -> str:
+    return f"RECRAWL_DATA does not name a folder with {', '.join(track.needs)}"
 
 
-def _chosen(names: Sequence[str], *, quick: bool) -> "list[Track]":
-    """Return the tracks that are asked for; all, but quickly only those that are made up."""
+def _select_tracks(names: Sequence[str], *, quick: bool) -> "list[Track]":
+    """Return the tracks with these names, or all; a quick run skips recorded tracks."""
     from recrawl.refreshbench import TRACKS  # noqa: PLC0415
 
     known = [track.name for track in TRACKS]
@@ -147,7 +159,7 @@ def _chosen(names: Sequence[str], *, quick: bool) -> "list[Track]":
     return [track for track in TRACKS if not (quick and track.is_recorded)]
 
 
-def _list(tracks: "Sequence[Track]", out: Output) -> None:
+def _list_tracks(tracks: "Sequence[Track]", out: Output) -> None:
     for track in tracks:
         out.row(
             {
@@ -168,76 +180,76 @@ def _list(tracks: "Sequence[Track]", out: Output) -> None:
 # ---------------------------------------------------------------------- the policy
 
 
-class _Loaded(NamedTuple):
-    """A policy of somebody else's."""
+class _LoadedPolicy(NamedTuple):
+    """A user's policy."""
 
     name: str
     digest: str
-    """Of its file; empty if there is none."""
+    """Digest of its file; empty if there is no file."""
     path: str
     make: "Callable[[float], Policy]"
 
 
-def _loaded(name: str) -> _Loaded:
+def _load_policy(name: str) -> _LoadedPolicy:
     place, _, class_name = name.partition(":")
     path = Path(place)
     if path.suffix == ".py":
         if not path.is_file():
-            raise click.BadParameter(f"{path} is not there", param_hint=_NAME)
-        module = _module_of(path)
-        found = class_name or _only_policy(module, path)
+            raise click.BadParameter(f"there is no file {path}", param_hint=_NAME)
+        module = _run_file_as_module(path)
+        class_name = class_name or _only_policy(module, path)
     elif place and class_name:
-        module, found = _imported(place), class_name
+        module = _import_module(place)
     else:
         raise click.BadParameter(
             f"must be FILE.py, FILE.py:CLASS or MODULE:CLASS, got {name!r}", param_hint=_NAME
         )
-    made: Any = getattr(module, found, None)
+    made: Any = getattr(module, class_name, None)
     if made is None:
-        raise click.BadParameter(f"{place} has no {found}", param_hint=_NAME)
+        raise click.BadParameter(f"{place} has no {class_name}", param_hint=_NAME)
     check_methods(made, name, _NAME)
-    _check_name(found)
+    _check_name(class_name)
     source = getattr(module, "__file__", None) or ""
     digest = hashlib.sha256(Path(source).read_bytes()).hexdigest() if source else ""
-    return _Loaded(found, digest, source, partial(made_for, made))
+    return _LoadedPolicy(class_name, digest, source, partial(make_policy, made))
 
 
 def _check_name(name: str) -> None:
-    """Refuse a name under which somebody else's scores are known."""
+    """Raise a usage error for the name of a policy that the league has already."""
     from recrawl.refreshbench import ORACLE, reference_scores  # noqa: PLC0415
 
     if name in {_OURS, ORACLE, *(score.policy for score in reference_scores())}:
         raise click.BadParameter(
-            f"{name} is the name of a policy of the league; give the class another",
+            f"{name} is the name of a policy of the league; give your class another name",
             param_hint=_NAME,
         )
 
 
-def _module_of(path: Path) -> Any:
-    """Return a file as a module, under a name that no other module has."""
+def _run_file_as_module(path: Path) -> Any:
+    """Execute a file as a module, under a name that no other module has."""
     name = f"_recrawl_bench_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    # What stands beside the file can be imported by it, but hides nothing that others import.
+    # At the end of the path, modules beside the file can be imported but hide no others.
     sys.path.append(str(path.resolve().parent))
-    with _refused(f"{path} cannot be run"):
+    with _usage_errors(f"{path} cannot be run"):
         spec.loader.exec_module(module)
     return module
 
 
-def _imported(name: str) -> Any:
+def _import_module(name: str) -> Any:
     if "" not in sys.path:
         sys.path.insert(0, "")
-    with _refused(f"{name} cannot be imported"):
+    with _usage_errors(f"{name} cannot be imported"):
         return importlib.import_module(name)
 
 
 @contextmanager
-def _refused(what: str) -> Iterator[None]:
-    """Say what goes wrong in somebody else's module, even where it ends the process."""
+def _usage_errors(what: str) -> Iterator[None]:
+    """Turn errors of a user's module into usage errors, even if it exits the process."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -254,7 +266,7 @@ def _only_policy(module: Any, path: Path) -> str:
         and all(hasattr(made, method) for method in METHODS)
     ]
     if len(policies) != 1:
-        having = f"{len(policies)}: {', '.join(policies)}" if policies else "none"
+        having = f"{len(policies)} ({', '.join(policies)})" if policies else "none"
         raise click.BadParameter(
             f"{path} must have one class with {', '.join(METHODS)}, got {having}; "
             f"name it: {path}:CLASS",
@@ -263,16 +275,16 @@ def _only_policy(module: Any, path: Path) -> str:
     return policies[0]
 
 
-def _run(
+def _run_policy(
     name: str, tracks: "Sequence[Track]", out: Output, *, quick: bool, held_out: bool
 ) -> "Results":
     from recrawl.refreshbench import bench_policy, data_folder, runs_of  # noqa: PLC0415
 
-    policy = _loaded(name)
+    policy = _load_policy(name)
     total = sum(1 for _ in runs_of(tracks, quick=quick, held_out=held_out))
     with out.progress("running", total, unit="runs") as advance:
 
-        def told(score: "Score") -> None:
+        def on_score(score: "Score") -> None:
             out.row({"what": "score", **score._asdict()})
             advance(1)
 
@@ -285,7 +297,7 @@ def _run(
                 held_out=held_out,
                 folder=data_folder(),
                 policy_digest=policy.digest,
-                progress=told,
+                progress=on_score,
             )
         except RecrawlError as error:
             line = _line_of(error.__cause__, policy.path)
@@ -296,16 +308,16 @@ def _run(
 
 
 def _line_of(error: BaseException | None, path: str) -> int | None:
-    """Return the last line of a file that led to an error, if any did."""
+    """Return the last line of a file in the traceback of an error; None if it is not there."""
     frames = traceback.extract_tb(error.__traceback__) if error is not None else []
     lines = [frame.lineno for frame in frames if frame.filename == path]
     return lines[-1] if lines else None
 
 
-# ---------------------------------------------------------------------- the answer
+# ---------------------------------------------------------------------- the result
 
 
-def _show(track: "Track", results: "Results", out: Output) -> None:
+def _show_standings(track: "Track", results: "Results", out: Output) -> None:
     from recrawl.refreshbench import ORACLE, reference_scores, standings_of  # noqa: PLC0415
 
     name = results.policy
@@ -334,25 +346,25 @@ def _show(track: "Track", results: "Results", out: Output) -> None:
             "n_not_compared": n_left_out,
         }
     )
-    place = "no place, for there is nobody to compare with"
+    place = "no rank, because there are no scores to compare with"
     if own.place is not None:
-        place = f"place {own.place} of {n_placed}"
+        place = f"rank {own.place} of {n_placed}"
     out.say(f"{track.name}: {place}", style="bold")
     has_fragments = track.has_content
-    columns = ("", "policy", "fresh", "of oracle", "yours ahead by", "very stale")
+    columns = ("", "policy", "fresh", "of oracle", "yours is better by", "very stale")
     out.table(
         (*columns, "wrong") if has_fragments else columns,
         [_cells(standing, name, has_fragments=has_fragments) for standing in standings],
     )
     if n_in_part:
         out.say(
-            f"Scores on some of these webs and budgets are missing for {n_in_part} of them, "
-            "which are compared with yours on the others."
+            f"{n_in_part} of them have no scores on some of these webs and budgets; they are "
+            "compared with yours on the others."
         )
     if n_left_out:
-        out.say(f"Left out for want of any score on these webs and budgets: {n_left_out} policies.")
+        out.say(f"Not shown, without scores on these webs and budgets: {n_left_out} policies.")
     if any(standing.policy == ORACLE for standing in standings):
-        out.say(f"The oracle is told {track.oracle_knows}.", style="dim")
+        out.say(f"The oracle knows {track.oracle_knows}.", style="dim")
 
 
 def _cells(standing: "Standing", own: str, *, has_fragments: bool) -> list[str]:
@@ -377,11 +389,13 @@ def _place_text(standing: "Standing") -> str:
     from recrawl.refreshbench import ORACLE  # noqa: PLC0415
 
     if standing.policy == ORACLE:
-        return "told"
+        return "oracle"
     return "–" if standing.place is None else str(standing.place)
 
 
-def _check(path: Path, policy: str | None, tracks: "Sequence[Track]", out: Output) -> None:
+def _check_results_file(
+    path: Path, policy: str | None, tracks: "Sequence[Track]", out: Output
+) -> None:
     from recrawl.refreshbench import check_results, read_results  # noqa: PLC0415
 
     results = read_results(path)
@@ -393,24 +407,27 @@ def _check(path: Path, policy: str | None, tracks: "Sequence[Track]", out: Outpu
         left_out = sorted(ran - {track.name for track in repeated})
         if not repeated:
             raise click.UsageError(
-                f"No run of {', '.join(left_out)} can be made again.  Recorded tracks are if "
-                "--track names them and RECRAWL_DATA a folder that has them."
+                f"no run of {', '.join(left_out)} can be repeated.  Recorded tracks need --track "
+                "and a folder with their data, named by RECRAWL_DATA."
             )
         if left_out:
-            out.note(f"Not run again: {', '.join(left_out)}.")
+            out.note(f"Not repeated: {', '.join(left_out)}.")
         webs = {(score.track, score.web) for score in results.scores}
         held_out = any(
             (track.name, number) in webs
             for track in repeated
             for number in track.webs(held_out=True)
         )
-        again = _run(policy, repeated, out, quick=True, held_out=held_out)
+        again = _run_policy(policy, repeated, out, quick=True, held_out=held_out)
         wrong = check_results(results, again)
     n_again = 0 if again is None else len(again.scores)
     out.row({"what": "check", "policy": results.policy, "n_again": n_again, "wrong": wrong})
     for text in wrong:
         out.say(f"- {text}")
     if wrong:
-        click.get_current_context().exit(ANSWERED_NO)
-    made = f", and {n_again} runs made again agree" if n_again else ""
-    out.say(f"{path} holds {len(results.scores)} scores of {results.policy} on known webs{made}.")
+        click.get_current_context().exit(CHECK_FAILED)
+    repeated_text = f", and {n_again} repeated runs agree" if n_again else ""
+    out.say(
+        f"{path} is valid: it has {len(results.scores)} scores of {results.policy} on known webs"
+        f"{repeated_text}."
+    )

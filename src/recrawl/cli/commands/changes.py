@@ -1,13 +1,13 @@
-"""``recrawl changes``: what became of pages, in order, from a cursor on."""
+"""``recrawl changes``: print new, changed and gone pages, oldest first, from a cursor on."""
 
 import time
 from pathlib import Path
 
 import click
 
-from recrawl.cli.support.corpora import checked_arguments, corpus_option, open_to_read
-from recrawl.cli.support.examples import Example, example_command
-from recrawl.cli.support.presenting import Output, output_option
+from recrawl.cli.support.corpus_access import corpus_option, open_to_read
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.output import Output, output_option
 from recrawl.units import instant_text
 
 __all__ = ["command"]
@@ -19,19 +19,19 @@ _FOLLOW_SECONDS = 1.0
 @example_command(
     "changes",
     examples=(
-        Example("recrawl changes"),
-        Example("recrawl changes --limit 2 | tail -n 1"),
-        Example("recrawl changes --after $CURSOR --follow", is_run=False),
+        CommandExample("recrawl changes"),
+        CommandExample("recrawl changes --limit 2 | tail -n 1"),
+        CommandExample("recrawl changes --after $CURSOR --follow", is_run=False),
     ),
 )
-@click.option("--after", metavar="CURSOR", help="Begin after the change that has this cursor.")
-@click.option("--follow", is_flag=True, help="Go on with what happens from now.")
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="End after so many.")
+@click.option("--after", metavar="CURSOR", help="Start after the change with this cursor.")
+@click.option("--follow", is_flag=True, help="Wait for further changes, until Ctrl-C.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after N changes.")
 @click.option(
     "--what",
     type=click.Choice(["new", "changed", "reverted", "gone", "moved", "returned", "retired"]),
     multiple=True,
-    help="Only these.  May be repeated.",
+    help="Print only changes of this kind.  May be repeated.",
 )
 @corpus_option
 @output_option
@@ -43,17 +43,22 @@ def command(
     folder: Path,
     out: Output,
 ) -> None:
-    """Print what became of pages, oldest first.
+    """Print new, changed and gone pages, oldest first.
 
-    Each row has a cursor: keep the last, and go on after it another time.
+    Each JSON line (--json) has a cursor.  Keep the last one, and pass it to --after next time to
+    print only what happened since.
     """
     left = limit
-    begun = after
+    first_cursor = after
     is_any = False
     with open_to_read(folder) as corpus:
         while True:
-            with checked_arguments():
+            try:
                 changes = corpus.changes(after, limit=_CHANGES_PER_READ)
+            except ValueError as error:
+                raise click.UsageError(
+                    f"--after: {error}.  Take it from the last line of `recrawl changes --json`."
+                ) from error
             for change in changes:
                 after = change.cursor
                 name = change.what.name.lower()
@@ -77,13 +82,13 @@ def command(
                 continue
             if not follow:
                 if not is_any:
-                    out.say(_none_words(begun, what))
+                    out.say(_no_changes_text(first_cursor, what))
                 return
             time.sleep(_FOLLOW_SECONDS)
             corpus.refresh()
 
 
-def _none_words(after: str | None, what: tuple[str, ...]) -> str:
+def _no_changes_text(after: str | None, what: tuple[str, ...]) -> str:
     kinds = f" of this kind ({', '.join(what)})" if what else ""
     since = "" if after is None else f" after {after}"
-    return f"No changes{kinds}{since} yet; `recrawl report` says what fetches found."
+    return f"No changes{kinds}{since} yet.  They come from `recrawl report`."

@@ -1,4 +1,4 @@
-"""``recrawl config``: which settings hold, whether a file is right, and what a setting means."""
+"""``recrawl config``: show, check and explain settings."""
 
 import difflib
 import json
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from click.core import ParameterSource
 
-from recrawl.cli.support.corpora import corpus_option, is_corpus, prepare
-from recrawl.cli.support.examples import Example, example_command
-from recrawl.cli.support.presenting import Output, output_option
+from recrawl.cli.support.corpus_access import corpus_option, is_corpus, prepare_kernels
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.output import Output, output_option
 from recrawl.errors import ConfigError, CorpusError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ __all__ = ["command"]
 class _Setting(NamedTuple):
     key: str
     value: str | None
-    """As TOML has it."""
+    """Value in TOML notation."""
     origin: str
 
 
@@ -32,39 +32,41 @@ class _Setting(NamedTuple):
 @output_option
 @click.pass_context
 def command(context: click.Context, folder: Path, out: Output) -> None:
-    """Show, check and explain settings.  Alone, it shows those that hold."""
+    """Show, check and explain settings.  Without a subcommand, show those that are set."""
     if context.invoked_subcommand is None:
         _show(folder, out, is_all=False)
     elif context.get_parameter_source("folder") is ParameterSource.COMMANDLINE:
-        # Theirs is their own, and this one would be passed over in silence.
-        raise click.UsageError(f"-C FOLDER goes after {context.invoked_subcommand}.")
+        # Subcommands parse -C themselves; it would be ignored here.
+        raise click.UsageError(f"write -C FOLDER after {context.invoked_subcommand}.")
 
 
 @example_command(
     "show",
-    examples=(Example("recrawl config show"), Example("recrawl config show --all")),
+    examples=(CommandExample("recrawl config show"), CommandExample("recrawl config show --all")),
+    short_help="Show the settings of the corpus.",
 )
-@click.option("--all", "is_all", is_flag=True, help="Those that nobody has set, too.")
+@click.option("--all", "is_all", is_flag=True, help="Show settings that have their default, too.")
 @corpus_option
 @output_option
 def show(folder: Path, is_all: bool, out: Output) -> None:
-    """Print the settings that hold, and where each is from."""
+    """Show the settings of the corpus, and where each is set."""
     _show(folder, out, is_all=is_all)
 
 
-def _config_of(folder: Path) -> "tuple[CorpusConfig, str]":
-    """Return the configuration that holds in a folder, and where it is from."""
-    prepare(folder)
+def _effective_config(folder: Path) -> "tuple[CorpusConfig, str]":
+    """Return the configuration of the corpus in a folder, and where it is set."""
+    prepare_kernels(folder)
     from recrawl.corpus import CorpusConfig  # noqa: PLC0415
 
     toml = folder / "recrawl.toml"
     if toml.exists():
         return CorpusConfig.from_toml(toml), "recrawl.toml"
     if not is_corpus(folder):
-        raise CorpusError(f"{folder} is no corpus, and has no recrawl.toml.\nSee `recrawl init`.")
+        problem = "has no recrawl.toml and is not a corpus" if folder.exists() else "does not exist"
+        raise CorpusError(f"{folder} {problem}.\nRun `recrawl init` to create a corpus.")
     try:
         last = json.loads((folder / "last-config.json").read_text("utf-8"))
-        return CorpusConfig.from_dict(last), "the program that made it"
+        return CorpusConfig.from_dict(last), "the program that opened it"
     except (OSError, ValueError):
         return CorpusConfig(), "default"
 
@@ -73,16 +75,16 @@ def _settings(config: "CorpusConfig", origin: str) -> Iterator[_Setting]:
     from recrawl.node.config.descriptions import sections, toml_text  # noqa: PLC0415
     from recrawl.node.config.values import hints_of  # noqa: PLC0415
 
-    told = config.to_dict()
+    tables = config.to_dict()
     for section in sections():
-        held = told.get(section.key, {})
+        table = tables.get(section.key, {})
         hints = hints_of(section.kind)
-        if isinstance(held, list):
-            named = {f"{section.key}[{i}]": row for i, row in enumerate(held)}
+        if isinstance(table, list):
+            named = {f"{section.key}[{i}]": row for i, row in enumerate(table)}
         elif section.key == "hosts":
-            named = {f'{section.key}."{name}"': row for name, row in held.items()}
+            named = {f'{section.key}."{name}"': row for name, row in table.items()}
         else:
-            named = {section.key: held}
+            named = {section.key: table}
         for name, row in named.items():
             for key in section.keys:
                 if key.name in row:
@@ -93,27 +95,32 @@ def _settings(config: "CorpusConfig", origin: str) -> Iterator[_Setting]:
 
 
 def _show(folder: Path, out: Output, *, is_all: bool) -> None:
-    config, origin = _config_of(folder)
-    found = list(_settings(config, origin))
-    for setting in found:
+    config, origin = _effective_config(folder)
+    settings = list(_settings(config, origin))
+    for setting in settings:
         out.row({"key": setting.key, "value": setting.value, "from": setting.origin})
-    told = [setting for setting in found if setting.origin != "default"]
-    shown = found if is_all else told
+    changed = [setting for setting in settings if setting.origin != "default"]
+    shown = settings if is_all else changed
     if shown:
         out.table(("setting", "value", "from"), shown)
     else:
         where = f" in {origin}" if origin == "recrawl.toml" else ""
-        out.say(f"Nothing is set{where}; all is as by default, or as `recrawl set` left it.")
+        out.say(f"Nothing is set{where}.")
     if not is_all:
-        left = len(found) - len(told)
-        which = f"The {left} others are" if told else f"All {left} are shown"
-        what = "as they are by default: " if told else "by "
-        out.say(f"{which} {what}`recrawl config show --all`.")
+        n_others = len(settings) - len(changed)
+        out.say(
+            f"{n_others} settings have their default; show them with `recrawl config show --all`."
+        )
+    out.say("Settings made with `recrawl set` are not listed; see `recrawl explain URL`.")
 
 
 @example_command(
     "check",
-    examples=(Example("recrawl config check"), Example("recrawl config check recrawl.toml")),
+    examples=(
+        CommandExample("recrawl config check"),
+        CommandExample("recrawl config check recrawl.toml"),
+    ),
+    short_help="Check a configuration file.",
 )
 @click.argument(
     "file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -121,12 +128,12 @@ def _show(folder: Path, out: Output, *, is_all: bool) -> None:
 @corpus_option
 @output_option
 def check(file: Path | None, folder: Path, out: Output) -> None:
-    """Look whether FILE, or else the corpus's recrawl.toml, is right; name the first mistake."""
-    prepare(Path())
+    """Check FILE, or the recrawl.toml of the corpus, and report the first mistake."""
+    prepare_kernels(Path())
     if file is None:
         file = folder / "recrawl.toml"
         if not file.is_file():
-            raise click.UsageError(f"there is no {file}; name a FILE.")
+            raise click.UsageError(f"there is no file {file}; name the FILE to check.")
     from recrawl.corpus import CorpusConfig  # noqa: PLC0415
 
     try:
@@ -134,52 +141,55 @@ def check(file: Path | None, folder: Path, out: Output) -> None:
     except ConfigError as error:
         out.row({"file": str(file), "is_right": False, "problem": str(error)})
         raise
-    n_told = sum(setting.origin != "default" for setting in _settings(config, "file"))
-    out.row({"file": str(file), "is_right": True, "n_set": n_told})
-    out.say(f"{file} is right; it sets {n_told} of the settings.")
+    settings = list(_settings(config, "file"))
+    n_set = sum(setting.origin != "default" for setting in settings)
+    out.row({"file": str(file), "is_right": True, "n_set": n_set})
+    out.say(f"{file} is valid; it sets {n_set} of {len(settings)} settings.")
 
 
 @example_command(
     "explain",
     examples=(
-        Example("recrawl config explain budget.rate", needs_corpus=False),
-        Example("recrawl config explain politeness", needs_corpus=False),
+        CommandExample("recrawl config explain budget.rate", needs_corpus=False),
+        CommandExample("recrawl config explain politeness", needs_corpus=False),
     ),
+    short_help="Explain a setting.",
 )
-@click.argument("key")
+@click.argument("key", metavar="KEY")
 @output_option
 def explain(key: str, out: Output) -> None:
-    """Say what a setting means, or all of a section: KEY is budget.rate, or budget."""
-    prepare(Path())
+    """Explain a setting, or all settings of a section: KEY is budget.rate, or budget."""
+    prepare_kernels(Path())
     from recrawl.node.config.descriptions import sections  # noqa: PLC0415
 
-    found = {section.key: section for section in sections()}
+    by_key = {section.key: section for section in sections()}
     first, _, last = key.partition(".")
     first, last = first.partition("[")[0], last.rpartition(".")[2]
-    section = found.get(first)
-    known = [f"{s.key}.{k.name}" for s in found.values() for k in s.keys]
+    section = by_key.get(first)
+    known = [f"{s.key}.{k.name}" for s in by_key.values() for k in s.keys]
     keys = () if section is None else [k for k in section.keys if last in ("", k.name)]
     if section is None or not keys:
-        near = difflib.get_close_matches(key, [*known, *found], n=1, cutoff=0.4)
+        near = difflib.get_close_matches(key, [*known, *by_key], n=1, cutoff=0.4)
         near += [name for name in known if name.endswith(f".{key}")]
         hint = f"Did you mean {' or '.join(dict.fromkeys(near))}?" if near else ""
         raise click.UsageError(f"there is no setting {key}. {hint}".strip())
     if not last:
         out.say(f"{section.heading}  {section.text}", style="bold")
-    for one in keys:
-        default = "must be given" if one.is_required else one.default
+    for setting in keys:
+        default = "none" if setting.default is None else setting.default
         out.row(
             {
-                "key": f"{section.key}.{one.name}",
-                "text": one.text,
-                "allowed": one.allowed,
-                "default": one.default,
+                "key": f"{section.key}.{setting.name}",
+                "text": setting.text,
+                "allowed": setting.allowed,
+                "default": setting.default,
             }
         )
         out.say()
-        out.say(f"{section.key}.{one.name}", style="bold")
-        out.say(one.text)
-        out.say(f"Allowed: {one.allowed}.  Default: {'none' if default is None else default}.")
+        out.say(f"{section.key}.{setting.name}", style="bold")
+        out.say(setting.text)
+        required = "Required." if setting.is_required else f"Default: {default}."
+        out.say(f"Allowed: {setting.allowed}.  {required}")
 
 
 for _subcommand in (show, check, explain):

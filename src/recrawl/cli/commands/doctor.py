@@ -1,13 +1,13 @@
-"""``recrawl doctor``: what is wrong with a corpus, and what to do about it."""
+"""``recrawl doctor``: check a corpus for problems."""
 
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from recrawl.cli.support.corpora import corpus_option, prepare
-from recrawl.cli.support.examples import Example, example_command
-from recrawl.cli.support.presenting import ANSWERED_NO, Output, output_option
+from recrawl.cli.support.corpus_access import corpus_option, prepare_kernels
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
 from recrawl.units import count_text
 
 __all__ = ["command"]
@@ -33,61 +33,72 @@ def _show(out: Output, check: str, level: str, what: str, todo: str) -> None:
 
 
 def _compile(out: Output) -> None:
-    from recrawl.cli.support.kernels import compile_all, is_compiled  # noqa: PLC0415
+    from recrawl.cli.support.kernels import (  # noqa: PLC0415
+        COMPILE_TIME_TEXT,
+        compile_all,
+        is_compiled,
+    )
 
     if is_compiled():
-        out.say("Everything is compiled already.")
+        out.say("All commands are compiled already.")
     else:
-        out.note("Compiling, which takes a minute or two, once per machine and version.")
+        out.note(f"Compiling all commands ({COMPILE_TIME_TEXT}) …")
         compile_all()
-        out.say("Everything is compiled.")
+        out.say("All commands are compiled.")
     out.row({"is_compiled": True})
 
 
 @example_command(
     "doctor",
     examples=(
-        Example("recrawl doctor"),
-        Example("recrawl doctor --deep", "read everything there is, and compare"),
-        Example(
+        CommandExample("recrawl doctor"),
+        CommandExample("recrawl doctor --deep", "read and compare all data"),
+        CommandExample(
             "recrawl doctor --compile",
-            "a minute once, so that no command waits for it",
+            "once after an upgrade, so that no command has to compile",
             needs_corpus=False,
             is_run=False,
         ),
     ),
 )
-@click.option("--deep", is_flag=True, help="Read all of it: every record, entry and checksum.")
+@click.option("--deep", is_flag=True, help="Read all data: every record, entry and checksum.")
 @click.option(
-    "--compile", "is_compile", is_flag=True, help="Compile what all commands need, and no more."
+    "--compile",
+    "is_compile",
+    is_flag=True,
+    help="Only compile all commands, which takes up to two minutes once per version.",
 )
 @corpus_option
 @output_option
 def command(deep: bool, is_compile: bool, folder: Path, out: Output) -> None:
-    """Look for what is wrong with a corpus; ends with 3 if anything is broken.
+    """Check a corpus for problems, and print what to do about them.
 
-    Changes nothing, and works while another process works with the corpus.
+    Changes nothing, and can run while another process is using the corpus.  Exit code 3 if
+    anything is broken.
     """
     if is_compile:
         _compile(out)
         return
     import logging  # noqa: PLC0415
 
-    prepare(folder)
-    from recrawl.corpus.doctor import checkup  # noqa: PLC0415
+    prepare_kernels(folder)
+    from recrawl.corpus import check_corpus  # noqa: PLC0415
 
-    # What reading complains of is among the findings.
+    # Warnings logged while reading are among the results, so they are not printed twice.
     logging.getLogger("recrawl").addHandler(logging.NullHandler())
     n_by_level = dict.fromkeys(_MARKS, 0)
-    for finding in checkup(folder, is_deep=deep):
+    for finding in check_corpus(folder, is_deep=deep):
         level = finding.level.value
         n_by_level[level] += 1
         out.row(asdict(finding))
         _show(out, finding.check, level, finding.what, finding.todo)
     out.say()
     if n_by_level["bad"]:
-        out.say(f"{count_text(n_by_level['bad'], 'thing is', 'things are')} broken.", style="bold")
-        click.get_current_context().exit(ANSWERED_NO)
-    warned = n_by_level["warn"]
-    more = f"; {count_text(warned, 'thing', 'things')} to look at" if warned else ""
+        out.say(
+            f"{count_text(n_by_level['bad'], 'check')} failed.  Follow the arrows (→).",
+            style="bold",
+        )
+        click.get_current_context().exit(CHECK_FAILED)
+    n_warnings = n_by_level["warn"]
+    more = f"; {count_text(n_warnings, 'warning')}" if n_warnings else ""
     out.say(f"Nothing is broken{more}.", style="bold")

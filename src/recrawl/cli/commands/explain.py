@@ -1,4 +1,4 @@
-"""``recrawl explain``: why a page is due or is not, in words, in numbers and as a picture."""
+"""``recrawl explain``: why a page is due or not, as text, in numbers and as a timeline."""
 
 import math
 from pathlib import Path
@@ -6,35 +6,35 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recrawl.cli.support.corpora import corpus_option, open_to_read
-from recrawl.cli.support.examples import Example, example_command
+from recrawl.cli.support.corpus_access import corpus_option, open_to_read
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.input_files import is_url
 from recrawl.cli.support.instants import instant_option
-from recrawl.cli.support.presenting import Output, output_option
+from recrawl.cli.support.output import Output, output_option
 from recrawl.errors import TimeLost
 from recrawl.units import count_text, instant_text, number_text, seconds_text, share_text
 
 if TYPE_CHECKING:
-    from recrawl.corpus import Corpus, PageExplanation
-    from recrawl.corpus.past.page_history import PageHistory
+    from recrawl.corpus import Corpus, PageExplanation, PageHistory
 
 __all__ = ["command"]
 
 _RECORDS_READ_MAX = 2_000
-"""A log as short as this is read without being asked to, for what happened to the page."""
+"""Number of log records up to which the history of a page is shown without --history."""
 _TEXT_WIDTH_MAX = 100
 
 
 def _sources_rows(page: "PageExplanation") -> list[tuple[str, str]]:
     rows = []
     for name, view in zip(page.sources, page.state.sources, strict=True):
-        how = "as given" if view.is_given else "learned" if view.is_judged else "assumed"
+        how = "set by you" if view.is_given else "learned" if view.is_judged else "assumed"
         since = count_text(view.signals_since_fetch, "signal")
         rows.append(
             (
                 f"signals of {name}",
-                f"{share_text(view.precision)} true ({how}), {seconds_text(view.delay_seconds)} "
-                f"after the change; {since} since the last fetch, "
-                f"{number_text(round(view.signals_ever))} ever",
+                f"{share_text(view.precision)} correct ({how}), "
+                f"{seconds_text(view.delay_seconds)} after the change; "
+                f"{since} since the last fetch",
             )
         )
     return rows
@@ -44,12 +44,12 @@ def _limits_words(page: "PageExplanation") -> str:
     state = page.state
     parts = []
     if state.interval_seconds_min > 0:
-        parts.append(f"not sooner than {seconds_text(state.interval_seconds_min)}")
+        parts.append(f"min_age {seconds_text(state.interval_seconds_min)}")
     if math.isfinite(state.interval_seconds_max):
-        parts.append(f"not later than {seconds_text(state.interval_seconds_max)}")
+        parts.append(f"max_age {seconds_text(state.interval_seconds_max)}")
     if state.stale_probability > 0:
         stale = seconds_text(state.stale_seconds)
-        parts.append(f"stale for {stale} in {share_text(state.stale_probability)} at most")
+        parts.append(f"stale for more than {stale}: at most {share_text(state.stale_probability)}")
     return "; ".join(parts) or "none"
 
 
@@ -62,21 +62,21 @@ def _host_words(page: "PageExplanation") -> str:
 
 
 def _belief_words(shape: float, seconds: float) -> str:
-    return f"{number_text(shape)} changes in {seconds_text(seconds)}"
+    return f"as if {number_text(shape)} changes had been seen in {seconds_text(seconds)}"
 
 
 def _rows(page: "PageExplanation") -> list[tuple[str, str]]:
     state = page.state
     rows = [
         ("status", f"{state.status.name.lower()}; added {instant_text(state.added_at_ms)}"),
-        ("why", state.why.value),
+        ("why", state.why.value.replace("its group", "its host")),
     ]
     if page.fetch_url != page.url:
         rows.append(("fetched as", page.fetch_url))
     if state.fetched_at_ms is not None:
         rows.append(("last fetch", instant_text(state.fetched_at_ms)))
     if state.due_at_ms is not None:
-        # A hint may make it due as from before it was fetched; nothing was to be done then.
+        # A signal can make it due as of a time before it was fetched or added.
         known_at_ms = state.added_at_ms if state.fetched_at_ms is None else state.fetched_at_ms
         rows.append(("due", instant_text(max(state.due_at_ms, known_at_ms))))
     if page.estimator == "gamma":
@@ -86,10 +86,10 @@ def _rows(page: "PageExplanation") -> list[tuple[str, str]]:
         ]
     rows.append(("changes", f"{number_text(state.change_rate_per_second * 86_400)} a day"))
     rows += _sources_rows(page)
-    price = f"price {number_text(state.price)}" if page.has_price else "no price"
+    price = f"price: {seconds_text(state.price)}" if page.has_price else "no price"
     weight = "" if abs(state.kind_weight - 1) < 1e-3 else f" × {number_text(state.kind_weight)}"
     rows += [
-        ("value", f"{number_text(state.value)} ({price})"),
+        ("value of a fetch", f"{seconds_text(round(state.value, 2))} of staleness saved ({price})"),
         ("importance", number_text(round(state.importance, 3)) + weight),
         ("cost", number_text(round(state.cost, 3))),
         ("limits", _limits_words(page)),
@@ -99,30 +99,32 @@ def _rows(page: "PageExplanation") -> list[tuple[str, str]]:
     return rows
 
 
-def _not_kept(corpus: "Corpus", url: str) -> click.ClickException:
-    from recrawl.corpus.similar_urls import near_urls  # noqa: PLC0415
-
-    near = near_urls(corpus, url)
-    hint = "Did you mean " + " or ".join(near) + "?" if near else "`recrawl add` keeps pages."
+def _unknown_page_error(corpus: "Corpus", url: str) -> click.ClickException:
+    near = corpus.similar_urls(url)
+    if not is_url(url):
+        hint = "A URL begins with http:// or https://."
+        near = near[:1]
+    else:
+        hint = "Add it with `recrawl add`."
+    if near:
+        *others, last = near
+        hint = f"Did you mean {', '.join(others)}{' or ' if others else ''}{last}?"
     return click.ClickException(f"{url} is not in the corpus.\n{hint}")
 
 
-def _explained(corpus: "Corpus", url: str, at_ms: int | None, out: Output) -> "PageExplanation":
-    from recrawl.corpus.past.replay import explained_at, place_of  # noqa: PLC0415
-
+def _explain_page(corpus: "Corpus", url: str, at_ms: int | None, out: Output) -> "PageExplanation":
     page = corpus.explain(url)
     if page is None:
-        raise _not_kept(corpus, url)
+        raise _unknown_page_error(corpus, url)
     if at_ms is None:
         return page
-    place = place_of(corpus, url)
-    total = None if place is None else corpus.nodes[place[0]].ledger.end
+    total = corpus.n_log_records(url)
     try:
         with out.progress("reading the log", total, unit="records") as step:
-            then = explained_at(corpus, url, at_ms, on_step=step)
+            then = corpus.explain(url, at_ms=at_ms, on_record=step)
     except TimeLost as error:
         raise click.ClickException(
-            f"{error}.\nMore of the log is kept with a higher snapshots.keep in recrawl.toml."
+            f"{error}.\nTo keep more of the log, set a higher snapshots.keep in recrawl.toml."
         ) from error
     if then is None:
         added = instant_text(page.state.added_at_ms)
@@ -132,28 +134,20 @@ def _explained(corpus: "Corpus", url: str, at_ms: int | None, out: Output) -> "P
     return then
 
 
-def _history(
+def _read_history(
     corpus: "Corpus", url: str, at_ms: int | None, out: Output, *, with_beliefs: bool
 ) -> "PageHistory | None":
-    from recrawl.corpus.past.page_history import history_of  # noqa: PLC0415
-
-    total = max(node.ledger.end - node.ledger.first for node in corpus.nodes)
+    total = corpus.n_log_records(url)
     with out.progress("reading the log", total, unit="records") as step:
-        return history_of(corpus, url, until_ms=at_ms, with_beliefs=with_beliefs, on_step=step)
+        return corpus.history(url, until_ms=at_ms, with_beliefs=with_beliefs, on_record=step)
 
 
 def _is_log_short(corpus: "Corpus", url: str) -> bool:
-    from recrawl.corpus.past.replay import place_of  # noqa: PLC0415
-
-    place = place_of(corpus, url)
-    if place is None:
-        return False
-    ledger = corpus.partitions[place[0]].ledger
-    return ledger.end - ledger.first <= _RECORDS_READ_MAX
+    return corpus.n_log_records(url) <= _RECORDS_READ_MAX
 
 
 def _show_history(history: "PageHistory", out: Output) -> None:
-    from recrawl.corpus.past.page_timeline import text_key, text_timeline  # noqa: PLC0415
+    from recrawl.corpus import text_key, text_timeline  # noqa: PLC0415
 
     if out.is_json or not (history.polls or history.signals):
         return
@@ -164,20 +158,23 @@ def _show_history(history: "PageHistory", out: Output) -> None:
         for name, line in lines:
             out.say(f"  {name[:name_width]:<{name_width}} {line}", wrap=False)
         key = text_key([line for _, line in lines])
-        out.say(f"  {'':<{name_width}} {key}", style="dim", wrap=False)
+        out.say(f"  {'':<{name_width}} {key} (times in UTC)", style="dim", wrap=False)
     if not history.is_whole:
         since = instant_text(history.from_ms)
-        out.say(f"The log reaches back to {since}; what was before is not known.", style="dim")
+        out.say(
+            f"The log begins at {since} (UTC); older records were deleted (snapshots.keep).",
+            style="dim",
+        )
 
 
 def _page_html(page: "PageExplanation", history: "PageHistory", words: str) -> str:
     from recrawl.charts import Section, figure, html_page, table_html  # noqa: PLC0415
-    from recrawl.corpus.past.page_timeline import timeline_svg  # noqa: PLC0415
+    from recrawl.corpus import timeline_svg  # noqa: PLC0415
 
     first, last = instant_text(history.begins_ms), instant_text(history.until_ms)
     caption = f"Times are UTC; {first} to {last}."
     if not history.is_whole:
-        caption += "  The log reaches no further back."
+        caption += "  Older records of the log were deleted."
     sections = [
         Section(
             heading="What happened", body_html=figure(timeline_svg(history, title=""), caption)
@@ -188,7 +185,7 @@ def _page_html(page: "PageExplanation", history: "PageHistory", words: str) -> s
 
 
 def _write_plot(plot: Path, page: "PageExplanation", history: "PageHistory", words: str) -> None:
-    from recrawl.corpus.past.page_timeline import timeline_svg  # noqa: PLC0415
+    from recrawl.corpus import timeline_svg  # noqa: PLC0415
 
     is_svg = plot.suffix.lower() == ".svg"
     text = timeline_svg(history) if is_svg else _page_html(page, history, words)
@@ -207,15 +204,15 @@ def _plot_path(ctx: click.Context, param: click.Parameter, value: Path | None) -
 @example_command(
     "explain",
     examples=(
-        Example("recrawl explain https://example.com/news"),
-        Example("recrawl explain https://example.com/news --json"),
-        Example(
+        CommandExample("recrawl explain https://example.com/news"),
+        CommandExample("recrawl explain https://example.com/news --json"),
+        CommandExample(
             "recrawl explain https://example.com/news --plot page.html",
-            "draw what happened to it, and what was believed",
+            "draw its fetches, signals and estimates",
         ),
-        Example(
+        CommandExample(
             "recrawl explain https://example.com/news --at '3 days ago'",
-            "as it was then, from the log",
+            "as it was then, if the log still goes back so far",
             is_run=False,
         ),
     ),
@@ -226,35 +223,41 @@ def _plot_path(ctx: click.Context, param: click.Parameter, value: Path | None) -
     "at_ms",
     callback=instant_option,
     metavar="TIME",
-    help='As of then: 2026-03-01T14:30 (UTC), "3 days ago".',
+    help="Explain the page as of a time in the past: 2026-03-01T14:30 (UTC) or '3 days ago'.",
 )
-@click.option("--history", "is_history", is_flag=True, help="Read the log for what happened to it.")
+@click.option(
+    "--history", "is_history", is_flag=True, help="Show its fetches and signals, from the log."
+)
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     callback=_plot_path,
     metavar="FILE",
-    help="Draw a timeline to an .svg or .html file; reads the log.",
+    help="Draw its fetches and signals into an .svg or .html file.",
 )
 @corpus_option
 @output_option
 def command(
     url: str, at_ms: int | None, is_history: bool, plot: Path | None, folder: Path, out: Output
 ) -> None:
-    """Say why a page is due or is not, what is known of it, and what will happen next."""
+    """Explain when a page is fetched next, and why: what recrawl knows about it, and its limits.
+
+    recrawl fetches a page once the value of a fetch, the staleness that it is expected to save,
+    reaches the price.  The price follows from the budget, and changes while recrawl learns.
+    """
     with open_to_read(folder) as corpus:
-        page = _explained(corpus, url, at_ms, out)
+        page = _explain_page(corpus, url, at_ms, out)
         history = None
         if is_history or plot is not None or _is_log_short(corpus, url):
-            history = _history(corpus, url, at_ms, out, with_beliefs=plot is not None)
-    # After the corpus was opened, which settles how kernels run.
-    from recrawl.corpus.past.explanation_text import explanation_words  # noqa: PLC0415
+            history = _read_history(corpus, url, at_ms, out, with_beliefs=plot is not None)
+    # Imported after the corpus was opened, which chooses the kernels.
+    from recrawl.corpus import explanation_words  # noqa: PLC0415
 
     words = explanation_words(page, history)
     if plot is not None and history is not None:
-        # First: whoever reads the words may stop early, as in `recrawl explain … | head`.
+        # Before the text, whose reader may stop early, as in `recrawl explain … | head`.
         _write_plot(plot, page, history, words)
-        out.note(f"{plot} is written.")
+        out.note(f"Written to {plot}.")
     row: dict[str, Any] = {"words": words, **page.as_dict()}
     if history is not None and (is_history or plot is not None):
         row["history"] = history.as_dict()

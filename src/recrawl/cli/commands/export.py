@@ -1,4 +1,4 @@
-"""``recrawl export``: all pages and what is known of each, as JSON lines, CSV or Parquet."""
+"""``recrawl export``: export all pages and what recrawl knows about each."""
 
 import json
 import sys
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from recrawl.cli.support.corpora import corpus_option, open_to_read
-from recrawl.cli.support.examples import Example, example_command
-from recrawl.cli.support.presenting import Output
+from recrawl.atomic_files import replace_file
+from recrawl.cli.support.corpus_access import corpus_option, open_to_read
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.output import Output
 from recrawl.units import count_text
 
 if TYPE_CHECKING:
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
+# Common formats that a user may expect and recrawl does not write.
+_WRONG_SUFFIXES = ("xlsx", "xls", "ods", "tsv", "gz", "zst", "xml", "sqlite", "db")
+
+
 class _JsonLines:
-    """Rows as lines of JSON."""
+    """Writer of rows as lines of JSON."""
 
     def __init__(self, file: BinaryIO, schema: "pa.Schema") -> None:
         del schema
@@ -55,35 +60,27 @@ def _destination(path: Path | None) -> Iterator[BinaryIO]:
         sys.stdout.buffer.flush()
         return
     if path.exists() and not path.is_file():
-        # A device or a pipe stays what it is: /dev/null is not to become a file of pages.
+        # A device or a pipe, such as /dev/null, must not be replaced by a file.
         with path.open("wb") as file:
             yield file
         return
-    # Whole or not at all; a link stays one.
-    path = path.resolve() if path.is_symlink() else path
-    draft = path.with_name(f".{path.name}.part")
-    try:
-        with draft.open("wb") as file:
-            yield file
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    with replace_file(path) as file:
+        yield file
 
 
 @example_command(
     "export",
     examples=(
-        Example("recrawl export > pages.jsonl"),
-        Example("recrawl export --format csv -o pages.csv"),
-        Example("recrawl export | head -n 1"),
+        CommandExample("recrawl export > pages.jsonl"),
+        CommandExample("recrawl export -o pages.csv"),
+        CommandExample("recrawl export | head -n 1"),
     ),
 )
 @click.option(
     "--format",
     "format_name",
     type=click.Choice(["jsonl", "csv", "parquet"]),
-    help="jsonl unless given, or as the name of FILE ends.",
+    help="Format of the output.  Default: by the name of FILE, or jsonl.",
 )
 @click.option(
     "-o",
@@ -91,37 +88,42 @@ def _destination(path: Path | None) -> Iterator[BinaryIO]:
     "path",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Where to; stdout unless given.",
+    help="File to write; stdout by default.",
 )
 @corpus_option
 def command(format_name: str | None, path: Path | None, folder: Path) -> None:
-    """Print all pages and what is known of each.
+    """Export all pages and what recrawl knows about each.
 
-    A row has the page's importance, when it was last fetched, how often it is believed to change
-    and within which bounds, how likely its copy is fresh, when it is due, and its validators.
-    `recrawl import` reads it again, but for how often pages change: that is learned anew.
+    A row has the importance of the page, its last fetch, the estimated change rate with an
+    interval, the probability that the copy is fresh, the time when it is due, and its etag and
+    last_modified.  `recrawl import` reads the file again, except for change rates: these are
+    learned anew.
     """
     suffix = "" if path is None else path.suffix.lower().lstrip(".")
+    if format_name is None and suffix in _WRONG_SUFFIXES:
+        raise click.UsageError(
+            f"{path} would not be a .{suffix} file; name it .jsonl, .csv or .parquet, or choose "
+            "with --format."
+        )
     format_name = format_name or (suffix if suffix in ("csv", "parquet") else "jsonl")
     if format_name == "parquet" and path is None and sys.stdout.isatty():
-        raise click.UsageError("Parquet is not for reading; name a file with -o FILE.")
+        raise click.UsageError("Parquet is binary; name a file with -o FILE.")
     if path is not None and not path.absolute().parent.is_dir():
         raise click.UsageError(f"there is no folder {path.parent} to write {path.name} to.")
     out = Output(is_json=False)
     n_pages = 0
     with open_to_read(folder) as corpus:
-        from recrawl.corpus.export_rows import PAGE_ROWS, page_rows  # noqa: PLC0415
+        from recrawl.corpus import EXPORT_SCHEMA  # noqa: PLC0415
 
-        total = sum(node.shard.n_pages for node in corpus.nodes)
         with (
             _destination(path) as file,
-            out.progress("exporting", total, unit="pages") as advance,
+            out.progress("exporting", corpus.n_pages, unit="pages") as advance,
         ):
-            writer = _writer(format_name, file, PAGE_ROWS)
-            for batch in page_rows(corpus):
+            writer = _writer(format_name, file, EXPORT_SCHEMA)
+            for batch in corpus.export_batches():
                 writer.write(batch)
                 n_pages += batch.num_rows
                 advance(batch.num_rows)
             writer.close()
     if path is not None:
-        out.note(f"{count_text(n_pages, 'page')} written to {path}.")
+        out.note(f"{count_text(n_pages, 'page')} written to {path} ({format_name}).")

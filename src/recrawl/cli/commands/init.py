@@ -1,4 +1,4 @@
-"""``recrawl init``: a corpus, and a recrawl.toml that says what may be chosen."""
+"""``recrawl init``: create a corpus and its recrawl.toml."""
 
 import textwrap
 from collections.abc import Iterator
@@ -8,9 +8,10 @@ from urllib.parse import urlsplit
 
 import click
 
-from recrawl.cli.support.corpora import checked_arguments, is_corpus, prepare
-from recrawl.cli.support.examples import Example, example_command
-from recrawl.cli.support.presenting import Output, output_option
+from recrawl.cli.support.corpus_access import is_corpus, prepare_kernels, value_errors_as_usage
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.instants import rate_problem
+from recrawl.cli.support.output import Output, output_option
 from recrawl.errors import RecrawlError
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ __all__ = ["command", "toml_of"]
 CONFIG_FILE = "recrawl.toml"
 
 _HEAD = """\
-# Settings of this corpus, read whenever it is opened.
-# A line that begins with "# key =" shows what holds anyway: take away the # to change it.
-# `recrawl config explain KEY` says more of a key, `recrawl config check recrawl.toml` finds
-# mistakes.  A duration is seconds, or text: "90s", "15m", "6h", "2d", "1w".
+# Settings of this corpus.  recrawl reads them whenever it opens the corpus.
+# A line such as "# key = value" shows a default, or "…" if there is none; uncomment to change it.
+# `recrawl config check` finds mistakes; `recrawl config explain KEY` explains a setting.
+# Durations are seconds, or text such as "90s", "15m", "6h", "2d", "1w".
 """
-# What most owners look at; the rest is in the reference, or with --full.
+# The sections that most users need; --full writes the others, too.
 _EVERYDAY = ("budget", "politeness", "pattern", "hosts", "corpus", "ledger")
 _SAMPLES = {
     "pattern": {"match": '"/product/*"', "max_age": '"1d"', "share": "0.4"},
@@ -41,9 +42,9 @@ def toml_of(given: dict[str, dict[str, str]], *, is_full: bool = False) -> str:
     Parameters
     ----------
     given
-        What holds from the beginning: values as TOML has them, by section and key.
+        Values that are set, in TOML notation, by section and key.
     is_full
-        Show every setting, not only those that most owners look at.
+        Whether to include every setting, not only those that most users need.
     """
     from recrawl.node.config.descriptions import sections  # noqa: PLC0415
 
@@ -57,7 +58,7 @@ def toml_of(given: dict[str, dict[str, str]], *, is_full: bool = False) -> str:
 
 def _section_lines(section: "SectionText", given: dict[str, str]) -> Iterator[str]:
     yield from _comment(section.text)
-    # A section of which there may be several is an example as a whole.
+    # Sections that can be repeated are written as an example, commented out.
     is_sample = section.key in ("pattern", "hosts")
     yield f"# {section.heading}" if is_sample else section.heading
     for key in section.keys:
@@ -77,8 +78,8 @@ def _comment(text: str, indent: str = "# ") -> list[str]:
     return textwrap.wrap(text, 98, initial_indent=indent, subsequent_indent=indent)
 
 
-def _ledger_of(text: str) -> dict[str, str]:
-    """Return the section of the log that an option says."""
+def _ledger_section(text: str) -> dict[str, str]:
+    """Return the values of the section [ledger] for the option --ledger."""
     if text == "rocksdb":
         return {}
     parts = urlsplit(text)
@@ -91,20 +92,27 @@ def _ledger_of(text: str) -> dict[str, str]:
 @example_command(
     "init",
     examples=(
-        Example("recrawl init", needs_corpus=False),
-        Example("recrawl init shop --budget 30/h", needs_corpus=False),
+        CommandExample("recrawl init", needs_corpus=False),
+        CommandExample("recrawl init shop --budget 30/h", needs_corpus=False),
     ),
 )
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=".")
-@click.option("--budget", metavar="RATE", help="What may be spent: 30/h, 5/s, 100/run.")
+@click.option(
+    "--budget",
+    metavar="RATE",
+    help="Budget of fetches, such as 30/h, 5/s or 100/run.  Unlimited if not set.",
+)
 @click.option(
     "--ledger",
     metavar="WHERE",
     default="rocksdb",
-    help="Where the log is kept: rocksdb (in the folder), or kafka://HOST:PORT/TOPIC.",
+    help="Storage of the log: rocksdb (in FOLDER, the default) or kafka://HOST:PORT/TOPIC.",
 )
 @click.option(
-    "--partitions", type=int, metavar="N", help="Parts that the corpus is divided into, for ever."
+    "--partitions",
+    type=int,
+    metavar="N",
+    help="Number of parts of the corpus, 1 by default.  Cannot be changed later.",
 )
 @click.option("--full", "is_full", is_flag=True, help="Write every setting into recrawl.toml.")
 @output_option
@@ -116,40 +124,40 @@ def command(
     is_full: bool,
     out: Output,
 ) -> None:
-    """Make a corpus in FOLDER, and a recrawl.toml that says what may be chosen.
+    """Create a corpus in FOLDER (default: the current folder), and its settings in recrawl.toml.
 
-    Harmless where there is a corpus already: nothing of it is changed.
+    FOLDER is created if it does not exist.  If it has a corpus already, nothing is changed.
     """
     toml = folder / CONFIG_FILE
-    is_told = budget is not None or ledger != "rocksdb" or partitions is not None
-    if is_told and (is_corpus(folder) or toml.exists()):
+    has_options = budget is not None or ledger != "rocksdb" or partitions is not None
+    if has_options and (is_corpus(folder) or toml.exists()):
         what = "a corpus" if is_corpus(folder) else CONFIG_FILE
         raise click.UsageError(
-            f"there is {what} in {_shown(folder)} already; `recrawl set --budget RATE` sets its "
-            f"budget, and {toml} holds the rest."
+            f"there is already {what} in {_folder_text(folder)}, so these options have no effect.  "
+            f"Change its budget with `recrawl set --budget RATE`, and other settings in {toml}."
         )
     if is_corpus(folder):
-        out.say(f"There is a corpus in {_shown(folder)} already; nothing was changed.")
-        out.row({"folder": str(folder), "is_new": False, "config": _str_of(toml)})
+        out.say(f"There is already a corpus in {_folder_text(folder)}; nothing was changed.")
+        out.row({"folder": str(folder), "is_new": False, "config": _path_or_none(toml)})
         return
-    prepare(folder)
-    _make(folder, toml, budget, ledger, partitions, is_full)
+    prepare_kernels(folder)
+    _create_corpus(folder, toml, budget, ledger, partitions, is_full)
     out.row({"folder": str(folder), "is_new": True, "config": str(toml)})
     where = "" if folder == Path() else f" -C {folder}"
-    out.say(f"A corpus was made in {_shown(folder)}, and {toml} says what may be chosen.")
+    out.say(f"Created a corpus in {_folder_text(folder)}.  Edit {toml} to configure it.")
     out.say("Next:")
     steps = [
-        (f"recrawl add{where} urls.txt", "what to keep: a list, CSV, JSON lines, a sitemap"),
-        (f"recrawl lease{where} 10", "what to fetch now"),
+        (f"recrawl add{where} urls.txt", "add pages: a list, CSV, JSON lines or a sitemap"),
+        (f"recrawl lease{where} 10", "print up to 10 pages to fetch now"),
     ]
     if budget is None:
-        steps.insert(1, (f"recrawl set{where} --budget 30/h", "without, as much as is asked for"))
+        steps.insert(1, (f"recrawl set{where} --budget 30/h", "optional; unlimited if not set"))
     width = max(len(line) for line, _ in steps) + 2
     for line, about in steps:
         out.say(f"  {line:{width}}{about}")
 
 
-def _make(
+def _create_corpus(
     folder: Path,
     toml: Path,
     budget: str | None,
@@ -163,9 +171,11 @@ def _make(
     is_ours = not toml.exists()
     if is_ours:
         given: dict[str, dict[str, str]] = {}
-        with checked_arguments():
-            given["ledger"] = _ledger_of(ledger)
+        with value_errors_as_usage():
+            given["ledger"] = _ledger_section(ledger)
         if budget is not None:
+            if problem := rate_problem(budget):
+                raise RecrawlError(f"--budget: {problem}")
             given["budget"] = {"rate": f'"{budget}"'}
         if partitions is not None:
             given["corpus"] = {"partitions": str(partitions)}
@@ -176,20 +186,20 @@ def _make(
             toml.write_text(text, encoding="utf-8")
         except OSError as error:
             raise RecrawlError(
-                f"no corpus can be made in {_shown(folder)}: {error.strerror}.\n"
-                "Name a folder that is yours to write to."
+                f"no corpus can be created in {_folder_text(folder)}: {error.strerror}.\n"
+                "Name a folder that you can write to."
             ) from error
     try:
         recrawl.open(folder).close()
     except BaseException:
-        if is_ours:  # the same command can be given again
+        if is_ours:  # so that the same command can be run again
             toml.unlink()
         raise
 
 
-def _shown(folder: Path) -> str:
-    return "this folder" if folder == Path() else str(folder)
+def _folder_text(folder: Path) -> str:
+    return "the current folder" if folder == Path() else str(folder)
 
 
-def _str_of(toml: Path) -> str | None:
+def _path_or_none(toml: Path) -> str | None:
     return str(toml) if toml.exists() else None

@@ -1,9 +1,9 @@
-"""``recrawl lease``: print pages to fetch now, for a fetcher in a pipe.
+"""``recrawl lease``: print the pages to fetch now, for a fetcher in a pipe.
 
 ``recrawl lease 100 | my-fetcher | recrawl report``
 
-All three start at once, and only one process may change a corpus.  So ``lease`` closes the corpus
-before it prints, and ``report`` opens it when the first outcome arrives.
+All three processes start at once, and only one process can write to a corpus.  So ``lease`` closes
+the corpus before it prints, and ``report`` opens it when the first outcome arrives.
 """
 
 import sys
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recrawl.cli.support.corpora import checked_arguments, corpus_option, open_to_change
-from recrawl.cli.support.examples import Example, example_command
-from recrawl.cli.support.instants import seconds_or_text
+from recrawl.cli.support.corpus_access import corpus_option, open_to_change, value_errors_as_usage
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.instants import duration_option
 from recrawl.cli.support.outcomes import header_text
-from recrawl.cli.support.presenting import Output, ago, drop_output, output_option
+from recrawl.cli.support.output import Output, discard_output, output_option, relative_time_text
 from recrawl.errors import RecrawlError
 from recrawl.units import count_text, seconds_text
 
@@ -28,40 +28,57 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
+class _PageCount(click.IntRange):
+    name = "whole number"  # the word in click's message for a value such as "ten"
+
+
 @example_command(
     "lease",
     examples=(
-        Example("recrawl lease 10"),
-        Example("recrawl lease 100 | python fetch.py | recrawl report"),
-        Example("recrawl lease 1 --wait 1s --lease-seconds 60"),
+        CommandExample("recrawl lease 10"),
+        CommandExample("recrawl lease 100 | python fetch.py | recrawl report"),
+        CommandExample("recrawl lease 1 --wait 1s --lease-seconds 60"),
     ),
 )
-@click.argument("n", type=click.IntRange(1))
-@click.option("--wait", metavar="TIME", default="0s", help="Wait so long for something to do.")
+@click.argument("n", type=_PageCount(1))
 @click.option(
-    "--lease-seconds", type=float, metavar="S", help="How long the orders are held for you."
+    "--wait",
+    metavar="TIME",
+    default="0s",
+    callback=duration_option,
+    help="Wait up to TIME until a page is due: 30s, 5m.",
 )
-@click.option("--exact", is_flag=True, help="Look at every page: for a batch once a night.")
+@click.option(
+    "--lease-seconds",
+    metavar="TIME",
+    callback=duration_option,
+    help="How long the pages are reserved for you: 60 (seconds), 10m.  Default: 5m, or "
+    "leases.length in recrawl.toml.",
+)
+@click.option(
+    "--exact",
+    is_flag=True,
+    help="Compare all pages of a large corpus: slower, for one large batch a night.",
+)
 @corpus_option
 @output_option
 def command(
-    n: int, wait: str, lease_seconds: float | None, exact: bool, folder: Path, out: Output
+    n: int, wait: float, lease_seconds: float | None, exact: bool, folder: Path, out: Output
 ) -> None:
-    """Print up to N pages that are to be fetched now, within budget and politeness.
+    """Print up to N pages to fetch now.
 
-    Each is held for you until it is reported or its time is up.  A row has the handle to report
-    it by, what to ask for (fetch_url), and etag and last_modified for a conditional request.
+    There are fewer than N, or none, if the budget or the limits of hosts (see [politeness] in
+    recrawl.toml) allow no more.  Each page is reserved for you until you report it or its lease
+    ends.  A row has the handle to report it with, the URL to fetch (fetch_url), and etag and
+    last_modified for a conditional request.
     """
-    with open_to_change(folder) as corpus, checked_arguments():
-        from recrawl.node.config.corpus_config import duration  # noqa: PLC0415
-
-        wait_seconds = duration(seconds_or_text(wait))
-        orders = _leased(corpus, n, wait_seconds, lease_seconds, exact)
-        now_ms = corpus.time.now_ms()
+    with open_to_change(folder) as corpus, value_errors_as_usage():
+        orders = _lease_or_wait(corpus, n, wait, lease_seconds, exact)
+        now_ms = corpus.now_ms()
         if not orders:
-            out.note(f"Nothing to fetch{_why_no_more(corpus)}")
-        elif len(orders) < n and _is_watched():
-            out.note(f"{len(orders)} of {n:,}{_why_no_more(corpus)}")
+            out.note(f"Nothing to fetch{_why_no_more(corpus, 0)}")
+        elif len(orders) < n and _is_terminal():
+            out.note(f"{len(orders)} of {n:,}{_why_no_more(corpus, len(orders))}")
     unseen = deque(order.handle for order in orders)
     try:
         for order in orders:
@@ -69,37 +86,49 @@ def command(
             if out.is_json:
                 unseen.popleft()
         if orders:
-            out.table(("handle", "fetch", "because", "held for"), _shown_rows(orders, now_ms))
+            out.table(("handle", "URL", "reason", "reserved for"), _table_rows(orders, now_ms))
     except (OSError, KeyboardInterrupt):
-        # Whoever was to fetch them does not know of them.
-        drop_output()
+        # The fetcher never sees orders that could not be printed.
+        discard_output()
         if unseen:
-            _release(folder, list(unseen), out)
+            _give_back(folder, list(unseen), out)
         raise
 
 
-def _shown_rows(orders: "list[Order]", now_ms: int) -> list[tuple[str, ...]]:
-    return [(str(o.handle), o.fetch_url, o.reason.name.lower(), _left(o, now_ms)) for o in orders]
+_REASONS = {
+    "value": "worth the price",
+    "ceiling": "max_age or staleness limit",
+    "discovery": "never fetched",
+    "audit": "audit",
+    "spare": "unspent budget",
+}
 
 
-def _release(folder: Path, handles: list[int], out: Output) -> None:
-    """Give back orders that could not be printed, and say so."""
-    what = count_text(len(handles), "order")
+def _table_rows(orders: "list[Order]", now_ms: int) -> list[tuple[str, ...]]:
+    return [
+        (str(o.handle), o.fetch_url, _REASONS[o.reason.name.lower()], _time_left(o, now_ms))
+        for o in orders
+    ]
+
+
+def _give_back(folder: Path, handles: list[int], out: Output) -> None:
+    """Give back orders that could not be printed, and print a note."""
+    what = count_text(len(handles), "page")
     try:
         with open_to_change(folder) as corpus:
             corpus.release(handles)
     except RecrawlError as error:
         out.note(
-            f"Held until their time is up, though they could not be printed: {what} ({error})."
+            f"The output could not be written.  Reserved until the lease ends: {what} ({error})."
         )
     else:
-        out.note(f"Given back, as they could not be printed: {what}.")
+        out.note(f"The output could not be written.  Given back, to be leased again: {what}.")
 
 
-def _leased(
+def _lease_or_wait(
     corpus: "Corpus", n: int, wait_seconds: float, lease_seconds: float | None, exact: bool
 ) -> list["Order"]:
-    """Return orders as soon as there are any, or none after so many seconds."""
+    """Return orders as soon as there are any, or no orders after ``wait_seconds``."""
     ends = time.monotonic() + wait_seconds
     while True:
         orders = corpus.lease(n, seconds=lease_seconds, exact=exact)
@@ -109,32 +138,47 @@ def _leased(
         time.sleep(min(left, corpus.wait_seconds(), 1.0))
 
 
-def _is_watched() -> bool:
-    """Return whether somebody looks on who may wonder; for a loop it is not worth the time."""
+def _is_terminal() -> bool:
+    """Return whether a person may read the notes; in a loop they are not worth the time."""
     return sys.stderr.isatty()
 
 
-def _why_no_more(corpus: "Corpus") -> str:
-    """Return why nothing else is to be fetched now, as the end of a sentence."""
+def _why_no_more(corpus: "Corpus", n_orders: int) -> str:
+    """Return the reason why no more pages can be leased now, as the end of a sentence."""
     stats = corpus.stats()
     if stats.n_pages == 0:
-        return ": there are no pages yet; `recrawl add` some."
+        return ": the corpus has no pages yet.  Add some with `recrawl add`."
     if stats.credit is not None and stats.credit < 1:
         if not stats.budget_per_second:
-            return (
-                ": the budget is 0, or that of this run is spent; `recrawl set "
-                "--budget RATE` sets another."
-            )
+            return f": {_no_budget_text(corpus)}  Set another with `recrawl set --budget RATE`."
         seconds = (1 - stats.credit) / stats.budget_per_second
         return f" now: the budget allows the next fetch in {seconds_text(seconds)}."
-    if stats.in_flight:
-        orders = count_text(stats.in_flight, "order")
-        return f" now: {orders} in flight, and no other host is ready."
-    return " now: no page is due on a host that may be asked."
+    if stats.in_flight > n_orders:
+        pages = count_text(stats.in_flight - n_orders, "page was", "pages were")
+        length = seconds_text(corpus.config.leases.length)
+        return (
+            f" now: {pages} leased before and not reported yet, and no other host can be fetched "
+            f"from.  Report what is leased, or wait until the leases end (after {length} unless "
+            "--lease-seconds was given)."
+        )
+    if stats.n_due == 0:
+        return " now: no other page is due." if n_orders else " now: no page is due."
+    due = count_text(stats.n_due, "page is", "pages are")
+    return (
+        f" now: {due} due, but on hosts that cannot be fetched from now: they have as many fetches "
+        "as they allow, are paused, or are closed.  `recrawl explain URL` tells for a page."
+    )
 
 
-def _left(order: "Order", now_ms: int) -> str:
-    return ago(order.expires_at_ms, now_ms).removeprefix("in ")
+def _no_budget_text(corpus: "Corpus") -> str:
+    rate = corpus.config.budget.rate
+    if rate is None:
+        return "the budget is 0, or the budget of this run is spent."
+    return "the budget is 0." if rate.amount == 0 else f"the budget of {rate} is spent."
+
+
+def _time_left(order: "Order", now_ms: int) -> str:
+    return relative_time_text(order.expires_at_ms, now_ms).removeprefix("in ")
 
 
 def _row_of(order: "Order") -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``recrawl plan``: what budgets buy, what targets cost, and what the delays of hosts cost."""
+"""``recrawl plan``: freshness by budget, costs of targets, and effects of delays of hosts."""
 
 import math
 from collections.abc import Iterator
@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recrawl.cli.support.corpora import checked_arguments, corpus_option, open_to_read
-from recrawl.cli.support.examples import Example, example_command
-from recrawl.cli.support.presenting import ANSWERED_NO, Output, output_option
+from recrawl.cli.support.corpus_access import corpus_option, open_to_read, value_errors_as_usage
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.instants import rate_option
+from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
 
 if TYPE_CHECKING:
-    from recrawl.corpus.plan.corpus_plan import CorpusPlan
-    from recrawl.corpus.plan.hosts import HostPlan
-    from recrawl.corpus.plan.targets import TargetAnswer
+    from recrawl.corpus import CorpusPlan, HostPlan, TargetAnswer
 
 __all__ = ["command"]
 
@@ -22,22 +21,24 @@ HOSTS_SHOWN = 10
 
 
 def _per_hour(text: str) -> float:
-    """Return the budget that a text such as 30/h says."""
+    """Return the fetches per hour of a rate such as 30/h."""
     from recrawl.node.config.values import Rate  # noqa: PLC0415
 
     rate = Rate.of(text)
     if rate.per_seconds is None or not 0 < rate.amount < math.inf:
-        raise ValueError(f"--budget must be so much per time, such as 30/h or 1000/d, got {text!r}")
+        raise ValueError(f"--budget must be a rate per time, such as 30/h or 1000/d, got {text!r}")
     return 3_600 * rate.amount / rate.per_seconds
 
 
 @example_command(
     "plan",
     examples=(
-        Example("recrawl plan"),
-        Example("recrawl plan --budget 100/d", "compare with another budget"),
-        Example("recrawl plan --target '90 %' --target '80 % of /product/* under 6 h'"),
-        Example("recrawl plan --plot plan.html", "a page with a chart; .svg for the chart alone"),
+        CommandExample("recrawl plan"),
+        CommandExample("recrawl plan --budget 100/d", "compare with another budget"),
+        CommandExample("recrawl plan --target '90 %' --target '80 % of /product/* under 6 h'"),
+        CommandExample(
+            "recrawl plan --plot plan.html", "a page with a chart; .svg for the chart alone"
+        ),
     ),
 )
 @click.option(
@@ -45,18 +46,24 @@ def _per_hour(text: str) -> float:
     "targets",
     multiple=True,
     metavar="TEXT",
-    help="Whether it can be met, and what it costs: '95 %', '99 % of example.com', "
-    "'95 % of /product/* under 6 h'.  May be given several times; exit code 3 if one cannot.",
+    help="Freshness that you want: '95 %', '99 % of example.com', or '95 % of /product/* under "
+    "6 h' (outdated for less than 6 h).  Shows whether it can be reached and what it costs; exit "
+    "code 3 if it cannot.  May be repeated.",
 )
 @click.option(
-    "--budget", metavar="RATE", help="To compare with, such as 30/h; the corpus's own otherwise."
+    "--budget",
+    metavar="RATE",
+    callback=rate_option,
+    help="Budget to compare with, such as 30/h.  Default: the budget of the corpus.",
 )
-@click.option("--unweighted", is_flag=True, help="Every copy counts the same.")
+@click.option(
+    "--unweighted", is_flag=True, help="Count all pages the same, whatever their importance."
+)
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
     metavar="FILE",
-    help="Write a chart (.svg) or a page (.html).",
+    help="Write a chart (.svg) or a report with a chart (.html).",
 )
 @corpus_option
 @output_option
@@ -68,51 +75,48 @@ def command(
     plot: Path | None,
     out: Output,
 ) -> None:
-    """Say how fresh each budget would keep the pages, and what targets would cost.
+    """Show how fresh each budget would keep your pages, and what targets would cost.
 
-    By kind of page and by host.  Nothing is changed.
+    The result is an estimate from what recrawl has learned, by kind of page and by host.  Nothing
+    is changed.
     """
     if plot is not None and plot.suffix.lower() not in (".svg", ".html"):
-        raise click.BadParameter("must end with .svg or .html", param_hint="--plot")
-    with open_to_read(folder) as corpus, checked_arguments():
-        from recrawl.corpus.plan.corpus_plan import planned  # noqa: PLC0415
-        from recrawl.corpus.plan.targets import Target  # noqa: PLC0415
-
-        found = planned(
-            corpus.nodes,
-            now_ms=corpus.time.now_ms(),
-            targets=[Target.parse(text) for text in targets],
+        raise click.BadParameter(f"must end with .svg or .html, got {plot}", param_hint="--plot")
+    with open_to_read(folder) as corpus, value_errors_as_usage():
+        corpus_plan = corpus.plan_targets(
+            targets,
             budget_per_hour=None if budget is None else _per_hour(budget),
             is_weighted=not unweighted,
         )
-        n_polls = sum(int(node.shard.tables.registers.n_polls[0]) for node in corpus.nodes)
     if plot is not None:
-        _write(plot, found)
+        _write_plot(plot, corpus_plan)
     if out.is_json:
-        for row in _rows(found):
+        for row in _rows(corpus_plan):
             out.row(row)
     else:
-        _say(found, n_polls, out)
+        _show(corpus_plan, out)
     if plot is not None:
         out.note(f"Written to {plot}.")
-    if not found.is_answered_yes:
-        click.get_current_context().exit(ANSWERED_NO)
+    if not corpus_plan.is_answered_yes:
+        click.get_current_context().exit(CHECK_FAILED)
 
 
-def _write(plot: Path, found: "CorpusPlan") -> None:
+def _write_plot(plot: Path, corpus_plan: "CorpusPlan") -> None:
     from recrawl.cli.support.plan_report import plan_chart, plan_page  # noqa: PLC0415
 
     is_page = plot.suffix.lower() == ".html"
-    text = plan_page(found, title="What a budget buys") if is_page else plan_chart(found)
+    text = (
+        plan_page(corpus_plan, title="What a budget buys") if is_page else plan_chart(corpus_plan)
+    )
     try:
         plot.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.FileError(str(plot), error.strerror or str(error)) from error
 
 
-def _say(found: "CorpusPlan", n_polls: int, out: Output) -> None:
+def _show(corpus_plan: "CorpusPlan", out: Output) -> None:
     from recrawl.cli.support import plan_report as report  # noqa: PLC0415
-    from recrawl.corpus.plan.text import (  # noqa: PLC0415
+    from recrawl.corpus import (  # noqa: PLC0415
         delay_words,
         doubt_words,
         plan_words,
@@ -120,59 +124,63 @@ def _say(found: "CorpusPlan", n_polls: int, out: Output) -> None:
         together_words,
     )
 
-    plan = found.plan
-    out.say(plan_words(found), style="bold")
+    plan = corpus_plan.plan
+    out.say(plan_words(corpus_plan), style="bold")
     if plan.n_pages == 0:
-        out.say("`recrawl add urls.txt` keeps some.")
+        out.say("Add some with `recrawl add urls.txt`.")
         return
-    if doubt := doubt_words(found, n_polls):
+    if doubt := doubt_words(corpus_plan):
         out.say(doubt, style="yellow")
-    for answer in found.targets:
-        out.say(target_words(answer, found))
-    if found.together is not None:
-        out.say(together_words(found))
-    out.table(*report.budget_table(found))
+    for answer in corpus_plan.targets:
+        out.say(target_words(answer, corpus_plan))
+    if corpus_plan.together is not None:
+        out.say(together_words(corpus_plan))
+    out.table(*report.budget_table(corpus_plan))
     if len(plan.kinds) > 1:
-        out.table(*report.kind_table(found))
-    if found.hosts.n_hosts > 1:
-        out.table(*report.host_table(found, HOSTS_SHOWN))
-    if found.hosts.slowed:
-        out.say(delay_words(found))
-        out.table(*report.slowed_table(found, HOSTS_SHOWN))
-    if found.budget_per_hour is None:
+        out.table(*report.kind_table(corpus_plan))
+    if corpus_plan.hosts.n_hosts > 1:
+        out.table(*report.host_table(corpus_plan, HOSTS_SHOWN))
+    if corpus_plan.hosts.slowed:
+        out.say(delay_words(corpus_plan))
+        out.table(*report.slow_host_table(corpus_plan, HOSTS_SHOWN))
+    if corpus_plan.budget_per_hour is None:
+        has_tables = len(plan.kinds) > 1 or corpus_plan.hosts.n_hosts > 1
         out.say(
-            "Kinds and hosts are shown as they are at 95 %; --budget 30/h compares with a budget.",
+            ("The tables of kinds and hosts are for 95 % fresh.  " if has_tables else "")
+            + "Compare with a budget: recrawl plan --budget 30/h",
             style="dim",
         )
     if not plan.is_exact:
-        out.say(f"From {plan.n_counted:,} of {plan.n_pages:,} pages.", style="dim")
+        out.say(f"Estimated from {plan.n_counted:,} of {plan.n_pages:,} pages.", style="dim")
 
 
-def _rows(found: "CorpusPlan") -> Iterator[dict[str, Any]]:
-    """Yield a plan as rows: the plan, its curve, kinds, hosts and targets."""
+def _rows(corpus_plan: "CorpusPlan") -> Iterator[dict[str, Any]]:
+    """Yield a plan as rows of output: the plan, its curve, kinds, hosts and targets."""
     from recrawl.cli.support.plan_report import kind_rows  # noqa: PLC0415
-    from recrawl.corpus.plan.text import plan_words  # noqa: PLC0415
+    from recrawl.corpus import plan_words  # noqa: PLC0415
 
-    plan, curve = found.plan, found.plan.curve
+    plan, curve = corpus_plan.plan, corpus_plan.plan.curve
     at_twice = None
-    if found.budget_per_hour is not None:
-        at_twice = plan.freshness_at(2 * found.budget_per_hour, weighted=found.is_weighted)
+    if corpus_plan.budget_per_hour is not None:
+        at_twice = plan.freshness_at(
+            2 * corpus_plan.budget_per_hour, weighted=corpus_plan.is_weighted
+        )
     yield {
         "part": "plan",
-        "words": plan_words(found),
+        "words": plan_words(corpus_plan),
         "at_ms": plan.at_ms,
         "n_pages": plan.n_pages,
         "n_counted": plan.n_counted,
         "unit": plan.unit,
-        "is_weighted": found.is_weighted,
-        "budget_per_hour": found.budget_per_hour,
-        "freshness": found.freshness,
+        "is_weighted": corpus_plan.is_weighted,
+        "budget_per_hour": corpus_plan.budget_per_hour,
+        "freshness": corpus_plan.freshness,
         "freshness_with_twice": at_twice,
-        "freshness_max": found.freshness_max,
-        "ceilings_per_hour": found.ceilings_per_hour,
-        "n_always": found.ceilings.n_always,
-        "freshness_lost_to_delays": found.hosts.freshness_lost,
-        "n_hosts_slowed": found.hosts.n_slowed,
+        "freshness_max": corpus_plan.freshness_max,
+        "ceilings_per_hour": corpus_plan.ceilings_per_hour,
+        "n_always": corpus_plan.ceilings.n_always,
+        "freshness_lost_to_delays": corpus_plan.hosts.freshness_lost,
+        "n_hosts_slowed": corpus_plan.hosts.n_slowed,
     }
     for i in range(curve.price.size):
         yield {
@@ -183,7 +191,7 @@ def _rows(found: "CorpusPlan") -> Iterator[dict[str, Any]]:
             "freshness": curve.freshness[i],
             "weighted_freshness": curve.weighted_freshness[i],
         }
-    for kind, spent, fresh, twice in kind_rows(found):
+    for kind, spent, fresh, twice in kind_rows(corpus_plan):
         yield {
             "part": "kind",
             "kind": kind.kind,
@@ -193,13 +201,13 @@ def _rows(found: "CorpusPlan") -> Iterator[dict[str, Any]]:
             "freshness": fresh,
             "freshness_with_twice": twice,
         }
-    named = {host.host: host for host in (*found.hosts.slowed, *found.hosts.largest)}
+    named = {host.host: host for host in (*corpus_plan.hosts.slowed, *corpus_plan.hosts.largest)}
     for host in named.values():
         yield _host_row(host)
-    for answer in found.targets:
-        yield _target_row(answer, found)
-    if found.together is not None:
-        yield {"part": "targets together", **found.together._asdict()}
+    for answer in corpus_plan.targets:
+        yield _target_row(answer, corpus_plan)
+    if corpus_plan.together is not None:
+        yield {"part": "targets together", **corpus_plan.together._asdict()}
 
 
 def _host_row(host: "HostPlan") -> dict[str, Any]:
@@ -219,14 +227,14 @@ def _host_row(host: "HostPlan") -> dict[str, Any]:
     }
 
 
-def _target_row(answer: "TargetAnswer", found: "CorpusPlan") -> dict[str, Any]:
-    from recrawl.corpus.plan.text import target_words  # noqa: PLC0415
+def _target_row(answer: "TargetAnswer", corpus_plan: "CorpusPlan") -> dict[str, Any]:
+    from recrawl.corpus import target_words  # noqa: PLC0415
 
     target = answer.target
     return {
         "part": "target",
         "target": str(target),
-        "words": target_words(answer, found),
+        "words": target_words(answer, corpus_plan),
         "verdict": answer.verdict,
         "share": target.share,
         "of": target.of,

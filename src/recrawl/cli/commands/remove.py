@@ -1,28 +1,22 @@
 """``recrawl remove``: stop tracking pages."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from recrawl.cli.support.corpora import checked_arguments, corpus_option, open_to_change
-from recrawl.cli.support.examples import Example, example_command
-from recrawl.cli.support.presenting import Output, output_option
-from recrawl.cli.support.sources import (
+from recrawl.cli.support.corpus_access import corpus_option, open_to_change, value_errors_as_usage
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.input_files import (
+    LIST_FORMATS,
     Inputs,
     column_option,
     format_option,
+    input_urls,
     inputs_argument,
-    named_urls,
     split_inputs,
 )
+from recrawl.cli.support.output import Output, output_option
 from recrawl.units import count_text
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from recrawl.corpus import Corpus
 
 __all__ = ["command"]
 
@@ -30,14 +24,16 @@ __all__ = ["command"]
 @example_command(
     "remove",
     examples=(
-        Example("recrawl remove https://example.com/news"),
-        Example("recrawl remove urls.txt"),
-        Example("recrawl remove --pattern '/tag/*'"),
+        CommandExample("recrawl remove https://example.com/news"),
+        CommandExample("recrawl remove urls.txt"),
+        CommandExample("recrawl remove --pattern '/tag/*'"),
     ),
 )
 @inputs_argument
-@click.option("--pattern", metavar="PATTERN", help="All pages whose URL matches, instead.")
-@format_option
+@click.option(
+    "--pattern", metavar="PATTERN", help="Remove all pages whose URL matches, such as '/tag/*'."
+)
+@format_option(*LIST_FORMATS)
 @column_option
 @corpus_option
 @output_option
@@ -49,27 +45,24 @@ def command(
     folder: Path,
     out: Output,
 ) -> None:
-    """Keep pages no longer."""
+    """Stop tracking pages, given as URLs, as files of URLs, or by a pattern.
+
+    Without arguments recrawl reads URLs from stdin.
+    """
     if pattern is not None and inputs:
-        raise click.UsageError("give either pages or --pattern.")
-    told = split_inputs(inputs) if pattern is None else Inputs([], [])
-    with open_to_change(folder, n_bytes_input=told.n_bytes) as corpus, checked_arguments():
-        found = (
-            named_urls(told, format_name, columns, out)
-            if pattern is None
-            else _matching(corpus, pattern)
-        )
-        n_removed = sum(corpus.remove(urls) for urls in found)
+        raise click.UsageError("give either pages or --pattern, not both.")
+    pages = split_inputs(inputs) if pattern is None else Inputs([], [])
+    n_given = n_removed = 0
+    with open_to_change(folder, n_bytes_input=pages.n_bytes) as corpus, value_errors_as_usage():
+        if pattern is not None:
+            n_given = n_removed = corpus.remove(pattern=pattern)
+        else:
+            for urls in input_urls(pages, format_name, columns, out):
+                n_given += len(urls)
+                n_removed += corpus.remove(urls)
     out.row({"n_removed": n_removed})
-    out.say(f"{count_text(n_removed, 'page')} removed.")
-
-
-def _matching(corpus: "Corpus", pattern: str) -> "Iterator[pa.Array]":
-    import pyarrow as pa  # noqa: PLC0415
-
-    from recrawl.urls import PatternSet  # noqa: PLC0415
-
-    matcher = PatternSet([pattern])
-    for node in corpus.nodes:
-        for _, url in node.scan_urls():
-            yield url.filter(pa.array(matcher.first_match(url) >= 0))
+    rest = n_given - n_removed
+    text = f"{count_text(n_removed, 'page')} removed"
+    if rest:
+        text += f"; {count_text(rest, 'URL is', 'URLs are')} not in the corpus"
+    out.say(f"{text}.")

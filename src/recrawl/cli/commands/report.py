@@ -1,4 +1,4 @@
-"""``recrawl report``: read what fetches found, as JSON lines, and report it to the corpus."""
+"""``recrawl report``: read outcomes of fetches as JSON lines, and report them to the corpus."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recrawl.cli.support.corpora import checked_arguments, corpus_option, open_to_change, prepare
-from recrawl.cli.support.examples import Example, example_command
+from recrawl.cli.support.corpus_access import (
+    corpus_option,
+    open_to_change,
+    prepare_kernels,
+    value_errors_as_usage,
+)
+from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.outcomes import BadOutcome, lines_of, outcome_of
-from recrawl.cli.support.presenting import Output, output_option
+from recrawl.cli.support.output import Output, output_option
 from recrawl.units import count_text
 
 if TYPE_CHECKING:
@@ -23,8 +28,8 @@ OUTCOMES_PER_BATCH_MAX = 1_000
 _EXAMPLES_MAX = 5
 
 
-class _Reporting:
-    """Outcomes that are being reported, and what became of them."""
+class _OutcomeReporter:
+    """Reports outcomes to a corpus, and counts the results."""
 
     def __init__(self) -> None:
         self.n_lines = self.n_counted = self.n_void = self.n_bad = 0
@@ -32,23 +37,23 @@ class _Reporting:
         self.examples: list[str] = []
 
     def read(self, lines: list[bytes]) -> "list[Outcome]":
-        """Return the outcomes of lines; bad ones are counted."""
-        found = []
+        """Return the outcomes in lines, and count the bad lines."""
+        outcomes = []
         for line in lines:
             self.n_lines += 1
             try:
-                found.append(outcome_of(line))
+                outcomes.append(outcome_of(line))
             except BadOutcome as error:
                 self.n_bad += 1
                 if len(self.examples) < _EXAMPLES_MAX:
                     self.examples.append(f"line {self.n_lines}: {error}")
-        return found
+        return outcomes
 
     def report(self, corpus: "Corpus", outcomes: "list[Outcome]") -> None:
-        """Tell the corpus."""
-        from recrawl.shard import Transition  # noqa: PLC0415
+        """Report outcomes to the corpus, and count how many took effect."""
+        from recrawl.corpus import Transition  # noqa: PLC0415
 
-        with checked_arguments():
+        with value_errors_as_usage():
             reported = corpus.report(outcomes)
         n_counted = int(reported.counted.sum())
         self.n_counted += n_counted
@@ -57,21 +62,23 @@ class _Reporting:
             self.transitions[Transition(number).name.lower()] += 1
 
     def row(self) -> dict[str, Any]:
-        """Return what became of them, as a program wants it."""
-        from recrawl.shard import Transition  # noqa: PLC0415
+        """Return the counts, as a row of output."""
+        from recrawl.corpus import Transition  # noqa: PLC0415
 
-        told = {"n_lines": self.n_lines, "n_counted": self.n_counted, "n_void": self.n_void}
-        told |= {"n_bad": self.n_bad}
+        counts = {"n_lines": self.n_lines, "n_counted": self.n_counted, "n_void": self.n_void}
+        counts |= {"n_bad": self.n_bad}
         names = [t.name.lower() for t in Transition if t is not Transition.NONE]
-        return told | {f"n_{name}": self.transitions[name] for name in names}
+        return counts | {f"n_{name}": self.transitions[name] for name in names}
 
-    def words(self) -> str:
-        """Return the same in words."""
+    def summary(self) -> str:
+        """Return the counts as a sentence."""
         parts = [f"{count_text(self.n_counted, 'outcome')} counted"]
         changes = [f"{n:,} {name}" for name, n in self.transitions.items() if name != "none"]
+        if n_same := self.transitions["none"]:
+            changes.append(f"{n_same:,} without a change")
         parts[0] += f" ({', '.join(changes)})" if changes else ""
         if self.n_void:
-            parts.append(f"{self.n_void:,} void (reported before, or of no page that is kept)")
+            parts.append(f"{self.n_void:,} ignored (unknown page, or already reported)")
         if self.n_bad:
             parts.append(f"{count_text(self.n_bad, 'bad line')}")
         return ", ".join(parts) + "."
@@ -80,28 +87,39 @@ class _Reporting:
 @example_command(
     "report",
     examples=(
-        Example("recrawl lease 100 | python fetch.py | recrawl report"),
-        Example("recrawl report outcomes.jsonl"),
+        CommandExample("recrawl lease 100 | python fetch.py | recrawl report"),
+        CommandExample("recrawl report outcomes.jsonl"),
+        CommandExample(
+            """echo '{"url": "https://example.com/", "status": 200, "changed": true}' | """
+            "recrawl report"
+        ),
     ),
 )
 @click.argument("file", type=click.File("rb"), default="-")
 @corpus_option
 @output_option
 def command(file: Any, folder: Path, out: Output) -> None:
-    """Say what fetches found: JSON lines from FILE or stdin.
+    """Report what your fetches found: JSON lines from FILE or stdin, one for each fetch.
 
-    A line has a handle (or the url of a page), a status (0: no answer), and for content a
-    digest, a body, or a body_path whose file is read; or changed: true or false.  It may have
-    etag, last_modified, fetched_at_ms, retry_after_seconds, moved_to, disallowed, divergence.
-    Other keys are left alone, so an order with these added is a good line.
+    A line has the handle from `recrawl lease` (or the url of a page) and the HTTP status, 0 if
+    there was no answer.  A successful fetch also needs one of: digest (a hash of the content),
+    body (the content), body_path (a file with it), or changed (true or false).
+
+    Optional keys are etag, last_modified, fetched_at_ms, retry_after_seconds, moved_to, disallowed
+    and divergence.  Other keys are ignored, so you can add these to the row that lease printed.
     """
-    reporting = _Reporting()
+    if _is_keyboard(file):
+        out.status(
+            "Reading outcomes from the keyboard, one JSON object a line; end with Ctrl-D.  "
+            "Usually a fetcher writes them: recrawl lease 10 | python fetch.py | recrawl report"
+        )
+    reporting = _OutcomeReporter()
     with ExitStack() as stack:
         corpus: Corpus | None = None
         for lines in lines_of(file):
             if corpus is None:
-                # What is there at first says how much to expect.
-                prepare(folder, n_bytes_input=sum(map(len, lines)))
+                # The size of the first lines tells small inputs from large ones.
+                prepare_kernels(folder, n_bytes_input=sum(map(len, lines)))
             for batch in _batches(lines):
                 outcomes = reporting.read(batch)
                 if not outcomes:
@@ -109,11 +127,17 @@ def command(file: Any, folder: Path, out: Output) -> None:
                 corpus = corpus or stack.enter_context(open_to_change(folder))
                 reporting.report(corpus, outcomes)
     out.row(reporting.row())
-    out.say(reporting.words() if reporting.n_lines else "No outcomes were given.")
+    out.say(reporting.summary() if reporting.n_lines else "There were no outcomes to report.")
     for text in reporting.examples:
         out.note(f"  {text}")
     if reporting.n_bad and reporting.n_bad == reporting.n_lines:
-        raise click.ClickException("no line was an outcome.\n`recrawl report --help` says more.")
+        raise click.ClickException(
+            "no line was an outcome.\nRun `recrawl report --help` for the format."
+        )
+
+
+def _is_keyboard(file: Any) -> bool:
+    return bool(file.isatty())
 
 
 def _batches(lines: list[bytes]) -> Iterator[list[bytes]]:

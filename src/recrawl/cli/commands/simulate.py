@@ -1,4 +1,4 @@
-"""``recrawl simulate``: recrawl and its rivals on a web that is made up, or believed in."""
+"""``recrawl simulate``: compare recrawl with other policies on a simulated web."""
 
 import shlex
 import sys
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recrawl.cli.support.comparing import (
+from recrawl.cli.support.comparison_output import (
     check_report,
     comparison_options,
     progress_shares,
     show_comparison,
     write_report,
 )
-from recrawl.cli.support.corpora import corpus_option, open_to_read
-from recrawl.cli.support.examples import Example, example_command
-from recrawl.cli.support.kernels import are_made, require_compiled
-from recrawl.cli.support.policies import named_policies
-from recrawl.cli.support.presenting import Output, output_option
+from recrawl.cli.support.corpus_access import corpus_option, open_to_read
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.kernels import kernels_exist, require_compiled
+from recrawl.cli.support.output import Output, output_option
+from recrawl.cli.support.policies import load_policies
 from recrawl.errors import CorpusError, WebFileError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_LEAST_WEB = """A web may be as short as:
+_LEAST_WEB = """A web file can be as short as:
   [[kind]]
   pages = 300
   changes_per_day = 0.2"""
@@ -35,21 +35,26 @@ _LEAST_WEB = """A web may be as short as:
 @example_command(
     "simulate",
     examples=(
-        Example("recrawl simulate web.toml", needs_corpus=False),
-        Example("recrawl simulate --from-corpus --days 30", "as this corpus believes it is"),
+        CommandExample("recrawl simulate web.toml", needs_corpus=False),
+        CommandExample(
+            "recrawl simulate --from-corpus --days 30", "a web like the pages of this corpus"
+        ),
     ),
-    short_help="recrawl and the rules in use on a simulated web.",
+    short_help="Compare policies on a simulated web.",
 )
 @click.argument(
     "web_file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
 )
-@click.option("--from-corpus", is_flag=True, help="A web as this corpus believes its pages to be.")
+@click.option(
+    "--from-corpus", is_flag=True, help="Simulate a web that changes like the pages of the corpus."
+)
 @click.option(
     "--days",
     type=click.FloatRange(0.01, 36_500),
     default=90.0,
     show_default=True,
-    help="To simulate, with --from-corpus.",
+    metavar="N",
+    help="Number of days to simulate, with --from-corpus.",
 )
 @click.option(
     "--pages",
@@ -57,7 +62,8 @@ _LEAST_WEB = """A web may be as short as:
     type=click.IntRange(1, 200_000),
     default=5_000,
     show_default=True,
-    help="At most so many of the corpus.",
+    metavar="N",
+    help="Simulate at most N pages, with --from-corpus.",
 )
 @comparison_options("simulation.html")
 @corpus_option
@@ -73,29 +79,31 @@ def command(
     folder: Path,
     out: Output,
 ) -> None:
-    """Run recrawl and the rules that crawlers use today on a web, side by side.
+    """Compare recrawl with the rules that crawlers use today, on a simulated web.
 
-    WEB_FILE is a TOML that describes the web; with --from-corpus it is made from what a corpus has
-    learned of its pages.  The answer and the report are those of `recrawl backtest`.
+    WEB_FILE is a TOML file that describes the web; --from-corpus simulates one from what the
+    corpus has learned about its pages.  The result is the number of fetches that each policy
+    needs, and a report as from `recrawl backtest`.
     """
     if (web_file is None) == (not from_corpus):
-        raise click.UsageError("Name a WEB_FILE, or say --from-corpus.")
+        raise click.UsageError("name a WEB_FILE, or give --from-corpus, but not both.")
     check_report(report)
-    if not are_made():
+    if not kernels_exist():
         require_compiled("simulate")
-    policies = named_policies(policy_names)
+    policies = load_policies(policy_names)
     from recrawl import __version__  # noqa: PLC0415
-    from recrawl.backtest import compared, simulation_html  # noqa: PLC0415
+    from recrawl.backtest import compare_policies, simulation_html  # noqa: PLC0415
 
     if web_file is not None:
-        described = _described(web_file)
+        described = _read_web_file(web_file)
         name = web_file.name
     else:
-        described = _believed(folder, n_pages_max, days, seed)
+        described = _web_from_corpus(folder, n_pages_max, days, seed)
         name = folder.resolve().name
     web = described.web
+    out.status("Simulating …")
     with out.progress("simulating", 1.0, unit="%") as advance:
-        comparison = compared(
+        comparison = compare_policies(
             web, web.change_rate, policies=policies, seed=seed, progress=progress_shares(advance)
         )
     typed = shlex.join(["recrawl", *sys.argv[1:]])
@@ -108,7 +116,7 @@ def command(
     write_report(report, page, out)
 
 
-def _described(web_file: Path) -> "DescribedWeb":
+def _read_web_file(web_file: Path) -> "DescribedWeb":
     from recrawl.backtest import web_of_toml  # noqa: PLC0415
 
     try:
@@ -117,12 +125,11 @@ def _described(web_file: Path) -> "DescribedWeb":
         raise WebFileError(f"{web_file}: {error}\n{_LEAST_WEB}") from error
 
 
-def _believed(folder: Path, n_pages_max: int, days: float, seed: int) -> "DescribedWeb":
+def _web_from_corpus(folder: Path, n_pages_max: int, days: float, seed: int) -> "DescribedWeb":
     from recrawl.backtest import web_of_beliefs  # noqa: PLC0415
-    from recrawl.corpus.inspect.beliefs import believed_pages  # noqa: PLC0415
 
     with open_to_read(folder) as corpus:
-        pages = believed_pages([node.shard for node in corpus.nodes], n_pages_max=n_pages_max)
+        pages = corpus.believed_pages(n_pages_max)
     if pages.shape.size == 0 or not pages.importance.sum() > 0:
         raise CorpusError("this corpus has no pages to simulate.\nAdd some with `recrawl add`.")
     return web_of_beliefs(

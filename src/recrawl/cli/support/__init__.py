@@ -1,1 +1,1 @@
-"""What several commands share: options, corpora, input, output."""
+"""Code that several commands share: options, opening a corpus, input, output."""

@@ -1,4 +1,4 @@
-"""Commands that show how they are used: examples are data, shown in the help and run by a test.
+"""Commands with examples, which the help shows and a test runs.
 
 Each example runs in a folder with the files of ``tests/docs/example_files`` and a small corpus.
 """
@@ -8,22 +8,22 @@ from typing import Any, NamedTuple
 
 import click
 
-__all__ = ["Example", "ExampleCommand", "example_command"]
+__all__ = ["CommandExample", "ExampleCommand", "example_command"]
 
 
-class Example(NamedTuple):
-    """One line as it is typed."""
+class CommandExample(NamedTuple):
+    """One example of a command."""
 
     line: str
-    """Of a shell: pipes and ``>`` are fine."""
+    """Command line for a shell; it may have pipes and ``>``."""
     about: str = ""
-    """What it does, where the line does not say it."""
+    """Explanation, if the line needs one."""
     exit_code: int = 0
-    """Of the last command."""
+    """Expected exit code of the last command in the line."""
     needs_corpus: bool = True
-    """False: it runs in a folder without one."""
+    """Whether it runs in the folder of a corpus; otherwise in a folder without one."""
     is_run: bool = True
-    """False: shown only, because it never ends or needs what a test has not."""
+    """Whether the test runs it; False if it never ends or needs what the test does not have."""
 
 
 class ExampleCommand(click.Command):
@@ -32,17 +32,17 @@ class ExampleCommand(click.Command):
     Parameters
     ----------
     examples
-        At least one.
+        Examples, at least one.
     """
 
-    def __init__(self, *args: Any, examples: Sequence[Example] = (), **kwargs: Any) -> None:
+    def __init__(self, *args: Any, examples: Sequence[CommandExample] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not examples:
             raise ValueError(f"examples must be given for {self.name}")
         self.examples = tuple(examples)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, each on a line of its own that can be copied."""
+        """Write the examples, each on a line that can be copied."""
         with formatter.section("Examples"):
             for example in self.examples:
                 if example.about:
@@ -52,7 +52,7 @@ class ExampleCommand(click.Command):
 
 
 def example_command(
-    name: str, *, examples: Sequence[Example], **settings: Any
+    name: str, *, examples: Sequence[CommandExample], **settings: Any
 ) -> Callable[[Callable[..., Any]], ExampleCommand]:
-    """Make a function a command with examples; otherwise as `click.command`."""
+    """Return a decorator like `click.command`, for a command with examples."""
     return click.command(name, cls=ExampleCommand, examples=examples, **settings)

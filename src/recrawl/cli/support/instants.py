@@ -1,11 +1,19 @@
-"""Instants and lengths of time as people type them: a date, how long ago, seconds."""
+"""Times, durations and rates as people type them in options."""
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import click
 
-__all__ = ["instant_of", "instant_option", "seconds_or_text"]
+__all__ = [
+    "checked_duration_option",
+    "duration_option",
+    "instant_of",
+    "instant_option",
+    "rate_option",
+    "rate_problem",
+]
 
 _SECONDS = {
     "s": 1.0,
@@ -28,19 +36,19 @@ _AGO = re.compile(r"(?P<n>\d+(?:\.\d+)?|an?)\s*(?P<unit>[a-z]+?)s?\s+ago", re.IG
 
 
 def instant_of(text: str, now_ms: int) -> int:
-    """Return the instant that a text means, in milliseconds since 1970.
+    """Return the time that a text describes, in milliseconds since 1970.
 
     Parameters
     ----------
     text
-        ISO 8601, in UTC unless it says otherwise; or "3 days ago", "now", "yesterday".
+        Time in ISO 8601, in UTC unless it has an offset; or "3 days ago", "now", "yesterday".
     now_ms
-        When this is.
+        Current time, in milliseconds since 1970.
 
     Raises
     ------
     ValueError
-        If it means none.
+        If the text is not a time.
 
     Examples
     --------
@@ -64,12 +72,12 @@ def instant_of(text: str, now_ms: int) -> int:
         return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise ValueError(
-            f"a time must be as 2026-03-01, 2026-03-01T14:30 or '3 days ago', got {text!r}"
+            f"{text!r} is not a time; write 2026-03-01, 2026-03-01T14:30 or '3 days ago'."
         ) from None
 
 
 def instant_option(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """Return what an option was given as an instant: a callback for one of text."""
+    """Read the value of an option as a time; a callback of click."""
     if value is None:
         return None
     try:
@@ -78,15 +86,47 @@ def instant_option(ctx: click.Context, param: click.Parameter, value: str | None
         raise click.BadParameter(str(error), ctx, param) from error
 
 
-def seconds_or_text(text: str) -> float | str:
-    """Return a length of time as settings have it: seconds, if it is a bare number.
+def duration_option(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Read the value of an option as a duration in seconds; a callback of click."""
+    from recrawl.node.config.values import seconds  # noqa: PLC0415
 
-    Examples
-    --------
-    >>> seconds_or_text("90"), seconds_or_text("6h")
-    (90.0, '6h')
-    """
+    if value is None:
+        return None
+    number: float | str = value
+    with suppress(ValueError):
+        number = float(value)
     try:
-        return float(text)
+        duration = seconds(number)
+        if duration >= 0:
+            return duration
     except ValueError:
-        return text
+        pass
+    raise click.BadParameter(
+        f"{value!r} is not a duration; write 90s, 15m, 6h, 2d or 1w.", ctx, param
+    )
+
+
+def checked_duration_option(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> float | str | None:
+    """Check that the value of an option is a duration; return text with a unit unchanged."""
+    seconds = duration_option(ctx, param, value)
+    return seconds if value is None or value[-1:].isdigit() else value
+
+
+def rate_option(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Check that the value of an option is a rate such as 30/h; a callback of click."""
+    if value is not None and (problem := rate_problem(value)):
+        raise click.BadParameter(problem, ctx, param)
+    return value
+
+
+def rate_problem(text: str) -> str | None:
+    """Return the error message for a text that is not a rate such as 30/h; None if it is one."""
+    from recrawl.node.config.values import Rate  # noqa: PLC0415
+
+    try:
+        Rate.of(text)
+    except ValueError:
+        return f"{text!r} is not a rate; write 5/s, 100/min, 30/h, 1000/d, 100/run or unlimited."
+    return None

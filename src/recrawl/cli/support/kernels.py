@@ -1,17 +1,15 @@
-"""Which kernels a command runs on, so that a short one is not longer in starting than in working.
+"""The choice between compiled and interpreted kernels, so that short commands start fast.
 
-Loading numba takes a second, and compiling what a command needs up to half a minute, once per
-machine and version.  Interpreted kernels begin at once and make the same state, but take a hundred
-times as long for each page.  So a command on a small corpus is interpreted, and one on a large
-corpus compiled; where it has to be compiled first, it says so.
+Loading numba takes a second, and compiling the kernels of a command up to two minutes, once per
+version.  Interpreted kernels start at once and compute the same state, but take a hundred times as
+long for each page.  So a command runs interpreted on a small corpus and compiled on a large one,
+and prints a notice if it has to compile first.
 
 A command calls `choose_kernels` before it imports anything of `recrawl.corpus`.
 """
 
 import atexit
-import contextlib
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -22,29 +20,29 @@ from typing import Literal
 
 import click
 
-from recrawl.kernel_mode import VARIABLE, KernelMode, use_kernels
+from recrawl.cli.support.output import wrap_for_stderr
+from recrawl.kernel_mode import MODE_VARIABLE, KernelMode, use_kernels
 
 __all__ = [
-    "are_made",
+    "COMPILE_TIME_TEXT",
     "choose_kernels",
     "compile_all",
     "interpreted_seconds",
     "is_compiled",
+    "kernels_exist",
     "require_compiled",
 ]
 
-_DATA = (".sst", ".log", ".blob")
-# Bytes on disk of a page in the store, and of a page in the log when it was added, at the least.
+# Minimum bytes on disk of a page in the store, and of an added page in the log.
 _STORE_BYTES_PER_PAGE = 30.0
 _LOG_BYTES_PER_PAGE = 20.0
-# The same of a row in a record of the log, which RocksDB compresses: outcomes are shortest.
+# Bytes of a row in a log record; outcomes are the shortest rows.
 _RECORD_BYTES_PER_PAGE = 12.0
-# A log of more pages than so many is opened to see how much of it no snapshot holds, up to a limit.
+# Only for larger logs it is worth opening the log to measure the part that is not in a snapshot.
 _LOGGED_PAGES_MAX = 5_000
-_REPLAYED_BYTES_MAX = 10_000_000
-# Of one line of input, such as a URL.
+# Bytes of one line of input, such as a URL.
 _INPUT_BYTES_PER_ROW = 40.0
-# What interpreted kernels take, in microseconds; docs/explanation/start-up.md has the measurements.
+# Times of interpreted kernels; docs/explanation/start-up.md has the measurements.
 _REPLAY_MICROSECONDS_PER_PAGE = 45.0
 _MICROSECONDS_PER_ROW = 400.0
 _MICROSECONDS_PER_PAGE = {
@@ -57,81 +55,85 @@ _MICROSECONDS_PER_PAGE = {
     "stats": 0.03,
 }
 _MICROSECONDS_PER_PAGE_OTHERWISE = 40.0
-# A command may be interpreted for so long: where its kernels are compiled, what loading them
-# takes; otherwise a part of what compiling takes.
+# Maximum time that a command may run interpreted: the time to load compiled kernels if there are
+# any, and a part of the time to compile them otherwise.
 _INTERPRETED_SECONDS_MAX = 1.0
 _INTERPRETED_SECONDS_MAX_COLD = 4.0
 
+COMPILE_TIME_TEXT = "once per version, up to two minutes"
 _COMPILING = (
-    "Compiling what this needs, which takes up to half a minute, once per machine and version.  "
-    "`recrawl doctor --compile` does it for all commands."
+    f"First run of this command: compiling ({COMPILE_TIME_TEXT}) …\n"
+    "`recrawl doctor --compile` compiles all commands at once."
 )
-# What `compile_all` shares out between processes, of about the same length each.
+# Two parts of `compile_all` that take about the same time, one for each process.
 _Part = Literal["telling", "asking"]
 _PARTS: tuple[_Part, ...] = ("telling", "asking")
 
 
 def choose_kernels(folder: Path, *, command: str, n_bytes_input: int | None = 0) -> KernelMode:
-    """Choose how this process runs its kernels, and say so if they must be compiled first.
+    """Choose how this process runs its kernels, and print a notice if it has to compile them.
 
-    The environment variable ``RECRAWL_KERNELS`` goes before.
+    The environment variable ``RECRAWL_KERNELS`` overrides the choice.
 
     Parameters
     ----------
     folder
-        Of the corpus; it may not exist yet.
+        Folder of the corpus; it may not exist yet.
     command
-        Its name, as the user types it.
+        Name of the command.
     n_bytes_input
-        Of what the command will read; None if that is not known, and so may be much.
+        Size of the input in bytes; None if it is unknown and may be large.
     """
     seconds = interpreted_seconds(folder, command=command, n_bytes_input=n_bytes_input)
     is_short = seconds <= _INTERPRETED_SECONDS_MAX
     if not is_short and seconds <= _INTERPRETED_SECONDS_MAX_COLD:
-        # Only here it matters; finding out looks at every source file.
+        # Checked last, because it looks at every source file.
         is_short = not is_compiled(command)
-    mode = _used("interpreted" if is_short else "compiled")
+    mode = _apply_mode("interpreted" if is_short else "compiled")
     if mode == "compiled":
-        _tell(command)
+        _announce_compiling(command)
     return mode
 
 
 def require_compiled(command: str) -> None:
-    """Have a command compiled that works for long in any case, and say so if it is not yet."""
-    if _used("compiled") == "compiled":
-        _tell(command)
+    """Choose compiled kernels for a long command, and print a notice if it has to compile them."""
+    if _apply_mode("compiled") == "compiled":
+        _announce_compiling(command)
 
 
-def are_made() -> bool:
-    """Return whether kernels are made already, and nothing is left to choose: not our process."""
+def kernels_exist() -> bool:
+    """Return whether this process has created its kernels already, so that the mode is fixed."""
     return "recrawl.core.kernel" in sys.modules
 
 
-def _used(mode: KernelMode) -> KernelMode:
-    """Return how kernels are made from now on; a name in the environment may be wrong usage."""
+def _apply_mode(mode: KernelMode) -> KernelMode:
+    """Set the mode of kernels and return the one in effect, which the environment may override."""
     try:
         return use_kernels(mode)
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
 
 
-def _tell(command: str) -> None:
+def _announce_compiling(command: str) -> None:
     if not is_compiled(command):
-        click.echo(_COMPILING, err=True)
-        atexit.register(_note_compiled, [command])
+        click.echo(wrap_for_stderr(_COMPILING), err=True)
+        atexit.register(_record_compiled, [command])
 
 
 def interpreted_seconds(folder: Path, *, command: str, n_bytes_input: int | None = 0) -> float:
-    """Return about how long a command takes on interpreted kernels, by sizes on disk.
+    """Estimate the time of a command on interpreted kernels, from sizes on disk.
 
-    Rather too long than too short: inf for a log that is not on this machine.
+    The estimate is rather too long than too short: infinite for a log on another machine.
     """
-    if n_bytes_input is None or _is_on_kafka(folder):
+    # Of the package only this module, which loads no kernels, may be imported here.
+    from recrawl.corpus import bytes_to_replay, data_bytes, is_log_remote  # noqa: PLC0415
+
+    if n_bytes_input is None or is_log_remote(folder):
         return float("inf")
-    n_pages = _n_bytes(folder / "store") / _STORE_BYTES_PER_PAGE
-    n_logged = _n_bytes(folder / "log") / _LOG_BYTES_PER_PAGE
+    n_pages = data_bytes(folder / "store") / _STORE_BYTES_PER_PAGE
+    n_logged = data_bytes(folder / "log") / _LOG_BYTES_PER_PAGE
     if n_logged > _LOGGED_PAGES_MAX:
-        n_logged = _n_bytes_to_replay(folder) / _RECORD_BYTES_PER_PAGE
+        n_logged = bytes_to_replay(folder) / _RECORD_BYTES_PER_PAGE
     each = _MICROSECONDS_PER_PAGE.get(command, _MICROSECONDS_PER_PAGE_OTHERWISE)
     n_rows = n_bytes_input / _INPUT_BYTES_PER_ROW
     microseconds = (
@@ -142,59 +144,19 @@ def interpreted_seconds(folder: Path, *, command: str, n_bytes_input: int | None
     return microseconds * 1e-6
 
 
-def _n_bytes(folder: Path) -> int:
-    """Return the size of all data of RocksDB below a folder."""
-    return sum(_size(path) for path in folder.rglob("*") if path.suffix in _DATA)
-
-
-def _size(path: Path) -> int:
-    """Return a file's size; 0 if the process that works here has just removed it."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _n_bytes_to_replay(folder: Path) -> float:
-    """Return the size of what the log says beyond each partition's newest snapshot, or inf."""
-    from recrawl.errors import RecrawlError  # noqa: PLC0415
-    from recrawl.ledger import RocksLog  # noqa: PLC0415
-
-    n_bytes = 0
-    try:
-        n_partitions = int(json.loads((folder / "FORMAT").read_text())["partitions"])
-        with contextlib.closing(RocksLog.open(folder / "log", n_partitions, mode="reader")) as log:
-            for i in range(n_partitions):
-                saved = (folder / "snapshots" / str(i)).glob("*/manifest.json")
-                position = max((int(path.parent.name) for path in saved), default=0)
-                records = log.partition(i).read(position, n_bytes_max=_REPLAYED_BYTES_MAX)
-                n_bytes += sum(len(record.data) for _, record in records)
-    except (OSError, ValueError, KeyError, TypeError, RecrawlError):
-        return float("inf")  # whoever opens it will say what is wrong
-    return n_bytes
-
-
-def _is_on_kafka(folder: Path) -> bool:
-    try:
-        shape = json.loads((folder / "FORMAT").read_text())
-        return bool(shape["ledger"] != "rocksdb")
-    except (OSError, ValueError, KeyError, TypeError):
-        return False  # no corpus yet, or opening it will tell
-
-
-# ---------------------------------------------------------------------- what is compiled
+# ---------------------------------------------------------------------- compiled commands
 
 
 def is_compiled(command: str | None = None) -> bool:
-    """Return whether a command's kernels have been compiled here; of all commands unless given."""
+    """Return whether the kernels of a command (by default: of all) are compiled on this machine."""
     done = _compiled_commands()
     return "*" in done or (command is not None and command in done)
 
 
-def _notes() -> Path:
-    """Return where the names of commands are kept whose kernels were compiled.
+def _compiled_notes_path() -> Path:
+    """Return the path of the file that lists the commands whose kernels are compiled.
 
-    They hold for these sources, this interpreter and this place for compiled code.
+    Its name depends on the source files, the interpreter and the folder for compiled code.
     """
     import recrawl  # noqa: PLC0415
 
@@ -209,14 +171,14 @@ def _notes() -> Path:
 
 def _compiled_commands() -> set[str]:
     try:
-        return set(_notes().read_text().split())
+        return set(_compiled_notes_path().read_text().split())
     except (OSError, ValueError):
         return set()
 
 
-def _note_compiled(commands: Sequence[str]) -> None:
-    """Remember, if that can be written, that these commands' kernels are compiled."""
-    path = _notes()
+def _record_compiled(commands: Sequence[str]) -> None:
+    """Record that the kernels of these commands are compiled, if the file can be written."""
+    path = _compiled_notes_path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
@@ -226,17 +188,21 @@ def _note_compiled(commands: Sequence[str]) -> None:
 
 
 def compile_all() -> None:
-    """Compile the kernels of all commands, in two processes; takes a minute or so.
+    """Compile the kernels of all commands, in two processes.
 
     Raises
     ------
     RuntimeError
-        If one of them fails, with the end of what it said.
+        If a process fails; the message ends with its error output.
     """
-    environment = {**os.environ, VARIABLE: "compiled"}
+    environment = {**os.environ, MODE_VARIABLE: "compiled"}
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import _work; _work({part!r})"],
+            [
+                sys.executable,
+                "-c",
+                f"from {__name__} import _exercise_kernels; _exercise_kernels({part!r})",
+            ],
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -244,15 +210,15 @@ def compile_all() -> None:
         )
         for part in _PARTS
     ]
-    said = [process.communicate()[1] for process in processes]
-    for process, text in zip(processes, said, strict=True):
+    errors = [process.communicate()[1] for process in processes]
+    for process, text in zip(processes, errors, strict=True):
         if process.returncode != 0:
             raise RuntimeError(f"kernels could not be compiled: {text[-2_000:].strip()}")
-    _note_compiled(["*"])
+    _record_compiled(["*"])
 
 
-def _work(part: _Part) -> None:
-    """Have a small corpus do what commands do, on compiled kernels."""
+def _exercise_kernels(part: _Part) -> None:
+    """Run the operations of the commands on a small corpus, which compiles their kernels."""
     import recrawl  # noqa: PLC0415
     from recrawl.corpus import CorpusConfig, Outcome  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Outcomes as lines of JSON: how a fetcher says what it found."""
+"""Outcomes as lines of JSON, which fetchers write and `recrawl report` reads."""
 
 import hashlib
 import json
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 __all__ = ["LINE_BYTES_MAX", "BadOutcome", "header_text", "lines_of", "outcome_of"]
 
 LINE_BYTES_MAX = 16 << 20
-"""Of one line; what is longer is a bad line."""
+"""Maximum length of a line; a longer one counts as a bad line."""
 
 _BLOCK_BYTES = 1 << 20
-# Of seconds to wait, and of divergence: beyond, a number means nothing.
+# Sanity limit for retry_after_seconds and divergence.
 _NUMBER_MAX = 1e12
-_TOO_LONG = b"\x00"  # no JSON, and so a bad line
+_TOO_LONG = b"\x00"  # stands for a line that was too long; not JSON, so it counts as bad
 
 
 class BadOutcome(Exception):  # noqa: N818 - data, counted and not raised further
-    """A line that is no outcome."""
+    """A line that is not an outcome."""
 
 
 def lines_of(file: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield the lines of a stream as they come, those together that are there together.
+    """Yield the lines of a stream in lists, as soon as they arrive.
 
-    A pipe is read as far as it is filled, so that what a slow fetcher found is soon known.
+    A list has all lines that are in the pipe, so that outcomes of a slow fetcher are soon known.
     """
     read = getattr(file, "read1", file.read)
     rest = b""
@@ -49,7 +49,7 @@ def lines_of(file: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def header_text(value: bytes | None) -> str | None:
-    """Return a header as text, of which `_header` makes the same bytes again."""
+    """Return a header as text, from which `_header` makes the same bytes again."""
     return None if value is None else value.decode("latin-1")
 
 
@@ -63,13 +63,13 @@ def _header(name: str, value: Any) -> bytes:
 
 
 def _whole(name: str, value: Any) -> int:
-    # Shells and curl make text of numbers, also "000" for no answer.
+    # Shells and curl write numbers as text; curl writes "000" for no answer.
     if isinstance(value, str) and value.isascii() and value.isdigit():
         value = int(value[:20])
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
-        raise BadOutcome(f"{name} must be a whole number, not negative, got {value!r:.60}")
+        raise BadOutcome(f"{name} must be a whole number, 0 or more, got {value!r:.60}")
     return value
 
 
@@ -93,12 +93,12 @@ def _text(name: str, value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise BadOutcome(f"{name} must be text, got {value!r:.60}")
     if not _is_writable(value):
-        raise BadOutcome(f"{name} must be text that can be written down, got {value!r:.60}")
+        raise BadOutcome(f"{name} must be valid text, got {value!r:.60}")
     return value
 
 
 def _is_writable(text: str) -> bool:
-    # JSON may hold half a character, as \ud800, which no text in UTF-8 can.
+    # JSON allows half of a surrogate pair, such as \ud800, which UTF-8 cannot encode.
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -122,42 +122,48 @@ _READ = {
 
 
 def outcome_of(line: bytes) -> "Outcome":
-    """Return the outcome that a line says.
+    """Return the outcome in a line of JSON.
 
     Raises
     ------
     BadOutcome
-        If it says none.
+        If the line is not an outcome.
     """
     from recrawl.corpus import Outcome  # noqa: PLC0415
 
     try:
         row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadOutcome(f"not JSON: {str(error)[:60]}") from None
+    except (ValueError, RecursionError):
+        shown = "a line of more than 16 MiB" if line == _TOO_LONG else repr(_start_of(line))
+        raise BadOutcome(f"not JSON: {shown}") from None
     if not isinstance(row, dict):
-        raise BadOutcome("not an object in braces")
-    told: dict[str, Any] = {
+        raise BadOutcome('not a JSON object such as {"handle": 4096, "status": 200, …}')
+    fields: dict[str, Any] = {
         name: read(name, row[name]) for name, read in _READ.items() if row.get(name) is not None
     }
     digest = _digest_of(row)
     if digest is not None:
-        told["digest"] = digest
-    if not told.get("handle") and "url" not in told:
-        raise BadOutcome("neither handle nor url")
-    is_seen = digest is not None or "changed" in told
-    if "status" not in told and not is_seen and not told.get("disallowed"):
-        raise BadOutcome("no status (0: no answer)")
-    status = told.setdefault("status", 200)
+        fields["digest"] = digest
+    if not fields.get("handle") and "url" not in fields:
+        raise BadOutcome("needs a handle or a url")
+    is_seen = digest is not None or "changed" in fields
+    if "status" not in fields and not is_seen and not fields.get("disallowed"):
+        raise BadOutcome("needs a status (0 if there was no answer)")
+    status = fields.setdefault("status", 200)
     if status > 999:
-        raise BadOutcome(f"status must be that of HTTP, got {status}")
-    if 200 <= status < 300 and not is_seen and not told.get("disallowed"):
-        raise BadOutcome("content without digest, body, body_path or changed")
-    return Outcome(**told)
+        raise BadOutcome(f"status must be an HTTP status, got {status}")
+    if 200 <= status < 300 and not is_seen and not fields.get("disallowed"):
+        raise BadOutcome(f"status {status} needs one of digest, body, body_path, changed")
+    return Outcome(**fields)
+
+
+def _start_of(line: bytes) -> str:
+    text = line.strip().decode("utf-8", "replace")
+    return text if len(text) <= 40 else text[:40] + "…"
 
 
 def _digest_of(row: dict[str, Any]) -> bytes | None:
-    """Return the digest of content, given as it is, as text or as a file."""
+    """Return the digest in a row, or the digest of its ``body`` or of the file ``body_path``."""
     if row.get("digest") is not None:
         return _text("digest", row["digest"]).encode("utf-8")
     if row.get("body") is not None:

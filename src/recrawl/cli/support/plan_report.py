@@ -1,4 +1,4 @@
-"""A plan as a picture and as a page: freshness against budget, kinds, hosts, targets, method."""
+"""Chart, tables and HTML page of a plan."""
 
 import math
 from collections.abc import Sequence
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from recrawl.units import count_text, number_text, seconds_text, share_text
 
 if TYPE_CHECKING:
-    from recrawl.core.arrays import FloatArray
-    from recrawl.corpus.plan.corpus_plan import CorpusPlan
-    from recrawl.corpus.plan.curve import KindPlan
-    from recrawl.corpus.plan.hosts import HostPlan
-    from recrawl.corpus.plan.text import Amounts
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from recrawl.corpus import Amounts, CorpusPlan, HostPlan, KindPlan
 
 __all__ = [
     "Table",
@@ -21,44 +20,48 @@ __all__ = [
     "kind_table",
     "plan_chart",
     "plan_page",
-    "slowed_table",
+    "slow_host_table",
 ]
 
 KINDS_DRAWN_MAX = 5
-"""Of more kinds those that weigh most have a line."""
+"""Maximum number of kinds with a line in the chart: the most important ones."""
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 _GOALS = (0.8, 0.9, 0.95, 0.99)
 
 
-def plan_chart(found: "CorpusPlan") -> str:
-    """Return freshness against budget: of all pages, and of the kinds that weigh most."""
+def plan_chart(corpus_plan: "CorpusPlan") -> str:
+    """Return a chart of freshness against budget, for all pages and the most important kinds."""
     from recrawl.charts import Axis, Note, Series, line_chart  # noqa: PLC0415
-    from recrawl.corpus.plan.text import Amounts  # noqa: PLC0415
+    from recrawl.corpus import Amounts  # noqa: PLC0415
 
-    plan, say = found.plan, Amounts.of(found)
-    budget = say.hours * plan.budget_per_hour
-    series = [Series(name="all pages", x=budget, y=_freshness(found, plan.curve), is_main=True)]
+    plan, amounts = corpus_plan.plan, Amounts.of(corpus_plan)
+    budget = amounts.hours * plan.budget_per_hour
+    series = [
+        Series(name="all pages", x=budget, y=_freshness(corpus_plan, plan.curve), is_main=True)
+    ]
     if len(plan.kinds) > 1:
         kinds = sorted(plan.kinds, key=lambda kind: -kind.importance)[:KINDS_DRAWN_MAX]
         series += [
-            Series(name=kind.kind, x=budget, y=_freshness(found, kind.curve)) for kind in kinds
+            Series(name=kind.kind, x=budget, y=_freshness(corpus_plan, kind.curve))
+            for kind in kinds
         ]
     notes = []
-    goals = {answer.target.share for answer in found.targets if answer.target.of is None}
+    goals = {answer.target.share for answer in corpus_plan.targets if answer.target.of is None}
     notes += [Note(y=goal, text=share_text(goal)) for goal in sorted(goals or {0.95})]
-    if found.budget_per_hour is not None and found.freshness is not None:
-        now = say.hours * found.budget_per_hour
-        words = f"today: {say(found.budget_per_hour)}, {share_text(found.freshness)} fresh"
-        notes.append(Note(x=now, y=found.freshness, text=words))
-    spent = budget[(budget > 0) & (_freshness(found, plan.curve) > 0.05)]
-    # Three decades at most: what lies further left is nobody's budget.
+    if corpus_plan.budget_per_hour is not None and corpus_plan.freshness is not None:
+        now = amounts.hours * corpus_plan.budget_per_hour
+        fresh = share_text(corpus_plan.freshness)
+        text = f"your budget: {amounts(corpus_plan.budget_per_hour)}, {fresh} fresh"
+        notes.append(Note(x=now, y=corpus_plan.freshness, text=text))
+    spent = budget[(budget > 0) & (_freshness(corpus_plan, plan.curve) > 0.05)]
+    # Three decades are enough: smaller budgets are of no use.
     spent = spent[spent >= spent.max(initial=0.0) / 1_000]
-    weighted = ", weighted by importance" if found.is_weighted else ""
+    weighted = ", weighted by importance" if corpus_plan.is_weighted else ""
     return line_chart(
         series,
         title="What a budget buys",
         x=Axis(
-            label=f"{say.unit} per {'hour' if say.per == 'h' else say.per}",
+            label=f"{amounts.unit} per {'hour' if amounts.per == 'h' else amounts.per}",
             scale="log",
             low=float(spent.min()) if spent.size else None,
             high=float(spent.max()) if spent.size else None,
@@ -68,52 +71,52 @@ def plan_chart(found: "CorpusPlan") -> str:
     )
 
 
-def _freshness(found: "CorpusPlan", curve: object) -> "FloatArray":
-    name = "weighted_freshness" if found.is_weighted else "freshness"
-    column: FloatArray = getattr(curve, name)
+def _freshness(corpus_plan: "CorpusPlan", curve: object) -> "NDArray[np.float64]":
+    name = "weighted_freshness" if corpus_plan.is_weighted else "freshness"
+    column: NDArray[np.float64] = getattr(curve, name)
     return column
 
 
-def budget_rows(found: "CorpusPlan") -> list[tuple[float, float | None, float]]:
-    """Return budgets per hour, as multiples of today's, and what they buy, from the least."""
-    plan, weighted = found.plan, found.is_weighted
-    now = found.budget_per_hour
+def budget_rows(corpus_plan: "CorpusPlan") -> list[tuple[float, float | None, float]]:
+    """Return budgets per hour, as multiples of the corpus's, and their freshness, in order."""
+    plan, weighted = corpus_plan.plan, corpus_plan.is_weighted
+    now = corpus_plan.budget_per_hour
     rows: list[tuple[float, float | None, float]] = []
     if now is not None:
         rows = [(f * now, f, plan.freshness_at(f * now, weighted=weighted)) for f in _FACTORS]
     for goal in _GOALS:
         budget = plan.budget_for(goal, weighted=weighted)
-        # A goal that one of the multiples reaches, too, would stand there twice.
+        # A goal near one of the multiples would be a second row for the same budget.
         is_near = any(0.9 < budget / row[0] < 1.1 for row in rows if row[0] > 0)
         if budget < math.inf and not is_near:
             rows.append((budget, budget / now if now else None, goal))
     return sorted(rows, key=lambda row: row[0])
 
 
-def _today(found: "CorpusPlan") -> int | None:
-    """Return which of the budgets is today's."""
-    factors = [factor for _, factor, _ in budget_rows(found)]
+def _current_budget_row(corpus_plan: "CorpusPlan") -> int | None:
+    """Return the index of the row with the corpus's own budget."""
+    factors = [factor for _, factor, _ in budget_rows(corpus_plan)]
     return factors.index(1.0) if 1.0 in factors else None
 
 
-def kind_rows(found: "CorpusPlan") -> list[tuple["KindPlan", float, float, float]]:
-    """Return kinds with what is spent on each per hour, what that buys, and what twice buys."""
+def kind_rows(corpus_plan: "CorpusPlan") -> list[tuple["KindPlan", float, float, float]]:
+    """Return kinds with spending per hour, freshness, and freshness with twice the budget."""
     import numpy as np  # noqa: PLC0415
 
-    plan = found.plan
+    plan = corpus_plan.plan
     places = np.arange(plan.curve.price.size)
-    spent_now = float(np.interp(found.place, places, plan.budget_per_hour))
+    spent_now = float(np.interp(corpus_plan.place, places, plan.budget_per_hour))
     twice = float(np.interp(2 * spent_now, plan.budget_per_hour, places))
     rows = []
     for kind in sorted(plan.kinds, key=lambda kind: -kind.importance):
         curve = kind.curve
         spent = curve.cost_per_hour if plan.unit == "cost" else curve.fetches_per_hour
-        fresh = _freshness(found, curve)
+        fresh = _freshness(corpus_plan, curve)
         rows.append(
             (
                 kind,
-                float(np.interp(found.place, places, spent)),
-                float(np.interp(found.place, places, fresh)),
+                float(np.interp(corpus_plan.place, places, spent)),
+                float(np.interp(corpus_plan.place, places, fresh)),
                 float(np.interp(twice, places, fresh)),
             )
         )
@@ -121,88 +124,98 @@ def kind_rows(found: "CorpusPlan") -> list[tuple["KindPlan", float, float, float
 
 
 class Table(NamedTuple):
-    """A table in words, as terminals and pages show it."""
+    """A table of text, for terminals and HTML pages."""
 
     columns: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
 
 
 def _times(factor: float | None) -> str:
-    """Return a multiple of today's budget."""
+    """Return a multiple of the corpus's budget as text."""
     if factor is None:
         return "–"
     return "< 0.01 ×" if factor < 0.01 else f"{number_text(float(f'{factor:.2g}'))} ×"
 
 
-def budget_table(found: "CorpusPlan") -> Table:
-    """Return what budgets buy."""
-    from recrawl.corpus.plan.text import Amounts  # noqa: PLC0415
+def budget_table(corpus_plan: "CorpusPlan") -> Table:
+    """Return a table of budgets and the freshness that they buy."""
+    from recrawl.corpus import Amounts  # noqa: PLC0415
 
-    say = Amounts.of(found)
-    unit, rows = f"{say.unit}/{say.per}", budget_rows(found)
-    if found.budget_per_hour is None:
+    amounts = Amounts.of(corpus_plan)
+    unit, rows = f"{amounts.unit}/{amounts.per}", budget_rows(corpus_plan)
+    if corpus_plan.budget_per_hour is None:
         return Table(
-            (unit, "fresh"), [(say.number(budget), share_text(fresh)) for budget, _, fresh in rows]
+            (unit, "fresh"),
+            [(amounts.number(budget), share_text(fresh)) for budget, _, fresh in rows],
         )
     cells = [
-        (say.number(budget), _times(factor), share_text(fresh)) for budget, factor, fresh in rows
+        (amounts.number(budget), _times(factor), share_text(fresh))
+        for budget, factor, fresh in rows
     ]
-    return Table((unit, "today's", "fresh"), cells)
+    return Table((unit, "your budget", "fresh"), cells)
 
 
-def kind_table(found: "CorpusPlan") -> Table:
-    """Return what kinds of page get, now and with twice the budget."""
-    from recrawl.corpus.plan.text import Amounts  # noqa: PLC0415
+def kind_table(corpus_plan: "CorpusPlan") -> Table:
+    """Return a table of kinds of page: their share of the budget, and their freshness."""
+    from recrawl.corpus import Amounts  # noqa: PLC0415
 
-    say = Amounts.of(found)
+    amounts = Amounts.of(corpus_plan)
     rows = [
-        (kind.kind, f"{kind.n_pages:,}", say.number(spent), share_text(fresh), share_text(twice))
-        for kind, spent, fresh, twice in kind_rows(found)
+        (
+            kind.kind,
+            f"{kind.n_pages:,}",
+            amounts.number(spent),
+            share_text(fresh),
+            share_text(twice),
+        )
+        for kind, spent, fresh, twice in kind_rows(corpus_plan)
     ]
-    return Table(("kind", "pages", f"{say.unit}/{say.per}", "fresh", "with twice"), rows)
+    return Table(
+        ("kind", "pages", f"{amounts.unit}/{amounts.per}", "fresh", "with 2 × budget"), rows
+    )
 
 
-def host_table(found: "CorpusPlan", n_max: int) -> Table:
-    """Return what the largest hosts get."""
-    from recrawl.corpus.plan.text import Amounts  # noqa: PLC0415
+def host_table(corpus_plan: "CorpusPlan", n_max: int) -> Table:
+    """Return a table of the largest hosts: their share of the budget, and their freshness."""
+    from recrawl.corpus import Amounts  # noqa: PLC0415
 
-    say = Amounts.of(found)
+    amounts = Amounts.of(corpus_plan)
     rows = [
         (
             host.host,
             f"{host.n_pages:,}",
-            say.number(host.fetches_per_hour),
+            amounts.number(host.fetches_per_hour),
             share_text(host.freshness),
         )
-        for host in found.hosts.largest[:n_max]
+        for host in corpus_plan.hosts.largest[:n_max]
     ]
-    return Table(("host", "pages", f"fetches/{say.per}", "fresh"), rows)
+    return Table(("host", "pages", f"fetches/{amounts.per}", "fresh"), rows)
 
 
-def slowed_table(found: "CorpusPlan", n_max: int) -> Table:
-    """Return the hosts whose delays cost most, and what they could be without."""
-    from recrawl.corpus.plan.text import Amounts  # noqa: PLC0415
+def slow_host_table(corpus_plan: "CorpusPlan", n_max: int) -> Table:
+    """Return a table of the hosts whose delays cost most freshness."""
+    from recrawl.corpus import Amounts  # noqa: PLC0415
 
-    say = Amounts.of(found)
-    rows = [_slowed(host, say) for host in found.hosts.slowed[:n_max]]
-    columns = ("host", "pages", "delay", f"allowed/{say.per}", f"wanted/{say.per}", "fresh")
-    return Table((*columns, "without"), rows)
+    amounts = Amounts.of(corpus_plan)
+    rows = [_slow_host_row(host, amounts) for host in corpus_plan.hosts.slowed[:n_max]]
+    columns = ("host", "pages", "delay", f"allowed/{amounts.per}", f"wanted/{amounts.per}", "fresh")
+    return Table((*columns, "without delay"), rows)
 
 
-def _slowed(host: "HostPlan", say: "Amounts") -> tuple[str, ...]:
+def _slow_host_row(host: "HostPlan", amounts: "Amounts") -> tuple[str, ...]:
     closed = host.fetches_per_hour_max == 0
     return (
         host.host,
         f"{host.n_pages:,}",
         "closed" if closed else seconds_text(host.delay_seconds),
-        say.number(host.fetches_per_hour_max),
-        say.number(host.fetches_per_hour_wanted),
+        amounts.number(host.fetches_per_hour_max),
+        amounts.number(host.fetches_per_hour_wanted),
         share_text(host.freshness),
         share_text(host.freshness_without_delay),
     )
 
 
-def plan_page(found: "CorpusPlan", *, title: str) -> str:
+def plan_page(corpus_plan: "CorpusPlan", *, title: str) -> str:
     """Return a plan as one HTML page."""
     from recrawl.charts import (  # noqa: PLC0415
         Card,
@@ -215,7 +228,7 @@ def plan_page(found: "CorpusPlan", *, title: str) -> str:
         paragraph,
         table_html,
     )
-    from recrawl.corpus.plan.text import (  # noqa: PLC0415
+    from recrawl.corpus import (  # noqa: PLC0415
         Amounts,
         delay_words,
         plan_words,
@@ -223,58 +236,60 @@ def plan_page(found: "CorpusPlan", *, title: str) -> str:
         together_words,
     )
 
-    plan, say = found.plan, Amounts.of(found)
+    plan, amounts = corpus_plan.plan, Amounts.of(corpus_plan)
     figures = [Card(value=f"{plan.n_pages:,}", label="pages")]
-    if found.budget_per_hour is not None and found.freshness is not None:
+    if corpus_plan.budget_per_hour is not None and corpus_plan.freshness is not None:
         figures += [
-            Card(value=say(found.budget_per_hour), label="budget"),
-            Card(value=share_text(found.freshness), label="fresh with it"),
+            Card(value=amounts(corpus_plan.budget_per_hour), label="budget"),
+            Card(value=share_text(corpus_plan.freshness), label="fresh with this budget"),
         ]
-    needed = plan.budget_for(0.95, weighted=found.is_weighted)
+    needed = plan.budget_for(0.95, weighted=corpus_plan.is_weighted)
     if needed < math.inf:
-        figures.append(Card(value=say(needed), label="needed for 95 %"))
-    curve = cards(figures) + figure(plan_chart(found), _caption(found))
-    curve += table_html(*budget_table(found), main_row=_today(found))
+        figures.append(Card(value=amounts(needed), label="needed for 95 %"))
+    curve = cards(figures) + figure(plan_chart(corpus_plan), _caption(corpus_plan))
+    curve += table_html(*budget_table(corpus_plan), main_row=_current_budget_row(corpus_plan))
     sections = [Section(heading="", body_html=curve)]
-    if found.targets:
-        words = [target_words(answer, found) for answer in found.targets]
-        words += [together_words(found)] if found.together else []
+    if corpus_plan.targets:
+        words = [target_words(answer, corpus_plan) for answer in corpus_plan.targets]
+        words += [together_words(corpus_plan)] if corpus_plan.together else []
         sections.append(Section(heading="Targets", body_html=bullets(words)))
     if len(plan.kinds) > 1:
-        sections.append(Section(heading="Kinds of page", body_html=table_html(*kind_table(found))))
-    hosts = table_html(*host_table(found, 20))
-    if found.hosts.slowed:
-        slowed = table_html(*slowed_table(found, 20))
-        body = paragraph(delay_words(found)) + slowed + details("The largest hosts", hosts)
+        sections.append(
+            Section(heading="Kinds of page", body_html=table_html(*kind_table(corpus_plan)))
+        )
+    hosts = table_html(*host_table(corpus_plan, 20))
+    if corpus_plan.hosts.slowed:
+        slowed = table_html(*slow_host_table(corpus_plan, 20))
+        body = paragraph(delay_words(corpus_plan)) + slowed + details("The largest hosts", hosts)
     else:
-        body = paragraph("No delay of a host costs freshness.") + hosts
+        body = paragraph("Delays of hosts cost no freshness.") + hosts
     sections.append(Section(heading="Hosts", body_html=body))
     method = bullets(_METHOD)
-    sections.append(Section(heading="What this rests on", body_html=method))
-    looked = "every page" if plan.is_exact else f"{count_text(plan.n_counted, 'page')} of them"
+    sections.append(Section(heading="Method", body_html=method))
+    sample = "" if plan.is_exact else f", from a sample of {count_text(plan.n_counted, 'page')}"
     return html_page(
         title,
         sections,
-        lead=plan_words(found),
-        footer=f"From what is known of {count_text(plan.n_pages, 'page')}, looking at {looked}.",
+        lead=plan_words(corpus_plan),
+        footer=f"Estimated for {count_text(plan.n_pages, 'page')}{sample}.",
     )
 
 
 _METHOD = (
-    "Freshness is the share of copies that equal their page, on average over time, each weighted "
-    "by its importance unless said otherwise.",
-    "A price says for each page after which time it is fetched again.  That and what is believed "
-    "of its change rate give how often it is fetched and how fresh its copy is; nothing is "
-    "simulated.",
-    "What polls will yet teach is left out: pages of which little is known will do better.",
-    "A host sells no more fetches than its delay allows, to its own best pages.",
-    "A target is met by fetching its pages at a lower price than others.  A copy counts as late "
-    "once it has been stale for longer than the target says.",
+    "Freshness is the share of copies that equal their page, on average over time, weighted by "
+    "importance unless --unweighted is given.",
+    "For each budget recrawl computes the price of a fetch, and from the price and the estimated "
+    "change rate how often it fetches each page and how fresh its copy is.  Nothing is simulated.",
+    "recrawl will learn more about pages with few fetches, and keep them fresher than estimated "
+    "here.",
+    "A host gets no more fetches than its delay allows; they go to its most valuable pages.",
+    "To meet a target, recrawl fetches its pages at a lower price than others.  A copy counts as "
+    "late once it has been outdated for longer than the time in the target.",
 )
 
 
-def _caption(found: "CorpusPlan") -> str:
-    words = "Each budget is spent as well as can be, over all pages."
-    if len(found.plan.kinds) > 1:
-        words += "  The thin lines are kinds of page, each at the budget of all together."
-    return words
+def _caption(corpus_plan: "CorpusPlan") -> str:
+    caption = "Freshness of all pages, if recrawl spends each budget."
+    if len(corpus_plan.plan.kinds) > 1:
+        caption += "  The thin lines are kinds of page, at the same total budget."
+    return caption

@@ -1,8 +1,9 @@
-"""Policies of one's own, named on the command line: ``module:Class``."""
+"""Policies of users, named on the command line as ``module:Class``."""
 
 import importlib
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,18 @@ from recrawl.errors import RecrawlError
 if TYPE_CHECKING:
     from recrawl.sim import Policy
 
-__all__ = ["METHODS", "check_methods", "made_for", "named_policies"]
+__all__ = ["METHODS", "check_methods", "load_policies", "make_policy"]
 
-METHODS = ("start", "hear", "pick", "learn")
+METHODS = ("start", "on_signals", "pick", "learn")
+# Name of `on_signals` in recrawl 0.1.0.
+_OLD_SIGNALS = "hear"
 
 
-def named_policies(names: Sequence[str]) -> "list[tuple[str, Callable[[float], Policy]]]":
-    """Return what makes each policy for a budget in fetches per second.
+def load_policies(names: Sequence[str]) -> "list[tuple[str, Callable[[float], Policy]]]":
+    """Return, for each name, a function that makes the policy for a budget in fetches per second.
 
-    A class is called with ``budget=``, if it takes one, and with nothing otherwise.  Modules are
-    looked for in the folder one is in, too.
+    The class is called with ``budget=`` if it has such a parameter, and without arguments
+    otherwise.  Modules are searched in the current folder, too.
     """
     return [(name, _maker(name)) for name in names]
 
@@ -47,18 +50,25 @@ def _maker(name: str) -> "Callable[[float], Policy]":
 
     def make(budget: float) -> "Policy":
         try:
-            policy = made_for(made, budget)
+            policy = make_policy(made, budget)
         except (Exception, SystemExit) as error:
             reason = f"{type(error).__name__}: {error}"
             raise RecrawlError(f"policy {name} cannot be made: {reason}") from error
-        return _Guarded(name, policy)
+        return _CheckedPolicy(name, policy)
 
     return make
 
 
 def check_methods(made: Any, name: str, hint: str) -> None:
-    """Refuse, as the argument ``hint``, what is no policy."""
+    """Raise a usage error of the argument ``hint`` if a class lacks a method of a policy."""
     missing = [method for method in METHODS if not hasattr(made, method)]
+    if missing == ["on_signals"] and hasattr(made, _OLD_SIGNALS):
+        warnings.warn(
+            f"{name}: {_OLD_SIGNALS} is deprecated; rename the method to on_signals",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return
     if missing:
         raise click.BadParameter(
             f"{name} must have {', '.join(METHODS)}; {', '.join(missing)} is missing",
@@ -66,15 +76,15 @@ def check_methods(made: Any, name: str, hint: str) -> None:
         )
 
 
-def made_for(made: Any, budget: float) -> "Policy":
-    """Return a policy: of a class that takes one, for a budget in fetches per second."""
+def make_policy(made: Any, budget: float) -> "Policy":
+    """Return a policy for a budget in fetches per second; not every class takes a budget."""
     takes_budget = "budget" in inspect.signature(made).parameters
     policy: Policy = made(budget=budget) if takes_budget else made()
     return policy
 
 
-class _Guarded:
-    """A policy of somebody else's: what goes wrong in it is said in a sentence."""
+class _CheckedPolicy:
+    """A user's policy whose errors become messages instead of tracebacks."""
 
     def __init__(self, name: str, policy: Any) -> None:
         self._name = name
@@ -85,17 +95,18 @@ class _Guarded:
         self._n_pages = pages.importance.size
         self._call("start", (pages, at))
 
-    def hear(self, *arguments: Any) -> None:
+    def on_signals(self, *arguments: Any) -> None:
         """Take note of signals."""
-        self._call("hear", arguments)
+        has_new_name = hasattr(self._policy, "on_signals")
+        self._call("on_signals" if has_new_name else _OLD_SIGNALS, arguments)
 
     def pick(self, at: float, n: int) -> Any:
         """Return what it picks."""
-        from recrawl.sim.driver import checked_pick  # noqa: PLC0415 (commands start fast)
+        from recrawl.sim.driver import check_pick  # noqa: PLC0415 (commands start fast)
 
         picked = self._call("pick", (at, n))
         try:
-            return checked_pick(picked, self._n_pages, n)
+            return check_pick(picked, self._n_pages, n)
         except ValueError as error:
             raise RecrawlError(f"policy {self._name}: {error}") from error
 

@@ -1,27 +1,27 @@
-"""One value changed in the text of a TOML file; comments and everything else stay."""
+"""Change one value in the text of a TOML file, and keep its comments and layout."""
 
 import re
 
-__all__ = ["replaced"]
+__all__ = ["replace_value"]
 
 _HEADING = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+\s*(#.*)?$")
 
 
-def replaced(text: str, section: str, key: str, value: str) -> str | None:
-    r"""Return a text with another value for a key; None where its line is not found.
+def replace_value(text: str, section: str, key: str, value: str) -> str | None:
+    r"""Return the text with a new value for a key; None if the line of the key is not found.
 
     Parameters
     ----------
     text
-        TOML, written with a line for each section and key.
+        TOML text with one line for each section heading and key.
     section, key
-        Which.
+        Names of the section and the key.
     value
-        As TOML has it, on one line.
+        New value in TOML notation, on one line.
 
     Examples
     --------
-    >>> replaced('[budget]\nrate = "30/h"  # at night\n', "budget", "rate", '"40/h"')
+    >>> replace_value('[budget]\nrate = "30/h"  # at night\n', "budget", "rate", '"40/h"')
     '[budget]\nrate = "40/h"  # at night\n'
     """
     line_of_key = re.compile(

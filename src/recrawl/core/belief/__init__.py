@@ -1,16 +1,21 @@
-"""What is believed of a page's change rate, with its uncertainty, and learned from few polls."""
+"""Beliefs about a page's change rate: probability distributions, learned from few polls."""
 
-from recrawl.core.belief.codes import BeliefCodes, decoded, encoded, observe_stored_polls
+from recrawl.core.belief.codes import (
+    BeliefCodes,
+    decode_beliefs,
+    encode_beliefs,
+    observe_stored_polls,
+)
 from recrawl.core.belief.gamma import (
     GammaBelief,
     after_last_modified,
     after_poll,
     after_polls,
     expected_freshness,
-    faded,
+    fade_beliefs,
     mean_rate,
     rate_quantile,
-    rebased,
+    rebase_beliefs,
     very_stale_probability,
 )
 from recrawl.core.belief.population import (
@@ -28,15 +33,15 @@ __all__ = [
     "after_last_modified",
     "after_poll",
     "after_polls",
-    "decoded",
-    "encoded",
+    "decode_beliefs",
+    "encode_beliefs",
     "expected_freshness",
-    "faded",
+    "fade_beliefs",
     "mean_rate",
     "observe_stored_polls",
     "rate_likelihoods",
     "rate_quantile",
-    "rebased",
+    "rebase_beliefs",
     "refit_from_beliefs",
     "very_stale_probability",
 ]

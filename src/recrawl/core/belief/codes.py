@@ -5,9 +5,9 @@ seconds of a page known for months, and would be lost every time.  So a value be
 is rounded up with a probability equal to its distance from the lower one.  For the seconds the
 "coin" is not a fresh draw for each poll but a slow ramp in time from 0 to 1: over one ramp the
 right share of polls is rounded up, and errors add up from ramp to ramp only (three years of
-hourly polls leave a deviation of 0.3 % against 0.9 %).  Each ramp begins at a point of its own,
-hashed from page and time; one that went on for ever could keep in step with a page's polls, and
-be 5 % off.
+hourly polls leave a deviation of 0.3 % against 0.9 %).  Each ramp starts at an offset of its
+own, hashed from page and time; one endless ramp could stay in phase with a page's polls, and be
+5 % off.
 """
 
 import math
@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from recrawl.core.arrays import ArrayLike, as_floats
 from recrawl.core.belief.gamma import GammaBelief, after_change_of
 from recrawl.core.kernel import kernel
-from recrawl.core.poll_columns import checked_polls
+from recrawl.core.poll_columns import as_poll_columns
 
 __all__ = [
     "BeliefCodes",
+    "decode_beliefs",
     "decode_of",
-    "decoded",
     "dither_of",
+    "encode_beliefs",
     "encode_of",
-    "encoded",
     "observe_stored_polls",
     "observe_stored_polls_of",
 ]
@@ -38,7 +38,7 @@ _SHAPE_CODES_PER_OCTAVE = 4096.0
 _SECONDS_CODES_PER_OCTAVE = 2048.0
 _CODE_MAX = 65_535
 _LN2 = math.log(2.0)
-# How many code steps' worth of seconds a ramp lasts.  Longer ones are off by more within a ramp,
+# Length of a ramp, in code steps' worth of seconds.  Longer ones are off by more within a ramp,
 # shorter ones add up more errors; from 5 to 13 it makes little difference.
 _RAMP_STEPS = 8.0
 
@@ -55,8 +55,8 @@ class BeliefCodes(NamedTuple):
 
 
 @kernel
-def _mixed(bits: np.uint64) -> np.uint64:
-    """Return the lowest 32 of ``bits``, scrambled so that each depends on all."""
+def _mix_bits(bits: np.uint64) -> np.uint64:
+    """Return the lowest 32 of ``bits``, hashed so that each result bit depends on all of them."""
     # "lowbias32" of Wellons' hash-prospector.  Products of 32-bit numbers never overflow 64 bits,
     # so that interpreted and compiled code agree.
     mask = np.uint64(0xFFFFFFFF)
@@ -71,19 +71,20 @@ def dither_of(page: int, at: int) -> float:
     """Return a number in [0, 1) that looks random but depends on ``page`` and ``at`` only."""
     a = np.uint64(page)
     b = np.uint64(at)
-    h = _mixed(a ^ (a >> np.uint64(32))) ^ b ^ (b >> np.uint64(32))
-    return float(_mixed(h)) * (1.0 / 4294967296.0)
+    h = _mix_bits(a ^ (a >> np.uint64(32))) ^ b ^ (b >> np.uint64(32))
+    return float(_mix_bits(h)) * (1.0 / 4294967296.0)
 
 
 @kernel
-def _clipped(code: float) -> int:
+def _clip_code(code: float) -> int:
+    """Return the code as an integer, limited to 16 bits."""
     return int(min(max(code, 0.0), float(_CODE_MAX)))
 
 
 @kernel
 def _shape_code_of(shape: float, page: int, at: int) -> int:
     code = (math.log2(shape) - _SHAPE_LOG2_MIN) * _SHAPE_CODES_PER_OCTAVE
-    return _clipped(code + dither_of(page, at))
+    return _clip_code(code + dither_of(page, at))
 
 
 @kernel
@@ -94,7 +95,7 @@ def _seconds_code_of(seconds: float, page: int, at: int) -> int:
     ramp = at / period
     ramp += dither_of(page, math.floor(ramp))
     code = seconds_log2 * _SECONDS_CODES_PER_OCTAVE
-    return _clipped(math.floor(code + (ramp - math.floor(ramp))))
+    return _clip_code(math.floor(code + (ramp - math.floor(ramp))))
 
 
 @kernel
@@ -126,17 +127,17 @@ def _encode(
         )
 
 
-def encoded(belief: GammaBelief, page: ArrayLike, at: ArrayLike) -> BeliefCodes:
+def encode_beliefs(belief: GammaBelief, page: ArrayLike, at: ArrayLike) -> BeliefCodes:
     """Return the codes of beliefs, as stored for these pages at these instants.
 
     Parameters
     ----------
     belief
-        One row per page.
+        Beliefs, one row per page.
     page
-        The pages' numbers.
+        Page numbers.
     at
-        Seconds since the epoch, whole.
+        Whole seconds since the epoch.
     """
     pages, ats = np.asarray(page, np.int64), np.asarray(at, np.int64)
     shape = np.broadcast_shapes(belief.shape.shape, pages.shape, ats.shape)
@@ -151,7 +152,7 @@ def encoded(belief: GammaBelief, page: ArrayLike, at: ArrayLike) -> BeliefCodes:
     return codes
 
 
-def decoded(codes: BeliefCodes) -> GammaBelief:
+def decode_beliefs(codes: BeliefCodes) -> GammaBelief:
     """Return the beliefs that codes stand for."""
     shape = np.exp2(codes.shape / _SHAPE_CODES_PER_OCTAVE + _SHAPE_LOG2_MIN)
     return GammaBelief(shape, np.exp2(codes.seconds / _SECONDS_CODES_PER_OCTAVE))
@@ -170,7 +171,7 @@ def observe_stored_polls(
     See `recrawl.core.belief.after_polls` for the columns; ``at`` is the instant of each poll in
     whole seconds since the epoch, and a row is also its page's number.
     """
-    page, seconds, found = checked_polls(rows, elapsed, changed, codes.shape.size)
+    page, seconds, found = as_poll_columns(rows, elapsed, changed, codes.shape.size)
     chance = np.ascontiguousarray(np.broadcast_to(as_floats(false_chance), page.shape))
     ats = np.ascontiguousarray(np.broadcast_to(np.asarray(at, np.int64), page.shape))
     observe_stored_polls_of(codes, page, seconds, found, chance, ats)

@@ -1,14 +1,14 @@
-"""What is believed of a page's change rate: a Gamma distribution, updated in closed form."""
+"""The belief about a page's change rate: a Gamma distribution, updated in closed form."""
 
 import math
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # its parts load when they are used, which saves importers a second
+import scipy  # submodules load on first use, which saves importers a second
 
 from recrawl.core.arrays import ArrayLike, FlagArray, FloatArray, RowArray, as_columns, as_floats
 from recrawl.core.kernel import kernel
-from recrawl.core.poll_columns import check_elapsed, checked_polls
+from recrawl.core.poll_columns import as_poll_columns, check_elapsed
 
 __all__ = [
     "GammaBelief",
@@ -17,16 +17,16 @@ __all__ = [
     "after_poll",
     "after_polls",
     "expected_freshness",
-    "faded",
+    "fade_beliefs",
     "mean_rate",
     "rate_quantile",
-    "rebased",
+    "rebase_beliefs",
     "very_stale_probability",
 ]
 
 
 class GammaBelief(NamedTuple):
-    """What is believed of the rate of unsignalled changes (α): Gamma(shape, rate ``seconds``).
+    """Belief about the rate of unsignalled changes (α): Gamma(shape, rate ``seconds``).
 
     Read it as "``shape`` changes seen in ``seconds`` seconds": the mean rate is shape / seconds,
     and 1 / shape is its squared relative uncertainty.  Where a page has no signals, α is its
@@ -78,8 +78,8 @@ def after_change_of(
         e0 = (1.0 - false_chance) - false_chance * math.expm1(-exponent)
         e1 = e0 + unchanged * (growth * keep)
     if not e0 > 0.0:
-        # The limit t → 0 of the above: one more change.  But a poll of no time at all, two
-        # fetches in one second, shows nothing of the rate.
+        # The limit t → 0 of the above: one more change.  But two fetches within one
+        # second say nothing about the rate.
         return (shape + 1.0 if elapsed > 0.0 else shape), seconds
     share = growth * keep / e1  # (1-r)/E₁
     new_shape = shape / (1.0 - (shape + 1.0) * unchanged * share * share)
@@ -110,19 +110,19 @@ def after_poll(
 ) -> GammaBelief:
     """Return the belief after one poll of each page.
 
-    Unchanged after t: t more seconds without a change, which is exact.  Changed: the Gamma
+    An unchanged poll adds its time to ``seconds``, which is exact.  A changed poll gives the Gamma
     distribution with the mean and variance of the exact posterior.
 
     Parameters
     ----------
     belief
-        Before the poll.
+        Belief before the poll.
     elapsed
-        Seconds since the poll before; a poll of no time shows nothing.
+        Seconds since the previous poll; a poll after 0 seconds changes nothing.
     changed
         Whether this poll found the page changed.
     false_chance
-        The chance that all signals of the interval were false, (1 - precision) to the power of
+        Probability that all signals of the interval were false, (1 - precision) to the power of
         their number; 1 without signals.
 
     Examples
@@ -182,11 +182,11 @@ def after_polls(
     Parameters
     ----------
     belief
-        Of each page, before the first poll.
+        Belief about each page before its first poll.
     rows
-        The page of each poll, in order of time.
+        Row of the page of each poll, in order of time.
     elapsed, changed, false_chance
-        Of each poll, as for `after_poll`.
+        Columns as for `after_poll`, one entry per poll.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def after_polls(
     ----------
     CGM App. B (Bayesian estimation, here with a Gamma prior on the rate)
     """
-    page, seconds, found = checked_polls(rows, elapsed, changed, belief.shape.size)
+    page, seconds, found = as_poll_columns(rows, elapsed, changed, belief.shape.size)
     after = GammaBelief(belief.shape.copy(), belief.seconds.copy())
     chance = np.ascontiguousarray(np.broadcast_to(as_floats(false_chance), page.shape))
     _observe_in_turn(after, page, seconds, found, chance)
@@ -210,21 +210,21 @@ def after_polls(
 def after_last_modified(
     belief: GammaBelief, elapsed: ArrayLike, age: ArrayLike, is_signalled: ArrayLike = False
 ) -> GammaBelief:
-    """Return the belief after a poll that tells when the page last changed, known to be true.
+    """Return the belief after a poll that shows a reliable last-modified date.
 
     The likelihood is exact: no change for the last ``age`` seconds, and one then, unless the
-    page did not change since the poll before (``age`` ≥ ``elapsed``).
+    page did not change since the previous poll (``age`` ≥ ``elapsed``).
 
     Parameters
     ----------
     belief
-        Before the poll.
+        Belief before the poll.
     elapsed
-        Seconds since the poll before.
+        Seconds since the previous poll.
     age
         Seconds since the page's last change.
     is_signalled
-        Whether a signal announced that change: then it is none of the unsignalled ones.
+        Whether a signal announced that change, which then does not count as unsignalled.
 
     References
     ----------
@@ -235,7 +235,7 @@ def after_last_modified(
     return GammaBelief.of(belief.shape + counts, belief.seconds + np.minimum(age, elapsed))
 
 
-def faded(
+def fade_beliefs(
     belief: GammaBelief,
     prior: GammaBelief,
     elapsed: ArrayLike,
@@ -244,18 +244,19 @@ def faded(
 ) -> GammaBelief:
     """Return the belief with its evidence beyond the prior's halved every ``half_life`` seconds.
 
-    Pages change their habits: old polls say less of the rate now.
+    Pages change their habits, so old polls say less about the current rate.
 
     Parameters
     ----------
     belief, prior
-        The prior is what is left of the belief in the end.
+        Belief to fade, and the prior that it fades to.
     elapsed
-        Seconds.
+        Seconds that have passed.
     half_life
         Seconds after which evidence counts half.
     memory_changes
-        Changes after which it does, as many as are expected; see `recrawl.core.belief.memory`.
+        Number of expected changes after which evidence counts half; see
+        `recrawl.core.belief.memory`.
     """
     seconds = as_floats(elapsed)
     expected = mean_rate(belief) * seconds
@@ -266,7 +267,9 @@ def faded(
     )
 
 
-def rebased(belief: GammaBelief, old_prior: GammaBelief, new_prior: GammaBelief) -> GammaBelief:
+def rebase_beliefs(
+    belief: GammaBelief, old_prior: GammaBelief, new_prior: GammaBelief
+) -> GammaBelief:
     """Return the belief that the same evidence would have led to from another prior.
 
     Exact for unchanged polls and last-modified dates, close for changed ones.  Changes that a
@@ -287,7 +290,7 @@ def mean_rate(belief: GammaBelief) -> FloatArray:
 
 
 def rate_quantile(belief: GammaBelief, probability: ArrayLike) -> FloatArray:
-    """Return the rate, per second, that the true one is below with this probability."""
+    """Return the quantile of the rate, per second, at this probability."""
     quantile: FloatArray = (
         scipy.special.gammaincinv(belief.shape, as_floats(probability)) / belief.seconds
     )
@@ -297,7 +300,7 @@ def rate_quantile(belief: GammaBelief, probability: ArrayLike) -> FloatArray:
 def expected_freshness(belief: GammaBelief, elapsed: ArrayLike) -> FloatArray:
     """Return the probability that a copy fetched ``elapsed`` seconds ago is still fresh.
 
-    With signals, give the effective elapsed time.
+    With signals, pass the effective elapsed time.
 
     Examples
     --------

@@ -1,12 +1,12 @@
-"""How long polls are remembered: as long as the last one does not say more than all before it.
+"""How long a belief remembers old polls, learned from its prediction errors.
 
-Some pages keep to their rate for years; others change in bursts, by the hour of the day, or with
-the news, and what was true of them ten changes ago is not now.  How long is told by surprises.  A
-poll's surprise is what it found, 1 for a change and 0 for none, less the chance of a change that
-was believed before.  If beliefs are right, one surprise says nothing of the next, however the
-instants of polls were chosen.  If surprises echo, a change more likely than believed right after
-a change, and less likely after none, then the recent past deserves more weight than it has, and
-memory is shortened until they echo no more; else it grows again.
+Some pages keep to their rate for years.  Others change in bursts, by the hour of the day or with
+the news, and ten changes later their rate is another.  Prediction errors tell which.  The
+*surprise* of a poll is its outcome, 1 for a change and 0 for none, minus the probability of a
+change that was believed before.  If beliefs are right, consecutive surprises of a page are
+uncorrelated, however the times of polls were chosen.  If they are positively correlated, recent
+polls deserve more weight than they have, and the memory is shortened until the correlation is
+gone; otherwise it grows again.
 
 Memory is counted in changes of a page, so that one number suits pages that change by the minute
 and by the year.
@@ -16,19 +16,19 @@ import math
 
 from recrawl.core.kernel import kernel
 
-__all__ = ["ECHO_TOLERATED", "kept_share_of", "memory_lost_of", "surprise_of"]
+__all__ = ["CORRELATION_TOLERATED", "kept_share_of", "memory_lost_of", "surprise_of"]
 
-ECHO_TOLERATED = 0.1
-"""Correlation of a page's surprises that is put down to other faults of the model, such as rates
+CORRELATION_TOLERATED = 0.1
+"""Correlation of a page's surprises that is attributed to other faults of the model, such as rates
 that are not Gamma distributed.  Pages that change at random show less than half of it; hourly
 polls of news pages with a long memory show up to five times as much."""
 
-_OCTAVES_PER_ECHO = 0.05
+_OCTAVES_PER_CORRELATION = 0.05
 
 
 @kernel
 def surprise_of(fresh_chance: float, changed: bool) -> float:
-    """Return a poll's surprise, -1 to 1, given the chance that was believed of finding no change.
+    """Return a poll's surprise, -1 to 1, given the believed probability of no change.
 
     Examples
     --------
@@ -40,28 +40,28 @@ def surprise_of(fresh_chance: float, changed: bool) -> float:
 
 @kernel
 def memory_lost_of(lost: float, surprise: float, surprise_before: float, lost_max: float) -> float:
-    """Return by how many octaves a memory is shortened, after one more poll of some page.
+    """Return the number of octaves by which a memory is shortened, after one more poll.
 
     Parameters
     ----------
     lost
-        Before that.
+        Octaves lost before the poll.
     surprise, surprise_before
-        Of the poll, and of the one before it of the same page.
+        Surprises of this poll and of the previous poll of the same page.
     lost_max
-        At most.
+        Largest number of octaves that can be lost.
 
     Examples
     --------
-    A surprise that echoes the last one shortens memory, one that does not lengthens it:
+    Two surprises of the same sign shorten the memory, two of opposite signs lengthen it:
 
     >>> memory_lost_of(2.0, 0.8, 0.5, 6.0) > 2.0 > memory_lost_of(2.0, 0.8, -0.5, 6.0)
     True
     """
     # A stochastic approximation of the memory at which Σ r r' = 0.1 Σ r²: small steps, whose noise
     # cancels over some hundred polls.
-    echo = surprise * surprise_before - ECHO_TOLERATED * surprise * surprise
-    return min(max(lost + _OCTAVES_PER_ECHO * echo, 0.0), lost_max)
+    correlation = surprise * surprise_before - CORRELATION_TOLERATED * surprise * surprise
+    return min(max(lost + _OCTAVES_PER_CORRELATION * correlation, 0.0), lost_max)
 
 
 @kernel
@@ -73,13 +73,13 @@ def kept_share_of(
     Parameters
     ----------
     elapsed
-        Seconds.
+        Seconds that have passed.
     expected_changes
-        In that time, as believed.
+        Number of changes expected in that time.
     half_life
         Seconds after which evidence counts half.
     memory_changes
-        Changes after which it counts half.
+        Number of changes after which evidence counts half.
 
     Examples
     --------

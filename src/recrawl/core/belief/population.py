@@ -1,19 +1,19 @@
-"""The prior learned from a corpus: how often pages of a kind change, from many short histories."""
+"""The prior of change rates, learned from the short poll histories of many pages."""
 
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # its parts load when they are used, which saves importers a second
+import scipy  # submodules load on first use, which saves importers a second
 
 from recrawl.core.arrays import ArrayLike, FlagArray, FloatArray, RowArray, as_floats
 from recrawl.core.belief.gamma import GammaBelief
 from recrawl.core.kernel import kernel
-from recrawl.core.poll_columns import checked_polls
+from recrawl.core.poll_columns import as_poll_columns
 
 __all__ = ["BROAD", "PopulationPrior", "rate_likelihoods", "refit_from_beliefs"]
 
-# Of the whole web, as a corpus of which nothing is known yet: shape as on real corpora
-# (0.4 to 0.9), a mean rate of a change in 50 days, deliberately broad.
+# Prior of a corpus without polls: a shape as on real corpora (0.4 to 0.9) and a mean rate of one
+# change in 50 days, deliberately broad.
 BROAD = GammaBelief.of(0.5, 0.5 * 50 * 86_400.0)
 
 
@@ -23,7 +23,7 @@ def _add_log_likelihoods(
 ) -> None:
     for i in range(page.size):
         if elapsed[i] <= 0.0:
-            continue  # a poll of no time shows nothing
+            continue  # two fetches within one second say nothing
         for k in range(rates.size):
             exposure = rates[k] * elapsed[i]
             if changed[i]:
@@ -40,13 +40,13 @@ def rate_likelihoods(
     Parameters
     ----------
     page
-        The page of each poll, 0 to ``n_pages`` - 1, in any order.
+        Row of the page of each poll, 0 to ``n_pages`` - 1, in any order.
     elapsed
-        Seconds since the poll before.
+        Seconds since the previous poll.
     changed
         Whether the poll found a change.
     n_pages
-        Rows of the result; pages never polled get zeros.
+        Number of rows of the result; pages never polled get zeros.
     rates
         Changes per second.
 
@@ -54,7 +54,7 @@ def rate_likelihoods(
     ----------
     CGM App. C (the likelihood of irregular polls)
     """
-    rows, seconds, found = checked_polls(page, elapsed, changed, n_pages)
+    rows, seconds, found = as_poll_columns(page, elapsed, changed, n_pages)
     out = np.zeros((n_pages, np.size(rates)))
     _add_log_likelihoods(rows, seconds, found, as_floats(rates).reshape(-1), out)
     return out
@@ -66,18 +66,18 @@ class PopulationPrior:
 
     Empirical Bayes: the Gamma distribution under which the observed polls of all pages are most
     likely.  A kind (a site, a path pattern, a content type, an age, an importance, or a crossing
-    of these, numbered 0, 1, …) gets its own, drawn towards the whole's by as much as its pages
-    are few.
+    of these, numbered 0, 1, …) gets its own prior, shrunk towards that of the whole corpus; the
+    fewer its pages, the more.
 
     Parameters
     ----------
     rate_min, rate_max
         The slowest and the fastest change rates considered, per second.
     n_rates
-        Points between them, evenly spaced in log rate.
+        Number of points between them, evenly spaced in log rate.
     mean_spread, shape_spread
-        How much kinds differ: the standard deviations of their log mean rate and log shape
-        around the whole's.  The defaults are those of twelve kinds of real pages.
+        Standard deviations of the log mean rate and log shape of kinds, around those of the
+        whole corpus.  The defaults are those of twelve kinds of real pages.
 
     Examples
     --------
@@ -120,7 +120,7 @@ class PopulationPrior:
         changed: ArrayLike,
         kind: ArrayLike | None = None,
     ) -> GammaBelief:
-        """Return the prior of each kind 0, 1, …, shrunk to the whole.
+        """Return the prior of each kind 0, 1, …, shrunk towards that of the whole corpus.
 
         The prior of page i is then ``GammaBelief.of(prior.shape[kind[i]],
         prior.seconds[kind[i]])``.
@@ -128,14 +128,14 @@ class PopulationPrior:
         Parameters
         ----------
         page
-            The page of each poll, 0, 1, …, in any order.
+            Row of the page of each poll, 0, 1, …, in any order.
         elapsed
-            Seconds since the poll before; a poll of no time shows nothing.
+            Seconds since the previous poll; polls after 0 seconds are ignored.
         changed
             Whether the poll found a change.
         kind
-            Of each page, numbered 0, 1, …; all are of one kind unless given.  A kind without
-            polls gets the whole's prior.
+            Kind of each page, numbered 0, 1, …; one kind for all if not given.  A kind without
+            polls gets the prior of the whole corpus.
         """
         if kind is None:
             kinds = np.zeros(int(np.max(page, initial=0)) + 1, np.int64)
@@ -155,8 +155,7 @@ class PopulationPrior:
     def fit_whole(self, log_likelihood: FloatArray) -> GammaBelief:
         """Return the Gamma prior that makes these likelihoods (`rate_likelihoods`) greatest.
 
-        It is held, weakly, to the broad prior of a corpus of which nothing is known, so that no
-        history at all gives that one.
+        `BROAD` regularises the fit weakly, so that a corpus without polls gets `BROAD`.
         """
         shape, seconds = self._fit(log_likelihood, BROAD, spreads=(3.0, 1.0))
         return GammaBelief.of(shape, seconds)
@@ -169,7 +168,7 @@ class PopulationPrior:
     ) -> tuple[float, float]:
         polled = log_likelihood[np.any(log_likelihood != 0, axis=1)]
         peak = polled.max(axis=1, keepdims=True) if polled.size else polled
-        # Numbers too small to matter would be subnormal, and as slow as they are small.
+        # Cut off before numbers become subnormal, which are slow.
         likelihood = np.exp(np.maximum(polled - peak, -300.0))
         rates = self.rates()
         edges = np.sqrt(rates[1:] * rates[:-1])
@@ -199,17 +198,17 @@ _SIMPLEX = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.5]])
 
 
 def refit_from_beliefs(belief: GammaBelief, weight: ArrayLike = 1.0) -> GammaBelief:
-    """Return the Gamma prior nearest to what is believed of a corpus' pages (one step of EM).
+    """Return the Gamma prior closest to the beliefs about a corpus' pages (one step of EM).
 
-    No histories are needed: repeated now and then, with `rebased` beliefs in between, it moves a
+    No histories are needed: repeated now and then, with `rebase_beliefs` in between, it moves a
     corpus from the prior it started with to its own.
 
     Parameters
     ----------
     belief
-        Of each page, or of each cell of pages with equal codes.
+        Belief about each page, or about each cell of pages with equal codes.
     weight
-        Pages per row.
+        Number of pages per row.
     """
     weights = np.broadcast_to(np.asarray(weight, dtype=np.float64), belief.shape.shape)
     total = weights.sum()

@@ -1,4 +1,4 @@
-"""How much of a copy is wrong, how that grows with its age, and learning it page by page."""
+"""How much of a copy is wrong, how that grows with its age, and how to learn it for each page."""
 
 from recrawl.core.divergence.curves import (
     churn_ceiling,
@@ -19,11 +19,11 @@ from recrawl.core.divergence.profile import (
     CombinedProfiles,
     StartedBases,
     add_observations,
-    combined,
+    combine_profiles,
     start_bases,
 )
 from recrawl.core.divergence.sketch import (
-    Comparison,
+    SketchComparison,
     Sketches,
     compare_pair,
     compare_sketches,
@@ -33,19 +33,19 @@ from recrawl.core.divergence.sketch import (
 __all__ = [
     "ChangeProfiles",
     "CombinedProfiles",
-    "Comparison",
     "CurveLearner",
     "DivergencePrior",
     "DivergenceTotals",
     "OnlineCurves",
     "OnlineFit",
+    "SketchComparison",
     "Sketches",
     "StartedBases",
     "add_observations",
     "churn_ceiling",
     "churn_divergence",
     "churn_lifetime",
-    "combined",
+    "combine_profiles",
     "compare_pair",
     "compare_sketches",
     "pooled_prior",

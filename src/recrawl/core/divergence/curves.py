@@ -67,7 +67,7 @@ def churn_divergence(
     Parameters
     ----------
     divergence_rate
-        Per second.
+        Divergence rate, per second.
     elapsed
         Seconds since the copy was fetched.
     ceiling

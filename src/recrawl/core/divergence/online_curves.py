@@ -1,4 +1,4 @@
-"""The divergence curve a page is scheduled by, learned from its polls alone.
+"""The divergence curve that a page is scheduled by, learned from its polls alone.
 
 What a schedule needs of a page, beside how often it changes, is how much of a copy a change makes
 wrong: its mean, for value is linear in divergence.  Sizes of changes have a heavy tail.  Most are
@@ -30,12 +30,12 @@ __all__ = [
 
 
 class DivergenceTotals(NamedTuple):
-    """What changed polls of pages have shown in all: 24 bytes a page."""
+    """Totals over the changed polls of each page: 24 bytes a page."""
 
     n_changed: FloatArray
     """Polls that found a change."""
     expected_changes: FloatArray
-    """Sum of change rate × elapsed time over them, by what was believed after each."""
+    """Sum of change rate × elapsed time over them, as believed after each."""
     divergence: FloatArray
     """Sum of their divergences, each from the version fetched before."""
 
@@ -46,7 +46,7 @@ class DivergenceTotals(NamedTuple):
 
 
 class OnlineCurves(NamedTuple):
-    """What pages are scheduled by where fragments count: 16 bytes a page."""
+    """Curves by which the objective *fragments* schedules pages: 16 bytes a page."""
 
     ceiling: FloatArray
     """Divergence after a long time, 0 to 1; multiplies the weight of the page."""
@@ -74,15 +74,15 @@ class CurveLearner:
     Parameters
     ----------
     mean_divergence
-        Mean over pages of the divergence that a changed poll finds, before the corpus has shown
-        its own.  That of 870 real pages, from one version to the next: .14.
+        Mean over pages of the divergence that a changed poll finds, assumed until the corpus has
+        shown its own.  870 real pages have .14 from one version to the next.
     n_pages
-        Pages of the corpus that weigh as much as ``mean_divergence``.
+        Number of pages that weigh as much as ``mean_divergence``.
     n_changed
-        Changed polls of a page that weigh as much as the corpus.
+        Number of changed polls of a page that weigh as much as the corpus.
     ratio_max
-        No page diverges faster than it changes.  A ratio above 1 comes of changes in bursts, and
-        such a page would look hopeless to follow.
+        Largest ratio of divergence rate to change rate.  No page diverges faster than it changes:
+        a ratio above 1 comes from bursts, and such a page would look hopeless to follow.
 
     Examples
     --------
@@ -129,17 +129,17 @@ class CurveLearner:
         Parameters
         ----------
         totals
-            Of all pages.
+            Totals of all pages.
         rows
-            The pages polled; may repeat a page.
+            Rows of the pages polled; may repeat a page.
         belief
-            About the change rate of each page polled, its poll included.
+            Belief about the change rate of each page polled, after the poll.
         elapsed
-            Seconds since the poll before.
+            Seconds since the previous poll.
         changed
             Whether the poll found a change.
         divergence
-            Of the version found from the one fetched before; nan where not compared.
+            Divergence of the new version from the one fetched before; nan where not compared.
         """
         row_column = np.atleast_1d(np.asarray(rows, dtype=np.int64))
         expected = np.asarray(elapsed) * mean_rate(belief)
@@ -172,19 +172,19 @@ class CurveLearner:
         Parameters
         ----------
         totals
-            Of all pages.
+            Totals of all pages.
         ceiling
-            Of the pages wanted, as their profiles show it (`DivergencePrior.fit`).  Raised where
-            changes were found to be larger.
+            Ceilings of the requested pages, from their profiles (`DivergencePrior.fit`).  Raised
+            where polls found larger changes.
         fitted_ratio
-            Likewise, their rate over the change rate.  Where polls are so rare that all that can
-            go has gone, they say only that the ratio is high, and a page taken to diverge as fast
-            as it changes looks hopeless to follow.  The nearer to the ceiling polls find a page,
-            the more the fit counts, where it is lower.
+            Fitted divergence rate over change rate, from the same profiles.  Where polls are so
+            rare that all that can go has gone, they only say that the ratio is high, and a page
+            taken to diverge as fast as it changes looks hopeless to follow.  The nearer to the
+            ceiling polls find a page, the more the fit counts, where it is lower.
         corpus_mean
-            From `corpus_mean`, which reads all pages; found anew where not given.
+            Result of `corpus_mean`, which reads all pages; computed if not given.
         rows
-            The pages wanted; all where not given.
+            Rows of the requested pages; all if not given.
         """
         mean = self.corpus_mean(totals) if corpus_mean is None else corpus_mean
         wanted = slice(None) if rows is None else np.asarray(rows, dtype=np.int64)
@@ -212,11 +212,11 @@ def pooled_prior(prior: DivergencePrior, fit: OnlineFit, change_rate: ArrayLike)
     Parameters
     ----------
     prior
-        That the curves were fitted with.
+        Prior that the curves were fitted with.
     fit
-        Of pages with observations.
+        Fitted curves of the pages with observations.
     change_rate
-        Of these pages, per second, as given to the fit.
+        Change rates of these pages, per second, as given to the fit.
     """
     if fit.ceiling.size == 0:
         return prior

@@ -1,4 +1,4 @@
-"""Ceiling and rate of a page's divergence from few observations and what pages are like."""
+"""The most probable divergence curve of a page, from few observations and a prior."""
 
 import math
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class OnlineFit(NamedTuple):
     log_rate_sd: FloatArray
     """Standard deviation of the logarithm of ``rate``."""
     is_converged: FlagArray
-    """Whether the search came to rest."""
+    """Whether the search converged."""
 
 
 @kernel
@@ -137,7 +137,7 @@ def _start(
     prior: tuple[float, float, float, float],
     normal: FloatArray,
 ) -> tuple[float, float]:
-    """Return the best (u, v) of the prior's mean and a scan of rates; hills may be two."""
+    """Return the best (u, v) of the prior's mean and a scan of rates; there may be two maxima."""
     best_u = u = prior[0]
     best_v = v = prior[2]
     least = math.inf
@@ -223,7 +223,7 @@ def _fit_rows(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivergencePrior:
-    """What the divergence curves of pages are like, before a page has shown its own.
+    """Prior of the divergence curves of pages, before a page has shown its own.
 
     The rate of the divergence is thought of as a multiple of the change rate: a ratio of 1 is
     churn, a small one a page edited piecemeal or a long scroll.  The defaults are those of 812
@@ -232,17 +232,17 @@ class DivergencePrior:
     Parameters
     ----------
     ratio_median
-        Of divergence rate / change rate.  The real pages: .07.
+        Median of divergence rate / change rate.  The real pages have .07.
     log_ratio_sd
-        Standard deviation of its logarithm.  The real pages have .013 to .84 between the tenth
-        and the ninetieth hundredth, which is 1.63.
+        Standard deviation of the logarithm of that ratio.  The real pages have 10th and 90th
+        percentiles of .013 and .84, which is 1.63.
     ceiling_median
-        Divergence after a long time.  The real pages: .62.
+        Median divergence after a long time.  The real pages have .62.
     logit_ceiling_sd
-        Standard deviation of log(ceiling / (1 - ceiling)).  2 has .14 and .95 at the tenth and
-        the ninetieth hundredth.
+        Standard deviation of log(ceiling / (1 - ceiling)).  With 2 the 10th
+        and 90th percentiles are .14 and .95.
     sketch_size
-        Hashes of each version that divergences were read from; None where they are exact.
+        Number of hashes of each version in its sketch; None where divergences are exact.
     noise_floor
         Standard deviation of an observation beside the error of the sketch: one page's path is
         not its mean curve, and observations from one base depend on each other.  On the real
@@ -295,11 +295,11 @@ class DivergencePrior:
         Parameters
         ----------
         profiles
-            Of all pages.
+            Profiles of all pages.
         change_rate
-            Changes per second of the pages wanted, positive.
+            Changes per second of the requested pages, positive.
         rows
-            The pages wanted; all where not given.
+            Rows of the requested pages; all if not given.
         """
         if rows is None:
             row_column = np.arange(profiles.base_at.shape[0])

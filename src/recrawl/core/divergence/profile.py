@@ -21,7 +21,7 @@ __all__ = [
     "CombinedProfiles",
     "StartedBases",
     "add_observations",
-    "combined",
+    "combine_profiles",
     "start_bases",
 ]
 
@@ -49,11 +49,11 @@ class ChangeProfiles(NamedTuple):
         Parameters
         ----------
         n_pages
-            Pages, one row each.
+            Number of pages, one row each.
         n_bases
-            Most bases a page keeps (Longevity's h).
+            Largest number of bases a page keeps (Longevity's h).
         n_observations
-            Most observations a base keeps, 2 to 255.
+            Largest number of observations a base keeps, 2 to 255.
         """
         if n_bases < 1:
             raise ValueError(f"n_bases must be at least 1, got {n_bases!r}")
@@ -68,17 +68,17 @@ class ChangeProfiles(NamedTuple):
         )
 
 
-def _spread(quantity: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
+def _as_column(quantity: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
     return np.array(np.broadcast_to(np.asarray(quantity, dtype=np.float64), shape))
 
 
 class StartedBases(NamedTuple):
-    """Where new bases went."""
+    """Slots that hold the new bases."""
 
     slot: CountArray
     """The slot that now holds the new base, where one was started."""
     is_started: FlagArray
-    """False where the only slot left holds the base to be kept."""
+    """Whether a base was started: not where the only slot holds the base to be kept."""
 
 
 @kernel
@@ -131,7 +131,7 @@ def _add_observations(
 def add_observations(
     profiles: ChangeProfiles, rows: ArrayLike, at: ArrayLike, divergence: ArrayLike
 ) -> None:
-    """Add to the profiles of pages what a fetch of each showed, in place.
+    """Add the divergences that fetches showed to the profiles of their pages, in place.
 
     A base with no room left forgets one of its observations, where they lie closest in the
     logarithm of age.
@@ -139,14 +139,14 @@ def add_observations(
     Parameters
     ----------
     profiles
-        Of all pages.
+        Profiles of all pages.
     rows
-        The pages fetched; may repeat a page, in the order of its fetches.
+        Rows of the pages fetched; may repeat a page, in the order of its fetches.
     at
-        When each was fetched, seconds.
+        Times of the fetches, in seconds.
     divergence
-        How far the version fetched is from the page's base in each slot, one column a slot; nan
-        where not compared.
+        Divergence of the fetched version from the page's base in each slot, one column per slot;
+        nan where not compared.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def add_observations(
     row_column = np.atleast_1d(np.asarray(rows, dtype=np.int64))
     shape = (row_column.size, profiles.base_at.shape[1])
     _add_observations(
-        *profiles, row_column, _spread(at, row_column.shape), _spread(divergence, shape)
+        *profiles, row_column, _as_column(at, row_column.shape), _as_column(divergence, shape)
     )
 
 
@@ -205,14 +205,14 @@ def start_bases(
     Parameters
     ----------
     profiles
-        Of all pages; add what the fetch showed first.
+        Profiles of all pages; call `add_observations` for this fetch first.
     rows
-        The pages fetched.
+        Rows of the pages fetched.
     at
-        When each was fetched, seconds.
+        Times of the fetches, in seconds.
     keep_at
-        The base of this time is not dropped, however old: the bound-based policy must not lose
-        the version fetched at its reference time.
+        Time of a base that is not dropped, however old: the bound-based policy must not lose the
+        version fetched at its reference time.
 
     Returns
     -------
@@ -237,8 +237,8 @@ def start_bases(
         profiles.base_at,
         profiles.n_observed,
         row_column,
-        _spread(at, row_column.shape),
-        _spread(keep_at, row_column.shape),
+        _as_column(at, row_column.shape),
+        _as_column(keep_at, row_column.shape),
         slots,
     )
     return StartedBases(np.maximum(slots, 0), slots >= 0)
@@ -267,16 +267,16 @@ def _combine(
     all_divergences: FloatArray,
 ) -> None:
     n_slots = base_at.shape[1]
-    next_one = np.zeros(n_slots, np.int64)
+    next_index = np.zeros(n_slots, np.int64)
     for k in range(rows.size):
         row = rows[k]
-        next_one[:] = 0
+        next_index[:] = 0
         n = 0
         while True:
             # Merge: the least age not yet taken, and the mean of all that share it.
             age = math.inf
             for slot in range(n_slots):
-                i = next_one[slot]
+                i = next_index[slot]
                 if i < n_observed[row, slot] and ages[row, slot, i] < age:
                     age = float(ages[row, slot, i])
             if age == math.inf:
@@ -284,26 +284,26 @@ def _combine(
             total = 0.0
             n_equal = 0
             for slot in range(n_slots):
-                i = next_one[slot]
+                i = next_index[slot]
                 if i < n_observed[row, slot] and ages[row, slot, i] == age:
                     total += divergences[row, slot, i]
                     n_equal += 1
-                    next_one[slot] += 1
+                    next_index[slot] += 1
             all_ages[k, n] = age
             all_divergences[k, n] = total / n_equal
             n += 1
         n_points[k] = n
 
 
-def combined(profiles: ChangeProfiles, rows: ArrayLike | None = None) -> CombinedProfiles:
+def combine_profiles(profiles: ChangeProfiles, rows: ArrayLike | None = None) -> CombinedProfiles:
     """Return the profiles of each page as one, with equal ages averaged.
 
     Parameters
     ----------
     profiles
-        Of all pages.
+        Profiles of all pages.
     rows
-        The pages wanted; all where not given.
+        Rows of the requested pages; all if not given.
 
     Examples
     --------
@@ -314,7 +314,7 @@ def combined(profiles: ChangeProfiles, rows: ArrayLike | None = None) -> Combine
     >>> add_observations(profiles, 0, 10.0, [0.2, np.nan])
     >>> _ = start_bases(profiles, 0, 10.0)
     >>> add_observations(profiles, 0, 20.0, [0.3, 0.1])
-    >>> profile = combined(profiles)
+    >>> profile = combine_profiles(profiles)
     >>> profile.ages[0, :2], profile.divergences[0, :2].round(3)
     (array([10., 20.]), array([0.15, 0.3 ]))
 

@@ -13,8 +13,8 @@ from recrawl.core.kernel import kernel
 HashArray: TypeAlias = NDArray[np.uint32]
 
 __all__ = [
-    "Comparison",
     "HashArray",
+    "SketchComparison",
     "Sketches",
     "compare_pair",
     "compare_sketches",
@@ -44,7 +44,7 @@ class Sketches(NamedTuple):
         Raises
         ------
         ValueError
-            Where a sketch is not ascending, or holds more hashes than its version fragments.
+            If a sketch is not ascending, or holds more hashes than its version has fragments.
         """
         rows = [np.asarray(sketch, dtype=np.uint32) for sketch in sketches]
         sizes = np.array([row.size for row in rows], dtype=np.int64)
@@ -61,18 +61,18 @@ class Sketches(NamedTuple):
         return cls(hashes, np.concatenate([[0], np.cumsum(sizes)]), counts)
 
 
-class Comparison(NamedTuple):
+class SketchComparison(NamedTuple):
     """How much the versions of each pair differ: 16 bytes a pair."""
 
     divergence: FloatArray
     """One minus the Jaccard similarity of the two sets of fragments, 0 to 1."""
     standard_error: FloatArray
-    """Of ``divergence``; 0 where both sketches hold all fragments, and where it is 0 or 1."""
+    """Standard error of ``divergence``; 0 where sketches hold all fragments or it is 0 or 1."""
 
 
 @kernel
 def _count_shared(first: HashArray, second: HashArray, n_max: int) -> tuple[int, int]:
-    """Return how many of the ``n_max`` smallest hashes of the union are in both, of how many."""
+    """Return how many of the ``n_max`` smallest hashes of the union both have, and the total."""
     i = 0
     j = 0
     n_seen = 0
@@ -144,20 +144,20 @@ def _compare_rows(
         )
 
 
-def compare_sketches(sketches: Sketches, first: ArrayLike, second: ArrayLike) -> Comparison:
+def compare_sketches(sketches: Sketches, first: ArrayLike, second: ArrayLike) -> SketchComparison:
     """Return the divergence of pairs of versions, with its standard error.
 
     The divergence is exact where both sketches hold every fragment of their version, else an
     unbiased estimate with a standard error of at most √(1/4m): .031 for sketches of 256.  A
-    change too small for the sketch reads as 0 (`unseen_probability`), so whether a page changed
-    is for a digest of its text to say.  Sketches of unequal m compare at the smaller.
+    change too small for the sketch reads as 0 (`unseen_probability`), so use a digest of
+    the text to find out whether a page changed.  Sketches of unequal m compare at the smaller.
 
     Parameters
     ----------
     sketches
-        All versions.
+        Sketches of all versions.
     first, second
-        Which versions to compare, as rows of ``sketches``; broadcast against each other.
+        Rows in ``sketches`` of the versions to compare; broadcast against each other.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def compare_sketches(sketches: Sketches, first: ArrayLike, second: ArrayLike) ->
         raise IndexError(f"rows must be from 0 to {n_versions - 1}, got {pairs!r}")
     out = np.empty(pairs.shape)
     _compare_rows(*sketches, pairs, out)
-    return Comparison(*out.reshape((2, *rows[0].shape)))
+    return SketchComparison(*out.reshape((2, *rows[0].shape)))
 
 
 def compare_pair(

@@ -1,7 +1,7 @@
-"""The value above which a fetch is worth it: thresholds, optimum, demand and its control."""
+"""Due times at a price, the demand for fetches at each price, and control of the budget."""
 
 from recrawl.core.price.controller import PriceController
-from recrawl.core.price.demand import DemandCells, demand_at, price_for_budget
+from recrawl.core.price.demand import DemandCells, demand_at, interpolate_price
 from recrawl.core.price.due import (
     averaged_due_elapsed,
     averaged_noisy_due_elapsed,
@@ -15,8 +15,12 @@ from recrawl.core.price.due_table import (
     due_periods_of,
     interval_periods_of,
 )
+from recrawl.core.price.knowledge_gradient import (
+    best_net_freshness,
+    knowledge_gradient,
+    learning_due_elapsed,
+)
 from recrawl.core.price.promise import latest_elapsed
-from recrawl.core.price.teaching import best_net_freshness, teaching_due_elapsed, teaching_gain
 
 __all__ = [
     "DemandCells",
@@ -30,10 +34,10 @@ __all__ = [
     "demand_at",
     "due_elapsed",
     "due_periods_of",
+    "interpolate_price",
     "interval_periods_of",
+    "knowledge_gradient",
     "latest_elapsed",
+    "learning_due_elapsed",
     "noisy_due_elapsed",
-    "price_for_budget",
-    "teaching_due_elapsed",
-    "teaching_gain",
 ]

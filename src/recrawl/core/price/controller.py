@@ -1,4 +1,4 @@
-"""Holding a budget by moving the price: a correction to what demand forecasts."""
+"""Control of the price, so that fetches stay within the budget."""
 
 import math
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class PriceController:
     responsiveness
         Share of all pages held back per unit of log price.
     backlog_steps
-        The backlog aimed at, in steps' worth of fetches.
+        Target backlog, in steps' worth of fetches.
     correction_max
-        How far, in log price, the correction may go.
+        Largest correction up or down, in log price.
 
     Examples
     --------
@@ -61,13 +61,13 @@ class PriceController:
         Parameters
         ----------
         correction
-            Before the step, in log price.
+            Correction before the step, in log price.
         backlog
-            Pages due and not yet fetched.
+            Number of pages due and not yet fetched.
         allowed
-            Fetches that the budget allows in one step.
+            Number of fetches that the budget allows in one step.
         n_pages
-            Pages of the corpus.
+            Number of pages of the corpus.
         """
         if n_pages <= 0:
             return correction

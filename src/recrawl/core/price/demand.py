@@ -1,4 +1,4 @@
-"""How many fetches a corpus would buy at each price, from counts of pages with equal codes."""
+"""Demand curve of a corpus: its fetches per second at each price, from counts of pages by code."""
 
 import math
 from typing import NamedTuple
@@ -10,15 +10,15 @@ from recrawl.core.arrays import ArrayLike, FloatArray
 from recrawl.core.kernel import kernel
 from recrawl.core.price.due_table import DueTable, interval_periods_of
 
-__all__ = ["DemandCells", "demand_at", "price_for_budget"]
+__all__ = ["DemandCells", "demand_at", "interpolate_price"]
 
 
 class DemandCells(NamedTuple):
     """Pages grouped by their codes, one row per group: 35 bytes a group.
 
-    ``shape_code`` and ``class_code`` index the due table; ``period`` is the belief's mean period
-    in seconds, ``weight`` importance over cost; ``n_pages`` how many pages are alike; ``cost`` what
-    a fetch of one takes from the budget.
+    ``shape_code`` and ``class_code`` index the due table.  ``period`` is the mean period of the
+    belief in seconds, ``weight`` the importance divided by the cost, ``n_pages`` the number of
+    pages in the group, and ``cost`` the cost of fetching one of them.
     """
 
     shape_code: NDArray[np.uint8]
@@ -38,7 +38,7 @@ class DemandCells(NamedTuple):
         n_pages: ArrayLike,
         cost: ArrayLike = 1.0,
     ) -> "DemandCells":
-        """Return cells broadcast against each other, as flat columns."""
+        """Broadcast the arguments against each other, and return them as flat columns."""
         columns = np.broadcast_arrays(shape_code, class_code, period, weight, n_pages, cost)
         types = (np.uint8, np.uint16, np.float64, np.float64, np.float64, np.float64)
         flat = [np.array(c, dtype=t).reshape(-1) for c, t in zip(columns, types, strict=True)]
@@ -60,11 +60,11 @@ def _demand(table: DueTable, cells: DemandCells, price: FloatArray, out: FloatAr
 
 
 def demand_at(table: DueTable, cells: DemandCells, price: ArrayLike) -> FloatArray:
-    """Return what these pages would spend at each price: fetches, or cost, per second.
+    """Return the spending of these pages at each price, in fetches or cost per second.
 
     Examples
     --------
-    A million pages believed to change every 10 days, at a price of one hour and of a quarter:
+    A million pages believed to change every 10 days, at prices of 60 and of 15 minutes:
 
     >>> from recrawl.core.price import DueCodes, build_due_table
     >>> codes = DueCodes()
@@ -79,23 +79,24 @@ def demand_at(table: DueTable, cells: DemandCells, price: ArrayLike) -> FloatArr
     return out.reshape(prices.shape)
 
 
-def price_for_budget(price: ArrayLike, demand: ArrayLike, budget: ArrayLike) -> FloatArray:
-    """Return the price at which a demand curve meets a budget, between its points in log-log.
+def interpolate_price(price: ArrayLike, demand: ArrayLike, budget: ArrayLike) -> FloatArray:
+    """Return the price at which a demand curve meets a budget, by log-log interpolation.
 
-    Outside the curve the price of its nearest end is returned.
+    For a budget beyond the curve, this is the price at the nearest end.
 
     Parameters
     ----------
     price
-        Rising.
+        Prices, ascending.
     demand
-        At each price, falling; zeros at its end are left out.
+        Demand at each price, descending; zeros at the end are ignored.
     budget
-        In the unit of demand.
+        Budget, in the unit of demand.
     """
     demands = np.asarray(demand, dtype=np.float64)
-    sells = demands > 0
-    log_price = np.log(np.asarray(price, dtype=np.float64)[sells])
+    is_positive = demands > 0
+    log_price = np.log(np.asarray(price, dtype=np.float64)[is_positive])
     log_budget = np.log(np.asarray(budget, dtype=np.float64))
-    found: FloatArray = np.exp(np.interp(log_budget, np.log(demands[sells])[::-1], log_price[::-1]))
+    log_demand = np.log(demands[is_positive])
+    found: FloatArray = np.exp(np.interp(log_budget, log_demand[::-1], log_price[::-1]))
     return found

@@ -131,7 +131,7 @@ def due_elapsed(
 def _renewal_due_elapsed_of(
     alpha: float, signal_rate: float, precision: float, target: float
 ) -> float:
-    """Return about where V is ``target``, by its O(1) form: within a few per cent."""
+    """Return the threshold with V = ``target`` by the O(1) form of V: within a few per cent."""
     limit = 1.0 / (alpha + precision * signal_rate)
     age = -math.log1p(-precision) / alpha if precision < 1.0 else math.inf  # β
     line_slope = 1.0 / (1.0 + signal_rate * age)

@@ -1,13 +1,13 @@
-"""Due times by look-up: the age at which a page comes due, from a few small codes.
+"""Look up the age at which a page is due, from a few small codes.
 
-In units of a page's own mean period (seconds / shape of its belief) the averaged value depends
-on the shape of the belief, on the precision of its signals and on how many of its changes they
-announce, and on nothing else.  So does the age at which it reaches a price, once the price is
-divided by the page's weight and period.  One table serves every page, every rate, every weight
-and every price, and nothing is rebuilt when the price moves.
+Measure time in units of a page's own mean period (seconds / shape of its belief).  The averaged
+value then depends only on the shape of the belief and on the precision and recall of the signals.
+The age at which the value reaches a price depends on the same three, once the price is divided by
+the page's weight and period.  So one table serves all rates, weights and prices, and a new price
+needs no new table.
 
 The divergence of a page that churns or is edited piece by piece has the same curve as its chance
-of being stale, so such pages need no rows of their own.  Pages that scroll do, a few.
+of being stale, so such pages need no rows of their own.  Pages that scroll need a few rows.
 """
 
 import math
@@ -26,23 +26,23 @@ from recrawl.core.value.scroll import scroll_value_of
 
 __all__ = ["DueCodes", "DueTable", "build_due_table", "due_periods_of", "interval_periods_of"]
 
-# What stands for "never": an age no page reaches, finite so that look-ups may interpolate.
+# Stands for "never": an age no page reaches, finite so that look-ups can interpolate.
 LOG2_NEVER = 40.0
-# Between these log2 ages, in mean periods, due times are tabulated.
+# Range of the tabulated ages, as log2 of mean periods.
 _LOG2_AGE_MIN = -16.0
 _LOG2_AGE_MAX = 24.0
-# Steps per octave of the rates averaged over and of the ages tried while a table is built.
+# Grid steps per octave of rates and of ages, while a table is built.
 _RATES_PER_OCTAVE = 4
 _AGES_PER_OCTAVE = 4
-# The same of scroll pages, whose values bend as sharply as their items are many.
+# The same for scroll pages, whose values bend more sharply the more items they have.
 _SCROLL_STEPS_PER_OCTAVE = 16
 _SCROLL_AGES_PER_OCTAVE = 8
-# Rates of scroll pages averaged over, log2 per mean period; beyond is less than 1e-6 of a value.
+# Range of rates of scroll pages, log2 per mean period; others add less than 1e-6 of a value.
 _SCROLL_LOG2_RATE_MIN = -50.0
 _SCROLL_LOG2_RATE_MAX = 10.0
 
 
-def _spread(low: float, high: float, n_levels: int) -> FloatArray:
+def _logit_levels(low: float, high: float, n_levels: int) -> FloatArray:
     """Return levels between two shares, evenly spaced in a softened logit, ends included."""
     soft = 0.01
     ends = np.log((np.array([low, high]) + soft) / (1 - np.array([low, high]) + soft))
@@ -55,28 +55,28 @@ def _spread(low: float, high: float, n_levels: int) -> FloatArray:
 class DueCodes:
     """The codes that a due table is indexed by: 5 bits of shape, 10 bits of class.
 
-    Class 0 is a page without signals, or with signals that say nothing.  The signal classes that
-    follow are pairs of recall and precision.  The defaults cost less than 0.1 % of freshness
-    against exact numbers.  The last classes are scroll pages without signals: a page of K items
-    is read as one of as many as its class has, on a scale of its own (`scroll_ratio`).
+    Class 0 is for pages without signals, or with uninformative ones.  The signal classes that
+    follow are pairs of recall and precision.  With the defaults, rounding to codes costs less than
+    0.1 % of freshness.  The last classes are for scroll pages without signals, one for each of a
+    few numbers of items; `scroll_ratio` rescales a page to the nearest of these numbers.
 
     Parameters
     ----------
     shape_log2_min, shape_log2_step, n_shapes
-        The shapes of belief that have a code.
+        Grid of belief shapes, one code each.
     recall, precision
-        The levels that signal classes are made of.
+        Levels of recall and precision; each pair of them is a signal class.
     scroll_items
-        The items of scroll pages that have a class, ascending.
+        Numbers of items of the scroll classes, ascending.
     log2_target_min, log2_target_step, n_targets
-        The grid of prices, in units of weight × mean period.
+        Grid of prices, in units of weight × mean period.
     """
 
     shape_log2_min: float = -4.0
     shape_log2_step: float = 0.33
     n_shapes: int = 32
-    recall: FloatArray = field(default_factory=lambda: _spread(0.01, 0.995, 24)[1:])
-    precision: FloatArray = field(default_factory=lambda: _spread(0.002, 0.999, 42))
+    recall: FloatArray = field(default_factory=lambda: _logit_levels(0.01, 0.995, 24)[1:])
+    precision: FloatArray = field(default_factory=lambda: _logit_levels(0.002, 0.999, 42))
     scroll_items: tuple[int, ...] = (2, 3, 5, 8, 13, 21, 40, 80)
     log2_target_min: float = -26.0
     log2_target_step: float = 0.25
@@ -84,12 +84,12 @@ class DueCodes:
 
     @property
     def n_classes(self) -> int:
-        """How many signal classes there are, the one without signals included."""
+        """Number of signal classes, including class 0."""
         return 1 + self.recall.size * self.precision.size
 
     @property
     def n_codes(self) -> int:
-        """How many class codes there are: the signal classes, then those of scroll pages."""
+        """Number of class codes: the signal classes, then those of scroll pages."""
         return self.n_classes + len(self.scroll_items)
 
     def shapes(self) -> FloatArray:
@@ -99,7 +99,7 @@ class DueCodes:
         return shapes
 
     def shape_code(self, shape: ArrayLike) -> NDArray[np.uint8]:
-        """Return the nearest shape's code."""
+        """Return the code of the nearest shape."""
         code = np.rint((np.log2(shape) - self.shape_log2_min) / self.shape_log2_step)
         return np.clip(code, 0, self.n_shapes - 1).astype(np.uint8)
 
@@ -112,31 +112,32 @@ class DueCodes:
         return np.where(r < 0.5 * self.recall[0], 0, code).astype(np.uint16)
 
     def class_quality(self, class_code: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Return the recall and precision that classes stand for; zeros without signals."""
+        """Return the recall and precision that classes stand for; zeros for other classes."""
         code = np.asarray(class_code, dtype=np.int64)
         with_signals = (code > 0) & (code < self.n_classes)
         row, column = np.divmod(np.where(with_signals, code - 1, 0), self.precision.size)
         return self.recall[row] * with_signals, self.precision[column] * with_signals
 
     def scroll_code(self, n_items: ArrayLike) -> NDArray[np.uint16]:
-        """Return the class of pages that scroll over this many items; 0 for one item, churn."""
+        """Return the class of pages on which this many items scroll; 0 for less than two items."""
         n = np.asarray(n_items, dtype=np.float64)
         levels = np.asarray(self.scroll_items, dtype=np.float64)
         code = self.n_classes + _nearest(np.log1p(levels), np.log1p(n))
         return np.where(n < 2.0, 0, code).astype(np.uint16)
 
     def class_items(self, class_code: ArrayLike) -> NDArray[np.int64]:
-        """Return the items of the scroll page that classes stand for; 1 where they do not."""
+        """Return the number of items that scroll classes stand for; 1 for other classes."""
         items = np.array([1, *self.scroll_items], dtype=np.int64)
         row = np.maximum(np.asarray(class_code, dtype=np.int64) - self.n_classes + 1, 0)
         return items[row]
 
     def scroll_ratio(self, n_items: ArrayLike, ceiling: ArrayLike = 1.0) -> FloatArray:
-        """Return by how much faster than its class's page a scroll page seems to scroll.
+        """Return the factor by which a scroll page is faster than the page of its class.
 
-        The mean period of a page is divided by it and the weight multiplied by ``ceiling``.
-        Both curves then leave 0 with the same slope, and due times are good to 2 % where all
-        content scrolls (ceiling 1), to 15 % beside a static part that makes the ceiling a half.
+        To look a page up, divide its mean period by this factor and multiply its weight by
+        ``ceiling``.  Its value then rises from 0 with the same slope as that of the class.  Due
+        times have an error of up to 2 % if all content scrolls (ceiling 1), and of up to 15 % if
+        the static part is so large that the ceiling is a half.
 
         Parameters
         ----------
@@ -145,11 +146,11 @@ class DueCodes:
         ceiling
             Divergence after a long time, 2K / (S + 2K) with a static part of S items.
         """
-        # Of h_j = 2j/(S+K+j) the first step is 2/(S+K+1), that of the class's page c · 2/(L+1).
+        # The first step of h_j = 2j/(S+K+j) is 2/(S+K+1); that of the class, L items, c · 2/(L+1).
         n = np.asarray(n_items, dtype=np.float64)
         share = np.asarray(ceiling, dtype=np.float64)
         level = self.class_items(self.scroll_code(n))
-        # c (S+K+1) with S = 2K (1/c - 1)
+        # The denominator is c (S+K+1) with S = 2K (1/c - 1).
         ratio: FloatArray = (level + 1.0) / (2.0 * n + share * (1.0 - n))
         return ratio
 
@@ -160,12 +161,13 @@ def _nearest(levels: FloatArray, shares: FloatArray) -> NDArray[np.int64]:
 
 
 class DueTable(NamedTuple):
-    """Ages at which pages come due and their fetch intervals: 36 MB at the default codes.
+    """Ages at which pages are due and their fetch intervals: 36 MB with the default codes.
 
-    Both are log2 of mean periods, indexed by shape code, class code and target (log2 of
-    price / (weight × mean period), less ``log2_target_min``, over ``log2_target_step``).  ``due``
-    is an effective age; ``interval`` the mean time between fetches at it, which signals shorten.
-    ``limit`` is what the value of such a page tends to, in weight × mean period.
+    Both are log2 of mean periods, indexed by shape code, class code and target.  Target k is the
+    price at which log2 of price / (weight × mean period) is
+    ``log2_target_min + k * log2_target_step``.  ``due`` is an effective age, and ``interval`` the
+    mean time until a page reaches it, which signals shorten.  ``limit`` is the value of a page at
+    a very high age, in weight × mean period.
     """
 
     due: NDArray[np.float32]
@@ -185,7 +187,7 @@ def due_periods_of(table: DueTable, shape_code: int, class_code: int, log2_targe
     row = table.due[shape_code, class_code]
     position = (log2_target - table.log2_target_min) / table.log2_target_step
     if position < 0.0:
-        # A price this low is met long before a change: the age goes with its square root.
+        # The value reaches so low a price long before a change: the age is proportional to √price.
         return math.exp2(float(row[0]) + 0.5 * position * table.log2_target_step)
     i = min(int(position), row.size - 2)
     if row[i] >= LOG2_NEVER:
@@ -193,8 +195,8 @@ def due_periods_of(table: DueTable, shape_code: int, class_code: int, log2_targe
     if row[i + 1] < LOG2_NEVER:
         share = min(position - i, 1.0)
         return math.exp2(float(row[i]) * (1.0 - share) + float(row[i + 1]) * share)
-    # The value reaches its limit L within this step.  What it falls short of it goes with the
-    # chance (1 + t/a)^-a of being fresh, times t where ψ grows; so from the last entry on:
+    # The value reaches its limit L within this step.  Its distance to L is proportional to the
+    # chance (1 + t/a)^-a of being fresh, times t where ψ grows: extrapolate from the last entry.
     limit = table.limit[shape_code, class_code]
     target = math.exp2(log2_target)
     if target >= limit or math.isinf(limit):
@@ -210,11 +212,14 @@ def due_periods_of(table: DueTable, shape_code: int, class_code: int, log2_targe
 def interval_periods_of(
     table: DueTable, shape_code: int, class_code: int, log2_target: float
 ) -> float:
-    """Return the mean time between fetches of such a page, in mean periods; inf if never."""
+    """Return the mean time between fetches of a page, in mean periods; inf if it is never due.
+
+    The arguments are those of `due_periods_of`.
+    """
     age = due_periods_of(table, shape_code, class_code, log2_target)
     if math.isinf(age):
         return age
-    # Interpolated as a share of the age, which it is nearly in proportion to.
+    # Interpolate the ratio of interval to age, which is nearly constant.
     position = (log2_target - table.log2_target_min) / table.log2_target_step
     i = int(min(max(position, 0.0), table.due.shape[2] - 1.0))
     due = table.due[shape_code, class_code]
@@ -227,14 +232,14 @@ def interval_periods_of(
 
 
 def build_due_table(codes: DueCodes | None = None, classes: ArrayLike | None = None) -> DueTable:
-    """Return the table for these codes; all of it takes a few seconds.
+    """Build the table for these codes; a table of all classes takes a few seconds.
 
     Parameters
     ----------
     codes
-        The default codes unless given.
+        Codes of the table; the defaults if not given.
     classes
-        Class codes to fill, all unless given; the others read "never".
+        Class codes to fill, by default all; pages of other classes are never due.
 
     Examples
     --------
@@ -279,7 +284,7 @@ def build_due_table(codes: DueCodes | None = None, classes: ArrayLike | None = N
 def _fill_without_signals(table: DueTable) -> None:
     for row in range(table.shapes.size):
         shape = table.shapes[row]
-        # b/(a-1), the limit of the averaged value
+        # The averaged value tends to b/(a-1).
         table.limit[row, 0] = shape / (shape - 1.0) if shape > 1.0 else math.inf
         for k in range(table.due.shape[2]):
             target = math.exp2(table.log2_target_min + k * table.log2_target_step)
@@ -290,7 +295,11 @@ def _fill_without_signals(table: DueTable) -> None:
 
 
 class _ValuesByRatio(NamedTuple):
-    """γ V for signals of one precision, by age (log2 of γ × age) and by rate (log2 of α/γ)."""
+    """Values of pages with signals of one precision, on a grid of ages and unsignalled rates.
+
+    The unit of time is the mean time between signals, 1/γ: the rows are log2 of γ × age, the
+    columns log2 of α/γ, and an entry is γ times the value.
+    """
 
     log2_age_min: float
     log2_rate_min: float
@@ -298,7 +307,7 @@ class _ValuesByRatio(NamedTuple):
 
 
 def _values_by_ratio(precision: float, ratio_min: float, ratio_max: float) -> _ValuesByRatio:
-    # For all signal rates, ages as above and rates of 2^-42 to 2^9 per mean period.
+    # The grid covers all tabulated ages and rates of 2^-42 to 2^9 per mean period, at any γ.
     log2_low, log2_high = math.floor(math.log2(ratio_min)), math.ceil(math.log2(ratio_max))
     age_min, rate_min = log2_low + _LOG2_AGE_MIN, -42.0 - log2_high
     n_ages = int((log2_high + _LOG2_AGE_MAX - age_min) * _AGES_PER_OCTAVE) + 1
@@ -347,7 +356,7 @@ def _fill_classes(
                 log2_value[n] = math.log2(value / gamma)
                 n += 1
             table.limit[s, classes[c]] = math.exp2(log2_value[n - 1])
-            _invert(log2_age[:n], log2_value[:n], s, classes[c], table)
+            _fill_due_ages(log2_age[:n], log2_value[:n], s, classes[c], table)
             _fill_intervals(shape, gamma, precision, s, classes[c], table)
 
 
@@ -355,9 +364,9 @@ def _fill_classes(
 def _weigh_rates(
     shape: float, log2_gamma: float, values: _ValuesByRatio, weight: FloatArray
 ) -> tuple[int, int, int]:
-    """Write the belief Gamma(shape, shape)'s weights of the rates; return which to sum over.
+    """Write the weights of rates under the belief Gamma(shape, shape); return which to sum over.
 
-    A trapezoid rule in log rate on the rates that were evaluated, as in the averaged value.
+    This is the trapezoidal rule in log rate of the averaged value, on the rates of the grid.
     """
     log_step = math.log(2.0) / _RATES_PER_OCTAVE
     high, step, n_rates = belief_log_rates(shape, shape, math.exp2(_LOG2_AGE_MAX), 24)
@@ -374,7 +383,7 @@ def _weigh_rates(
 
 
 @kernel
-def _invert(
+def _fill_due_ages(
     log2_age: FloatArray, log2_value: FloatArray, s: int, class_code: int, table: DueTable
 ) -> None:
     """Write the ages at which the value reaches each target, by interpolation."""
@@ -395,23 +404,24 @@ def _invert(
 def _fill_intervals(
     shape: float, gamma: float, precision: float, s: int, class_code: int, table: DueTable
 ) -> None:
-    # A signal takes the effective age t to (b+t)ρ - b, ρ = (1-p)^{-1/a}.  Taken as a constant
-    # jump, the one at half the threshold, the mean time to it is ψ; within 5 % for nine in ten.
+    # A signal moves the effective age t to (b+t)ρ - b, ρ = (1-p)^{-1/a}.  If every jump were as
+    # long as the one at half the threshold, the mean time to the threshold would be ψ; that is
+    # within 5 % in nine of ten cases.
     growth = math.expm1(-math.log1p(-precision) / shape)
     exponent = -math.log1p(-precision)
     for k in range(table.due.shape[2]):
         if table.due[s, class_code, k] >= LOG2_NEVER:
             continue
         age = math.exp2(float(table.due[s, class_code, k]))
-        rate = exponent / ((shape + 0.5 * age) * growth)  # the α for which β is that jump
+        rate = exponent / ((shape + 0.5 * age) * growth)  # the α for which the jump β is as long
         interval = value_and_interval_of(rate, gamma, precision, rate * age)[1]
         table.interval[s, class_code, k] = math.log2(interval)
 
 
 @kernel
 def _fill_scroll(n_items: int, class_code: int, table: DueTable) -> None:
-    # λU is a function F of x = λt alone.  On one grid of log2 x, rates and ages, the value at an
-    # age t, Σ w_j F(λ_j t) / λ_j, reads F at indices j + i.
+    # λU is a function F of x = λt alone.  With the same steps of log2 for x, rates and ages, the
+    # value Σ_j w_j F(λ_j t_i) / λ_j at the age t_i needs F only at the grid points j + i.
     per_octave = _SCROLL_STEPS_PER_OCTAVE
     n_rates = int((_SCROLL_LOG2_RATE_MAX - _SCROLL_LOG2_RATE_MIN) * per_octave) + 1
     n_steps = int((_LOG2_AGE_MAX - _LOG2_AGE_MIN) * per_octave)
@@ -431,7 +441,7 @@ def _fill_scroll(n_items: int, class_code: int, table: DueTable) -> None:
         for j in range(n_rates):
             log_rate = _SCROLL_LOG2_RATE_MIN * math.log(2.0) + j * log_step
             z = log_rate + math.log(shape)
-            # Gamma(shape, shape)'s density in log rate, divided by the rate
+            # The density of Gamma(shape, shape) in log rate, divided by the rate.
             weight[j] = math.exp(shape * z - math.exp(z) + log_norm - log_rate)
         for i in range(n_ages):
             value = 0.0
@@ -440,6 +450,6 @@ def _fill_scroll(n_items: int, class_code: int, table: DueTable) -> None:
             log2_age[i] = _LOG2_AGE_MIN + i / _SCROLL_AGES_PER_OCTAVE
             log2_value[i] = math.log2(value)
         table.limit[s, class_code] = math.exp2(log2_value[n_ages - 1])
-        _invert(log2_age, log2_value, s, class_code, table)
+        _fill_due_ages(log2_age, log2_value, s, class_code, table)
         for k in range(table.due.shape[2]):
             table.interval[s, class_code, k] = table.due[s, class_code, k]

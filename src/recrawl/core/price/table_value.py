@@ -5,13 +5,11 @@ import math
 from recrawl.core.kernel import kernel
 from recrawl.core.price.due_table import LOG2_NEVER, DueTable
 
-__all__ = ["reached_target_of"]
+__all__ = ["log2_target_of"]
 
 
 @kernel
-def reached_target_of(
-    table: DueTable, shape_code: int, class_code: int, age_periods: float
-) -> float:
+def log2_target_of(table: DueTable, shape_code: int, class_code: int, age_periods: float) -> float:
     """Return the log2 target at which a page of this effective age, in mean periods, is just due.
 
     It is log2 of value / (weight × mean period), and the inverse of `due_periods_of`: a page is
@@ -20,7 +18,7 @@ def reached_target_of(
     if age_periods <= 0.0:
         return -math.inf
     row = table.due[shape_code, class_code]
-    # No page is as old as what stands for never.
+    # Stay below the age that stands for never.
     age_periods = min(age_periods, 2.0 ** (LOG2_NEVER - 1.0))
     log2_age = math.log2(age_periods)
     if log2_age < float(row[0]):

@@ -1,10 +1,10 @@
-"""What a hint that a page changed is worth: rates, their estimation, and learning whom to trust."""
+"""Signals that a page changed: their rates and effect, and the learned precision of sources."""
 
-from recrawl.core.signal_quality.ageing import aged_by_signal, effective_elapsed
+from recrawl.core.signal_quality.ageing import effective_elapsed, elapsed_after_signal
 from recrawl.core.signal_quality.learning import (
-    PooledPrecision,
+    DelayLearner,
+    PrecisionLearner,
     SourceCounts,
-    SourceDelay,
     SourceDelays,
     precision_after_fetch,
     signal_rate,
@@ -14,22 +14,22 @@ from recrawl.core.signal_quality.rates import (
     false_chance,
     from_precision_and_recall,
     from_recall,
-    merged_source,
+    merge_sources,
     signal_exponent,
 )
 
 __all__ = [
-    "PooledPrecision",
+    "DelayLearner",
+    "PrecisionLearner",
     "SignalRates",
     "SourceCounts",
-    "SourceDelay",
     "SourceDelays",
-    "aged_by_signal",
     "effective_elapsed",
+    "elapsed_after_signal",
     "false_chance",
     "from_precision_and_recall",
     "from_recall",
-    "merged_source",
+    "merge_sources",
     "precision_after_fetch",
     "signal_exponent",
     "signal_rate",

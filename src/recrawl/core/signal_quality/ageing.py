@@ -1,4 +1,4 @@
-"""Signals as ageing: a signal moves a page's effective elapsed time, and needs no counter."""
+"""The effect of signals as additional elapsed time, so that pages need no signal counter."""
 
 import math
 
@@ -8,24 +8,24 @@ from recrawl.core.arrays import ArrayLike, FloatArray, as_floats, by_rows
 from recrawl.core.belief.gamma import GammaBelief
 from recrawl.core.kernel import kernel
 
-__all__ = ["aged_by_signal", "aged_by_signal_of", "effective_elapsed"]
+__all__ = ["effective_elapsed", "elapsed_after_signal", "elapsed_after_signal_of"]
 
 
 def effective_elapsed(
     elapsed: ArrayLike, n_signals: ArrayLike, signal_age: ArrayLike, *, axis: int | None = None
 ) -> FloatArray:
-    """Return the elapsed time without signals that leaves the same P(fresh), rates known.
+    """Return the elapsed time without signals that leaves the same P(fresh), for known rates.
 
     Parameters
     ----------
     elapsed
         Seconds since the last fetch.
     n_signals
-        Signals since then.
+        Number of signals since then.
     signal_age
         Seconds that one signal is worth (`SignalRates.signal_age`).
     axis
-        Along which ``n_signals`` and ``signal_age`` list several sources, if they do.
+        Axis along which ``n_signals`` and ``signal_age`` list several sources; None for one.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def effective_elapsed(
 
 
 @kernel
-def aged_by_signal_of(
+def elapsed_after_signal_of(
     shape: float, seconds: float, effective_elapsed: float, precision: float
 ) -> float:
     """Return one page's effective elapsed time after one more signal."""
@@ -69,13 +69,13 @@ def _age(
     out: FloatArray,
 ) -> None:
     for row in range(out.size):
-        out[row] = aged_by_signal_of(shape[row], seconds[row], elapsed[row], precision[row])
+        out[row] = elapsed_after_signal_of(shape[row], seconds[row], elapsed[row], precision[row])
 
 
-def aged_by_signal(
+def elapsed_after_signal(
     belief: GammaBelief, effective_elapsed: ArrayLike, precision: ArrayLike
 ) -> FloatArray:
-    """Return the effective elapsed time after one more signal, the rate only believed.
+    """Return the effective elapsed time after one more signal, under a belief about the rate.
 
     The signal moves it to the time of equal P(fresh), so that the state of a page is one time
     however many signals it had.

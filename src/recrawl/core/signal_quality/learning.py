@@ -1,4 +1,4 @@
-"""How far each source of signals can be trusted, learned online from all of its pages together."""
+"""Learn the precision and the delay of each source of signals, from all of its pages together."""
 
 import math
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from recrawl.core.kernel import kernel
 from recrawl.core.poll_columns import as_rows
 
 __all__ = [
-    "PooledPrecision",
+    "DelayLearner",
+    "PrecisionLearner",
     "SourceCounts",
-    "SourceDelay",
     "SourceDelays",
     "log_false_chance_of",
     "precision_after_change_of",
@@ -24,11 +24,11 @@ __all__ = [
 
 
 class SourceCounts(NamedTuple):
-    """What polls have shown of a source's signals: 16 bytes a source.
+    """Evidence about the precision of sources: 16 bytes a source.
 
-    As much as ``total`` signals would that were checked one by one, ``true`` of which announced
-    a change.  A poll long after a signal shows less than one at once, so the total is below the
-    number of signals.  Both are discounted.
+    The evidence counts as much as ``total`` signals that were checked one by one, of which ``true``
+    announced a change.  A poll long after a signal shows less than a poll right after it, so the
+    total is below the number of signals.  Both counts are discounted with time.
     """
 
     true: FloatArray
@@ -36,7 +36,7 @@ class SourceCounts(NamedTuple):
 
     @classmethod
     def zeros(cls, n_sources: int) -> "SourceCounts":
-        """Return the counts of sources never heard of."""
+        """Return the counts of sources without evidence."""
         return cls(np.zeros(n_sources), np.zeros(n_sources))
 
 
@@ -44,8 +44,9 @@ class SourceCounts(NamedTuple):
 def log_false_chance_of(true: float, total: float, n_signals: int) -> float:
     """Return the log of the chance that signals of one interval are all false.
 
-    The precision is believed to be Beta(``true``, ``total`` - ``true``).  Signals of a source of
-    which little is known are likely to be false together: each that follows another says less.
+    The belief about the precision is Beta(``true``, ``total`` - ``true``).  While a source is
+    little known, its signals are likely to be all true or all false, so each further signal adds
+    less evidence.
     """
     # E(1-p)^n = Π_{j<n} (b+j)/(s+j) = Π_{j<n} (1 - a/(s+j))
     log_chance = 0.0
@@ -60,8 +61,8 @@ def precision_after_change_of(
 ) -> tuple[float, float]:
     """Return the belief about a precision after an interval in which the page changed.
 
-    It is Beta(``true``, ``total`` - ``true``), before and after.  ``log_freshness`` is the log of
-    the chance of no change but those that this source's signals announce.
+    The belief is Beta(``true``, ``total`` - ``true``), before and after.  ``log_freshness`` is the
+    log of the chance that nothing changed except what this source's signals announce.
     """
     # The likelihood of a change is 1 - F(1-p)^n.  With s = a+b and
     #
@@ -69,37 +70,35 @@ def precision_after_change_of(
     #
     # and E_k = 1 - A_k, the posterior of Beta(a, b) has the mean m₁ = (a/s) E₁/E₀ and
     # m₂/m₁ = (a+1)/(s+1) E₂/E₁.  The Beta with the same two moments has s' = (m₁-m₂)/(m₂-m₁²),
-    # in which the differences that cancel are taken out by hand.
+    # which is written below without differences of nearly equal numbers.
     false = total - true
     log_chance = log_freshness + log_false_chance_of(true, total, n_signals)
     a1 = math.exp(log_chance) * total / (total + n_signals)
     e0 = -math.expm1(log_chance)
     e1 = e0 + math.exp(log_chance) * n_signals / (total + n_signals)
-    share = a1 * n_signals / (total + n_signals + 1.0)  # E₂ - E₁
-    spread = false * e0 * (e1 + share) - true * (total + 1.0) / total * share * (
-        n_signals + 1.0 - a1
-    )
-    new_total = total * e0 * (false * e1 - (true + 1.0) * share) / spread
+    rise = a1 * n_signals / (total + n_signals + 1.0)  # E₂ - E₁
+    spread = false * e0 * (e1 + rise) - true * (total + 1.0) / total * rise * (n_signals + 1.0 - a1)
+    new_total = total * e0 * (false * e1 - (true + 1.0) * rise) / spread
     return new_total * (true / total) * e1 / e0, new_total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PooledPrecision:
+class PrecisionLearner:
     """Learns the precision of sources from polls of pages whose change rates are not known.
 
-    What is believed of a precision is a Beta distribution.  A poll that finds no change proves
-    the interval's signals false, which is exact.  After one that finds a change, which the page's
-    own unsignalled changes may explain, it is the Beta distribution with the mean and variance
-    of the exact posterior.
+    The belief about a precision is a Beta distribution.  A poll that finds no change proves
+    all signals of the interval false, and the updated belief is exact.  A change that a poll finds
+    may have come without a signal, and the exact posterior is then no Beta distribution; the
+    updated belief is the one with the same mean and variance.
 
     Parameters
     ----------
     prior_precision
-        Assumed of a source never checked.
+        Precision assumed for a source whose signals were never checked.
     prior_weight
-        How many signals that assumption counts for.
+        Number of signals that this assumption counts for.
     half_life
-        Seconds after which old evidence counts half; infinite to never forget.
+        Seconds after which evidence counts half; infinite for no discount.
     """
 
     prior_precision: float = 0.5
@@ -117,7 +116,7 @@ class PooledPrecision:
             raise ValueError(f"half_life must be positive, got {self.half_life!r}")
 
     def precision(self, counts: SourceCounts) -> FloatArray:
-        """Return each source's precision as believed now."""
+        """Return the expected precision of each source."""
         prior_true = self.prior_precision * self.prior_weight
         return (counts.true + prior_true) / (counts.total + self.prior_weight)
 
@@ -136,27 +135,27 @@ class PooledPrecision:
         Parameters
         ----------
         counts
-            One row per source.
+            Counts to update, one row per source.
         source
-            The source whose signals are looked at.
+            Row of the source of the signals, for each poll.
         belief
-            Of each page before its poll.
+            Belief about each page before its poll.
         elapsed
-            Seconds since the poll before.
+            Seconds since the previous poll.
         n_signals
-            The source's signals in that time, without those so soon after the poll before that
-            they may speak of a change which that one saw.
+            Number of the source's signals in that time, except those that came so soon after the
+            previous poll that they may announce a change which that poll already found.
         changed
             Whether the poll found a change.
         others_false_chance
-            The chance that all other signals of the interval were false: those of other sources,
+            Probability that all other signals of the interval were false: those of other sources,
             and those that came too soon (`precision_after_fetch`).
 
         Examples
         --------
         Of ten signals, each checked by a poll within the hour, seven announced a change:
 
-        >>> learner, counts = PooledPrecision(), SourceCounts.zeros(n_sources=1)
+        >>> learner, counts = PrecisionLearner(), SourceCounts.zeros(n_sources=1)
         >>> belief = GammaBelief.of(0.5, 25 * 86_400.0)
         >>> learner.observe(counts, 0, belief, 3_600.0, 1, [True] * 7 + [False] * 3)
         >>> learner.precision(counts).round(2)
@@ -175,7 +174,7 @@ class PooledPrecision:
         )
 
     def fade(self, counts: SourceCounts, elapsed: float) -> None:
-        """Discount all evidence in ``counts`` for ``elapsed`` seconds gone by, in place."""
+        """Discount ``counts`` in place, for ``elapsed`` seconds that have passed."""
         _fade(counts, elapsed, self.half_life)
 
 
@@ -214,32 +213,32 @@ def _observe(
 
 
 class SourceDelays(NamedTuple):
-    """How late a source's signals were: 16 bytes a source, both columns discounted."""
+    """Total delay and number of the timed signals of sources, discounted: 16 bytes a source."""
 
     seconds: FloatArray
     n_signals: FloatArray
 
     @classmethod
     def zeros(cls, n_sources: int) -> "SourceDelays":
-        """Return the delays of sources never heard of."""
+        """Return the delays of sources without evidence."""
         return cls(np.zeros(n_sources), np.zeros(n_sources))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceDelay:
+class DelayLearner:
     """Learns how long after a change each source's signals arrive.
 
-    A delay is seen where a signal claims a time (a sitemap's lastmod), or where a fetch shows
-    when the page changed (Last-Modified).
+    The delay of a signal is known if the signal claims a time of change (a sitemap's lastmod), or
+    if a fetch shows when the page changed (Last-Modified).
 
     Parameters
     ----------
     prior_delay
-        Seconds, assumed of a source never timed.
+        Delay in seconds, assumed for a source without any known delay.
     prior_weight
-        How many signals that assumption counts for.
+        Number of signals that this assumption counts for.
     half_life
-        Seconds after which old evidence counts half; infinite to never forget.
+        Seconds after which evidence counts half; infinite for no discount.
     """
 
     prior_delay: float = 3_600.0
@@ -261,13 +260,13 @@ class SourceDelay:
         )
 
     def observe(self, delays: SourceDelays, source: ArrayLike, delay: ArrayLike) -> None:
-        """Add delays, in seconds, to ``delays`` in place; a negative one counts as none."""
+        """Add delays, in seconds, to ``delays`` in place; negative delays count as 0."""
         rows = as_rows(np.atleast_1d(source), delays.seconds.size)
         np.add.at(delays.seconds, rows, np.maximum(delay, 0.0))
         np.add.at(delays.n_signals, rows, 1.0)
 
     def fade(self, delays: SourceDelays, elapsed: float) -> None:
-        """Discount all evidence in ``delays`` for ``elapsed`` seconds gone by, in place."""
+        """Discount ``delays`` in place, for ``elapsed`` seconds that have passed."""
         _fade(delays, elapsed, self.half_life)
 
 
@@ -276,8 +275,8 @@ def precision_after_fetch(
 ) -> FloatArray:
     """Return the precision of a signal that arrives ``since_fetch`` seconds after a fetch.
 
-    A late signal may speak of a change that the fetch has already seen.  With exponential delays
-    the chance that it does not is 1 - e^{-s/delay}.
+    A late signal may announce a change that the fetch has already found.  With exponential delays
+    the chance that it announces a later one is 1 - e^{-s/delay}.
 
     Examples
     --------
@@ -291,25 +290,25 @@ def precision_after_fetch(
     since = np.asarray(since_fetch, dtype=np.float64)
     delay = np.asarray(mean_delay, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        speaks_of_now = np.where(delay > 0, -np.expm1(-since / delay), 1.0)
-    return np.asarray(precision) * speaks_of_now
+        is_later_chance = np.where(delay > 0, -np.expm1(-since / delay), 1.0)
+    return np.asarray(precision) * is_later_chance
 
 
 def signal_rate(
     n_signals: ArrayLike, seconds: ArrayLike, prior_rate: ArrayLike, prior_seconds: ArrayLike
 ) -> FloatArray:
-    """Return a page's signals per second: counted, with its host's rate for a start.
+    """Return a page's signals per second, shrunk towards the rate of similar pages.
 
     Parameters
     ----------
     n_signals
-        Signals counted.
+        Number of signals counted.
     seconds
-        The time they were counted in.
+        Seconds during which they were counted.
     prior_rate
-        Signals per second of such pages.
+        Signals per second of similar pages.
     prior_seconds
-        How many seconds of counting that is worth.
+        Seconds of counting that the prior rate counts for.
 
     References
     ----------

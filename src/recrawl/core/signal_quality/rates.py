@@ -1,23 +1,26 @@
 """How the rates of changes and signals determine each other."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
-from recrawl.core.arrays import ArrayLike, FloatArray, as_floats
+from recrawl.core.arrays import ArrayLike, FloatArray, as_floats, by_rows
+from recrawl.core.kernel import kernel
 
 __all__ = [
     "SignalRates",
     "false_chance",
     "from_precision_and_recall",
     "from_recall",
-    "merged_source",
+    "merge_sources",
+    "merged_precision_of",
     "signal_exponent",
 ]
 
 
 class SignalRates(NamedTuple):
-    """What a page's changes and signals come to: the three numbers that are learned.
+    """Rates of a page's changes and signals: the three numbers that are learned.
 
     ``unsignalled_change_rate`` (α) and ``signal_rate`` (γ) are per second; ``precision`` is the
     share of signals that announce a real change.  24 bytes a page.
@@ -49,7 +52,7 @@ class SignalRates(NamedTuple):
             return self.precision * self.signal_rate / self.change_rate()
 
     def freshness(self, elapsed: ArrayLike, n_signals: ArrayLike = 0) -> FloatArray:
-        """Return the probability that a copy is fresh, so long and so many signals after a fetch.
+        """Return the probability that a copy is fresh, by the time and the signals since its fetch.
 
         References
         ----------
@@ -98,7 +101,7 @@ def false_chance(precision: ArrayLike, n_signals: ArrayLike) -> FloatArray:
 def from_recall(
     change_rate: ArrayLike, recall: ArrayLike, false_signal_rate: ArrayLike
 ) -> SignalRates:
-    """Return the rates of pages given as the Signals paper does: Δ, λ (recall) and ν.
+    """Return rates from the parameters of the Signals paper: Δ, λ (recall) and ν.
 
     Examples
     --------
@@ -134,7 +137,32 @@ def from_precision_and_recall(
     return SignalRates.of((1 - recall) * delta, gamma, precision)
 
 
-def merged_source(signal_rate: ArrayLike, precision: ArrayLike) -> tuple[FloatArray, FloatArray]:
+@kernel
+def merged_precision_of(ratio: float) -> float:
+    """Return the precision of the one source that stands for several: p with -log(1-p)/p = ratio.
+
+    ``ratio`` is Σγ(-log(1-p)) / Σγp over the sources, above 1.
+    """
+    # x = -log(1-p) solves x/(1-e^-x) = ratio, convex; Newton from above.
+    x = max(ratio, 1.0 + 1e-9)
+    for _ in range(20):
+        decay = -math.expm1(-x)
+        residual = x / decay - ratio
+        slope = (decay - x * (1.0 - decay)) / (decay * decay)
+        step = residual / slope
+        x -= step
+        if abs(step) < 1e-9 * x:
+            break
+    return -math.expm1(-x)
+
+
+@kernel
+def _write_merged_precisions(ratio: FloatArray, out: FloatArray) -> None:
+    for i in range(out.size):
+        out[i] = merged_precision_of(ratio[i])
+
+
+def merge_sources(signal_rate: ArrayLike, precision: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return the signal rate and precision of the one source that stands for several.
 
     It announces as many changes per second and ages a page as fast on average; the value at
@@ -146,11 +174,11 @@ def merged_source(signal_rate: ArrayLike, precision: ArrayLike) -> tuple[FloatAr
     signal_rate
         Signals per second of each source, along the last axis.
     precision
-        Of each source, along the last axis; below 1.
+        Precision of each source, along the last axis; below 1.
 
     Examples
     --------
-    >>> rate, precision = merged_source([2.0, 0.5], [0.1, 0.9])
+    >>> rate, precision = merge_sources([2.0, 0.5], [0.1, 0.9])
     >>> round(float(rate), 3), round(float(precision), 3)
     (0.792, 0.821)
 
@@ -162,14 +190,10 @@ def merged_source(signal_rate: ArrayLike, precision: ArrayLike) -> tuple[FloatAr
     precisions = np.asarray(precision, dtype=np.float64)
     true_rate = (rates * precisions).sum(axis=-1)
     ageing = (rates * signal_exponent(precisions)).sum(axis=-1)
-    # Σγp and Σγ·(-log(1-p)) are to be kept: -log(1-p)/p = their ratio, by Newton from above in
-    # x = -log(1-p), where x/(1-e^-x) is convex.
+    # The merged source keeps Σγp and Σγ·(-log(1-p)).
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(true_rate > 0, ageing / true_rate, 1.0)
-        x = 2.0 * ratio - 2.0 + 1e-12
-        for _ in range(40):
-            p = -np.expm1(-x)
-            x = x - (x - ratio * p) / np.maximum(1 - ratio * np.exp(-x), 1e-12)
         # Precisions below 1e-9 drown in rounding; the merged one is never above the best.
-        merged = np.clip(np.where(true_rate > 0, -np.expm1(-x), 0.0), 0.0, precisions.max(axis=-1))
+        solved = by_rows(_write_merged_precisions, np.maximum(ratio, 1.0 + 1e-12))
+        merged = np.clip(np.where(true_rate > 0, solved, 0.0), 0.0, precisions.max(axis=-1))
         return np.where(merged > 0, true_rate / merged, 0.0), merged

@@ -1,7 +1,7 @@
-"""What refetching a page now is worth when its change rate is only believed.
+"""The value of refetching a page now, under a belief about its change rate.
 
 The value is linear in divergence, so under a belief it is the mean of the values at each rate.
-A page of which little is known is thereby valued for what it might be.
+So a little-known page is valued for what it might be.
 """
 
 import math
@@ -87,7 +87,7 @@ def averaged_value(
     Parameters
     ----------
     belief
-        About the page's change rate.
+        Belief about the page's change rate.
     elapsed
         Seconds since the page was last fetched.
     importance
@@ -114,7 +114,7 @@ def averaged_value(
 
 @kernel
 def _log_rate_range(shape: float) -> tuple[float, float]:
-    """Return between which z = log(rate × seconds) the integrand e^{(a+1)z - e^z} matters.
+    """Return the range of z = log(rate × seconds) in which e^{(a+1)z - e^z} matters.
 
     It has its peak at log(a+1) and falls by e^-16 at distances d with d - 1 + e^-d = c on the
     left and e^d - 1 - d = c on the right, c = 16/(a+1).
@@ -213,23 +213,23 @@ def averaged_noisy_value(
     importance: ArrayLike = 1.0,
     n_nodes: int = N_NODES,
 ) -> FloatArray:
-    """Return the value of refetching each page now, with signals and its rate only believed.
+    """Return the value of refetching each page now, with signals and a belief about its rate.
 
     Parameters
     ----------
     belief
-        About the rate of unsignalled changes.
+        Belief about the rate of unsignalled changes.
     signal_rate
         Signals per second, true and false.
     signal_precision
         Share of signals that announce a real change.
     effective_elapsed
         Seconds since the last fetch, aged by each signal with
-        `recrawl.core.signal_quality.aged_by_signal`.
+        `recrawl.core.signal_quality.elapsed_after_signal`.
     importance
         Weight of the page, or requests per second for its copy.
     n_nodes
-        Rates at which the value is computed; 24 are good to 0.5 % at worst for
+        Number of rates at which the value is computed; 24 are good to 0.5 % at worst for
         shapes above 0.2, and mostly to 0.01 %.
 
     References
@@ -283,9 +283,9 @@ def _never_fetched_values(
 
 
 def learning_bonus(belief: GammaBelief, weight: float) -> FloatArray:
-    """Return the factor 1 + weight / shape that pays for what a poll teaches.
+    """Return the factor 1 + weight / shape by which a poll's information raises the value.
 
     1 / shape is the squared relative uncertainty of the rate, so the bonus fades as a page
-    becomes known.  A weight of 1 to 2 serves scarce budgets best, 0 is none.
+    becomes known.  A weight of 1 to 2 suits scarce budgets best; 0 gives no bonus.
     """
     return 1.0 + weight / belief.shape

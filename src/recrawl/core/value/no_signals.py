@@ -1,4 +1,4 @@
-"""What refetching a page now is worth when nothing announces its changes."""
+"""The value of refetching a page now when no signals announce its changes."""
 
 from recrawl.core.arrays import ArrayLike, FloatArray, as_floats, by_rows
 from recrawl.core.exponentials import mean_residual

@@ -1,4 +1,4 @@
-"""What refetching a page now is worth when noisy signals announce some of its changes: exactly."""
+"""The exact value of refetching a page now when noisy signals announce some of its changes."""
 
 import math
 
@@ -156,7 +156,7 @@ def noisy_value(
     elapsed
         Seconds since the page was last fetched.
     n_signals
-        Signals received since then.
+        Number of signals received since then.
     importance
         Weight of the page, or requests per second for its copy.
 

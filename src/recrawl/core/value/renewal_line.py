@@ -23,7 +23,7 @@ __all__ = [
 
 
 class RenewalLine(NamedTuple):
-    """What the O(1) value needs of a page, precomputed: four columns, 32 bytes a page.
+    """Precomputed terms of the O(1) value of pages: four columns, 32 bytes a page.
 
     ``signal_age`` is β, the seconds one signal is worth; ``limit`` is 1/Δ, the value at infinity;
     ``intercept`` is c₀ + c₁/α and ``slope`` c₁, of the line c₀ + c₁ι that ψ tends to.

@@ -1,4 +1,4 @@
-"""What refetching a page is worth that is a sliding window of items, and when it is due.
+"""The value of refetching pages that are a sliding window of items, and their due times.
 
 Longevity calls such pages scroll: each change adds an item and drops the oldest of K.  The due
 times solve value = price by Newton's method.
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _DUE_ITERATIONS_MAX = 200
-# Far more than 10^300 of elapsed time over the belief's takes.
+# Far more nodes than an elapsed time of 10^300 times the belief's seconds needs.
 _BELIEF_NODES_MAX = 100_000
 
 
@@ -281,12 +281,12 @@ def scroll_value_under_belief(
     static_items: ArrayLike = 0.0,
     importance: ArrayLike = 1.0,
 ) -> FloatArray:
-    """Return the value of refetching scroll pages, averaged over what is believed of their rate.
+    """Return the value of refetching scroll pages, averaged over the belief about their rate.
 
     Parameters
     ----------
     belief
-        Of the items added per second.
+        Belief about the items added per second.
     elapsed
         Seconds since the page was last fetched.
     n_items
@@ -369,7 +369,7 @@ def scroll_due_under_belief(
     Parameters
     ----------
     belief
-        Of the items added per second.
+        Belief about the items added per second.
     price
         Value that a fetch must reach (Longevity's utility threshold T).
     n_items

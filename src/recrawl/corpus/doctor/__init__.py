@@ -1,7 +1,7 @@
-"""Looking for what is wrong with a corpus: broken files, promises that cannot be kept, liars.
+"""Check a corpus for broken files, limits that cannot be kept, and unreliable sources.
 
-A corpus that is broken in any way must not stop the other checks, so each runs by itself, and one
-that fails is a finding.  Nothing is changed, and another process may work with the corpus.
+Each check runs by itself, and an exception becomes a result, so that a broken corpus does not stop
+the other checks.  Checks change nothing, and another process may use the corpus meanwhile.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from recrawl.corpus.doctor.disk_checks import (
     lock_check,
     partition_check,
 )
-from recrawl.corpus.doctor.findings import Finding, Level, bad, found_by, ok
+from recrawl.corpus.doctor.findings import CheckResult, Severity, bad, ok, run_check
 from recrawl.corpus.doctor.machine_checks import (
     clock_check,
     disk_check,
@@ -35,47 +35,47 @@ from recrawl.corpus.doctor.machine_checks import (
 from recrawl.corpus.opening import open_corpus
 from recrawl.node.clock import Clock, SystemClock
 
-__all__ = ["Finding", "Level", "checkup", "kernels_check"]
+__all__ = ["CheckResult", "Severity", "check_corpus", "kernels_check"]
 
 
-def checkup(
+def check_corpus(
     folder: Path, *, is_deep: bool = False, clock: Clock | None = None
-) -> Iterator[Finding]:
-    """Yield what is found, one thing after the other, the most basic first.
+) -> Iterator[CheckResult]:
+    """Check the corpus in a folder, which need not open; yield the results, basic ones first.
 
     Parameters
     ----------
     folder
-        Of the corpus.
+        Folder of the corpus.
     is_deep
-        Whether to read everything: all records and entries, and the log replayed, to compare.
+        Whether to read everything: all records and entries, and to replay the log and compare.
     clock
-        To go by; the machine's unless given.
+        Time source; the system clock by default.
     """
     clock = clock or SystemClock()
-    yield from found_by("versions", versions_check)
-    yield from found_by("kernels", kernels_check)
+    yield from run_check("versions", versions_check)
+    yield from run_check("kernels", kernels_check)
     if folder.is_dir():
-        yield from found_by("disk", partial(disk_check, folder))
-    yield from found_by("corpus", partial(_corpus_findings, folder, is_deep, clock))
+        yield from run_check("disk", partial(disk_check, folder))
+    yield from run_check("corpus", partial(_corpus_results, folder, is_deep, clock))
 
 
-def _corpus_findings(folder: Path, is_deep: bool, clock: Clock) -> Iterator[Finding]:
+def _corpus_results(folder: Path, is_deep: bool, clock: Clock) -> Iterator[CheckResult]:
     shape, findings = format_check(folder)
     yield from findings
     if shape is None:
         return
     config, findings = config_check(folder, shape)
     yield from findings
-    yield from found_by("lock", partial(lock_check, folder))
+    yield from run_check("lock", partial(lock_check, folder))
     if config is None:
         return
     is_log_read = True
-    for finding in found_by("log", partial(partition_check, folder, config)):
-        is_log_read &= not (finding.check.startswith("log") and finding.level == Level.BAD)
+    for finding in run_check("log", partial(partition_check, folder, config)):
+        is_log_read &= not (finding.check.startswith("log") and finding.level == Severity.BAD)
         yield finding
     if is_deep and is_log_read:
-        yield from found_by("reading everything", partial(deep_check, folder, config))
+        yield from run_check("reading everything", partial(deep_check, folder, config))
     try:
         corpus = open_corpus(folder, config, read_only=True, clock=clock)
     except Exception as error:
@@ -83,18 +83,18 @@ def _corpus_findings(folder: Path, is_deep: bool, clock: Clock) -> Iterator[Find
         yield bad(
             "opening",
             f"the corpus cannot be opened for reading: {reason}",
-            "Put right what is named above.  What can be made anew is, when it is next opened to "
-            "be changed.",
+            "Correct what is named above.  The next command that changes the corpus rebuilds what "
+            "can be rebuilt.",
         )
         return
     with corpus:
         yield ok("opening", "the corpus can be read")
-        yield from _known_findings(corpus, is_deep, clock)
+        yield from _open_corpus_results(corpus, is_deep, clock)
 
 
-def _known_findings(corpus: Corpus, is_deep: bool, clock: Clock) -> Iterator[Finding]:
+def _open_corpus_results(corpus: Corpus, is_deep: bool, clock: Clock) -> Iterator[CheckResult]:
     log_ms = max(node.shard.now_ms for node in corpus.nodes)
-    yield from found_by("clock", partial(clock_check, clock, log_ms))
+    yield from run_check("clock", partial(clock_check, clock, log_ms))
     for name, check in (
         ("pages", pages_check),
         ("budget", budget_check),
@@ -103,6 +103,6 @@ def _known_findings(corpus: Corpus, is_deep: bool, clock: Clock) -> Iterator[Fin
         ("sources", sources_check),
         ("flapping", flapping_check),
     ):
-        yield from found_by(name, partial(check, corpus))
+        yield from run_check(name, partial(check, corpus))
     if is_deep:
-        yield from found_by("names", partial(names_check, corpus))
+        yield from run_check("names", partial(names_check, corpus))

@@ -1,4 +1,4 @@
-"""Checks of what a corpus knows and was told: budget, limits, hosts, sources, pages that flap."""
+"""Check the content of an open corpus: budget, limits, hosts, sources, pages that flap."""
 
 import math
 from collections import Counter
@@ -8,19 +8,20 @@ from typing import NamedTuple
 import numpy as np
 
 from recrawl.core.arrays import FlagArray, FloatArray
-from recrawl.core.belief.codes import BeliefCodes, decoded
+from recrawl.core.belief.codes import BeliefCodes, decode_beliefs
 from recrawl.core.price.promise import latest_elapsed
 from recrawl.corpus.corpus import Corpus
-from recrawl.corpus.doctor.disk_checks import unnamed_pages
-from recrawl.corpus.doctor.findings import Finding, bad, ok, warn
+from recrawl.corpus.doctor.disk_checks import count_pages_without_url
+from recrawl.corpus.doctor.findings import CheckResult, bad, ok, warn
 from recrawl.corpus.inspect.page_sample import sample_of
 from recrawl.corpus.past.explanation_text import since_words
 from recrawl.node.node import Node
 from recrawl.shard import PriceMode, Transition
 from recrawl.shard.state.codes import log2_of_code
 from recrawl.shard.state.status import BudgetUnit
+from recrawl.shard.state.tables import GROUP_CLOSED, SOURCE_PRECISION_GIVEN
 from recrawl.store import Cursor, Names
-from recrawl.units import share_text
+from recrawl.units import count_text, share_text
 
 __all__ = [
     "budget_check",
@@ -32,24 +33,23 @@ __all__ = [
     "sources_check",
 ]
 
-PAGES_COUNTED_MAX = 262_144
-"""Up to so many pages their limits are added up; of more, so many stand for all."""
+PAGES_SAMPLED_MAX = 262_144
+"""Largest number of pages of a partition whose limits are added up; of more, a sample."""
 CHANGES_READ_MAX = 500_000
-"""Changes of each partition that are looked at for pages that flap, the latest ones."""
+"""Number of changes of each partition in which flapping pages are searched, the latest ones."""
 _RECORDS_READ_MAX = 200_000
 _CHANGES_PER_READ = 10_000
 _NAMED_MAX = 3
-# A source is judged after so many signals, and lies if fewer than this share announce a change.
+# A source with this many signals is unreliable if fewer than this share announce a change.
 _SIGNALS_MIN = 30.0
 _PRECISION_MIN = 0.2
 _REVERTED_MIN = 3
-# A budget of which limits alone take more than this leaves little to choose.
+# Doctor warns if limits alone take more than this share of the budget.
 _LIMITS_SHARE_MAX = 0.8
-_CLOSED = 2
 
 
-def _listed(names: Sequence[str], n: int | None = None) -> str:
-    """Return the first few names of many."""
+def _list_names(names: Sequence[str], n: int | None = None) -> str:
+    """Return the first few names, and how many more there are."""
     n = len(names) if n is None else n
     shown = ", ".join(names[:_NAMED_MAX])
     return shown if n <= _NAMED_MAX else f"{shown} and {n - _NAMED_MAX:,} more"
@@ -67,17 +67,17 @@ def _hourly(per_second: float) -> str:
 # ---------------------------------------------------------------------------- pages and names
 
 
-def pages_check(corpus: Corpus) -> Iterator[Finding]:
-    """Yield how many pages there are, and whether any has been fetched."""
+def pages_check(corpus: Corpus) -> Iterator[CheckResult]:
+    """Check that there are pages, and that some have been fetched."""
     stats = corpus.stats()
     if stats.n_pages == 0:
-        yield warn("pages", "none", "Add some: recrawl add urls.txt")
+        yield warn("pages", "none", "Add some with `recrawl add urls.txt`.")
         return
     n_new = stats.pages_by_status["new"]
     n_retired = stats.pages_by_status["retired"]
     if n_new == stats.n_pages:
-        todo = "Lease orders and report what the fetches found."
-        yield warn("pages", f"{stats.n_pages:,}, and none has ever been fetched", todo)
+        todo = "Lease pages, fetch them and report the outcomes."
+        yield warn("pages", f"{stats.n_pages:,}, and none has been fetched yet", todo)
         return
     parts = [f"{stats.n_pages:,}"]
     parts += [f"{n_new:,} never fetched"] if n_new else []
@@ -85,28 +85,28 @@ def pages_check(corpus: Corpus) -> Iterator[Finding]:
     yield ok("pages", ", ".join(parts))
 
 
-def names_check(corpus: Corpus) -> Iterator[Finding]:
-    """Yield whether every page has its URL; reads all of them."""
-    n_missing = sum(unnamed_pages(node.shard, node.store) for node in corpus.nodes)
+def names_check(corpus: Corpus) -> Iterator[CheckResult]:
+    """Check that every page has a URL; reads all of them."""
+    n_missing = sum(count_pages_without_url(node.shard, node.store) for node in corpus.nodes)
     if n_missing:
-        todo = "Move the store's folder away: it is made anew from a snapshot and the log."
+        todo = "Move the store's folder away: recrawl rebuilds it from a snapshot and the log."
         yield bad("names", f"{n_missing:,} pages have no URL", todo)
     else:
-        yield ok("names", "every page has its URL")
+        yield ok("names", "every page has a URL")
 
 
 # ---------------------------------------------------------------------------- budget and limits
 
 
 def _budget_of(corpus: Corpus) -> tuple[float, bool]:
-    """Return what may be spent per second, and whether that counts cost."""
+    """Return the budget per second, and whether it counts cost instead of fetches."""
     registers = [node.shard.tables.registers for node in corpus.nodes]
     is_cost = all(r.budget_unit[0] == BudgetUnit.COST for r in registers)
     return sum(float(r.budget[0]) for r in registers), is_cost
 
 
-def budget_check(corpus: Corpus) -> Iterator[Finding]:
-    """Yield what may be spent."""
+def budget_check(corpus: Corpus) -> Iterator[CheckResult]:
+    """Check that a budget is set."""
     registers = [node.shard.tables.registers for node in corpus.nodes]
     budget, is_cost = _budget_of(corpus)
     if any(r.price_mode[0] == PriceMode.FIXED for r in registers):
@@ -114,9 +114,8 @@ def budget_check(corpus: Corpus) -> Iterator[Finding]:
     elif math.isinf(budget):
         yield warn(
             "budget",
-            "none was ever set: whoever asks is given every page that is there",
-            'Say what may be spent, as in recrawl.toml: [budget] rate = "200/d".  '
-            "`recrawl plan` says what budgets buy.",
+            "not set, so fetches are unlimited and every page is always due",
+            "Set one with `recrawl set --budget 200/d`; `recrawl plan` shows what budgets achieve.",
         )
     elif budget == 0:
         left = sum(node.shard.credit(node.shard.now_ms) for node in corpus.nodes)
@@ -126,7 +125,7 @@ def budget_check(corpus: Corpus) -> Iterator[Finding]:
 
 
 class _Demand(NamedTuple):
-    """What limits alone make pages be fetched, per second."""
+    """Fetches and cost per second that the limits of pages need."""
 
     fetches: float
     cost: float
@@ -134,11 +133,11 @@ class _Demand(NamedTuple):
     n_pages: float
 
 
-def _forced(node: Node) -> _Demand:
-    """Return what the ceilings and promises of a partition's pages ask for."""
+def _demand_of_limits(node: Node) -> _Demand:
+    """Return what max_age and staleness limits of a partition's pages need."""
     tables = node.shard.tables
     pages, limits = tables.pages, tables.limits
-    sample = sample_of(tables, PAGES_COUNTED_MAX)
+    sample = sample_of(tables, PAGES_SAMPLED_MAX)
     row = pages.limits[sample.slot]
     has_any = (row > 0) & (pages.importance[sample.slot] > 0)
     slot, n, row = sample.slot[has_any], sample.n_pages[has_any], row[has_any]
@@ -147,7 +146,7 @@ def _forced(node: Node) -> _Demand:
     if promised.size and node.shard.settings.estimator != "counts":
         of = slot[promised]
         latest = latest_elapsed(
-            decoded(BeliefCodes(pages.belief_shape[of], pages.belief_seconds[of])),
+            decode_beliefs(BeliefCodes(pages.belief_shape[of], pages.belief_seconds[of])),
             stale_for=limits.stale_for[row[promised]],
             probability=limits.stale_probability[row[promised]],
         )
@@ -165,31 +164,31 @@ def _forced(node: Node) -> _Demand:
     )
 
 
-def limits_check(corpus: Corpus) -> Iterator[Finding]:
-    """Yield whether ceilings and promises can be kept, by the budget and by each host's delay."""
-    demands = [_forced(node) for node in corpus.nodes]
+def limits_check(corpus: Corpus) -> Iterator[CheckResult]:
+    """Check that the budget and the delays of hosts allow for max_age and staleness limits."""
+    demands = [_demand_of_limits(node) for node in corpus.nodes]
     n_pages = sum(demand.n_pages for demand in demands)
     if n_pages == 0:
-        yield ok("limits", "no page has a longest interval or a promise")
+        yield ok("limits", "no max_age or staleness limits are set")
         return
     budget, is_cost = _budget_of(corpus)
     wanted = sum(demand.cost if is_cost else demand.fetches for demand in demands)
-    asked = f"longest intervals and promises of {n_pages:,.0f} pages take {_hourly(wanted)}"
+    needs = f"max_age and staleness limits of {n_pages:,.0f} pages need {_hourly(wanted)}"
     if 0 < budget < wanted:
         yield bad(
             "limits",
-            f"{asked}, and the budget is {_hourly(budget)}: they cannot be kept",
-            f"Raise the budget to {_hourly(wanted)} at least, or max_age and stale_for.",
+            f"{needs}, but the budget is {_hourly(budget)}: they cannot be kept",
+            f"Raise the budget to at least {_hourly(wanted)}, or raise max_age and stale_for.",
         )
     elif 0 < budget < math.inf and wanted > _LIMITS_SHARE_MAX * budget:
-        todo = "Raise the budget, or max_age and stale_for: little is left for what is worth most."
-        yield warn("limits", f"{asked} of a budget of {_hourly(budget)}", todo)
+        todo = "Raise the budget, max_age or stale_for: little is left for other pages."
+        yield warn("limits", f"{needs} of a budget of {_hourly(budget)}", todo)
     else:
-        yield ok("limits", asked)
+        yield ok("limits", needs)
     yield from _host_limits(corpus, demands)
 
 
-def _host_limits(corpus: Corpus, demands: Sequence[_Demand]) -> Iterator[Finding]:
+def _host_limits(corpus: Corpus, demands: Sequence[_Demand]) -> Iterator[CheckResult]:
     over: list[tuple[float, str]] = []
     for node, demand in zip(corpus.nodes, demands, strict=True):
         groups = node.shard.tables.groups
@@ -204,8 +203,8 @@ def _host_limits(corpus: Corpus, demands: Sequence[_Demand]) -> Iterator[Finding
         names = [text for _, text in sorted(over, reverse=True)]
         yield bad(
             "host limits",
-            f"the delay between fetches does not allow what limits ask for: {_listed(names)}",
-            "Raise max_age or stale_for of their pages, or the host may be asked more often.",
+            f"the delay between fetches is too long for the limits of pages: {_list_names(names)}",
+            "Raise max_age or stale_for of their pages, or shorten the delay of the host.",
         )
 
 
@@ -213,57 +212,61 @@ def _host_limits(corpus: Corpus, demands: Sequence[_Demand]) -> Iterator[Finding
 
 
 class _Hosts(NamedTuple):
-    """Hosts that are in one state: how many, and the largest by name."""
+    """Hosts in one state: their number, and the names of the largest."""
 
     n: int
     names: list[str]
 
 
 def _hosts_where(node: Node, is_wanted: FlagArray, now_ms: int | None) -> _Hosts:
-    """Return some hosts of a partition, with the time until which they rest if that is asked."""
+    """Return some hosts of a partition; with ``now_ms``, also when they are tried again."""
     groups = node.shard.tables.groups
     rows = np.flatnonzero(is_wanted)
     largest = rows[np.argsort(-groups.n_pages[rows].astype(np.int64))][:_NAMED_MAX].tolist()
     names = []
     for row, name in zip(largest, node.store.names_of(Names.GROUP, largest), strict=True):
         again = "" if now_ms is None else since_words(int(groups.blocked_until[row]), now_ms)
-        names.append(f"{name or row} (asked again {again})" if again else f"{name or row}")
+        names.append(f"{name or row} (tried again {again})" if again else f"{name or row}")
     return _Hosts(rows.size, names)
 
 
-def hosts_check(corpus: Corpus) -> Iterator[Finding]:
-    """Yield hosts that are not asked: closed, blocked, or failing."""
+def hosts_check(corpus: Corpus) -> Iterator[CheckResult]:
+    """Find hosts that are closed, paused or failing."""
     now_ms = corpus.time.now_ms()
     closed, blocked = [], []
     n_hosts = n_failing = 0
     for node in corpus.nodes:
         groups = node.shard.tables.groups
         is_there = groups.n_pages > 0
-        is_closed = is_there & ((groups.flags & _CLOSED) > 0)
+        is_closed = is_there & ((groups.flags & GROUP_CLOSED) > 0)
         is_blocked = is_there & ~is_closed & (groups.blocked_until > now_ms)
         closed.append(_hosts_where(node, is_closed, None))
         blocked.append(_hosts_where(node, is_blocked, now_ms))
         n_hosts += int(np.count_nonzero(is_there))
         n_failing += int(np.count_nonzero(is_there & (groups.n_errors > 0)))
     found = (
-        (closed, "closed", "Nothing, if its rules close it; otherwise Corpus.set_host opens it."),
-        (blocked, "blocked after errors, or as it asked", "See whether it answers you at all."),
+        (
+            closed,
+            "closed",
+            "Nothing, if its robots.txt forbids it; `recrawl set --host HOST --open` opens it.",
+        ),
+        (blocked, "paused after errors, or on request", "Check whether the host answers you."),
     )
     for hosts, what, todo in found:
         n = sum(one.n for one in hosts)
         if n:
             names = [name for one in hosts for name in one.names]
-            yield warn("hosts", f"{what}: {_listed(names, n)}", todo)
+            yield warn("hosts", f"{what}: {_list_names(names, n)}", todo)
     if not any(one.n for one in (*closed, *blocked)):
-        more = f"; {n_failing:,} failed when last asked" if n_failing else ""
-        yield ok("hosts", f"{n_hosts:,}, none closed or blocked{more}")
+        more = f"; {n_failing:,} failed at the last fetch" if n_failing else ""
+        yield ok("hosts", f"{n_hosts:,}, none closed or paused{more}")
 
 
 # ---------------------------------------------------------------------------- sources and flapping
 
 
 class _Source(NamedTuple):
-    """What is known of one source, over all hosts."""
+    """Signals of one source on all hosts."""
 
     true: float
     total: float
@@ -275,8 +278,8 @@ def _sources(corpus: Corpus) -> dict[str, _Source]:
     for node in corpus.nodes:
         sources = node.shard.tables.sources
         for number in np.flatnonzero(sources.n_signals > 0).tolist():
-            if sources.flags[number] & 2:
-                continue  # its precision was given by the owner
+            if sources.flags[number] & SOURCE_PRECISION_GIVEN:
+                continue  # the configuration sets its precision
             name = (node.store.names_of(Names.SOURCE, [number])[0] or str(number)).split("\t")[0]
             before = found.get(name, _Source(0.0, 0.0, 0.0))
             found[name] = _Source(
@@ -291,34 +294,34 @@ def _precision(source: _Source) -> float:
     return min(max(source.true / source.total, 0.0), 1.0)
 
 
-def sources_check(corpus: Corpus) -> Iterator[Finding]:
-    """Yield sources whose signals seldom announce a change."""
+def sources_check(corpus: Corpus) -> Iterator[CheckResult]:
+    """Find unreliable sources, whose signals seldom announce a change."""
     known = _sources(corpus)
-    liars = []
+    unreliable = []
     for name, source in sorted(known.items()):
         if source.total < _SIGNALS_MIN:
             continue
         if _precision(source) < _PRECISION_MIN:
-            liars.append(name)
+            unreliable.append(name)
             share = share_text(_precision(source))
             yield warn(
                 "sources",
-                f"{name}: {share} of {source.n_signals:,.0f} signals announced a change",
-                "It counts for little already; stop sending it if that costs anything.",
+                f"{name}: only {share} of {source.n_signals:,.0f} signals announced a change",
+                "recrawl gives it little weight already; stop sending its signals to save work.",
             )
     if not known:
         yield ok("sources", "no signals")
-    elif not liars:
+    elif not unreliable:
         shares = [
             f"{name} {share_text(_precision(source))} true"
             for name, source in sorted(known.items())
             if source.total > 0
         ]
-        yield ok("sources", _listed(shares) or f"{len(known)}, too new to judge")
+        yield ok("sources", _list_names(shares) or f"{len(known)}, with too few signals to judge")
 
 
-def flapping_check(corpus: Corpus) -> Iterator[Finding]:
-    """Yield pages that go back and forth between versions."""
+def flapping_check(corpus: Corpus) -> Iterator[CheckResult]:
+    """Find pages that go back and forth between versions."""
     n_reverted: Counter[str] = Counter()
     n_read = 0
     for node in corpus.nodes:
@@ -338,12 +341,12 @@ def flapping_check(corpus: Corpus) -> Iterator[Finding]:
             after = changes[-1].cursor
     flapping = [(url, n) for url, n in n_reverted.most_common() if n >= _REVERTED_MIN]
     if not flapping:
-        yield ok("flapping", f"none among the latest {n_read:,} changes")
+        yield ok("flapping", f"no page flips between versions in {count_text(n_read, 'change')}")
         return
     names = [f"{url} ({n} times)" for url, n in flapping]
     yield warn(
         "flapping",
-        f"pages that went back to an earlier version: {_listed(names)}",
-        "Compare two fetches: an advertisement, a session or a server of several may differ.  "
-        "Take it out before the digest is made.",
+        f"pages that flip between versions: {_list_names(names)}",
+        "Compare two fetches: often an advertisement, a session or one of the servers differs.  "
+        "Remove that part before you compute the digest.",
     )

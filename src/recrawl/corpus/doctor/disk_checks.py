@@ -1,4 +1,4 @@
-"""Checks of what is on disk: the format, who writes, positions, checksums; or everything, read."""
+"""Check the files of a corpus: format, lock, positions, checksums; or read everything."""
 
 import json
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recrawl.corpus.doctor.findings import Finding, bad, ok, warn
+from recrawl.corpus.doctor.findings import CheckResult, bad, ok, warn
 from recrawl.corpus.opening import FORMAT
-from recrawl.corpus.past.replay import Past, applied, shard_of, steps
+from recrawl.corpus.past.replay import ReplayStart, shard_of, steps
 from recrawl.errors import (
     EventError,
     FormatError,
@@ -24,25 +24,26 @@ from recrawl.kv import KeyValues
 from recrawl.ledger import Ledger, Log, SavedSnapshot, SnapshotFolder
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.open_log import open_log
-from recrawl.node.durability.recovery import CHECKPOINT, _from_the_beginning
-from recrawl.node.records import happening_of
+from recrawl.node.durability.recovery import CHECKPOINT, _initial_shard
+from recrawl.node.node import apply_entry
+from recrawl.node.records import entry_of
 from recrawl.shard import Shard
 from recrawl.shard.state.snapshot import FORMAT as SNAPSHOT_FORMAT
-from recrawl.shard.state.snapshot import format_of, restored
+from recrawl.shard.state.snapshot import format_of, restore_tables
 from recrawl.store import Store
 from recrawl.urls import CANON_VERSION
 
 __all__ = [
     "Shape",
     "config_check",
+    "count_pages_without_url",
     "deep_check",
     "format_check",
     "lock_check",
     "partition_check",
-    "unnamed_pages",
 ]
 
-# What reading broken files raises; the engine's own errors are ours by then.
+# Errors that reading broken files raises; RocksDB's own are among `StorageError`.
 _UNREADABLE = (StorageError, LedgerError, OSError, ValueError)
 _RESTORE = "Restore the folder from a backup"
 _NEWER = "Use the version of recrawl that wrote it, or a newer one."
@@ -50,7 +51,7 @@ _LOCKS = Path("/proc/locks")
 
 
 class Shape(NamedTuple):
-    """What a corpus says of itself."""
+    """The properties of a corpus that never change, as its FORMAT file has them."""
 
     partitions: int
     group_by: str
@@ -60,65 +61,75 @@ class Shape(NamedTuple):
 # ---------------------------------------------------------------------------- the folder
 
 
-def format_check(folder: Path) -> tuple[Shape | None, list[Finding]]:
-    """Return what a corpus says of itself, None if that is nothing, and what was found."""
+def format_check(folder: Path) -> tuple[Shape | None, list[CheckResult]]:
+    """Read the FORMAT file; return its content, None if unusable, and the findings."""
     path = folder / "FORMAT"
     try:
         about = json.loads(path.read_text())
         version, urls = int(about["format"]), int(about["canonical_urls"])
         shape = Shape(int(about["partitions"]), str(about["group_by"]), str(about["ledger"]))
     except FileNotFoundError:
-        what = f"{folder} is no corpus: there is no file FORMAT"
-        return None, [bad("format", what, "Say which folder it is, or make one: recrawl init.")]
+        what = f"{folder} is not a corpus: it has no file FORMAT"
+        if not folder.exists():
+            what = f"{folder} does not exist"
+        todo = "Give the folder of a corpus with -C, or create one with `recrawl init`."
+        return None, [bad("format", what, todo)]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        todo = f"{_RESTORE}; FORMAT alone will do if nothing else is wrong."
+        todo = f"{_RESTORE}; the file FORMAT alone is enough if nothing else is wrong."
         return None, [bad("format", f"FORMAT cannot be read: {error}", todo)]
     if version > FORMAT or urls > CANON_VERSION:
         what = f"format {version}, canonical URLs {urls}: a newer version of recrawl wrote it"
         return None, [bad("format", what, _NEWER)]
     if urls != CANON_VERSION:
-        what = f"its URLs are canonical by version {urls}, this recrawl's by {CANON_VERSION}"
-        return None, [bad("format", what, "Use the version of recrawl that made it.")]
+        what = (
+            f"it has canonical URLs of version {urls}, and this recrawl has version {CANON_VERSION}"
+        )
+        return None, [bad("format", what, "Use the version of recrawl that created it.")]
     if not 1 <= shape.partitions <= 0xFFFF or shape.ledger not in ("rocksdb", "kafka"):
-        return None, [bad("format", f"FORMAT says what cannot be: {about}", f"{_RESTORE}.")]
+        return None, [bad("format", f"FORMAT has impossible values: {about}", f"{_RESTORE}.")]
     parts = "1 partition" if shape.partitions == 1 else f"{shape.partitions} partitions"
     return shape, [ok("format", f"format {version}, {parts}, log in {shape.ledger}")]
 
 
-def config_check(folder: Path, shape: Shape) -> tuple[CorpusConfig | None, list[Finding]]:
-    """Return the configuration, None if it cannot be used, and what was found."""
+def config_check(folder: Path, shape: Shape) -> tuple[CorpusConfig | None, list[CheckResult]]:
+    """Read the configuration; return it, None if it cannot be used, and the findings."""
     toml, last = folder / "recrawl.toml", folder / "last-config.json"
-    told = {"corpus": {"partitions": shape.partitions, "group_by": shape.group_by}}
+    fixed = {"corpus": {"partitions": shape.partitions, "group_by": shape.group_by}}
     try:
         if toml.exists():
             config = CorpusConfig.from_toml(toml)
         else:
-            config = CorpusConfig.from_dict(json.loads(last.read_text()) if last.exists() else told)
+            config = CorpusConfig.from_dict(
+                json.loads(last.read_text()) if last.exists() else fixed
+            )
     except (RecrawlError, OSError, ValueError, TypeError, AttributeError) as error:
         if toml.exists():
-            todo = "Put it right: `recrawl config explain KEY` says what a setting may be."
-            return None, [bad("configuration", f"recrawl.toml: {error}", todo)]
-        todo = "Nothing: without it, what was set holds.  A recrawl.toml takes its place."
+            todo = "Correct it: `recrawl config explain KEY` shows the allowed values of a setting."
+            what = str(error) if "recrawl.toml" in str(error) else f"recrawl.toml: {error}"
+            return None, [bad("configuration", what, todo)]
+        todo = "Nothing: the settings in the log are used.  A recrawl.toml would replace the file."
         finding = warn("configuration", f"last-config.json cannot be read: {error}", todo)
-        return CorpusConfig.from_dict(told), [finding]
+        return CorpusConfig.from_dict(fixed), [finding]
     wanted = Shape(config.corpus.partitions, config.corpus.group_by, config.ledger.kind)
     if wanted != shape:
         names = ("corpus.partitions", "corpus.group_by", "ledger.kind")
         wrong = [
-            f"{name} is {was!r} since the corpus was made, and {now!r} is configured"
+            f"{name} is {was!r} since the corpus was created, but {now!r} is configured"
             for name, was, now in zip(names, shape, wanted, strict=True)
             if was != now
         ]
-        return None, [bad("configuration", "; ".join(wrong), "Configure what it was made with.")]
-    source = "recrawl.toml" if toml.exists() else "that of the last time"
+        return None, [
+            bad("configuration", "; ".join(wrong), "Configure the values that it was created with.")
+        ]
+    source = "recrawl.toml" if toml.exists() else "the previous one (no recrawl.toml)"
     return config, [ok("configuration", source)]
 
 
-def lock_check(folder: Path) -> Iterator[Finding]:
-    """Yield which process writes, if any.  Locks end with their process, so none is left over."""
+def lock_check(folder: Path) -> Iterator[CheckResult]:
+    """Find the process that writes.  Locks end with their process, so none is left over."""
     lock = folder / "log" / "LOCK"
     if not lock.exists() or not _LOCKS.exists():
-        yield ok("lock", "not known here" if lock.exists() else "free")
+        yield ok("lock", "unknown on this system" if lock.exists() else "free")
         return
     inode = lock.stat().st_ino
     holders = [
@@ -128,9 +139,9 @@ def lock_check(folder: Path) -> Iterator[Finding]:
     ]
     pid = next((line[4] for line in holders if len(line) > 4 and line[4].isdigit()), None)
     if pid is None:
-        yield ok("lock", "free: no process works with it")
+        yield ok("lock", "free: no process is using the corpus")
     else:
-        yield ok("lock", f"process {pid}{_command_of(pid)} works with it")
+        yield ok("lock", f"process {pid}{_command_of(pid)} is using the corpus")
 
 
 def _command_of(pid: str) -> str:
@@ -145,25 +156,33 @@ def _command_of(pid: str) -> str:
 
 
 class _Bounds(NamedTuple):
-    """Positions of one partition."""
+    """The first and last position of a partition's log, and the position of its store."""
 
     first: int
     end: int
     store: int | None
 
 
-def partition_check(folder: Path, config: CorpusConfig) -> Iterator[Finding]:
-    """Yield whether logs, stores and snapshots can be read and fit together."""
+def partition_check(folder: Path, config: CorpusConfig) -> Iterator[CheckResult]:
+    """Check that logs, stores and snapshots can be read and fit together."""
     try:
         log = open_log(folder, config, mode="reader")
     except FormatError as error:
         yield bad("log", str(error), _NEWER)
         return
     except _UNREADABLE as error:
-        yield bad("log", f"cannot be read: {error}", f"{_RESTORE}: nothing else holds the log.")
+        yield bad(
+            "log",
+            f"cannot be read: {error}",
+            f"{_RESTORE}: the log cannot be recovered from anything else.",
+        )
         return
     except ImportError as error:
-        yield bad("log", f"on Kafka, and its client is missing: {error}", "Install recrawl[kafka].")
+        yield bad(
+            "log",
+            f"it is on Kafka, and the client is not installed: {error}",
+            "Install recrawl[kafka].",
+        )
         return
     with ExitStack() as closing:
         closing.callback(log.close)
@@ -175,7 +194,7 @@ def _name(check: str, config: CorpusConfig, i: int) -> str:
     return check if config.corpus.partitions == 1 else f"{check} {i}"
 
 
-def _one_partition(folder: Path, config: CorpusConfig, log: Log, i: int) -> Iterator[Finding]:
+def _one_partition(folder: Path, config: CorpusConfig, log: Log, i: int) -> Iterator[CheckResult]:
     log_name, store_name = _name("log", config, i), _name("store", config, i)
     try:
         ledger = log.partition(i)
@@ -195,58 +214,64 @@ def _one_partition(folder: Path, config: CorpusConfig, log: Log, i: int) -> Iter
     )
 
 
-def _store_finding(name: str, folder: Path, end: int) -> tuple[int | None, Finding]:
-    anew = "Nothing: it is made anew from a snapshot and the log when the corpus is opened next."
+def _store_finding(name: str, folder: Path, end: int) -> tuple[int | None, CheckResult]:
+    rebuilt = (
+        "Nothing: the next command that changes the corpus rebuilds it from a snapshot and the log."
+    )
     try:
         with Store.open(folder, mode="reader") as store:
             position = store.position
     except FormatError as error:
         return None, bad(name, str(error), _NEWER)
     except _UNREADABLE as error:
-        return None, warn(name, f"cannot be read: {error}", f"{anew} Until then nothing is read.")
+        return None, warn(
+            name, f"cannot be read: {error}", f"{rebuilt} Until then the corpus cannot be read."
+        )
     if position > end:
         what = f"at {position:,}, ahead of its log, which ends at {end:,}: the log has lost records"
-        return position, warn(name, what, f"{anew} Look into why: a power cut, a copied folder?")
+        return position, warn(name, what, f"{rebuilt}  Find out why: a power cut, a copied folder?")
     behind = end - position
-    return position, ok(name, "as far as its log" if not behind else f"{behind:,} records behind")
+    return position, ok(name, "up to date" if not behind else f"{behind:,} records behind")
 
 
-def _snapshot_findings(name: str, snapshots: SnapshotFolder, at: _Bounds) -> Iterator[Finding]:
-    saved = snapshots.saved()
+def _snapshot_findings(name: str, snapshots: SnapshotFolder, at: _Bounds) -> Iterator[CheckResult]:
+    saved = snapshots.list_saved()
     whole: list[SavedSnapshot] = []
     for one in saved:
         problem = _problem_of(one)
         if isinstance(problem, SnapshotFormatError):
             yield bad(name, f"{one.folder.name}: {problem}", _NEWER)
         elif problem is not None:
-            todo = "Nothing: the one before, or the log, takes its place when it is opened next."
+            todo = "Nothing: the previous snapshot or the log is used instead."
             yield warn(name, f"{one.folder.name} is broken: {problem}", todo)
         elif one.position > at.end:
-            what = f"{one.folder.name} is of a position beyond the log's end, {at.end:,}"
-            yield warn(name, what, "Nothing: it is removed when the corpus is opened next.")
+            what = f"{one.folder.name} is later than the log's end, {at.end:,}"
+            yield warn(name, what, "Nothing: the next command that changes the corpus removes it.")
         else:
             whole.append(one)
     usable = [one for one in whole if one.position >= at.first]
     if at.first > 0 and not usable:
-        what = f"none can be used, and the log begins at {at.first:,}: what was before is lost"
+        what = f"none can be used, and the log begins at {at.first:,}: everything before is lost"
         yield bad(name, what, f"{_RESTORE}.")
         return
     if at.store is not None and usable and at.store < usable[-1].position:
-        what = f"the store is at {at.store:,}, before every snapshot that can be used"
-        yield warn(name, what, "Nothing: the store is made anew when the corpus is opened next.")
+        what = f"the store is at {at.store:,}, before every usable snapshot"
+        yield warn(
+            name, what, "Nothing: the next command that changes the corpus rebuilds the store."
+        )
     if usable:
-        n = f"{len(usable)} whole" if len(usable) == len(saved) else f"{len(usable)} can be used"
-        yield ok(name, f"{n}; the newest is {at.end - usable[0].position:,} records old")
+        n = f"{len(usable)} intact" if len(usable) == len(saved) else f"{len(usable)} can be used"
+        yield ok(name, f"{n}; {at.end - usable[0].position:,} records since the newest")
     else:
-        yield ok(name, f"{'none can be used' if saved else 'none yet'}: the log has everything")
+        yield ok(name, f"{'none can be used' if saved else 'none yet'}; the log has everything")
 
 
 def _problem_of(saved: SavedSnapshot) -> Exception | None:
-    """Return what is wrong with a snapshot, its checksums included."""
+    """Return what is wrong with a snapshot, including its checksums; None if nothing."""
     try:
-        _, _, position = restored(saved.manifest(), saved.columns())
+        _, _, position = restore_tables(saved.manifest(), saved.columns())
         if int(position) != saved.position:
-            raise SnapshotError(f"it says that it is of position {position}")
+            raise SnapshotError(f"its manifest has position {position}")
     except (SnapshotError, LedgerError, OSError, ValueError, KeyError, TypeError) as error:
         return error
     return None
@@ -255,8 +280,8 @@ def _problem_of(saved: SavedSnapshot) -> Exception | None:
 # ---------------------------------------------------------------------------- reading everything
 
 
-def deep_check(folder: Path, config: CorpusConfig) -> Iterator[Finding]:
-    """Yield what reading all there is finds: records, stores, and whether replay leads to them."""
+def deep_check(folder: Path, config: CorpusConfig) -> Iterator[CheckResult]:
+    """Read all records and stores, and replay the log to compare it with the snapshots."""
     with ExitStack() as closing:
         log = open_log(folder, config, mode="reader")
         closing.callback(log.close)
@@ -264,12 +289,12 @@ def deep_check(folder: Path, config: CorpusConfig) -> Iterator[Finding]:
             ledger = log.partition(i)
             snapshots = SnapshotFolder(folder / "snapshots" / str(i), keep=config.snapshots.keep)
             yield from _records(_name("records", config, i), ledger)
-            yield from _replayed(_name("replay", config, i), ledger, snapshots)
+            yield from _replay_findings(_name("replay", config, i), ledger, snapshots)
             yield from _checkpoints(_name("snapshots", config, i), snapshots)
             yield from _all_keys(_name("store files", config, i), folder / "store" / str(i))
 
 
-def _records(name: str, ledger: Ledger) -> Iterator[Finding]:
+def _records(name: str, ledger: Ledger) -> Iterator[CheckResult]:
     """Read and decode every record."""
     position, end = ledger.first, ledger.end
     n_records = n_bytes = 0
@@ -282,11 +307,11 @@ def _records(name: str, ledger: Ledger) -> Iterator[Finding]:
             for at, record in found:
                 n_bytes += len(record.data)
                 try:
-                    happening_of(record)
+                    entry_of(record)
                 except (EventError, ValueError, KeyError) as error:
                     wrong.append(at)
                     if len(wrong) == 1:
-                        yield bad(name, f"record {at:,} is not one: {error}", f"{_RESTORE}.")
+                        yield bad(name, f"record {at:,} cannot be decoded: {error}", f"{_RESTORE}.")
             n_records += len(found)
             position = found[-1][0] + 1
     except _UNREADABLE as error:
@@ -295,43 +320,47 @@ def _records(name: str, ledger: Ledger) -> Iterator[Finding]:
     if not wrong:
         yield ok(name, f"all {n_records:,} can be read, {n_bytes:,} bytes")
     elif len(wrong) > 1:
-        yield bad(name, f"{len(wrong):,} records are not ones", f"{_RESTORE}.")
+        yield bad(name, f"{len(wrong):,} records cannot be decoded", f"{_RESTORE}.")
 
 
-def _replayed(name: str, ledger: Ledger, snapshots: SnapshotFolder) -> Iterator[Finding]:
-    """Go through the log from the oldest snapshot, or the beginning, and compare on the way.
+def _replay_findings(name: str, ledger: Ledger, snapshots: SnapshotFolder) -> Iterator[CheckResult]:
+    """Replay the log from its beginning or the oldest snapshot; compare with each later snapshot.
 
-    Those of older formats were learned by other rules, and are no more what the log leads to: it
-    begins with the newest of them.
+    Older versions of recrawl learned by other rules, so replay does not lead to snapshots of older
+    formats: it starts with the newest of those.
     """
     usable = [
         (one, shard)
-        for one in reversed(snapshots.saved())
+        for one in reversed(snapshots.list_saved())
         if ledger.first <= one.position <= ledger.end and (shard := shard_of(one)) is not None
     ]
     n_older = sum(_is_older(one) for one, _ in usable)
     if ledger.first == 0 and n_older == 0:
-        past, later = Past(_from_the_beginning(ledger), 0), usable
+        past, later = ReplayStart(_initial_shard(ledger), 0), usable
     elif usable:
         n_passed = max(n_older, 1)
-        begun, shard = usable[n_passed - 1]
-        past, later = Past(shard, begun.position), usable[n_passed:]
+        start, shard = usable[n_passed - 1]
+        past, later = ReplayStart(shard, start.position), usable[n_passed:]
     else:
-        yield bad(name, "there is nothing to begin with", f"{_RESTORE}.")
+        yield bad(
+            name, "there is no snapshot and no beginning of the log to start with", f"{_RESTORE}."
+        )
         return
     for one, shard in later:
         for step in steps(ledger, past.position, past.shard, until=one.position):
-            applied(past.shard, step.happening)
-        past = Past(past.shard, one.position)
+            apply_entry(past.shard, step.happening)
+        past = ReplayStart(past.shard, one.position)
         if past.shard.digest() != shard.digest():
-            what = f"snapshot {one.folder.name} is not what the log leads to"
-            todo = f"Move {one.folder} away, so that the one before is used; and please report it."
+            what = f"snapshot {one.folder.name} differs from what the log leads to"
+            todo = (
+                f"Move {one.folder} away, so that the previous one is used, and please report this."
+            )
             yield bad(name, what, todo)
             return
     for step in steps(ledger, past.position, past.shard):
-        applied(past.shard, step.happening)
-    n = f"{len(later)} snapshots are" if len(later) != 1 else "1 snapshot is"
-    yield ok(name, f"{n} what the log leads to" if later else "the log can be replayed to its end")
+        apply_entry(past.shard, step.happening)
+    n = f"{len(later)} snapshots agree" if len(later) != 1 else "1 snapshot agrees"
+    yield ok(name, f"{n} with the log" if later else "the log can be replayed to its end")
 
 
 def _is_older(saved: SavedSnapshot) -> bool:
@@ -339,34 +368,34 @@ def _is_older(saved: SavedSnapshot) -> bool:
     return format_of(saved.manifest()) < SNAPSHOT_FORMAT
 
 
-def _checkpoints(name: str, snapshots: SnapshotFolder) -> Iterator[Finding]:
-    """Yield copies of the store that could not take its place."""
-    for saved in snapshots.saved():
+def _checkpoints(name: str, snapshots: SnapshotFolder) -> Iterator[CheckResult]:
+    """Check that the copies of the store in snapshots can be opened."""
+    for saved in snapshots.list_saved():
         try:
             with Store.open(saved.folder / CHECKPOINT, mode="reader") as store:
                 if store.position < saved.position:
                     raise StorageError(f"it is at {store.position}, before the snapshot")
         except _UNREADABLE as error:
             what = f"the copy of the store in {saved.folder.name} is broken: {error}"
-            yield warn(name, what, "Nothing: it is needed only if the store itself is lost.")
+            yield warn(name, what, "Nothing: recrawl needs it only if the store itself is lost.")
 
 
-def _all_keys(name: str, folder: Path) -> Iterator[Finding]:
-    """Read a store from its first key to its last: the engine compares checksums on the way."""
+def _all_keys(name: str, folder: Path) -> Iterator[CheckResult]:
+    """Read all keys of a store; RocksDB compares checksums on the way."""
     n_keys = 0
     try:
         with KeyValues.open(folder, mode="reader") as values:
             for _ in values.scan(b""):
                 n_keys += 1
     except _UNREADABLE as error:
-        todo = "Move the store's folder away: it is made anew from a snapshot and the log."
+        todo = "Move the store's folder away: recrawl rebuilds it from a snapshot and the log."
         yield bad(name, f"after {n_keys:,} entries: {error}", todo)
         return
     yield ok(name, f"all {n_keys:,} entries can be read")
 
 
-def unnamed_pages(shard: Shard, store: Store, *, n_at_once: int = 65_536) -> int:
-    """Return how many pages of a shard have no URL in the store."""
+def count_pages_without_url(shard: Shard, store: Store, *, n_at_once: int = 65_536) -> int:
+    """Return the number of pages of a shard that have no URL in the store."""
     n_missing, n_slots = 0, int(shard.tables.registers.n_slots[0])
     for first in range(0, n_slots, n_at_once):
         page, _ = store.scan_urls(first, n_at_once)

@@ -1,4 +1,4 @@
-"""What a check finds: how bad it is, in words, and what to do."""
+"""The results of checks: how severe each is, what was found, and what to do."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -7,70 +7,71 @@ from typing import TypeAlias
 
 from recrawl.errors import RecrawlError
 
-__all__ = ["Check", "Finding", "Level", "bad", "found_by", "ok", "warn"]
+__all__ = ["Check", "CheckResult", "Severity", "bad", "ok", "run_check", "warn"]
 
 
-class Level(StrEnum):
-    """How bad a finding is."""
+class Severity(StrEnum):
+    """Severity of a result."""
 
     OK = "ok"
     WARN = "warn"
-    """Works, and is perhaps not what its owner wants."""
+    """Works, but is perhaps not what you want."""
     BAD = "bad"
-    """Broken, or promised and impossible."""
+    """Broken, or a limit that cannot be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that was looked at."""
+class CheckResult:
+    """The result of one check."""
 
     check: str
-    """What was looked at, in a word or two."""
-    level: Level
+    """Name of the check, in a word or two."""
+    level: Severity
     what: str
-    """What was found."""
+    """Description of what was found."""
     todo: str = ""
-    """What to do about it; nothing where all is well."""
+    """Advice on what to do; empty if all is well."""
 
 
-def ok(check: str, what: str) -> Finding:
-    """Return that something is well."""
-    return Finding(check=check, level=Level.OK, what=what)
+def ok(check: str, what: str) -> CheckResult:
+    """Return a result without a problem."""
+    return CheckResult(check=check, level=Severity.OK, what=what)
 
 
-def warn(check: str, what: str, todo: str) -> Finding:
-    """Return that something may not be what its owner wants."""
-    return Finding(check=check, level=Level.WARN, what=what, todo=todo)
+def warn(check: str, what: str, todo: str) -> CheckResult:
+    """Return a warning."""
+    return CheckResult(check=check, level=Severity.WARN, what=what, todo=todo)
 
 
-def bad(check: str, what: str, todo: str) -> Finding:
-    """Return that something is broken."""
-    return Finding(check=check, level=Level.BAD, what=what, todo=todo)
+def bad(check: str, what: str, todo: str) -> CheckResult:
+    """Return a result for something that is broken."""
+    return CheckResult(check=check, level=Severity.BAD, what=what, todo=todo)
 
 
-Check: TypeAlias = Callable[[], Iterable[Finding]]
+Check: TypeAlias = Callable[[], Iterable[CheckResult]]
 
 
-def found_by(name: str, check: Check) -> Iterator[Finding]:
-    """Yield what a check finds; one that fails is a finding, too, and ends nothing else.
+def run_check(name: str, check: Check) -> Iterator[CheckResult]:
+    """Yield the results of a check; an exception becomes a result, so that other checks still run.
 
     Parameters
     ----------
     name
-        Of the check, should it fail.
+        Name of the check, for the result of an exception.
     check
-        To run.
+        Function to run.
     """
     try:
         yield from check()
     except RecrawlError as error:
-        yield bad(name, _first_line(error), "Look at the other findings, then at the folder.")
+        todo = "Fix the other problems first.  If this one remains, check the files of the corpus."
+        yield bad(name, _first_line(error), todo)
     except (KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as error:
-        # Files that are broken in ways nobody has thought of; the engine even panics at some.
+        # Broken files can raise anything; RocksDB even panics at some.
         what = f"could not be checked: {type(error).__name__}: {_first_line(error)}"
-        yield bad(name, what, "Please report this with what was done to the folder before.")
+        yield bad(name, what, "Please report this, and say what happened to the folder before.")
 
 
 def _first_line(error: BaseException) -> str:

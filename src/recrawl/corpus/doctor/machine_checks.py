@@ -1,4 +1,4 @@
-"""Checks of what a corpus runs on: versions, compiled kernels, disk space, clock."""
+"""Check the machine: versions, compiled kernels, disk space, clock."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from recrawl.corpus.doctor.findings import Finding, bad, ok, warn
+from recrawl.corpus.doctor.findings import CheckResult, bad, ok, warn
 from recrawl.node.clock import Clock
 from recrawl.node.shipped_due_table import cache_folder
 from recrawl.units import seconds_text
@@ -20,8 +20,8 @@ _AHEAD_SECONDS_MAX = 60.0
 _AHEAD_SECONDS_BAD = 86_400.0
 
 
-def versions_check() -> Iterator[Finding]:
-    """Yield the versions of Python and of what recrawl needs."""
+def versions_check() -> Iterator[CheckResult]:
+    """Check that all required packages are installed, and report their versions."""
     names = [name for name in requires("recrawl") or () if "extra ==" not in name]
     found, missing = [], []
     for requirement in names:
@@ -38,33 +38,33 @@ def versions_check() -> Iterator[Finding]:
         yield ok("versions", ", ".join([own, *found]))
 
 
-def kernels_check() -> Iterator[Finding]:
-    """Yield whether compiled kernels are kept, so that commands start fast."""
+def kernels_check() -> Iterator[CheckResult]:
+    """Check that compiled kernels are cached, so that commands start fast."""
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         yield warn(
             "kernels",
-            "compiling is switched off by NUMBA_DISABLE_JIT: everything is slow",
+            "compiling is switched off by NUMBA_DISABLE_JIT, so everything is slow",
             "Unset NUMBA_DISABLE_JIT.",
         )
         return
     folders = _kernel_folders()
-    n_kept = sum(1 for folder in folders for _ in folder.rglob("*.nbi"))
-    is_writable = all(os.access(_existing(folder), os.W_OK) for folder in folders)
+    n_cached = sum(1 for folder in folders for _ in folder.rglob("*.nbi"))
+    is_writable = all(os.access(_nearest_existing(folder), os.W_OK) for folder in folders)
     where = str(folders[0])
-    if n_kept == 0 and not is_writable:
+    if n_cached == 0 and not is_writable:
         yield bad(
             "kernels",
-            f"compiled code cannot be kept in {where}: every command compiles for minutes",
+            f"{where} cannot be written to, so every command compiles again, for minutes",
             "Set NUMBA_CACHE_DIR to a folder that can be written to.",
         )
-    elif n_kept == 0:
+    elif n_cached == 0:
         yield warn(
             "kernels",
-            "nothing is compiled yet: the first commands take longer",
-            "`recrawl doctor --compile` does it at once.",
+            "nothing is compiled yet, so the first commands take longer",
+            "Run `recrawl doctor --compile` to do it now.",
         )
     else:
-        yield ok("kernels", f"{n_kept} compiled, kept in {where}")
+        yield ok("kernels", f"{n_cached} compiled functions in {where}")
 
 
 def _kernel_folders() -> list[Path]:
@@ -72,16 +72,16 @@ def _kernel_folders() -> list[Path]:
     if chosen:
         return [Path(chosen)]
     package = Path(__file__).parents[2]
-    return [package / "core", package / "shard", package / "runtime"]
+    return [package / "core", package / "shard", package / "corpus"]
 
 
-def _existing(folder: Path) -> Path:
-    """Return a folder, or the nearest above it that there is."""
+def _nearest_existing(folder: Path) -> Path:
+    """Return a folder, or its nearest parent that exists."""
     return next(path for path in (folder, *folder.parents) if path.exists())
 
 
-def disk_check(folder: Path) -> Iterator[Finding]:
-    """Yield whether there is room for the log to grow and for the next snapshot."""
+def disk_check(folder: Path) -> Iterator[CheckResult]:
+    """Check that the disk has room for the log to grow and for the next snapshot."""
     free = shutil.disk_usage(folder).free
     used = sum(
         path.stat().st_size
@@ -91,16 +91,16 @@ def disk_check(folder: Path) -> Iterator[Finding]:
     needed = max(2 * used, _FREE_BYTES_MIN)
     what = f"{_size(free)} free"
     if free < _FREE_BYTES_BAD:
-        yield bad("disk", f"{what}: the log cannot grow", "Make room on the disk.")
+        yield bad("disk", f"{what}, too little for the log to grow", "Free space on the disk.")
     elif free < needed:
-        yield warn("disk", f"{what}; {_size(needed)} would be better", "Make room on the disk.")
+        yield warn("disk", f"{what}; {_size(needed)} are recommended", "Free space on the disk.")
     else:
         yield ok("disk", what)
     cache = cache_folder()
-    if not os.access(_existing(cache), os.W_OK):
+    if not os.access(_nearest_existing(cache), os.W_OK):
         yield warn(
             "cache",
-            f"{cache} cannot be written to: a table is made anew by every command",
+            f"{cache} cannot be written to, so every command computes a table again",
             "Set XDG_CACHE_HOME to a folder that can be written to.",
         )
 
@@ -113,12 +113,12 @@ def _size(n_bytes: float) -> str:
     return f"{n_bytes:.0f} {unit}" if n_bytes >= 10 else f"{n_bytes:.1f} {unit}"
 
 
-def clock_check(clock: Clock, log_ms: int) -> Iterator[Finding]:
-    """Yield whether the machine's clock is behind the time that the log has reached."""
+def clock_check(clock: Clock, log_ms: int) -> Iterator[CheckResult]:
+    """Check that the system clock is not behind the latest time in the log."""
     ahead = (log_ms - clock.wall_ms()) / 1000
     if ahead <= _AHEAD_SECONDS_MAX:
-        yield ok("clock", "not behind the log")
+        yield ok("clock", "system clock OK")
         return
-    what = f"the machine's clock is {seconds_text(ahead)} behind the log's time"
-    todo = "Set the clock right; until it has caught up, time goes on from the log's."
+    what = f"the system clock is {seconds_text(ahead)} behind the latest time in the log"
+    todo = "Correct the clock; until it has caught up, recrawl counts on from the log's time."
     yield (bad if ahead > _AHEAD_SECONDS_BAD else warn)("clock", what, todo)

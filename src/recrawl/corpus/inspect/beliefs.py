@@ -1,4 +1,4 @@
-"""What a corpus believes of its pages' change rates, in columns, for whoever wants to simulate."""
+"""The estimated change rates of a corpus's pages in columns, for simulations."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recrawl.core.arrays import CountArray, FloatArray
-from recrawl.core.belief.codes import BeliefCodes, decoded
+from recrawl.core.belief.codes import BeliefCodes, decode_beliefs
 from recrawl.corpus.inspect.decoded_words import log2_of_codes
 from recrawl.corpus.inspect.page_sample import sample_of
 from recrawl.shard import Shard
@@ -15,7 +15,7 @@ __all__ = ["BelievedPages", "believed_pages"]
 
 
 class BelievedPages(NamedTuple):
-    """Some pages of a corpus, or all: a Gamma belief of each one's unsignalled change rate."""
+    """A Gamma belief about the rate of unsignalled changes of each page, of all or a sample."""
 
     shape: FloatArray
     seconds: FloatArray
@@ -24,14 +24,14 @@ class BelievedPages(NamedTuple):
 
 
 def believed_pages(shards: Sequence[Shard], *, n_pages_max: int) -> BelievedPages:
-    """Return what is believed of at most about so many pages, chosen by chance from all."""
+    """Return the beliefs about all pages, or about a sample of about ``n_pages_max``."""
     parts = []
     n_groups = 0
     for shard in shards:
         tables = shard.tables
         slot = sample_of(tables, max(n_pages_max // len(shards), 1)).slot
         pages = tables.pages
-        belief = decoded(BeliefCodes(pages.belief_shape[slot], pages.belief_seconds[slot]))
+        belief = decode_beliefs(BeliefCodes(pages.belief_shape[slot], pages.belief_seconds[slot]))
         code = pages.importance[slot]
         parts.append(
             BelievedPages(
@@ -41,6 +41,6 @@ def believed_pages(shards: Sequence[Shard], *, n_pages_max: int) -> BelievedPage
                 n_groups + pages.group[slot].astype(np.int64),
             )
         )
-        # Partitions number their groups each for itself.
+        # Each partition has its own numbers of groups.
         n_groups += int(tables.groups.n_pages.size)
     return BelievedPages(*(np.concatenate(column) for column in zip(*parts, strict=True)))

@@ -1,4 +1,4 @@
-"""The feed of changes: what became of pages, in the order of the log, from a cursor on."""
+"""The feed of changes: new, changed and gone pages after a cursor, in the order of the log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from recrawl.node.node import Node
 from recrawl.shard import Transition
 from recrawl.store import Cursor
 
-__all__ = ["Change", "CorpusCursor", "changes_after"]
+__all__ = ["CorpusCursor", "PageChange", "changes_after"]
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusCursor:
-    """How far somebody has read: a place in the log of each partition."""
+    """A place in the feed of changes: one in the log of each partition."""
 
     places: tuple[Cursor, ...]
 
     @classmethod
     def parse(cls, text: str | None, n_partitions: int) -> Self:
-        """Return the cursor that a text stands for; None is before everything.
+        """Return the cursor of a text; None is the beginning of the feed.
 
         Raises
         ------
         ValueError
-            If the text is no cursor of a corpus with so many partitions.
+            If the text is not a cursor of a corpus with this many partitions.
         """
         if text is None:
             return cls((Cursor.parse(None),) * n_partitions)
@@ -33,7 +33,7 @@ class CorpusCursor:
             raise ValueError(f"cursor must have {n_partitions} parts, got {text!r}")
         return cls(tuple(Cursor.parse(place) for place in places))
 
-    def moved(self, partition: int, place: Cursor) -> "CorpusCursor":
+    def advance(self, partition: int, place: Cursor) -> "CorpusCursor":
         """Return the cursor after a change of one partition."""
         return CorpusCursor(
             tuple(place if i == partition else old for i, old in enumerate(self.places))
@@ -43,19 +43,19 @@ class CorpusCursor:
         return "_".join(str(place) for place in self.places)
 
 
-class Change(NamedTuple):
-    """What became of a page."""
+class PageChange(NamedTuple):
+    """One change of a page."""
 
     cursor: str
-    """To go on after this change."""
+    """Cursor to continue after this change."""
     url: str
     what: Transition
     at_ms: int
-    """When it was known: the node's time, which only grows."""
+    """Time at which recrawl learned of it, in milliseconds since 1970; it never decreases."""
 
 
-def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> list[Change]:
-    """Return the changes after a cursor, oldest first by their time."""
+def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> list[PageChange]:
+    """Return the changes after a cursor, oldest first."""
     found = []
     for i, node in enumerate(nodes):
         rows = node.store.changes(cursor.places[i], limit)
@@ -63,7 +63,7 @@ def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> li
     found.sort(key=lambda entry: entry[0])
     changes = []
     for _, i, row in found[:limit]:
-        cursor = cursor.moved(i, row.cursor)
+        cursor = cursor.advance(i, row.cursor)
         if row.url is not None:
-            changes.append(Change(str(cursor), row.url, Transition(row.transition), row.at_ms))
+            changes.append(PageChange(str(cursor), row.url, Transition(row.transition), row.at_ms))
     return changes

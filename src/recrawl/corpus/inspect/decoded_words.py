@@ -11,35 +11,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.arrays import FlagArray, FloatArray, RowArray
-from recrawl.core.belief.codes import BeliefCodes, decoded
+from recrawl.core.belief.codes import BeliefCodes, decode_beliefs
 from recrawl.core.price.due_table import LOG2_NEVER, DueTable
-from recrawl.core.price.teaching_rows import own_copy, write_teaching
+from recrawl.core.price.learning_rows import writable_copy, write_learning_rows
+from recrawl.core.price.promise import latest_elapsed
 from recrawl.shard import Shard
 from recrawl.shard.due import Terms
 from recrawl.shard.state.codes import LOG2_CODE_ONE
-from recrawl.shard.state.rules import has_patience, patience
+from recrawl.shard.state.rules import has_learning_horizon, learning_horizon
 from recrawl.shard.state.tables import Limits, Pages
 from recrawl.shard.state.words import CODES_PER_OCTAVE, log2_period_of, log2_weight_of
 
 __all__ = [
     "Words",
+    "current_terms",
     "due_periods",
     "fresh_chance",
     "log2_of_codes",
     "page_due",
-    "taught_terms",
     "words_of",
 ]
 
 _LOG2_CODES = 1024.0
 _ZERO = np.uint64(0)
-# As kernels have them for a code of nothing.
+# The values of the kernels for code 0.
 _LOG2_PERIOD_MIN = float(log2_period_of(_ZERO))
 _LOG2_WEIGHT_MIN = float(log2_weight_of(_ZERO))
 
 
 class Words(NamedTuple):
-    """The fields of words, one row each."""
+    """The fields of page words, one row per page."""
 
     last: FloatArray
     """Effective last fetch, shard seconds."""
@@ -58,7 +59,7 @@ def _field(word: NDArray[np.uint64], first_bit: int, n_bits: int) -> NDArray[np.
 
 
 def words_of(word: NDArray[np.uint64]) -> Words:
-    """Return what words say."""
+    """Return the fields of words."""
     return Words(
         _field(word, 0, 31).astype(np.float64),
         _field(word, 31, 1) > 0,
@@ -71,13 +72,13 @@ def words_of(word: NDArray[np.uint64]) -> Words:
 
 
 def log2_of_codes(code: NDArray[np.uint16]) -> FloatArray:
-    """Return log2 of importances or costs that codes above 0 stand for."""
+    """Return log2 of the importances or costs that codes above 0 encode."""
     log2: FloatArray = (code.astype(np.float64) - LOG2_CODE_ONE) / _LOG2_CODES
     return log2
 
 
 def fresh_chance(words: Words, shapes: FloatArray, now: float) -> FloatArray:
-    """Return how likely copies still are what their pages say, had these been fetched."""
+    """Return the probability that copies are still fresh, as if every page had been fetched."""
     shape = shapes[words.shape_code]
     age = np.maximum(now - words.last, 0.0) * np.exp2(-words.log2_period)
     chance: FloatArray = np.exp(-shape * np.log1p(age / shape))
@@ -100,7 +101,7 @@ def due_periods(
     share = np.minimum(position - i, 1.0)
     log2_age = np.where(
         position < 0.0,
-        # A price this low is met long before a change: the age goes with its square root.
+        # A price this low is reached long before a change, so the age grows with its square root.
         low + 0.5 * position * table.log2_target_step,
         low * (1.0 - share) + high * share,
     )
@@ -143,11 +144,11 @@ def page_due(
     Parameters
     ----------
     pages, limits
-        Of one shard.
+        Tables of one shard.
     slots, words
-        Of the pages.
+        Slots and words of the pages.
     terms
-        What turns words into due times.
+        Terms that turn words into due times.
     log2_price
         log2 of the price.
     """
@@ -167,23 +168,24 @@ def _bounds(pages: Pages, limits: Limits, slots: RowArray) -> tuple[FloatArray, 
     earliest = pages.not_before[slots].astype(np.float64)
     latest = np.full(slots.size, np.inf)
     row = pages.limits[slots]
-    told = np.flatnonzero((row > 0) & (pages.fetched_at[slots] > 0))
-    row, of = row[told], slots[told]
+    limited = np.flatnonzero((row > 0) & (pages.fetched_at[slots] > 0))
+    row, of = row[limited], slots[limited]
     fetched = pages.fetched_at[of].astype(np.float64)
-    earliest[told] = np.maximum(earliest[told], fetched + limits.interval_min[row])
-    belief = decoded(BeliefCodes(pages.belief_shape[of], pages.belief_seconds[of]))
+    earliest[limited] = np.maximum(earliest[limited], fetched + limits.interval_min[row])
+    belief = decode_beliefs(BeliefCodes(pages.belief_shape[of], pages.belief_seconds[of]))
     probability = limits.stale_probability[row]
-    exponent = np.minimum(-np.log1p(-probability) / belief.shape, 700.0)
-    promised = limits.stale_for[row] + belief.seconds * np.expm1(exponent)
+    promised = latest_elapsed(belief, stale_for=limits.stale_for[row], probability=probability)
     until = np.where(probability > 0.0, promised, np.inf)
-    latest[told] = fetched + np.minimum(limits.interval_max[row], until)
+    latest[limited] = fetched + np.minimum(limits.interval_max[row], until)
     return earliest, latest
 
 
-def taught_terms(shard: Shard) -> Terms:
-    """Return what turns words into due times, with the patience that deciding now would have."""
-    if not has_patience(shard.settings):
+def current_terms(shard: Shard) -> Terms:
+    """Return what turns words into due times, at the learning horizon of a decision now."""
+    if not has_learning_horizon(shard.settings):
         return shard.terms
-    table = own_copy(shard.terms.table)
-    write_teaching(table, patience(int(shard.tables.registers.n_polls[0]), shard.n_pages))
+    table = writable_copy(shard.terms.table)
+    write_learning_rows(
+        table, learning_horizon(int(shard.tables.registers.n_polls[0]), shard.n_pages)
+    )
     return shard.terms._replace(table=table)

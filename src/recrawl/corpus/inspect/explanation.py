@@ -1,4 +1,4 @@
-"""What is known of one page, with the names that users gave instead of numbers."""
+"""Everything known of one page, with names instead of numbers."""
 
 import math
 from dataclasses import asdict, dataclass, replace
@@ -7,21 +7,96 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from recrawl.corpus.inspect.last_outcome import last_outcome
-from recrawl.node.node import Node, follow_price
+from recrawl.node.node import Node, use_logged_price
 from recrawl.shard import Shard, Transition
 from recrawl.shard.explain import Explanation
-from recrawl.store import Names, Store
+from recrawl.shard.state.tables import GROUP_CLOSED
+from recrawl.store import Cursor, Names, Store
 
-__all__ = ["GroupView", "PageExplanation", "explained", "page_explanation"]
+__all__ = [
+    "CHANGES_READ_MAX",
+    "REPORTED_WITHIN_MS",
+    "GroupView",
+    "PageExplanation",
+    "explain_page",
+    "last_outcome",
+    "page_explanation",
+]
 
-# Of a price: below is what `Explanation` has instead of none.
+CHANGES_READ_MAX = 10_000
+"""Largest number of changes read for one answer."""
+REPORTED_WITHIN_MS = 86_400_000
+"""A fetch reported later than this counts as one that found nothing new."""
+# A shard stores whole seconds.
+_SLACK_MS = 1_000
+_CHANGES_PER_READ = 1_000
+
+
+def _first_cursor(store: Store, at_ms: int) -> Cursor | None:
+    """Return the cursor of the first change from an instant on; None if the feed begins later."""
+    first = store.first_change
+    oldest = store.changes(first, 1)
+    if first != (0, 0) and (not oldest or oldest[0].at_ms > at_ms):
+        return None
+    low, high = first.position, store.position
+    while low < high:
+        middle = (low + high) // 2
+        found = store.changes(Cursor(middle, 0), 1)
+        if not found or found[0].at_ms >= at_ms:
+            high = middle
+        else:
+            low = found[0].cursor.position + 1
+    return Cursor(low, 0) if low > first.position else first
+
+
+def last_outcome(
+    store: Store, page: int, *, added_at_ms: int, fetched_at_ms: int
+) -> Transition | None:
+    """Return what the latest fetch of a page meant; NONE if it found nothing new.
+
+    Parameters
+    ----------
+    store
+        Store with the feed of changes.
+    page
+        Number of the page.
+    added_at_ms
+        Time at which the page was added.  An earlier fetch was imported, and the feed has it at
+        another time.
+    fetched_at_ms
+        Time of the fetch.
+
+    Returns
+    -------
+    transition
+        None if unknown: the feed begins later, or has too many changes about then.
+    """
+    if fetched_at_ms + _SLACK_MS < added_at_ms:
+        return None
+    after = _first_cursor(store, fetched_at_ms - _SLACK_MS)
+    if after is None:
+        return None
+    found = Transition.NONE
+    for _ in range(CHANGES_READ_MAX // _CHANGES_PER_READ):
+        changes = store.changes(after, _CHANGES_PER_READ)
+        for change in changes:
+            if change.at_ms > fetched_at_ms + REPORTED_WITHIN_MS:
+                return found
+            if change.page == page:
+                found = Transition(change.transition)
+        if len(changes) < _CHANGES_PER_READ:
+            return found
+        after = changes[-1].cursor
+    return found if found != Transition.NONE else None
+
+
+# `Explanation` has a smaller price than this where there is none.
 _PRICE_MIN = 1e-299
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """The host (or domain) of a page, and how often it may be asked."""
+    """The host (or domain) of a page, and how often it may be fetched from."""
 
     name: str
     n_pages: int
@@ -29,7 +104,7 @@ class GroupView:
     in_flight: int
     in_flight_max: int
     errors: int
-    """Transient errors in a row."""
+    """Number of transient errors in a row."""
     blocked_until_ms: int | None
     is_closed: bool
 
@@ -41,36 +116,36 @@ class PageExplanation:
     url: str
     fetch_url: str
     group: str
-    """Host or domain that politeness belongs to."""
+    """Host or domain that politeness settings apply to."""
     group_view: GroupView
     kind: str | None
-    """Name of its kind, None where no pattern covers it."""
+    """Name of its kind; None if no pattern matches it."""
     sources: tuple[str, ...]
-    """Who signalled it, in the order of ``state.sources``."""
+    """Names of the sources that signalled it, in the order of ``state.sources``."""
     etag: bytes | None
     last_modified: bytes | None
     moved_to: str | None
     last_outcome: Transition | None
-    """What the latest fetch meant, NONE if it found nothing new; None if that is not known."""
+    """Result of the latest fetch; NONE if it found nothing new, None if unknown."""
     estimator: str
-    """How change rates are learned: "gamma", "plug_in" or "counts"."""
+    """Estimator of change rates: "gamma", "plug_in" or "counts"."""
     budget_per_second: float | None
-    """Of the page's partition; None without a limit."""
+    """Budget of the page's partition; None if unlimited."""
     is_past: bool
-    """Whether this is of an earlier time than what is known."""
+    """Whether this explains an earlier time."""
     now_ms: int
     state: Explanation
-    """As the shard sees it."""
+    """The explanation by the shard, with numbers."""
 
     @property
     def has_price(self) -> bool:
-        """Whether a fetch has a price: it has none without a budget, or before one was spent."""
+        """Whether there is a price: there is none without a budget, or before the first lease."""
         return self.state.price > _PRICE_MIN
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain dictionaries, lists and numbers, as for JSON.
+        """Return everything as plain dictionaries, lists and numbers, for JSON.
 
-        Names are stable; instants are milliseconds since 1970.
+        Names are stable; times are in milliseconds since 1970.
         """
         state = asdict(self.state)
         for name in ("group", "kind", "sources", "forward", "lease"):
@@ -126,34 +201,34 @@ def _group_view(shard: Shard, group: int, name: str) -> GroupView:
         in_flight_max=int(groups.in_flight_max[group]),
         errors=int(groups.n_errors[group]),
         blocked_until_ms=blocked or None,
-        is_closed=bool(groups.flags[group] & 2),
+        is_closed=bool(groups.flags[group] & GROUP_CLOSED),
     )
 
 
 def page_explanation(
     shard: Shard, store: Store, page: int, now_ms: int, *, is_past: bool = False
 ) -> PageExplanation | None:
-    """Return what is known of a page; None if the shard has none of this number.
+    """Return what is known of a page; None if the shard does not have the page.
 
     Parameters
     ----------
     shard
-        With the page.
+        Shard with the page.
     store
-        With its names.
+        Store with its URL and names.
     page
-        Its number.
+        Number of the page.
     now_ms
-        When this is.
+        Time to explain, in milliseconds since 1970.
     is_past
-        Whether the shard is of an earlier time than the store, which then has names to give and
-        nothing else: what fetches left is that of now.
+        Whether the shard is of an earlier time than the store.  Then only names are taken from the
+        store, because its records of fetches are of now.
     """
     state = shard.explain(page, now_ms)
     if state is None:
         return None
     if state.fetched_at_ms is None and state.due_at_ms is not None:
-        # As if it had been fetched long before, which puts that before the page itself.
+        # The shard treats it as fetched long ago, which makes it due before it was added.
         state = replace(state, due_at_ms=max(state.due_at_ms, state.added_at_ms))
     row = np.array([page], np.int64)
     url = store.urls_of(row)
@@ -187,14 +262,14 @@ def page_explanation(
     )
 
 
-def explained(node: Node, url: pa.StringArray, now_ms: int) -> PageExplanation | None:
-    """Return what is known of the page with a canonical URL; None if there is none."""
+def explain_page(node: Node, url: pa.StringArray, now_ms: int) -> PageExplanation | None:
+    """Return what is known of the page with a canonical URL; None if it is not tracked."""
     with node.lock:
         page = node.store.pages_of(url)
         if page[0] < 0:
             return None
         if node.is_reader:
-            follow_price(node.shard)
+            use_logged_price(node.shard)
         return page_explanation(
             node.shard, node.store, int(page[0]), max(now_ms, node.shard.now_ms)
         )

@@ -1,18 +1,18 @@
-"""Hosts by name: whether one is kept, and which it may have been meant by it."""
+"""Find hosts by name: how many pages one has, and which hosts have a similar name."""
 
 from collections.abc import Sequence
 
 from recrawl.node.node import Node
 from recrawl.store import Names
 
-__all__ = ["known_hosts", "pages_of_host"]
+__all__ = ["pages_of_host", "similar_hosts"]
 
-# Names looked at: the largest corpora have millions, of which no one is worth the wait.
+# The largest corpora have millions of hosts; searching all would take too long for a hint.
 _NAMES_MAX = 100_000
 
 
 def pages_of_host(nodes: Sequence[Node], host: str) -> int:
-    """Return how many pages are kept of a host, named as groups are."""
+    """Return the number of tracked pages of a group, which is a host or a domain."""
     n_pages = 0
     for node in nodes:
         with node.lock:
@@ -22,17 +22,17 @@ def pages_of_host(nodes: Sequence[Node], host: str) -> int:
     return n_pages
 
 
-def known_hosts(nodes: Sequence[Node], host: str) -> dict[str, int]:
-    """Return the hosts with pages that have a name, at any port, and how many pages each has.
+def similar_hosts(nodes: Sequence[Node], host: str) -> dict[str, int]:
+    """Return the hosts with this name at any port, and the number of pages of each.
 
-    Looks at the first hundred thousand hosts of each partition.
+    Only the first hundred thousand hosts of each partition are searched.
     """
     bare = host.lower().rpartition(":")[0] or host.lower()
     found = {}
     for node in nodes:
         with node.lock:
             n_pages = node.shard.tables.groups.n_pages
-            n_named = min(node.store.n_named(Names.GROUP), _NAMES_MAX, n_pages.size)
+            n_named = min(node.store.n_names(Names.GROUP), _NAMES_MAX, n_pages.size)
             names = node.store.names_of(Names.GROUP, range(n_named))
         for number, name in enumerate(names):
             if name is not None and n_pages[number] and bare in (name, name.rpartition(":")[0]):

@@ -1,8 +1,8 @@
-"""Some pages that stand for all: how a corpus too large to be looked at whole is looked at.
+"""A stratified sample of the pages of a large corpus.
 
-Each kind of page is divided into as many stretches as pages are wanted of it, and from each
-stretch a hash chooses one.  So small kinds are seen as well as large ones, pages added at about
-the same time are seen in proportion, and the same corpus gives the same sample.
+Each kind of page is divided into as many stretches as the sample has pages of it, and a hash
+chooses one page from each stretch.  So small kinds are represented like large ones, pages added at
+about the same time are represented in proportion, and the same corpus gives the same sample.
 """
 
 from collections.abc import Iterator
@@ -18,28 +18,28 @@ from recrawl.shard.state.tables import Tables
 __all__ = ["PageSample", "sample_of"]
 
 _SALT = 0x5EED_5A3B
-# Kept and fetched from time to time; not given up, nor closed to us.
+# Statuses of pages that are fetched from time to time.
 _COUNTED = (PageStatus.NEW, PageStatus.ACTIVE, PageStatus.GONE, PageStatus.MOVED)
-# Of a sample, kept for kinds too small to be seen otherwise.
+# Share of a sample reserved for kinds that would be too small otherwise.
 _SHARE_OF_SMALL = 0.5
-# Slots looked at together.
+# Slots processed together.
 _SLOTS_AT_ONCE = 1 << 17
 
 
 class PageSample(NamedTuple):
-    """Slots of pages that are kept and fetched, and how many pages each stands for."""
+    """Slots of sampled pages, and the number of pages that each represents."""
 
     slot: RowArray
     n_pages: FloatArray
 
     @property
     def is_all(self) -> bool:
-        """Whether every page is there."""
+        """Whether the sample has every page."""
         return bool((self.n_pages == 1.0).all())
 
 
-def _counted_by_kind(tables: Tables) -> Iterator[tuple[RowArray, CountArray]]:
-    """Yield some slots that count, those of a kind together, and how many there are of each."""
+def _slots_by_kind(tables: Tables) -> Iterator[tuple[RowArray, CountArray]]:
+    """Yield slots of fetched pages, sorted by kind, and the number of each kind."""
     pages, n_slots = tables.pages, int(tables.registers.n_slots[0])
     n_kinds = tables.priors.shape.size
     is_counted = np.zeros(256, np.bool_)
@@ -56,16 +56,18 @@ def _counted_by_kind(tables: Tables) -> Iterator[tuple[RowArray, CountArray]]:
 
 
 def _choices(kind: int, n_pages: int, n_wanted: int) -> RowArray:
-    """Return which pages of a kind are chosen: one from each of so many stretches."""
+    """Return the chosen pages of a kind: one from each of ``n_wanted`` stretches."""
     stretch = np.arange(n_wanted + 1)
     edge = stretch * n_pages // n_wanted
-    share = _hashed(stretch[:-1].astype(np.uint64) + (np.uint64(_SALT + kind) << np.uint64(32)))
+    share = _hash_to_unit(
+        stretch[:-1].astype(np.uint64) + (np.uint64(_SALT + kind) << np.uint64(32))
+    )
     chosen: RowArray = edge[:-1] + (share * np.diff(edge)).astype(np.int64)
     return chosen
 
 
-def _hashed(number: NDArray[np.uint64]) -> FloatArray:
-    """Return shares from 0 to 1 that look random and depend on the numbers only."""
+def _hash_to_unit(number: NDArray[np.uint64]) -> FloatArray:
+    """Return pseudo-random shares from 0 to 1 that depend on the numbers only."""
     # The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
     h = number * np.uint64(0x9E3779B97F4A7C15)
     h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -76,26 +78,26 @@ def _hashed(number: NDArray[np.uint64]) -> FloatArray:
 
 
 def sample_of(tables: Tables, n_max: int) -> PageSample:
-    """Return about ``n_max`` pages that stand for all, or all of them if they are no more.
+    """Return a sample of about ``n_max`` pages, or all pages if there are no more.
 
     Parameters
     ----------
     tables
-        Of one shard.
+        Tables of one shard.
     n_max
-        Pages wanted.
+        Size of the sample.
     """
     n_pages = np.zeros(tables.priors.shape.size, np.int64)
-    for _, n_of_kind in _counted_by_kind(tables):
+    for _, n_of_kind in _slots_by_kind(tables):
         n_pages += n_of_kind
-    n_wanted = _wanted(n_pages, n_max)
+    n_wanted = _sample_sizes(n_pages, n_max)
     choices = {
         int(kind): _choices(int(kind), int(n_pages[kind]), int(n_wanted[kind]))
         for kind in np.flatnonzero(n_wanted)
     }
     seen = np.zeros_like(n_pages)
     found = [np.empty(0, np.int64)]
-    for slot, n_of_kind in _counted_by_kind(tables):
+    for slot, n_of_kind in _slots_by_kind(tables):
         begin = np.cumsum(n_of_kind) - n_of_kind
         for kind in np.flatnonzero(n_of_kind).tolist():
             before = int(seen[kind])
@@ -108,8 +110,8 @@ def sample_of(tables: Tables, n_max: int) -> PageSample:
     return PageSample(slots, each[tables.pages.kind[slots]])
 
 
-def _wanted(n_pages: CountArray, n_max: int) -> CountArray:
-    """Return how many pages of each kind to look at."""
+def _sample_sizes(n_pages: CountArray, n_max: int) -> CountArray:
+    """Return the number of pages of each kind in a sample."""
     total = int(n_pages.sum())
     if total <= n_max:
         return n_pages

@@ -1,7 +1,7 @@
-"""All pages of a corpus as a stream of Arrow batches: what `Corpus.explain` says of one, of each.
+"""All pages of a corpus as a stream of Arrow batches, with what `Corpus.explain` says of each.
 
-Memory holds one batch at a time.  Numbers are made by the kernels that `explain` goes by.  Others
-go on between two batches, so a page added or removed meanwhile may be there or not.
+Memory holds one batch at a time, and the numbers come from the kernels that `explain` uses.  Other
+threads continue between two batches, so a page added or removed meanwhile may or may not appear.
 """
 
 import math
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from recrawl.core.arrays import FloatArray, RowArray
 from recrawl.core.belief.codes import decode_of
 from recrawl.core.kernel import table_kernel
-from recrawl.corpus.inspect.decoded_words import taught_terms
+from recrawl.corpus.inspect.decoded_words import current_terms
 from recrawl.node.node import Node
 from recrawl.shard import Shard
 from recrawl.shard.due import Terms, log2_value_of, page_due_of
@@ -29,7 +29,7 @@ from recrawl.store import Names
 __all__ = ["PAGE_COLUMNS", "ROWS_PER_BATCH_MAX", "page_batches"]
 
 ROWS_PER_BATCH_MAX = 1 << 20
-"""Slots looked at for one batch, at most."""
+"""Largest number of slots in one batch."""
 PAGE_COLUMNS = pa.schema(
     [
         pa.field("url", pa.string(), nullable=False),
@@ -59,16 +59,16 @@ PAGE_COLUMNS = pa.schema(
         pa.field("moved_to", pa.string()),
     ]
 )
-"""What can be asked of all pages: names as in `recrawl.shard.Explanation`, null for never, none or
-no ceiling.  ``digest`` is the newest one known."""
+"""Columns of all pages, with names as in `recrawl.shard.Explanation`; null for never, none or not
+set.  ``digest`` is the latest one."""
 
 _STATUSES = pa.array([status.name.lower() for status in sorted(PageStatus)], pa.string())
-_RECORDED = {"etag", "last_modified", "digest", "moved_to"}
+_RECORD_NAMES = {"etag", "last_modified", "digest", "moved_to"}
 _FREE = int(PageStatus.FREE)
 
 
 class _Modelled(NamedTuple):
-    """What the model says of pages, a row each."""
+    """Columns that the model computes, one row per page."""
 
     importance: FloatArray
     cost: FloatArray
@@ -81,7 +81,7 @@ class _Modelled(NamedTuple):
     """Shard seconds; inf for never."""
 
 
-_MODELLED = {*_Modelled._fields, "due_at_ms"}
+_MODEL_NAMES = {*_Modelled._fields, "due_at_ms"}
 
 
 @table_kernel
@@ -116,7 +116,7 @@ def _model(
         out.due_at[i] = page_due_of(pages, limits, slot, terms, log2_price)
 
 
-def _modelled(shard: Shard, terms: Terms, slots: RowArray, now_ms: int) -> dict[str, pa.Array]:
+def _model_columns(shard: Shard, terms: Terms, slots: RowArray, now_ms: int) -> dict[str, pa.Array]:
     tables = shard.tables
     out = _Modelled(*(np.empty(slots.size) for _ in _Modelled._fields))
     _model(
@@ -147,8 +147,8 @@ def _instants(seconds: NDArray[Any]) -> pa.Array:
     return pa.array(at_ms, mask=seconds == 0)
 
 
-def _noted(shard: Shard, page: NDArray[np.int64]) -> dict[str, pa.Array]:
-    """Return what stands in the tables as it is."""
+def _table_columns(shard: Shard, page: NDArray[np.int64]) -> dict[str, pa.Array]:
+    """Return the columns that are in the shard's tables as they are."""
     pages, limits, leases = shard.tables.pages, shard.tables.limits, shard.tables.leases
     slots = page & 0xFFFFFFFF
     row = pages.limits[slots]
@@ -169,15 +169,15 @@ def _noted(shard: Shard, page: NDArray[np.int64]) -> dict[str, pa.Array]:
 
 
 def _names(node: Node, what: Names, numbers: NDArray[Any], *, first: int) -> pa.Array:
-    """Return the name that each number has; those below ``first`` have none."""
+    """Return the name of each number; numbers below ``first`` have none."""
     found, of_row = np.unique(numbers, return_inverse=True)
     known = found[found >= first].tolist()
     names = [None] * (found.size - len(known)) + node.store.names_of(what, known)
     return pa.array(names, pa.string()).take(pa.array(of_row.ravel()))
 
 
-def _recorded(node: Node, page: NDArray[np.int64]) -> dict[str, pa.Array]:
-    """Return what the last answers said of themselves."""
+def _record_columns(node: Node, page: NDArray[np.int64]) -> dict[str, pa.Array]:
+    """Return the columns that the store has of the last responses."""
     record = node.store.records_of(page)
     digest = [known[0] if known else None for known in record.digests]
     return {
@@ -197,10 +197,10 @@ class _Partition:
         self._schema = pa.schema([PAGE_COLUMNS.field(name) for name in wanted])
         with node.lock:
             self._now_ms = max(now_ms, node.shard.now_ms)
-            self._terms = taught_terms(node.shard) if _MODELLED & {*wanted} else None
+            self._terms = current_terms(node.shard) if _MODEL_NAMES & {*wanted} else None
 
     def batch(self, first: int, n_slots: int) -> pa.RecordBatch:
-        """Return the pages in some slots."""
+        """Return the pages in a range of slots."""
         node, shard = self._node, self._node.shard
         url: pa.Array | None = None
         if {"url", "fetch_url"} & {*self._wanted}:
@@ -209,7 +209,7 @@ class _Partition:
             end = min(first + n_slots, int(shard.tables.registers.n_slots[0]))
             slots = np.arange(first, end)
             page = slots | shard.tables.pages.generation[slots].astype(np.int64) << 32
-        rows = np.flatnonzero(_is_kept(shard, page))
+        rows = np.flatnonzero(_is_tracked(shard, page))
         if rows.size != page.size:
             page, url = page[rows], None if url is None else url.take(pa.array(rows))
         columns = self._columns(page, url)
@@ -220,7 +220,7 @@ class _Partition:
     def _columns(self, page: NDArray[np.int64], url: pa.Array | None) -> dict[str, pa.Array]:
         node, shard, wanted = self._node, self._node.shard, self._wanted
         slots = page & 0xFFFFFFFF
-        columns = _noted(shard, page)
+        columns = _table_columns(shard, page)
         if url is not None:
             columns["url"] = url
         if "fetch_url" in wanted:
@@ -230,39 +230,39 @@ class _Partition:
             columns["group"] = _names(node, Names.GROUP, groups, first=0)
         if "kind" in wanted:
             columns["kind"] = _names(node, Names.KIND, shard.tables.pages.kind[slots], first=1)
-        if _RECORDED & {*wanted}:
-            columns |= _recorded(node, page)
+        if _RECORD_NAMES & {*wanted}:
+            columns |= _record_columns(node, page)
         if self._terms is not None:
-            columns |= _modelled(shard, self._terms, slots, self._now_ms)
+            columns |= _model_columns(shard, self._terms, slots, self._now_ms)
         return columns
 
 
-def _is_kept(shard: Shard, page: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which pages the shard has: the store may be of another moment."""
+def _is_tracked(shard: Shard, page: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which pages the shard has; the store may be earlier or later than the shard."""
     pages, n_slots = shard.tables.pages, int(shard.tables.registers.n_slots[0])
     slots = page & 0xFFFFFFFF
-    is_kept: NDArray[np.bool_] = slots < n_slots
-    slots = np.where(is_kept, slots, 0)
+    is_tracked: NDArray[np.bool_] = slots < n_slots
+    slots = np.where(is_tracked, slots, 0)
     if n_slots:
-        is_kept &= (pages.status[slots] != _FREE) & (pages.generation[slots] == page >> 32)
-    return is_kept
+        is_tracked &= (pages.status[slots] != _FREE) & (pages.generation[slots] == page >> 32)
+    return is_tracked
 
 
 def page_batches(
     nodes: Sequence[Node], columns: Sequence[str] | None, batch: int, now_ms: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield all pages of nodes, some columns of them, in batches; none of them is empty.
+    """Yield all pages of a corpus in batches; no batch is empty.
 
     Parameters
     ----------
     nodes
-        Of one corpus.
+        Nodes of the corpus, one per partition.
     columns
-        Names of `PAGE_COLUMNS`, in the order wanted; all unless given.
+        Names of `PAGE_COLUMNS`, in the order wanted; all columns by default.
     batch
-        Rows of a batch at most.
+        Largest number of rows in a batch.
     now_ms
-        When this is, in milliseconds since 1970.
+        Current time, in milliseconds since 1970.
     """
     wanted = PAGE_COLUMNS.names if columns is None else list(columns)
     unknown = [name for name in wanted if name not in PAGE_COLUMNS.names]

@@ -1,4 +1,4 @@
-"""Where a corpus stands: counts, budget and price, and how fresh its copies are by the model."""
+"""The statistics of a corpus: counts, budget and price, and the estimated freshness."""
 
 import math
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from recrawl.core.arrays import FloatArray
 from recrawl.corpus.inspect.decoded_words import (
+    current_terms,
     fresh_chance,
     log2_of_codes,
     page_due,
-    taught_terms,
     words_of,
 )
 from recrawl.corpus.inspect.page_sample import PageSample, sample_of
@@ -22,28 +22,28 @@ from recrawl.shard.state.status import BudgetUnit, LeaseStage, PageStatus, Price
 from recrawl.shard.state.words import EPOCH_SECONDS
 
 __all__ = [
-    "PAGES_COUNTED_MAX",
+    "PAGES_SUMMED_MAX",
     "AuditedFreshness",
-    "Demand",
+    "DemandCurve",
     "Stats",
     "demand_curve",
     "stats_of",
     "wilson_interval",
 ]
 
-PAGES_COUNTED_MAX = 1 << 18
-"""Up to so many pages freshness and what is due are added up page by page; of more, about so many
-that a hash chooses stand for all."""
-_Z = 1.959963984540054  # 95 % of a normal distribution are within so many deviations
+PAGES_SUMMED_MAX = 1 << 18
+"""Largest number of pages whose freshness is added up one by one; of more, a sample of about this
+many."""
+_Z = 1.959963984540054  # 95 % of a normal distribution are within this many deviations
 _NO_FETCH = 2**32 - 1
-_LEFT_ALONE = (PageStatus.FREE, PageStatus.DISALLOWED, PageStatus.RETIRED)
-# Looked at together: what is made of them stays in the processor's cache.
+_NOT_FETCHED = (PageStatus.FREE, PageStatus.DISALLOWED, PageStatus.RETIRED)
+# Slots computed together, so that their intermediate arrays stay in the processor's cache.
 _SLOTS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedFreshness:
-    """How many copies chosen by hash were found fresh, with a 95 % interval (Wilson's)."""
+    """The share of randomly chosen copies that were fresh, with Wilson's 95 % interval."""
 
     n_audited: int
     n_fresh: int
@@ -55,64 +55,64 @@ class AuditedFreshness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """A corpus, or a part of it, at one moment; counts of orders and events are since its start."""
+    """Statistics of a corpus or a part of it; orders and events count from its creation on."""
 
     at_ms: int
     n_pages: int
     pages_by_status: dict[str, int]
-    """By name of `recrawl.shard.PageStatus` in lower case; slots that are free are left out."""
+    """Number of pages by status: names of `recrawl.shard.PageStatus` in lower case."""
     n_groups: int
-    """Groups with pages."""
+    """Number of groups (hosts or domains) with pages."""
     in_flight: int
     n_leases: int
-    """Orders remembered: in flight, or ended so recently that a late report would count."""
+    """Orders in memory: in flight, or ended so recently that a late report would count."""
     n_ordered: int
     n_outcomes: int
     n_polls: int
-    """Outcomes that showed whether a page had changed."""
+    """Outcomes that showed whether a page had changed; the first fetch of a page does not."""
     n_changed: int
     memory_changes: float | None
-    """Changes of a page after which what polls showed of its rate counts half, as learned; the mean
-    over shards.  None: it never does."""
+    """Number of changes after which earlier evidence about a page's rate counts half, as learned;
+    the mean over shards.  None if evidence never loses weight."""
     n_signals: int
     n_void: int
-    """Rows of events that counted for nothing."""
+    """Rows of events that were ignored."""
     audited: AuditedFreshness
     freshness_modelled: float
-    """Share of copies believed fresh; a page never fetched has none."""
+    """Estimated share of fresh copies; a page that was never fetched counts as not fresh."""
     weighted_freshness_modelled: float
     """The same, each copy weighted by its importance."""
     is_sampled: bool
-    """Whether freshness and what is due are from some pages that stand for all."""
+    """Whether freshness and ``n_due`` are estimated from a sample of the pages."""
     n_due: int
-    """Pages worth the price now, or beyond a ceiling of their own, that nobody has in flight."""
+    """Pages that are worth the price now or have reached a limit, without those in flight."""
     backlog: int
-    """Of those, as many as could be ordered at once, as far as the picker keeps count."""
+    """Number of due pages that could be ordered at once, as far as the picker counts them."""
     budget_unit: Literal["fetches", "cost"]
     budget_per_second: float | None
-    """None without a budget; 0 where there is one for this run only."""
+    """None if unlimited; 0 if the budget is for this run only."""
     credit: float | None
-    """What may be spent at once; None for as much as one likes."""
+    """Budget that may be spent at once; None if unlimited."""
     price: float
-    """What a fetch must be worth; of several shards, the mean by pages."""
+    """Price that the value of a fetch must reach; the mean over shards, weighted by pages."""
     price_is_fixed: bool
     oldest_fetch_at_ms: int | None
-    """Of pages that are kept and fetched."""
+    """Time of the oldest copy's fetch, in milliseconds since 1970."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain dictionaries and numbers, as for JSON."""
+        """Return everything as plain dictionaries and numbers, for JSON."""
         return asdict(self)
 
 
-class Demand(NamedTuple):
-    """What would be spent per second at each price, prices rising."""
+class DemandCurve(NamedTuple):
+    """Spending per second at each price, in the order of rising prices."""
 
     price: FloatArray
     spent_per_second: FloatArray
 
 
 def wilson_interval(n_true: int, n: int) -> tuple[float, float]:
-    """Return a 95 % interval for a share of which ``n_true`` of ``n`` were seen; 0 to 1 of none.
+    """Return a 95 % interval for a share, given ``n_true`` of ``n`` observations; 0 to 1 for none.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def wilson_interval(n_true: int, n: int) -> tuple[float, float]:
     return max((middle - spread) / scale, 0.0), min((middle + spread) / scale, 1.0)
 
 
-def _audited(n_audited: int, n_fresh: int) -> AuditedFreshness:
+def _audited_freshness(n_audited: int, n_fresh: int) -> AuditedFreshness:
     low, high = wilson_interval(n_fresh, n_audited)
     return AuditedFreshness(
         n_audited=n_audited,
@@ -146,10 +146,10 @@ def _audited(n_audited: int, n_fresh: int) -> AuditedFreshness:
 
 
 def _statuses(shards: Sequence[Shard]) -> tuple[dict[str, int], int | None]:
-    """Return how many pages have each status, and when the oldest fetch was."""
+    """Return the number of pages by status, and the time of the oldest fetch."""
     n_by_status = np.zeros(max(PageStatus) + 1, np.int64)
     is_fetched = np.ones(n_by_status.size, np.bool_)
-    is_fetched[list(_LEFT_ALONE)] = False
+    is_fetched[list(_NOT_FETCHED)] = False
     oldest = _NO_FETCH
     for shard in shards:
         pages, n_slots = shard.tables.pages, int(shard.tables.registers.n_slots[0])
@@ -157,7 +157,7 @@ def _statuses(shards: Sequence[Shard]) -> tuple[dict[str, int], int | None]:
             part = slice(first, min(first + _SLOTS_AT_ONCE, n_slots))
             status = pages.status[part]
             n_by_status += np.bincount(status, minlength=n_by_status.size)
-            # Never is 0, and 0 less 1 the greatest number there is.
+            # 0 means never; uint32 wraps to its maximum.
             since = pages.fetched_at[part] - np.uint32(1)
             oldest = min(oldest, int(since.min(where=is_fetched[status], initial=_NO_FETCH)))
     counts = {
@@ -172,16 +172,16 @@ def _price_of(shard: Shard) -> float:
     registers = shard.tables.registers
     if registers.price_mode[0] == PriceMode.FIXED:
         return float(registers.fixed_price[0])
-    # The picker's is newer than the latest tick's; before its first decision it has that.
+    # The picker has a newer price than the latest tick; before its first decision it is the same.
     return shard.picker.price
 
 
 def _totals(shard: Shard, sample: PageSample, now_ms: int) -> NDArray[np.float64]:
-    """Return pages, their importance, each of it that is fresh, and pages that are due."""
+    """Return the sums of pages, importance, fresh pages, fresh importance and due pages."""
     pages, limits = shard.tables.pages, shard.tables.limits
     now = max(now_ms, shard.now_ms) / 1000 - EPOCH_SECONDS
     log2_price = math.log2(max(_price_of(shard), 1e-300))
-    terms = taught_terms(shard)
+    terms = current_terms(shard)
     totals = np.zeros(5)
     for first in range(0, sample.slot.size, _SLOTS_AT_ONCE):
         rows = slice(first, first + _SLOTS_AT_ONCE)
@@ -200,22 +200,20 @@ def _if_finite(amount: float) -> float | None:
     return amount if math.isfinite(amount) else None
 
 
-def stats_of(
-    shards: Sequence[Shard], *, now_ms: int, n_pages_max: int = PAGES_COUNTED_MAX
-) -> Stats:
-    """Return where shards stand, taken together.
+def stats_of(shards: Sequence[Shard], *, now_ms: int, n_pages_max: int = PAGES_SUMMED_MAX) -> Stats:
+    """Return the statistics of shards, taken together.
 
     Parameters
     ----------
     shards
-        Of one corpus.
+        Shards of one corpus.
     now_ms
-        When this is, in milliseconds since 1970.
+        Current time, in milliseconds since 1970.
     n_pages_max
-        Pages that freshness is added up of; of more, so many stand for all.
+        Largest number of pages whose freshness is added up; of more, a sample.
     """
     if not shards:
-        raise ValueError("shards must be at least one, got none")
+        raise ValueError("there must be at least one shard, got none")
     n_pages = sum(shard.n_pages for shard in shards)
     samples = [
         sample_of(shard.tables, max(-(-n_pages_max * shard.n_pages // max(n_pages, 1)), 1))
@@ -246,7 +244,7 @@ def stats_of(
         memory_changes=_if_finite(sum(s.memory_changes for s in shards) / len(shards)),
         n_signals=total("n_signals"),
         n_void=total("n_void"),
-        audited=_audited(total("n_audited"), total("n_audited_fresh")),
+        audited=_audited_freshness(total("n_audited"), total("n_audited_fresh")),
         freshness_modelled=fresh / max(n, 1.0),
         weighted_freshness_modelled=weighted / importance if importance > 0 else 0.0,
         is_sampled=not all(sample.is_all for sample in samples),
@@ -262,16 +260,16 @@ def stats_of(
     )
 
 
-def demand_curve(shards: Sequence[Shard]) -> Demand:
+def demand_curve(shards: Sequence[Shard]) -> DemandCurve:
     """Return what shards would spend together at prices around their own.
 
-    Empty before the first decision.  See `recrawl.shard.Shard` for what a shard alone says.
+    The curve is empty before the first decision.
     """
     curves = [shard.picker.demand_curve() for shard in shards]
     curves = [(price, spent) for price, spent in curves if price.size]
     if not curves:
-        return Demand(np.empty(0), np.empty(0))
-    # Where all curves have something to say; one shard's is as it is.
+        return DemandCurve(np.empty(0), np.empty(0))
+    # Only prices that all curves cover.
     price = np.unique(np.concatenate([price for price, _ in curves]))
     low = max(float(price[0]) for price, _ in curves)
     high = min(float(price[-1]) for price, _ in curves)
@@ -280,4 +278,4 @@ def demand_curve(shards: Sequence[Shard]) -> Demand:
         (np.interp(np.log(price), np.log(own), each) for own, each in curves),
         start=np.zeros(price.size),
     )
-    return Demand(price, spent)
+    return DemandCurve(price, spent)

@@ -1,12 +1,12 @@
-"""An explanation in words: what was last seen of a page, what is believed, and what comes next.
+"""The explanation of a page in sentences: last fetch, changes, freshness, and what happens next.
 
-One sentence of several parts, each true by itself.  What is not known is not said, or is said to
-be unknown.
+Each sentence is true by itself.  What recrawl does not know is left out, or said to be unknown.
 """
 
 import math
 from collections.abc import Iterable
 
+from recrawl.core.price.promise import first_change_quantile_of
 from recrawl.corpus.inspect.explanation import PageExplanation
 from recrawl.corpus.past.page_history import PageHistory
 from recrawl.shard import PageStatus, Reason, Transition, Verdict
@@ -16,17 +16,17 @@ from recrawl.units import count_text, seconds_text
 __all__ = ["chance_words", "explanation_words", "period_words", "since_words"]
 
 _DAY = 86_400.0
-# Units in full, where a sentence has room for them.
+# Units spelled out, where a sentence has room for them.
 _UNITS_IN_FULL = {"h": "hours", "min": "minutes", "s": "seconds"}
-# So long an interval is as good as never.
+# A longer interval is called never.
 _NEVER_SECONDS = 200 * 365.25 * _DAY
-# Evidence of less than this many changes is that of none: beliefs are rounded.
+# Beliefs are rounded, so evidence of fewer changes than this counts as none.
 _CHANGES_MIN = 0.35
-# Time watched that is worth a word, as a share of that which the prior counts for.
+# The time observed is mentioned from this share of the prior's weight on.
 _WATCHED_SHARE_MIN = 0.02
-# What would bring a page forward is said if it saves this share of the wait.
+# What would make a page due earlier is mentioned if it saves this share of the wait.
 _FORWARD_SHARE_MIN = 0.1
-# A page that has been due for so long waits for something.
+# From this many seconds on, the text says for how long a page has been due.
 _OVERDUE_SECONDS = 300.0
 _MS = 1_000
 
@@ -41,7 +41,7 @@ def _in_units(seconds: float) -> tuple[str, str]:
 
 
 def period_words(seconds: float) -> str:
-    """Return how often something happens.
+    """Return a mean time between events in words.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def period_words(seconds: float) -> str:
 
 
 def _range_words(low: float, high: float, around: float) -> str:
-    """Return a range, without its unit where that is the one of what it is around."""
+    """Return a range; without its unit if the value it surrounds has the same unit."""
     if not high < _NEVER_SECONDS:
         return f"{seconds_text(low)} or more"
     (a, a_unit), (b, b_unit) = _in_units(low), _in_units(high)
@@ -67,7 +67,7 @@ def _range_words(low: float, high: float, around: float) -> str:
 
 
 def chance_words(chance: float) -> str:
-    """Return what a model gives as a chance: in whole percent, never 0 or 100 if not certain.
+    """Return an estimated probability in whole percent; 0 and 100 only if certain.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def chance_words(chance: float) -> str:
 
 
 def since_words(at_ms: int, now_ms: int) -> str:
-    """Return how long ago an instant is, or how far ahead.
+    """Return how long ago an instant was, or in how long it will be.
 
     Examples
     --------
@@ -97,48 +97,52 @@ def _times(n: int) -> str:
     return {1: "once", 2: "twice"}.get(n, f"{n} times")
 
 
-# ---------------------------------------------------------------------------- what was seen
+# ---------------------------------------------------------------------------- last fetch
 
 
 _OUTCOMES = {
     Transition.NONE: "unchanged",
-    Transition.NEW: "for the first time",
+    Transition.NEW: "the first fetch",
     Transition.CHANGED: "changed",
     Transition.REVERTED: "back to an earlier version",
     Transition.RETURNED: "there again after it was gone",
 }
+_VERDICTS = {
+    Verdict.UNCHANGED: "unchanged",
+    Verdict.CHANGED: "changed",
+    Verdict.REVERTED: "back to an earlier version",
+}
 
 
-def _seen(page: PageExplanation, history: PageHistory | None) -> Iterable[str]:
+def _last_fetch_sentences(page: PageExplanation, history: PageHistory | None) -> Iterable[str]:
     """Yield what the latest fetches found."""
     state = page.state
     if state.status == PageStatus.NEW or state.fetched_at_ms is None:
-        yield f"Never fetched; added {since_words(state.added_at_ms, page.now_ms)}"
+        yield f"Never fetched; added {since_words(state.added_at_ms, page.now_ms)}."
         if state.status == PageStatus.DISALLOWED:
-            yield "closed by the site's rules when it was tried"
+            yield "The site's rules (robots.txt) do not allow it."
         return
     ago = since_words(state.fetched_at_ms, page.now_ms)
     match state.status:
         case PageStatus.GONE:
             often = f", {_times(state.errors)} in a row" if state.errors > 1 else ""
-            yield f"Gone when last checked {ago}{often}"
+            yield f"Gone when last fetched {ago}{often}."
         case PageStatus.MOVED:
             to = f" to {page.moved_to}" if page.moved_to else " elsewhere"
-            yield f"Checked {ago}: moved{to}"
+            yield f"Last fetched {ago}: moved{to}."
         case PageStatus.RETIRED:
-            yield (
-                f"Given up {ago}: it was not there {_times(max(state.errors, 1))} in a row, and "
-                "is fetched again only if it is added again"
-            )
+            often = _times(max(state.errors, 1))
+            yield f"Given up {ago}: the page was gone {often} in a row."
+            yield "Add it again to have it fetched again."
         case PageStatus.DISALLOWED:
-            yield f"Closed by the site's rules; last fetched {ago}"
+            yield f"The site's rules (robots.txt) do not allow it; last fetched {ago}."
         case _:
             outcome = _outcome_of(page, history)
-            yield f"Checked {ago}, {outcome}" if outcome else f"Checked {ago}"
+            yield f"Last fetched {ago}: {outcome}." if outcome else f"Last fetched {ago}."
     if history is not None and history.n_reverted >= 2:
         yield (
-            f"flaps between versions: in {history.n_reverted} of "
-            f"{count_text(history.n_seen, 'poll')} it was back to an earlier one"
+            f"It flips between versions: {history.n_reverted} of "
+            f"{count_text(history.n_seen, 'fetch', 'fetches')} found an earlier one again."
         )
 
 
@@ -152,200 +156,208 @@ def _outcome_of(page: PageExplanation, history: PageHistory | None) -> str | Non
     return _OUTCOMES.get(last.transition) if last.transition else _VERDICTS.get(last.verdict)
 
 
-_VERDICTS = {
-    Verdict.UNCHANGED: "unchanged",
-    Verdict.CHANGED: "changed",
-    Verdict.REVERTED: "back to an earlier version",
-}
+# ---------------------------------------------------------------------------- changes, freshness
 
 
-# ---------------------------------------------------------------------------- what is believed
+def _rate_words(period: float) -> str:
+    return f"about {period_words(period)}" if period < _NEVER_SECONDS else "almost never"
 
 
-def _changes(page: PageExplanation, history: PageHistory | None) -> Iterable[str]:
-    """Yield how often the page changes, and how far that is known."""
+def _change_sentences(page: PageExplanation, history: PageHistory | None) -> Iterable[str]:
+    """Yield how often the page changes, and how much is known about that."""
     state = page.state
     if state.status in (PageStatus.RETIRED, PageStatus.DISALLOWED):
         return
     period = 1 / max(state.change_rate_per_second, 1e-30)
     if page.estimator != "gamma":
         if state.fetched_at_ms is not None:
-            yield f"changes about {period_words(period)}"
+            yield f"It changes {_rate_words(period)}."
         return
     prior = state.prior_seconds / max(state.prior_shape, 1e-30)
-    like_it = f"pages like it change about {period_words(prior)}"
+    others = f"similar pages change {_rate_words(prior)}"
     n_changes = state.belief_shape - state.prior_shape
     watched = state.belief_seconds - state.prior_seconds
     if history is not None and history.is_whole and history.n_seen >= 2 and not history.n_changes:
         over = (history.seen[-1].fetched_at_ms - history.seen[0].fetched_at_ms) / _MS
-        n_polls = count_text(history.n_seen, "poll")
-        yield f"never seen to change in {n_polls} over {seconds_text(over)}; {like_it}"
+        fetches = count_text(history.n_seen, "fetch", "fetches")
+        yield f"No change in {fetches} over {seconds_text(over)}; {others}."
         return
     if state.signal_recall < 0.05 and n_changes < _CHANGES_MIN:
         if watched < _WATCHED_SHARE_MIN * state.prior_seconds:
-            yield f"nothing is known of its changes yet; {like_it}"
+            yield f"Nothing is known about its changes yet; {others}."
         else:
-            yield f"not seen to change in about {seconds_text(watched)}; {like_it}"
+            yield f"No change seen in about {seconds_text(watched)}; {others}."
         return
     low, high = state.change_period_seconds_low, state.change_period_seconds_high
     if state.signal_recall >= 0.05:
-        # The interval is that of changes without a signal.
-        by = ", ".join(dict.fromkeys(page.sources)) or "signals"
+        # No range here: the known one is of changes that no signal announces.
+        names = ", ".join(dict.fromkeys(page.sources))
+        signals = f"signals ({names})" if names else "signals"
         share = chance_words(state.signal_recall)
-        yield f"changes about {period_words(period)}, and {by} announces about {share} of that"
+        yield f"It changes {_rate_words(period)}; {signals} announce about {share} of the changes."
     else:
-        yield f"changes about {period_words(period)} ({_range_words(low, high, period)})"
+        yield f"It changes {_rate_words(period)} ({_range_words(low, high, period)})."
 
 
-def _fresh(page: PageExplanation) -> Iterable[str]:
+def _freshness_sentences(page: PageExplanation) -> Iterable[str]:
     state = page.state
     if state.fetched_at_ms is None:
         return
-    if state.status in (PageStatus.ACTIVE, PageStatus.GONE, PageStatus.MOVED):
-        fresh = chance_words(state.freshness_probability)
-        hints = sum(view.signals_since_fetch for view in state.sources)
-        heard = f" after {count_text(hints, 'hint')} of a change since" if hints else ""
-        what = "still fresh" if state.status == PageStatus.ACTIVE else "still so"
-        yield f"{fresh} likely {what}{heard}"
+    chance = chance_words(state.freshness_probability)
+    n_signals = sum(view.signals_since_fetch for view in state.sources)
+    since = f", after {count_text(n_signals, 'signal')} since the fetch" if n_signals else ""
+    match state.status:
+        case PageStatus.ACTIVE:
+            yield f"The copy is {chance} likely still fresh{since}."
+        case PageStatus.GONE:
+            yield f"It is {chance} likely still gone{since}."
+        case PageStatus.MOVED:
+            yield f"It is {chance} likely still moved{since}."
 
 
 # ---------------------------------------------------------------------------- what comes next
 
 
-def _next(page: PageExplanation) -> Iterable[str]:
-    """Yield what it waits for."""
+def _next_fetch_sentences(page: PageExplanation) -> Iterable[str]:
+    """Yield when the page is fetched next, or what it waits for."""
     state, now_ms = page.state, page.now_ms
     match state.why:
         case Why.RETIRED:
             return
         case Why.IN_FLIGHT:
-            yield _in_flight(page)
+            yield _in_flight_sentence(page)
         case Why.BACKING_OFF:
-            yield _backing_off(page)
-        case Why.FLOOR:
-            yield f"next {_due_words(page)}"
+            yield _retry_sentence(page)
+        case Why.FLOOR | Why.NOT_YET:
+            yield _due_later_sentence(page)
         case Why.NEVER:
             if state.importance == 0:
-                yield "never fetched again: its importance is 0"
+                yield "It is never fetched again, because its importance is 0."
             else:
-                yield f"never worth a fetch {_at_the_price(page)}"
-        case Why.NOT_YET:
-            yield f"next {_due_words(page)}"
+                yield _due_later_sentence(page)
         case _:
-            yield _due_now(page)
-            waits = _group_waits(page, now_ms)
+            yield _due_now_sentence(page)
+            waits = _host_sentence(page, now_ms)
             if waits:
                 yield waits
 
 
-def _in_flight(page: PageExplanation) -> str:
+def _in_flight_sentence(page: PageExplanation) -> str:
     lease, now_ms = page.state.lease, page.now_ms
     if lease is None:
-        return "a fetcher has it"
+        return "A fetcher has leased it."
     since = seconds_text((now_ms - lease.ordered_at_ms) / _MS)
     left = (lease.expires_at_ms - now_ms) / _MS
     reason = _REASONS[lease.reason]
     if left >= 0:
-        until = f"and has {seconds_text(left)} more to report"
+        until = f"has {seconds_text(left)} left to report"
     else:
-        until = f"and should have reported {seconds_text(-left)} ago"
-    return f"a fetcher has had it for {since} ({reason}) {until}"
+        until = f"should have reported {seconds_text(-left)} ago"
+    return f"A fetcher leased it {since} ago ({reason}) and {until}."
 
 
 _REASONS = {
-    Reason.VALUE: "it was worth the price",
-    Reason.CEILING: "its longest interval or a promise was up",
+    Reason.VALUE: "a fetch was worth the price",
+    Reason.CEILING: "its max_age or staleness limit was reached",
     Reason.DISCOVERY: "it had never been fetched",
-    Reason.AUDIT: "it was chosen to measure freshness",
-    Reason.SPARE: "the budget was not spent otherwise",
+    Reason.AUDIT: "chosen at random to measure freshness",
+    Reason.SPARE: "the budget had a fetch to spare",
 }
 
 
-def _backing_off(page: PageExplanation) -> str:
+def _retry_sentence(page: PageExplanation) -> str:
     state = page.state
-    again = since_words(state.not_before_ms or page.now_ms, page.now_ms)
-    if state.status == PageStatus.DISALLOWED:
-        return f"looked at again {again}"
+    again = since_words(max(state.not_before_ms or 0, page.now_ms), page.now_ms)
+    again = "now" if again == "just now" else again
     if state.errors > 0 and state.status in (PageStatus.ACTIVE, PageStatus.NEW):
-        return f"waits after {count_text(state.errors, 'error')} in a row; tried again {again}"
-    return f"waits after an error; tried again {again}"
+        return f"It waits after {count_text(state.errors, 'error')} in a row: tried again {again}."
+    if state.status in (PageStatus.ACTIVE, PageStatus.NEW):
+        return f"It waits after an error: tried again {again}."
+    return f"It is tried again {again}."
 
 
-def _bound_of(page: PageExplanation) -> str | None:
-    """Return which limit of its own a page is due by, if it is one."""
+def _limit_words(page: PageExplanation) -> str | None:
+    """Return the limit of the page itself that decides when it is due; None if none does."""
     state = page.state
     if state.fetched_at_ms is None or state.due_at_ms is None:
         return None
     interval = (state.due_at_ms - state.fetched_at_ms) / _MS
     if math.isclose(interval, state.interval_seconds_max, rel_tol=1e-6, abs_tol=1.5):
-        return f"by its longest interval of {seconds_text(state.interval_seconds_max)}"
+        return f"because of its max_age of {seconds_text(state.interval_seconds_max)}"
     if state.stale_probability > 0:
-        # As `recrawl.shard.due.bounds_of` has it.
-        exponent = min(-math.log1p(-state.stale_probability) / state.belief_shape, 700.0)
-        latest = state.stale_seconds + state.belief_seconds * math.expm1(exponent)
+        latest = state.stale_seconds + first_change_quantile_of(
+            state.belief_shape, state.belief_seconds, state.stale_probability
+        )
         if math.isclose(interval, latest, rel_tol=1e-6, abs_tol=1.5):
-            return f"by the promise that it is seldom stale for {seconds_text(state.stale_seconds)}"
+            return f"because of its staleness limit of {seconds_text(state.stale_seconds)}"
     if math.isclose(interval, state.interval_seconds_min, rel_tol=1e-6, abs_tol=1.5):
-        return f"when its shortest interval of {seconds_text(interval)} is over"
+        return f"when its min_age of {seconds_text(interval)} is over"
     return None
 
 
-def _at_the_price(page: PageExplanation) -> str:
-    return "at the price of then" if page.is_past else "at today's price"
+def _price_words(page: PageExplanation) -> str:
+    if page.is_past:
+        return "at the price of that time"
+    if page.budget_per_second:
+        return "at the current price, which falls while the budget is not used up"
+    return "at the current price"
 
 
-def _due_words(page: PageExplanation) -> str:
-    """Return when a page comes due that is not, and by what."""
+def _due_later_sentence(page: PageExplanation) -> str:
+    """Return when a page that is not due yet comes due, and what decides that."""
     state = page.state
     if state.due_at_ms is None:
-        return f"never due {_at_the_price(page)}"
+        return f"It never comes due {_price_words(page)}."
     seconds = (state.due_at_ms - page.now_ms) / _MS
-    by = _bound_of(page) or _at_the_price(page)
-    return f"due in about {seconds_text(seconds)} {by}"
+    return f"It is due in about {seconds_text(seconds)} {_limit_words(page) or _price_words(page)}."
 
 
-def _due_now(page: PageExplanation) -> str:
+def _due_now_sentence(page: PageExplanation) -> str:
     state = page.state
     if not page.has_price:
         if page.budget_per_second == 0:
-            return "due as soon as a budget is set or a run begins"
+            return "It is due as soon as a budget is set or a run begins."
         if page.budget_per_second is None:
-            return "due now: no budget is set, so everything is always worth a fetch"
-        return "due now: nothing has been asked for yet, so a fetch has no price"
-    bound = _bound_of(page)
-    if bound is not None:
-        return f"due now {bound}"
+            return "It is due now: no budget is set, so every page always is."
+        return "It is due now: before the first lease there is no price yet, so every page is."
+    limit = _limit_words(page)
+    if limit is not None:
+        return f"It is due now {limit}."
     waited = 0.0 if state.due_at_ms is None else (page.now_ms - state.due_at_ms) / _MS
     is_known = state.fetched_at_ms is not None and state.status != PageStatus.NEW
     if is_known and waited > _OVERDUE_SECONDS and state.why == Why.DUE:
         return (
-            f"worth a fetch for {seconds_text(waited)}: it goes out when it is asked for and the "
-            "budget allows"
+            f"It has been due for {seconds_text(waited)}: a fetcher gets it when it leases pages "
+            "and the budget allows."
         )
-    return "due now"
+    return "It is due now."
 
 
-def _group_waits(page: PageExplanation, now_ms: int) -> str | None:
+def _host_sentence(page: PageExplanation, now_ms: int) -> str | None:
     """Return what the host of a page that is due waits for."""
     group, why = page.group_view, page.state.why
     match why:
         case Why.GROUP_BUSY:
             fetches = count_text(group.in_flight, "fetch", "fetches")
-            return f"{group.name} has {fetches} in flight, as many as it may"
+            return f"Its host {group.name} has {fetches} in flight, the most it may have."
         case Why.GROUP_RESTING:
             ready = page.state.group_ready_at_ms or now_ms
-            return f"{group.name} rests between fetches and is free {since_words(ready, now_ms)}"
+            free = since_words(ready, now_ms)
+            return f"Its host {group.name} waits between two fetches and is free {free}."
         case Why.GROUP_BLOCKED:
             until = since_words(group.blocked_until_ms or now_ms, now_ms)
             after = f" after {count_text(group.errors, 'error')} in a row" if group.errors else ""
-            return f"{group.name} is not asked{after}; again {until}"
+            return f"Its host {group.name} is paused{after}; fetched from again {until}."
         case Why.GROUP_CLOSED:
-            return f"{group.name} is closed by its rules, or these could not be read"
+            return (
+                f"Its host {group.name} is closed, by you or because of its robots.txt: "
+                f"`recrawl set --host {group.name} --open` opens it."
+            )
     return None
 
 
-def _forward(page: PageExplanation) -> str | None:
-    """Return what would bring a page forward that is not due yet."""
+def _earlier_sentence(page: PageExplanation) -> str | None:
+    """Return what would make a page due earlier; None if nothing would by much."""
     state = page.state
     if state.why not in (Why.NOT_YET, Why.NEVER):
         return None
@@ -353,22 +365,23 @@ def _forward(page: PageExplanation) -> str | None:
     signals = [one for one in state.forward if one.source is not None and _helps(page, one)]
     if signals:
         best = min(signals, key=lambda one: one.due_at_ms or 0)
-        seconds = ((best.due_at_ms or page.now_ms) - page.now_ms) / _MS
-        to = "to now" if seconds < 1 else f"to about {seconds_text(seconds)} from now"
-        hint = _a_hint(names.get(best.source or 0, ""))
-        return f"{hint} would bring it forward {to}"
+        signal = _a_signal(names.get(best.source or 0, ""))
+        return f"{signal} would make it due {_when_words(page, best)}."
     for one in state.forward:
         if one.source is None and one.what == "half the price" and _helps(page, one):
-            seconds = ((one.due_at_ms or page.now_ms) - page.now_ms) / _MS
-            when = "now" if seconds < 1 else f"in about {seconds_text(seconds)}"
-            return f"at half the price it would be due {when}"
+            return f"At half the price it would be due {_when_words(page, one)}."
     return None
 
 
-def _a_hint(source: str) -> str:
+def _when_words(page: PageExplanation, one: Forward) -> str:
+    seconds = ((one.due_at_ms or page.now_ms) - page.now_ms) / _MS
+    return "now" if seconds < 1 else f"in about {seconds_text(seconds)}"
+
+
+def _a_signal(source: str) -> str:
     if not (source.isascii() and source.isalpha()):
-        return f"a hint from {source}" if source else "a hint"
-    return f"{'an' if source[0] in 'aeiouAEIOU' else 'a'} {source} hint"
+        return f"A signal from {source}" if source else "A signal"
+    return f"{'An' if source[0] in 'aeiouAEIOU' else 'A'} {source} signal"
 
 
 def _helps(page: PageExplanation, one: Forward) -> bool:
@@ -381,18 +394,23 @@ def _helps(page: PageExplanation, one: Forward) -> bool:
 
 
 def explanation_words(page: PageExplanation, history: PageHistory | None = None) -> str:
-    """Return a page's explanation as a sentence.
+    """Return the explanation of a page as a few sentences.
 
     Parameters
     ----------
     page
-        As `Corpus.explain` gives it.
+        Explanation, as `Corpus.explain` returns it.
     history
-        What happened to the page, for what only that tells: how often it was polled, and whether
-        it flaps.
+        History of the page, as `Corpus.history` returns it.  It adds the number of fetches, and
+        whether the page flips between versions.
     """
-    parts = [*_seen(page, history), *_changes(page, history), *_fresh(page), *_next(page)]
-    forward = _forward(page)
-    if forward is not None:
-        parts.append(forward)
-    return "; ".join(parts) + "."
+    sentences = [
+        *_last_fetch_sentences(page, history),
+        *_change_sentences(page, history),
+        *_freshness_sentences(page),
+        *_next_fetch_sentences(page),
+    ]
+    earlier = _earlier_sentence(page)
+    if earlier is not None:
+        sentences.append(earlier)
+    return " ".join(sentences)

@@ -1,9 +1,9 @@
-"""What happened to one page, from the log: polls, signals, orders, and what was believed meanwhile.
+"""Read the history of one page from the log: polls, signals, orders and, if wanted, beliefs.
 
-The log is read once from its oldest snapshot on; of other pages nothing is kept.  With beliefs,
-every record is applied to a shard on the way, as when a corpus is opened: the chance of being
-fresh, the value and the price at a moment are those that the node itself had then.  Changes from
-before the log are in the feed of changes, which is kept for longer, though without their polls.
+One pass reads the log from its beginning or its oldest snapshot, and collects only what is about
+the page.  With beliefs, it also applies every record to a shard, as opening a corpus does, so the
+freshness, value and price at each moment are those that the node had then.  Earlier changes come
+from the feed of changes, which reaches further back than the log but has no polls.
 """
 
 from collections import deque
@@ -14,11 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recrawl.core.arrays import CountArray, FloatArray
-from recrawl.corpus.corpus import Corpus
-from recrawl.corpus.past.replay import OnStep, Step, applied, begun, first_time, place_of, steps
+from recrawl.corpus.past.replay import (
+    OnRecord,
+    Step,
+    locate_page,
+    log_start_time,
+    nearest_start,
+    steps,
+)
+from recrawl.corpus.view import CorpusView
 from recrawl.node.durability.recovery import Partition
-from recrawl.node.node import follow_price
-from recrawl.node.records import Happening, PagesNamed, PagesReported, happening_of
+from recrawl.node.node import apply_entry, use_logged_price
+from recrawl.node.records import LogEntry, PagesAddedWithUrls, PagesReported, entry_of
 from recrawl.shard import (
     Applied,
     Claimed,
@@ -40,135 +47,135 @@ from recrawl.store import Names, Store
 __all__ = [
     "CHANGES_READ_MAX",
     "EVENTS_MAX",
-    "FedChange",
-    "Moments",
-    "Ordering",
+    "BeliefSeries",
+    "EarlierChange",
     "PageHistory",
+    "PageOrder",
+    "PageSignal",
     "Poll",
-    "SignalHeard",
-    "history_of",
+    "read_page_history",
 ]
 
 EVENTS_MAX = 100_000
-"""Polls, signals and orders that are kept, of each; the oldest are dropped."""
+"""Largest number of polls, of signals and of orders in a history; the oldest are dropped."""
 CHANGES_READ_MAX = 2_000_000
-"""Changes of the feed that are looked at."""
+"""Number of changes of the feed that are searched."""
 _CHANGES_PER_READ = 10_000
-# Kinds of records that can be about a page or tell the time, of the shard and of the node.
+# Kinds of records that can be about a page or have the time, of the shard and of the node.
 _SCHEMAS_READ = frozenset(
     {SCHEMA_ID[kind] for kind in (Outcomes, Signals, Ordered, PagesRemoved, LeasesReleased)}
     | {SCHEMA_ID[kind] for kind in (Ticked, Claimed, LeasesExpired)}
     | {101, 103}
 )
 _HEAD_BYTES = 1 << 20
-# Moments between the beginning and the end at which beliefs are looked at, and beyond the end.
+# Number of moments at which beliefs are sampled, up to the end and beyond it.
 _MOMENTS = 240
 _MOMENTS_AHEAD = 40
-# How far ahead to look where a page is never due, or overdue, as a share of what lies behind.
+# Time shown beyond the end for a page that is never due or overdue, as a share of the history.
 _AHEAD_SHARE = 0.15
 _AHEAD_SHARE_MAX = 0.5
 
 
 class Poll(NamedTuple):
-    """One fetch and what it found."""
+    """One fetch of the page and its result."""
 
     at_ms: int
-    """By the node's clock, when it was reported."""
+    """Time of the report, by the node's clock."""
     fetched_at_ms: int
-    """By the fetcher's clock, though not before it was ordered nor after it was reported."""
+    """Time of the fetch by the fetcher's clock, limited to the time between order and report."""
     verdict: Verdict
     transition: Transition | None
-    """What it meant; None where that was not looked at."""
+    """What the result means for the page; None if unknown."""
     is_counted: bool | None
-    """False for an outcome that was void, as one reported twice; None where that is not known."""
+    """False for an outcome that was ignored, such as a second report; None if unknown."""
 
 
-class SignalHeard(NamedTuple):
-    """One hint that the page changed."""
+class PageSignal(NamedTuple):
+    """One signal that the page may have changed."""
 
     at_ms: int
     source: str
 
 
-class Ordering(NamedTuple):
+class PageOrder(NamedTuple):
     """One decision to fetch the page."""
 
     at_ms: int
     reason: Reason
 
 
-class FedChange(NamedTuple):
-    """A change from before the log, of which only this is left."""
+class EarlierChange(NamedTuple):
+    """A change from before the beginning of the log, known only from the feed of changes."""
 
     at_ms: int
     transition: Transition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moments:
-    """What was believed of a page, one row per moment."""
+class BeliefSeries:
+    """Freshness, value and price of a page over time, one row per moment."""
 
     at_ms: CountArray
     freshness: FloatArray
-    """Chance that the copy was what the page said; nan before the first fetch."""
+    """Probability that the copy was fresh; nan before the first fetch."""
     value: FloatArray
-    """What a fetch was worth, per cost."""
+    """Value of a fetch, per cost."""
     price: FloatArray
-    """What it had to be worth; nan before there was one."""
+    """Price that the value had to reach; nan before there was one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageHistory:
-    """What happened to a page, as far back as the log reaches; oldest first."""
+    """Events of a page as far back as the log reaches, oldest first."""
 
     url: str
     from_ms: int
-    """Where the log begins, or the page."""
+    """Beginning of the log, or of the page if that is later."""
     until_ms: int
     is_whole: bool
-    """Whether that is all that ever happened to the page."""
+    """Whether the history is complete, from the adding of the page on."""
     polls: tuple[Poll, ...]
-    signals: tuple[SignalHeard, ...]
-    orders: tuple[Ordering, ...]
-    earlier: tuple[FedChange, ...]
-    """Changes from before ``from_ms``, as far as the feed keeps them."""
-    believed: Moments | None
-    """None where beliefs were not asked for."""
-    ahead: Moments | None
-    """From now to the time it comes due, if nothing happens until then."""
+    signals: tuple[PageSignal, ...]
+    orders: tuple[PageOrder, ...]
+    earlier: tuple[EarlierChange, ...]
+    """Changes before ``from_ms``, as far back as the feed of changes reaches."""
+    believed: BeliefSeries | None
+    """Freshness, value and price up to ``until_ms``; None if not requested."""
+    ahead: BeliefSeries | None
+    """The same from ``until_ms`` to the time the page comes due, if nothing happens until then."""
 
     @property
     def begins_ms(self) -> int:
-        """When the first of all polls was, if that is before: fetches may be told of later."""
+        """The earlier of ``from_ms`` and the first poll: imported fetches may be before it."""
         return min([self.from_ms, *(poll.fetched_at_ms for poll in self.counted)])
 
     @property
     def counted(self) -> tuple[Poll, ...]:
-        """Polls without those that were void."""
+        """Polls without those that were ignored."""
         return tuple(poll for poll in self.polls if poll.is_counted is not False)
 
     @property
     def seen(self) -> tuple[Poll, ...]:
-        """Of those, polls that saw the page, or that it was not there."""
+        """Counted polls that saw the page, or that it was gone."""
         return tuple(poll for poll in self.counted if poll.verdict < Verdict.DISALLOWED)
 
     @property
     def n_changes(self) -> int:
-        """Polls that found a change."""
+        """Number of polls that found a change."""
         return sum(is_change(poll) for poll in self.counted)
 
     @property
     def n_reverted(self) -> int:
-        """Polls that found a version from before."""
+        """Number of polls that found an earlier version again."""
         return sum(poll.verdict == Verdict.REVERTED for poll in self.counted)
 
     @property
     def n_seen(self) -> int:
-        """How many polls saw the page, or that it was not there."""
+        """Number of polls that saw the page, or that it was gone."""
         return len(self.seen)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain dictionaries, lists and numbers, as for JSON."""
+        """Return everything as plain dictionaries, lists and numbers, for JSON."""
         return {
             "from_ms": self.from_ms,
             "until_ms": self.until_ms,
@@ -196,10 +203,10 @@ class PageHistory:
         }
 
 
-def _columns(moments: Moments | None) -> dict[str, list[float]] | None:
+def _columns(moments: BeliefSeries | None) -> dict[str, list[float]] | None:
     if moments is None:
         return None
-    return {name: getattr(moments, name).tolist() for name in Moments.__slots__}
+    return {name: getattr(moments, name).tolist() for name in BeliefSeries.__slots__}
 
 
 def is_change(poll: Poll) -> bool:
@@ -213,7 +220,7 @@ _CHANGES = (Transition.CHANGED, Transition.GONE, Transition.MOVED, Transition.RE
 
 
 class _Sampler:
-    """Looks at a page's belief now and then, while a shard goes through its log."""
+    """Samples the belief about a page at given times while a shard replays its log."""
 
     def __init__(self, page: int, times: Sequence[int]) -> None:
         self._page = page
@@ -221,26 +228,26 @@ class _Sampler:
         self._rows: deque[tuple[int, float, float, float]] = deque(maxlen=3 * EVENTS_MAX)
 
     def pass_to(self, shard: Shard, at_ms: int) -> None:
-        """Look at the moments before an instant, with the shard as it is."""
+        """Sample all pending times before an instant, with the shard in its current state."""
         while self._times and self._times[0] < at_ms:
             self.look(shard, self._times.popleft())
 
     def look(self, shard: Shard, at_ms: int) -> bool:
-        """Look now; return whether there was a page to look at."""
-        follow_price(shard)
+        """Sample now; return whether the shard has the page."""
+        use_logged_price(shard)
         state = shard.explain(self._page, at_ms)
         if state is None:
             return False
         fresh = float("nan") if state.fetched_at_ms is None else state.freshness_probability
-        # Without a price everything is worth more than it.
+        # A price this small stands for none.
         price = state.price if state.price > 1e-299 else float("nan")
         self._rows.append((at_ms, fresh, state.value, price))
         return True
 
-    def moments(self) -> Moments:
-        """Return what was seen."""
+    def moments(self) -> BeliefSeries:
+        """Return the samples."""
         rows = np.array(self._rows, np.float64).reshape(-1, 4)
-        return Moments(
+        return BeliefSeries(
             at_ms=rows[:, 0].astype(np.int64),
             freshness=rows[:, 1],
             value=rows[:, 2],
@@ -249,26 +256,26 @@ class _Sampler:
 
 
 @dataclass(slots=True)
-class _Found:
-    """What has been found in the log so far."""
+class _Events:
+    """Events of the page found in the log so far."""
 
     polls: deque[Poll] = field(default_factory=lambda: deque(maxlen=EVENTS_MAX))
     signals: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=EVENTS_MAX))
-    orders: deque[Ordering] = field(default_factory=lambda: deque(maxlen=EVENTS_MAX))
+    orders: deque[PageOrder] = field(default_factory=lambda: deque(maxlen=EVENTS_MAX))
     is_begun: bool = False
-    """Whether the page was added within the log."""
+    """Whether the log has the adding of the page."""
     last: Poll | None = None
-    """The latest poll that saw the page, or that it was not there."""
+    """The latest poll that saw the page, or that it was gone."""
     ordered_ms: dict[int, int | None] = field(default_factory=dict)
-    """When the page was ordered, by order; None once it was reported of or given back."""
+    """Time of each order of the page; None once it was reported or released."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether some were dropped."""
-        return any(len(kept) == EVENTS_MAX for kept in (self.polls, self.signals, self.orders))
+        """Whether old events were dropped."""
+        return any(len(events) == EVENTS_MAX for events in (self.polls, self.signals, self.orders))
 
     def note(self, step: Step, rows: "CountArray", done: Applied | None) -> None:
-        """Keep what a record says of the page, in some of its rows."""
+        """Record what the given rows of a log entry say about the page."""
         happening = step.happening
         if isinstance(happening, PagesReported):
             happening = happening.outcomes
@@ -284,8 +291,8 @@ class _Found:
                     self.signals.append((int(happening.at_ms[i]), int(happening.source[i])))
                 case Ordered():
                     self._note_order(int(happening.order[i]), step.at_ms)
-                    self.orders.append(Ordering(step.at_ms, Reason(int(happening.reason[i]))))
-                case PagesNamed():
+                    self.orders.append(PageOrder(step.at_ms, Reason(int(happening.reason[i]))))
+                case PagesAddedWithUrls():
                     self.is_begun = True
 
     def _note_order(self, order: int, at_ms: int | None) -> None:
@@ -294,7 +301,7 @@ class _Found:
             del self.ordered_ms[next(iter(self.ordered_ms))]
 
     def _note_poll(self, poll: Poll, order: int) -> None:
-        # Between its order and its report, whatever the clock of its fetcher says.
+        # The fetch was between order and report, whatever the fetcher's clock says.
         since = self.ordered_ms.get(order) or 0
         poll = poll._replace(fetched_at_ms=min(max(poll.fetched_at_ms, since), poll.at_ms))
         if poll.is_counted is None:
@@ -308,24 +315,25 @@ class _Found:
         self.polls.append(poll)
 
     def _is_counted(self, poll: Poll, order: int) -> bool | None:
-        """Return whether a poll counts, as far as that can be told without a shard."""
+        """Return whether a poll counts; None if that is unknown without a shard."""
         if order in self.ordered_ms and self.ordered_ms[order] is None:
             return False
         if order and order not in self.ordered_ms:
-            # Of another page, or ordered before the log began, which is not known.
+            # The order is of another page, or from before the beginning of the log.
             return False if self.is_begun else None
         if poll.verdict >= Verdict.DISALLOWED:
             return True
         last = self.last
         if last is None:
             return True if self.is_begun else None
-        # Pages keep whole seconds.
+        # A shard stores whole seconds.
         return poll.fetched_at_ms // 1000 > last.fetched_at_ms // 1000
 
     def _transition_of(self, verdict: Verdict) -> Transition | None:
-        """Return what a verdict means after the last one; None where that is not known.
+        """Return what a verdict means after the previous one; None if that is unknown.
 
-        As `recrawl.shard.apply.outcomes` has it, but that a page given up is one that is gone.
+        The rules are those of `recrawl.shard.apply.outcomes`, except that a page given up counts
+        as gone.
         """
         last = None if self.last is None else self.last.verdict
         if verdict in _AWAY:
@@ -334,7 +342,7 @@ class _Found:
         if last in _AWAY:
             return Transition.RETURNED
         if last is None and self.is_begun:
-            # The first look at a page finds it new, not changed.
+            # The first fetch finds a new page, not a change.
             return Transition.NEW
         return _FOUND[verdict] if last is not None else None
 
@@ -358,12 +366,12 @@ def _poll_of(outcomes: Outcomes, i: int, at_ms: int, done: Applied | None) -> Po
     )
 
 
-def _rows_of(happening: Happening, page: int) -> CountArray:
+def _rows_of(happening: LogEntry, page: int) -> CountArray:
     """Return the rows of a record that are about a page."""
     match happening:
         case PagesReported(outcomes):
             pages = outcomes.page
-        case PagesNamed(added):
+        case PagesAddedWithUrls(added):
             pages = added.page
         case Outcomes() | Signals() | Ordered() | PagesRemoved():
             pages = happening.page
@@ -372,18 +380,18 @@ def _rows_of(happening: Happening, page: int) -> CountArray:
     return np.flatnonzero(pages == page)
 
 
-def _changes_before(store: Store, page: int, position: int) -> tuple[FedChange, ...]:
+def _changes_before(store: Store, page: int, position: int) -> tuple[EarlierChange, ...]:
     """Return the changes of a page that are in the feed and before a position of the log."""
-    found: deque[FedChange] = deque(maxlen=EVENTS_MAX)
+    found: deque[EarlierChange] = deque(maxlen=EVENTS_MAX)
     after = store.first_change
     for _ in range(CHANGES_READ_MAX // _CHANGES_PER_READ):
         changes = store.changes(after, _CHANGES_PER_READ)
         for change in changes:
-            # A cursor is where to go on, in the same record or after it.
+            # A cursor is the place after its change, in the same record or a later one.
             if change.cursor.position >= position:
                 return tuple(found)
             if change.page == page:
-                found.append(FedChange(change.at_ms, Transition(change.transition)))
+                found.append(EarlierChange(change.at_ms, Transition(change.transition)))
         if len(changes) < _CHANGES_PER_READ:
             break
         after = changes[-1].cursor
@@ -391,12 +399,12 @@ def _changes_before(store: Store, page: int, position: int) -> tuple[FedChange, 
 
 
 def _first_ms(partition: Partition) -> int:
-    """Return the time that a log begins with."""
-    now_ms = first_time(partition).now_ms
+    """Return the time at the beginning of a log, in milliseconds since 1970."""
+    now_ms = log_start_time(partition).now_ms
     if now_ms > 0:
         return now_ms
     for _, record in partition.ledger.read(partition.ledger.first, n_bytes_max=_HEAD_BYTES):
-        happening = happening_of(record)
+        happening = entry_of(record)
         if isinstance(happening, Claimed):
             return int(happening.at_ms[0])
     return 0
@@ -406,8 +414,8 @@ def _grid(first_ms: int, last_ms: int, n: int) -> list[int]:
     return [int(at) for at in np.linspace(first_ms, last_ms, n)] if last_ms > first_ms else []
 
 
-def _ahead(shard: Shard, page: int, now_ms: int, behind_ms: int) -> Moments:
-    """Return what will be believed from now to the time a page comes due, and a little beyond."""
+def _ahead(shard: Shard, page: int, now_ms: int, behind_ms: int) -> BeliefSeries:
+    """Return freshness, value and price from now to a little after the page comes due."""
     state = shard.explain(page, now_ms)
     due_ms = None if state is None else state.due_at_ms
     most = int(_AHEAD_SHARE_MAX * behind_ms)
@@ -428,30 +436,32 @@ class _Reading:
     page: int
     from_ms: int
     until_ms: int
-    on_step: OnStep | None
-    found: _Found = field(default_factory=_Found)
+    on_record: OnRecord | None
+    found: _Events = field(default_factory=_Events)
 
     def scan(self) -> None:
-        """Find what happened, reading only the records that can be about a page."""
-        ledger, time = self.partition.ledger, first_time(self.partition)
-        for step in steps(ledger, ledger.first, time, schemas=_SCHEMAS_READ, on_step=self.on_step):
+        """Find events, reading only the records that can be about a page."""
+        ledger, time = self.partition.ledger, log_start_time(self.partition)
+        for step in steps(
+            ledger, ledger.first, time, schemas=_SCHEMAS_READ, on_record=self.on_record
+        ):
             if step.at_ms > self.until_ms:
                 break
             time.follow(step)
             self.found.note(step, _rows_of(step.happening, self.page), None)
 
-    def replay(self) -> tuple[Moments, Moments]:
-        """Find what happened and what was believed, and what will be; applies every record."""
-        shard, position = begun(self.partition)
+    def replay(self) -> tuple[BeliefSeries, BeliefSeries]:
+        """Apply every record; find events, and return the beliefs until now and ahead."""
+        shard, position = nearest_start(self.partition)
         sampler = _Sampler(self.page, _grid(self.from_ms, self.until_ms, _MOMENTS))
-        for step in steps(self.partition.ledger, position, shard, on_step=self.on_step):
+        for step in steps(self.partition.ledger, position, shard, on_record=self.on_record):
             if step.at_ms > self.until_ms:
                 break
             sampler.pass_to(shard, step.at_ms)
             rows = _rows_of(step.happening, self.page)
             if rows.size:
                 sampler.look(shard, step.at_ms)
-            done = applied(shard, step.happening)
+            done = apply_entry(shard, step.happening)
             if rows.size:
                 sampler.look(shard, step.at_ms)
             self.found.note(step, rows, done)
@@ -461,32 +471,32 @@ class _Reading:
         return sampler.moments(), _ahead(shard, self.page, self.until_ms, behind_ms)
 
 
-def history_of(
-    corpus: Corpus,
+def read_page_history(
+    corpus: CorpusView,
     url: str,
     *,
     until_ms: int | None = None,
     with_beliefs: bool = True,
-    on_step: OnStep | None = None,
+    on_record: OnRecord | None = None,
 ) -> PageHistory | None:
-    """Return what happened to a page; None if it is not kept.
+    """Return the history of a page; None if it is not tracked.
 
     Parameters
     ----------
     corpus
-        Open, also only for reading.
+        Open corpus, which may be read-only.
     url
-        Of the page.
+        URL of the page.
     until_ms
-        Up to when; now unless given.
+        End of the history, in milliseconds since 1970; now by default.
     with_beliefs
-        Whether to apply the log on the way, for what was believed.  Without, only the records
-        that can be about the page are read: what polls meant is taken from their verdicts, and
-        where that cannot tell whether one was void, it is not said.
-    on_step
-        Told of each record that is read: 1.
+        Whether to replay the log, for freshness, value and price.  Without, only records that can
+        be about the page are read; the meaning of polls follows from their verdicts, and whether
+        some counted stays unknown.
+    on_record
+        Called with 1 for each record that is read.
     """
-    place = place_of(corpus, url)
+    place = locate_page(corpus, url)
     if place is None:
         return None
     i, page = place
@@ -499,7 +509,7 @@ def history_of(
         page=page,
         from_ms=max(log_ms, 0 if state is None else state.added_at_ms),
         until_ms=max(corpus.time.now_ms() if until_ms is None else until_ms, log_ms),
-        on_step=on_step,
+        on_record=on_record,
     )
     believed = ahead = None
     if with_beliefs:
@@ -516,7 +526,7 @@ def history_of(
         is_whole=found.is_begun and not found.is_cut,
         polls=tuple(found.polls),
         signals=tuple(
-            SignalHeard(at_ms, (names[number] or "").partition("\t")[0])
+            PageSignal(at_ms, (names[number] or "").partition("\t")[0])
             for at_ms, number in found.signals
         ),
         orders=tuple(found.orders),

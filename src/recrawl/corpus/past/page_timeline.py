@@ -1,4 +1,4 @@
-"""The history of one page as a picture: marks over time, beliefs below; also in plain text."""
+"""Draw the history of one page: events on a time axis and curves below, as SVG or plain text."""
 
 from collections.abc import Sequence
 
@@ -6,16 +6,30 @@ import numpy as np
 
 from recrawl.charts import Axis, Lane, Panel, Series, timeline
 from recrawl.core.arrays import FloatArray
-from recrawl.corpus.past.page_history import FedChange, Moments, PageHistory, Poll, is_change
+from recrawl.corpus.past.page_history import (
+    BeliefSeries,
+    EarlierChange,
+    PageHistory,
+    Poll,
+    is_change,
+)
 from recrawl.shard import Transition, Verdict
 from recrawl.units import instant_text
 
 __all__ = ["text_key", "text_timeline", "timeline_svg"]
 
-# What a mark of the picture stands for, and what stands for it in a line of text.
-_LETTERS = {"poll": "·", "reverted": "◐", "changed": "●", "gone": "○", "error": "×"}
+# Kinds of marks in the drawing, and the symbol of each in a line of text.
+_SYMBOLS = {
+    "poll": "·",
+    "first": "◇",
+    "reverted": "◐",
+    "changed": "●",
+    "gone": "○",
+    "error": "×",
+}
 _SIGNAL = "▾"
 _KEY = {
+    "◇": "first fetch",
     "·": "unchanged",
     "●": "changed",
     "◐": "back to an earlier version",
@@ -23,15 +37,15 @@ _KEY = {
     "×": "error",
     _SIGNAL: "signal",
 }
-# Where several fall into one place, the most telling is shown.
-_TELLING = ("error", "poll", "gone", "reverted", "changed")
+# If several marks fall into one place, the last of these is shown.
+_BY_IMPORTANCE = ("error", "poll", "first", "gone", "reverted", "changed")
 _SOURCES_MAX = 12
-# The axis of values begins at the lowest price over this.
+# The axis of values begins at the lowest price divided by this.
 _BELOW_PRICE = 30.0
 
 
 def text_key(lines: Sequence[str]) -> str:
-    """Return what the marks in lines of text stand for, those that occur."""
+    """Return the legend of the symbols that occur in lines of text."""
     found = [f"{mark} {word}" for mark, word in _KEY.items() if any(mark in one for one in lines)]
     return "  ".join(found)
 
@@ -44,10 +58,18 @@ def _kind_of(poll: Poll) -> str:
             return "gone"
         case Verdict.REVERTED:
             return "reverted"
+    if poll.transition == Transition.NEW:
+        return "first"
     return "changed" if is_change(poll) else "poll"
 
 
-def _kind_of_change(change: FedChange) -> str:
+def _poll_text(poll: Poll) -> str:
+    if poll.transition == Transition.NEW:
+        return "first fetch"
+    return poll.verdict.name.lower().replace("_", " ")
+
+
+def _kind_of_change(change: EarlierChange) -> str:
     if change.transition in (Transition.GONE, Transition.MOVED, Transition.RETIRED):
         return "gone"
     return "reverted" if change.transition == Transition.REVERTED else "changed"
@@ -58,7 +80,7 @@ def _sources(history: PageHistory) -> list[str]:
     return names[:_SOURCES_MAX]
 
 
-# ---------------------------------------------------------------------------- the picture
+# ---------------------------------------------------------------------------- as SVG
 
 
 def _lanes(history: PageHistory) -> list[Lane]:
@@ -67,8 +89,9 @@ def _lanes(history: PageHistory) -> list[Lane]:
         Lane(
             name="polls",
             at_ms=[poll.fetched_at_ms for poll in polls],
-            what=[_kind_of(poll) for poll in polls],
-            text=[poll.verdict.name.lower().replace("_", " ") for poll in polls],
+            # Charts have no mark of its own for the first fetch; its text names it.
+            what=[_kind_of(poll).replace("first", "poll") for poll in polls],
+            text=[_poll_text(poll) for poll in polls],
         )
     ]
     if history.earlier:
@@ -81,13 +104,13 @@ def _lanes(history: PageHistory) -> list[Lane]:
             )
         )
     for source in _sources(history):
-        heard = [signal.at_ms for signal in history.signals if signal.source == source]
-        lanes.append(Lane(name=source, at_ms=heard, what=["signal"] * len(heard)))
+        times = [signal.at_ms for signal in history.signals if signal.source == source]
+        lanes.append(Lane(name=source, at_ms=times, what=["signal"] * len(times)))
     return lanes
 
 
-def _joined(past: Moments, ahead: Moments | None, name: str) -> FloatArray:
-    """Return one column of what was believed, and of what will be."""
+def _join(past: BeliefSeries, ahead: BeliefSeries | None, name: str) -> FloatArray:
+    """Return one column of the past and future beliefs in one array."""
     parts = [past] if ahead is None else [past, ahead]
     return np.concatenate([np.asarray(getattr(part, name), np.float64) for part in parts])
 
@@ -97,24 +120,24 @@ def _panels(history: PageHistory) -> list[Panel]:
     if past is None:
         return []
     at_ms, fresh, value, price = (
-        _joined(past, ahead, name) for name in ("at_ms", "freshness", "value", "price")
+        _join(past, ahead, name) for name in ("at_ms", "freshness", "value", "price")
     )
     panels = [
         Panel(
-            title="Chance that the copy is fresh",
+            title="Probability that the copy is fresh",
             y=Axis(scale="share", low=0.0, high=1.0),
             series=[Series(name="", x=at_ms, y=fresh, is_main=True)],
         )
     ]
     asked = price[np.isfinite(price)]
     if asked.size:
-        # Just after a fetch it is worth nothing, which a logarithmic axis cannot show.
+        # Just after a fetch the value is 0, which a logarithmic axis cannot show.
         low = float(asked.min()) / _BELOW_PRICE
         top = value[np.isfinite(fresh) & (value > low)]
         high = 1.5 * max(float(asked.max()), float(top.max(initial=low)))
         panels.append(
             Panel(
-                title="What a fetch is worth, and its price (seconds of staleness)",
+                title="Value of a fetch, and the price (seconds of staleness)",
                 y=Axis(scale="log", low=low, high=high),
                 series=[
                     Series(name="value", x=at_ms, y=np.clip(value, low, high), is_main=True),
@@ -126,16 +149,16 @@ def _panels(history: PageHistory) -> list[Panel]:
 
 
 def timeline_svg(history: PageHistory, *, title: str | None = None, width: int = 900) -> str:
-    """Return a page's history as an SVG: polls, changes and signals, and beliefs if it has them.
+    """Return the history of a page as an SVG: polls, changes, signals and, if known, beliefs.
 
     Parameters
     ----------
     history
-        Of the page.
+        History of the page.
     title
-        Stands above; the URL unless given.
+        Heading; the URL by default.
     width
-        In pixels.
+        Width in pixels.
     """
     start_ms = min([history.begins_ms, *(change.at_ms for change in history.earlier)])
     end_ms = history.until_ms
@@ -152,7 +175,7 @@ def timeline_svg(history: PageHistory, *, title: str | None = None, width: int =
     )
 
 
-# ---------------------------------------------------------------------------- in text
+# ---------------------------------------------------------------------------- as text
 
 
 def _places(at_ms: Sequence[int], history: PageHistory, width: int) -> list[int]:
@@ -162,25 +185,25 @@ def _places(at_ms: Sequence[int], history: PageHistory, width: int) -> list[int]
 
 
 def text_timeline(history: PageHistory, *, width: int = 60) -> list[tuple[str, str]]:
-    """Return a page's history as a few lines of text, each with its name.
+    """Return the history of a page as lines of text, each with its name.
 
     Parameters
     ----------
     history
-        Of the page.
+        History of the page.
     width
-        Characters of a line.
+        Length of a line in characters.
     """
     polls = history.counted
     shown: dict[int, str] = {}
     for place, poll in zip(
         _places([poll.fetched_at_ms for poll in polls], history, width), polls, strict=True
     ):
-        shown[place] = max(shown.get(place, "error"), _kind_of(poll), key=_TELLING.index)
-    lines = [("polls", "".join(_LETTERS.get(shown.get(i, ""), " ") for i in range(width)))]
+        shown[place] = max(shown.get(place, "error"), _kind_of(poll), key=_BY_IMPORTANCE.index)
+    lines = [("polls", "".join(_SYMBOLS.get(shown.get(i, ""), " ") for i in range(width)))]
     for source in _sources(history):
-        heard = [signal.at_ms for signal in history.signals if signal.source == source]
-        places = set(_places(heard, history, width))
+        times = [signal.at_ms for signal in history.signals if signal.source == source]
+        places = set(_places(times, history, width))
         lines.append((source, "".join(_SIGNAL if i in places else " " for i in range(width))))
     first, last = instant_text(history.begins_ms), instant_text(history.until_ms)
     lines.append(("", f"{first}{last:>{max(width - len(first), len(last) + 1)}}"))

@@ -1,81 +1,77 @@
-"""A partition as it was: the nearest snapshot before, and the log from there, in memory.
+"""Rebuild a partition as of an earlier time: the nearest earlier snapshot, then the log.
 
-Nothing on disk is touched, and no lock is needed: it works while another process writes.  What
-was is the same shard, bit for bit, that the node had then, because the same log gives the same
-shard.
+This happens in memory.  It changes nothing on disk and needs no lock, so it works while another
+process writes.  The result is bit for bit the shard that the node had then, because the same log
+always gives the same shard.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
-import numpy as np
-
-from recrawl.corpus.corpus import Corpus
 from recrawl.corpus.inspect.explanation import PageExplanation, page_explanation
+from recrawl.corpus.view import CorpusView
 from recrawl.errors import LedgerError, RecoveryError, SnapshotError, TimeLost
 from recrawl.ledger import Ledger, SavedSnapshot
-from recrawl.node.durability.recovery import Partition, _from_the_beginning, _restored
-from recrawl.node.node import follow_price
-from recrawl.node.records import Happening, Named, PagesNamed, PagesReported, happening_of
-from recrawl.node.routing import routed
-from recrawl.shard import Applied, Claimed, LeasesExpired, Ordered, Shard, Ticked
-from recrawl.shard.state.snapshot import restored
+from recrawl.node.durability.recovery import Partition, _initial_shard, _restore_shard
+from recrawl.node.node import apply_entry, use_logged_price
+from recrawl.node.records import LogEntry, entry_of
+from recrawl.node.routing import split_by_partition
+from recrawl.shard import Claimed, LeasesExpired, Ordered, Shard, Ticked
+from recrawl.shard.state.snapshot import restore_tables
 from recrawl.units import instant_text
 
 __all__ = [
+    "HasTime",
     "LogTime",
-    "OnStep",
-    "Past",
+    "OnRecord",
+    "ReplayStart",
     "Step",
-    "Timed",
-    "applied",
-    "begun",
     "earliest_ms",
-    "explained_at",
-    "first_time",
-    "place_of",
+    "explain_page_at",
+    "locate_page",
+    "log_start_time",
+    "nearest_start",
     "shard_at",
     "shard_of",
     "steps",
 ]
 
-OnStep: TypeAlias = Callable[[int], None]
+OnRecord: TypeAlias = Callable[[int], None]
 
-_NO_TRANSITION = np.zeros(0, np.uint8)
 _BROKEN = (SnapshotError, LedgerError, OSError, ValueError)
 
 
-class Past(NamedTuple):
-    """A shard at a position of its log, to go on from."""
+class ReplayStart(NamedTuple):
+    """A shard and the position of the log from which replay continues."""
 
     shard: Shard
     position: int
 
 
-class Timed(Protocol):
-    """What tells whose decisions count and what time it is: a shard does."""
+class HasTime(Protocol):
+    """Something with an epoch and a time, such as a shard."""
 
     @property
     def epoch(self) -> int:
-        """The owner's epoch."""
+        """The epoch of the partition's owner; decisions of other epochs do not count."""
         ...
 
     @property
     def now_ms(self) -> int:
-        """The time."""
+        """The time in milliseconds since 1970."""
         ...
 
 
 @dataclass(slots=True)
 class LogTime:
-    """Time and epoch of a log alone, for who reads records without applying them."""
+    """Time and epoch at a position of a log, for reading records without applying them."""
 
     epoch: int
     now_ms: int
 
     def follow(self, step: "Step") -> None:
-        """Move to the time after a step."""
+        """Advance to the time after a step."""
         self.now_ms = step.at_ms
         if isinstance(step.happening, Claimed):
             self.epoch = max(self.epoch, int(step.happening.epoch.max()))
@@ -85,15 +81,15 @@ class Step(NamedTuple):
     """One record of the log, before it is applied."""
 
     position: int
-    happening: Happening
+    happening: LogEntry
     at_ms: int
-    """The shard's time once it has been applied."""
+    """Time of the shard after the entry has been applied."""
 
 
-def place_of(corpus: Corpus, url: str) -> tuple[int, int] | None:
-    """Return the partition and the page of a URL; None if it is not kept."""
+def locate_page(corpus: CorpusView, url: str) -> tuple[int, int] | None:
+    """Return the partition and the page number of a URL; None if it is not tracked."""
     config = corpus.config.corpus
-    for i, _, canon, _ in routed([url], len(corpus.nodes), config.group_by):
+    for i, _, canon, _ in split_by_partition([url], len(corpus.nodes), config.group_by):
         node = corpus.nodes[i]
         with node.lock:
             page = int(node.store.pages_of(canon)[0])
@@ -101,21 +97,7 @@ def place_of(corpus: Corpus, url: str) -> tuple[int, int] | None:
     return None
 
 
-def applied(shard: Shard, happening: Happening) -> Applied:
-    """Apply what a record says to a shard alone, as a node does beside writing its store."""
-    match happening:
-        case PagesNamed(added, epoch):
-            if not (epoch == shard.epoch).all():
-                return Applied(np.zeros(epoch.size, np.bool_), _NO_TRANSITION)
-            return shard.apply(added)
-        case Named(epoch):
-            return Applied(epoch == shard.epoch, _NO_TRANSITION)
-        case PagesReported(outcomes):
-            return shard.apply(outcomes)
-    return shard.apply(happening)
-
-
-def _time_after(time: Timed, happening: Happening) -> int:
+def _time_after(time: HasTime, happening: LogEntry) -> int:
     """Return the time once a happening has been applied."""
     match happening:
         case Ticked() | Ordered() | LeasesExpired():
@@ -130,28 +112,28 @@ def _time_after(time: Timed, happening: Happening) -> int:
 def steps(
     ledger: Ledger,
     position: int,
-    time: Timed,
+    time: HasTime,
     *,
     until: int | None = None,
     schemas: frozenset[int] | None = None,
-    on_step: OnStep | None = None,
+    on_record: OnRecord | None = None,
 ) -> Iterator[Step]:
-    """Yield what the log holds from a position on; apply each step before asking for the next.
+    """Yield the entries of a log from a position on; apply each step before taking the next.
 
     Parameters
     ----------
     ledger
-        Of the partition.
+        Log of the partition.
     position
-        Where to begin.
+        Position of the first entry.
     time
-        Of the shard at that position; it moves as steps are applied.
+        Shard at that position, or its time; it advances as steps are applied.
     until
-        A position to stop at; the log's end, as it is now, unless given.
+        Position to stop at; the current end of the log by default.
     schemas
-        Kinds of records to yield; all unless given.
-    on_step
-        Told of each record that is read: 1.
+        Kinds of records to yield; all by default.
+    on_record
+        Called with 1 for each record that is read.
     """
     end = ledger.end if until is None else until
     while position < end:
@@ -161,35 +143,35 @@ def steps(
         for at, record in found:
             if at >= end:
                 return
-            if on_step is not None:
-                on_step(1)
+            if on_record is not None:
+                on_record(1)
             if schemas is None or record.schema in schemas:
-                happening = happening_of(record)
+                happening = entry_of(record)
                 yield Step(at, happening, _time_after(time, happening))
         position = found[-1][0] + 1
 
 
 def _time_of(saved: SavedSnapshot) -> LogTime | None:
-    """Return the time of a snapshot; None if it cannot be read."""
+    """Return the time and epoch of a snapshot; None if it cannot be read."""
     try:
-        registers = restored(saved.manifest(), saved.columns(), check=False)[0].registers
+        registers = restore_tables(saved.manifest(), saved.columns(), check=False)[0].registers
     except _BROKEN:
         return None
     return LogTime(int(registers.epoch[0]), int(registers.now[0]))
 
 
 def shard_of(saved: SavedSnapshot) -> Shard | None:
-    """Return the shard of a snapshot, None if it is broken or of a version not known."""
+    """Return the shard of a snapshot; None if it is broken or of an unknown version."""
     try:
-        return _restored(saved, is_reader=False)
+        return _restore_shard(saved, is_reader=False)
     except RecoveryError:
         return None
 
 
-def _usable(partition: Partition) -> list[tuple[LogTime, SavedSnapshot]]:
-    """Return the snapshots that the log goes on from and their times, newest first."""
+def _usable_snapshots(partition: Partition) -> list[tuple[LogTime, SavedSnapshot]]:
+    """Return the snapshots at which the log continues, with their times, newest first."""
     first, end = partition.ledger.first, partition.ledger.end
-    timed = [(_time_of(saved), saved) for saved in partition.snapshots.saved()]
+    timed = [(_time_of(saved), saved) for saved in partition.snapshots.list_saved()]
     return [
         (time, saved)
         for time, saved in timed
@@ -197,110 +179,110 @@ def _usable(partition: Partition) -> list[tuple[LogTime, SavedSnapshot]]:
     ]
 
 
-def first_time(partition: Partition) -> LogTime:
-    """Return the time at the first position of a log, 0 at the very beginning."""
-    usable = _usable(partition)
+def log_start_time(partition: Partition) -> LogTime:
+    """Return the time at the first position of a log; 0 if nothing of the log was deleted."""
+    usable = _usable_snapshots(partition)
     is_begun = partition.ledger.first == 0 or not usable
     return LogTime(0, 0) if is_begun else usable[-1][0]
 
 
-def begun(partition: Partition, at_ms: int | None = None) -> Past:
-    """Return the latest shard that is kept of a time no later than this.
+def nearest_start(partition: Partition, at_ms: int | None = None) -> ReplayStart:
+    """Return the nearest shard at or before a time from which replay can start.
 
     Parameters
     ----------
     partition
-        Of the corpus.
+        Partition to replay.
     at_ms
-        When; None for the oldest that there is.
+        Time in milliseconds since 1970; None for the earliest possible start.
 
     Raises
     ------
     TimeLost
-        If all that is kept is of a later time.
+        If every usable snapshot is later, and the beginning of the log has been deleted.
     """
-    usable = _usable(partition)
+    usable = _usable_snapshots(partition)
     if at_ms is None:
         if partition.ledger.first == 0:
-            return Past(_from_the_beginning(partition.ledger), 0)
+            return ReplayStart(_initial_shard(partition.ledger), 0)
         usable.reverse()
     for time, saved in usable:
         if at_ms is not None and time.now_ms > at_ms:
             continue
         shard = shard_of(saved)
         if shard is not None:
-            return Past(shard, saved.position)
+            return ReplayStart(shard, saved.position)
     if partition.ledger.first == 0:
-        return Past(_from_the_beginning(partition.ledger), 0)
+        return ReplayStart(_initial_shard(partition.ledger), 0)
     if not usable:
-        raise TimeLost(f"partition {partition.number}: no snapshot can be used")
+        raise TimeLost(f"partition {partition.number} has no usable snapshot")
     earliest = instant_text(usable[-1][0].now_ms)
     raise TimeLost(
-        f"the log no longer reaches so far back: the earliest that it knows is {earliest}"
+        f"the log no longer reaches back to {instant_text(at_ms or 0)}: it begins at {earliest}"
     )
 
 
 def earliest_ms(partition: Partition) -> int | None:
-    """Return the earliest time that can be asked about; None if that is the beginning."""
+    """Return the earliest time that replay can reach; None if the log has its beginning."""
     if partition.ledger.first == 0:
         return None
-    usable = _usable(partition)
+    usable = _usable_snapshots(partition)
     return usable[-1][0].now_ms if usable else None
 
 
-def shard_at(partition: Partition, at_ms: int, *, on_step: OnStep | None = None) -> Shard:
-    """Return the shard as it was at a time: all that its log says happened until then.
+def shard_at(partition: Partition, at_ms: int, *, on_record: OnRecord | None = None) -> Shard:
+    """Return the shard as of a time, by replaying its log up to then.
 
     Parameters
     ----------
     partition
-        Of the corpus.
+        Partition to replay.
     at_ms
-        When; of a time to come, the shard as it is.
-    on_step
-        Told of each record that is read: 1.
+        Time in milliseconds since 1970; for a later time than now, the current shard.
+    on_record
+        Called with 1 for each record that is read.
 
     Raises
     ------
     TimeLost
-        If the log no longer reaches so far back.
+        If the log no longer reaches back to ``at_ms``.
     """
-    past = begun(partition, at_ms)
-    for step in steps(partition.ledger, past.position, past.shard, on_step=on_step):
+    past = nearest_start(partition, at_ms)
+    for step in steps(partition.ledger, past.position, past.shard, on_record=on_record):
         if step.at_ms > at_ms:
             break
-        applied(past.shard, step.happening)
-    follow_price(past.shard)
+        apply_entry(past.shard, step.happening)
+    use_logged_price(past.shard)
     return past.shard
 
 
-def explained_at(
-    corpus: Corpus, url: str, at_ms: int, *, on_step: OnStep | None = None
+def explain_page_at(
+    corpus: CorpusView, url: str, at_ms: int, *, on_record: OnRecord | None = None
 ) -> PageExplanation | None:
-    """Return what was known of a page at a time; None if it was not kept then.
+    """Return the explanation of a page as of a time; None if it was not tracked then.
 
-    Of a time to come: what will be, if nothing happens until then.
+    For a later time than now, the explanation assumes that nothing happens until then.
 
     Parameters
     ----------
     corpus
-        As it is now; a page that has been removed since is not found.
+        Open corpus.  A page that has been removed since is not found.
     url
-        Of the page.
+        URL of the page.
     at_ms
-        When.
-    on_step
-        Told of each record that is read: 1.
+        Time in milliseconds since 1970.
+    on_record
+        Called with 1 for each record that is read.
 
     Raises
     ------
     TimeLost
-        If the log no longer reaches so far back.
+        If the log no longer reaches back to ``at_ms``.
     """
-    place = place_of(corpus, url)
+    place = locate_page(corpus, url)
     if place is None:
         return None
     i, page = place
     node = corpus.nodes[i]
-    shard = shard_at(corpus.partitions[i], at_ms, on_step=on_step)
+    shard = shard_at(corpus.partitions[i], at_ms, on_record=on_record)
     return page_explanation(shard, node.store, page, at_ms, is_past=True)

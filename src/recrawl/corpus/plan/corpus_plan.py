@@ -1,7 +1,7 @@
-"""A plan for a whole corpus: the curve, with the names of kinds and hosts, and targets.
+"""A plan for a whole corpus: freshness against budget by kind and host, and targets.
 
-`recrawl.corpus.plan.curve` knows pages only by number.  This module reads names from the store:
-those of kinds and hosts and, where a target is about a URL pattern, the URLs of sampled pages.
+`recrawl.corpus.plan.curve` has pages only by number.  This module reads names from the store: of
+kinds, of hosts and, for a target with a URL pattern, the URLs of the sampled pages.
 """
 
 import math
@@ -13,18 +13,19 @@ import numpy as np
 import pyarrow as pa
 
 from recrawl.core.arrays import FlagArray, FloatArray
-from recrawl.corpus.plan.curve import PAGES_COUNTED_MAX, Plan, curve_of, named_kinds, plan_at
+from recrawl.corpus.inspect.kinds import kind_names
+from recrawl.corpus.plan.curve import PAGES_PLANNED_MAX, Plan, curve_of, kinds_by_name, plan_at
 from recrawl.corpus.plan.hosts import HostPlans, host_plans
 from recrawl.corpus.plan.monotone import Monotone
-from recrawl.corpus.plan.priced_pages import Ceilings, LookedAt, PricedPages
+from recrawl.corpus.plan.priced_pages import Ceilings, PricedPages, SampledPages
 from recrawl.corpus.plan.targets import (
-    Standing,
+    CombinedAnswer,
+    Spending,
     Target,
     TargetAnswer,
     TargetPages,
-    Together,
-    answers,
-    together,
+    answer_combined,
+    answer_targets,
 )
 from recrawl.node.node import Node
 from recrawl.shard import Shard
@@ -32,66 +33,68 @@ from recrawl.shard.state.status import PriceMode
 from recrawl.store import Names
 from recrawl.urls import PatternSet
 
-__all__ = ["HOSTS_MAX", "TARGETS_MAX", "CorpusPlan", "planned"]
+__all__ = ["HOSTS_MAX", "TARGETS_MAX", "CorpusPlan", "make_plan"]
 
 HOSTS_MAX = 20
-"""Hosts in each list of a plan."""
+"""Largest number of hosts in each list of a plan."""
 TARGETS_MAX = 100
-"""Targets that one plan answers."""
+"""Largest number of targets of one plan."""
 _N_PRICES = 32
-# Where a target is not reached at the lowest price: how many more are tried, and how far down.
+# If a target is not reached at the lowest price: number of lower prices tried, and the lowest.
 _N_LOWER, _LOWEST = 16, 2.0**-30
 _HOUR = 3_600.0
-# Of a corpus without a budget: hosts are looked at where so many copies are fresh.
-_FRESHNESS_LOOKED_AT = 0.95
+# Without a budget, kinds and hosts are compared at the price that gives this freshness.
+_FRESHNESS_COMPARED = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusPlan:
-    """What budgets buy for a corpus; amounts are per hour, in the plan's unit."""
+    """What budgets achieve for a corpus; amounts are per hour, in the plan's unit."""
 
     plan: Plan
     budget_per_hour: float | None
-    """What is spent now, or was asked about; None for a corpus without a budget per time."""
+    """The corpus's budget, or the one to compare with; None without a budget per time."""
     freshness: float | None
-    """That it buys."""
+    """Freshness that this budget achieves."""
     freshness_looked_at: float
-    """At which kinds and hosts are compared: what the budget buys, or 95 % without one."""
+    """Freshness at which kinds and hosts are compared: the budget's, or 95 % without one."""
     freshness_max: float
-    """At the end of the plan's curve, beyond which almost nothing is gained."""
+    """Freshness at the end of the plan's curve, where more budget gains almost nothing."""
     freshness_max_without_delays: float
-    """The same, if hosts could be asked without delay."""
+    """The same without the delays of hosts."""
     price: float
-    """At which kinds and hosts are compared."""
+    """Price at which kinds and hosts are compared."""
     place: float
-    """Where among the prices of the plan's curve that is, as a number of columns."""
+    """Place of that price on the plan's curve, as a number of columns."""
     ceilings: Ceilings
-    """What pages ask for whatever a fetch is worth: it goes before all else."""
+    """Fetches that max_age and staleness limits need; they come before all others."""
     hosts: HostPlans
     targets: tuple[TargetAnswer, ...]
-    together: Together | None
-    """Of two or more targets, with a budget."""
+    together: CombinedAnswer | None
+    """Answer for all targets at once; None for fewer than two, or without a budget."""
     is_weighted: bool
+    n_polls: int
+    """Number of fetches so far that showed whether a page had changed."""
 
     @property
     def ceilings_per_hour(self) -> float:
-        """What longest intervals and promises ask for."""
+        """Budget that max_age and staleness limits need."""
         in_cost = self.plan.unit == "cost"
         return self.ceilings.cost_per_hour if in_cost else self.ceilings.fetches_per_hour
 
     @property
     def is_held_by_delays(self) -> bool:
-        """Whether hosts' delays, not the budget, keep copies from being fresher in the end."""
+        """Whether delays of hosts, not the budget, limit the freshness."""
         return self.freshness_max < self.freshness_max_without_delays - 0.002
 
     @property
     def is_answered_yes(self) -> bool:
-        """Whether every target is met or possible, and all of them together."""
+        """Whether every target is met or possible, also all of them together."""
         each = all(answer.verdict in ("met", "possible") for answer in self.targets)
         return each and (self.together is None or self.together.is_possible)
 
 
-def planned(
+def make_plan(
     nodes: Sequence[Node],
     *,
     now_ms: int,
@@ -99,59 +102,58 @@ def planned(
     budget_per_hour: float | None = None,
     is_weighted: bool = True,
     n_hosts: int = HOSTS_MAX,
-    n_pages_max: int = PAGES_COUNTED_MAX,
+    n_pages_max: int = PAGES_PLANNED_MAX,
 ) -> CorpusPlan:
-    """Return what budgets buy for a corpus, by kind and host, and whether targets can be met.
+    """Return what budgets achieve for a corpus, by kind and host, and whether targets can be met.
 
     Parameters
     ----------
     nodes
-        Of the corpus.
+        Nodes of the corpus, one per partition.
     now_ms
-        When this is: put on record.
+        Current time in milliseconds since 1970, for the record.
     targets
-        To be answered.
+        Targets to answer.
     budget_per_hour
-        To compare with; by default what the corpus has.
+        Budget to compare with; the corpus's own by default.
     is_weighted
-        Whether copies count by their importance in what is said of freshness and targets.  Hosts
-        are always compared so.
+        Whether freshness and targets weight copies by importance.  Hosts always do.
     n_hosts, n_pages_max
-        How many hosts to name and pages to look at.
+        Largest number of hosts to list, and of pages to sample.
 
     Raises
     ------
     ValueError
-        If a target is about a pattern that is none, or there are too many targets.
+        If the pattern of a target is not valid, or there are too many targets.
     """
     if len(targets) > TARGETS_MAX:
-        raise ValueError(f"targets must be at most {TARGETS_MAX} in number, got {len(targets)}")
+        raise ValueError(f"there must be at most {TARGETS_MAX} targets, got {len(targets)}")
     with ExitStack() as held:
         for node in nodes:
             held.enter_context(node.lock)
-        kinds = [_names_of_kinds(node) for node in nodes]
-        looked_at = LookedAt([node.shard for node in nodes], n_pages_max)
-        price = looked_at.prices(_N_PRICES)
-        priced = looked_at.at(price)
-        plan = plan_at(looked_at, priced, price, kinds=kinds, now_ms=now_ms)
-        rows = _Rows(nodes, looked_at, priced, kinds)
-        budget, place = _standing(plan, looked_at.shards, budget_per_hour)
+        kinds = [kind_names(node) for node in nodes]
+        sampled = SampledPages([node.shard for node in nodes], n_pages_max)
+        price = sampled.prices(_N_PRICES)
+        priced = sampled.at(price)
+        plan = plan_at(sampled, priced, price, kinds=kinds, now_ms=now_ms)
+        rows = _Rows(nodes, sampled, priced, kinds)
+        budget, place = _current_spending(plan, sampled.shards, budget_per_hour)
         in_cost = plan.unit == "cost"
-        # Rows first, so that a pattern that is none is refused before anything else.
+        # Rows first, so that an invalid pattern is rejected before any long computation.
         meant = [rows.of(target) for target in targets]
-        wanted, priced_low, price_low = _wanted(targets, meant, looked_at, priced, price)
-        standing = None if budget is None else Standing(budget, place)
-        answered = answers(
-            wanted, priced_low, price_low, standing, in_cost=in_cost, is_weighted=is_weighted
+        wanted, priced_low, price_low = _targets_with_pages(targets, meant, sampled, priced, price)
+        current = None if budget is None else Spending(budget, place)
+        answered = answer_targets(
+            wanted, priced_low, price_low, current, in_cost=in_cost, is_weighted=is_weighted
         )
         at_once = None
-        if len(wanted) > 1 and standing is not None:
-            at_once = together(
-                wanted, priced_low, standing, in_cost=in_cost, is_weighted=is_weighted
+        if len(wanted) > 1 and current is not None:
+            at_once = answer_combined(
+                wanted, priced_low, current, in_cost=in_cost, is_weighted=is_weighted
             )
-        hosts = host_plans(looked_at, priced, price, place, names=_GroupNames(nodes), n_max=n_hosts)
-        ceilings = looked_at.ceilings()
-        last = curve_of(looked_at.at(price[-1:], is_capped=False), price[-1:])
+        hosts = host_plans(sampled, priced, price, place, names=_GroupNames(nodes), n_max=n_hosts)
+        ceilings = sampled.ceilings()
+        last = curve_of(sampled.at(price[-1:], is_capped=False), price[-1:])
     curve = plan.curve.weighted_freshness if is_weighted else plan.curve.freshness
     free = float((last.weighted_freshness if is_weighted else last.freshness)[0])
     at_place = Monotone(np.arange(price.size, dtype=np.float64), np.maximum.accumulate(curve))
@@ -169,17 +171,12 @@ def planned(
         targets=tuple(answered),
         together=at_once,
         is_weighted=is_weighted,
+        n_polls=sum(int(node.shard.tables.registers.n_polls[0]) for node in nodes),
     )
 
 
-def _names_of_kinds(node: Node) -> dict[int, str]:
-    numbers = range(1, node.store.n_named(Names.KIND) + 1)
-    names = node.store.names_of(Names.KIND, numbers)
-    return {number: name or "" for number, name in zip(numbers, names, strict=True)}
-
-
 class _GroupNames:
-    """The names of groups, from the store."""
+    """Reads the names of groups from the store."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._nodes = nodes
@@ -189,22 +186,22 @@ class _GroupNames:
 
 
 class _Rows:
-    """Which of the pages looked at a target is about."""
+    """Finds the sampled pages that a target is about."""
 
     def __init__(
         self,
         nodes: Sequence[Node],
-        looked_at: LookedAt,
+        sampled: SampledPages,
         priced: PricedPages,
         kinds: Sequence[Mapping[int, str]],
     ) -> None:
-        self._nodes, self._looked_at = nodes, looked_at
+        self._nodes, self._looked_at = nodes, sampled
         self._n = priced.n_pages.size
-        self._kinds, self._kind = named_kinds(looked_at, priced.kind, kinds)
+        self._kinds, self._kind = kinds_by_name(sampled, priced.kind, kinds)
         self._urls: list[pa.StringArray] | None = None
 
     def of(self, target: Target) -> FlagArray:
-        """Return which rows are meant: a kind by its name, else what a pattern matches."""
+        """Return the rows of a target: a kind by its name, or what a pattern matches."""
         if target.of is None:
             return np.ones(self._n, np.bool_)
         if target.of in self._kinds:
@@ -225,12 +222,12 @@ class _Rows:
         return self._urls
 
 
-def _standing(
+def _current_spending(
     plan: Plan, shards: Sequence[Shard], asked: float | None
 ) -> tuple[float | None, float]:
-    """Return what is spent per hour, and at which place among the prices.
+    """Return the spending per hour, and its place among the prices.
 
-    Without a budget: none, and the place at which most copies are fresh.
+    Without a budget: None, and the place at which 95 % of the copies are fresh.
     """
     price, budget = plan.curve.price, plan.budget_per_hour
     end = float(price.size - 1)
@@ -246,56 +243,56 @@ def _standing(
             return spent(place), place
     if given is None:
         fresh = np.maximum.accumulate(plan.curve.weighted_freshness)
-        return None, min(Monotone(places, fresh).place_of(_FRESHNESS_LOOKED_AT), end)
+        return None, min(Monotone(places, fresh).place_of(_FRESHNESS_COMPARED), end)
     per_hour = given if asked is not None else given * _HOUR
     return per_hour, min(spent.place_of(per_hour), end)
 
 
-def _wanted(
+def _targets_with_pages(
     targets: Sequence[Target],
     meant: Sequence[FlagArray],
-    looked_at: LookedAt,
+    sampled: SampledPages,
     priced: PricedPages,
     price: FloatArray,
 ) -> tuple[list[TargetPages], PricedPages, FloatArray]:
-    """Return targets with their pages, at prices low enough to meet them where that can be."""
+    """Return targets with their pages, at prices low enough to meet them if possible."""
     if not targets:
         return [], priced, price
-    found = _kept(targets, meant, looked_at, priced, price)
+    found = _target_pages(targets, meant, sampled, priced, price)
     if all(_is_reached(one, priced) for one in found):
         return found, priced, price
     lower = np.geomspace(price[-1], price[-1] * _LOWEST, _N_LOWER + 1)[1:]
     price = np.concatenate([price, lower])
-    priced = looked_at.at(price)
-    return _kept(targets, meant, looked_at, priced, price), priced, price
+    priced = sampled.at(price)
+    return _target_pages(targets, meant, sampled, priced, price), priced, price
 
 
-def _kept(
+def _target_pages(
     targets: Sequence[Target],
     meant: Sequence[FlagArray],
-    looked_at: LookedAt,
+    sampled: SampledPages,
     priced: PricedPages,
     price: FloatArray,
 ) -> list[TargetPages]:
-    """Return how well each target's pages do at each price, with delays and without."""
-    kept: dict[float, FloatArray] = {0.0: priced.freshness}
+    """Return the share of copies that meet each target at each price, with and without delays."""
+    meets: dict[float, FloatArray] = {0.0: priced.freshness}
     free: dict[float, FloatArray] = {}
     for late in {target.late_seconds for target in targets}:
-        if late not in kept:
-            kept[late] = looked_at.at(price, late_seconds=late).freshness
-        free[late] = looked_at.at(price[-1:], late_seconds=late, is_capped=False).freshness[:, 0]
+        if late not in meets:
+            meets[late] = sampled.at(price, late_seconds=late).freshness
+        free[late] = sampled.at(price[-1:], late_seconds=late, is_capped=False).freshness[:, 0]
     return [
-        TargetPages(target, rows, kept[target.late_seconds], free[target.late_seconds])
+        TargetPages(target, rows, meets[target.late_seconds], free[target.late_seconds])
         for target, rows in zip(targets, meant, strict=True)
     ]
 
 
 def _is_reached(one: TargetPages, priced: PricedPages) -> bool:
-    """Return whether a target is met at the lowest price, copies weighted or not."""
+    """Return whether a target is met at the lowest price, weighted and unweighted."""
     rows = one.is_meant
     if not rows.any():
         return True
-    n, last = priced.n_pages[rows], one.kept[rows, -1]
+    n, last = priced.n_pages[rows], one.meets[rows, -1]
     shares = [n @ last / n.sum()]
     weight = n * priced.importance[rows]
     if weight.sum() > 0:

@@ -1,17 +1,17 @@
-"""What a budget buys: freshness against fetches per hour, for the pages as they are known now.
+"""Freshness against budget, for the pages as they are known now.
 
-A price says for each page after which time it is fetched again, hence how often it is fetched and
-which share of the time its copy is fresh.  Added up over all pages, or over some that stand for
-all, that is a point of a curve for each price: nothing has to be simulated.
+A price determines for each page after what time it is fetched again, and so how often it is
+fetched and for which share of the time its copy is fresh.  The sum over all pages, or over a
+sample, is one point of the curve for each price; nothing is simulated.
 
-What is left out:
+A plan leaves out:
 
-- What polls will yet teach.  Copies of pages of which little is known will be kept better than
-  the plan says.
-- Orders set apart for discovery and audit, and shares of the budget kept for patterns.
-- The time that fetches themselves take: a group that allows one at a time sells fewer than its
-  delay says.
-- Pages that are given up or closed by their site's rules, which have no part in the plan.
+- Learning: future polls show how often pages change, so pages of which little is known now will be
+  fresher than planned.
+- Orders for discovery and audits, and shares of the budget reserved for patterns.
+- The time that fetches themselves take: a host that allows one fetch at a time gets fewer than its
+  delay allows.
+- Pages that recrawl no longer fetches because they are gone, or because their host forbids it.
 """
 
 import math
@@ -23,48 +23,48 @@ import numpy as np
 
 from recrawl.core.arrays import CountArray, FloatArray
 from recrawl.corpus.plan.monotone import Monotone
-from recrawl.corpus.plan.priced_pages import LookedAt, PricedPages, weights_of
+from recrawl.corpus.plan.priced_pages import PricedPages, SampledPages, weights_of
 from recrawl.shard import Shard
 from recrawl.shard.state.status import BudgetUnit
 
 __all__ = [
-    "PAGES_COUNTED_MAX",
+    "PAGES_PLANNED_MAX",
     "KindPlan",
     "Plan",
     "PlanCurve",
     "curve_of",
-    "named_kinds",
+    "kinds_by_name",
     "plan_at",
     "plan_of",
 ]
 
-PAGES_COUNTED_MAX = 32_768
-"""Up to so many pages a plan looks at each; of more it looks at about as many."""
+PAGES_PLANNED_MAX = 32_768
+"""Maximum number of pages that a plan evaluates; of a larger corpus, it samples about as many."""
 _HOUR = 3_600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCurve:
-    """What is spent and how fresh copies are, one row per price, in the order of rising budgets."""
+    """Spending and freshness, one row per price, in the order of rising budgets."""
 
     price: FloatArray
-    """What a fetch must be worth."""
+    """Price that the value of a fetch must reach."""
     fetches_per_hour: FloatArray
     cost_per_hour: FloatArray
     freshness: FloatArray
     """Share of copies that are fresh, on average over time."""
     weighted_freshness: FloatArray
-    """The same, each copy weighted by its importance; the same where none has any."""
+    """The same, weighted by importance; unweighted if no page has any importance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindPlan:
-    """The part of a plan that is about one kind of page; the prices are the whole plan's."""
+    """The part of a plan that is about one kind of page, at the prices of the whole plan."""
 
     kind: str
     n_pages: int
     importance: float
-    """Of all these pages together."""
+    """Total importance of these pages."""
     curve: PlanCurve
 
 
@@ -72,37 +72,38 @@ class KindPlan:
 class Plan:
     """Freshness against budget for one corpus, as it is known at one moment.
 
-    Budgets are per hour, in the unit of the corpus's own: fetches, or cost.  Freshness is weighted
-    by importance unless said otherwise.
+    Budgets are per hour, in the unit of the corpus's budget: fetches or cost.  Freshness is
+    weighted by importance by default.
     """
 
     at_ms: int
     n_pages: int
     n_counted: int
-    """Pages looked at: all of them, or some that stand for all."""
+    """Number of pages that the plan evaluates: a sample, or all."""
     unit: Literal["fetches", "cost"]
     curve: PlanCurve
     kinds: tuple[KindPlan, ...]
-    """Only those that have pages."""
+    """Plans of the kinds that have pages."""
 
     @property
     def is_exact(self) -> bool:
-        """Whether every page was looked at."""
+        """Whether the plan evaluates all pages."""
         return self.n_counted == self.n_pages
 
     @property
     def budget_per_hour(self) -> FloatArray:
-        """What is spent at each price, in the corpus's unit."""
+        """Spending at each price, in the corpus's unit."""
         curve = self.curve
         return curve.cost_per_hour if self.unit == "cost" else curve.fetches_per_hour
 
     def freshness_at(self, budget_per_hour: float, *, weighted: bool = True) -> float:
-        """Return the freshness that a budget buys, spent as well as can be.
+        """Return the freshness that a budget achieves if it is spent optimally.
 
-        Below what ceilings and promises cost, in proportion to what is spent; beyond the end of
-        the curve, that of its end.
+        A budget below the first point of the curve, which max_age and staleness limits need,
+        achieves a proportional part of its freshness.  A budget beyond the last point achieves the
+        freshness of that point.
         """
-        budget, freshness = self._rising(weighted)
+        budget, freshness = self._rising_points(weighted)
         if budget.size == 0 or not budget_per_hour > 0:
             return 0.0
         if budget_per_hour <= budget[0]:
@@ -112,10 +113,10 @@ class Plan:
         return Monotone(np.log(budget), freshness)(math.log(budget_per_hour))
 
     def budget_for(self, freshness: float, *, weighted: bool = True) -> float:
-        """Return the budget per hour that buys a freshness; inf beyond the end of the curve."""
+        """Return the budget per hour that a freshness needs; inf beyond the end of the curve."""
         if not 0 <= freshness <= 1:
             raise ValueError(f"freshness must be from 0 to 1, got {freshness!r}")
-        budget, reached = self._rising(weighted)
+        budget, reached = self._rising_points(weighted)
         if budget.size == 0 or freshness > reached[-1]:
             return math.inf
         if freshness <= reached[0]:
@@ -123,20 +124,20 @@ class Plan:
         return math.exp(Monotone(np.log(budget), reached).place_of(freshness))
 
     def price_at(self, budget_per_hour: float) -> float:
-        """Return the price at which a budget is spent; that of the nearest end outside the curve.
+        """Return the price at which a budget is spent; outside the curve, that of the nearest end.
 
         See `recrawl.core.price` for what a price is.
         """
         budget = self.budget_per_hour
-        spends = budget > 0
-        if not (spends.any() and budget_per_hour > 0):
+        is_positive = budget > 0
+        if not (is_positive.any() and budget_per_hour > 0):
             return float(self.curve.price[0]) if self.curve.price.size else math.inf
-        log_price = np.log(self.curve.price[spends])
-        found = np.interp(math.log(budget_per_hour), np.log(budget[spends]), log_price)
+        log_price = np.log(self.curve.price[is_positive])
+        found = np.interp(math.log(budget_per_hour), np.log(budget[is_positive]), log_price)
         return math.exp(float(found))
 
-    def _rising(self, weighted: bool) -> tuple[FloatArray, FloatArray]:
-        """Return the points at which both the budget and the freshness are above all before."""
+    def _rising_points(self, weighted: bool) -> tuple[FloatArray, FloatArray]:
+        """Return the points at which the budget exceeds all earlier ones, with rising freshness."""
         curve = self.curve
         budget = self.budget_per_hour
         freshness = curve.weighted_freshness if weighted else curve.freshness
@@ -151,30 +152,29 @@ def plan_of(
     kinds: Mapping[int, str] | Sequence[Mapping[int, str]] = (),
     now_ms: int,
     n_budgets: int = 40,
-    n_pages_max: int = PAGES_COUNTED_MAX,
+    n_pages_max: int = PAGES_PLANNED_MAX,
 ) -> Plan:
     """Return freshness against budget for the pages of shards, as they are known now.
 
-    Exact up to ``n_pages_max`` pages, given what is believed of each: belief, importance, cost,
-    signals, floors, ceilings and promises count, and so do the delays of groups.  Of a larger
-    corpus so many pages are looked at that a hash chooses (`recrawl.corpus.inspect.page_sample`).
-    A page with signals whose limits keep it from being fetched when it is worth the price counts
-    as one fetched at regular intervals.  Under the objective "fragments" freshness is the share
-    of what may go wrong in copies that is right.
+    The plan takes into account the belief about each page, its importance, cost, signals and
+    limits, and the delays of groups.  It evaluates up to ``n_pages_max`` pages one by one, and a
+    sample of a larger corpus (`recrawl.corpus.inspect.page_sample`).  It assumes regular intervals
+    for a page with signals whose limits decide when it is fetched.  Under the objective
+    "fragments", freshness is the correct share of the content.
 
     Parameters
     ----------
     shards
-        Of one corpus, with budgets of one unit.
+        Shards of one corpus, with budgets of one unit.
     kinds
-        Names of kinds by their numbers, for all shards or for each.  A kind without a name goes by
-        its number, kind 0 as "other".
+        Names of kinds by their numbers, for all shards or for each.  A kind without a name is
+        called by its number, and kind 0 "other".
     now_ms
-        When this is, in milliseconds since 1970: put on record, nothing depends on it.
+        Current time in milliseconds since 1970; stored in the plan, and used for nothing else.
     n_budgets
-        Points of the curves.
+        Number of points of the curves.
     n_pages_max
-        Pages looked at.
+        Maximum number of pages to evaluate.
 
     Examples
     --------
@@ -188,25 +188,25 @@ def plan_of(
     (50, 0.9)
     """
     if not shards:
-        raise ValueError("shards must be at least one, got none")
+        raise ValueError("there must be at least one shard, got none")
     if n_budgets < 2:
         raise ValueError(f"n_budgets must be at least 2, got {n_budgets!r}")
-    looked_at = LookedAt(shards, n_pages_max)
-    price = looked_at.prices(n_budgets)
-    return plan_at(looked_at, looked_at.at(price), price, kinds=kinds, now_ms=now_ms)
+    pages = SampledPages(shards, n_pages_max)
+    price = pages.prices(n_budgets)
+    return plan_at(pages, pages.at(price), price, kinds=kinds, now_ms=now_ms)
 
 
 def plan_at(
-    looked_at: LookedAt,
+    pages: SampledPages,
     priced: PricedPages,
     price: FloatArray,
     *,
     kinds: Mapping[int, str] | Sequence[Mapping[int, str]] = (),
     now_ms: int,
 ) -> Plan:
-    """Return the plan that what becomes of pages at prices makes; see `plan_of`."""
-    names, kind = named_kinds(looked_at, priced.kind, kinds)
-    units = {int(shard.tables.registers.budget_unit[0]) for shard in looked_at.shards}
+    """Return the plan for sampled pages at given prices; see `plan_of`."""
+    names, kind = kinds_by_name(pages, priced.kind, kinds)
+    units = {int(shard.tables.registers.budget_unit[0]) for shard in pages.shards}
     curve = curve_of(priced, price)
     parts = []
     for i, name in enumerate(names):
@@ -233,7 +233,7 @@ def plan_at(
 
 
 def curve_of(priced: PricedPages, price: FloatArray) -> PlanCurve:
-    """Return what pages cost and how fresh they are at each price, together."""
+    """Return the total spending and freshness of pages at each price."""
     n, weight = priced.n_pages, weights_of(priced)
     fetches = priced.fetch_rate
     return PlanCurve(
@@ -245,16 +245,19 @@ def curve_of(priced: PricedPages, price: FloatArray) -> PlanCurve:
     )
 
 
-def named_kinds(
-    looked_at: LookedAt,
+def kinds_by_name(
+    pages: SampledPages,
     number: CountArray,
     kinds: Mapping[int, str] | Sequence[Mapping[int, str]],
 ) -> tuple[list[str], CountArray]:
-    """Return the names of kinds, and each page's place in them: shards have their own numbers."""
+    """Return the names of kinds, and the index of each page's kind in them.
+
+    The number of a kind may differ between shards, its name does not.
+    """
     places: dict[str, int] = {}
     kind = np.empty_like(number)
     start = 0
-    for i, slot in enumerate(looked_at.slots):
+    for i, slot in enumerate(pages.slots):
         known = kinds if isinstance(kinds, Mapping) else dict(kinds[i] if kinds else {})
         own, of_page = np.unique(number[start : start + slot.size], return_inverse=True)
         names = [known.get(int(k)) or (str(k) if k else "other") for k in own]

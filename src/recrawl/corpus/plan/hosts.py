@@ -1,8 +1,7 @@
-"""What hosts cost and how fresh they are, and what freshness their delays cost.
+"""The spending and freshness of hosts in a plan, and the freshness that their delays cost.
 
-A host that is asked once per delay sells no more than that, to its own best pages, however much
-the budget would buy.  What that costs is the difference to the same pages at the same price
-without a delay.
+A host allows one fetch per delay, whatever the budget; its own best pages get these fetches.  The
+cost of the delay is the difference to the same pages at the same price without a delay.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,59 +11,59 @@ from typing import NamedTuple
 import numpy as np
 
 from recrawl.core.arrays import CountArray, FloatArray
-from recrawl.corpus.plan.priced_pages import LookedAt, PricedPages, allowed_rate, weights_of
+from recrawl.corpus.plan.priced_pages import PricedPages, SampledPages, allowed_rate, weights_of
 
 __all__ = ["GroupNames", "HostPlan", "HostPlans", "host_plans"]
 
 GroupNames = Callable[[int, Sequence[int]], Sequence[str | None]]
-"""The names of groups, given the place of their shard and their numbers in it."""
+"""A function that returns the names of groups, given the place of their shard and their numbers."""
 
 _HOUR = 3_600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPlan:
-    """The part of a plan that is about one host, or whatever pages are grouped by, at one price."""
+    """The part of a plan about one host (or domain, as pages are grouped), at one price."""
 
     host: str
     n_pages: int
     n_counted: int
-    """Pages looked at: of a few, take the rest of the row with caution."""
+    """Number of its pages in the sample; with few, the other numbers are inaccurate."""
     importance: float
-    """Of all its pages together."""
+    """Total importance of its pages."""
     fetches_per_hour: float
     fetches_per_hour_wanted: float
-    """What its pages would be worth fetching at the price, were there no delay."""
+    """Fetches per hour that its pages would get at the price without the delay."""
     fetches_per_hour_max: float
-    """What its delay allows: infinite without one, 0 for a host that is closed."""
+    """Fetches per hour that its delay allows: infinite without one, 0 for a closed host."""
     delay_seconds: float
     freshness: float
-    """Weighted by importance, unless none of its pages has any."""
+    """Freshness weighted by importance; unweighted if none of its pages has any."""
     freshness_without_delay: float
 
     @property
     def is_slowed(self) -> bool:
-        """Whether the delay, not the price, decides how often its pages are fetched."""
+        """Whether the delay, not the price, limits how often its pages are fetched."""
         return self.fetches_per_hour_wanted > self.fetches_per_hour_max
 
 
 class HostPlans(NamedTuple):
-    """Hosts of a corpus at one price."""
+    """The hosts of a corpus at one price."""
 
     largest: tuple[HostPlan, ...]
-    """By importance of their pages."""
+    """Hosts with the most important pages."""
     slowed: tuple[HostPlan, ...]
-    """Those whose delay costs the corpus most freshness."""
+    """Hosts whose delay costs the corpus most freshness."""
     n_hosts: int
-    """Whose pages were looked at."""
+    """Number of hosts with sampled pages."""
     n_slowed: int
-    """Of those."""
+    """Number of hosts among those that their delay slows down."""
     freshness_lost: float
-    """By all delays together, of the whole corpus, weighted by importance."""
+    """Freshness of the whole corpus that all delays together cost, weighted by importance."""
 
 
 def host_plans(
-    looked_at: LookedAt,
+    pages: SampledPages,
     priced: PricedPages,
     price: FloatArray,
     place: float,
@@ -72,28 +71,28 @@ def host_plans(
     names: GroupNames,
     n_max: int,
 ) -> HostPlans:
-    """Return what hosts cost and how fresh they are.
+    """Return the spending and freshness of hosts.
 
     Parameters
     ----------
-    looked_at, priced, price
-        Pages, and what becomes of them at falling prices.
+    pages, priced, price
+        Sampled pages, and their fetch rates and freshness at falling prices.
     place
-        Where among the prices, as a number of columns: a half is between the first two.
+        Place among the prices, as a number of columns: 0.5 is between the first two.
     names
-        Of groups.
+        Names of groups.
     n_max
-        Hosts in each list.
+        Largest number of hosts in each list.
     """
     k = min(int(place), price.size - 2)
     share = min(place - k, 1.0)
-    free = looked_at.at(price[k : k + 2], is_capped=False)
-    fetches, fresh = (_between(column[:, k : k + 2], share) for column in priced[-2:])
-    wanted, fresh_without = (_between(column, share) for column in free[-2:])
-    part, group = _groups_of(looked_at)
+    free = pages.at(price[k : k + 2], is_capped=False)
+    fetches, fresh = (_interpolate(column[:, k : k + 2], share) for column in priced[-2:])
+    wanted, fresh_without = (_interpolate(column, share) for column in free[-2:])
+    part, group = _groups_of(pages)
     host, of_page = np.unique((part << 32) | group, return_inverse=True)
     n_counted = np.bincount(of_page, minlength=host.size)
-    n_pages, allowed, delay = _told(looked_at, host)
+    n_pages, allowed, delay = _host_settings(pages, host)
     each = n_pages / np.maximum(n_counted, 1)
 
     def total(column: FloatArray) -> FloatArray:
@@ -106,13 +105,17 @@ def host_plans(
     per_page = weight / priced.n_pages
     lost = np.maximum(total(per_page * (fresh_without - fresh)), 0.0)
     lost[asked <= allowed] = 0.0
-    # Of a host without importance each page counts the same.
+    # If no page of a host has importance, all its pages count the same.
     own = np.where(importance[of_page] > 0, priced.importance, 1.0)
-    counted, kept, kept_without = total(own), total(own * fresh), total(own * fresh_without)
+    counted, fresh_sum, fresh_sum_without = (
+        total(own),
+        total(own * fresh),
+        total(own * fresh_without),
+    )
 
     def rows_of(order: CountArray) -> tuple[HostPlan, ...]:
         chosen = order[:n_max]
-        known = _named(host[chosen], names)
+        known = _host_names(host[chosen], names)
         return tuple(
             HostPlan(
                 host=name,
@@ -123,8 +126,8 @@ def host_plans(
                 fetches_per_hour_wanted=_HOUR * float(asked[i]),
                 fetches_per_hour_max=_HOUR * float(allowed[i]),
                 delay_seconds=float(delay[i]),
-                freshness=float(kept[i] / counted[i]),
-                freshness_without_delay=float(kept_without[i] / counted[i]),
+                freshness=float(fresh_sum[i] / counted[i]),
+                freshness_without_delay=float(fresh_sum_without[i] / counted[i]),
             )
             for name, i in zip(known, chosen, strict=True)
         )
@@ -139,24 +142,26 @@ def host_plans(
     )
 
 
-def _between(columns: FloatArray, share: float) -> FloatArray:
-    """Return what lies between two columns."""
+def _interpolate(columns: FloatArray, share: float) -> FloatArray:
+    """Return the values between two columns."""
     between: FloatArray = columns[:, 0] + share * (columns[:, 1] - columns[:, 0])
     return between
 
 
-def _groups_of(looked_at: LookedAt) -> tuple[CountArray, CountArray]:
-    """Return the shard and the group in it of each page looked at."""
-    pairs = list(zip(looked_at.shards, looked_at.slots, strict=True))
+def _groups_of(pages: SampledPages) -> tuple[CountArray, CountArray]:
+    """Return the shard of each sampled page, and its group there."""
+    pairs = list(zip(pages.shards, pages.slots, strict=True))
     part = np.repeat(np.arange(len(pairs)), [slot.size for _, slot in pairs])
     group = [shard.tables.pages.group[slot].astype(np.int64) for shard, slot in pairs]
     return part, np.concatenate(group)
 
 
-def _told(looked_at: LookedAt, host: CountArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _host_settings(
+    pages: SampledPages, host: CountArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the pages of groups, the fetches per second they allow, and their delays."""
     n_pages, allowed, delay = np.empty((3, host.size))
-    for i, shard in enumerate(looked_at.shards):
+    for i, shard in enumerate(pages.shards):
         rows = np.flatnonzero(host >> 32 == i)
         groups, number = shard.tables.groups, (host[rows] & 0xFFFFFFFF).astype(np.uint32)
         n_pages[rows] = groups.n_pages[number]
@@ -165,7 +170,7 @@ def _told(looked_at: LookedAt, host: CountArray) -> tuple[FloatArray, FloatArray
     return n_pages, allowed, delay
 
 
-def _named(host: CountArray, names: GroupNames) -> list[str]:
+def _host_names(host: CountArray, names: GroupNames) -> list[str]:
     known = [""] * host.size
     for part in np.unique(host >> 32):
         rows = np.flatnonzero(host >> 32 == part)

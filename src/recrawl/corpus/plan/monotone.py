@@ -1,6 +1,6 @@
-"""A smooth curve through points that never overshoots: where they rise, it rises.
+"""A smooth curve through points that rises wherever the points rise.
 
-scipy has the same, and takes a third of a second to import.
+scipy has the same interpolation, but takes a third of a second to import.
 """
 
 import numpy as np
@@ -11,14 +11,14 @@ __all__ = ["Monotone"]
 
 
 class Monotone:
-    """A cubic through each two neighbouring points, with slopes that keep it between them.
+    """A piecewise cubic curve through points, which never overshoots them.
 
     Parameters
     ----------
     x
-        Rising, at least two.
+        Rising places, at least two.
     y
-        There.
+        Heights at these places.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class Monotone:
         self._slope = _slopes(np.diff(x), np.diff(y) / np.diff(x))
 
     def __call__(self, at: float) -> float:
-        """Return the height at a place; that of the nearest end outside."""
+        """Return the height at a place; outside, that of the nearest end."""
         x, y, slope = self._x, self._y, self._slope
         at = min(max(at, float(x[0])), float(x[-1]))
         i = min(int(np.searchsorted(x, at, side="right")) - 1, x.size - 2)

@@ -1,11 +1,13 @@
-"""How each page fares at each price: how often it is fetched, and how fresh its copy is.
+"""How often each page is fetched at each price, and how fresh its copy is.
 
 A price determines after how long each page is fetched again.  With the belief about the page, this
 gives the share of time its copy is fresh, in closed form.  `recrawl.corpus.plan.curve` adds the
 pages up.
+
+All of it is plain numpy, because `recrawl plan` finishes before a compiler could be loaded.  The
+tests compare the arrays with kernels that compute one page at a time.
 """
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,172 +15,77 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.arrays import CountArray, FloatArray, RowArray
-from recrawl.core.belief.codes import BeliefCodes, decoded
-from recrawl.core.kernel import table_kernel
-from recrawl.core.price.due_table import due_periods_of, interval_periods_of
+from recrawl.core.belief.codes import BeliefCodes, decode_beliefs
+from recrawl.core.price.due_table import LOG2_NEVER, DueTable
 from recrawl.core.price.promise import latest_elapsed
-from recrawl.core.value.averaged import averaged_value_of
-from recrawl.corpus.inspect.decoded_words import log2_of_codes, taught_terms, words_of
+from recrawl.corpus.inspect.decoded_words import (
+    Words,
+    current_terms,
+    due_periods,
+    log2_of_codes,
+    words_of,
+)
 from recrawl.corpus.inspect.page_sample import PageSample, sample_of
-from recrawl.corpus.plan.priced_arrays import priced_points
 from recrawl.shard import Shard
 from recrawl.shard.due import Terms
 from recrawl.shard.state.rules import Rules
-from recrawl.shard.state.tables import Groups, Pages, Tables
-from recrawl.shard.state.words import class_of, log2_period_of, log2_weight_of, shape_of
+from recrawl.shard.state.tables import GROUP_CLOSED, Groups, Tables
 
 __all__ = [
     "INTERVAL_SECONDS_MIN",
     "Ceilings",
-    "LookedAt",
     "PricedPages",
+    "SampledPages",
     "allowed_rate",
+    "priced_points",
     "weights_of",
 ]
 
 INTERVAL_SECONDS_MIN = 1.0
-"""Of all intervals, also of a page that is to be fetched always: pages keep whole seconds, and a
-second fetch within one does not count."""
+"""Shortest interval between two fetches in a plan: shards store whole seconds, and a second fetch
+within one second does not count."""
 
-# Pages and prices that a range of prices is found with, and the freshness it runs from and to.
+# Numbers of pages and prices for finding the range of prices, and the freshness at its ends.
 _PAGES_FOR_RANGE = 2_000
 _PRICES_FOR_RANGE = 96
 _FRESHNESS_MIN, _FRESHNESS_MAX = 0.01, 0.995
 _LOG2_TARGET_MIN, _LOG2_TARGET_MAX = -26.0, 20.0
-_CLOSED = 2
 _HOUR = 3_600.0
+# Points computed together, so that their intermediate arrays stay in the processor's cache.
+_POINTS_AT_ONCE = 1 << 15
 
 
 class PricedPages(NamedTuple):
-    """Pages looked at, one row each, and what becomes of them at each price (columns)."""
+    """Sampled pages (rows), and their fetch rate and freshness at each price (columns)."""
 
     n_pages: FloatArray
-    """That each stands for."""
+    """Number of pages that each represents."""
     importance: FloatArray
     cost: FloatArray
     kind: CountArray
     fetch_rate: NDArray[np.float64]
-    """Per second."""
+    """Fetches per second."""
     freshness: NDArray[np.float64]
-    """Share of the time in which the copy is fresh, or stale for no longer than was asked."""
+    """Share of the time in which the copy is fresh, or not stale for longer than allowed."""
 
 
 class Ceilings(NamedTuple):
-    """What longest intervals and promises ask for, whatever a fetch is worth."""
+    """Fetches that max_age and staleness limits need at any price."""
 
     fetches_per_hour: float
     cost_per_hour: float
     n_always: int
-    """Pages that may not grow older than the shortest interval that there is."""
+    """Number of pages that may not grow older than `INTERVAL_SECONDS_MIN`."""
 
 
 def weights_of(priced: PricedPages) -> FloatArray:
-    """Return how much pages count by importance; where none has any, each the same."""
+    """Return the weights of pages by importance; equal ones if no page has any."""
     weight: FloatArray = priced.n_pages * priced.importance
     return weight if weight.sum() > 0 else priced.n_pages
 
 
-@table_kernel
-def _fresh_share_of(shape: float, age: float) -> float:
-    """Return which share of the time up to an age, in mean periods, a copy is fresh."""
-    # Mean of S(s) = (1 + s/a)^-a up to t.  U(t) = ∫S - t S(t), so it is U/t + S(t).
-    if not age < math.inf:
-        return 0.0
-    if age <= 0.0:
-        return 1.0
-    fresh = math.exp(-shape * math.log1p(age / shape))
-    return min(averaged_value_of(shape, shape, age) / age + fresh, 1.0)
-
-
-@table_kernel
-def _kept_share_of(shape: float, age: float, late: float) -> float:
-    """Return which share of the time up to an age a copy is fresh, or stale for no longer.
-
-    ``late`` is how long it may be stale, in mean periods as the age.
-    """
-    # Stale for longer than s at age t if the first change came before t - s.  So the share is
-    # (s + ∫₀^{T-s} S) / T: all of the first s, then as fresh as a copy younger by s.
-    if late <= 0.0:
-        return _fresh_share_of(shape, age)
-    if age <= late:
-        return 1.0
-    if not age < math.inf:
-        return 0.0
-    return min((late + (age - late) * _fresh_share_of(shape, age - late)) / age, 1.0)
-
-
-@table_kernel
-def _point_of(
-    word: np.uint64,
-    rules: Rules,
-    terms: Terms,
-    log2_price: float,
-    low: float,
-    high: float,
-    late_seconds: float,
-) -> tuple[float, float]:
-    """Return how often a page is fetched at a price, per second, and which share it is fresh.
-
-    ``low`` and ``high`` are the seconds between which its limits put the interval.  A copy that
-    is stale for no longer than ``late_seconds`` counts as fresh.
-    """
-    table = terms.table
-    shape_code, class_code = shape_of(word), class_of(word)
-    shape = float(table.shapes[shape_code])
-    log2_period = log2_period_of(word)
-    period = math.exp2(log2_period)
-    late = late_seconds / period
-    log2_target = log2_price - log2_weight_of(word) - log2_period - terms.log2_bonus[shape_code]
-    age = due_periods_of(table, shape_code, class_code, log2_target)
-    n_levels = rules.precision.size
-    if class_code == 0 or class_code > rules.recall.size * n_levels:
-        age = max(min(age, high / period), low / period)
-        if not age < math.inf:
-            return 0.0, 0.0
-        return 1.0 / (age * period), _kept_share_of(shape, age, late)
-    interval = interval_periods_of(table, shape_code, class_code, log2_target)
-    bounded = max(min(interval, high / period), low / period)
-    if bounded != interval:
-        # Fetched at that interval with signals or without, and all changes count.
-        missed = 1.0 - rules.recall[(class_code - 1) // n_levels]
-        share = _kept_share_of(shape, bounded / missed, late / missed)
-        return 1.0 / (bounded * period), share
-    if not interval < math.inf:
-        return 0.0, 0.0
-    # Signals Theorem 1: fresh for w = V + P(fresh at the fetch) ψ of every ψ.
-    fresh = math.exp(-shape * math.log1p(age / shape))
-    share = min(math.exp2(log2_target + terms.log2_bonus[shape_code]) / interval + fresh, 1.0)
-    if late > 0.0 and age < math.inf:
-        # Of its stale time as much is late as with fetches at its longest interval: no less, as
-        # signals cut others short.
-        stale = 1.0 - _fresh_share_of(shape, age)
-        late_share = 1.0 - _kept_share_of(shape, age, late)
-        share = 1.0 - (1.0 - share) * (late_share / stale if stale > 0.0 else 0.0)
-    return 1.0 / (interval * period), share
-
-
-@table_kernel
-def _points(
-    pages: Pages,
-    rules: Rules,
-    terms: Terms,
-    slot: RowArray,
-    bounds: FloatArray,
-    log2_price: FloatArray,
-    late_seconds: float,
-    fetch_rate: FloatArray,
-    freshness: FloatArray,
-) -> None:
-    for i in range(slot.size):
-        word = pages.word[slot[i]]
-        for k in range(log2_price.size):
-            fetch_rate[i, k], freshness[i, k] = _point_of(
-                word, rules, terms, log2_price[k], bounds[i, 0], bounds[i, 1], late_seconds
-            )
-
-
 def _bounds(tables: Tables, slot: RowArray) -> FloatArray:
-    """Return the shortest and the longest interval that limits and promises leave to pages."""
+    """Return the shortest and longest interval that the limits of pages allow."""
     row = tables.pages.limits[slot]
     limits = tables.limits
     bounds: FloatArray = np.stack([limits.interval_min[row], limits.interval_max[row]], axis=1)
@@ -187,7 +94,7 @@ def _bounds(tables: Tables, slot: RowArray) -> FloatArray:
         of = slot[promised]
         codes = BeliefCodes(tables.pages.belief_shape[of], tables.pages.belief_seconds[of])
         latest = latest_elapsed(
-            decoded(codes),
+            decode_beliefs(codes),
             stale_for=limits.stale_for[row[promised]],
             probability=limits.stale_probability[row[promised]],
         )
@@ -196,25 +103,25 @@ def _bounds(tables: Tables, slot: RowArray) -> FloatArray:
 
 
 class _Part:
-    """One shard's pages that are looked at."""
+    """The sampled pages of one shard."""
 
     def __init__(self, shard: Shard, sample: PageSample) -> None:
         self._shard = shard
         self.sample = sample
-        self._terms = taught_terms(shard)
+        self._terms = current_terms(shard)
         self._bounds = _bounds(shard.tables, sample.slot)
         pages = shard.tables.pages
         words = words_of(pages.word[sample.slot])
         log2_cost = log2_of_codes(np.maximum(pages.cost[sample.slot], 1))
         self._cost = np.exp2(log2_cost)
-        # With what requests add, and less what cannot go wrong, as the word has it.
+        # The word has the importance with requests added and without unchangeable content.
         self._importance = np.exp2(words.log2_weight + log2_cost)
         self._importance[pages.importance[sample.slot] == 0] = 0.0
         self.scale = words.log2_weight + words.log2_period
 
     def ceilings(self) -> Ceilings:
-        """Return what longest intervals and promises ask for."""
-        # A floor goes before a ceiling.
+        """Return the fetches that max_age and staleness limits need."""
+        # min_age takes precedence over max_age.
         rate = self.sample.n_pages / self._bounds.max(axis=1)
         is_always = self._bounds[:, 1] <= INTERVAL_SECONDS_MIN
         return Ceilings(
@@ -226,7 +133,7 @@ class _Part:
     def at(
         self, price: FloatArray, rows: RowArray, *, late_seconds: float, is_capped: bool
     ) -> PricedPages:
-        """Return what becomes of some of the pages, which stand for all, at each price."""
+        """Return fetch rates and freshness of some rows, which represent all, at each price."""
         n, slot = self.sample.slot.size, self.sample.slot[rows]
         tables, rules = self._shard.tables, self._shard.rules
         fetch_rate, freshness = priced_points(
@@ -251,24 +158,23 @@ class _Part:
 
 
 def allowed_rate(groups: Groups, group: NDArray[np.uint32]) -> FloatArray:
-    """Return how many fetches per second the delays of groups allow; none where closed."""
+    """Return the fetches per second that the delays of groups allow; 0 for closed ones."""
     with np.errstate(divide="ignore"):
         most: FloatArray = 1_000.0 / groups.delay_ms[group]
-    most[(groups.flags[group] & _CLOSED) > 0] = 0.0
+    most[(groups.flags[group] & GROUP_CLOSED) > 0] = 0.0
     return most
 
 
 def _cap_groups(tables: Tables, slot: RowArray, priced: PricedPages) -> None:
-    """Let groups sell no more than their delay allows: to their own best pages.
+    """Limit the fetches of groups to what their delays allow; their best pages get them.
 
-    From the price down at which a group sells as much as it may, its pages stay as they are at
-    that price.
+    Below the price at which a group reaches its limit, its pages stay as they are at that price.
     """
     groups = tables.groups
     group, of_page = np.unique(tables.pages.group[slot], return_inverse=True)
     most = allowed_rate(groups, group)
     n_looked_at = np.bincount(of_page, minlength=group.size)
-    # Rates rise as prices fall, so that the last column has the most.
+    # Rates rise as prices fall, so the last column has the highest.
     last = np.bincount(of_page, priced.fetch_rate[:, -1], minlength=group.size)
     full = np.flatnonzero(last * (groups.n_pages[group] / n_looked_at) > most)
     place = np.full(group.size, -1)
@@ -278,7 +184,7 @@ def _cap_groups(tables: Tables, slot: RowArray, priced: PricedPages) -> None:
     demand = np.zeros((full.size, priced.fetch_rate.shape[1]))
     np.add.at(demand, of, priced.fetch_rate[rows])
     demand *= (groups.n_pages[group[full]] / n_looked_at[full])[:, None]
-    # Prices fall from column to column; from column k on the group asks for more than it may have.
+    # Prices fall from column to column; from column k on the group exceeds its limit.
     k = np.argmax(demand[of] > most[full][of, None], axis=1)
     before = _before(demand, of, k)
     share = (most[full][of] - before) / (demand[of, k] - before)
@@ -290,20 +196,20 @@ def _cap_groups(tables: Tables, slot: RowArray, priced: PricedPages) -> None:
 
 
 def _before(column: FloatArray, rows: RowArray, k: RowArray) -> FloatArray:
-    """Return what stands before column k, 0 before the first: ceilings alone ask for too much."""
+    """Return the value before column k; 0 before the first, where limits alone exceed the delay."""
     before: FloatArray = np.where(k > 0, column[rows, np.maximum(k - 1, 0)], 0.0)
     return before
 
 
-class LookedAt:
-    """Pages of a corpus, all or some that stand for all, to ask what becomes of them at prices.
+class SampledPages:
+    """All pages of a corpus or a sample, to compute fetch rates and freshness at prices.
 
     Parameters
     ----------
     shards
-        Of one corpus.
+        Shards of one corpus.
     n_pages_max
-        Pages to look at.
+        Largest number of pages to look at.
     """
 
     def __init__(self, shards: Sequence[Shard], n_pages_max: int) -> None:
@@ -317,27 +223,27 @@ class LookedAt:
 
     @property
     def slots(self) -> list[RowArray]:
-        """The slots of each shard's pages; all of them one after the other are the rows."""
+        """The slots of each shard's sampled pages; all of them in sequence are the rows."""
         return [part.sample.slot for part in self._parts]
 
     def at(
         self, price: FloatArray, *, late_seconds: float = 0.0, is_capped: bool = True
     ) -> PricedPages:
-        """Return what becomes of the pages at falling prices.
+        """Return fetch rates and freshness of the pages at falling prices.
 
         Parameters
         ----------
         price
-            What a fetch must be worth.
+            Prices that the value of a fetch must reach.
         late_seconds
-            How long a copy may be stale and still count as fresh.
+            Time that a copy may be stale and still count as fresh.
         is_capped
-            Whether the delays of groups hold.
+            Whether the delays of groups limit the fetch rates.
         """
-        return self._priced(price, None, late_seconds=late_seconds, is_capped=is_capped)
+        return self._price_sample(price, None, late_seconds=late_seconds, is_capped=is_capped)
 
     def ceilings(self) -> Ceilings:
-        """Return what longest intervals and promises ask for, delays of groups or not."""
+        """Return the fetches that max_age and staleness limits need, regardless of delays."""
         each = [part.ceilings() for part in self._parts]
         return Ceilings(
             sum(one.fetches_per_hour for one in each),
@@ -346,13 +252,13 @@ class LookedAt:
         )
 
     def prices(self, n: int) -> FloatArray:
-        """Return falling prices between which freshness goes from almost none to almost all."""
+        """Return falling prices over which freshness goes from almost 0 to almost 1."""
         scales = np.concatenate([part.scale for part in self._parts])
         if scales.size == 0:
             return np.exp2(np.linspace(_LOG2_TARGET_MAX, _LOG2_TARGET_MIN, n))
         low, high = scales.min() + _LOG2_TARGET_MIN, scales.max() + _LOG2_TARGET_MAX
         price = np.exp2(np.linspace(high, low, _PRICES_FOR_RANGE))
-        priced = self._priced(price, _PAGES_FOR_RANGE, late_seconds=0.0, is_capped=False)
+        priced = self._price_sample(price, _PAGES_FOR_RANGE, late_seconds=0.0, is_capped=False)
         weights = priced.n_pages, weights_of(priced)
         both = [each @ priced.freshness / max(each.sum(), 1e-300) for each in weights]
         first = min(int(np.argmax(freshness >= _FRESHNESS_MIN)) for freshness in both)
@@ -360,7 +266,7 @@ class LookedAt:
         ends = price[max(first - 1, 0)], price[last if last > 0 else -1]
         return np.geomspace(*ends, n)
 
-    def _priced(
+    def _price_sample(
         self, price: FloatArray, n_max: int | None, *, late_seconds: float, is_capped: bool
     ) -> PricedPages:
         pieces = []
@@ -369,3 +275,170 @@ class LookedAt:
             rows = np.arange(0, n, max(n // n_max, 1)) if n_max else np.arange(n)
             pieces.append(part.at(price, rows, late_seconds=late_seconds, is_capped=is_capped))
         return PricedPages(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
+
+
+# ---------------------------------------------------------------- rates and freshness of pages
+
+
+def priced_points(
+    word: NDArray[np.uint64],
+    rules: Rules,
+    terms: Terms,
+    bounds: FloatArray,
+    log2_price: FloatArray,
+    late_seconds: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Return the fetch rates and the freshness of pages (rows) at prices (columns).
+
+    Parameters
+    ----------
+    word
+        Words of the pages.
+    rules, terms
+        Rules and terms of their shard.
+    bounds
+        Shortest and longest interval of each page in seconds, in two columns.
+    log2_price
+        log2 of each price.
+    late_seconds
+        Time that a copy may be stale and still count as fresh.
+    """
+    shape = (word.size, log2_price.size)
+    fetch_rate, freshness = np.empty(shape), np.empty(shape)
+    code = words_of(word).class_code
+    has_signals = (code > 0) & (code <= rules.recall.size * rules.precision.size)
+    n_rows = max(_POINTS_AT_ONCE // max(log2_price.size, 1), 1)
+    for with_signals in (False, True):
+        own = np.flatnonzero(has_signals == with_signals)
+        for first in range(0, own.size, n_rows):
+            rows = own[first : first + n_rows]
+            arguments = words_of(word[rows]), terms, bounds[rows], log2_price, late_seconds
+            found = _signal_points(rules, *arguments) if with_signals else _plain_points(*arguments)
+            fetch_rate[rows], freshness[rows] = found
+    return fetch_rate, freshness
+
+
+def _targets(words: Words, terms: Terms, log2_price: FloatArray) -> FloatArray:
+    """Return log2 of price over weight and period, and what a poll teaches."""
+    own = words.log2_weight + words.log2_period + terms.log2_bonus[words.shape_code]
+    targets: FloatArray = log2_price - own[:, None]
+    return targets
+
+
+def _ages(words: Words, table: DueTable, log2_target: FloatArray) -> FloatArray:
+    shape_code, class_code = words.shape_code[:, None], words.class_code[:, None]
+    codes = np.broadcast_to(shape_code, log2_target.shape)
+    classes = np.broadcast_to(class_code, log2_target.shape)
+    ages = due_periods(table, codes.ravel(), classes.ravel(), log2_target.ravel())
+    return ages.reshape(log2_target.shape)
+
+
+def _clip_to_bounds(age: FloatArray, bounds: FloatArray, period: FloatArray) -> FloatArray:
+    low, high = bounds[:, :1] / period, bounds[:, 1:] / period
+    inside: FloatArray = np.maximum(np.minimum(age, high), low)
+    return inside
+
+
+def _rates(age: FloatArray, period: FloatArray) -> FloatArray:
+    with np.errstate(divide="ignore"):
+        rates: FloatArray = 1.0 / (age * period)
+    return rates
+
+
+def _plain_points(
+    words: Words,
+    terms: Terms,
+    bounds: FloatArray,
+    log2_price: FloatArray,
+    late_seconds: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Return points of pages without signals."""
+    shape = terms.table.shapes[words.shape_code][:, None]
+    period = np.exp2(words.log2_period)[:, None]
+    age = _ages(words, terms.table, _targets(words, terms, log2_price))
+    age = _clip_to_bounds(age, bounds, period)
+    return _rates(age, period), _in_time_share(shape, age, late_seconds / period)
+
+
+def _signal_points(
+    rules: Rules,
+    words: Words,
+    terms: Terms,
+    bounds: FloatArray,
+    log2_price: FloatArray,
+    late_seconds: float,
+) -> tuple[FloatArray, FloatArray]:
+    """Return points of pages with signals."""
+    table = terms.table
+    shape = table.shapes[words.shape_code][:, None]
+    period = np.exp2(words.log2_period)[:, None]
+    late = late_seconds / period
+    log2_target = _targets(words, terms, log2_price)
+    age = _ages(words, table, log2_target)
+    interval = _intervals(words, table, log2_target, age)
+    bounded = _clip_to_bounds(interval, bounds, period)
+    # Fetched at that interval with signals or without, and all changes count.
+    missed = 1.0 - rules.recall[(words.class_code - 1) // rules.precision.size][:, None]
+    at_bound = _in_time_share(shape, bounded / missed, late / missed)
+    # Signals Theorem 1: fresh for w = V + P(fresh at the fetch) ψ of every ψ.
+    with np.errstate(over="ignore"):
+        fresh = np.exp(-shape * np.log1p(age / shape))
+        value = np.exp2(log2_target + terms.log2_bonus[words.shape_code][:, None])
+        share = np.where(interval < np.inf, np.minimum(value / interval + fresh, 1.0), 0.0)
+    if late_seconds > 0.0:
+        # Of its stale time as much is late as with fetches at its longest interval.
+        stale = 1.0 - _in_time_share(shape, age, np.zeros_like(late))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            late_share = (1.0 - _in_time_share(shape, age, late)) / stale
+        is_late = np.where(stale > 0.0, late_share, 0.0)
+        share = np.where(age < np.inf, 1.0 - (1.0 - share) * is_late, share)
+    return _rates(bounded, period), np.where(bounded != interval, at_bound, share)
+
+
+def _intervals(
+    words: Words, table: DueTable, log2_target: FloatArray, age: FloatArray
+) -> FloatArray:
+    """Return mean times between fetches; see `due_table.interval_periods_of`."""
+    n_targets = table.due.shape[2]
+    position = (log2_target - table.log2_target_min) / table.log2_target_step
+    i = np.clip(position, 0.0, n_targets - 1.0).astype(np.int64)
+    after = np.minimum(i + 1, n_targets - 1)
+    shape_code, class_code = words.shape_code[:, None], words.class_code[:, None]
+
+    def ratio(at: NDArray[np.int64]) -> tuple[FloatArray, FloatArray]:
+        due = table.due[shape_code, class_code, at].astype(np.float64)
+        return table.interval[shape_code, class_code, at] - due, due
+
+    (here, _), (there, due_there) = ratio(i), ratio(after)
+    share = position - i
+    is_between = (share > 0.0) & (share < 1.0) & (i + 1 < n_targets) & (due_there < LOG2_NEVER)
+    log2_ratio = here + np.where(is_between, share * (there - here), 0.0)
+    with np.errstate(invalid="ignore"):
+        intervals: FloatArray = np.where(np.isinf(age), np.inf, age * np.exp2(log2_ratio))
+    return intervals
+
+
+def _fresh_share(shape: FloatArray, age: FloatArray) -> FloatArray:
+    """Return which share of the time up to finite ages, in mean periods, copies are fresh."""
+    # Mean of S(s) = (1 + s/a)^-a up to t: with l = log(1 + t/a) it is (a l / t) φ((a-1) l),
+    # φ(x) = (1 - e^-x)/x.
+    growth = np.log1p(age / shape)
+    x = (shape - 1.0) * growth
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        mean_decay = np.where(np.abs(x) > 1e-8, -np.expm1(-x) / x, 1.0 - 0.5 * x)
+        share = np.where(age > 0.0, shape * growth / age * mean_decay, 1.0)
+    fresh: FloatArray = np.minimum(share, 1.0)
+    return fresh
+
+
+def _in_time_share(shape: FloatArray, age: FloatArray, late: FloatArray) -> FloatArray:
+    """Return which share of the time copies are fresh, or stale for no longer than is late."""
+    is_ever = age < np.inf
+    finite = np.where(is_ever, age, 1.0)
+    over = np.maximum(finite - late, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.minimum((late + over * _fresh_share(shape, over)) / finite, 1.0)
+    # A copy meets the target all the time before it can be late, and at age 0.
+    in_time: FloatArray = np.where(is_ever, np.where(over > 0.0, share, 1.0), 0.0)
+    in_time[(late > 0.0) & (age <= late)] = 1.0
+    return in_time

@@ -1,11 +1,10 @@
 """Targets, such as 95 % of some pages under 6 h: whether they can be met, and what they cost.
 
-A copy meets a target while it is fresh, or stale for no longer than the target says.  A target is
-met when, weighted by importance and on average over time, so large a share of the copies does.
+A copy meets a target while it is fresh, or stale for no longer than the target allows.  A target
+is met if the given share of the copies does, weighted by importance and averaged over time.
 
-A target is met by treating its pages as more important than the others, so that they are fetched
-at a lower price.  What that costs, less what is spent on them anyway, is taken from the others,
-whose price rises.
+To meet a target, its pages are treated as more important than the others, so that they are fetched
+at a lower price.  The extra cost is taken from the other pages, whose price rises.
 """
 
 import math
@@ -20,9 +19,17 @@ from numpy.typing import NDArray
 from recrawl.core.arrays import FlagArray, FloatArray
 from recrawl.corpus.plan.monotone import Monotone
 from recrawl.corpus.plan.priced_pages import PricedPages
-from recrawl.node.config.values import period, seconds
+from recrawl.node.config.values import duration_text, seconds
 
-__all__ = ["Standing", "Target", "TargetAnswer", "TargetPages", "Together", "answers", "together"]
+__all__ = [
+    "CombinedAnswer",
+    "Spending",
+    "Target",
+    "TargetAnswer",
+    "TargetPages",
+    "answer_combined",
+    "answer_targets",
+]
 
 _HOUR = 3_600.0
 _TARGET = re.compile(
@@ -37,14 +44,14 @@ Verdict = Literal["met", "possible", "too dear", "out of reach", "no pages"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Which share of which copies is to be fresh, or not stale for long."""
+    """The share of some pages' copies that should be fresh, or not stale for long."""
 
     share: float
-    """0 to 1."""
+    """Share from 0 to 1."""
     of: str | None = None
-    """The pages: a pattern such as ``/product/*``, a host, or the name of a kind; None for all."""
+    """Pages: a pattern such as ``/product/*``, a host, or the name of a kind; None for all."""
     late_seconds: float = 0.0
-    """How long a copy may be stale and still count."""
+    """Time that a copy may be stale and still count."""
 
     def __post_init__(self) -> None:
         if not 0 < self.share < 1:
@@ -54,7 +61,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the target that a text says.
+        """Return the target that a text describes.
 
         Examples
         --------
@@ -78,12 +85,12 @@ class Target:
             except ValueError:
                 late = math.inf
             if not late < math.inf:
-                raise ValueError(f"target {text!r} names no time such as 6 h or 30 m: {hint}")
+                raise ValueError(f"target {text!r} has no time such as 6 h or 30 m: {hint}")
         return cls(share=share, of=found["of"], late_seconds=late)
 
     def __str__(self) -> str:
         of = f" of {self.of}" if self.of else ""
-        late = f" under {period(self.late_seconds)}" if self.late_seconds else ""
+        late = f" under {duration_text(self.late_seconds)}" if self.late_seconds else ""
         return f"{100 * self.share:g} %{of}{late}"
 
 
@@ -93,64 +100,64 @@ class TargetAnswer:
 
     target: Target
     n_pages: int
-    """About how many it is about."""
+    """Approximate number of its pages."""
     n_counted: int
-    """Of those, how many were looked at."""
+    """Number of its pages in the sample."""
     verdict: Verdict
-    """Met already; possible with this budget, at the cost of the others; too dear for it; out of
-    reach of any; or about no page that was looked at.  Without a budget, what is within reach of
-    some is possible."""
+    """Met already; possible with this budget at the cost of other pages; too dear for it; out of
+    reach of any budget; or without pages in the sample.  Without a budget, a target that some
+    budget meets is possible."""
     share_now: float | None
-    """What the budget reaches as it is; None without one."""
+    """Share that the budget reaches now; None without a budget."""
     share_max: float
-    """What is reached at most, whatever is spent."""
+    """Largest share that any budget reaches."""
     share_max_without_delays: float
-    """The same, if hosts could be asked without delay."""
+    """The same without the delays of hosts."""
     spent_now_per_hour: float | None
-    """On these pages."""
+    """Spending on these pages now."""
     needed_per_hour: float
-    """On these pages, to meet the target; inf if out of reach."""
+    """Spending on these pages that meets the target; inf if out of reach."""
     needed_overall_per_hour: float
-    """On all pages, if the budget were raised for all of them alike until the target is met."""
+    """Total budget that meets the target if it is raised for all pages alike."""
     importance_factor: float | None
-    """By which to multiply the importance of these pages to meet it with this budget; None unless
+    """Factor for the importance of these pages that meets the target with this budget; None unless
     it is possible and not met."""
     others_freshness_now: float | None
-    """Of all other pages, if there are any."""
+    """Freshness of all other pages now, if there are any."""
     others_freshness_then: float | None
-    """The same when the target is met with this budget."""
+    """The same if the target is met with this budget."""
 
 
 class TargetPages(NamedTuple):
-    """A target's pages among those looked at, and how well they do at each price."""
+    """The sampled pages of a target, and the share of time that each meets it at each price."""
 
     target: Target
     is_meant: FlagArray
-    kept: NDArray[np.float64]
-    """Each page's share of the time, for all pages and prices."""
-    kept_max_without_delays: FloatArray
-    """The same at the lowest price, if there were no delays."""
+    meets: NDArray[np.float64]
+    """Share of the time in which a copy meets the target, for all pages and prices."""
+    meets_max_without_delays: FloatArray
+    """The same at the lowest price without delays of hosts."""
 
 
-class Standing(NamedTuple):
-    """What is spent now, and at which of the prices."""
+class Spending(NamedTuple):
+    """The current spending, and its place among the prices."""
 
     budget_per_hour: float
     place: float
 
 
-class Together(NamedTuple):
-    """All targets at once."""
+class CombinedAnswer(NamedTuple):
+    """The answer for all targets at once."""
 
     is_possible: bool
     needed_per_hour: float
-    """On the pages of all targets; inf if one is out of reach."""
+    """Spending on the pages of all targets; inf if one is out of reach."""
     others_freshness_now: float | None
     others_freshness_then: float | None
 
 
-class _Ledger:
-    """Sums over pages at each price, as curves over the prices' places."""
+class _Sums:
+    """Sums over pages at each price, as curves over the places of the prices."""
 
     def __init__(self, priced: PricedPages, *, in_cost: bool, is_weighted: bool) -> None:
         self._spent = priced.n_pages * (priced.cost if in_cost else 1.0)
@@ -158,19 +165,19 @@ class _Ledger:
         self._priced = priced
         self._places = np.arange(priced.fetch_rate.shape[1], dtype=np.float64)
 
-    def spent(self, rows: FlagArray) -> Monotone:
-        """Return what some pages cost per hour."""
-        # Others count for nothing, rather than being left out: a copy of all rows costs more.
+    def spending(self, rows: FlagArray) -> Monotone:
+        """Return the spending per hour on some pages."""
+        # Multiplying other rows by 0 is faster than copying the rows that count.
         each = _HOUR * ((self._spent * rows) @ self._priced.fetch_rate)
         return Monotone(self._places, np.maximum.accumulate(each))
 
-    def kept(self, rows: FlagArray, kept: NDArray[np.float64] | None = None) -> Monotone:
-        """Return how many of them do well: are fresh, unless something else is given."""
-        column = self._priced.freshness if kept is None else kept
+    def met_share(self, rows: FlagArray, meets: NDArray[np.float64] | None = None) -> Monotone:
+        """Return the share of some pages that is fresh, or that meets a target."""
+        column = self._priced.freshness if meets is None else meets
         return Monotone(self._places, np.maximum.accumulate(self._mean(rows, column)))
 
-    def kept_at_most(self, rows: FlagArray, kept: FloatArray) -> float:
-        return float(self._mean(rows, kept))
+    def met_share_max(self, rows: FlagArray, meets: FloatArray) -> float:
+        return float(self._mean(rows, meets))
 
     def _mean(self, rows: FlagArray, column: FloatArray) -> FloatArray:
         weight = self._weight * rows
@@ -180,11 +187,11 @@ class _Ledger:
         return mean
 
 
-def answers(
+def answer_targets(
     wanted: Sequence[TargetPages],
     priced: PricedPages,
     price: FloatArray,
-    standing: Standing | None,
+    current: Spending | None,
     *,
     in_cost: bool = False,
     is_weighted: bool = True,
@@ -196,47 +203,47 @@ def answers(
     wanted
         Targets and their pages.
     priced, price
-        What becomes of pages at falling prices.
-    standing
-        What is spent now; None without a budget.
+        Fetch rates and freshness of pages at falling prices.
+    current
+        Current spending; None without a budget.
     in_cost
-        Whether amounts are costs rather than fetches.
+        Whether amounts are costs instead of fetches.
     is_weighted
-        Whether copies count by their importance.
+        Whether copies count by importance.
     """
-    ledger = _Ledger(priced, in_cost=in_cost, is_weighted=is_weighted)
-    return [_answer(one, ledger, priced, price, standing) for one in wanted]
+    sums = _Sums(priced, in_cost=in_cost, is_weighted=is_weighted)
+    return [_answer(one, sums, priced, price, current) for one in wanted]
 
 
 def _answer(
     one: TargetPages,
-    ledger: _Ledger,
+    sums: _Sums,
     priced: PricedPages,
     price: FloatArray,
-    standing: Standing | None,
+    current: Spending | None,
 ) -> TargetAnswer:
     rows = one.is_meant
-    kept, spent = ledger.kept(rows, one.kept), ledger.spent(rows)
+    met, spent = sums.met_share(rows, one.meets), sums.spending(rows)
     end = float(price.size - 1)
-    needed = kept.place_of(one.target.share) if rows.any() else math.inf
+    needed = met.place_of(one.target.share) if rows.any() else math.inf
     is_reached = needed < math.inf
-    moved = _settled([(rows, needed)], ledger, standing) if standing and is_reached else None
+    moved = _settle([(rows, needed)], sums, current) if current and is_reached else None
     place, others_now, others_then = moved or (None, None, None)
     factor = None
-    if place is not None and standing is not None and needed > standing.place:
+    if place is not None and current is not None and needed > current.place:
         factor = float(np.exp(_log_price(price, place) - _log_price(price, needed)))
     return TargetAnswer(
         target=one.target,
         n_pages=round(float(priced.n_pages[rows].sum())),
         n_counted=int(np.count_nonzero(rows)),
-        verdict=_verdict(rows, needed, place, standing),
-        share_now=kept(standing.place) if standing and rows.any() else None,
-        share_max=kept(end) if rows.any() else 0.0,
-        share_max_without_delays=ledger.kept_at_most(rows, one.kept_max_without_delays),
-        spent_now_per_hour=spent(standing.place) if standing else None,
+        verdict=_verdict(rows, needed, place, current),
+        share_now=met(current.place) if current and rows.any() else None,
+        share_max=met(end) if rows.any() else 0.0,
+        share_max_without_delays=sums.met_share_max(rows, one.meets_max_without_delays),
+        spent_now_per_hour=spent(current.place) if current else None,
         needed_per_hour=spent(needed) if is_reached else math.inf,
         needed_overall_per_hour=(
-            ledger.spent(np.ones_like(rows))(needed) if is_reached else math.inf
+            sums.spending(np.ones_like(rows))(needed) if is_reached else math.inf
         ),
         importance_factor=factor,
         others_freshness_now=others_now,
@@ -245,81 +252,81 @@ def _answer(
 
 
 def _verdict(
-    rows: FlagArray, needed: float, place: float | None, standing: Standing | None
+    rows: FlagArray, needed: float, place: float | None, current: Spending | None
 ) -> Verdict:
     if not rows.any():
         return "no pages"
     if not needed < math.inf:
         return "out of reach"
-    if standing is None:
+    if current is None:
         return "possible"
-    if needed <= standing.place:
+    if needed <= current.place:
         return "met"
     return "too dear" if place is None else "possible"
 
 
-def together(
+def answer_combined(
     wanted: Sequence[TargetPages],
     priced: PricedPages,
-    standing: Standing,
+    current: Spending,
     *,
     in_cost: bool = False,
     is_weighted: bool = True,
-) -> Together:
-    """Return whether all targets can be met at once with the budget; see `answers`."""
-    ledger = _Ledger(priced, in_cost=in_cost, is_weighted=is_weighted)
+) -> CombinedAnswer:
+    """Return whether all targets can be met at once with the budget; see `answer_targets`."""
+    sums = _Sums(priced, in_cost=in_cost, is_weighted=is_weighted)
     needs = [
-        (one.is_meant, ledger.kept(one.is_meant, one.kept).place_of(one.target.share))
+        (one.is_meant, sums.met_share(one.is_meant, one.meets).place_of(one.target.share))
         for one in wanted
         if one.is_meant.any()
     ]
     if len(needs) < len(wanted) or not all(needed < math.inf for _, needed in needs):
-        return Together(False, math.inf, None, None)
-    cost = sum(ledger.spent(rows)(needed) for rows, needed in _levels(needs))
-    place, now, then = _settled(needs, ledger, standing)
-    return Together(place is not None, cost, now, then)
+        return CombinedAnswer(False, math.inf, None, None)
+    cost = sum(sums.spending(rows)(needed) for rows, needed in _levels(needs))
+    place, now, then = _settle(needs, sums, current)
+    return CombinedAnswer(place is not None, cost, now, then)
 
 
-def _settled(
-    needs: Sequence[tuple[FlagArray, float]], ledger: _Ledger, standing: Standing
+def _settle(
+    needs: Sequence[tuple[FlagArray, float]], sums: _Sums, current: Spending
 ) -> tuple[float | None, float | None, float | None]:
-    """Return where the price of the others comes to lie, and how fresh they are now and then.
+    """Return the place of the other pages' price, and their freshness now and then.
 
-    Each target's pages are at least as well off as they need; everybody else shares a price at
-    which the budget is spent.  None for the place if the targets alone cost more.
+    The pages of each target get what they need; all other pages share the price at which the rest
+    of the budget is spent.  The place is None if the targets alone cost more than the budget.
     """
     levels = _levels(needs)
     others = ~np.any([rows for rows, _ in needs], axis=0)
-    spent_others = ledger.spent(others)
-    spent = [(ledger.spent(rows), needed) for rows, needed in levels]
+    spent_others = sums.spending(others)
+    spent = [(sums.spending(rows), needed) for rows, needed in levels]
 
     def cost(place: float) -> float:
         return spent_others(place) + sum(curve(max(place, needed)) for curve, needed in spent)
 
     has_others = bool(others.any())
-    kept = ledger.kept(others)
-    now = kept(standing.place) if has_others else None
+    met = sums.met_share(others)
+    now = met(current.place) if has_others else None
     least = sum(curve(needed) for curve, needed in spent)
-    if least > standing.budget_per_hour * (1 + 1e-9):
+    if least > current.budget_per_hour * (1 + 1e-9):
         return None, now, None
-    low, high = 0.0, standing.place
-    if cost(high) <= standing.budget_per_hour * (1 + 1e-9):
+    low, high = 0.0, current.place
+    if cost(high) <= current.budget_per_hour * (1 + 1e-9):
         return high, now, now
-    if cost(low) > standing.budget_per_hour:
-        # What is left does not even pay for the ceilings of the others.
-        left = (standing.budget_per_hour - least) / max(cost(low) - least, 1e-300)
-        return low, now, kept(low) * left if has_others else None
+    if cost(low) > current.budget_per_hour:
+        # The rest of the budget does not even pay for the limits of the other pages.
+        left = (current.budget_per_hour - least) / max(cost(low) - least, 1e-300)
+        return low, now, met(low) * left if has_others else None
     for _ in range(50):
         middle = 0.5 * (low + high)
-        if cost(middle) < standing.budget_per_hour:
+        if cost(middle) < current.budget_per_hour:
             low = middle
         else:
             high = middle
-    return low, now, kept(low) if has_others else None
+    return low, now, met(low) if has_others else None
 
 
 def _levels(needs: Sequence[tuple[FlagArray, float]]) -> list[tuple[FlagArray, float]]:
-    """Return each page in one set only, with the furthest place that any of its targets needs."""
+    """Return disjoint sets of pages, each with the furthest place that a target of it needs."""
     levels: list[tuple[FlagArray, float]] = []
     taken = np.zeros_like(needs[0][0])
     for rows, needed in sorted(needs, key=lambda need: -need[1]):

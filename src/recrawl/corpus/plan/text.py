@@ -1,4 +1,4 @@
-"""A plan in words: what a goal needs, what is spent and got, and what more would buy."""
+"""A plan in sentences: what the budget achieves, what a goal needs, and what targets cost."""
 
 import math
 from typing import NamedTuple
@@ -23,7 +23,7 @@ _GOALS = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)
 
 
 class Amounts(NamedTuple):
-    """How amounts of a plan are said: per hour, or per day where an hour has less than one."""
+    """The unit of a plan's amounts: per hour, or per day where an hour has less than one fetch."""
 
     unit: str
     per: str
@@ -31,13 +31,13 @@ class Amounts(NamedTuple):
 
     @classmethod
     def of(cls, found: CorpusPlan) -> "Amounts":
-        """Return how to say the amounts of a plan."""
+        """Return the unit for the amounts of a plan."""
         unit = "fetches" if found.plan.unit == "fetches" else "of cost"
         least = found.budget_per_hour or found.plan.budget_for(0.9, weighted=found.is_weighted)
         return cls(unit, "h", 1.0) if least >= 1 else cls(unit, "day", 24.0)
 
     def number(self, per_hour: float) -> str:
-        """Return an amount without its unit, to two or three digits."""
+        """Return an amount without its unit, rounded to two or three digits."""
         amount = per_hour * self.hours
         if not 0 < amount < math.inf:
             return number_text(amount)
@@ -50,9 +50,9 @@ class Amounts(NamedTuple):
 
 
 def next_goal(found: CorpusPlan) -> tuple[float, float] | None:
-    """Return the freshness that somebody would ask for next, and what it needs per hour.
+    """Return the next round freshness above the current one, and the budget per hour it needs.
 
-    None where no budget buys more than the one there is.
+    None if no budget achieves more than the current one.
     """
     for goal in _GOALS:
         budget = found.plan.budget_for(goal, weighted=found.is_weighted)
@@ -61,85 +61,89 @@ def next_goal(found: CorpusPlan) -> tuple[float, float] | None:
     return None
 
 
-def doubt_words(found: CorpusPlan, n_polls: int) -> str:
-    """Return why a plan is not worth much yet; nothing where enough polls were made."""
-    n_pages = found.plan.n_pages
+def doubt_words(found: CorpusPlan) -> str:
+    """Return a warning that a plan rests on defaults; empty once pages were fetched enough."""
+    n_pages, n_polls = found.plan.n_pages, found.n_polls
     if n_pages == 0 or n_polls >= n_pages:
         return ""
-    seen = count_text(n_polls, "fetch", "fetches") if n_polls else "nothing"
-    return (
-        f"This goes by what pages are like in general: {seen} so far could tell how often these "
-        "change.  Ask again once most were fetched a few times."
-    )
+    if n_polls:
+        fetches = count_text(n_polls, "fetch has", "fetches have")
+        learned = f"Based mostly on defaults: only {fetches} shown so far whether a page changed."
+    else:
+        learned = "Based on defaults: nothing is learned from your pages yet."
+    return f"{learned}  Run this again when most pages have been fetched a few times."
 
 
 def plan_words(found: CorpusPlan) -> str:
-    """Return what a plan says first.
+    """Return the summary of a plan.
 
     Examples
     --------
-    "95 % needs 41 fetches/h; you spend 30 and get 91 %; twice the budget would buy 95 %."
+    "Your budget of 30 fetches/h keeps pages 91 % fresh.  95 % needs 41 fetches/h; twice the
+    budget gives 95 %."
     """
     if found.plan.n_pages == 0:
         return "No pages to plan for yet."
-    return "  ".join(words for words in (_bought(found), ceiling_words(found)) if words)
+    return "  ".join(words for words in (_budget_sentences(found), ceiling_words(found)) if words)
 
 
-def _bought(found: CorpusPlan) -> str:
+def _budget_sentences(found: CorpusPlan) -> str:
     plan, say = found.plan, Amounts.of(found)
     if found.budget_per_hour is None or found.freshness is None:
         needs = [
-            f"{share_text(goal)} needs {say(budget)}"
+            f"{share_text(goal)} {'fresh ' if goal == 0.8 else ''}needs {say(budget)}"
             for goal in (0.8, 0.9, 0.95, 0.99)
             if (budget := plan.budget_for(goal, weighted=found.is_weighted)) < math.inf
         ]
-        words = ", ".join(needs) or f"At most {share_text(found.freshness_max)} can be kept fresh"
-        return f"{words}; no budget per time is set."
+        most = f"Pages can be kept {share_text(found.freshness_max)} fresh at most"
+        words = ", ".join(needs) or most
+        return f"{words}; the corpus has no budget per hour or day to compare with."
     goal = next_goal(found)
-    got = share_text(found.freshness)
+    now = (
+        f"A budget of {say(found.budget_per_hour)} keeps pages {share_text(found.freshness)} fresh"
+    )
     if goal is not None:
         twice = plan.freshness_at(2 * found.budget_per_hour, weighted=found.is_weighted)
         return (
-            f"{share_text(goal[0])} needs {say(goal[1])}; you spend "
-            f"{say.number(found.budget_per_hour)} and get {got}; "
-            f"twice the budget would buy {share_text(twice)}."
+            f"{now}.  {share_text(goal[0])} needs {say(goal[1])}; "
+            f"twice the budget gives {share_text(twice)}."
         )
-    spent = f"You spend {say(found.budget_per_hour)} and get {got}"
     if found.is_held_by_delays:
         most = share_text(found.freshness_max)
-        return f"{spent}; at most {most} can be had, because of the delays of hosts."
+        return f"{now}.  More than {most} is not possible because of host delays."
     half = plan.freshness_at(0.5 * found.budget_per_hour, weighted=found.is_weighted)
-    return f"{spent}; half the budget would buy {share_text(half)}."
+    return f"{now}, and more would help little.  Half the budget gives {share_text(half)}."
 
 
 def ceiling_words(found: CorpusPlan) -> str:
-    """Return what pages ask for whatever it costs, where that is more than there is or no bound."""
+    """Return what max_age and staleness limits need, if that is a problem; otherwise nothing."""
     parts = []
     n_always, asked = found.ceilings.n_always, found.ceilings_per_hour
     if n_always:
-        pages = f"{count_text(n_always, 'page')} {'is' if n_always == 1 else 'are'}"
+        pages = f"{count_text(n_always, 'page')} {'has' if n_always == 1 else 'have'}"
         least = seconds_text(INTERVAL_SECONDS_MIN)
-        parts.append(f"{pages} to be fetched always, which counts as every {least}.")
+        parts.append(f"{pages} limits that mean fetching all the time, counted as every {least}.")
     if found.budget_per_hour is not None and asked > found.budget_per_hour:
         amount = Amounts.of(found)(asked)
         parts.append(
-            f"Longest intervals and promises alone ask for {amount}, more than is spent: "
-            "next to nothing is left for other pages."
+            f"Limits (max_age, stale_for) alone need {amount}, more than the budget: "
+            "almost nothing is left for other pages."
         )
     return "  ".join(parts)
 
 
 def delay_words(found: CorpusPlan) -> str:
-    """Return what the delays of hosts cost; nothing where they cost nothing."""
+    """Return what the delays of hosts cost; empty if they cost nothing."""
     hosts = found.hosts
     if not hosts.slowed:
         return ""
     lost = found.hosts.freshness_lost
     much = "less than 0.1" if lost < 0.001 else number_text(round(100 * lost, 1))
-    asked = "is asked as often as its delay allows"
+    slowed = "is fetched from as often as its delay allows"
     if hosts.n_slowed != 1:
-        asked = "are asked as often as their delays allow"
-    return f"Delays cost {much} points of freshness: {count_text(hosts.n_slowed, 'host')} {asked}."
+        slowed = "are fetched from as often as their delays allow"
+    hosts_text = count_text(hosts.n_slowed, "host")
+    return f"Host delays cost {much} points of freshness: {hosts_text} {slowed}."
 
 
 def target_words(answer: TargetAnswer, found: CorpusPlan) -> str:
@@ -149,32 +153,33 @@ def target_words(answer: TargetAnswer, found: CorpusPlan) -> str:
     match answer.verdict:
         case "no pages":
             looked = count_text(found.plan.n_counted, "page")
-            return f"{head}: cannot be said, as none of the {looked} looked at matches."
+            return f"{head}: unknown, because none of the {looked} looked at matches."
         case "out of reach":
-            return f"{head}: cannot be met. {_out_of_reach(answer)}"
+            return f"{head}: cannot be met. {_out_of_reach_sentence(answer)}"
         case "met":
             spent = say.number(answer.spent_now_per_hour or 0.0)
             return (
-                f"{head}: met, with {share_text(answer.share_now or 0.0)} "
-                f"for {spent} of {say(found.budget_per_hour or 0.0)}."
+                f"{head}: met. It is {share_text(answer.share_now or 0.0)} now, "
+                f"with {spent} of {say(found.budget_per_hour or 0.0)}."
             )
         case "too dear":
             return (
                 f"{head}: not with this budget. {_pages(answer)} need "
-                f"{say(answer.needed_per_hour)} by themselves, and "
-                f"{say.number(found.budget_per_hour or 0.0)} are spent in all; "
-                f"now it is {share_text(answer.share_now or 0.0)}."
+                f"{say(answer.needed_per_hour)}, and the whole budget is "
+                f"{say.number(found.budget_per_hour or 0.0)}. "
+                f"Now it is {share_text(answer.share_now or 0.0)}."
             )
         case "possible" if answer.share_now is None or answer.spent_now_per_hour is None:
-            alike = ""
+            total = ""
             if answer.target.of is not None:
-                alike = f"; {say.number(answer.needed_overall_per_hour)} if all pages get the same"
-            return f"{head}: possible. {_pages(answer)} need {say(answer.needed_per_hour)}{alike}."
+                overall = say.number(answer.needed_overall_per_hour)
+                total = f"; without favouring them, all pages together need {overall}"
+            return f"{head}: possible. {_pages(answer)} need {say(answer.needed_per_hour)}{total}."
         case _:
-            return f"{head}: possible. {_possible(answer, say)}"
+            return f"{head}: possible. {_possible_sentences(answer, say)}"
 
 
-def _possible(answer: TargetAnswer, say: Amounts) -> str:
+def _possible_sentences(answer: TargetAnswer, say: Amounts) -> str:
     spent = say.number(answer.spent_now_per_hour or 0.0)
     words = (
         f"Now it is {share_text(answer.share_now or 0.0)}. {_pages(answer)} need "
@@ -182,15 +187,15 @@ def _possible(answer: TargetAnswer, say: Amounts) -> str:
     )
     now, then = answer.others_freshness_now, answer.others_freshness_then
     if now is not None and then is not None:
-        words += f", and the others {_moved(now, then)}"
+        words += f", and the other pages {_freshness_change(now, then)}"
     factor = answer.importance_factor
     if factor is not None and factor > 1.005:
         words += f": make them {number_text(round(factor, 1))} times as important"
-    return words + f"; or {say(answer.needed_overall_per_hour)} in all, without."
+    return words + f"; or raise the total budget to {say(answer.needed_overall_per_hour)}."
 
 
 def _below(share: float, target: float) -> str:
-    """Return a share with as many digits as it takes to see that it is below another."""
+    """Return a share with enough digits to show that it is below the target."""
     for digits in range(4):
         rounded = round(100 * share, digits)
         if rounded < 100 * target - 1e-9:
@@ -198,7 +203,7 @@ def _below(share: float, target: float) -> str:
     return share_text(share)
 
 
-def _moved(now: float, then: float) -> str:
+def _freshness_change(now: float, then: float) -> str:
     if share_text(now) == share_text(then):
         return f"stay at {share_text(now)}"
     return f"go from {share_text(now)} to {share_text(then)}"
@@ -211,28 +216,28 @@ def _pages(answer: TargetAnswer) -> str:
     return f"These {about}{number_text(answer.n_pages)} pages" if answer.n_pages != 1 else "It"
 
 
-def _out_of_reach(answer: TargetAnswer) -> str:
-    most = f"At most it is {_below(answer.share_max, answer.target.share)}, whatever is spent"
+def _out_of_reach_sentence(answer: TargetAnswer) -> str:
+    most = f"Any budget reaches at most {_below(answer.share_max, answer.target.share)}"
     if answer.share_max_without_delays >= answer.target.share:
-        return f"{most}: the delays of hosts allow no more, and without them it could be met."
+        return f"{most}: host delays allow no more, and without them the target could be met."
     return f"{most}: pages may not be fetched often enough (min_age, closed hosts)."
 
 
 def together_words(found: CorpusPlan) -> str:
-    """Return whether all targets can be met at once; nothing of one or none."""
+    """Return whether all targets can be met at once; empty for fewer than two targets."""
     at_once = found.together
     if at_once is None:
         return ""
     say = Amounts.of(found)
     if not at_once.is_possible:
         if not at_once.needed_per_hour < math.inf:
-            return "All together: no, as one of them cannot be met."
+            return "All together: no, because one of them cannot be met."
         return (
-            f"All together: not with this budget; they need {say(at_once.needed_per_hour)}, "
-            f"and {say.number(found.budget_per_hour or 0.0)} are spent."
+            f"All together: not with this budget. They need {say(at_once.needed_per_hour)}, "
+            f"and the budget is {say.number(found.budget_per_hour or 0.0)}."
         )
     words = f"All together: possible, for {say(at_once.needed_per_hour)}"
     now, then = at_once.others_freshness_now, at_once.others_freshness_then
     if now is not None and then is not None:
-        words += f"; all other pages {_moved(now, then)}"
+        words += f"; all other pages {_freshness_change(now, then)}"
     return words + "."

@@ -1,4 +1,4 @@
-"""A corpus's configuration: one TOML, or one frozen object, that says all an owner may choose."""
+"""The configuration of a corpus, as a TOML file or one frozen object."""
 
 import difflib
 import math
@@ -62,10 +62,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusConfig:
-    """All that the owner of a corpus may choose; every section and field has a default.
+    """All settings of a corpus; every section and field has a default.
 
-    A field holds what TOML would: durations in seconds or as text such as ``"6h"``, budgets as
-    text such as ``"30/h"``.  Once made, durations are seconds and budgets are a `Rate`.
+    Fields accept the same values as in TOML: durations in seconds or as text such as ``"6h"``,
+    budgets as text such as ``"30/h"``.  The object stores durations in seconds and budgets as a
+    `Rate`.
 
     Examples
     --------
@@ -137,7 +138,7 @@ class CorpusConfig:
                 "pattern.share must be 1 at most for all patterns together, got "
                 f"{math.fsum(shares.values()):g}"
             )
-        # Kind 0 is that of pages that no pattern matches.
+        # Kind 0 is reserved for pages that match no pattern.
         if len(shares) > self.capacity.kinds_max - 1:
             raise ConfigError(
                 f"pattern must name {self.capacity.kinds_max - 1} kinds at most "
@@ -146,12 +147,12 @@ class CorpusConfig:
 
     @classmethod
     def from_toml(cls, source: str | PathLike[str]) -> Self:
-        """Return the configuration that a TOML says.
+        """Return the configuration in a TOML text or file.
 
         Parameters
         ----------
         source
-            The text itself, or the path of a file as a `pathlib.Path`.
+            TOML text as a `str`, or the path of a file as a `pathlib.Path`.
         """
         if isinstance(source, str):
             return cls._from_text(source)
@@ -169,11 +170,11 @@ class CorpusConfig:
         try:
             return cls.from_dict(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"not TOML: {error}") from None
+            raise ConfigError(f"not valid TOML: {error}") from None
 
     @classmethod
     def from_dict(cls, tables: Mapping[str, Any]) -> Self:
-        """Return the configuration that tables say: sections by name, values by key.
+        """Return the configuration in a dictionary: sections by name, each with values by key.
 
         Examples
         --------
@@ -185,56 +186,56 @@ class CorpusConfig:
         sections: dict[str, Any] = {}
         for key, table in tables.items():
             if key not in known:
-                raise ConfigError(_unknown("", key, known))
+                raise ConfigError(_unknown_key_message("", key, known))
             found = known[key]
             each, kind = found.metadata.get("each"), found.metadata.get("of")
             if each == "row":
                 if not isinstance(table, list):
                     raise ConfigError(f"{key} must be written as [[{key}]], got {table!r}")
-                rows = (_section(kind, row, f"{key}[{i}]") for i, row in enumerate(table))
+                rows = (_make_section(kind, row, f"{key}[{i}]") for i, row in enumerate(table))
                 sections[found.name] = tuple(rows)
             elif each == "name":
                 sections[found.name] = {
-                    name: _section(kind, row, f'{key}."{name}"')
-                    for name, row in _table(table, key).items()
+                    name: _make_section(kind, row, f'{key}."{name}"')
+                    for name, row in _require_table(table, key).items()
                 }
             else:
-                sections[found.name] = _section(found.default_factory, table, key)
+                sections[found.name] = _make_section(found.default_factory, table, key)
         return cls(**sections)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return tables from which `from_dict` makes the same configuration; JSON can hold them.
+        """Return the settings that differ from the defaults, as `from_dict` and JSON take them.
 
         Examples
         --------
         >>> CorpusConfig.from_dict({"budget": {"rate": "30/h"}}).to_dict()
-        {'budget': {'rate': '30.0/h'}}
+        {'budget': {'rate': '30/h'}}
         """
         tables: dict[str, Any] = {}
         for f in fields(self):
             key, value = f.metadata.get("key", f.name), getattr(self, f.name)
             match f.metadata.get("each"):
                 case "row":
-                    table: Any = [_told(row) for row in value]
+                    table: Any = [_non_default_values(row) for row in value]
                 case "name":
-                    table = {name: _told(row) for name, row in value.items()}
+                    table = {name: _non_default_values(row) for name, row in value.items()}
                 case _:
-                    table = _told(value)
+                    table = _non_default_values(value)
             if table:
                 tables[key] = table
         return tables
 
     def shard_settings(self) -> ShardSettings:
-        """Return how shards behave."""
+        """Return the settings of the shards."""
         return _shard_settings({f.name: getattr(self, f.name) for f in fields(self)})
 
     def budget_event(self, *, share: float = 1.0) -> BudgetSet | None:
-        """Return the event that sets the budget; None if the configuration says nothing of it.
+        """Return the event that sets the budget; None if neither rate nor price is configured.
 
         Parameters
         ----------
         share
-            Of the budget, for a shard that is one of several.
+            Share of the budget that this shard gets, if there are several.
         """
         budget = self.budget
         if budget.rate is None and budget.price is None:
@@ -243,8 +244,8 @@ class CorpusConfig:
         return event_of(
             BudgetSet,
             amount=rate.amount * share,
-            # As much as one likes is there at once; and where nothing may be spent, neither may
-            # what was saved before.
+            # Period 0 for an unlimited budget, which needs no saving up, and for a budget of 0,
+            # so that credit saved before cannot be spent.
             period_seconds=rate.per_seconds or 0.0 if 0 < rate.amount < math.inf else 0.0,
             burst_seconds=budget.burst,
             unit=BudgetUnit.COST if budget.unit == "cost" else BudgetUnit.FETCHES,
@@ -253,35 +254,35 @@ class CorpusConfig:
         )
 
     def politeness_of(self, host: str) -> PolitenessConfig:
-        """Return how often a host may be asked: its own rule, or the general one."""
+        """Return the politeness rule of a host: [politeness], overridden by [hosts."HOST"]."""
         own = self.hosts.get(host, HostConfig())
         given = {f.name: getattr(own, f.name) for f in fields(own)}
         return replace(self.politeness, **{k: v for k, v in given.items() if v is not None})
 
 
-def _told(section: Any) -> dict[str, Any]:
-    """Return what a section says that is not so anyway."""
-    told = {}
+def _non_default_values(section: Any) -> dict[str, Any]:
+    """Return the values of a section that differ from their defaults."""
+    values = {}
     for f in fields(section):
         value = getattr(section, f.name)
         default = f.default_factory() if f.default_factory is not MISSING else f.default
         if value != default:
-            told[f.name] = str(value) if isinstance(value, Rate) else value
-    return told
+            values[f.name] = str(value) if isinstance(value, Rate) else value
+    return values
 
 
-def _table(table: Any, where: str) -> Mapping[str, Any]:
+def _require_table(table: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where} must be a section, [{where}], got {table!r}")
     return table
 
 
-def _section(kind: Any, table: Any, where: str) -> Any:
-    """Return a section made from its table."""
+def _make_section(kind: Any, table: Any, where: str) -> Any:
+    """Return a section object made from its TOML table."""
     names = {f.name: f for f in fields(kind)}
-    for key in _table(table, where):
+    for key in _require_table(table, where):
         if key not in names:
-            raise ConfigError(_unknown(where, key, names))
+            raise ConfigError(_unknown_key_message(where, key, names))
     try:
         return kind(**table)
     except ConfigError as error:
@@ -291,17 +292,17 @@ def _section(kind: Any, table: Any, where: str) -> Any:
         raise ConfigError(f"{where}.match must be given") from None
 
 
-def _unknown(where: str, key: str, known: Mapping[str, Any]) -> str:
+def _unknown_key_message(where: str, key: str, known: Mapping[str, Any]) -> str:
     prefix = f"{where}." if where else ""
     what = "is not known" if where else "is not a known section"
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     if near:
         return f"{prefix}{key} {what}; did you mean {prefix}{near[0]}?"
-    return f"{prefix}{key} {what}; there are {', '.join(prefix + name for name in known)}"
+    return f"{prefix}{key} {what}; choose from {', '.join(prefix + name for name in known)}"
 
 
 def _shard_settings(sections: Mapping[str, Any]) -> ShardSettings:
-    """Return the settings that sections say, each name of an error as the owner knows it."""
+    """Return the shard settings of sections; errors name settings as recrawl.toml does."""
     values: dict[str, Any] = {}
     names: dict[str, str] = {}
     for section_name, section in sections.items():

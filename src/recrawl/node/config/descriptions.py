@@ -1,7 +1,7 @@
-"""What is said of each setting, for whoever shows settings: reference page, command line, TOML.
+"""Descriptions of all settings, for the reference page, the command line and recrawl.toml.
 
-All of it is said once, in `recrawl.node.config.sections`: the docstring of a section, the type
-and default of a field, and the text beneath it.
+They come from `recrawl.node.config.sections`: the docstring of a section, the type and default of
+each field, and the text beneath it.
 """
 
 import ast
@@ -13,30 +13,30 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.config.values import Duration, Rate, described, hints_of, period
+from recrawl.node.config.values import Duration, Rate, duration_text, hints_of, type_text
 
-__all__ = ["KeyText", "SectionText", "default_of", "sections", "texts_of", "toml_text"]
+__all__ = ["KeyText", "SectionText", "default_of", "field_texts", "sections", "toml_text"]
 
 
 class KeyText(NamedTuple):
-    """What is said of one setting."""
+    """The description of one setting."""
 
     name: str
     text: str
     allowed: str
-    """What it may be, in words."""
+    """Description of the values it accepts."""
     default: str | None
-    """As TOML has it; None where there is none."""
+    """Default in TOML notation; None if there is none."""
     is_required: bool
 
 
 class SectionText(NamedTuple):
-    """What is said of one section."""
+    """The description of one section."""
 
     heading: str
-    """As TOML has it: ``[budget]``, ``[[pattern]]``, ``[hosts."example.com"]``."""
+    """Heading in TOML: ``[budget]``, ``[[pattern]]``, ``[hosts."example.com"]``."""
     key: str
-    """Without brackets and names: ``budget``, ``pattern``, ``hosts``."""
+    """Key without brackets and names: ``budget``, ``pattern``, ``hosts``."""
     kind: type
     text: str
     keys: tuple[KeyText, ...]
@@ -44,12 +44,12 @@ class SectionText(NamedTuple):
 
 @cache
 def _classes(module: str) -> dict[str, ast.ClassDef]:
-    """Return the classes of a module as they are written."""
+    """Return the syntax trees of a module's classes, by name."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
-def texts_of(section: type) -> dict[str, str]:
+def field_texts(section: type) -> dict[str, str]:
     """Return the text beneath each field of a section."""
     tree = _classes(section.__module__)[section.__name__]
     texts = {}
@@ -62,7 +62,7 @@ def texts_of(section: type) -> dict[str, str]:
 
 
 def toml_text(value: Any, hint: Any) -> str:
-    """Return a value of a field as TOML has it."""
+    """Return the value of a field in TOML notation."""
     if isinstance(value, Rate):
         return f'"{value}"'
     if isinstance(value, str):
@@ -70,21 +70,21 @@ def toml_text(value: Any, hint: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if hint == Duration or hint == Duration | None:
-        return f'"{period(value)}"' if value < float("inf") else "inf"
-    if "rate" in described(hint):
+        return f'"{duration_text(value)}"' if value < float("inf") else "inf"
+    if "rate" in type_text(hint):
         return f'"{value * 86_400:g}/d"'
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def default_of(field: Field[Any], hint: Any) -> str | None:
-    """Return a field's default as TOML has it; None where there is none."""
+    """Return a field's default in TOML notation; None if it has none."""
     if field.default is MISSING or field.default is None:
         return None
     return toml_text(field.default, hint)
 
 
 def sections() -> Iterator[SectionText]:
-    """Yield what is said of each section, in the order of the configuration."""
+    """Yield the description of each section, in the order of the configuration."""
     for field in fields(CorpusConfig):
         kind: type = field.metadata.get("of", type(getattr(CorpusConfig(), field.name)))
         key = field.metadata.get("key", field.name)
@@ -95,12 +95,12 @@ def sections() -> Iterator[SectionText]:
                 heading = f'[{key}."example.com"]'
             case _:
                 heading = f"[{key}]"
-        texts, hints = texts_of(kind), hints_of(kind)
+        texts, hints = field_texts(kind), hints_of(kind)
         keys = tuple(
             KeyText(
                 own.name,
                 texts.get(own.name, ""),
-                described(hints[own.name]),
+                type_text(hints[own.name]),
                 default_of(own, hints[own.name]),
                 own.default is MISSING and own.default_factory is MISSING,
             )

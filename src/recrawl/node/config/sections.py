@@ -1,10 +1,10 @@
-"""The sections of a corpus's configuration, one frozen object each: what may be chosen, and why.
+"""The sections of a corpus's configuration, one frozen object each.
 
-The text beneath a field is what the reference page says of it.  A field that sets one of
-`recrawl.shard.ShardSettings` names it and takes its default from there.
+The text beneath a field is its description on the reference page and in recrawl.toml.  A field
+that sets one of `recrawl.shard.ShardSettings` names it and takes its default from there.
 """
 
-# A call that returns a field is no default made once for all.
+# `_of_shard` returns a field, not a default value shared by all objects.
 # ruff: noqa: RUF009
 
 from dataclasses import dataclass, field, fields
@@ -53,27 +53,27 @@ _DEFAULTS = ShardSettings()
 
 
 def _of_shard(name: str) -> Any:
-    """Return a field that sets one of the shard's settings, whose default it has."""
+    """Return a field that sets the shard setting of this name and has its default."""
     return field(default=getattr(_DEFAULTS, name), metadata={"shard": name})
 
 
 def shard_fields(section: type) -> dict[str, str]:
-    """Return, of a section's fields that set one of the shard's, which: shard's name to own."""
+    """Return the names of a section's fields by the shard setting that each sets."""
     return {f.metadata["shard"]: f.name for f in fields(section) if "shard" in f.metadata}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeConfig:
-    """What the corpus is: how it is divided, and what is to be kept low."""
+    """The structure of the corpus, and what it optimizes."""
 
     partitions: Count = 1
-    """Parts that the corpus is divided into, each with its own log and pages.  Fixed when the
-    corpus is made."""
+    """Number of parts of the corpus, each with its own log and pages.  Cannot be changed later."""
     group_by: Literal["host", "domain"] = "host"
-    """What one politeness rule covers: a host, or all hosts of a registrable domain.  Fixed when
-    the corpus is made."""
+    """Pages that share one politeness rule (a group): those of a host, or those of all hosts of a
+    registrable domain, such as example.co.uk.  Cannot be changed later."""
     objective: Literal["freshness", "fragments"] = _of_shard("objective")
-    """Keep copies fresh, or keep the wrong share of copies small."""
+    """Goal.  "freshness": as many copies as possible equal their page.  "fragments": as little text
+    as possible in the copies is outdated, which needs the divergence of each fetch."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -83,21 +83,21 @@ class ShapeConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerConfig:
-    """Where the log of everything that happened is kept."""
+    """Storage of the log, which records every event of the corpus."""
 
     kind: Literal["rocksdb", "kafka"] = "rocksdb"
-    """In the corpus's own folder, or in a topic of Kafka."""
+    """Where the log is stored: in the folder of the corpus (RocksDB), or in a Kafka topic."""
     durability: Literal["sync", "os"] = "sync"
-    """Of RocksDB.  "sync": what is acknowledged is on the disk.  "os": it is with the operating
-    system, which loses it if the machine stops, though not if the program does."""
+    """RocksDB only.  "sync": data is on the disk before a call returns.  "os": data is left to the
+    operating system, which loses the latest if the machine stops, but not if the program does."""
     bootstrap: str | None = None
-    """Of Kafka: brokers to begin with, as "host:port,host:port"."""
+    """Kafka only.  Brokers to connect to first, as "host:port,host:port"."""
     topic: str | None = None
-    """Of Kafka: with one partition for each of the corpus's."""
+    """Kafka only.  Topic of the log, with as many partitions as the corpus."""
     replication: Count = 3
-    """Of Kafka: copies of the topic, if it has to be made."""
+    """Kafka only.  Number of copies of the topic, if recrawl creates it."""
     client_settings: Flags = field(default_factory=dict)
-    """Of Kafka: passed to the client as they are, as for "security.protocol"."""
+    """Kafka only.  Settings passed to the client unchanged, such as "security.protocol"."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -115,19 +115,20 @@ class LedgerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetConfig:
-    """What may be spent.  Without a rate or a price the corpus keeps the budget it has."""
+    """The fetch budget.  If neither rate nor price is set here, `recrawl set --budget` sets it."""
 
     rate: Rate | None = None
-    """So much per time, as "30/h", or for each run of the program, as "100/run"."""
+    """Number of fetches per unit of time, such as "30/h", or per run of the program, such as
+    "100/run".  Unlimited if not set."""
     unit: Literal["fetches", "cost"] = "fetches"
-    """What the rate counts: fetches, or their cost as pages have it."""
+    """Unit of the rate: fetches, or the sum of the costs of the fetched pages."""
     burst: Duration = 60.0
-    """For how long what was not spent is kept: what may be spent at once is the rate times this,
-    or one fetch.  Does not matter to a rate for each run."""
+    """How long unspent budget is saved up.  The most that can be spent at once is the rate times
+    this duration, and at least one fetch.  Has no effect on a rate per run."""
     price: Number | None = None
-    """A fixed price: a page is fetched when that is worth so much, in seconds of staleness of a
-    page of importance 1.  Given a rate too, no more than that is spent.  Without, the price is
-    what spends the rate."""
+    """Fixed price of a fetch, for experts: recrawl fetches a page once a fetch is expected to save
+    this many seconds of staleness, times the importance of the page.  A rate limits spending in
+    addition.  If not set, recrawl adjusts the price so that the rate is spent."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -137,15 +138,15 @@ class BudgetConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolitenessConfig:
-    """How often a group of pages may be asked, unless its host says otherwise."""
+    """Limits on fetching from one host (or domain, see corpus.group_by)."""
 
     delay: Duration = _of_shard("group_delay")
-    """From the end of one fetch to the next.  Where several may be in flight: from the start of
-    one to the start of the next."""
+    """Pause between the end of one fetch and the start of the next.  If in_flight_max is above 1:
+    pause between the starts of two fetches."""
     in_flight_max: Count = _of_shard("group_in_flight_max")
-    """Fetches at the same time."""
+    """Maximum number of fetches at the same time."""
     burst: Count = _of_shard("group_burst")
-    """Fetches that may follow each other at once where several may be in flight."""
+    """Number of fetches that may start without a pause, if in_flight_max is above 1."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -153,30 +154,30 @@ class PolitenessConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningConfig:
-    """How it is learned how often pages change."""
+    """How recrawl learns how often pages change."""
 
     estimator: Literal["gamma", "plug_in", "counts"] = _of_shard("estimator")
-    """Where a page's value is taken.  "gamma": averaged over what is believed of its rate.
-    "plug_in": at the mean of that.  "counts": at the estimate from counts of polls and changes."""
+    """Change rate used to value a page.  "gamma": the average over all rates that are likely, given
+    what was observed.  "plug_in": their mean.  "counts": the ratio of changes to polls."""
     teaching: Literal["gradient", "bonus"] = _of_shard("learning")
-    """How it counts that a poll also teaches.  "gradient": by how much better the page could be
-    kept once more is known.  "bonus": by a factor that fades as a page becomes known."""
+    """Extra value of a fetch because it also shows how often the page changes.  "gradient": the
+    freshness gained by knowing more.  "bonus": a factor that shrinks as more is known."""
     teaching_bonus: Number = _of_shard("learning_bonus")
-    """How large that factor is at first: it is 1 + this / shape of the belief."""
+    """Size of that bonus: the factor is 1 + teaching_bonus / shape of the distribution of rates."""
     half_life: Duration = _of_shard("belief_half_life")
-    """After which evidence about a page's rate counts half, whatever happened."""
+    """Time after which an observation of a page counts half."""
     memory_max: Positive = _of_shard("memory_changes_max")
-    """Changes of a page after which evidence about its rate counts half, at most.  Where pages
-    change in bursts fewer are remembered; recrawl learns how many, down to ``memory_min``."""
+    """Maximum number of changes of a page after which an observation counts half.  For pages that
+    change in bursts recrawl learns a smaller number, down to ``memory_min``."""
     memory_min: Positive = _of_shard("memory_changes_min")
-    """The least of them; the same as ``memory_max`` where it is not to be learned."""
+    """Minimum of that number.  Set it equal to ``memory_max`` to switch this learning off."""
     prior_shape: Positive = _of_shard("prior_shape")
-    """Of the belief about a page before anything is known of the corpus: below 1 where many pages
-    hardly ever change."""
+    """Shape of the prior distribution of change rates, before any page was observed.  Use a value
+    below 1 if many pages hardly ever change."""
     prior_period: Duration = _of_shard("prior_period")
-    """Of the same belief: mean time between changes."""
+    """Mean time between changes in that prior distribution."""
     last_modified: Literal["ignore", "trust"] = _of_shard("last_modified")
-    """Whether Last-Modified dates are taken as true."""
+    """Whether to believe Last-Modified dates of servers."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -184,12 +185,12 @@ class LearningConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiscoveryConfig:
-    """What the first fetch of a page is worth."""
+    """The value of fetching a page for the first time."""
 
     horizon: Duration = _of_shard("discovery_horizon")
-    """For which the first fetch of a page is worth something."""
+    """Value of a first fetch: as much as keeping the copy fresh for this long."""
     share: Share = _of_shard("discovery_share")
-    """Of orders, kept for pages never fetched whatever they are worth."""
+    """Share of fetches reserved for pages never fetched before, whatever their value."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -197,10 +198,10 @@ class DiscoveryConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditConfig:
-    """How the freshness that is claimed is measured."""
+    """Fetches of randomly chosen pages, which measure the freshness that recrawl estimates."""
 
     share: Share = _of_shard("audit_share")
-    """Of orders, spent on pages chosen by hash."""
+    """Share of fetches spent on such audits."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -208,20 +209,21 @@ class AuditConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalsConfig:
-    """What is believed of a source of signals before it is known."""
+    """Assumptions about a new source of signals, until recrawl has learned how reliable it is."""
 
     precision: Probability = _of_shard("signal_precision")
-    """Share of signals that announce a real change, of a source never heard of."""
+    """Assumed share of signals that announce a real change."""
     precision_weight: Positive = _of_shard("signal_precision_weight")
-    """How many signals that counts for."""
+    """Number of observed signals that outweighs the assumed precision."""
     delay: Duration = _of_shard("signal_delay")
-    """From a change to its signal, of a source never heard of."""
+    """Assumed time from a change to its signal."""
     delay_weight: Number = _of_shard("signal_delay_weight")
-    """How many signals that counts for."""
+    """Number of observed signals that outweighs the assumed delay."""
     rate_weight: Duration = _of_shard("signal_rate_seconds")
-    """How long a count of a page's signals must run to outweigh that there were none."""
+    """Length of observation of a page's signals that outweighs the assumption that it has none."""
     evidence_max: Number = _of_shard("signal_evidence_max")
-    """Signals that what is known of a source may count for; then the past is halved."""
+    """Maximum number of signals that recrawl remembers of a source.  Beyond it, older signals
+    count half, so that recrawl notices when a source becomes better or worse."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -229,14 +231,14 @@ class SignalsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestsConfig:
-    """How importance is learned from requests for the copies."""
+    """How recrawl learns the importance of pages from requests of your users for them."""
 
     half_life: Duration = _of_shard("request_half_life")
-    """After which requests count half."""
+    """Time after which a request counts half."""
     prior_rate: PerSecond = _of_shard("request_prior_rate")
-    """Requests for a page before any was seen."""
+    """Assumed rate of requests for a page, before any was reported."""
     prior_weight: Duration = _of_shard("request_prior_seconds")
-    """How long a page must be watched to count as much as that."""
+    """Length of observation of a page that outweighs the assumed rate."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -244,14 +246,14 @@ class RequestsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeasesConfig:
-    """How long an order is held for the fetcher that took it."""
+    """How long a page is reserved for the fetcher that leased it."""
 
     length: Duration = _of_shard("lease_seconds")
-    """After which a page that nothing was heard of is ordered again."""
+    """Time to report an order.  After it, the page may be leased again."""
     length_max: Duration = _of_shard("lease_seconds_max")
-    """The same with extensions, at most."""
+    """Maximum of that time, including extensions."""
     grace: Duration = _of_shard("lease_grace_seconds")
-    """How long after its end an order is remembered, so that late reports count once."""
+    """How long after that a late report still counts."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -259,22 +261,22 @@ class LeasesConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorsConfig:
-    """What is done about pages and groups that fail."""
+    """What recrawl does about failing pages and hosts."""
 
     backoff: Duration = _of_shard("backoff_seconds")
-    """Wait after a first transient error of a page; doubles with each."""
+    """Pause after the first temporary error of a page; doubles with each further error."""
     backoff_max: Duration = _of_shard("backoff_seconds_max")
-    """The longest such wait."""
+    """Maximum of that pause."""
     breaker_errors: WholeNumber = _of_shard("breaker_errors")
-    """Transient errors in a row after which a group rests."""
+    """Number of temporary errors in a row after which a whole host (or domain) is paused."""
     breaker: Duration = _of_shard("breaker_seconds")
-    """How long it rests; doubles with each more."""
+    """Length of that pause; doubles with each further error."""
     breaker_max: Duration = _of_shard("breaker_seconds_max")
-    """The longest such rest."""
+    """Maximum of that pause."""
     disallowed: Duration = _of_shard("disallowed_seconds")
-    """After which a page that the site's rules close is looked at again."""
+    """Time after which a page that robots.txt disallows is tried again."""
     gone_polls_max: WholeNumber = _of_shard("gone_polls_max")
-    """Polls in a row that find a page gone before it is given up."""
+    """Number of fetches in a row that find a page gone before recrawl stops fetching it."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -282,18 +284,19 @@ class ErrorsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapacityConfig:
-    """How much of what can grow a shard takes; what is beyond is refused."""
+    """Maximum sizes of internal tables of each partition.  recrawl refuses what is beyond."""
 
     kinds_max: Count = _of_shard("kinds_max")
-    """Kinds of pages."""
+    """Maximum number of kinds of page."""
     groups_max: Count = _of_shard("groups_max")
-    """Groups that one politeness rule covers each."""
+    """Maximum number of hosts (or domains, see corpus.group_by)."""
     sources_max: Count = _of_shard("sources_max")
-    """Sources of signals."""
+    """Maximum number of sources of signals."""
     sources_per_page_max: Count = _of_shard("sources_per_page_max")
-    """Sources that are heard of one page, 8 at most."""
+    """Maximum number of sources of signals for one page; not above 8."""
     limits_max: Count = _of_shard("limits_max")
-    """Distinct sets of shortest and longest age and promise, 65535 at most."""
+    """Maximum number of different combinations of min_age, max_age and staleness limits; not above
+    65535."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -301,20 +304,20 @@ class CapacityConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PickerConfig:
-    """How pages that are due are found."""
+    """How recrawl finds the pages that are due."""
 
     kind: Literal["auto", "scan", "sweep"] = _of_shard("picker")
-    """Whether to look at every page for each decision ("scan"), or to keep what is soon due at
-    hand ("sweep").  "auto": scan while there are few pages."""
+    """Method.  "scan": examine every page at each lease.  "sweep": keep a queue of pages that are
+    due soon.  "auto": scan a small corpus, sweep a large one."""
     scan_pages_max: WholeNumber = _of_shard("scan_pages_max")
-    """How many pages are few."""
+    """Number of pages up to which "auto" scans."""
     sweep: Duration | None = _of_shard("sweep_seconds")
-    """Length of one pass over all pages.  Not given: a third of a percent of the mean time between
-    fetches."""
+    """Time in which a sweep visits all pages once.  Default: 1/300 of the mean time between fetches
+    of a page."""
     orders_max: Count = _of_shard("orders_max")
-    """Orders of one decision."""
+    """Maximum number of pages of one lease."""
     pool_max: Count = _of_shard("pool_max")
-    """Pages that wait, due and not yet ordered, at most."""
+    """Maximum number of pages that are due and wait to be leased."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -322,15 +325,16 @@ class PickerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotsConfig:
-    """How much of the log has to be read again when a corpus is opened."""
+    """When recrawl saves its state, so that opening a corpus replays only the log since then."""
 
     every: Duration = 900.0
-    """A snapshot is taken after so long, if anything happened; and sooner where the log has grown
-    to a quarter of what a snapshot takes."""
+    """Time between two snapshots.  A snapshot is taken sooner if the log has grown to a quarter of
+    the size of a snapshot, and not at all if nothing happened."""
     every_records: Count = 100_000
-    """And after so many records of the log."""
+    """Number of log records after which a snapshot is taken in any case."""
     keep: Count = 2
-    """Snapshots kept; the log is kept from the oldest of them on."""
+    """Number of snapshots kept.  The log, and with it the history that `recrawl explain` shows, is
+    kept back to the oldest of them."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -338,12 +342,12 @@ class SnapshotsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesConfig:
-    """How far back whoever follows the changes of a corpus may be."""
+    """How long the changes that `recrawl changes` prints are kept."""
 
     kept_max: Count = 10_000_000
-    """Changes kept in each partition."""
+    """Maximum number of changes kept in each partition."""
     kept_for: Duration = 30 * 86_400.0
-    """And for how long."""
+    """Maximum age of the changes kept."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -351,28 +355,34 @@ class ChangesConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatternConfig:
-    """Pages whose URL matches, and what holds for them.  The first pattern that matches counts."""
+    """Settings of all pages whose URL matches a pattern, including pages added later.
+
+    If several patterns match a page, the first one applies.
+    """
 
     match: str
-    """A path such as "/product/*", or a host and a path such as "shop.example.com/product/*";
-    "*" stands for anything."""
+    """Pattern of URLs: a path such as "/product/*", or a host and a path such as
+    "shop.example.com/product/*"; "*" matches anything."""
     kind: str | None = None
-    """Name of the kind of page, whose change rates are learned together; the pattern's own text
-    unless given."""
+    """Name of the kind of page.  recrawl learns a typical change rate for each kind.  Default: the
+    pattern itself."""
     importance: Number | None = None
-    """Of a page, relative to others.  Not given: 1, or what the page was added with."""
+    """Importance of a page, relative to others.  Default: 1, or the value of `recrawl add`."""
     cost: Positive | None = None
-    """Of a fetch, relative to others.  Not given: 1, or what the page was added with."""
+    """Cost of a fetch, relative to others.  Default: 1, or the value of `recrawl add`."""
     min_age: Duration | None = None
-    """Not fetched again sooner."""
+    """Minimum time between two fetches of a page."""
     max_age: Duration | None = None
-    """Fetched again at the latest after so long, as far as the budget allows."""
+    """Maximum time between two fetches of a page, as far as the budget allows."""
     stale_for: Duration | None = None
-    """With stale_probability, a promise: a copy is stale for longer than this …"""
+    """Staleness limit, together with stale_probability: copies that are outdated for longer than
+    this time are to be rare."""
     stale_probability: Probability | None = None
-    """… with this probability at most, as far as the budget allows."""
+    """Maximum probability that a copy is outdated for longer than stale_for, as far as the budget
+    allows."""
     share: Share | None = None
-    """Of the budget, kept for these pages.  The shares of all patterns are 1 together at most."""
+    """Share of the budget reserved for these pages.  The shares of all patterns must not add up to
+    more than 1."""
 
     def __post_init__(self) -> None:
         read_fields(self)
@@ -389,13 +399,13 @@ class PatternConfig:
 
     @property
     def kind_name(self) -> str:
-        """Name of the kind of page."""
+        """Name of the kind of page: ``kind``, or the pattern if it is not set."""
         return self.match if self.kind is None else self.kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostConfig:
-    """How often one host may be asked; what is not given is as in [politeness]."""
+    """Limits on fetching from this host; [politeness] applies where a setting is missing."""
 
     delay: Duration | None = None
     """See politeness.delay."""

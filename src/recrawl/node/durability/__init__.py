@@ -1,1 +1,1 @@
-"""How a node survives: its log is opened, snapshots are taken, and state is recovered."""
+"""Durability of a node: opening its log, taking snapshots, recovering its state."""

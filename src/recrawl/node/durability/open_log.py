@@ -1,4 +1,4 @@
-"""Which log a configuration asks for."""
+"""Open the log that the configuration selects."""
 
 from pathlib import Path
 from typing import Literal
@@ -12,12 +12,12 @@ __all__ = ["open_log"]
 def open_log(
     folder: Path, config: CorpusConfig, *, mode: Literal["writer", "reader"] = "writer"
 ) -> Log:
-    """Return the log of a corpus: in its folder, or a topic of Kafka."""
+    """Open the log of a corpus: in its folder, or in a Kafka topic."""
     n_partitions = config.corpus.partitions
     ledger = config.ledger
     if ledger.kind == "rocksdb":
         return RocksLog.open(folder / "log", n_partitions, durability=ledger.durability, mode=mode)
-    # Imported here: the client is an extra that most users do not have.
+    # Imported here, because the Kafka client is an optional dependency.
     from recrawl.ledger.kafka import KafkaLog  # noqa: PLC0415
 
     assert ledger.bootstrap is not None

@@ -1,12 +1,12 @@
-"""Coming back: the newest snapshot that is whole, then the log from there on.
+"""Rebuild a node from its newest snapshot and the log.
 
-A snapshot is believed only if its checksums are right; otherwise the one before it and more of the
-log take over.  Who only reads goes by those of the manifest and of the small tables: to read all
-pages would take longer than most of what is asked.
+A snapshot is used only if its checksums are right; otherwise recovery uses an older snapshot and
+more of the log.  A reader checks only the manifest and the small tables: checking all pages would
+take longer than most queries.
 
-The store has a position of its own and may be ahead of the snapshot (what it holds already is not
-written again) or behind it; it is never behind the snapshot whose checkpoint it is, so a store that
-is lost or broken is replaced by that checkpoint.
+The store has a position of its own, which may be before or after that of the snapshot; records that
+the store has applied already are not written to it again.  A lost or corrupt store is replaced by
+the checkpoint inside the snapshot, which is never behind that snapshot.
 """
 
 import logging
@@ -24,13 +24,13 @@ from recrawl.errors import (
     StorageError,
 )
 from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder
-from recrawl.node.node import Node, follow_price
-from recrawl.node.records import happening_of
-from recrawl.node.shipped_due_table import kept_due_table
+from recrawl.node.node import Node, use_logged_price
+from recrawl.node.records import entry_of
+from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.shard import SettingsSet, Shard, ShardSettings, event_of
 from recrawl.store import CHANGES_MAX, Store
 
-__all__ = ["Partition", "recovered", "settings_event"]
+__all__ = ["Partition", "recover_node", "settings_event"]
 
 logger = logging.getLogger(__name__)
 
@@ -39,34 +39,34 @@ _READER_ATTEMPTS = 5
 
 
 class Partition(NamedTuple):
-    """Where the parts of one partition are."""
+    """Locations of the parts of one partition."""
 
     number: int
     ledger: Ledger
     store_folder: Path
     snapshots: SnapshotFolder
     is_shared: bool = False
-    """Whether others may append to the log."""
+    """Whether other nodes may append to the log."""
     changes_max: int = CHANGES_MAX
-    """Changes to keep."""
+    """Number of changes to keep in the feed."""
 
 
 def settings_event(settings: ShardSettings) -> SettingsSet:
-    """Return settings as an event."""
+    """Return the event that logs settings."""
     return event_of(SettingsSet, settings=[settings.to_json()])
 
 
-def _restored(saved: SavedSnapshot, *, is_reader: bool) -> Shard | None:
-    """Return the shard of a snapshot, or None if it is broken."""
+def _restore_shard(saved: SavedSnapshot, *, is_reader: bool) -> Shard | None:
+    """Return the shard in a snapshot, None if the snapshot is corrupt."""
     try:
         shard, position = Shard.restore(
             saved.manifest(),
             saved.columns(),
             check="small" if is_reader else True,
-            due_table=kept_due_table(),
+            due_table=shipped_due_table(),
         )
         if int(position) != saved.position:
-            raise SnapshotError(f"it is of position {position}")
+            raise SnapshotError(f"its manifest has position {position}")
     except SnapshotFormatError as error:
         raise RecoveryError(f"snapshot {saved.folder} cannot be read: {error}") from error
     except (SnapshotError, LedgerError, OSError, ValueError) as error:
@@ -75,58 +75,58 @@ def _restored(saved: SavedSnapshot, *, is_reader: bool) -> Shard | None:
     return shard
 
 
-def _from_the_beginning(ledger: Ledger) -> Shard:
-    """Return a shard to which nothing has happened, made with the settings of the first record."""
+def _initial_shard(ledger: Ledger) -> Shard:
+    """Return an empty shard with the settings in the first record of the log."""
     found = ledger.read(0, n_bytes_max=1)
     if found:
-        first = happening_of(found[0][1])
+        first = entry_of(found[0][1])
         if isinstance(first, SettingsSet):
             settings = ShardSettings.from_json(str(first.settings[0]))
-            return Shard(settings, due_table=kept_due_table())
-    return Shard(due_table=kept_due_table())
+            return Shard(settings, due_table=shipped_due_table())
+    return Shard(due_table=shipped_due_table())
 
 
-def _newest(
+def _newest_usable_snapshot(
     partition: Partition, first: int, end: int, *, is_reader: bool
 ) -> tuple[Shard, SavedSnapshot] | None:
-    """Return the newest shard from which the log goes on, and its snapshot; None if there is none.
+    """Return the newest usable snapshot and its shard; None if there is none.
 
     Parameters
     ----------
     partition
-        Whose snapshots are looked at.
+        Partition of the snapshots.
     first, end
-        Positions between which it has to be.
+        Range of positions that the snapshot may have.
     is_reader
-        Leaves broken snapshots where they are.
+        Whether to leave corrupt snapshots in place.
     """
-    broken: list[SavedSnapshot] = []
-    for saved in partition.snapshots.saved():
+    corrupt: list[SavedSnapshot] = []
+    for saved in partition.snapshots.list_saved():
         if not first <= saved.position <= end:
             continue
-        shard = _restored(saved, is_reader=is_reader)
+        shard = _restore_shard(saved, is_reader=is_reader)
         if shard is not None:
-            for other in [] if is_reader else broken:
-                # Or it would count among those kept, and the log would rely on it.
+            for other in [] if is_reader else corrupt:
+                # Otherwise it would count among those kept, and the log be truncated too far.
                 partition.snapshots.discard(other)
             return shard, saved
-        broken.append(saved)
+        corrupt.append(saved)
     return None
 
 
 def _open_store(partition: Partition, end: int) -> Store | None:
-    """Return the store, or None if it cannot be used."""
+    """Open the store; return None if it cannot be used."""
     try:
         store = Store.open(partition.store_folder, changes_max=partition.changes_max)
     except StorageError as error:
         if type(error) is not StorageError:
-            raise  # open elsewhere, or of a newer version: nothing is broken
+            raise  # locked, or of a newer version, but not corrupt
         logger.warning("store %s is not used: %s", partition.store_folder, error)
         return None
     if store.position > end:
-        # The log has lost what the store was told: it was not synced, and the power went.
+        # After a power cut an unsynced log may have lost records that the store has applied.
         logger.warning(
-            "store %s is at %d, the log ends at %d: it is made anew",
+            "store %s is at %d, but the log ends at %d: rebuilding the store",
             partition.store_folder,
             store.position,
             end,
@@ -136,8 +136,8 @@ def _open_store(partition: Partition, end: int) -> Store | None:
     return store
 
 
-def _install(partition: Partition, checkpoint: Path | None) -> Store:
-    """Return a store made from a checkpoint, or an empty one; what was there is put aside."""
+def _install_store(partition: Partition, checkpoint: Path | None) -> Store:
+    """Replace the store by a checkpoint or an empty one; keep the old files as ``.broken``."""
     folder = partition.store_folder
     if folder.exists():
         aside = folder.with_name(folder.name + ".broken")
@@ -148,87 +148,87 @@ def _install(partition: Partition, checkpoint: Path | None) -> Store:
     return Store.open(folder, changes_max=partition.changes_max)
 
 
-def _forget_the_future(partition: Partition, end: int) -> None:
-    """Remove snapshots of what the log has lost: other records will stand at their positions."""
-    for saved in partition.snapshots.saved():
+def _discard_later_snapshots(partition: Partition, end: int) -> None:
+    """Remove snapshots beyond the end of the log, whose records the log has lost."""
+    for saved in partition.snapshots.list_saved():
         if saved.position <= end:
             break
         if partition.is_shared:
             raise RecoveryError(
-                f"{saved.folder} is of position {saved.position}, and the log ends at {end}: it "
-                "is not the log of this corpus"
+                f"{saved.folder} has position {saved.position}, but the log ends at {end}: it is "
+                "not the log of this corpus. Check ledger.topic."
             )
-        logger.warning("snapshot %s is removed: the log ends at %d", saved.folder, end)
+        logger.warning("snapshot %s is removed: the log already ends at %d", saved.folder, end)
         partition.snapshots.discard(saved)
 
 
-def recovered(partition: Partition, *, is_reader: bool = False) -> Node:
-    """Return the node of a partition, at the end of its log.
+def recover_node(partition: Partition, *, is_reader: bool = False) -> Node:
+    """Rebuild the node of a partition, up to the end of its log.
 
     Raises
     ------
     RecoveryError
-        If neither a snapshot nor the beginning of the log is there.
+        If no snapshot is usable, and the log does not begin at 0.
     """
     if not is_reader:
-        return _recovered_to_write(partition)
+        return _recover_writer(partition)
     for _ in range(_READER_ATTEMPTS - 1):
-        # The writer may forget some of the log, or a snapshot, while it is read.
+        # The writer may truncate the log or remove a snapshot meanwhile.
         with suppress(PositionLost, RecoveryError):
-            return _recovered_to_read(partition)
-    return _recovered_to_read(partition)
+            return _recover_reader(partition)
+    return _recover_reader(partition)
 
 
-def _recovered_to_read(partition: Partition) -> Node:
+def _recover_reader(partition: Partition) -> Node:
     ledger = partition.ledger
     with ExitStack() as closing:
         store = Store.open(partition.store_folder, mode="reader")
         closing.callback(store.close)
         first = ledger.first
-        start = _start(partition, first, ledger.end, is_reader=True)
+        start = _find_start(partition, first, ledger.end, is_reader=True)
         if start is None:
-            raise _nothing_to_go_on_from(partition, first)
-        node = _node(partition, start, store, is_reader=True)
+            raise _no_start_error(partition, first)
+        node = _make_node(partition, start, store, is_reader=True)
         closing.pop_all()
     return node
 
 
-def _recovered_to_write(partition: Partition) -> Node:
+def _recover_writer(partition: Partition) -> Node:
     ledger = partition.ledger
     first, end = ledger.first, ledger.end
-    _forget_the_future(partition, end)
+    _discard_later_snapshots(partition, end)
     with ExitStack() as closing:
         store = _open_store(partition, end)
         start = None
         if store is not None:
             closing.callback(store.close)
-            # Not behind the shard: it could not be told what is missing.
-            start = _start(partition, first, store.position, is_reader=False)
+            # The store must not be behind the shard, which could not provide the missing records.
+            start = _find_start(partition, first, store.position, is_reader=False)
         if start is None:
             closing.close()
-            start = _start(partition, first, end, is_reader=False)
+            start = _find_start(partition, first, end, is_reader=False)
             if start is None:
-                raise _nothing_to_go_on_from(partition, first)
+                raise _no_start_error(partition, first)
             saved = start[1]
-            store = _install(partition, None if saved is None else saved.folder / CHECKPOINT)
+            store = _install_store(partition, None if saved is None else saved.folder / CHECKPOINT)
             closing.callback(store.close)
         assert store is not None
-        node = _node(partition, start, store, is_reader=False)
+        node = _make_node(partition, start, store, is_reader=False)
         closing.pop_all()
     return node
 
 
-def _start(
+def _find_start(
     partition: Partition, first: int, end: int, *, is_reader: bool
 ) -> tuple[Shard, SavedSnapshot | None] | None:
-    """Return a shard from which the log goes on: of a snapshot, or that of its beginning."""
-    found = _newest(partition, first, end, is_reader=is_reader)
+    """Return the shard to replay the log on: from a snapshot, or an empty one."""
+    found = _newest_usable_snapshot(partition, first, end, is_reader=is_reader)
     if found is None and first == 0:
-        return _from_the_beginning(partition.ledger), None
+        return _initial_shard(partition.ledger), None
     return found
 
 
-def _node(
+def _make_node(
     partition: Partition,
     start: tuple[Shard, SavedSnapshot | None],
     store: Store,
@@ -247,11 +247,12 @@ def _node(
     )
     node.follow()
     if is_reader or float(shard.tables.registers.price[0]) > 0:
-        follow_price(shard)
+        use_logged_price(shard)
     return node
 
 
-def _nothing_to_go_on_from(partition: Partition, first: int) -> RecoveryError:
+def _no_start_error(partition: Partition, first: int) -> RecoveryError:
     return RecoveryError(
-        f"partition {partition.number}: no snapshot can be used and the log begins at {first}"
+        f"partition {partition.number} cannot be recovered: no snapshot can be used, and the log "
+        f"begins at {first} instead of 0. Restore the snapshots folder from a backup."
     )

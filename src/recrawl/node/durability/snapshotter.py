@@ -1,8 +1,8 @@
-"""Snapshots in the background: pieces are copied under the node's lock and written without it.
+"""Take snapshots in the background: copy pieces under the node's lock, write them without it.
 
-A snapshot is the shard's columns at one position and, taken a moment later, a checkpoint of the
-store.  The log is kept from the oldest snapshot on that is kept, so that a broken snapshot costs
-time and nothing else.
+A snapshot is the columns of the shard at one position and, taken a moment later, a checkpoint of
+the store.  The log is kept from the oldest kept snapshot on, so that a corrupt snapshot costs only
+time.
 """
 
 import logging
@@ -23,17 +23,17 @@ __all__ = ["Snapshotter", "take_snapshot"]
 logger = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 1.0
-# However little time has passed, a log as long as this share of the columns, and this long at
-# least, is time for a snapshot: it bounds what has to be replayed, and what is written for it.
+# A log longer than this share of the columns, and than this minimum, triggers a snapshot before its
+# time: this bounds both the length of a replay and the bytes written for snapshots.
 _LOG_SHARE_MAX = 0.25
 _LOG_BYTES_MIN = 128 << 20
 _PAGE_BYTES = sum(bytes_per_row(Pages).values())
 
 
 def take_snapshot(node: Node, snapshots: SnapshotFolder) -> int:
-    """Take a snapshot of a node while it goes on; return its position."""
+    """Take a snapshot of a node that keeps working; return the position of the snapshot."""
     with node.lock:
-        node.check_sound()
+        node.raise_if_failed()
         position = node.position
         snapshot = node.shard.snapshot(str(position))
     draft = snapshots.begin(position)
@@ -44,22 +44,22 @@ def take_snapshot(node: Node, snapshots: SnapshotFolder) -> int:
             if piece is None:
                 break
             draft.write(*piece)
-        # Columns are padded, the last one too: the file is as long as the manifest says.
+        # The last column is padded too: the file must be as long as the manifest says.
         draft.write(snapshot.n_bytes - 1, b"\0")
-        # Of a later position, which does no harm: what it holds already is not written again.
+        # Its position may be later: a replay skips what the store has applied already.
         node.store.checkpoint(draft.folder / CHECKPOINT)
-        # A snapshot must never be of what the log could still lose.
+        # A power cut must not take records from the log that the snapshot has applied.
         node.ledger.sync()
-        node.check_sound()
+        node.raise_if_failed()
         draft.commit(snapshot.manifest)
     except BaseException:
         draft.abandon()
         raise
-    kept = snapshots.saved()
-    if len(kept) >= snapshots.keep and node.is_owner:
-        # Not the log of somebody else, whose snapshots may not reach as far.
+    saved = snapshots.list_saved()
+    if len(saved) >= snapshots.keep and node.is_owner:
+        # Only the owner truncates: the snapshots of another owner may be older.
         with node.lock:
-            node.ledger.truncate(kept[-1].position)
+            node.ledger.truncate(saved[-1].position)
     return position
 
 
@@ -69,11 +69,11 @@ class Snapshotter:
     Parameters
     ----------
     nodes
-        With the folders of their snapshots.
+        Nodes and the folders of their snapshots.
     config
-        When to take one, and how long changes are kept.
+        Configuration of snapshots and of the change feed.
     clock
-        To wait by.
+        Time source.
     """
 
     def __init__(
@@ -85,18 +85,18 @@ class Snapshotter:
         self._clock = clock
         self._stop = threading.Event()
         self._taking = threading.Lock()
-        saved = [folder.saved() for _, folder in nodes]
-        self._positions = [kept[0].position if kept else 0 for kept in saved]
+        saved = [folder.list_saved() for _, folder in nodes]
+        self._positions = [snapshots[0].position if snapshots else 0 for snapshots in saved]
         self._taken_ms = [clock.running_ms()] * len(nodes)
         self._log_bytes = [0] * len(nodes)
         self._thread = threading.Thread(target=self._run, name="recrawl-snapshots", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End, after the snapshot that is being taken."""
+        """Stop the thread, after the snapshot in progress."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -123,8 +123,8 @@ class Snapshotter:
         try:
             self._take(i)
         except (RecrawlError, OSError):
-            # The log still holds everything; there will be another time.
-            logger.exception("no snapshot of partition %d", self._nodes[i][0].partition)
+            # The log still holds everything; the next attempt may succeed.
+            logger.exception("the snapshot of partition %d failed", self._nodes[i][0].partition)
 
     def _take(self, i: int) -> None:
         node, folder = self._nodes[i]
@@ -136,24 +136,24 @@ class Snapshotter:
         self._trim_changes(node)
 
     def _trim_changes(self, node: Node) -> None:
-        """Forget changes that are older than anybody was promised."""
+        """Remove changes from the feed that are older than the configured time."""
         if math.isfinite(self._changes_kept_ms):
             with node.lock:
                 node.store.trim_changes(before_ms=int(node.shard.now_ms - self._changes_kept_ms))
 
     def take_all(self) -> None:
-        """Take a snapshot of each node that has moved, now."""
+        """Take a snapshot of each node with new records, now."""
         for i, (node, _) in enumerate(self._nodes):
             if node.position > self._positions[i]:
                 self._take(i)
 
     def take_last(self) -> None:
-        """Take a snapshot of each node whose log since the last one is not read in a moment."""
+        """Take a snapshot of each node whose log since the last one takes long to replay."""
         for i, (node, _) in enumerate(self._nodes):
             n_records = node.position - self._positions[i]
             n_bytes = node.log_bytes - self._log_bytes[i]
-            # The next command, on interpreted kernels, reads a hundred records in a moment; a
-            # large corpus takes longer to write than to read a few more.
+            # Interpreted kernels replay a hundred records in a moment, and for a large corpus a
+            # snapshot takes longer than a replay of a few more records.
             n_pages = node.shard.n_pages
             is_short = n_records < min(max(100, n_pages // 100), 1_000)
             is_short &= n_bytes < min(max(1 << 18, 8 * n_pages), 1 << 22)

@@ -1,1 +1,1 @@
-"""What owners set for pages, URL patterns and hosts, as events for the log."""
+"""Settings of pages, URL patterns and hosts, as events for the log."""

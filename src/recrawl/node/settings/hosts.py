@@ -1,37 +1,38 @@
-"""How often a group of pages may be asked: said by its owner, on top of what holds already."""
+"""Change the politeness settings of a host."""
 
 from dataclasses import dataclass
 
+from recrawl.node.config.corpus_config import duration
 from recrawl.node.node import Node
 from recrawl.shard import GroupsSet, event_of
+from recrawl.shard.state.tables import GROUP_CLOSED
 
 __all__ = ["HostSettings", "politeness_event"]
 
 _COUNT_MAX = 0xFFFF
-# Milliseconds are kept in four bytes.
+# The shard stores milliseconds in four bytes.
 _DELAY_SECONDS_MAX = 4e6
-_IS_CLOSED = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSettings:
-    """What to set for a host; what is None stays as it is.
+    """New settings of a host; None leaves a setting unchanged.
 
     Parameters
     ----------
     delay
-        Seconds between two fetches.
+        Time between two fetches: seconds, or text such as ``"5s"``.
     in_flight_max
-        Fetches at the same time.
+        Maximum number of concurrent fetches.
     burst
-        Fetches that may follow each other at once, where several may be in flight.
+        Number of fetches without a delay between them, if several may be in flight.
     blocked_until_ms
-        Not to be asked before.
+        Instant before which the host must not be fetched.
     is_closed
-        Closed by its rules, or because these could not be read.
+        Whether the host's rules forbid all fetches, or could not be read.
     """
 
-    delay: float | None = None
+    delay: float | str | None = None
     in_flight_max: int | None = None
     burst: int | None = None
     blocked_until_ms: int | None = None
@@ -42,15 +43,22 @@ class HostSettings:
             count = getattr(self, name)
             if count is not None and not 1 <= count <= _COUNT_MAX:
                 raise ValueError(f"{name} must be 1 to {_COUNT_MAX}, got {count!r}")
-        if self.delay is not None and not 0 <= self.delay < _DELAY_SECONDS_MAX:
+        if self.delay is None:
+            return
+        try:
+            delay = duration(self.delay)
+        except ValueError as error:
+            raise ValueError(f"delay {error}") from None
+        if not 0 <= delay < _DELAY_SECONDS_MAX:
             raise ValueError(
                 f"delay must be at least 0 and less than {_DELAY_SECONDS_MAX:g} s, "
                 f"got {self.delay!r}"
             )
+        object.__setattr__(self, "delay", delay)
 
 
 def politeness_event(node: Node, group: int, settings: HostSettings) -> GroupsSet:
-    """Return the event that sets what is given for a group, and leaves the rest as it was."""
+    """Return the event that applies new settings to a group and keeps its other ones."""
     groups, defaults = node.shard.tables.groups, node.shard.settings
     delay_ms: float = defaults.group_delay * 1000
     in_flight_max, burst = defaults.group_in_flight_max, defaults.group_burst
@@ -59,11 +67,11 @@ def politeness_event(node: Node, group: int, settings: HostSettings) -> GroupsSe
         delay_ms = int(groups.delay_ms[group])
         in_flight_max, burst = int(groups.in_flight_max[group]), int(groups.burst[group])
         blocked_until_ms = int(groups.blocked_until[group])
-        is_closed = bool(groups.flags[group] & _IS_CLOSED)
+        is_closed = bool(groups.flags[group] & GROUP_CLOSED)
     return event_of(
         GroupsSet,
         group=group,
-        delay_ms=round(delay_ms if settings.delay is None else settings.delay * 1000),
+        delay_ms=round(delay_ms if settings.delay is None else float(settings.delay) * 1000),
         in_flight_max=settings.in_flight_max or in_flight_max,
         burst=settings.burst or burst,
         blocked_until_ms=(

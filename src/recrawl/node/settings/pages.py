@@ -1,4 +1,4 @@
-"""Setting what holds for pages that are kept already: by URL, or by pattern over all of them."""
+"""Change the settings of tracked pages, by page or by URL pattern."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from recrawl.node.config.corpus_config import duration
 from recrawl.node.node import Node
 from recrawl.node.numbering import Namer
-from recrawl.node.records import Happening
+from recrawl.node.records import LogEntry
 from recrawl.node.routing import AMOUNT_MAX
 from recrawl.shard import CostsSet, ImportanceSet, KindsSet, LimitsSet, event_of
-from recrawl.shard.events import slot_of
+from recrawl.shard.events import slot_of_page
 from recrawl.store import Names
 from recrawl.urls import PatternSet
 
@@ -20,19 +20,19 @@ __all__ = ["PageSettings", "set_by_pattern", "set_pages"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageSettings:
-    """What to set for pages; what is None stays as it is.
+    """New settings of pages; None leaves a setting unchanged.
 
     Parameters
     ----------
     importance, cost
-        Relative to other pages.
+        Importance of the page and cost of fetching it, relative to other pages.
     kind
         Name of the kind of page, whose change rates are learned together.
     min_age, max_age
-        Not fetched again sooner; fetched again at the latest after so long, as far as the budget
-        allows.  Seconds, or text such as ``"6h"``.
+        Minimum and maximum time between two fetches, the latter as far as the budget allows.
+        Seconds, or text such as ``"6h"``.
     stale_for, stale_probability
-        A promise: stale for longer than this with this probability at most.
+        Staleness limit: maximum probability of being stale for longer than this time.
     """
 
     importance: float | None = None
@@ -56,8 +56,10 @@ class PageSettings:
         for name in ("min_age", "max_age", "stale_for"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, duration(value))
-
+                try:
+                    object.__setattr__(self, name, duration(value))
+                except ValueError as error:
+                    raise ValueError(f"{name} {error}") from None
         ages = (self.min_age, self.max_age)
         if None not in ages and float(ages[1] or 0) < float(ages[0] or 0):
             raise ValueError(
@@ -68,50 +70,55 @@ class PageSettings:
 
     @property
     def has_limits(self) -> bool:
-        """Whether a floor, a ceiling or a promise is set."""
+        """Whether a minimum age, a maximum age or a staleness limit is set."""
         limits = (self.min_age, self.max_age, self.stale_for, self.stale_probability)
         return any(value is not None for value in limits)
 
 
 def set_pages(node: Node, namer: Namer, page: NDArray[np.int64], settings: PageSettings) -> int:
-    """Set what holds for pages of a node; return how many there were."""
+    """Change the settings of pages of a node; return how many of them are tracked."""
     if page.size == 0:
         return 0
     with node.lock:
-        told: list[Happening] = []
+        entries: list[LogEntry] = []
         if settings.importance is not None:
-            told.append(event_of(ImportanceSet, page=page, importance=settings.importance))
+            entries.append(event_of(ImportanceSet, page=page, importance=settings.importance))
         if settings.cost is not None:
-            told.append(event_of(CostsSet, page=page, cost=settings.cost))
+            entries.append(event_of(CostsSet, page=page, cost=settings.cost))
         if settings.kind is not None:
             (kind,) = namer.numbers(Names.KIND, [settings.kind])
-            told.append(event_of(KindsSet, page=page, kind=int(kind)))
+            entries.append(event_of(KindsSet, page=page, kind=int(kind)))
         if settings.has_limits:
-            told.append(_limits(node, page, settings))
-        applied = node.submit(told)
+            entries.append(_limits_event(node, page, settings))
+        applied = node.submit(entries)
         return int(np.count_nonzero(applied[0].valid)) if applied else 0
 
 
-def _limits(node: Node, page: NDArray[np.int64], settings: PageSettings) -> LimitsSet:
-    """Return limits with what is not set as it was."""
+def _limits_event(node: Node, page: NDArray[np.int64], settings: PageSettings) -> LimitsSet:
+    """Return the event that sets the limits of pages; limits not given keep their old values."""
     limits = node.shard.tables.limits
-    row = node.shard.tables.pages.limits[slot_of(page)]
+    row = node.shard.tables.pages.limits[slot_of_page(page)]
     return event_of(
         LimitsSet,
         page=page,
-        interval_seconds_min=_or(settings.min_age, limits.interval_min[row]),
-        interval_seconds_max=_or(settings.max_age, limits.interval_max[row]),
-        stale_seconds=_or(settings.stale_for, limits.stale_for[row]),
-        stale_probability=_or(settings.stale_probability, limits.stale_probability[row]),
+        interval_seconds_min=_value_or_old(settings.min_age, limits.interval_min[row]),
+        interval_seconds_max=_value_or_old(settings.max_age, limits.interval_max[row]),
+        stale_seconds=_value_or_old(settings.stale_for, limits.stale_for[row]),
+        stale_probability=_value_or_old(settings.stale_probability, limits.stale_probability[row]),
     )
 
 
-def _or(value: float | str | None, old: NDArray[np.float64]) -> NDArray[np.float64] | float:
+def _value_or_old(
+    value: float | str | None, old: NDArray[np.float64]
+) -> NDArray[np.float64] | float:
     return old if value is None else float(value)
 
 
 def set_by_pattern(node: Node, namer: Namer, pattern: str, settings: PageSettings) -> int:
-    """Set what holds for the pages whose URL matches; looks at all of the node's pages."""
+    """Change the settings of pages whose URL matches a pattern; return how many there are.
+
+    This reads the URLs of all pages of the node.
+    """
     matcher = PatternSet([pattern])
     return sum(
         set_pages(node, namer, page[matcher.first_match(url) >= 0], settings)

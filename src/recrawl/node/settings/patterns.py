@@ -1,7 +1,7 @@
-"""Patterns that changed since a corpus was last opened: applied to the pages that are there.
+"""Apply patterns that changed since the corpus was last opened to its tracked pages.
 
-What patterns a corpus's pages were last matched against is on record, as a digest.  While it is the
-same nothing is looked at; otherwise every URL is matched once.
+The log holds a digest of the patterns that were applied last.  If the digest is unchanged, nothing
+is done; otherwise every URL is matched once.
 """
 
 import hashlib
@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from recrawl.node.config.corpus_config import CorpusConfig, PatternConfig
 from recrawl.node.node import Node
 from recrawl.node.numbering import Namer, limits_columns
-from recrawl.node.records import Happening, Named
+from recrawl.node.records import LogEntry, NamesNumbered
 from recrawl.shard import CostsSet, ImportanceSet, KindsSet, LimitsSet, event_of
-from recrawl.shard.events import slot_of
+from recrawl.shard.events import slot_of_page
 from recrawl.store import Names
 from recrawl.urls import PatternSet
 
 __all__ = ["apply_patterns"]
 
 
-def _digest(patterns: tuple[PatternConfig, ...]) -> str:
+def _patterns_digest(patterns: tuple[PatternConfig, ...]) -> str:
     rows = [{**asdict(pattern), "share": None} for pattern in patterns]
     return hashlib.blake2b(repr(rows).encode(), digest_size=16).hexdigest()
 
@@ -31,21 +31,20 @@ def _digest(patterns: tuple[PatternConfig, ...]) -> str:
 def apply_patterns(
     node: Node, namer: Namer, config: CorpusConfig, before: tuple[PatternConfig, ...]
 ) -> int:
-    """Bring a node's pages in line with the patterns of a configuration; return how many moved.
+    """Apply the patterns of a configuration to a node's pages; return how many changed kind.
 
     Parameters
     ----------
     node, namer
-        Of a partition.
+        Node of a partition and its namer.
     config
-        What holds now.
+        Current configuration.
     before
-        The patterns that held before, as far as is known: what one of them gave to a page and
-        none does any more is taken back.
+        Previous patterns, if known: settings that only they gave to a page are reset.
     """
     store = node.store
-    n_applied = store.n_named(Names.PATTERNS)
-    digest = f"{n_applied} {_digest(config.patterns)}"
+    n_applied = store.n_names(Names.PATTERNS)
+    digest = f"{n_applied} {_patterns_digest(config.patterns)}"
     if n_applied:
         (last,) = store.names_of(Names.PATTERNS, [n_applied - 1])
         if (last or "").partition(" ")[2] == digest.partition(" ")[2]:
@@ -56,12 +55,12 @@ def apply_patterns(
         for page, url in node.scan_urls():
             pattern = namer.match(url)
             was = matcher.first_match(url) if before else np.full(page.size, -1, np.int16)
-            _take_back(node, config, before, page, pattern, was)
-            n_moved += _apply_to(node, namer, config, page, pattern)
-    # Last, so that one cut off begins again.
+            _reset_dropped_settings(node, config, before, page, pattern, was)
+            n_moved += _apply_to_pages(node, namer, config, page, pattern)
+    # Logged last, so that an interrupted run starts again.
     node.submit(
         [
-            Named(
+            NamesNumbered(
                 np.full(1, node.shard.epoch, np.int64),
                 np.full(1, Names.PATTERNS, np.uint8),
                 np.full(1, n_applied, np.uint32),
@@ -72,7 +71,7 @@ def apply_patterns(
     return n_moved
 
 
-def _take_back(
+def _reset_dropped_settings(
     node: Node,
     config: CorpusConfig,
     before: tuple[PatternConfig, ...],
@@ -80,20 +79,20 @@ def _take_back(
     pattern: NDArray[np.int16],
     was: NDArray[np.int16],
 ) -> None:
-    """Undo what patterns gave to pages where no pattern gives it any more."""
+    """Reset settings of pages that the previous patterns gave and the current ones do not."""
     events: tuple[tuple[str, type[ImportanceSet | CostsSet]], ...] = (
         ("importance", ImportanceSet),
         ("cost", CostsSet),
     )
     for name, kind in events:
-        gave = np.array([getattr(row, name) is not None for row in before] + [False])
-        gives = np.array([getattr(row, name) is not None for row in config.patterns] + [False])
-        rows = gave[was] & ~gives[pattern]
+        gave_before = np.array([getattr(row, name) is not None for row in before] + [False])
+        gives_now = np.array([getattr(row, name) is not None for row in config.patterns] + [False])
+        rows = gave_before[was] & ~gives_now[pattern]
         if rows.any():
             node.submit([event_of(kind, **{"page": page[rows], name: 1.0})])
-    bound = np.array([limits_columns(row) is not None for row in before] + [False])
-    binds = np.array([limits_columns(row) is not None for row in config.patterns] + [False])
-    rows = bound[was] & ~binds[pattern]
+    limited_before = np.array([limits_columns(row) is not None for row in before] + [False])
+    limited_now = np.array([limits_columns(row) is not None for row in config.patterns] + [False])
+    rows = limited_before[was] & ~limited_now[pattern]
     if rows.any():
         node.submit([_no_limits(page[rows])])
 
@@ -109,7 +108,7 @@ def _no_limits(page: NDArray[np.int64]) -> LimitsSet:
     )
 
 
-def _apply_to(
+def _apply_to_pages(
     node: Node,
     namer: Namer,
     config: CorpusConfig,
@@ -117,19 +116,19 @@ def _apply_to(
     pattern: NDArray[np.int16],
 ) -> int:
     kind = namer.kinds_of(pattern)
-    has_moved = node.shard.tables.pages.kind[slot_of(page)] != kind
-    told: list[Happening] = []
+    has_moved = node.shard.tables.pages.kind[slot_of_page(page)] != kind
+    entries: list[LogEntry] = []
     if has_moved.any():
-        told.append(event_of(KindsSet, page=page[has_moved], kind=kind[has_moved]))
-        # What the pattern before had promised does not hold any more.
-        told.append(_no_limits(page[has_moved]))
+        entries.append(event_of(KindsSet, page=page[has_moved], kind=kind[has_moved]))
+        # The limits of the previous pattern no longer apply.
+        entries.append(_no_limits(page[has_moved]))
     for i in np.unique(pattern[pattern >= 0]):
         own = page[pattern == i]
         row = config.patterns[i]
         if row.importance is not None:
-            told.append(event_of(ImportanceSet, page=own, importance=row.importance))
+            entries.append(event_of(ImportanceSet, page=own, importance=row.importance))
         if row.cost is not None:
-            told.append(event_of(CostsSet, page=own, cost=row.cost))
-    told += namer.limits_events(page, pattern)
-    node.submit(told)
+            entries.append(event_of(CostsSet, page=own, cost=row.cost))
+    entries += namer.limits_events(page, pattern)
+    node.submit(entries)
     return int(np.count_nonzero(has_moved))

@@ -1,4 +1,4 @@
-"""Beliefs about a change rate in other forms than a node keeps them."""
+"""Beliefs about a change rate in a form that nodes do not use."""
 
 from recrawl.papers.belief.grid import GridBelief
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # its parts load when they are used, which saves importers a second
+import scipy  # submodules load on first use, which saves importers a second
 
 from recrawl.core.arrays import ArrayLike, FloatArray
 from recrawl.core.belief.gamma import GammaBelief
@@ -34,13 +34,13 @@ class GridBelief(NamedTuple):
         Parameters
         ----------
         prior
-            One belief, or one per page.
+            Prior belief, one for all pages or one per page.
         n_points
-            Rates on the grid.  Thirty-two are good to a few per cent while beliefs are wide; the
-            mean is only as good as the step once they are narrower than it.
+            Number of rates on the grid.  Thirty-two are good to a few per cent while
+            beliefs are wide; the mean is only as good as the step once they are narrower than it.
         rate_min, rate_max
-            The ends of the grid, per second.  Left out, they span what matters to a page of the
-            prior: not one that keeps still far longer than those.
+            Ends of the grid, per second.  By default they span the rates of typical pages of the
+            prior, and not those of pages that stay unchanged far longer.
 
         Examples
         --------
@@ -61,7 +61,7 @@ class GridBelief(NamedTuple):
             low if rate_min is None else rate_min, high if rate_max is None else rate_max, n_points
         )
         # The density in log rate, (b rate)^a e^{-b rate} / Γ(a), times equal steps.  The lowest
-        # rate stands for all below it too: of wide priors that is a share to be reckoned with.
+        # rate stands for all below it too, whose share is not negligible under wide priors.
         step = np.log(rates[1] / rates[0])
         scaled = seconds[:, None] * rates
         log_weight = (
@@ -91,7 +91,7 @@ class GridBelief(NamedTuple):
         exposure = np.multiply.outer(np.atleast_1d(elapsed), self.rates)
         q = np.atleast_1d(false_chance)[:, None]
         chance = (1 - q) - q * np.expm1(-exposure)
-        # A poll of no time shows nothing.
+        # A poll after 0 seconds says nothing.
         log_changed = np.log(np.where(chance > 0, chance, 1.0))
         likelihood = np.where(np.atleast_1d(changed)[:, None], log_changed, -exposure)
         return GridBelief(self.rates, self.log_weight + likelihood)

@@ -50,7 +50,7 @@ from recrawl.papers.change_rate.sampling import (
     last_modified_moments,
     naive_moments,
     regular_moments,
-    unbiased_up_to,
+    unbiased_limit,
 )
 from recrawl.papers.change_rate.stationarity import TrendTest, trend_test
 
@@ -89,5 +89,5 @@ __all__ = [
     "regular_moments",
     "substitute_edges",
     "trend_test",
-    "unbiased_up_to",
+    "unbiased_limit",
 ]

@@ -1,4 +1,4 @@
-"""Which of a few frequency classes a page belongs to, when nothing finer is needed."""
+"""The most probable of a few frequency classes of a page, when nothing finer is needed."""
 
 import math
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class FrequencyClasses:
         Changes per second of each class; a class of rate 0 never changes, and one change rules
         it out for good.  At least one rate is more than 0.
     prior
-        Share of pages in each class before any poll; sums to 1.  By default all alike.
+        Share of pages in each class before any poll; sums to 1.  Equal shares by default.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class FrequencyClasses:
 
     >>> day = 86_400.0
     >>> classes = FrequencyClasses(change_rates=(1 / (7 * day), 1 / (30 * day)))
-    >>> beliefs = classes.unpolled(n_pages=2)
+    >>> beliefs = classes.prior_beliefs(n_pages=2)
     >>> classes.observe(beliefs, [0, 1], [30 * day, 7 * day], [False, True])
     >>> beliefs.probability.round(2)
     array([[0.04, 0.96],
@@ -104,7 +104,7 @@ class FrequencyClasses:
         ):
             raise ValueError(f"prior must be {len(rates)} shares that sum to 1, got {self.prior!r}")
 
-    def unpolled(self, n_pages: int) -> ClassBeliefs:
+    def prior_beliefs(self, n_pages: int) -> ClassBeliefs:
         """Return the beliefs about pages never polled: the prior."""
         n_classes = len(self.change_rates)
         prior = np.full(n_classes, 1 / n_classes) if self.prior is None else self.prior
@@ -119,11 +119,11 @@ class FrequencyClasses:
         Parameters
         ----------
         beliefs
-            Changed in place.
+            Beliefs, changed in place.
         rows
-            Row of the page polled.
+            Rows of the pages polled.
         elapsed
-            Seconds since the poll before; a poll of no time is ignored.
+            Seconds since the previous poll; a poll after 0 seconds is ignored.
         changed
             Whether the poll found a change.
         """

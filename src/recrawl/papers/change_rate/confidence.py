@@ -1,4 +1,4 @@
-"""Between which bounds a change rate lies, at a stated confidence."""
+"""Confidence bounds for change rates."""
 
 import math
 from typing import NamedTuple
@@ -46,7 +46,7 @@ def regular_bounds(
     interval
         Seconds between polls.
     confidence
-        Chance that the bounds hold the rate, at least.
+        Least probability that the bounds contain the rate.
 
     Examples
     --------
@@ -138,20 +138,20 @@ def irregular_bounds(
     """Return bounds for rates found by `irregular_change_rate`.
 
     Normal in the logarithm of the rate, with the standard error of `irregular_relative_error`:
-    good from a few changed and a few unchanged polls on.  The edges are exact: a page never
-    found changed has the rate bounded at which that would happen too rarely, a page always found
-    changed likewise from below, a page never polled has 0 and infinity.
+    good from a few changed and a few unchanged polls on.  The edges are exact: the upper
+    bound of a page never found changed is the rate at which that would be too unlikely, likewise
+    the lower bound of a page always found changed; a page never polled has 0 and infinity.
 
     Parameters
     ----------
     histories
-        The polls.
+        Poll histories.
     change_rate
         Rates from `irregular_change_rate`, per second.
     pseudo
-        The pseudo-observations with which they were found.
+        Pseudo-observations used for these rates.
     confidence
-        Chance that the bounds hold the rate.
+        Probability that the bounds contain the rate.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""After how long a page of which nothing is known is best polled for the first time."""
+"""The best interval before the first poll of an unknown page."""
 
 from typing import NamedTuple
 
@@ -41,8 +41,8 @@ def _outcome_tree(
 ) -> list[_Level]:
     """Return intervals and estimates along every path of changed and unchanged polls.
 
-    What is estimated after a sequence of outcomes, and so the next interval, does not depend on
-    the true rate: only how probable the sequence is does.
+    The estimate after a sequence of outcomes, and so the next interval, does not depend on the
+    true rate; only the probability of the sequence does.
     """
     levels: list[_Level] = []
     elapsed = np.empty((1, 0))
@@ -92,7 +92,7 @@ def best_initial_interval(
     interval_factor: float = 1.0,
     pseudo: PseudoObservations | None = None,
 ) -> InitialIntervals:
-    """Return how well each first interval serves a population, and the best one.
+    """Return how well each first interval suits a population, and the best one.
 
     Every page is polled first after ``interval``, then after ``interval_factor`` times its
     estimated period.  The deviation is the median, over pages and their first ``n_polls``
@@ -108,11 +108,11 @@ def best_initial_interval(
     weights
         Weight of each page.
     n_polls
-        Polls of each page.
+        Number of polls of each page.
     interval_factor
         Next interval over estimated period.
     pseudo
-        Pseudo-observations for the estimates, which otherwise meet edges and substitute them.
+        Pseudo-observations for the estimates; without them edge cases are substituted.
 
     Examples
     --------

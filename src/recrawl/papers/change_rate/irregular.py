@@ -1,4 +1,4 @@
-"""Change rates of pages polled at any intervals: the most likely one."""
+"""Change rates of pages polled at irregular intervals, by maximum likelihood."""
 
 import math
 from typing import NamedTuple
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class RateFit(NamedTuple):
-    """Change rates, and whether each search for one ended."""
+    """Change rates, and whether each search converged."""
 
     change_rate: FloatArray
     converged: FlagArray
@@ -112,7 +112,7 @@ def _most_likely_rates(
         unchanged_seconds = pseudo_unchanged
         for i in range(offsets[row], offsets[row + 1]):
             if changed[i]:
-                # A change within no time shows no rate; it is written over.
+                # A change after 0 seconds says nothing; the next one overwrites it.
                 changed_after[n_changed] = elapsed[i]
                 n_changed += elapsed[i] > 0.0
                 changed_seconds += elapsed[i]
@@ -144,14 +144,14 @@ def irregular_change_rate(
 ) -> RateFit:
     """Return the change rate under which each page's polls are most likely.
 
-    A page found changed at every poll has no such rate but infinity, a page never found changed
-    has 0, a page never polled has nan.  Pseudo-observations make all of them finite;
+    A page found changed at every poll has the rate infinity, a page never found changed has 0, a
+    page never polled has nan.  Pseudo-observations make all of them finite;
     `substitute_edges` replaces the first two.
 
     Parameters
     ----------
     histories
-        The polls.  A poll of no time is ignored.
+        Poll histories.  Polls after 0 seconds are ignored.
     pseudo
         Two polls assumed of every page besides its own.
     tolerance
@@ -163,7 +163,7 @@ def irregular_change_rate(
     Returns
     -------
     RateFit
-        Changes per second, and whether each search ended (False for pages never polled).
+        Changes per second, and whether each search converged (False for pages never polled).
 
     Examples
     --------
@@ -216,7 +216,7 @@ def _substitute_edges(
 
 
 def substitute_edges(histories: PollHistories, change_rate: ArrayLike) -> FloatArray:
-    """Replace rates of 0 and infinity by what Prior and Cost put in their place.
+    """Replace rates of 0 and infinity by the substitutes of Prior and Cost.
 
     A page never found changed is given the time it was polled for as its period, a page always
     found changed its shortest interval.  Neither is an estimate; they keep a schedule going.
@@ -224,7 +224,7 @@ def substitute_edges(histories: PollHistories, change_rate: ArrayLike) -> FloatA
     Parameters
     ----------
     histories
-        The polls.
+        Poll histories.
     change_rate
         Rates from `irregular_change_rate`, per second.
 
@@ -268,17 +268,17 @@ def irregular_relative_error(
 ) -> FloatArray:
     """Return the standard error of the logarithm of each rate, from the Fisher information.
 
-    It is the relative error of the rate, and inf where nothing can be said (rates of 0 and
+    It is the relative error of the rate, and inf where it is undefined (rates of 0 and
     infinity, pages never polled).
 
     Parameters
     ----------
     histories
-        The polls.
+        Poll histories.
     change_rate
         Rates from `irregular_change_rate`, per second.
     pseudo
-        The pseudo-observations with which they were found; they count as information.
+        Pseudo-observations used for these rates; they count as information.
 
     Examples
     --------

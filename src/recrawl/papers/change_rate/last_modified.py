@@ -1,4 +1,4 @@
-"""Change rates of pages that say when they last changed."""
+"""Change rates of pages that send a last-modified date."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -14,7 +14,7 @@ __all__ = ["LastModifiedChangeRate", "LastModifiedCounts", "last_modified_change
 
 
 class LastModifiedCounts(NamedTuple):
-    """What `LastModifiedChangeRate` remembers, CGM's N, X and T: 16 bytes a page."""
+    """State of `LastModifiedChangeRate`, CGM's N, X and T: 16 bytes a page."""
 
     n_polls: SmallCountArray
     n_changed: SmallCountArray
@@ -66,9 +66,9 @@ def last_modified_change_rate(
     n_polls
         Polls made.
     n_changed
-        Polls before which the page had changed since the poll before.
+        Number of polls that found a change since the previous poll.
     unchanged_seconds
-        Sum over polls of the time since the last change, or since the poll before if that is
+        Sum over polls of the time since the last change, or since the previous poll if that is
         shorter; where it is 0 the rate is nan.
 
     Examples
@@ -139,11 +139,11 @@ class LastModifiedChangeRate:
         Parameters
         ----------
         counts
-            Changed in place.
+            Counts, changed in place.
         rows
-            Row of the page polled.
+            Rows of the pages polled.
         elapsed
-            Seconds since the poll before; a poll of no time is not counted.
+            Seconds since the previous poll; a poll after 0 seconds is not counted.
         age
             Seconds since the page last changed; one in the future counts as 0.
         """

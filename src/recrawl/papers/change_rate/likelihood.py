@@ -1,7 +1,7 @@
 """The likelihood of one poll and its derivatives, which every estimator from polls is made of.
 
 A page of change rate λ polled after t is found changed with probability 1 - e^-x and unchanged
-with e^-x, where x = λt is the number of changes expected since the poll before.
+with e^-x, where x = λt is the number of changes expected since the previous poll.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What polls leave behind: counts for pages polled regularly, whole histories for the others."""
+"""Records of polls: counts for pages polled regularly, whole histories for the others."""
 
 from typing import NamedTuple, Self, TypeAlias
 
@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from recrawl.core.arrays import ArrayLike, CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core.kernel import kernel
-from recrawl.core.poll_columns import as_rows, checked_polls
+from recrawl.core.poll_columns import as_poll_columns, as_rows
 
 __all__ = ["PollCounts", "PollHistories", "count_polls"]
 
@@ -42,18 +42,18 @@ class PollHistories(NamedTuple):
     def from_rows(
         cls, rows: ArrayLike, elapsed: ArrayLike, changed: ArrayLike, *, n_pages: int
     ) -> Self:
-        """Gather polls that are listed in order of time, each with the row of its page.
+        """Return the histories of polls listed in order of time, each with the row of its page.
 
         Parameters
         ----------
         rows
             Row of the page polled, 0 to ``n_pages - 1``, once per poll.
         elapsed
-            Seconds since the poll before; 0 or more.
+            Seconds since the previous poll; 0 or more.
         changed
             Whether the poll found a change.
         n_pages
-            Number of pages, also of those never polled.
+            Number of pages, including those never polled.
 
         Examples
         --------
@@ -61,7 +61,7 @@ class PollHistories(NamedTuple):
         >>> histories.elapsed, histories.offsets
         (array([9., 5., 7.]), array([0, 1, 3]))
         """
-        page, seconds, found = checked_polls(rows, elapsed, changed, n_pages)
+        page, seconds, found = as_poll_columns(rows, elapsed, changed, n_pages)
         order = np.argsort(page, kind="stable")
         offsets = np.zeros(n_pages + 1, np.int64)
         np.cumsum(np.bincount(page, minlength=n_pages), out=offsets[1:])
@@ -84,7 +84,7 @@ class PollHistories(NamedTuple):
         return np.diff(self.offsets)
 
     def counts(self) -> PollCounts:
-        """Return the same polls counted, which forgets how they were spaced."""
+        """Return the counts of these polls, which no longer show the time between them."""
         counts = PollCounts.zeros(self.n_pages)
         count_polls(
             counts, np.repeat(np.arange(self.n_pages), self.n_polls), self.elapsed, self.changed
@@ -102,7 +102,7 @@ def _count_polls(
     changed: FlagArray,
 ) -> None:
     for i in range(rows.size):
-        # Two fetches in the same second are a poll of no time, and show nothing.
+        # Two fetches within the same second say nothing about the rate.
         if elapsed[i] > 0.0:
             n_polls[rows[i]] += 1
             n_changed[rows[i]] += changed[i]
@@ -114,16 +114,16 @@ def count_polls(
 ) -> None:
     """Add one poll per entry of ``rows`` to ``counts``; a page may occur many times.
 
-    A poll of no time (``elapsed`` 0) shows nothing and is not counted.
+    A poll after 0 seconds says nothing and is not counted.
 
     Parameters
     ----------
     counts
-        Changed in place.
+        Counts, changed in place.
     rows
-        Row of the page polled.
+        Rows of the pages polled.
     elapsed
-        Seconds since the poll before.
+        Seconds since the previous poll.
     changed
         Whether the poll found a change.
 

@@ -1,4 +1,4 @@
-"""How many polls, and at which interval, a change rate of given precision takes."""
+"""The number and interval of polls that a change rate of given precision takes."""
 
 import math
 
@@ -7,7 +7,7 @@ from scipy.optimize import minimize_scalar
 
 from recrawl.core.arrays import ArrayLike, FloatArray, as_columns
 from recrawl.core.kernel import kernel
-from recrawl.papers.change_rate.sampling import regular_moments, regular_moments_of, unbiased_up_to
+from recrawl.papers.change_rate.sampling import regular_moments, regular_moments_of, unbiased_limit
 
 __all__ = [
     "INFORMATIVE_CHANGES",
@@ -25,9 +25,9 @@ CGM's 1.5 is this, for few polls.
 
 
 def naive_polls_required(expected_changes: ArrayLike, relative_deviation: ArrayLike) -> FloatArray:
-    """Return the number of polls for which X / n scatters as little as wanted.
+    """Return the number of polls at which X / n has a wanted deviation.
 
-    Its bias is another matter, and does not fall with the number of polls.
+    Its bias does not fall with the number of polls.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def polls_required(
     bias_max
         Relative bias allowed.
     n_polls_max
-        Largest number tried.
+        Largest number of polls tried.
 
     Returns
     -------
@@ -118,19 +118,19 @@ def polls_required(
 
 
 def informative_changes(n_polls: int, *, bias_max: float = 0.1) -> float:
-    """Return at how many changes per poll ``n_polls`` polls teach most about the rate.
+    """Return the changes per poll at which ``n_polls`` polls say most about the rate.
 
     Divided by a guess of the change rate it is the best interval for learning: 1.5 changes per
     poll, so a page thought to change once a week is best learned by a poll every ten days.
 
     The relative deviation σ/r is smallest there, among the rates at which the estimate is
     unbiased.  Rates beyond `INFORMATIVE_CHANGES`, which is the answer for many polls, are left
-    out: what falls there is not the uncertainty but the estimate's ability to differ.
+    out: the deviation falls there because nearly every poll finds a change.
 
     Parameters
     ----------
     n_polls
-        Polls that will be made; at least 1.
+        Number of polls that will be made; at least 1.
     bias_max
         Relative bias allowed.
 
@@ -143,7 +143,7 @@ def informative_changes(n_polls: int, *, bias_max: float = 0.1) -> float:
     ----------
     CGM fig. 7, Example 4
     """
-    limit = min(unbiased_up_to(n_polls, bias_max=bias_max), INFORMATIVE_CHANGES)
+    limit = min(unbiased_limit(n_polls, bias_max=bias_max), INFORMATIVE_CHANGES)
     if limit == 0:
         raise ValueError(f"bias_max must be larger for {n_polls} polls, got {bias_max!r}")
 

@@ -1,7 +1,8 @@
 """A prior for change rates in the form of two polls that were never made.
 
-One poll that found a change and one that found none, added to every page, keep the irregular
-estimate from its edge cases and pull it towards what pages of the population do.
+One poll that found a change and one that found none are added to every page.  They keep the
+estimate from irregular polls away from 0 and infinity, and pull it towards the rates of the
+population.
 """
 
 import math
@@ -21,24 +22,24 @@ Variable: TypeAlias = Literal["log_rate", "rate", "period"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PseudoObservations:
-    """Two polls assumed of every page: one found a change, one did not.
+    """Two polls assumed for every page: one found a change, one did not.
 
-    As a density of the rate (their likelihood, normalised over the rate) the two are the
-    density of a sum of two exponentials with means 1/u and 1/(u+c).  It lies between
-    Gamma(2, u), for c much shorter than u, and an exponential, for c much longer: populations
-    with many near-static pages, of Gamma shape below 1, are wider than any such pair.
+    Their likelihood, normalised to a density of the rate, is the density of the sum of two
+    exponential variables with means 1/u and 1/(u+c).  It lies between Gamma(2, u), for c much
+    shorter than u, and an exponential, for c much longer.  A population with many near-static
+    pages (Gamma with a shape below 1) is wider than the density of any pair.
 
     Parameters
     ----------
     changed_after
-        Seconds after which a change is assumed to have been found, c.
+        Seconds between fetches in the poll that found a change (c).
     unchanged_after
-        Seconds after which no change is assumed to have been found, u.
+        Seconds between fetches in the poll that found none (u).
 
     Examples
     --------
-    The pair of the Cost paper.  Its most likely period is 57.5 h, its mean rate one in 28.7 h:
-    say which of the two is meant.
+    The pair of the Cost paper.  Its most likely rate is one change in 57.5 h, its mean rate one
+    in 28.7 h:
 
     >>> hour = 3_600.0
     >>> prior = PseudoObservations(changed_after=1 * hour, unchanged_after=57 * hour)
@@ -62,7 +63,7 @@ class PseudoObservations:
 
     @property
     def mode_rate(self) -> float:
-        """Most likely change rate, per second: the irregular estimate from the two alone."""
+        """Most likely change rate, per second: the estimate from these two polls alone."""
         # CGM eq. 2 with one interval of each kind:  c / (e^{λc} - 1) = u.
         return math.log1p(self.changed_after / self.unchanged_after) / self.changed_after
 
@@ -95,14 +96,14 @@ class PseudoObservationFit(NamedTuple):
     converged: bool
 
 
-# A pair with a ratio c/u outside is not told from Gamma(2) or an exponential.
+# Beyond these ratios c/u a pair cannot be told from Gamma(2) or an exponential.
 _RATIO_MIN, _RATIO_MAX = 1e-3, 1e3
 
 
 def _squared_norm(c: float, u: float, variable: Variable) -> float:
     # ∫ q² of the density q of the variable: ∫ p(λ)² λ^k dλ with k = 1, 0, 2 for log λ, λ, 1/λ.
-    # Closed forms in b = 2u + c, where differences of 1/(2u)^{k+1}, 1/b^{k+1} and 1/(2u+2c)^{k+1}
-    # have been taken out by hand because they cancel for c ≪ u.
+    # These closed forms in b = 2u + c avoid the differences of 1/(2u)^{k+1}, 1/b^{k+1} and
+    # 1/(2u+2c)^{k+1}, which cancel for c ≪ u.
     b = 2 * u + c
     if variable == "log_rate":
         return (3 - (c / b) ** 2) / 8
@@ -116,14 +117,15 @@ def fit_pseudo_observations(
 ) -> PseudoObservationFit:
     """Return the pair of pseudo-observations closest to a population of change rates.
 
-    Closest is in L2 between densities, as in the paper.  That distance depends on the variable
-    whose density is meant: in the rate, fast pages hardly count, in the period slow ones; in
-    the logarithm of the rate all do, and the unit of time does not matter.
+    The distance is the L2 distance between densities, as in the paper.  It depends on the variable
+    of these densities: if it is the rate, fast pages hardly count; if it is the period, slow pages
+    hardly count; if it is the logarithm of the rate, all pages count and the unit of time does not
+    matter.
 
-    The distance to a sample needs no binning: up to a constant it is ∫q² - 2 E[q(sample)], with
-    a closed ∫q².  This is smooth in two parameters, so that a grid of starts and Nelder-Mead
-    find its minimum, and the same one every time; the paper's simulated annealing is for when
-    nothing is known of the objective, and gives another answer at each run.
+    The distance to a sample needs no binning: up to a constant it is ∫q² - 2 E[q(sample)], and
+    ∫q² has a closed form.  It is smooth in its two parameters, so Nelder-Mead from the best points
+    of a grid finds the same minimum every time; the paper's simulated annealing gives another
+    result in each run.
 
     Parameters
     ----------
@@ -132,7 +134,7 @@ def fit_pseudo_observations(
     weights
         Weight of each page.
     variable
-        The variable in whose densities the distance is taken.
+        Variable whose densities are compared.
 
     Examples
     --------
@@ -154,7 +156,7 @@ def fit_pseudo_observations(
     if not rate.size or not np.all((rate > 0) & (rate < np.inf)):
         raise ValueError("change_rate must be one or more positive, finite rates")
     weight = weight / weight.sum()
-    # In units of the population's own time scale, so that the search does not depend on ours.
+    # Rescale time so that the mean log rate is 0, because the grid of starts is fixed.
     scale = math.exp(-float(np.sum(weight * np.log(rate))))
     scaled = rate * scale
     jacobian = scaled ** {"log_rate": 1, "rate": 0, "period": 2}[variable]

@@ -70,7 +70,7 @@ def regular_change_rate(
 ) -> FloatArray:
     """Return the rate of pages polled every ``interval``, nearly unbiased and always finite.
 
-    Good while a page changes up to about twice per poll; `unbiased_up_to` says how far.  Uneven
+    Good while a page changes up to about twice per poll; `unbiased_limit` says how far.  Uneven
     intervals enter through their mean, which biases the rate downwards: `irregular_change_rate`
     is for them.
 

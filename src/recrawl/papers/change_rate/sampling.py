@@ -1,7 +1,7 @@
-"""How the estimators scatter: their exact mean, deviation and bias at regular polls.
+"""The exact mean, deviation and bias of the estimators at regular polls.
 
-All of it in changes per poll, CGM's frequency ratio r = λI: the change rate times the interval
-between polls, so that neither needs to be named.
+All are in changes per poll, CGM's frequency ratio r = λI: the change rate times the interval
+between polls.
 """
 
 import math
@@ -22,7 +22,7 @@ __all__ = [
     "last_modified_moments",
     "naive_moments",
     "regular_moments",
-    "unbiased_up_to",
+    "unbiased_limit",
 ]
 
 
@@ -142,7 +142,7 @@ def regular_moments(
     n_polls
         Polls made; at least 1.
     prior_changed, prior_unchanged
-        The estimator's constants: those of `regular_change_rate`, or of `beta_change_rate`.
+        Constants of the estimator: those of `regular_change_rate`, or of `beta_change_rate`.
 
     Examples
     --------
@@ -166,8 +166,8 @@ def regular_moments(
     return EstimateMoments(mean.reshape(shape), deviation.reshape(shape))
 
 
-def unbiased_up_to(n_polls: int, *, bias_max: float = 0.1) -> float:
-    """Return up to how many changes per poll the regular estimate is unbiased.
+def unbiased_limit(n_polls: int, *, bias_max: float = 0.1) -> float:
+    """Return the number of changes per poll up to which the regular estimate is unbiased.
 
     The estimate cannot exceed log(2n + 1) changes per poll, so beyond some rate it falls behind;
     more polls push that point outwards.
@@ -187,7 +187,7 @@ def unbiased_up_to(n_polls: int, *, bias_max: float = 0.1) -> float:
 
     Examples
     --------
-    >>> [round(unbiased_up_to(n), 2) for n in (3, 20, 80)]
+    >>> [round(unbiased_limit(n), 2) for n in (3, 20, 80)]
     [1.3, 3.48, 5.14]
 
     References
@@ -246,7 +246,7 @@ def last_modified_moments(
 ) -> EstimateMoments:
     """Return the exact mean and standard deviation of the last-modified estimate.
 
-    By quadrature; some ten milliseconds each.
+    Computed by quadrature, in some ten milliseconds each.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def last_modified_moments(
     n_polls
         Polls made; at least 2.  With 2 the deviation is infinite.
     corrected
-        Whether with CGM's X' (figure 13), as in `last_modified_change_rate`, or with X itself
+        Whether to use CGM's X' (figure 13), as `last_modified_change_rate` does, or X itself
         (figure 10).
 
     Examples

@@ -1,6 +1,6 @@
 """Whether a page's change rate drifts, so that old polls mislead.
 
-CGM leave this open ("Changing λ", §7.1): tests for Poisson processes want the times of all
+CGM leave this open ("Changing λ", §7.1): tests for Poisson processes need the times of all
 changes, and polls only show whether there were any.
 """
 
@@ -103,18 +103,18 @@ def _trends(
 def trend_test(histories: PollHistories, *, n_each_min: int = 5) -> TrendTest:
     """Test whether each page's change rate rises or falls over its history.
 
-    A score test for a rate of λ e^{θs} at time s against a constant one.  It wants polls, not
-    times of changes, at any intervals.  A rate that rises and falls again escapes it.
+    A score test for a rate of λ e^{θs} at time s against a constant one.  It needs polls, at any
+    intervals, and not the times of changes.  A rate that rises and falls again escapes it.
 
     Parameters
     ----------
     histories
-        The polls, each page's in order of time.
+        Poll histories, each page's polls in order of time.
     n_each_min
-        Changed polls, and unchanged ones, below which a page is not tested: its results are
-        nan.  From 5 of each a test at the 5 % level rejects 4.0 to 5.6 % of constant pages
-        polled regularly, and 2 to 6 % of others, nearer to 5 the more polls; with fewer the
-        score takes too few values, and may reject 10 % or none.
+        Least number of changed polls, and of unchanged ones, to test a page; below it the
+        results are nan.  From 5 of each a test at the 5 % level rejects 4.0 to 5.6 % of constant
+        pages polled regularly, and 2 to 6 % of others, nearer to 5 the more polls; with fewer
+        the score takes too few values, and may reject 10 % or none.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Least-squares fits of churn and scroll curves to what was seen of a page; the closer is kept."""
+"""Least-squares fits of churn and scroll curves to a page's observations."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,8 @@ from recrawl.core.kernel import kernel
 __all__ = ["N_ITEMS_TRIED", "CurveKind", "FittedCurves", "fit_curves"]
 
 N_ITEMS_TRIED = (2, 3, 5, 10, 20, 40)
-"""The K of scroll curves that `fit_curves` tries.  Neighbouring curves differ by 1 % or so."""
+"""Numbers of items K that `fit_curves` tries for scroll curves.  Neighbouring curves differ by
+1 % or so."""
 
 # The search scans this many rates, evenly in the logarithm, and narrows the best by golden section
 # to 1e-7 of a step; the sums of squares have no features narrower than a factor of 2 or so.
@@ -29,7 +30,7 @@ _CLOSER_BY = 1e-6
 
 
 class CurveKind(IntEnum):
-    """Which curve a page's divergence follows."""
+    """Kind of curve that a page's divergence follows."""
 
     CHURN = 0
     SCROLL = 1
@@ -47,9 +48,9 @@ class FittedCurves(NamedTuple):
     misfit: FloatArray
     """Root mean square of observed minus fitted divergence; nan without observations."""
     misfit_of_churn: FloatArray
-    """The same of the best churn curve."""
+    """Misfit of the best churn curve."""
     is_converged: FlagArray
-    """False where the observations do not tell: fewer than two ages, or level from the first."""
+    """Whether the observations determine the curve: not with fewer than two ages, or level ones."""
 
     @property
     def kind(self) -> CountArray:
@@ -59,7 +60,7 @@ class FittedCurves(NamedTuple):
     @property
     def static_items(self) -> FloatArray:
         """Size of the static part beside the items, in items (S)."""
-        # A ceiling of 0 is all static; this much is.
+        # A ceiling of 0 means that all is static; avoid a division by 0.
         ceiling = np.maximum(self.ceiling, _CEILING_MIN)
         return np.asarray(2.0 * self.n_items * (1.0 / ceiling - 1.0))
 
@@ -186,7 +187,7 @@ def _fit_all(
             out[3, page] = math.nan
             continue
         if not y.max() > 0.0:
-            # Never seen to diverge: the ceiling is 0 as far as can be told.
+            # Never seen to diverge: the ceiling is taken as 0.
             out[4, page] = 1.0 if n > 1 else 0.0
             continue
         if n == 1:
@@ -226,7 +227,7 @@ def fit_curves(
     Parameters
     ----------
     profiles
-        Points of each page, from `recrawl.core.divergence.profile.combined`.
+        Combined profiles of each page, from `recrawl.core.divergence.profile.combine_profiles`.
     n_items_tried
         Sizes of scroll curves to try beside churn, each at least 2.
 

@@ -28,7 +28,7 @@ def risk_cap(
     price
         Value that a fetch must reach (Longevity's utility threshold T).
     risk
-        How many times the price may be lost between two fetches (ρ), at least 1.
+        Largest loss between two fetches, as a multiple of the price (ρ), at least 1.
     importance
         Weight of the page, or requests per second for its copy.
     divergence_max
@@ -59,7 +59,7 @@ def _check_risk(risk: float) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveFittingPolicy:
-    """Wait until the fitted curve says the page is worth its price; learn first.
+    """Longevity's curve-fitting policy: after a learning phase, wait until the value is the price.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class CurveFittingPolicy:
         Longest period per fetch made so far (Longevity's l): the first periods are at most l,
         2l, 3l and so on, so that there is something to fit.
     risk
-        How many times the price may be lost between two fetches (ρ), at least 1.
+        Largest loss between two fetches, as a multiple of the price (ρ), at least 1.
 
     Examples
     --------
@@ -105,10 +105,10 @@ class CurveFittingPolicy:
         Parameters
         ----------
         due
-            The elapsed time at which the fitted curve's value reaches the price, from
+            Elapsed time at which the fitted curve's value reaches the price, from
             `recrawl.papers.value.longevity.fitted_due`; may be inf.
         n_fetches
-            Fetches of the page so far.
+            Number of fetches of the page so far.
         price
             Value that a fetch must reach.
         importance
@@ -120,26 +120,26 @@ class CurveFittingPolicy:
 
 
 class ValueBounds(NamedTuple):
-    """What a fetch is worth at least and at most, for importance 1: 16 bytes a page."""
+    """Bounds on the value of a fetch, for importance 1: 16 bytes a page."""
 
     lower: FloatArray
     upper: FloatArray
 
 
 class Periods(NamedTuple):
-    """What the bound-based policy remembers of each page beside its profiles: 16 bytes a page."""
+    """State of the bound-based policy beside the profiles: 16 bytes a page."""
 
     period: FloatArray
-    """How long to wait before the next fetch, seconds."""
+    """Seconds to wait before the next fetch."""
     reference_at: FloatArray
-    """When the iteration under way began, seconds.  The version fetched then is a base."""
+    """Start of the current iteration, in seconds.  The version fetched then is a base."""
 
 
 @kernel
 def _divergence_bounds(
     ages: SmallFloatArray, divergences: SmallFloatArray, n: int, age: float
 ) -> tuple[float, float]:
-    """Return what the divergence of one profile is between observations, or at one of them."""
+    """Return bounds of one profile's divergence at an age, equal at an observation."""
     # Longevity fig. 7: between two observations the divergence may have jumped right after the
     # first or right before the second.  Real divergence may fall a little; so least and largest.
     before = 0.0
@@ -189,7 +189,7 @@ def _value_bounds(
     #
     # D_min = D_max where a profile has an observation at the end, as that of t_R has.
     n_slots = counts.size
-    next_one = np.zeros(n_slots, np.int64)
+    next_index = np.zeros(n_slots, np.int64)
     furthest = 0.0
     for slot in range(n_slots):
         if counts[slot] > 0:
@@ -201,10 +201,10 @@ def _value_bounds(
         # Up to the next observation of any profile nothing changes.
         end = elapsed
         for slot in range(n_slots):
-            while next_one[slot] < counts[slot] and ages[slot, next_one[slot]] <= start:
-                next_one[slot] += 1
-            if next_one[slot] < counts[slot]:
-                end = min(end, float(ages[slot, next_one[slot]]))
+            while next_index[slot] < counts[slot] and ages[slot, next_index[slot]] <= start:
+                next_index[slot] += 1
+            if next_index[slot] < counts[slot]:
+                end = min(end, float(ages[slot, next_index[slot]]))
         lower, upper = _mean_bounds(ages, divergences, counts, 0.5 * (start + end), furthest)
         area_min += (end - start) * lower
         area_max += (end - start) * upper
@@ -233,9 +233,9 @@ def _all_value_bounds(
 class BoundBasedPolicy:
     """Double or halve the period by what the observations prove, with no model of the page.
 
-    Of the divergence between two observations only this is taken to be known: it lies between
+    The only assumption about the divergence between two observations is that it lies between
     theirs.  Each age is averaged over the profiles that reach it, so that profiles younger than
-    the time asked about count up to their last observation and no further.  Beyond the last
+    the requested time count up to their last observation and no further.  Beyond the last
     observation of all, the divergence is at least what it was then and at most 1.
 
     A period is how long to wait before the next fetch; the time that the bounds are about starts
@@ -245,7 +245,7 @@ class BoundBasedPolicy:
     Parameters
     ----------
     risk
-        How many times the price may be lost between two fetches (ρ), at least 1.
+        Largest loss between two fetches, as a multiple of the price (ρ), at least 1.
 
     Examples
     --------
@@ -288,11 +288,11 @@ class BoundBasedPolicy:
         Parameters
         ----------
         profiles
-            Of all pages, with what the last fetch showed.
+            Profiles of all pages, including the last fetch.
         elapsed
             Seconds from each page's reference time to its last fetch.
         rows
-            The pages wanted; all where not given.
+            Rows of the requested pages; all if not given.
         """
         n_pages = profiles.base_at.shape[0]
         row_column = np.arange(n_pages) if rows is None else np.asarray(rows, dtype=np.int64)
@@ -326,17 +326,17 @@ class BoundBasedPolicy:
 
         The paper leaves open when an iteration ends that never finds a fetch worth its price, as
         of a page that was replaced before it was first seen again.  Here it ends after the
-        longest period that the risk allows, lest one version stand for the page for ever; where
+        longest period that the risk allows, so that no version stands for the page for ever; where
         the bounds did not decide, the next iteration looks twice as often.
 
         Parameters
         ----------
         periods
-            Before the fetch.
+            Periods before the fetch.
         at
-            When the pages were fetched, seconds.
+            Times of the fetches, in seconds.
         bounds
-            From `bounds`, with what the fetch showed.
+            Result of `bounds`, including this fetch.
         price
             Value that a fetch must reach.
         importance

@@ -14,7 +14,7 @@ __all__ = ["PageRegions", "gain_of_churn", "gain_of_item", "regions_divergence"]
 
 
 class PageRegions(NamedTuple):
-    """What pages are made of; sizes in any one unit, say fragments.  48 bytes a page.
+    """Regions of pages; sizes in any one unit, say fragments.  48 bytes a page.
 
     Fields may be scalars or columns and are broadcast.  A size or number of 0 means that the
     page has no such region.
@@ -36,7 +36,7 @@ class PageRegions(NamedTuple):
 
 @kernel
 def gain_of_item(j: int, replaced: float, item_size: float, size: float) -> float:
-    """Return what one more new item adds to the divergence after ``j``, ``replaced`` beside."""
+    """Return what one more item adds to the divergence after ``j`` items, ``replaced`` beside."""
     # Of a page of size T, m replaced, T - m are in both versions and T + m in either (Longevity
     # eq. 3):  f(m) = 2m/(T+m),  f(m+s) - f(m) = 2Ts / ((T+m) (T+m+s)).
     m = replaced + j * item_size
@@ -104,7 +104,7 @@ def regions_divergence(regions: PageRegions, elapsed: ArrayLike) -> FloatArray:
     Parameters
     ----------
     regions
-        What the pages are made of.
+        Regions of the pages.
     elapsed
         Seconds since the copy was fetched.
 

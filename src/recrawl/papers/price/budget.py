@@ -1,4 +1,4 @@
-"""The price of a budget when rates are only believed: what a corpus' next fetches must be worth."""
+"""Find the price at which pages spend a budget, given beliefs about their change rates."""
 
 import math
 
@@ -21,23 +21,23 @@ def price_of_budget(
     cost: ArrayLike = 1.0,
     tolerance: float = 1e-6,
 ) -> float:
-    """Return the price at which pages, fetched whenever they are due, spend a budget.
+    """Return the price at which fetching every page when it is due spends the budget.
 
-    For pages without signals.  For very many pages, or with signals, count them per code and use
-    `recrawl.core.price.demand_at`.
+    This is for pages without signals.  If there are very many pages, or if they have signals,
+    count them per code and use `recrawl.core.price.demand_at`.
 
     Parameters
     ----------
     belief
-        About the change rate of each page.
+        Belief about the change rate of each page.
     fetch_budget
         Fetches per second; with costs, cost per second.
     importance
         Weight of each page.
     cost
-        Of one fetch of each page.
+        Cost of one fetch of each page.
     tolerance
-        Relative error allowed in what is spent.
+        Relative error allowed in the spending.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def price_of_budget(
         spent = float((costs / due).sum())
         return math.log(spent / fetch_budget) if spent > 0.0 else -math.inf
 
-    # Spending falls with the price, about as its square root: secant steps within a bracket.
+    # Spending is about proportional to 1/√price, so secant steps within a bracket converge fast.
     low, high = -math.inf, math.inf
     log_price = math.log(float(np.max(weight * belief.seconds / belief.shape))) - 1.0
     for _ in range(_N_PRICES_MAX):
@@ -72,5 +72,5 @@ def price_of_budget(
         if not low < log_price < high:
             log_price = 0.5 * (low + high)
         if high - low <= 1e-14 * abs(high):
-            break  # a page dropped at its limit makes spending jump past the budget here
+            break  # spending jumps past the budget at this price, above which a page is never due
     return math.exp(log_price)

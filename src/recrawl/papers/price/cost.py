@@ -1,4 +1,4 @@
-"""Freshness and cost of fetching at a fixed interval, the change rate known."""
+"""Freshness and cost of fetching at a fixed interval, for known change rates."""
 
 import math
 
@@ -27,7 +27,7 @@ def _freshness(change_rate: FloatArray, interval: FloatArray, out: FloatArray) -
 
 @kernel
 def _staleness(change_rate: FloatArray, interval: FloatArray, out: FloatArray) -> None:
-    """Write 1 - freshness, which for short intervals is small."""
+    """Write 1 - freshness, without cancellation at short intervals."""
     for row in range(out.size):
         x = 0.0 if change_rate[row] == 0.0 else change_rate[row] * interval[row]
         out[row] = 1.0 - mean_decay(x) if x > 1.0 else -math.expm1(-x) - mean_residual(x)
@@ -67,9 +67,9 @@ def cost_rate(
     interval
         Seconds between fetches.
     fetch_cost
-        Of one fetch (Cc).
+        Cost of one fetch (Cc).
     staleness_cost
-        Of one second of staleness (Cs).
+        Cost of one second of staleness (Cs).
 
     References
     ----------
@@ -80,16 +80,16 @@ def cost_rate(
 
 
 def cost_price(fetch_cost: ArrayLike, staleness_cost: ArrayLike) -> FloatArray:
-    """Return the price that a cost of fetching and a cost of staleness come to.
+    """Return the price equivalent to a cost of fetching and a cost of staleness.
 
-    Fetching when the value of a page of importance 1 exceeds it minimises `cost_rate`.
+    Fetching a page of importance 1 when its value exceeds this price minimises `cost_rate`.
 
     Parameters
     ----------
     fetch_cost
-        Of one fetch.
+        Cost of one fetch.
     staleness_cost
-        Of one second of staleness.
+        Cost of one second of staleness.
 
     Returns
     -------
@@ -106,11 +106,11 @@ def cost_price(fetch_cost: ArrayLike, staleness_cost: ArrayLike) -> FloatArray:
 def optimal_interval(
     change_rate: ArrayLike, *, fetch_cost: ArrayLike, staleness_cost: ArrayLike
 ) -> FloatArray:
-    """Return the interval, in seconds, at which `cost_rate` is least; infinite if never to fetch.
+    """Return the seconds between fetches that minimise `cost_rate`; inf if no fetch pays off.
 
     Examples
     --------
-    A page that changes every 24 h, a fetch for the cost of an hour of staleness:
+    A page that changes every 24 h, and a fetch that costs as much as an hour of staleness:
 
     >>> hour = 3_600.0
     >>> interval = optimal_interval(1 / (24 * hour), fetch_cost=1.0, staleness_cost=1 / hour)
@@ -127,7 +127,7 @@ def optimal_interval(
 def asymptotic_interval(
     change_rate: ArrayLike, *, fetch_cost: ArrayLike, staleness_cost: ArrayLike
 ) -> FloatArray:
-    """Return what `optimal_interval` tends to for pages that change rarely.
+    """Return the limit of `optimal_interval` for pages that change rarely.
 
     References
     ----------

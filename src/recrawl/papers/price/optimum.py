@@ -1,4 +1,4 @@
-"""The best that any schedule can do with a budget, every rate known: the continuous optimum."""
+"""The continuous optimum: the best schedule for a budget when every rate is known."""
 
 import math
 from typing import NamedTuple
@@ -71,13 +71,13 @@ def thresholds_at_price(
     Parameters
     ----------
     rates
-        Of each page: unsignalled changes, signals, precision.
+        Rates of each page: unsignalled changes, signals, precision.
     price
         Value that a fetch must reach (Λ).
     importance
         Weight of each page.
     cost
-        Of one fetch of each page.
+        Cost of one fetch of each page.
 
     Returns
     -------
@@ -111,13 +111,13 @@ def continuous_optimum(
     Parameters
     ----------
     rates
-        Of each page: unsignalled changes (positive), signals, precision.
+        Rates of each page: unsignalled changes (positive), signals, precision.
     fetch_budget
         Fetches per second; with costs, cost per second.
     importance
         Weight of each page.
     cost
-        Of one fetch of each page.
+        Cost of one fetch of each page.
     tolerance
         Relative error allowed in the budget, or else in the price.
 

@@ -3,8 +3,8 @@
 from recrawl.papers.signal_quality.fit import (
     SignalFit,
     SignalledPolls,
-    counted_quality,
+    count_quality,
     fit_signals,
 )
 
-__all__ = ["SignalFit", "SignalledPolls", "counted_quality", "fit_signals"]
+__all__ = ["SignalFit", "SignalledPolls", "count_quality", "fit_signals"]

@@ -8,7 +8,7 @@ import numpy as np
 from recrawl.core.arrays import ArrayLike, CountArray, FlagArray, FloatArray
 from recrawl.core.kernel import kernel
 
-__all__ = ["SignalFit", "SignalledPolls", "counted_quality", "fit_signals"]
+__all__ = ["SignalFit", "SignalledPolls", "count_quality", "fit_signals"]
 
 _N_STEPS_MAX = 100
 # A precision of 1 - e^-40 is 1 in double precision; beyond it αβ is not looked for.
@@ -19,7 +19,7 @@ class SignalledPolls(NamedTuple):
     """Polls of many pages, one after the other: 17 bytes a poll.
 
     Page i's polls are the entries ``offsets[i]`` to ``offsets[i + 1]``: the ``elapsed`` seconds
-    since the poll before, the signals (``n_signals``) received in them, and whether the poll
+    since the previous poll, the signals (``n_signals``) received in them, and whether the poll
     found the page ``changed``.
     """
 
@@ -78,7 +78,7 @@ def _slope_and_curvature(
         n = n_signals[i]
         if changed[i]:
             u = alpha * t + kappa * n
-            if u > 0.0:  # polls of no time without a signal show nothing
+            if u > 0.0:  # polls after 0 seconds without a signal say nothing
                 odds = 1.0 / math.expm1(min(u, 700.0))  # P(none)/P(change)
                 curve = odds * (1.0 + odds)
                 ga += odds * t
@@ -233,8 +233,8 @@ def fit_signals(polls: SignalledPolls) -> SignalFit:
     return SignalFit(out[0], out[1], converged)
 
 
-def counted_quality(polls: SignalledPolls) -> tuple[FloatArray, FloatArray]:
-    """Return precision and recall by counting intervals, which is biased; for comparison.
+def count_quality(polls: SignalledPolls) -> tuple[FloatArray, FloatArray]:
+    """Return precision and recall by counting intervals: biased, for comparison only.
 
     Precision counts intervals with a signal and a change among those with a signal, recall
     among those with a change.  An interval with a false signal and an unsignalled change counts

@@ -1,4 +1,4 @@
-"""Values of a fetch that no node uses: Longevity's utilities, several signal sources."""
+"""Values of a fetch that nodes do not use: Longevity's utilities, several signal sources."""
 
 from recrawl.papers.value.longevity import (
     churn_due,

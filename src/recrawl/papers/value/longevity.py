@@ -1,4 +1,4 @@
-"""What refetching a page is worth when a copy can be partly wrong: Longevity's U of any curve.
+"""Longevity's value U of refetching a page, for any divergence curve.
 
 With D(t) the expected divergence of a copy of age t, a fetch is worth U(t) = t D(t) - ∫₀ᵗ D.
 Since U'(t) = t D'(t), curves made of Poisson terms have values made of the same terms, and all of
@@ -62,8 +62,8 @@ def value_of_curve(
     Parameters
     ----------
     divergence
-        The expected divergence of copies of the given ages (seconds); called once, with an
-        array of one more axis than ``elapsed``, the last.
+        Function that returns the expected divergence of copies of the given ages (seconds);
+        called once, with an array of one more axis than ``elapsed``, the last.
     elapsed
         Seconds since each page was last fetched.
     importance
@@ -100,7 +100,7 @@ def mean_divergence(
     Parameters
     ----------
     divergence
-        As for `value_of_curve`.
+        Divergence curve, as for `value_of_curve`.
     interval
         Seconds between two fetches of each page, positive.
     importance
@@ -141,7 +141,7 @@ def value_of_samples(
     elapsed
         Seconds since the page was last fetched.
     between
-        Where the divergence grows between two samples: evenly ("linear"), right after the
+        Place where the divergence grows between two samples: evenly ("linear"), right after the
         "first", which bounds the curve from above, or right before the "second", which bounds it
         from below.
     importance
@@ -201,7 +201,7 @@ def churn_value(
     Parameters
     ----------
     divergence_rate
-        Per second; may be 0.
+        Divergence rate, per second; may be 0.
     elapsed
         Seconds since the page was last fetched.
     ceiling
@@ -236,7 +236,7 @@ def churn_due(
     Parameters
     ----------
     divergence_rate
-        Per second.
+        Divergence rate, per second.
     price
         Value that a fetch must reach (Longevity's utility threshold T).
     ceiling
@@ -273,7 +273,7 @@ def fitted_value(
     Parameters
     ----------
     curves
-        From `recrawl.papers.divergence.fit.fit_curves`; churn or scroll.
+        Curves from `recrawl.papers.divergence.fit.fit_curves`; churn or scroll.
     elapsed
         Seconds since each page was last fetched.
     importance
@@ -301,7 +301,7 @@ def fitted_due(
     Parameters
     ----------
     curves
-        From `recrawl.papers.divergence.fit.fit_curves`; churn or scroll.
+        Curves from `recrawl.papers.divergence.fit.fit_curves`; churn or scroll.
     price
         Value that a fetch must reach (Longevity's utility threshold T).
     importance
@@ -396,7 +396,7 @@ def regions_value(
     Parameters
     ----------
     regions
-        What the pages are made of.
+        Regions of the pages.
     elapsed
         Seconds since each page was last fetched.
     importance

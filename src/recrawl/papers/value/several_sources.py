@@ -1,4 +1,4 @@
-"""What refetching a page now is worth when several sources of unlike quality announce changes."""
+"""The value of refetching a page now when sources of different quality announce changes."""
 
 import math
 
@@ -124,7 +124,7 @@ def several_sources_value(
 
     By stepping through the renewal equation of the time between fetches; good to 1e-4 at 512
     steps, and to 1 % where hundreds of signals come for each unsignalled change.
-    `recrawl.core.signal_quality.merged_source` folds the sources into one instead, at once and
+    `recrawl.core.signal_quality.merge_sources` folds the sources into one instead, at once and
     with 1 % error in due time at the median.
 
     Parameters
@@ -132,14 +132,14 @@ def several_sources_value(
     unsignalled_change_rate
         Changes per second that no source announces; positive.  One per page.
     signal_rate, signal_precision
-        Of each source, along the last axis; pages along the one before.
+        Rate and precision of each source, along the last axis; pages along the one before.
     effective_elapsed
         Seconds since the last fetch, plus for each signal what it is worth
         (`recrawl.core.signal_quality.effective_elapsed`).
     importance
         Weight of the page, or requests per second for its copy.
     n_steps
-        Steps between 0 and the effective elapsed time.
+        Number of steps between 0 and the effective elapsed time.
 
     Examples
     --------

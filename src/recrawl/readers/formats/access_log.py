@@ -1,7 +1,7 @@
-"""Access logs of web servers: how often each page is asked for, as its importance.
+"""Read access logs of web servers; the number of requests of a page is its importance.
 
-What is kept while reading is a count for each path.  What names itself a robot in its user agent
-(`_ROBOTS`) does not count: importance is what people want.
+The reader keeps a count for each path in memory.  Requests of robots, recognised by their user
+agent (`_ROBOTS`), do not count: importance measures what people want.
 """
 
 import re
@@ -20,7 +20,7 @@ from recrawl.readers.tabular.fields import LISTED_FIELDS, batches_of
 __all__ = ["ACCESS_LOG", "ACCESS_LOG_PATHS_MAX"]
 
 ACCESS_LOG_PATHS_MAX = 2_000_000
-"""Paths that are counted; those first met later are not."""
+"""Most paths that are counted; further paths are ignored."""
 
 # host ident user [day/month/year:time zone] "GET /path HTTP/1.1" status bytes "referrer" "agent",
 # with the virtual host before it where a server writes one.
@@ -44,7 +44,7 @@ def _suits(head: Head) -> bool:
 
 def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
     refused = reading.refused
-    base = _checked_base(reading.options.base_url)
+    base = _base_without_slash(reading.options.base_url)
     counts: dict[str, int] = {}
     n_robots = 0
     for block in line_blocks(reading.source, refused):
@@ -54,7 +54,7 @@ def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
             refused.n_rows += 1
             found = _LINE.match(text)
             if found is None:
-                refused.refuse(line, "no line of an access log", text)
+                refused.refuse(line, "not a line of an access log", text)
                 continue
             if found["method"] != "GET" or found["status"][0] not in _SUCCESS:
                 continue
@@ -63,7 +63,7 @@ def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
                 continue
             url = _url_of(found["path"], found["host"], base)
             if url is None:
-                refused.refuse(line, "a path, and no base URL to put before it", found["path"])
+                refused.refuse(line, "only a path; give the base URL of the site", found["path"])
             elif url in counts:
                 counts[url] += 1
             elif len(counts) < ACCESS_LOG_PATHS_MAX:
@@ -82,7 +82,7 @@ def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
         yield from batches_of(rows, LISTED_FIELDS, LISTED, refused)
 
 
-def _checked_base(base: str | None) -> str | None:
+def _base_without_slash(base: str | None) -> str | None:
     if base is None:
         return None
     if not base.startswith(("http://", "https://")):

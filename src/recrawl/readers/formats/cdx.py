@@ -1,7 +1,7 @@
-"""CDX: the index of web archives, a line per capture, as text, CSV or the arrays of a server.
+"""Read CDX, the index of web archives, as text, CSV or the JSON arrays of a server.
 
-Lines are taken apart by Arrow, a block at a time; lines with another number of fields than the
-first one by one.  A CDX file of any size is read in the memory of a few blocks.
+Arrow splits the lines, a block at a time; lines with an unusual number of fields are split one by
+one.  A CDX file of any size is read in the memory of a few blocks.
 """
 
 import json
@@ -22,20 +22,20 @@ from recrawl.readers.refused import Refused
 from recrawl.readers.schemas import OBSERVED, URL_BYTES_MAX
 from recrawl.readers.tabular.cells import digest_cells, status_cells
 from recrawl.readers.tabular.columns import Names, Rows
-from recrawl.readers.tabular.fields import OBSERVED_FIELDS, batches_of, sliced
+from recrawl.readers.tabular.fields import OBSERVED_FIELDS, batches_of, slice_batch
 from recrawl.readers.tabular.tables import table_rows
 
 __all__ = ["CDX", "CDX_FIELDS_MAX"]
 
 CDX_FIELDS_MAX = 64
-"""Fields of a line."""
+"""Most fields of a line."""
 
 # https://archive.org/web/researcher/cdx_legend.php: b date, a original URL, s response code,
 # k and c new and old style checksum.  Without a header the first six are N b a m s k.
 _PLACES = {"at": 1, "url": 2, "status": 4, "digest": 5}
 _LETTERS = {"at": "b", "url": "a", "status": "s", "digest": "kc"}
-# Bytes of a block from which the usual number of fields is taken.
-_LOOKED_AT = 1 << 14
+# Bytes of a block from which the usual number of fields is counted.
+_SAMPLE_BYTES = 1 << 14
 _HEADER = re.compile(r"(.)CDX((?:\1\S)+)\s*$")
 _LINE = re.compile(r"\S+ \d{4,14} \S+ \S+ \S+ \S+( \S+)*\s*$")
 _TABLE_NAMES: Names = {
@@ -99,20 +99,20 @@ def _read_text(reading: Reading) -> Iterator[pa.RecordBatch]:
 def _places_of(letters: Sequence[str]) -> dict[str, int]:
     places = {}
     for name, wanted in _LETTERS.items():
-        found = next((letters.index(letter) for letter in wanted if letter in letters), None)
-        if found is not None:
-            places[name] = found
+        place = next((letters.index(letter) for letter in wanted if letter in letters), None)
+        if place is not None:
+            places[name] = place
     return places
 
 
 def _text_batches(
     block: LineBlock, delimiter: str, places: dict[str, int], refused: Refused
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the captures of lines: most of them at once, odd ones one by one."""
+    """Yield the captures of lines: most of them at once, irregular ones one by one."""
     block = block.as_utf8(refused)
     split = _split(block.data, delimiter, places)
     if split is None:
-        yield from _slow_batches(_numbered(block, refused), delimiter, places, refused)
+        yield from _slow_batches(_numbered_texts(block, refused), delimiter, places, refused)
         return
     n = len(split.columns["url"])
     lines = np.arange(block.first_line, block.first_line + n + len(split.odd))
@@ -125,16 +125,16 @@ def _text_batches(
     }
     digest, is_wrong_digest = digest_cells(_without_dash(given["digest"]))
     status, is_wrong_status = _statuses(given["status"])
-    # A blank line is no row.
+    # Blank lines are not rows.
     at_length = pc.binary_length(split.columns["at"]).to_numpy(zero_copy_only=False)
     is_taken = (length > 0) | (at_length > 0)
     refused.n_rows += int(is_taken.sum())
     for is_bad, reason, got in (
         (length == 0, "no URL", split.columns["at"]),
-        (length > URL_BYTES_MAX, "the URL is no text of at most 65,535 bytes", url),
-        (~is_instant, "the time is no instant from 1990 to 2100", split.columns["at"]),
-        (is_wrong_digest, "the digest is no text of at most 1,024 bytes", given["digest"]),
-        (is_wrong_status, "the status is none of HTTP's", given["status"]),
+        (length > URL_BYTES_MAX, "the URL is not text of at most 65,535 bytes", url),
+        (~is_instant, "the time is invalid or outside 1990 to 2100", split.columns["at"]),
+        (is_wrong_digest, "the digest is not text of at most 1,024 bytes", given["digest"]),
+        (is_wrong_status, "the status is not an HTTP status", given["status"]),
     ):
         bad = np.flatnonzero(is_bad & is_taken).tolist()
         if bad:
@@ -153,24 +153,26 @@ def _text_batches(
     )
     if not is_taken.all():
         batch = batch.filter(pa.array(is_taken))
-    yield from sliced(batch)
+    yield from slice_batch(batch)
     if split.odd:
-        rest = [(block.first_line + row, text) for row, text in _picked(block, split.odd, refused)]
+        rest = [
+            (block.first_line + row, text) for row, text in _texts_at(block, split.odd, refused)
+        ]
         yield from _slow_batches(rest, delimiter, places, refused)
 
 
 class _Split(NamedTuple):
-    """Lines taken apart."""
+    """Lines split into fields."""
 
     columns: dict[str, pa.BinaryArray]
-    """Fields of the lines with as many as most have."""
+    """Fields of the lines with the usual number of fields."""
     odd: list[int]
-    """Which lines have another number of fields."""
+    """Numbers of the lines with another number of fields."""
 
 
 def _split(data: bytes, delimiter: str, places: dict[str, int]) -> _Split | None:
-    """Return the fields of lines as columns; None where they cannot be taken apart at once."""
-    counts = [line.count(delimiter.encode()) for line in data[:_LOOKED_AT].split(b"\n")[:-1]]
+    """Return the fields of lines as columns; None if Arrow cannot split them."""
+    counts = [line.count(delimiter.encode()) for line in data[:_SAMPLE_BYTES].split(b"\n")[:-1]]
     n_fields = max(counts, key=counts.count, default=0) + 1
     has_all = max(places.get("at", n_fields), places.get("url", n_fields)) < n_fields
     if not (delimiter.isascii() and has_all and n_fields <= CDX_FIELDS_MAX):
@@ -206,18 +208,18 @@ def _split(data: bytes, delimiter: str, places: dict[str, int]) -> _Split | None
         return None
     n_lines = data.count(b"\n") + (not data.endswith(b"\n"))
     if table.num_rows + len(odd) != n_lines:
-        # To Arrow a bare carriage return ends a line.
+        # Arrow also ends lines at a bare carriage return.
         return None
     columns = {name: table[theirs].combine_chunks() for name, theirs in wanted.items()}
     return _Split(columns, odd)
 
 
-def _picked(block: LineBlock, rows: list[int], refused: Refused) -> list[tuple[int, str]]:
+def _texts_at(block: LineBlock, rows: list[int], refused: Refused) -> list[tuple[int, str]]:
     texts = block.texts(refused)
     return [(row, texts[row]) for row in rows]
 
 
-def _numbered(block: LineBlock, refused: Refused) -> Iterable[tuple[int, str]]:
+def _numbered_texts(block: LineBlock, refused: Refused) -> Iterable[tuple[int, str]]:
     return enumerate(block.texts(refused), block.first_line)
 
 
@@ -227,7 +229,7 @@ def _without_dash(texts: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _statuses(texts: pa.BinaryArray) -> tuple[pa.Array, Any]:
-    """Return statuses; there are few different ones, so each is read once."""
+    """Convert statuses; there are few distinct ones, so each is converted once."""
     encoded = texts.dictionary_encode()
     words = [word.decode("latin-1") for word in encoded.dictionary.to_pylist()]
     values, is_wrong = status_cells(words)
@@ -267,7 +269,7 @@ def _slow_batches(
 
 
 def _read_arrays(reading: Reading) -> Iterator[pa.RecordBatch]:
-    """Read what a CDX server gives as JSON: an array a line, the first with names."""
+    """Read the JSON of a CDX server: one array per line, the first one with names."""
     refused = reading.refused
     places: dict[str, int] | None = None
     for block in line_blocks(reading.source, refused):
@@ -313,7 +315,7 @@ def _arrays_of(text: str, line: int, refused: Refused) -> list[list[Any]]:
                 return found
             return [found] if found else []
     refused.n_rows += 1
-    refused.refuse(line, "no JSON array", text)
+    refused.refuse(line, "not a JSON array", text)
     return []
 
 

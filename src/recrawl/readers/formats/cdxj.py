@@ -1,4 +1,4 @@
-"""CDXJ: a sort key, a date and a JSON object a line, as pywb and Common Crawl index captures."""
+"""Read CDXJ, the index of pywb and Common Crawl: a sort key, a date and a JSON object a line."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def _rows(block: LineBlock, refused: Refused) -> Rows:
     at: list[str | None] = []
     found: list[dict[str, object]] = []
     for line, text in enumerate(block.texts(refused), block.first_line):
-        # Lines with an exclamation mark say something of the file.
+        # Lines with an exclamation mark are metadata of the file.
         if not text or text.isspace() or text.startswith(("!", "#")):
             continue
         refused.n_rows += 1
@@ -46,7 +46,7 @@ def _rows(block: LineBlock, refused: Refused) -> Rows:
         except (ValueError, RecursionError):
             fields = None
         if not isinstance(fields, dict):
-            refused.refuse(line, "no key, date and JSON object", text)
+            refused.refuse(line, "not a key, a date and a JSON object", text)
             continue
         lines.append(line)
         at.append(parts[1])
@@ -65,7 +65,7 @@ def _rows(block: LineBlock, refused: Refused) -> Rows:
 
 
 def _url_of_key(key: str) -> str:
-    """Return the URL of a sort key, ``com,example)/path``: the scheme is lost, so it is https."""
+    """Return the URL of a sort key, ``com,example)/path``; the scheme is not in it, so https."""
     host, bracket, path = key.partition(")")
     if not bracket:
         return key

@@ -1,6 +1,6 @@
-"""Histories whose changes are known exactly: a row per page with the times of its changes.
+"""Read histories of exact changes: a row per page with the times of its changes.
 
-What is kept while reading is each page's name and window.
+The reader keeps each page's name and window in memory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from recrawl.readers.refused import Refused
 from recrawl.readers.schemas import CHANGED, URL_BYTES_MAX, WINDOWS
 from recrawl.readers.tabular.cells import Column, digest_cells, instant_cells, no_cells, url_cells
 from recrawl.readers.tabular.columns import Names, Rows
-from recrawl.readers.tabular.fields import sliced
+from recrawl.readers.tabular.fields import slice_batch
 from recrawl.readers.tabular.tables import table_rows
 
 __all__ = ["CHANGE_TIMES"]
@@ -31,9 +31,9 @@ _NAMES: Names = {
     "digests": ("digests", "versions", "version"),
 }
 _REQUIRED = ("change_times", "observed_from", "observed_until")
-# A row holds many changes.
+# Rows are large, because each one has many changes.
 _PARQUET_ROWS = 2_048
-_TOO_LONG = f"the URL is no text of at most {URL_BYTES_MAX:,} bytes"
+_TOO_LONG = f"the URL is not text of at most {URL_BYTES_MAX:,} bytes"
 
 
 def _suits(head: Head) -> bool:
@@ -59,13 +59,13 @@ def _batches(rows: Rows, reading: Reading) -> Iterator[pa.RecordBatch]:
     bounds = []
     for name in ("observed_from", "observed_until"):
         values, is_wrong = instant_cells(rows.columns.get(name, [None] * len(rows)))
-        _refuse(refused, rows, is_taken, is_wrong | _nulls(values), f"{name} is no instant")
+        _refuse(refused, rows, is_taken, is_wrong | _nulls(values), f"{name} is not a valid time")
         bounds.append(pc.fill_null(values, 0).to_numpy(zero_copy_only=False))
     begin, end = bounds
     _refuse(refused, rows, is_taken, end < begin, "observed_until is before observed_from")
 
     given = rows.columns.get("change_times", [None] * len(rows))
-    _refuse(refused, rows, is_taken, _missing(given), "no change_times")
+    _refuse(refused, rows, is_taken, _nulls_of_column(given), "no change_times")
     page, times, lengths = _flat(given, len(rows))
     at_ms, is_wrong = instant_cells(times)
     _refuse(
@@ -73,7 +73,7 @@ def _batches(rows: Rows, reading: Reading) -> Iterator[pa.RecordBatch]:
         rows,
         is_taken,
         np.bincount(page[is_wrong | _nulls(at_ms)], minlength=len(rows)) > 0,
-        "a change's time is no instant from 1990 to 2100",
+        "the time of a change is invalid or outside 1990 to 2100",
     )
     digest = _digests(rows.columns.get("digests"), lengths, len(rows))
 
@@ -88,7 +88,7 @@ def _batches(rows: Rows, reading: Reading) -> Iterator[pa.RecordBatch]:
     is_inside = is_taken[page] & (at >= begin[page]) & (at <= end[page])
     n_outside = int((is_taken[page] & ~is_inside).sum())
     if n_outside:
-        refused.note("changes outside their page's window were left out")
+        refused.note("changes outside their page's window were ignored")
     # By page, then time.
     kept = np.flatnonzero(is_inside)
     kept = kept[np.lexsort((at[kept], page[kept]))]
@@ -100,7 +100,7 @@ def _batches(rows: Rows, reading: Reading) -> Iterator[pa.RecordBatch]:
         ],
         schema=CHANGED,
     )
-    yield from sliced(batch)
+    yield from slice_batch(batch)
 
 
 def _urls(columns: Mapping[str, Column], n: int) -> tuple[pa.StringArray, FlagArray]:
@@ -118,7 +118,7 @@ def _urls(columns: Mapping[str, Column], n: int) -> tuple[pa.StringArray, FlagAr
 
 
 def _flat(column: Column, n: int) -> tuple[np.ndarray, Column, np.ndarray]:
-    """Return the elements of lists one after another, and the row each is of."""
+    """Return the row of each list element, all elements in one column, and the list lengths."""
     if isinstance(column, pa.Array) and (
         pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
     ):
@@ -127,17 +127,17 @@ def _flat(column: Column, n: int) -> tuple[np.ndarray, Column, np.ndarray]:
     cells = column.to_pylist() if isinstance(column, pa.Array) else column
     lists = [_as_list(cell) for cell in cells]
     lengths = np.fromiter(map(len, lists), np.int64, n)
-    return np.repeat(np.arange(n), lengths), [cell for found in lists for cell in found], lengths
+    return np.repeat(np.arange(n), lengths), [cell for cells in lists for cell in cells], lengths
 
 
-def _missing(column: Column) -> FlagArray:
+def _nulls_of_column(column: Column) -> FlagArray:
     if isinstance(column, pa.Array):
         return _nulls(column)
     return np.fromiter((cell is None for cell in column), bool, len(column))
 
 
 def _as_list(cell: object) -> Sequence[object]:
-    """Return a list; in CSV its elements stand between blanks."""
+    """Return a list; in CSV its elements are separated by blanks, ``;`` or ``|``."""
     if cell is None:
         return ()
     if isinstance(cell, str):
@@ -146,7 +146,7 @@ def _as_list(cell: object) -> Sequence[object]:
 
 
 def _digests(column: Column | None, lengths: np.ndarray, n: int) -> pa.Array | None:
-    """Return what versions changes brought; None where not every change has one."""
+    """Return the digest of each change; None if not every change has one."""
     if column is None:
         return None
     _, flat, n_digests = _flat(column, n)

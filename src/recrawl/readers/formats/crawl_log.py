@@ -1,4 +1,4 @@
-"""Our own crawl log: one row per fetch, as JSON lines, CSV or Parquet."""
+"""Read crawl logs with one row per fetch, as JSON lines, CSV or Parquet."""
 
 from collections.abc import Iterable, Iterator
 
@@ -41,17 +41,16 @@ def _suits(head: Head) -> bool:
 
 def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
     columns = Head(reading.source, reading.options.columns).columns
-    told = {*CRAWL_LOG_NAMES["digest"], *CRAWL_LOG_NAMES["changed"]}
-    if columns and columns.isdisjoint(told):
+    names = {*CRAWL_LOG_NAMES["digest"], *CRAWL_LOG_NAMES["changed"]}
+    if columns and columns.isdisjoint(names):
         reading.refused.note(
-            f"none of its fields is known to hold a digest, or whether the page had changed: "
-            f"{_listed(columns)}"
+            f"none of the fields is known as a digest or a changed flag: {_names_text(columns)}"
         )
     for rows in table_rows(reading, CRAWL_LOG_NAMES, required=("url", "at")):
         yield from batches_of(rows, OBSERVED_FIELDS, OBSERVED, reading.refused)
 
 
-def _listed(columns: Iterable[str]) -> str:
+def _names_text(columns: Iterable[str]) -> str:
     shown = [name[:_NAME_CHARACTERS_MAX] for name in sorted(columns)]
     more = ", …" if len(shown) > _NAMES_SHOWN_MAX else ""
     text = ", ".join(shown[:_NAMES_SHOWN_MAX]) + more

@@ -1,8 +1,8 @@
-"""A git repository as a web whose changes are known exactly: each file is a page.
+"""Read a git repository as a history of exact changes: each file is a page.
 
 Each commit on the first-parent line that touches a file changes its page, at the committer's
-time: that is when the change went live.  Git runs as a child process that is read as it writes.
-What is kept while reading is each page's path, the beginning of its window and its last version.
+time, when the change went live.  Git runs as a child process whose output is read as a stream.
+The reader keeps each page's path, the beginning of its window and its last version in memory.
 """
 
 import os
@@ -26,7 +26,7 @@ from recrawl.readers.tabular.cells import as_strings
 __all__ = ["GIT", "GIT_PAGES_MAX", "git_command", "git_environment"]
 
 GIT_PAGES_MAX = 10_000_000
-"""Files that ever were; reading stops there."""
+"""Most files, including deleted ones; reading stops there."""
 
 _READ_BYTES = 1 << 18
 _TOKEN_BYTES_MAX = 1 << 20
@@ -35,8 +35,8 @@ _FILE_MODES = frozenset({b"100644", b"100755"})
 _GONE = b"000000"
 _TIMEOUT_SECONDS = 30.0
 
-# A repository's own configuration can name programs to run.  What is given on the command line
-# goes before it, so each such setting is switched off here.
+# A repository's configuration can name programs to run.  Settings on the command line override it,
+# so each of these settings is switched off here.
 _SETTINGS = (
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
@@ -61,13 +61,13 @@ _SETTINGS = (
     "color.ui=false",
     "gc.auto=0",
     "maintenance.auto=false",
-    # Whose folder it is does not matter once nothing in it is run.
+    # Safe for folders of other users, because nothing in them is run.
     "safe.directory=*",
 )
 
 
 def git_environment() -> dict[str, str]:
-    """Return the environment for git: nothing of the user's that would lead it elsewhere."""
+    """Return the environment for git, without the user's own git settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     return kept | {
         "GIT_ALLOW_PROTOCOL": "none",
@@ -84,13 +84,13 @@ def git_environment() -> dict[str, str]:
 
 
 def git_command(folder: Path, *arguments: str) -> list[str]:
-    """Return a command that runs git in a folder without running what its settings name."""
+    """Return a command that runs git in a folder, but no program named in its settings."""
     settings = [part for setting in _SETTINGS for part in ("-c", setting)]
     return ["git", *settings, "-C", os.fspath(folder.absolute()), *arguments]
 
 
 def is_repository(folder: Path) -> bool:
-    """Whether a folder is a repository's, with files or bare."""
+    """Return whether a folder is a git repository, bare or not."""
     if (folder / ".git").exists():
         return True
     return (folder / "HEAD").is_file() and (folder / "objects").is_dir()
@@ -103,11 +103,11 @@ def _suits(head: Head) -> bool:
 def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
     folder = reading.source.path
     if folder is None or not reading.source.is_folder or not is_repository(folder):
-        raise ReadError(f"{reading.source.name} is no git repository; give its folder")
+        raise ReadError(f"{reading.source.name} is not a git repository; give the folder of one")
     _check_revision(folder, reading.options.revision)
     if _is_shallow(folder):
         reading.refused.note(
-            "a shallow clone, without its older commits; `git fetch --unshallow` brings them"
+            "a shallow clone without its older commits; `git fetch --unshallow` gets them"
         )
     arguments = [
         "log",
@@ -132,13 +132,13 @@ def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
         *(f":(top,glob){pattern}" for pattern in reading.options.paths),
     ]
     pages = _Pages(reading.options.base_url or "")
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
                 git_command(folder, *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=said,
+                stderr=errors,
                 env=git_environment(),
             )
         except OSError as error:
@@ -149,7 +149,7 @@ def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
             if reading.refused.is_cut_short:
                 process.kill()
             elif process.wait() != 0:
-                reading.refused.cut_short(f"git stopped: {_last_line(said)}")
+                reading.refused.cut_short(f"git stopped: {_last_line(errors)}")
         finally:
             process.kill()
             process.wait()
@@ -158,8 +158,8 @@ def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
     reading.windows.extend(pages.windows())
 
 
-def _asked(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """Return what git answers to a question that it answers at once."""
+def _run_git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a short git command and return its result."""
     try:
         return subprocess.run(
             git_command(folder, *arguments),
@@ -170,33 +170,33 @@ def _asked(folder: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
             check=False,
         )
     except FileNotFoundError as error:
-        raise ReadError("git is not installed, and a repository is read with it") from error
+        raise ReadError("git is not installed; install git to read a repository") from error
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise ReadError(f"git cannot be run in {folder}: {error}") from error
 
 
 def _is_shallow(folder: Path) -> bool:
-    return _asked(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
+    return _run_git(folder, "rev-parse", "--is-shallow-repository").stdout.strip() == b"true"
 
 
 def _check_revision(folder: Path, revision: str) -> None:
-    done = _asked(
+    done = _run_git(
         folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}"
     )
     if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        why = said[-1][:200] if said else "it has no commit there"
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        why = lines[-1][:200] if lines else "there is no commit"
         raise ReadError(f"{folder} has no history at {revision!r}: {why}")
 
 
-def _last_line(said: IO[bytes]) -> str:
-    said.seek(0)
-    lines = said.read(1 << 16).decode("utf-8", "replace").strip().splitlines()
-    return lines[-1][:200] if lines else "it did not say why"
+def _last_line(errors: IO[bytes]) -> str:
+    errors.seek(0)
+    lines = errors.read(1 << 16).decode("utf-8", "replace").strip().splitlines()
+    return lines[-1][:200] if lines else "no error message"
 
 
 def _tokens(stream: IO[bytes], refused: Refused) -> Iterator[bytes]:
-    """Yield what stands between zero bytes."""
+    """Yield the parts of a stream between zero bytes."""
     rest = b""
     while block := stream.read(_READ_BYTES):
         *whole, rest = (rest + block).split(b"\0")
@@ -208,14 +208,14 @@ def _tokens(stream: IO[bytes], refused: Refused) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class _Pages:
-    """Pages so far; a page that comes back after its deletion is another one."""
+    """Pages read so far; a file that is deleted and added again is a new page."""
 
     base: str
     now_ms: int = 0
     number: dict[bytes, int] = field(default_factory=dict)
-    """Of the page that lives at a path."""
+    """Number of the current page at each path."""
     n_lives: dict[bytes, int] = field(default_factory=dict)
-    """Of paths that were deleted: pages that have lived there."""
+    """Number of deleted pages at each path."""
     urls: list[str] = field(default_factory=list)
     from_ms: list[int] = field(default_factory=list)
     until_ms: list[int | None] = field(default_factory=list)
@@ -235,7 +235,7 @@ class _Pages:
             self.n_lives[path] = self.n_lives.get(path, 0) + 1
 
     def windows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the window of each page; of those that live, until the last commit."""
+        """Yield the window of each page; current pages have one until the last commit."""
         for begin in range(0, len(self.urls), BATCH_ROWS_MAX):
             part = slice(begin, begin + BATCH_ROWS_MAX)
             until = [self.now_ms if end is None else end for end in self.until_ms[part]]
@@ -260,8 +260,10 @@ def _changes(tokens: Iterator[bytes], pages: _Pages, refused: Refused) -> Iterat
             n_commits += 1
             ms = instant_ms(entry[1:].decode("latin-1"))
             if ms is None:
-                refused.note("commits outside 1990 to 2100 were given the time of the one before")
-            # Clocks go back; the order of commits is the truth.
+                refused.note(
+                    "commits dated outside 1990 to 2100 got the time of the previous commit"
+                )
+            # Clocks may go back, so the order of commits decides.
             pages.now_ms = max(pages.now_ms, ms or 0)
             continue
         if not entry.startswith(b":"):
@@ -273,10 +275,10 @@ def _changes(tokens: Iterator[bytes], pages: _Pages, refused: Refused) -> Iterat
         refused.n_rows += 1
         old_mode, new_mode, old_blob, new_blob, _ = parts
         if new_mode not in _FILE_MODES:
-            # Deleted, or a link or a module now.
+            # The file was deleted, or became a symbolic link or a submodule.
             pages.end(path)
             if new_mode != _GONE:
-                refused.refuse(n_commits, "no file but a link or a module", path)
+                refused.refuse(n_commits, "a symbolic link or a submodule, not a file", path)
             continue
         if len(path) > URL_BYTES_MAX - len(pages.base):
             refused.refuse(n_commits, "a path of more than 65,535 bytes", path)

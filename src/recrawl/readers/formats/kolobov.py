@@ -1,8 +1,8 @@
-"""The data set of Kolobov et al. (NeurIPS 2019): daily polls of 18 million pages over 14 weeks.
+"""Read the data set of Kolobov et al. (NeurIPS 2019): 14 weeks of daily polls of 18 million pages.
 
-A folder with ``urlid_offset_history.txt`` and, beside it if there, ``url_urlid_hostid.txt`` and
-``urlid_imp.txt``, all with tabs.  What is kept while reading is each page's number, URL and
-importance, about 100 bytes a page.
+The folder has ``urlid_offset_history.txt`` and, optionally, ``url_urlid_hostid.txt`` and
+``urlid_imp.txt``, all separated by tabs.  The reader keeps each page's number, URL and importance
+in memory, about 100 bytes a page.
 """
 
 import json
@@ -29,26 +29,26 @@ from recrawl.readers.tabular.fields import OBSERVED_FIELDS, batches_of
 __all__ = ["KOLOBOV", "KOLOBOV_PAGES_MAX"]
 
 KOLOBOV_PAGES_MAX = 50_000_000
-"""Pages whose URL and importance are kept; the rest are known by their number."""
+"""Most pages whose URL and importance are kept; the others are named by their number."""
 
 HISTORY = "urlid_offset_history.txt"
 _URLS = "url_urlid_hostid.txt"
 _IMPORTANCE = "urlid_imp.txt"
 _DAY_MS = 86_400_000
-# The data set says only that it is of 2017.
+# The data set is from 2017; it has no exact dates.
 _START_MS = 1_483_228_800_000
 _ID_MAX = 1 << 62
 _DAYS_MAX = 36_500.0
 
 
-class _Known(NamedTuple):
-    """Something that is known of pages, in the order of their numbers."""
+class _PageValues(NamedTuple):
+    """A value for each of some pages, in the order of their numbers."""
 
     number: np.ndarray
     value: pa.Array
 
     def of(self, numbers: np.ndarray) -> pa.Array:
-        """Return it of some pages; null where it is not known."""
+        """Return the values of some pages; null where there is none."""
         if not self.number.size:
             return pa.nulls(numbers.size, self.value.type)
         place = np.searchsorted(self.number, numbers)
@@ -65,13 +65,13 @@ def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
     if folder is None or not (folder / HISTORY).is_file():
         raise ReadError(f"{reading.source.name} has no {HISTORY}; give the folder that has it")
     refused = reading.refused
-    urls = _known(folder / _URLS, 1, 0, pa.string(), refused)
-    importances = _known(folder / _IMPORTANCE, 0, 1, pa.float64(), refused)
+    urls = _read_page_values(folder / _URLS, 1, 0, pa.string(), refused)
+    importances = _read_page_values(folder / _IMPORTANCE, 0, 1, pa.float64(), refused)
     start_ms = _START_MS if reading.options.start_ms is None else reading.options.start_ms
     if reading.options.start_ms is None:
-        refused.note("its days are counted from 2017-01-01, for want of a date")
+        refused.note("days are counted from 2017-01-01, because the data set has no dates")
     if not len(urls.value):
-        refused.note(f"without {_URLS}, pages are called by their number")
+        refused.note(f"pages are named by their number, because there is no {_URLS}")
     for block in line_blocks(Input(folder / HISTORY), refused):
         lines: list[int] = []
         number: list[int] = []
@@ -83,7 +83,7 @@ def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
             refused.n_rows += 1
             polls = _polls(text)
             if polls is None:
-                refused.refuse(line, "no number, offset and list of [days, changed]", text)
+                refused.refuse(line, "not a number, an offset and a list of [days, changed]", text)
                 continue
             refused.n_rows += len(polls.days) - 1
             lines += [line] * len(polls.days)
@@ -137,10 +137,10 @@ def _polls(text: str) -> _Polls | None:
     return _Polls(number, days, changed) if days[0] >= 0 and day <= _DAYS_MAX else None
 
 
-def _known(
+def _read_page_values(
     path: Path, number_cell: int, value_cell: int, kind: pa.DataType, refused: Refused
-) -> _Known:
-    """Read a file that says one thing of each page; lines that say nothing are passed over."""
+) -> _PageValues:
+    """Read a file with one value for each page; invalid lines are skipped."""
     numbers: list[np.ndarray] = []
     values: list[pa.Array] = []
     n_pages, n_bad = 0, 0
@@ -165,13 +165,13 @@ def _known(
     if n_bad:
         refused.note(f"{n_bad:,} lines of {path.name} could not be read")
     if not numbers:
-        return _Known(np.empty(0, np.int64), pa.array([], kind))
+        return _PageValues(np.empty(0, np.int64), pa.array([], kind))
     number_of = np.concatenate(numbers)
-    # Takes more than 2 GiB of URLs, which one array of strings cannot hold.
+    # URLs may exceed the 2 GiB of an ordinary string array.
     large = pa.large_string() if pa.types.is_string(kind) else kind
     value_of = pa.chunked_array([chunk.cast(large) for chunk in values]).combine_chunks()
     order = np.argsort(number_of, kind="stable")
-    return _Known(number_of[order], value_of.take(pa.array(order)))
+    return _PageValues(number_of[order], value_of.take(pa.array(order)))
 
 
 def _floats(texts: list[str]) -> pa.Array:

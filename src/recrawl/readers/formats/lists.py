@@ -1,4 +1,4 @@
-"""Lists of pages: a URL a line, or a table with what pages matter and cost."""
+"""Read lists of pages: a URL a line, or a table with importance and cost."""
 
 import re
 from collections.abc import Iterator
@@ -33,14 +33,14 @@ def _is_list(head: Head) -> bool:
     first = head.first.strip()
     if _URL.match(first):
         return True
-    # A name without a scheme says too little, unless the file is called a text.
+    # A name without a scheme counts only in a file with the suffix of a text file.
     return head.name.endswith(_LIST_SUFFIXES) and _NAME.match(first) is not None
 
 
 def _is_table(head: Head) -> bool:
     if not head.columns.isdisjoint(URL_NAMES["url"]):
         return True
-    # A URL, then a number or two: a table without names.
+    # A URL and one or two numbers: a table without a header.
     url, *numbers = header_cells(head.first) or [""]
     if not (_URL.match(url) and 1 <= len(numbers) < len(_HEADLESS)):
         return False

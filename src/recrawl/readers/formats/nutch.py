@@ -1,4 +1,4 @@
-"""Nutch's crawldb, as ``nutch readdb -dump`` writes it, in text or CSV.
+"""Read Nutch's crawldb, as written by ``nutch readdb -dump`` in text or CSV.
 
 A crawldb keeps only the last state of a page: its signature, when it is due next (called *Fetch
 time*), after which interval, and when it was last seen to change.  The last fetch was that
@@ -58,17 +58,17 @@ def _suits(head: Head) -> bool:
 
 def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
     head = Head(reading.source)
-    records = _of_table(reading) if "fetch time" in head.columns else _of_text(reading)
+    records = _table_records(reading) if "fetch time" in head.columns else _text_records(reading)
     fetches = _Fetches()
     for line, record in records:
         fetches.add(line, record, reading.refused)
         if len(fetches.lines) >= _FETCHES_AT_A_TIME:
-            yield from batches_of(fetches.drawn(), OBSERVED_FIELDS, OBSERVED, reading.refused)
-    yield from batches_of(fetches.drawn(), OBSERVED_FIELDS, OBSERVED, reading.refused)
+            yield from batches_of(fetches.take_rows(), OBSERVED_FIELDS, OBSERVED, reading.refused)
+    yield from batches_of(fetches.take_rows(), OBSERVED_FIELDS, OBSERVED, reading.refused)
 
 
 class _Fetches:
-    """Fetches read so far."""
+    """Fetches that were read but not yet yielded."""
 
     def __init__(self) -> None:
         self.lines: list[int] = []
@@ -84,11 +84,15 @@ class _Fetches:
         due_ms = instant_ms(record.get("Fetch time"))
         interval = _NUMBER.match(record.get("Retry interval") or "")
         if due_ms is None or interval is None:
-            refused.refuse(line, "no fetch time and interval", record.get("Fetch time"))
+            refused.refuse(
+                line, "the fetch time or the interval is missing", record.get("Fetch time")
+            )
             return
         at_ms = due_ms - 1_000 * int(interval[0])
         if at_ms < INSTANT_MS_MIN:
-            refused.refuse(line, "the interval is longer than time", record["Retry interval"])
+            refused.refuse(
+                line, "the interval reaches back to before 1990", record["Retry interval"]
+            )
             return
         digest = record.get("Signature")
         digest = None if digest in {"null", ""} else digest
@@ -106,20 +110,20 @@ class _Fetches:
         for column, cell in zip(self.columns.values(), cells, strict=True):
             column.append(cell)
 
-    def drawn(self) -> Rows:
-        """Take out the fetches so far."""
+    def take_rows(self) -> Rows:
+        """Return the fetches so far, and forget them."""
         rows = Rows(lines=self.lines, columns=self.columns)
         self.lines, self.columns = [], {name: [] for name in _COLUMNS}
         return rows
 
 
 def _url_of(text: str) -> str:
-    """Return the URL on the first line of a record; empty where it is another line."""
+    """Return the URL on the first line of a record; empty for any other line."""
     url, mark, version = text.rpartition(_VERSION)
     return url.strip() if mark and version.strip().isdecimal() else ""
 
 
-def _of_text(reading: Reading) -> Iterator[tuple[int, dict[str, str]]]:
+def _text_records(reading: Reading) -> Iterator[tuple[int, dict[str, str]]]:
     refused = reading.refused
     record: dict[str, str] = {}
     first_line = 0
@@ -136,14 +140,14 @@ def _of_text(reading: Reading) -> Iterator[tuple[int, dict[str, str]]]:
                 record.setdefault(found[1], found[2].strip())
             else:
                 refused.n_rows += 1
-                refused.refuse(line, "no line of a crawldb dump", text)
+                refused.refuse(line, "not a line of a crawldb dump", text)
     if record:
         yield first_line, record
 
 
-def _of_table(reading: Reading) -> Iterator[tuple[int, dict[str, str]]]:
+def _table_records(reading: Reading) -> Iterator[tuple[int, dict[str, str]]]:
     for rows in table_rows(reading, _TABLE_NAMES):
-        # Each is counted again as it becomes fetches.
+        # The rows are counted again when they become fetches.
         reading.refused.n_rows -= len(rows)
         for row, line in enumerate(rows.lines):
             record = {

@@ -1,7 +1,7 @@
-"""Sitemap files, and feeds where they serve as such: pages and when they were last modified.
+"""Read sitemaps and feeds: pages and when they were last modified.
 
-Parsed as they are read, by expat.  Entities are not expanded: a file that declares any is refused,
-since a few lines of them can name gigabytes.
+expat parses the file as it is read.  A file that declares entities is refused, because a few lines
+of them can expand to gigabytes.
 """
 
 from collections.abc import Iterator
@@ -22,18 +22,18 @@ from recrawl.readers.tabular.fields import LISTED_FIELDS, batches_of
 __all__ = ["SITEMAP", "SITEMAP_BYTES_MAX", "SITEMAP_URLS_MAX", "TOKEN_BYTES_MAX"]
 
 SITEMAP_BYTES_MAX = 50 << 20
-"""Of a sitemap, by sitemaps.org; a larger one is read with a note."""
+"""Most bytes of a sitemap, by sitemaps.org; a larger one is read with a note."""
 SITEMAP_URLS_MAX = 50_000
-"""Of a sitemap, by sitemaps.org; one with more is read with a note."""
+"""Most URLs of a sitemap, by sitemaps.org; one with more is read with a note."""
 
 TOKEN_BYTES_MAX = 1 << 20
-"""Of a tag or a comment, which expat keeps until it ends."""
+"""Most bytes of a tag or a comment, which expat keeps in memory until it ends."""
 
 _BATCH_ROWS = 8_192
 _PIECE_BYTES = 1 << 16
 _DEPTH_MAX = 100
 _CHILDREN_SHOWN = 5
-# What holds a page, by the root of the document.
+# The element of a page, by the root element of the document.
 _ENTRY = {"urlset": "url", "rss": "item", "feed": "entry", "RDF": "item", "sitemapindex": "sitemap"}
 _LINKS = frozenset({"loc", "link"})
 _DATES = {"lastmod": 0, "updated": 1, "pubDate": 2, "date": 3, "published": 4}
@@ -45,7 +45,7 @@ class _Refusal(Exception):  # noqa: N818 - not an error, but the end of a parse
 
 @dataclass(slots=True)
 class _Pages:
-    """Pages of a document so far, filled by expat as it goes."""
+    """Pages of a document so far, filled by the handlers of expat."""
 
     parser: expat.XMLParserType
     root: str = ""
@@ -65,7 +65,7 @@ class _Pages:
         if not self.path:
             self.root = name
             if name not in _ENTRY:
-                raise _Refusal(f"its root is <{name[:40]}>, of neither a sitemap nor a feed")
+                raise _Refusal(f"its root element <{name[:40]}> is neither a sitemap nor a feed")
         self.path.append(name)
         if len(self.path) > _DEPTH_MAX:
             raise _Refusal(f"elements are nested more than {_DEPTH_MAX} deep")
@@ -86,7 +86,7 @@ class _Pages:
 
     def characters(self, text: str) -> None:
         self.n_text += len(text)
-        # One more than may be, so that what is too long is refused and not cut.
+        # One character more than allowed, so that a long URL is refused and not truncated.
         if self.n_text <= URL_BYTES_MAX + 1 + len(text):
             self.text.append(text)
 
@@ -105,11 +105,11 @@ class _Pages:
         self.path.pop()
         self.text, self.n_text = [], 0
 
-    def drawn(self, refused: Refused) -> Rows:
-        """Take out the pages so far; a date that is none leaves its page without."""
+    def take_rows(self, refused: Refused) -> Rows:
+        """Return the pages so far, and forget them; invalid dates become null."""
         dates = [instant_ms(date) for date in self.dates]
         if any(date and ms is None for date, ms in zip(self.dates, dates, strict=True)):
-            refused.note("dates of last modification that are none were left out")
+            refused.note("invalid dates of last modification were ignored")
         rows = Rows(lines=self.lines, columns={"url": self.urls, "last_modified": dates})
         self.lines, self.urls, self.dates = [], [], []
         return rows
@@ -140,27 +140,27 @@ def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
     n_bytes, n_urls = 0, 0
     for piece, is_last in _pieces(reading):
         n_bytes += len(piece)
-        stop = _fed(parser, piece, is_last)
+        stop = _parse(parser, piece, is_last)
         if stop is None and n_bytes - max(parser.CurrentByteIndex, 0) > TOKEN_BYTES_MAX:
             stop = f"it has a tag or a comment of more than {TOKEN_BYTES_MAX:,} bytes"
         if pages.root == "sitemapindex":
             if stop or is_last or len(pages.urls) >= _BATCH_ROWS:
-                raise ReadError(_children(reading.source.name, pages.urls))
+                raise ReadError(_index_text(reading.source.name, pages.urls))
             continue
         if stop is not None:
             if n_urls == 0 and not pages.urls:
-                raise ReadError(f"{reading.source.name} is no sitemap: {stop}")
+                raise ReadError(f"{reading.source.name} is not a sitemap: {stop}")
             refused.cut_short(stop)
         if pages.urls and (stop or is_last or len(pages.urls) >= _BATCH_ROWS):
             n_urls += len(pages.urls)
             refused.n_rows += len(pages.urls)
-            yield from batches_of(pages.drawn(refused), LISTED_FIELDS, LISTED, refused)
+            yield from batches_of(pages.take_rows(refused), LISTED_FIELDS, LISTED, refused)
         if stop is not None:
             break
     if n_bytes > SITEMAP_BYTES_MAX:
-        refused.note(f"larger than the {SITEMAP_BYTES_MAX >> 20} MiB that a sitemap may have")
+        refused.note(f"larger than the {SITEMAP_BYTES_MAX >> 20} MiB allowed for a sitemap")
     if n_urls > SITEMAP_URLS_MAX:
-        refused.note(f"{n_urls:,} URLs, more than the {SITEMAP_URLS_MAX:,} that a sitemap may have")
+        refused.note(f"{n_urls:,} URLs, more than the {SITEMAP_URLS_MAX:,} allowed for a sitemap")
 
 
 def _pieces(reading: Reading) -> Iterator[tuple[bytes, bool]]:
@@ -170,8 +170,8 @@ def _pieces(reading: Reading) -> Iterator[tuple[bytes, bool]]:
     yield b"", True
 
 
-def _fed(parser: expat.XMLParserType, piece: bytes, is_last: bool) -> str | None:
-    """Parse on; return why that ended, if it did."""
+def _parse(parser: expat.XMLParserType, piece: bytes, is_last: bool) -> str | None:
+    """Parse a piece; return the reason if the parse failed."""
     try:
         parser.Parse(piece, is_last)
     except _Refusal as refusal:
@@ -182,15 +182,15 @@ def _fed(parser: expat.XMLParserType, piece: bytes, is_last: bool) -> str | None
 
 
 def _refuse_entities(*_: object) -> None:
-    raise _Refusal("it declares entities, which are not expanded here")
+    raise _Refusal("it declares entities, which are not supported")
 
 
-def _children(name: str, urls: list[str]) -> str:
+def _index_text(name: str, urls: list[str]) -> str:
     shown = ", ".join(url[:200] for url in urls[:_CHILDREN_SHOWN])
     more = f" and {len(urls) - _CHILDREN_SHOWN:,} more" if len(urls) > _CHILDREN_SHOWN else ""
     return (
         f"{name} is an index of sitemaps and lists no pages itself; "
-        f"fetch the sitemaps that it names and read those: {shown or 'none'}{more}"
+        f"download the sitemaps it names and read those: {shown or 'none'}{more}"
     )
 
 

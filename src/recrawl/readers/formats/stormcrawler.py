@@ -1,7 +1,7 @@
-"""StormCrawler's status index, exported as JSON lines of Elasticsearch or OpenSearch documents.
+"""Read StormCrawler's status index, exported as JSON lines from Elasticsearch or OpenSearch.
 
-The index keeps only the last state of a page, so each page gives two fetches at most: the one that
-saw its last change, where an adaptive scheduler noted it, and the last one.
+The index keeps only the last state of a page, so each page gives at most two fetches: the one that
+found its last change, if an adaptive scheduler recorded it, and the last one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from recrawl.readers.tabular.tables import json_objects
 
 __all__ = ["STORMCRAWLER"]
 
-# What its statuses are in HTTP's where the code itself is not kept.
+# HTTP status for each status of the index, if the code itself is not stored.
 _STATUS = {"FETCHED": 200, "REDIRECTION": 301, "ERROR": 404, "FETCH_ERROR": 0}
 _NOT_YET = "DISCOVERED"
 
@@ -59,19 +59,19 @@ def _rows(lines: list[int], objects: list[dict[str, Any]], refused: Refused) -> 
     for line, document in zip(lines, objects, strict=True):
         found = document.get("_source", document)
         if not isinstance(found, dict):
-            refused.refuse(line, "no document of a status index", document)
+            refused.refuse(line, "not a document of a status index", document)
             continue
         metadata = found.get("metadata")
         metadata = metadata if isinstance(metadata, dict) else {}
-        word = found.get("status")
+        state = found.get("status")
         at = _first(metadata, "lastProcessedDate")
-        if word == _NOT_YET or at is None:
-            refused.refuse(line, "not fetched yet", word)
+        if state == _NOT_YET or at is None:
+            refused.refuse(line, "not fetched yet", state)
             continue
         url = found.get("url", document.get("_id"))
         status = _first(metadata, "fetch.statusCode")
         if status is None:
-            status = _STATUS.get(word) if isinstance(word, str) else None
+            status = _STATUS.get(state) if isinstance(state, str) else None
         digest = _first(metadata, "signature")
         changed_ms = instant_ms(_first(metadata, "signatureChangeDate"))
         at_ms = instant_ms(at)
@@ -85,7 +85,7 @@ def _rows(lines: list[int], objects: list[dict[str, Any]], refused: Refused) -> 
 
 
 def _first(metadata: Mapping[str, Any], name: str) -> object:
-    """Return the first value of a key; dots in keys are escaped, or nest."""
+    """Return the first value of a key; a dot in a key is escaped, or a level of nesting."""
     value = metadata.get(name, metadata.get(name.replace(".", "%2E")))
     if value is None and "." in name:
         outer, _, rest = name.partition(".")

@@ -1,1 +1,1 @@
-"""Tables of other programs (CSV, JSON lines, Parquet) as columns of ours."""
+"""Readers of tables: CSV, JSON lines and Parquet."""

@@ -1,7 +1,7 @@
-"""Columns of a foreign table as columns of ours, and which cells say something else.
+"""Convert columns of a table to the types of our schemas, and find invalid cells.
 
-A column is an Arrow array of any type, as Parquet gives it, or a list of what JSON or CSV hold.
-An empty cell is no mistake: it is null.
+A column is an Arrow array of any type, from Parquet, or a list of values from JSON or CSV.  An
+empty cell is valid and becomes null.
 """
 
 import math
@@ -37,44 +37,44 @@ _NO = frozenset({"false", "f", "no", "n", "0", "unchanged", "notmodified", "not 
 
 
 class Cells(NamedTuple):
-    """A column of ours."""
+    """A converted column."""
 
     values: pa.Array
     is_wrong: FlagArray
-    """Where something is given that cannot be taken; null there."""
+    """Where a cell is invalid; its value is null."""
 
 
 class _Wrong:
-    """Stands for a cell that cannot be taken."""
+    """Marks an invalid cell."""
 
 
 _WRONG = _Wrong()
 
 
 def no_cells(n: int, kind: pa.DataType) -> Cells:
-    """Return a column that is not given."""
+    """Return a column of nulls, for one that the file does not have."""
     return Cells(pa.nulls(n, kind), np.zeros(n, bool))
 
 
 def url_cells(column: Column) -> Cells:
-    """Return URLs, or other names of pages; numbers become text."""
+    """Convert URLs or other names of pages to text."""
     if not isinstance(column, pa.Array) and set(map(type, column)) == {str}:
         column = pc.utf8_trim_whitespace(as_strings(column))
         column = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
     if isinstance(column, pa.Array) and _is_text_or_integer(column.type):
-        texts = _plain(column).cast(pa.string(), safe=False)
+        texts = _without_dictionary(column).cast(pa.string(), safe=False)
         is_long = pc.fill_null(pc.greater(pc.binary_length(texts), URL_BYTES_MAX), False)
         is_long = is_long.to_numpy(zero_copy_only=False)
         if is_long.any():
             texts = pc.if_else(pa.array(is_long), pa.scalar(None, pa.string()), texts)
         return Cells(texts, is_long)
-    return _one_by_one(column, _url, pa.string())
+    return _convert_each(column, _url, pa.string())
 
 
 def _url(cell: object) -> object:
     if isinstance(cell, str):
         text = cell.strip()
-        # Lone surrogates, which JSON can hold, are no text; a character is a byte at least.
+        # Every character takes at least one byte; lone surrogates, allowed in JSON, are replaced.
         if len(text) > URL_BYTES_MAX:
             return _WRONG
         if not text.isascii() and len(text.encode("utf-8", "replace")) > URL_BYTES_MAX:
@@ -86,14 +86,14 @@ def _url(cell: object) -> object:
 
 
 def instant_cells(column: Column) -> Cells:
-    """Return instants in milliseconds since 1970."""
+    """Convert instants to milliseconds since 1970."""
     if not isinstance(column, pa.Array) and set(map(type, column)) == {int}:
         try:
             column = pa.array(column, pa.int64())
         except OverflowError:
-            return _one_by_one(column, _instant, pa.int64())
+            return _convert_each(column, _instant, pa.int64())
     if isinstance(column, pa.Array):
-        column = _plain(column)
+        column = _without_dictionary(column)
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
             # Without a zone it is UTC; Arrow keeps both as UTC.
             ms = pc.cast(
@@ -105,7 +105,7 @@ def instant_cells(column: Column) -> Cells:
             return _instants_of_numbers(ms)
         if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
             return _instants_of_numbers(column)
-    return _one_by_one(column, _instant, pa.int64())
+    return _convert_each(column, _instant, pa.int64())
 
 
 def _instants_of_numbers(column: pa.Array) -> Cells:
@@ -122,7 +122,7 @@ def _instant(cell: object) -> object:
 
 
 def number_cells(column: Column) -> Cells:
-    """Return finite numbers, not negative."""
+    """Convert finite, non-negative numbers."""
     if isinstance(column, pa.Array) and (
         pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
     ):
@@ -131,7 +131,7 @@ def number_cells(column: Column) -> Cells:
         is_wrong = ~(np.isfinite(values) & (values >= 0))
         is_null = column.is_null().to_numpy(zero_copy_only=False)
         return Cells(pa.array(values, mask=is_wrong | is_null), is_wrong)
-    return _one_by_one(column, _number, pa.float64())
+    return _convert_each(column, _number, pa.float64())
 
 
 def _number(cell: object) -> object:
@@ -145,15 +145,15 @@ def _number(cell: object) -> object:
 
 
 def changed_cells(column: Column) -> Cells:
-    """Return yes and no: booleans, 0 and 1, or words for them."""
+    """Convert flags: booleans, 0 and 1, or words for them."""
     if not isinstance(column, pa.Array) and set(map(type, column)) <= {bool, type(None)}:
         column = pa.array(column, pa.bool_())
     if isinstance(column, pa.Array) and pa.types.is_boolean(column.type):
         return Cells(column, np.zeros(len(column), bool))
-    return _one_by_one(column, _changed, pa.bool_())
+    return _convert_each(column, _flag, pa.bool_())
 
 
-def _changed(cell: object) -> object:
+def _flag(cell: object) -> object:
     if isinstance(cell, (bool, int, float)):
         return bool(cell) if cell in (0, 1) else _WRONG
     if isinstance(cell, str):
@@ -163,8 +163,8 @@ def _changed(cell: object) -> object:
 
 
 def status_cells(column: Column) -> Cells:
-    """Return HTTP statuses; 0 for what is below 100, as crawlers write where no answer came."""
-    return _one_by_one(column, _status, pa.int16())
+    """Convert HTTP statuses; codes below 100, which crawlers use for no answer, become 0."""
+    return _convert_each(column, _status, pa.int16())
 
 
 def _status(cell: object) -> object:
@@ -181,9 +181,9 @@ def _status(cell: object) -> object:
 
 
 def digest_cells(column: Column) -> Cells:
-    """Return digests as bytes, text as its own; only whether two are equal means anything."""
+    """Convert digests to bytes; they are only compared for equality."""
     if isinstance(column, pa.Array):
-        column = _plain(column)
+        column = _without_dictionary(column)
         if pa.types.is_fixed_size_binary(column.type) or pa.types.is_large_binary(column.type):
             column = column.cast(pa.binary())
         elif _is_text_or_integer(column.type):
@@ -192,7 +192,7 @@ def digest_cells(column: Column) -> Cells:
             is_long = pc.fill_null(pc.greater(pc.binary_length(column), _DIGEST_BYTES_MAX), False)
             if not pc.any(is_long).as_py():
                 return Cells(column, np.zeros(len(column), bool))
-    return _one_by_one(column, _digest, pa.binary())
+    return _convert_each(column, _digest, pa.binary())
 
 
 def _digest(cell: object) -> object:
@@ -206,10 +206,10 @@ def _digest(cell: object) -> object:
     return cell if isinstance(cell, bytes) and len(cell) <= _DIGEST_BYTES_MAX else _WRONG
 
 
-def _one_by_one(column: Column, take: Callable[[Any], object], kind: pa.DataType) -> Cells:
+def _convert_each(column: Column, take: Callable[[Any], object], kind: pa.DataType) -> Cells:
     cells = column.to_pylist() if isinstance(column, pa.Array) else column
     if set(map(type, cells)) == {str}:
-        # Mostly the same few over and over.
+        # Few distinct values repeat many times, so each is converted once.
         known = {cell: None if cell == "" else take(cell) for cell in set(cells)}
         taken = [known[cell] for cell in cells]
     else:
@@ -223,7 +223,7 @@ def _one_by_one(column: Column, take: Callable[[Any], object], kind: pa.DataType
 
 
 def as_strings(texts: Sequence[Any]) -> pa.StringArray:
-    """Return texts as an array; lone surrogates, which are no text, become question marks."""
+    """Return texts as an array; lone surrogates, which UTF-8 cannot encode, become ``?``."""
     try:
         return pa.array(texts, pa.string())
     except UnicodeEncodeError:
@@ -233,7 +233,7 @@ def as_strings(texts: Sequence[Any]) -> pa.StringArray:
         )
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def _without_dictionary(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         return column.dictionary_decode()
     return column

@@ -1,4 +1,4 @@
-"""CSV a block of lines at a time, where a quote that nobody closed does not swallow the file."""
+"""Read CSV in blocks of lines, so that an unclosed quote does not consume the whole file."""
 
 import csv
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from recrawl.readers.head import delimiter_of, header_cells
 from recrawl.readers.lines import line_blocks
 from recrawl.readers.reading import Reading
 from recrawl.readers.refused import Refused
-from recrawl.readers.tabular.columns import Names, Rows, chosen_columns
+from recrawl.readers.tabular.columns import Names, Rows, choose_columns
 
 __all__ = ["CSV_ROW_LINES_MAX", "csv_rows"]
 
 CSV_ROW_LINES_MAX = 100
-"""Lines of a row, where a quoted cell holds line ends; a longer one is taken for a stray quote."""
+"""Most lines of a row with line ends in quotes; beyond that the quote counts as unclosed."""
 
 _UNCLOSED = "a quote that is not closed"
 
@@ -35,7 +35,7 @@ def csv_rows(
                 chosen = {ours: n for n, ours in enumerate(headless) if n < len(cells)}
                 table = _Table(header, chosen, max(len(cells), len(headless)), reading.refused)
             else:
-                chosen = chosen_columns(reading, names, required, cells)
+                chosen = choose_columns(reading, names, required, cells)
                 table = _Table(header, chosen, len(cells), reading.refused)
                 texts[place] = ""
         yield from table.rows(block.first_line, texts)
@@ -51,7 +51,7 @@ def _names_columns(cells: list[str], reading: Reading, names: Names) -> bool:
 
 
 class _Table:
-    """A file whose columns are known, and what of a row has not ended with its block."""
+    """A table whose columns are known, with the lines of an unfinished row."""
 
     def __init__(self, header: str, chosen: dict[str, int], n_cells: int, refused: Refused) -> None:
         self._chosen = chosen
@@ -63,26 +63,26 @@ class _Table:
         self._carried_line = 0
 
     def rows(self, first_line: int, texts: list[str]) -> Iterator[Rows]:
-        """Yield the rows of lines, but for one that goes on."""
+        """Yield the rows of some lines, except a last row that is unfinished."""
         if self._carried:
             if self._carried_line + len(self._carried) == first_line:
                 texts, first_line = self._carried + texts, self._carried_line
             else:
-                # A line between them was refused.
+                # A line in between was refused.
                 yield from self.rest()
         self._carried = []
-        yield from self._parsed(first_line, texts, is_last=False)
+        yield from self._parse(first_line, texts, is_last=False)
 
     def rest(self) -> Iterator[Rows]:
-        """Yield what a row that goes on is without more."""
+        """Yield the unfinished row at the end of the file."""
         carried, self._carried = self._carried, []
         if carried:
-            yield from self._parsed(self._carried_line, carried, is_last=True)
+            yield from self._parse(self._carried_line, carried, is_last=True)
 
-    def _parsed(self, first_line: int, texts: list[str], *, is_last: bool) -> Iterator[Rows]:
+    def _parse(self, first_line: int, texts: list[str], *, is_last: bool) -> Iterator[Rows]:
         refused, feed, reader = self._refused, self._feed, self._reader
         feed.lines, feed.at = texts, 0
-        found: list[int] = []
+        lines: list[int] = []
         rows: list[list[str]] = []
         while feed.at < len(texts):
             begin = feed.begin = feed.at
@@ -90,7 +90,7 @@ class _Table:
                 row = next(reader)
             except csv.Error as error:
                 refused.n_rows += 1
-                refused.refuse(first_line + begin, "no row of CSV", str(error))
+                refused.refuse(first_line + begin, "not a CSV row", str(error))
                 feed.at = begin + 1
                 continue
             n_lines = feed.at - begin
@@ -111,20 +111,20 @@ class _Table:
                 reason = f"more than {self._n_cells} cells"
                 refused.refuse(first_line + begin, reason, texts[begin])
                 continue
-            found.append(first_line + begin)
+            lines.append(first_line + begin)
             rows.append(row)
         if rows:
-            # Only the columns wanted: a header of many names over many short rows is no table
-            # that could be filled in.
+            # Only the columns needed: filling in all columns could use unbounded memory if a long
+            # header comes before many short rows.
             columns = {
                 ours: [row[n] if n < len(row) else None for row in rows]
                 for ours, n in self._chosen.items()
             }
-            yield Rows(lines=found, columns=columns)
+            yield Rows(lines=lines, columns=columns)
 
 
 class _Feed:
-    """Lines for a row of CSV, with their ends put back, and not too many of them."""
+    """Yields lines with line ends to the CSV parser, at most CSV_ROW_LINES_MAX for a row."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

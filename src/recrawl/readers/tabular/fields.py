@@ -1,4 +1,4 @@
-"""Rows of a foreign table as batches of ours: which columns mean what, and what is refused."""
+"""Convert rows of a table to batches of our schemas, and refuse invalid rows."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,47 +21,52 @@ from recrawl.readers.tabular.cells import (
 )
 from recrawl.readers.tabular.columns import Rows
 
-__all__ = ["LISTED_FIELDS", "OBSERVED_FIELDS", "Field", "batches_of", "sliced"]
+__all__ = ["LISTED_FIELDS", "OBSERVED_FIELDS", "Field", "batches_of", "slice_batch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A column of ours, and how it is read."""
+    """A column of our schemas, and how it is converted."""
 
     name: str
-    """By which users rename it."""
+    """Name that users know it by."""
     column: str
-    """In the schema."""
+    """Name in the schema."""
     cells: Callable[[Column], Cells]
     wrong: str
-    """Why a row is refused where the cell cannot be taken."""
+    """Reason to refuse a row with an invalid cell."""
     missing: str | None = None
-    """Why a row is refused where the cell is empty; None where it may be."""
+    """Reason to refuse a row with an empty cell; None if it may be empty."""
 
 
 _URL = Field(
     name="url",
     column="url",
     cells=url_cells,
-    wrong="the URL is no text of at most 65,535 bytes",
+    wrong="the URL is not text of at most 65,535 bytes",
     missing="no URL",
 )
 _IMPORTANCE = Field(
     name="importance",
     column="importance",
     cells=number_cells,
-    wrong="the importance is no number from 0 on",
+    wrong="the importance is not a number of 0 or more",
 )
 
 LISTED_FIELDS = (
     _URL,
     _IMPORTANCE,
-    Field(name="cost", column="cost", cells=number_cells, wrong="the cost is no number from 0 on"),
+    Field(
+        name="cost",
+        column="cost",
+        cells=number_cells,
+        wrong="the cost is not a number of 0 or more",
+    ),
     Field(
         name="last_modified",
         column="last_modified_at_ms",
         cells=instant_cells,
-        wrong="the last modification is no instant from 1990 to 2100",
+        wrong="the last modification is invalid or outside 1990 to 2100",
     ),
 )
 
@@ -71,14 +76,14 @@ OBSERVED_FIELDS = (
         name="at",
         column="at_ms",
         cells=instant_cells,
-        wrong="the time is no instant from 1990 to 2100",
+        wrong="the time is invalid or outside 1990 to 2100",
         missing="no time",
     ),
     Field(
         name="digest",
         column="digest",
         cells=digest_cells,
-        wrong="the digest is no text of at most 1,024 bytes",
+        wrong="the digest is not text of at most 1,024 bytes",
     ),
     Field(
         name="changed",
@@ -86,7 +91,9 @@ OBSERVED_FIELDS = (
         cells=changed_cells,
         wrong="changed is neither true nor false",
     ),
-    Field(name="status", column="status", cells=status_cells, wrong="the status is none of HTTP's"),
+    Field(
+        name="status", column="status", cells=status_cells, wrong="the status is not an HTTP status"
+    ),
     _IMPORTANCE,
 )
 
@@ -94,7 +101,7 @@ OBSERVED_FIELDS = (
 def batches_of(
     rows: Rows, fields: Sequence[Field], schema: pa.Schema, refused: Refused
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that can be taken; the others are counted as refused."""
+    """Yield the valid rows; count the others as refused."""
     is_taken = np.ones(len(rows), bool)
     arrays: list[pa.Array] = []
     for field in fields:
@@ -114,11 +121,11 @@ def batches_of(
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     if not is_taken.all():
         batch = batch.filter(pa.array(is_taken))
-    yield from sliced(batch)
+    yield from slice_batch(batch)
 
 
-def sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield a batch in batches of bounded length; none where it is empty."""
+def slice_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in slices of bounded length; nothing if it is empty."""
     for begin in range(0, batch.num_rows, BATCH_ROWS_MAX):
         yield batch.slice(begin, BATCH_ROWS_MAX)
 

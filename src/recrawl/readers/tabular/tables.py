@@ -1,4 +1,4 @@
-"""Tables that people keep: CSV, JSON lines and Parquet, as columns under our names.
+"""Read tables in CSV, JSON lines or Parquet as columns under our names.
 
 JSON lines and CSV are read a block of lines at a time, Parquet a piece of a row group.
 """
@@ -17,13 +17,13 @@ from recrawl.readers.lines import LineBlock, line_blocks
 from recrawl.readers.reading import Reading
 from recrawl.readers.refused import Refused
 from recrawl.readers.tabular.cells import Column
-from recrawl.readers.tabular.columns import Names, Rows, check_columns, chosen_columns
+from recrawl.readers.tabular.columns import Names, Rows, check_columns, choose_columns
 from recrawl.readers.tabular.csv_rows import csv_rows
 
 __all__ = ["PARQUET_ROWS", "json_objects", "table_rows"]
 
 PARQUET_ROWS = 16_384
-"""Rows of a Parquet file that are read at a time, unless a format says otherwise."""
+"""Default number of rows of a Parquet file that are read at a time."""
 
 
 def table_rows(
@@ -34,18 +34,18 @@ def table_rows(
     headless: tuple[str, ...] = (),
     parquet_rows: int = PARQUET_ROWS,
 ) -> Iterator[Rows]:
-    """Yield the rows of a table, whichever way it is written.
+    """Yield the rows of a table in CSV, JSON lines or Parquet.
 
     Parameters
     ----------
     names
-        The columns wanted.
+        Names of the columns to read.
     required
-        Those that a table must have; of JSON lines, each object, which its reader sees to.
+        Columns that a table must have; for JSON lines, the caller checks each object.
     headless
-        Our names of the columns of a CSV file whose first line names none.
+        Our names of the columns of a CSV file without a header.
     parquet_rows
-        Rows of a Parquet file that are read at a time.
+        Number of rows of a Parquet file that are read at a time.
     """
     check_columns(reading.options.columns, names)
     head = Head(reading.source)
@@ -60,9 +60,9 @@ def table_rows(
 
 
 def json_objects(block: LineBlock, refused: Refused) -> tuple[list[int], list[dict[str, Any]]]:
-    """Return the JSON objects of lines, and where they stand; the rest is counted as refused.
+    """Return the JSON objects of lines and their line numbers; count the rest as refused.
 
-    The brackets and commas of an array that has an object on each line are passed over.
+    The brackets and commas of an array with one object per line are skipped.
     """
     lines: list[int] = []
     objects: list[dict[str, Any]] = []
@@ -84,12 +84,12 @@ def json_objects(block: LineBlock, refused: Refused) -> tuple[list[int], list[di
             lines += [line] * len(found)
             objects += found
         else:
-            refused.refuse(line, "no JSON object", text)
+            refused.refuse(line, "not a JSON object", text)
     return lines, objects
 
 
 def _in_array(text: str) -> object:
-    """Return what stands on one line of a JSON array; None where that is only its brackets."""
+    """Return the value on one line of a JSON array; None for a line of brackets only."""
     inner = text.strip().removeprefix("[").strip().rstrip(",").strip()
     if inner in {"", "]"}:
         return None
@@ -102,7 +102,7 @@ def _in_array(text: str) -> object:
 
 
 def _json_rows(reading: Reading, names: Names) -> Iterator[Rows]:
-    asked = reading.options.columns
+    given = reading.options.columns
     for block in line_blocks(reading.source, reading.refused):
         lines, objects = json_objects(block, reading.refused)
         if not objects:
@@ -110,7 +110,7 @@ def _json_rows(reading: Reading, names: Names) -> Iterator[Rows]:
         keys = set(chain.from_iterable(objects))
         columns: dict[str, Column] = {}
         for ours, known in names.items():
-            candidates = (asked[ours],) if ours in asked else known
+            candidates = (given[ours],) if ours in given else known
             present = [name for name in candidates if name in keys]
             if present:
                 columns[ours] = _values(objects, present)
@@ -134,17 +134,17 @@ def _parquet_rows(
     reading: Reading, names: Names, required: tuple[str, ...], n_at_a_time: int
 ) -> Iterator[Rows]:
     row = 1
-    with reading.source.seekable() as file:
+    with reading.source.open_seekable() as file:
         try:
             table = pq.ParquetFile(file, pre_buffer=False)
             theirs = table.schema_arrow.names
             n_rows = table.metadata.num_rows
         except (OSError, ValueError, pa.ArrowException) as error:
             raise ReadError(
-                f"{reading.source.name} is no whole Parquet file: {str(error)[:200]}; "
-                "fetch or make it again"
+                f"{reading.source.name} is not a complete Parquet file: {str(error)[:200]}; "
+                "download or create it again"
             ) from error
-        chosen = chosen_columns(reading, names, required, theirs)
+        chosen = choose_columns(reading, names, required, theirs)
         wanted = [theirs[n] for n in dict.fromkeys(chosen.values())]
         try:
             for batch in table.iter_batches(n_at_a_time, columns=wanted):
@@ -153,10 +153,10 @@ def _parquet_rows(
                 columns = {ours: batch.column(theirs[n]) for ours, n in chosen.items()}
                 yield Rows(lines=range(row, row + batch.num_rows), columns=columns)
                 row += batch.num_rows
-                # Parts of a file are read in no order; this is how far it is through.
+                # Parquet is not read in order, so progress is estimated from the rows.
                 n_bytes = reading.source.n_bytes or 0
                 reading.source.n_bytes_read = n_bytes * (row - 1) // max(n_rows, 1)
         except (OSError, ValueError, KeyError, MemoryError, pa.ArrowException) as error:
             reading.refused.cut_short(
-                f"after {row - 1:,} of {n_rows:,} rows it is broken: {str(error)[:200]}"
+                f"the file is damaged after {row - 1:,} of {n_rows:,} rows: {str(error)[:200]}"
             )

@@ -1,1 +1,1 @@
-"""How events change the state of a shard: one module per kind of event."""
+"""Apply events to the state of a shard: one module per kind of event."""

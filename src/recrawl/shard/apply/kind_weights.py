@@ -1,10 +1,10 @@
-"""Shares of the budget by kind of page: the weights at which each kind spends what it is given.
+"""Shares of the budget by kind of page: the weights at which each kind spends its share.
 
-All pages compete at one price, and a kind gets what it demands at it.  For a kind to spend a
-share of the budget it must be weighed: with p the price at which the kinds without a share spend
-what is left, and q the price at which a kind spends its own share, its pages count p/q times as
-much.  Both prices come from the words of a sample of pages, as the demand curve of the picker
-does, and so from what is believed of pages and not from what was spent.
+All pages compete at one price, and a kind spends what it demands at that price.  A weight makes a
+kind spend a given share of the budget: with p the price at which the kinds without a share spend
+the rest, and q the price at which a kind spends its own share, its pages count p/q times as much.
+Like the demand curve of the picker, both prices are computed from a sample of pages: from beliefs
+about them, and not from past spending.
 """
 
 import math
@@ -21,7 +21,7 @@ from recrawl.shard.due import Terms
 from recrawl.shard.events import KindsWeighted, event_of
 from recrawl.shard.state.codes import log2_of_code
 from recrawl.shard.state.status import BudgetUnit, PageStatus, PriceMode
-from recrawl.shard.state.tables import U16, Groups, Limits, Pages, Priors, Tables
+from recrawl.shard.state.tables import GROUP_CLOSED, U16, Groups, Limits, Pages, Priors, Tables
 from recrawl.shard.state.words import (
     CODES_PER_OCTAVE,
     EPOCH_SECONDS,
@@ -35,49 +35,50 @@ from recrawl.shard.state.words import (
 
 __all__ = ["KIND_WEIGHT_MAX", "propose_weights"]
 
-# A kind that cannot spend its share weighs no more than this, nor less than one over it.
+# Largest weight of a kind, for one that cannot spend its share; the smallest is its inverse.
 KIND_WEIGHT_MAX = 1_024.0
-# What kinds without a share keep of the budget at least, or they would never be seen again.
+# Smallest part of the budget for kinds without a share: with none they would never be fetched.
 _LEFT_SHARE_MIN = 0.01
-# Weights move by whole steps of a word's code, and only once they are off by so many octaves.
+# Weights move by whole steps of a word's code, and only if they are off by this many octaves.
 _MOVE_OCTAVES_MIN = 0.075
-# Pages asked, of all kinds together, and of each at least.
+# Size of the sample of pages of all kinds, and its least size for each kind.
 _SAMPLE_MAX = 1 << 16
 _SAMPLE_MIN = 1 << 8
-# Halvings of the range of prices, and times that what a kind cannot spend is given to others.
+# Number of bisections of the price, and of rounds that give unspendable budget to other kinds.
 _N_HALVINGS = 32
 _N_ROUNDS = 3
-# Prices below the smallest of the table at which a kind is asked, in octaves.
+# Octaves below the smallest price of the due table where the search begins.
 _OCTAVES_BELOW = 16.0
 _FREE = int(PageStatus.FREE)
 _RETIRED = int(PageStatus.RETIRED)
 
 
 class _Sample(NamedTuple):
-    """Pages asked what they would spend, each for as many as it stands for."""
+    """A sample of pages; each row stands for several pages."""
 
     word: NDArray[np.uint64]
     row: NDArray[np.int64]
-    """0 for kinds without a share, then one for each kind with one."""
+    """Row of the page's kind: 0 for all kinds without a share, from 1 on for kinds with a share."""
     log2_scale: FloatArray
-    """Price over the target in the due table, were the kind's weight 1."""
+    """log2 of the price divided by the target in the due table, if the kind has weight 1."""
     rate: FloatArray
-    """What it would spend if its interval were its period."""
+    """Spending per second if the page were fetched once per period."""
     least: FloatArray
+    """Least spending that its limits allow."""
     most: FloatArray
-    """By its limits."""
+    """Largest spending that its limits allow."""
 
 
 @table_kernel
-def _counts(pages: Pages, groups: Groups, slot: int, now_ms: int) -> bool:
-    """Return whether a page is one that could be fetched now or soon."""
+def _is_fetchable(pages: Pages, groups: Groups, slot: int, now_ms: int) -> bool:
+    """Return whether a page could be fetched now or soon."""
     status = pages.status[slot]
     if is_held(pages.word[slot]) and status in (_FREE, _RETIRED):
         return False
     if (number_of(pages.not_before[slot]) + EPOCH_SECONDS) * 1000 > now_ms:
         return False
     group = pages.group[slot]
-    return not groups.flags[group] & 2 and groups.blocked_until[group] <= now_ms
+    return not groups.flags[group] & GROUP_CLOSED and groups.blocked_until[group] <= now_ms
 
 
 @table_kernel
@@ -90,7 +91,7 @@ def _count_pages(
     n_pages: NDArray[np.int64],
 ) -> None:
     for slot in range(n_slots):
-        if _counts(pages, groups, slot, now_ms):
+        if _is_fetchable(pages, groups, slot, now_ms):
             n_pages[row_of[pages.kind[slot]]] += 1
 
 
@@ -104,10 +105,10 @@ def _choose_slots(
     n_seen: NDArray[np.int64],
     slots: NDArray[np.int64],
 ) -> None:
-    """Write every ``stride``-th page of each row, as many as there is room for."""
+    """Write every ``stride``-th page of each row until ``slots`` is full."""
     n = slot = 0
     while n < slots.size:
-        if _counts(pages, groups, slot, now_ms):
+        if _is_fetchable(pages, groups, slot, now_ms):
             row = row_of[pages.kind[slot]]
             if n_seen[row] % stride[row] == 0:
                 slots[n] = slot
@@ -117,7 +118,7 @@ def _choose_slots(
 
 
 @table_kernel
-def _ask_pages(
+def _fill_sample(
     pages: Pages,
     limits: Limits,
     priors: Priors,
@@ -126,7 +127,7 @@ def _ask_pages(
     slots: NDArray[np.int64],
     sample: _Sample,
 ) -> None:
-    """Write what decides on what pages would spend; ``rate`` has how many each stands for."""
+    """Fill the columns of a sample; ``rate`` holds the number of pages that each stands for."""
     for i in range(slots.size):
         slot = slots[i]
         word = pages.word[slot]
@@ -147,7 +148,7 @@ def _ask_pages(
 def _write_spent(
     sample: _Sample, table: DueTable, log2_price: FloatArray, spent: FloatArray
 ) -> None:
-    """Write what each row would spend per second, at a price of its own."""
+    """Write the spending per second of each row at its own price."""
     spent[:] = 0.0
     for i in range(sample.word.size):
         word, row = sample.word[i], sample.row[i]
@@ -157,7 +158,7 @@ def _write_spent(
 
 
 class _Demands:
-    """What rows of kinds would spend at prices, from a sample of their pages."""
+    """Spending of rows of kinds at given prices, from a sample of their pages."""
 
     def __init__(
         self, tables: Tables, terms: Terms, row_of: NDArray[np.int64], n_rows: int, now_ms: int
@@ -172,7 +173,7 @@ class _Demands:
         scale, least, most = (np.empty(slots.size) for _ in range(3))
         sample = _Sample(pages.word[slots], row, scale, stride[row].astype(float), least, most)
         by_cost = bool(registers.budget_unit[0] == BudgetUnit.COST)
-        _ask_pages(pages, tables.limits, tables.priors, terms.log2_bonus, by_cost, slots, sample)
+        _fill_sample(pages, tables.limits, tables.priors, terms.log2_bonus, by_cost, slots, sample)
         self._sample, self._table = sample, terms.table
         self.has_pages = n_pages > 0
         table, scale = terms.table, sample.log2_scale
@@ -180,30 +181,30 @@ class _Demands:
         self._low = float(scale.min(initial=0.0)) + table.log2_target_min - _OCTAVES_BELOW
         self._high = float(scale.max(initial=0.0)) + table.log2_target_min + octaves
 
-    def spent_at(self, log2_price: FloatArray) -> FloatArray:
-        """Return what each row would spend per second, at a price of its own."""
+    def spending_at(self, log2_price: FloatArray) -> FloatArray:
+        """Return the spending per second of each row at its own price."""
         spent = np.empty(log2_price.size)
         _write_spent(self._sample, self._table, log2_price, spent)
         return spent
 
     def log2_prices_for(self, spent: FloatArray) -> FloatArray:
-        """Return log2 of the price at which each row would spend so much, or nearly so much."""
+        """Return log2 of the price at which each row would spend a given amount per second."""
         low, high = np.full(spent.size, self._low), np.full(spent.size, self._high)
         for _ in range(_N_HALVINGS):
             middle = 0.5 * (low + high)
-            is_cheap = self.spent_at(middle) > spent
+            is_cheap = self.spending_at(middle) > spent
             low, high = np.where(is_cheap, middle, low), np.where(is_cheap, high, middle)
         return high
 
 
-def _checked(shares: Mapping[int, float], kinds_max: int) -> None:
+def _check_shares(shares: Mapping[int, float], kinds_max: int) -> None:
     for kind, share in shares.items():
         if not 0 <= kind < kinds_max:
             raise ValueError(f"kind must be below {kinds_max}, got {kind!r}")
         if not 0 <= share <= 1:
             raise ValueError(f"share must be between 0 and 1, got {share!r} of kind {kind}")
     if not sum(shares.values()) <= 1 + 1e-9:
-        raise ValueError(f"shares must be at most 1 together, got {sum(shares.values())!r}")
+        raise ValueError(f"shares must add up to at most 1, got {sum(shares.values())!r}")
 
 
 def propose_weights(
@@ -213,28 +214,28 @@ def propose_weights(
     shares: Mapping[int, float],
     now_ms: int,
 ) -> KindsWeighted | None:
-    """Return the weights at which kinds spend their shares of the budget; None if as they are.
+    """Return the weights at which kinds spend their shares of the budget; None for no change.
 
-    Kinds without a share weigh 1 and keep a hundredth of the budget at least.  What a kind cannot
-    spend at the largest weight is left to them.  Shares count if the budget is a rate; at a fixed
+    Kinds without a share weigh 1 and keep at least a hundredth of the budget.  They also get what
+    a kind cannot spend at the largest weight.  Shares apply if the budget is a rate; at a fixed
     price, weights make the kinds with a share spend it at that price.
 
     Parameters
     ----------
     tables, terms
-        Of the shard.
+        State and due terms of the shard.
     kinds_max
-        Kinds are below it.
+        Number of possible kinds; kind numbers are below it.
     shares
-        Of each kind that has one, 0 to 1, and at most 1 together.
+        Share of the budget by kind, 0 to 1, at most 1 in total.
     now_ms
-        Pages and groups that must rest beyond it do not count.
+        Present time; pages and groups that may not be fetched yet do not count.
     """
-    _checked(shares, kinds_max)
+    _check_shares(shares, kinds_max)
     weight = tables.priors.weight
     old = _octaves_of(weight)
     new = np.zeros(max(weight.size, max(shares, default=-1) + 1))
-    new[: old.size] = np.where(_is_among(shares, old.size), old, 0.0)
+    new[: old.size] = np.where(_has_share(shares, old.size), old, 0.0)
     budget = float(tables.registers.budget[0])
     if shares and 0.0 < budget < math.inf and tables.registers.n_pages[0] > 0:
         kinds = np.array(sorted(shares), np.int64)
@@ -244,14 +245,14 @@ def propose_weights(
         wanted = budget * np.array([shares[kind] for kind in kinds.tolist()])
         fixed = float(tables.registers.fixed_price[0])
         is_fixed = tables.registers.price_mode[0] == PriceMode.FIXED and fixed > 0.0
-        octaves = _octaves(demands, wanted, budget, math.log2(fixed) if is_fixed else None)
-        # Of a kind that has nothing to fetch there is nothing to learn.
+        octaves = _solve_octaves(demands, wanted, budget, math.log2(fixed) if is_fixed else None)
+        # The weight of a kind without pages to fetch stays as it is.
         has_pages = demands.has_pages[1:]
         new[kinds[has_pages]] = octaves[has_pages]
     before = np.zeros(new.size)
     before[: old.size] = old
     is_moved = np.abs(new - before) >= np.where(
-        _is_among(shares, new.size), _MOVE_OCTAVES_MIN, 1e-9
+        _has_share(shares, new.size), _MOVE_OCTAVES_MIN, 1e-9
     )
     if not is_moved.any():
         return None
@@ -267,33 +268,33 @@ def _octaves_of(weight: U16) -> FloatArray:
     return octaves
 
 
-def _is_among(shares: Mapping[int, float], n_kinds: int) -> NDArray[np.bool_]:
+def _has_share(shares: Mapping[int, float], n_kinds: int) -> NDArray[np.bool_]:
     return np.isin(np.arange(n_kinds), list(shares))
 
 
-def _octaves(
+def _solve_octaves(
     demands: _Demands, wanted: FloatArray, budget: float, log2_fixed: float | None
 ) -> FloatArray:
-    """Return log2 of the weights at which rows spend what is wanted of the budget."""
+    """Return log2 of the weights at which rows spend the wanted parts of the budget."""
     most = math.log2(KIND_WEIGHT_MAX)
     wanted = np.where(demands.has_pages[1:], wanted, 0.0)
     has_rest = bool(demands.has_pages[0])
-    together = float(wanted.sum())
+    total_wanted = float(wanted.sum())
     if has_rest and log2_fixed is None:
-        wanted = wanted * min(1.0, (1.0 - _LEFT_SHARE_MIN) * budget / max(together, 1e-300))
-    elif log2_fixed is None and together > 0.0:
-        wanted = wanted * (budget / together)
+        wanted = wanted * min(1.0, (1.0 - _LEFT_SHARE_MIN) * budget / max(total_wanted, 1e-300))
+    elif log2_fixed is None and total_wanted > 0.0:
+        wanted = wanted * (budget / total_wanted)
     left = budget - float(wanted.sum())
     log2_price = demands.log2_prices_for(np.concatenate([[left], wanted]))
     own = log2_price[1:]
     if log2_fixed is not None:
         log2_price[0] = log2_fixed
     elif not has_rest:
-        # Nothing but their relation counts: in the middle they weigh 1.
+        # Only the ratios of weights matter, so their mean is set to 1.
         log2_price[0] = np.average(own, weights=wanted + 1e-300)
     octaves: FloatArray = np.clip(log2_price[0] - own, -most, most)
     for _ in range(_N_ROUNDS if has_rest and log2_fixed is None else 0):
-        spent = demands.spent_at(np.concatenate([[log2_price[0]], log2_price[0] - octaves]))
+        spent = demands.spending_at(np.concatenate([[log2_price[0]], log2_price[0] - octaves]))
         if abs(left + float(spent[1:].sum()) - budget) <= 1e-3 * budget:
             break
         left = max(budget - float(spent[1:].sum()), _LEFT_SHARE_MIN * budget)

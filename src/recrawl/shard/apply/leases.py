@@ -1,18 +1,22 @@
-"""Applying what becomes of orders: handed out, extended, given back, run out."""
+"""Apply events of orders and their leases: ordered, extended, released, expired."""
+
+import math
 
 import numpy as np
 
 from recrawl.core.arrays import FlagArray
 from recrawl.core.kernel import table_kernel
 from recrawl.shard.apply.pages import page_slot_of
-from recrawl.shard.events import LeasesExpired, LeasesExtended, LeasesReleased, Ordered
+from recrawl.shard.events import BudgetSet, LeasesExpired, LeasesExtended, LeasesReleased, Ordered
 from recrawl.shard.state.codes import log2_of_code
 from recrawl.shard.state.rules import Rules
+from recrawl.shard.state.status import BudgetUnit, LeaseStage
 from recrawl.shard.state.tables import I64, Groups, Leases, Pages, Registers
 from recrawl.shard.state.words import is_held, number_of, with_held
 
 __all__ = [
     "close_lease",
+    "credit_at",
     "expire_leases",
     "extend_leases",
     "forget_leases",
@@ -21,17 +25,48 @@ __all__ = [
     "overdue_leases",
     "release_group",
     "release_leases",
+    "set_budget",
     "trip_breaker",
 ]
 
-_IN_FLIGHT = 1
-_EXPIRED = 2
-_CLOSED = 3
+
+def credit_at(registers: Registers, now_ms: int) -> float:
+    """Return the credit at an instant: fetches or cost that the budget allows to be spent."""
+    seconds = max(now_ms - int(registers.credited_at[0]), 0) / 1000
+    earned = float(registers.budget[0]) * seconds if seconds > 0 else 0.0
+    return min(float(registers.credit[0]) + earned, float(registers.credit_max[0]))
+
+
+def set_budget(registers: Registers, event: BudgetSet, valid: FlagArray) -> None:
+    """Set the budget; rows with impossible values are void."""
+    for i in range(valid.size):
+        amount, period = float(event.amount[i]), float(event.period_seconds[i])
+        burst = float(event.burst_seconds[i])
+        if not (amount >= 0 and 0 <= period < math.inf and 0 <= burst < math.inf):
+            continue
+        if event.unit[i] > 1 or event.price_mode[i] > 1 or not event.price[i] >= 0:
+            continue
+        rate = amount / period if period > 0 else 0.0
+        most = max(rate * burst, 1.0) if period > 0 and amount < math.inf else amount
+        registers.budget[0] = rate if amount < math.inf else math.inf
+        registers.credit_max[0] = most
+        registers.credit[0] = min(float(registers.credit[0]), most) if period > 0 else amount
+        registers.budget_unit[0] = event.unit[i]
+        registers.price_mode[0] = event.price_mode[i]
+        registers.fixed_price[0] = event.price[i]
+        valid[i] = True
+
+
+_EMPTY = int(LeaseStage.EMPTY)
+_IN_FLIGHT = int(LeaseStage.IN_FLIGHT)
+_EXPIRED = int(LeaseStage.EXPIRED)
+_CLOSED = int(LeaseStage.CLOSED)
+_FETCHES = int(BudgetUnit.FETCHES)
 
 
 @table_kernel
 def lease_row_of(leases: Leases, registers: Registers, order: int) -> int:
-    """Return the row of an order that is remembered, or -1."""
+    """Return the row of an order, or -1 for one that the ring no longer holds."""
     if order < registers.first_order[0] or order >= registers.next_order[0]:
         return -1
     return order & (leases.page.size - 1)
@@ -48,8 +83,8 @@ def order_pages(
 ) -> None:
     """Hold pages for their fetchers.
 
-    Void: the decisions of an older epoch, an order number out of turn, and pages that are
-    meanwhile gone or held.  A void order still uses up its number.
+    Void are decisions of an older epoch, an order number out of sequence, and pages that have been
+    removed or held meanwhile.  An order for such a page still uses up its number.
     """
     for i in range(event.page.size):
         if event.epoch[i] != registers.epoch[0] or event.order[i] != registers.next_order[0]:
@@ -79,7 +114,7 @@ def order_pages(
             groups.ready_at[group] = max(groups.ready_at[group], at) + groups.delay_ms[group]
         registers.in_flight[0] += 1
         registers.n_ordered[0] += 1
-        if registers.budget_unit[0] == 0:
+        if registers.budget_unit[0] == _FETCHES:
             registers.credit[0] -= 1.0
         else:
             registers.credit[0] -= np.exp2(log2_of_code(pages.cost[slot]))
@@ -88,7 +123,7 @@ def order_pages(
 
 @table_kernel
 def release_group(groups: Groups, group: int, now_ms: int) -> None:
-    """Count one fetch less in flight; a group with one at a time rests from now on."""
+    """Count one fetch less in flight; a group with one fetch at a time begins its delay now."""
     if groups.in_flight[group] > 0:
         groups.in_flight[group] -= np.uint16(1)
     if groups.in_flight_max[group] <= 1:
@@ -97,10 +132,10 @@ def release_group(groups: Groups, group: int, now_ms: int) -> None:
 
 @table_kernel
 def trip_breaker(groups: Groups, group: int, now_ms: int, rules: Rules, retry_after: float) -> None:
-    """Count a transient error; after too many in a row the group rests, ever longer.
+    """Count a transient error; after too many in a row the group rests, longer each time.
 
-    It rests at once for as long as it asked to.  While it rests nothing more is counted: errors
-    of fetches that were under way together are one trouble, not many.
+    A wait that the site asks for begins at once.  Errors are not counted while the group rests:
+    those of fetches that were in flight together have one cause.
     """
     is_resting = groups.blocked_until[group] > now_ms
     if retry_after > 0.0:
@@ -121,7 +156,7 @@ def trip_breaker(groups: Groups, group: int, now_ms: int, rules: Rules, retry_af
 def close_lease(
     pages: Pages, groups: Groups, leases: Leases, registers: Registers, row: int, stage: int
 ) -> int:
-    """End a lease in flight; return the slot of its page, or -1 if that is no more."""
+    """End a lease in flight; return the slot of its page, or -1 if the page was removed."""
     leases.stage[row] = stage
     registers.in_flight[0] -= 1
     release_group(groups, leases.group[row], registers.now[0])
@@ -135,7 +170,7 @@ def close_lease(
 def extend_leases(
     leases: Leases, registers: Registers, lease_max_ms: int, event: LeasesExtended, valid: FlagArray
 ) -> None:
-    """Move the ends of leases in flight, within the longest that one may last."""
+    """Move the ends of leases in flight, up to the longest lease allowed."""
     for i in range(event.order.size):
         row = lease_row_of(leases, registers, event.order[i])
         if row < 0 or leases.stage[row] != _IN_FLIGHT:
@@ -155,7 +190,7 @@ def release_leases(
     slots: I64,
     valid: FlagArray,
 ) -> None:
-    """Give orders back, nothing fetched."""
+    """End leases whose orders a fetcher gives back unfetched."""
     for i in range(event.order.size):
         row = lease_row_of(leases, registers, event.order[i])
         if row < 0 or leases.stage[row] != _IN_FLIGHT:
@@ -174,7 +209,7 @@ def expire_leases(
     slots: I64,
     valid: FlagArray,
 ) -> None:
-    """End leases whose fetchers were not heard of; a late report will still count, once."""
+    """End leases that ran out without a report; one late report will still count."""
     for i in range(event.order.size):
         row = lease_row_of(leases, registers, event.order[i])
         if event.epoch[i] != registers.epoch[0] or row < 0 or leases.stage[row] != _IN_FLIGHT:
@@ -185,7 +220,7 @@ def expire_leases(
 
 @table_kernel
 def forget_leases(leases: Leases, registers: Registers, grace_ms: int) -> None:
-    """Forget the oldest orders, those long over."""
+    """Remove the oldest orders from the ring, up to the first that may still be reported."""
     mask = leases.page.size - 1
     while registers.first_order[0] < registers.next_order[0]:
         row = registers.first_order[0] & mask
@@ -193,7 +228,7 @@ def forget_leases(leases: Leases, registers: Registers, grace_ms: int) -> None:
             break
         if leases.expires_at[row] + grace_ms > registers.now[0]:
             break
-        leases.stage[row] = 0
+        leases.stage[row] = _EMPTY
         leases.page[row] = 0
         leases.ordered_at[row] = 0
         leases.expires_at[row] = 0
@@ -206,10 +241,10 @@ def forget_leases(leases: Leases, registers: Registers, grace_ms: int) -> None:
 def overdue_leases(
     leases: Leases, registers: Registers, now_ms: int, first: int, out: I64
 ) -> tuple[int, int]:
-    """Write the orders whose leases have run out, as many as there is room for.
+    """Write the orders whose leases have run out, until ``out`` is full.
 
-    Return how many, and the first order that may still be in flight: none before it is, so the
-    next call may begin there.
+    Returns their number, and the first order that may still be in flight, where the next call
+    may begin.
     """
     n = 0
     mask = leases.page.size - 1
@@ -217,7 +252,7 @@ def overdue_leases(
     is_prefix = True
     for order in range(first, registers.next_order[0]):
         row = order & mask
-        # Later orders have not had the time of the shortest lease yet.
+        # Later orders are younger than the shortest lease.
         if n == out.size or leases.ordered_at[row] + registers.lease_ms_min[0] > now_ms:
             break
         if leases.stage[row] == _IN_FLIGHT:

@@ -1,4 +1,4 @@
-"""Applying what fetches found: the one place where a shard learns of changes."""
+"""Apply the outcomes of fetches: the only place where a shard learns of changes."""
 
 import math
 
@@ -15,29 +15,57 @@ from recrawl.shard.apply.pages import page_slot_of, seconds_of
 from recrawl.shard.apply.signals import age_by_signal
 from recrawl.shard.events import Outcomes
 from recrawl.shard.state.codes import link_row_of, prior_of, rate_of, rebuild_word
-from recrawl.shard.state.rules import Rules
-from recrawl.shard.state.tables import Groups, Leases, Links, Pages, Priors, Registers, Sources
+from recrawl.shard.state.rules import COUNTS, Rules
+from recrawl.shard.state.status import LeaseStage, PageStatus, Reason, Transition, Verdict
+from recrawl.shard.state.tables import (
+    SOURCE_PRECISION_GIVEN,
+    Groups,
+    Leases,
+    Links,
+    Pages,
+    Priors,
+    Registers,
+    Sources,
+)
 from recrawl.shard.state.trust import SIGNALS_COUNTED_MAX, false_chance_of, precision_of
 from recrawl.shard.state.words import is_held, number_of, with_held, with_last
 
-__all__ = ["VOID", "report_outcomes"]
+__all__ = ["VOID", "apply_outcomes"]
 
-# In place of a transition, of an outcome that does not count.
+# Stands for the transition of a void outcome.
 VOID = 255
 
-# recrawl.shard.state.status, as numbers that kernels take for constants
-_NEW, _ACTIVE, _GONE, _MOVED, _DISALLOWED, _RETIRED = 1, 2, 3, 4, 5, 6
-_V_CHANGED, _V_REVERTED, _V_GONE, _V_MOVED, _V_DISALLOWED, _V_ERROR = 1, 2, 3, 4, 5, 6
-_T_NEW, _T_CHANGED, _T_REVERTED, _T_GONE, _T_MOVED, _T_RETURNED, _T_RETIRED = 1, 2, 3, 4, 5, 6, 7
-_IN_FLIGHT, _EXPIRED, _CLOSED = 1, 2, 3
-_AUDIT = 3
+# Kernels take plain integers for constants, not members of an enum.
+_ACTIVE = int(PageStatus.ACTIVE)
+_GONE = int(PageStatus.GONE)
+_MOVED = int(PageStatus.MOVED)
+_DISALLOWED = int(PageStatus.DISALLOWED)
+_RETIRED = int(PageStatus.RETIRED)
+_V_CHANGED = int(Verdict.CHANGED)
+_V_REVERTED = int(Verdict.REVERTED)
+_V_GONE = int(Verdict.GONE)
+_V_MOVED = int(Verdict.MOVED)
+_V_DISALLOWED = int(Verdict.DISALLOWED)
+_V_ERROR = int(Verdict.TRANSIENT_ERROR)
+_T_NONE = int(Transition.NONE)
+_T_NEW = int(Transition.NEW)
+_T_CHANGED = int(Transition.CHANGED)
+_T_REVERTED = int(Transition.REVERTED)
+_T_GONE = int(Transition.GONE)
+_T_MOVED = int(Transition.MOVED)
+_T_RETURNED = int(Transition.RETURNED)
+_T_RETIRED = int(Transition.RETIRED)
+_IN_FLIGHT = int(LeaseStage.IN_FLIGHT)
+_EXPIRED = int(LeaseStage.EXPIRED)
+_CLOSED = int(LeaseStage.CLOSED)
+_AUDIT = int(Reason.AUDIT)
 
 _SURPRISE_CODES = 127.0
 
 
 @table_kernel
-def _fade(sources: Sources, source: int, rules: Rules) -> None:
-    """Let what is known of a source count for half of what it may, where it is more than that."""
+def _limit_evidence(sources: Sources, source: int, rules: Rules) -> None:
+    """Scale the evidence about a source down to half of its limit, once it exceeds the limit."""
     if sources.total[source] > rules.signal_evidence_max:
         kept = 0.5 * rules.signal_evidence_max / sources.total[source]
         sources.true[source] *= kept
@@ -62,11 +90,11 @@ def _observe_signals(
         n = number_of(links.n_signals[row]) if k > 0 else number_of(pages.n_signals[slot])
         if n > 0:
             source = links.source[row] if k > 0 else pages.source[slot]
-            _fade(sources, source, rules)
+            _limit_evidence(sources, source, rules)
             false_chance *= false_chance_of(sources, source, rules, n)
     if false_chance == 1.0:
         return 1.0
-    if rules.estimator == 2:
+    if rules.estimator == COUNTS:
         log_fresh = -elapsed * rate_of(pages, rules, slot)[0]
     else:
         shape, seconds = decode_of(pages.belief_shape[slot], pages.belief_seconds[slot])
@@ -75,7 +103,7 @@ def _observe_signals(
         row = link_row_of(links, slot, k) if k > 0 else 0
         n = number_of(links.n_signals[row]) if k > 0 else number_of(pages.n_signals[slot])
         source = links.source[row] if k > 0 else pages.source[slot]
-        if n == 0 or sources.flags[source] & 2:
+        if n == 0 or sources.flags[source] & SOURCE_PRECISION_GIVEN:
             continue
         n = min(n, SIGNALS_COUNTED_MAX)
         if not changed:
@@ -93,7 +121,7 @@ def _observe_signals(
             sources.true[source] = true - rules.precision_prior_true
             sources.total[source] = total - rules.precision_prior_total
         else:
-            # Nothing but this source's signals can explain the change; of one, it was true.
+            # Only this source's signals can explain the change, so one of them was true.
             sources.true[source] += 1.0
             sources.total[source] += n
     return false_chance
@@ -101,7 +129,7 @@ def _observe_signals(
 
 @table_kernel
 def _observe_counts(pages: Pages, slot: int, elapsed: float, changed: bool, at: int) -> None:
-    """Count a poll, for the estimators that go by counts; halved where a byte would overflow."""
+    """Count a poll, for the estimator that uses counts; both halve before a byte overflows."""
     n_polls = number_of(pages.belief_shape[slot]) >> 8
     n_changed = number_of(pages.belief_shape[slot]) & 0xFF
     seconds = decode_of(0, pages.belief_seconds[slot])[1] if n_polls > 0 else 0.0
@@ -117,10 +145,10 @@ def _observe_counts(pages: Pages, slot: int, elapsed: float, changed: bool, at: 
 
 
 @table_kernel
-def _be_surprised(
+def _update_memory(
     pages: Pages, registers: Registers, rules: Rules, slot: int, fresh_chance: float, changed: bool
 ) -> None:
-    """Learn how long polls are to be remembered from one more of them."""
+    """Update the length of memory, and the page's last surprise, by one poll."""
     surprise = surprise_of(fresh_chance, changed)
     before = float(pages.surprise[slot]) / _SURPRISE_CODES
     lost = memory_lost_of(registers.memory_lost[0], surprise, before, rules.memory_lost_max)
@@ -145,16 +173,16 @@ def _observe_belief(
     shape, seconds = decode_of(pages.belief_shape[slot], pages.belief_seconds[slot])
     if false_chance == 1.0:
         fresh_chance = math.exp(-shape * math.log1p(elapsed / seconds))
-        _be_surprised(pages, registers, rules, slot, fresh_chance, changed)
+        _update_memory(pages, registers, rules, slot, fresh_chance, changed)
     else:
-        # Signals that are believed too much would look like bursts.
+        # A source whose precision is overestimated would look like bursts of changes.
         pages.surprise[slot] = 0
     memory = rules.memory_changes_max * math.exp2(-registers.memory_lost[0])
     kept = kept_share_of(elapsed, elapsed * shape / seconds, rules.belief_half_life, memory)
     faded_shape = prior[0] + (shape - prior[0]) * kept
     faded_seconds = prior[1] + (seconds - prior[1]) * kept
     if changed and 0.0 <= modified_age < elapsed:
-        # No change for the last so many seconds, and one then.
+        # No change during the last ``modified_age`` seconds, and one just before.
         new_shape = faded_shape + (1.0 if false_chance == 1.0 else 0.0)
         new_seconds = faded_seconds + modified_age
     elif changed:
@@ -162,48 +190,48 @@ def _observe_belief(
     else:
         new_shape, new_seconds = faded_shape, faded_seconds + elapsed
     shape_code, seconds_code = encode_of(new_shape, new_seconds, slot, at)
-    # Coding a shape again that has not moved would only add noise.
+    # Coding an unchanged shape again would only add noise.
     if abs(new_shape - shape) > 1e-6 * shape:
         pages.belief_shape[slot] = shape_code
     pages.belief_seconds[slot] = seconds_code
 
 
 @table_kernel
-def _end_signals(pages: Pages, links: Links, slot: int) -> None:
+def _clear_signals(pages: Pages, links: Links, slot: int) -> None:
     pages.n_signals[slot] = 0
     for k in range(1, number_of(pages.n_sources[slot])):
         links.n_signals[link_row_of(links, slot, k)] = 0
 
 
 @table_kernel
-def _put_off(pages: Pages, slot: int, until: float) -> None:
+def _delay_until(pages: Pages, slot: int, until: float) -> None:
     pages.not_before[slot] = int(min(max(until, 1.0), 2.0**31 - 1))
 
 
 @table_kernel
-def _was_seen(pages: Pages, slot: int, verdict: int) -> tuple[bool, int, int]:
-    """Return whether a verdict is a change of the page, its new status and the transition."""
+def _interpret_verdict(pages: Pages, slot: int, verdict: int) -> tuple[bool, int, int]:
+    """Return whether a verdict counts as a change, the page's new status and the transition."""
     before = pages.status[slot]
     if verdict in (_V_GONE, _V_MOVED):
         if before == _RETIRED:
-            return False, _RETIRED, 0
+            return False, _RETIRED, _T_NONE
         status = _GONE if verdict == _V_GONE else _MOVED
         transition = _T_GONE if verdict == _V_GONE else _T_MOVED
-        return before != status, status, transition if before != status else 0
+        return before != status, status, transition if before != status else _T_NONE
     if pages.fetched_at[slot] == 0:
         return verdict == _V_CHANGED, _ACTIVE, _T_NEW
     if before in (_GONE, _MOVED, _RETIRED):
         return True, _ACTIVE, _T_RETURNED
     if verdict == _V_CHANGED:
         return True, _ACTIVE, _T_CHANGED
-    return False, _ACTIVE, _T_REVERTED if verdict == _V_REVERTED else 0
+    return False, _ACTIVE, _T_REVERTED if verdict == _V_REVERTED else _T_NONE
 
 
 @table_kernel
 def _settle_order(
     pages: Pages, groups: Groups, leases: Leases, registers: Registers, order: int, page: int
 ) -> int:
-    """Close the order that a report names; return its reason, or -1 if the report is void."""
+    """Close the order of a report; return the order's reason, or -1 if the report is void."""
     row = lease_row_of(leases, registers, order)
     if row < 0 or leases.page[row] != page:
         return -1
@@ -219,16 +247,16 @@ def _settle_order(
 
 @table_kernel
 def _back_off(pages: Pages, rules: Rules, slot: int, now: int, retry_after: float) -> None:
-    """Wait after a transient error, ever longer; nothing was seen of the page."""
+    """Delay a page after a transient error, longer with each error in a row."""
     errors = number_of(pages.errors[slot])
-    # Of a page that is gone the polls that found it so are counted, which this one is not.
+    # For a page that is gone the column counts the polls that found it gone; this is none.
     if errors < 255 and pages.status[slot] not in (_GONE, _MOVED, _RETIRED):
         errors += 1
         pages.errors[slot] = errors
     wait = min(rules.backoff * 2.0 ** min(max(errors - 1, 0), 30), rules.backoff_max)
     if retry_after > 0.0:
         wait = min(max(wait, retry_after), rules.backoff_max)
-    _put_off(pages, slot, now + wait)
+    _delay_until(pages, slot, now + wait)
 
 
 @table_kernel
@@ -244,13 +272,13 @@ def _observe(
     changed: bool,
     seen: tuple[int, float],
 ) -> None:
-    """Learn from a poll; ``seen`` is when, and the age of the content where that is known."""
+    """Learn from a poll; ``seen`` is its time, and the age of the content or -1 if unknown."""
     fetched = seen[0]
     elapsed = float(fetched) - float(pages.fetched_at[slot])
     false_chance = 1.0
     if verdict != _V_REVERTED:
         false_chance = _observe_signals(pages, links, sources, rules, slot, elapsed, changed)
-    if rules.estimator == 2:
+    if rules.estimator == COUNTS:
         _observe_counts(pages, slot, elapsed, changed, fetched)
         return
     prior = prior_of(priors, pages.kind[slot], slot, registers.rebased_to[0])
@@ -258,8 +286,8 @@ def _observe(
 
 
 @table_kernel
-def _count_streak(pages: Pages, rules: Rules, slot: int, status: int) -> bool:
-    """Enter a status; return whether a page was gone so often that it is given up."""
+def _enter_status(pages: Pages, rules: Rules, slot: int, status: int) -> bool:
+    """Set a page's status; return whether it was gone often enough to be given up."""
     if status == _ACTIVE:
         pages.errors[slot] = 0
         if pages.status[slot] == _RETIRED:
@@ -271,13 +299,13 @@ def _count_streak(pages: Pages, rules: Rules, slot: int, status: int) -> bool:
     pages.status[slot] = status
     if status in (_ACTIVE, _RETIRED):
         return False
-    # Not while another order for it is out: a page given up is never in flight.
+    # Not while another order for it is in flight: a retired page never is.
     is_in_flight = is_held(pages.word[slot])
     return not is_in_flight and number_of(pages.errors[slot]) >= rules.gone_polls_max
 
 
 @table_kernel
-def report_outcomes(
+def apply_outcomes(
     pages: Pages,
     links: Links,
     sources: Sources,
@@ -289,10 +317,10 @@ def report_outcomes(
     event: Outcomes,
     transitions: NDArray[np.uint8],
 ) -> None:
-    """Learn from fetches, in the order reported; ``transitions`` of those that are void stay.
+    """Learn from fetches in the order reported; ``transitions`` of void rows are not written.
 
-    Void: a second report of an order, or one of an order that is forgotten; an outcome no later
-    than the last one known; a page that is no more.
+    Void are a second report of an order, a report of an order no longer remembered, an outcome no
+    later than the last one known, and outcomes of pages that have been removed.
     """
     now_ms = registers.now[0]
     now = seconds_of(now_ms, now_ms)
@@ -315,18 +343,18 @@ def report_outcomes(
         if verdict == _V_DISALLOWED:
             if pages.status[slot] != _RETIRED:
                 pages.status[slot] = _DISALLOWED
-            _put_off(pages, slot, now + rules.disallowed)
+            _delay_until(pages, slot, now + rules.disallowed)
         if verdict >= _V_DISALLOWED:
             rebuild_word(pages, links, sources, priors, rules, slot, float(now))
             registers.n_outcomes[0] += 1
-            transitions[i] = 0
+            transitions[i] = _T_NONE
             continue
-        # Between its order and now, whatever the clock of its fetcher says.
+        # The fetcher's clock may be wrong: the fetch was between its order and now.
         fetched = seconds_of(max(event.fetched_at_ms[i], ordered_at), now_ms)
         if fetched <= pages.fetched_at[slot]:
             continue
         registers.n_outcomes[0] += 1
-        changed, status, transition = _was_seen(pages, slot, verdict)
+        changed, status, transition = _interpret_verdict(pages, slot, verdict)
         if pages.fetched_at[slot] > 0:
             modified_age = -1.0
             if rules.trusts_last_modified and event.last_modified_at_ms[i] > 0:
@@ -339,18 +367,18 @@ def report_outcomes(
             if reason == _AUDIT:
                 registers.n_audited[0] += 1
                 registers.n_audited_fresh[0] += 0 if changed else 1
-        _end_signals(pages, links, slot)
+        _clear_signals(pages, links, slot)
         pages.fetched_at[slot] = fetched
         pages.not_before[slot] = 0
         pages.word[slot] = with_last(pages.word[slot], fetched)
-        is_given_up = _count_streak(pages, rules, slot, status)
+        is_given_up = _enter_status(pages, rules, slot, status)
         rebuild_word(pages, links, sources, priors, rules, slot, float(fetched))
         if is_given_up:
             pages.status[slot] = _RETIRED
             pages.word[slot] = with_held(pages.word[slot], True)
             transition = _T_RETIRED
         elif pages.n_sources[slot] > 0 and number_of(pages.heard_at[slot]) > fetched:
-            # A signal came after the fetch and before its report: it speaks of what is not seen.
+            # A signal arrived between the fetch and its report: the fetch has not seen its change.
             pages.n_signals[slot] = 1
             precision = precision_of(sources, pages.source[slot], rules)
             age_by_signal(pages, rules, slot, float(pages.heard_at[slot]), precision)

@@ -1,4 +1,4 @@
-"""Applying what owners say of pages: added, removed, and what they are worth, cost and may wait."""
+"""Apply events of pages: added, removed, and their importance, cost, kind, limits and requests."""
 
 import math
 
@@ -7,10 +7,12 @@ import numpy as np
 from recrawl.core.arrays import FlagArray
 from recrawl.core.belief.codes import decode_of, encode_of
 from recrawl.core.kernel import table_kernel
+from recrawl.core.requests import decayed_counts_of
 from recrawl.core.value.averaged import averaged_value_of
 from recrawl.shard.events import CurvesSet, PagesAdded, PagesRemoved, RequestsSeen
 from recrawl.shard.state.codes import log2_code_of, prior_of, ratio_code_of, rebuild_word
-from recrawl.shard.state.rules import Rules
+from recrawl.shard.state.rules import COUNTS, Rules
+from recrawl.shard.state.status import PageStatus
 from recrawl.shard.state.tables import (
     F32,
     F64,
@@ -27,6 +29,7 @@ from recrawl.shard.state.words import EPOCH_SECONDS, SECONDS_MAX, number_of, wit
 
 __all__ = [
     "add_pages",
+    "count_requests",
     "find_slots",
     "move_kinds",
     "newness_of",
@@ -35,28 +38,27 @@ __all__ = [
     "rebuild_words",
     "remove_pages",
     "seconds_of",
-    "see_requests",
     "translate_beliefs",
     "write_curves",
     "write_log2_codes",
 ]
 
-_FREE = 0
-_NEW = 1
-# The age of a page never fetched is no more than this, so that its instant has a place.
+_FREE = int(PageStatus.FREE)
+_NEW = int(PageStatus.NEW)
+# Largest effective age of a page never fetched: the word must be able to hold its instant.
 _NEWNESS_MAX = 8e8
 
 
 @table_kernel
 def seconds_of(at_ms: int, now_ms: int) -> int:
-    """Return an instant in shard seconds, at the latest the shard's own time."""
+    """Return an instant in shard seconds, no later than ``now_ms``."""
     second = min(at_ms, now_ms) // 1000 - EPOCH_SECONDS
     return min(max(second, 1), SECONDS_MAX)
 
 
 @table_kernel
 def page_slot_of(pages: Pages, page: int, n_slots: int) -> int:
-    """Return the slot of a page, or -1 if there is no such page any more."""
+    """Return the slot of a page, or -1 if the page has been removed."""
     slot = page & 0xFFFFFFFF
     if page < 0 or slot >= n_slots or pages.status[slot] == _FREE:
         return -1
@@ -67,7 +69,7 @@ def page_slot_of(pages: Pages, page: int, n_slots: int) -> int:
 
 @table_kernel
 def find_slots(pages: Pages, registers: Registers, page: I64, slots: I64) -> None:
-    """Write the slots of pages, -1 for those that are no more."""
+    """Write the slots of pages, -1 for those that have been removed."""
     for i in range(page.size):
         slots[i] = page_slot_of(pages, page[i], registers.n_slots[0])
 
@@ -82,7 +84,7 @@ def rebuild_words(
     rules: Rules,
     slots: I64,
 ) -> None:
-    """Write the words of pages anew, after something that they are made of changed."""
+    """Recompute the words of pages, after something that they depend on changed."""
     now = seconds_of(registers.now[0], registers.now[0])
     for i in range(slots.size):
         if pages.status[slots[i]] != _FREE:
@@ -91,7 +93,7 @@ def rebuild_words(
 
 @table_kernel
 def newness_of(shape: float, seconds: float, horizon: float) -> float:
-    """Return the age at which a refresh is worth as much as the first fetch of such a page."""
+    """Return the age at which a refresh is worth as much as the first fetch of a page."""
     # The first fetch is worth ∫₀^H (b/(b+s))^a ds; see `recrawl.core.value.never_fetched_value`.
     growth = math.log1p(horizon / seconds)
     x = (shape - 1.0) * growth
@@ -128,7 +130,7 @@ def add_pages(
     event: PagesAdded,
     valid: FlagArray,
 ) -> None:
-    """Give pages their slots; void where the slot is not the next free one."""
+    """Add pages in their slots; rows whose slot is not the next free one are void."""
     now_ms = registers.now[0]
     for i in range(event.page.size):
         slot = event.page[i] & 0xFFFFFFFF
@@ -150,7 +152,7 @@ def add_pages(
         shape, seconds = prior_of(priors, kind, slot, registers.rebased_to[0])
         pages.fetched_at[slot] = 0
         pages.surprise[slot] = 0
-        if rules.estimator == 2:
+        if rules.estimator == COUNTS:
             pages.belief_shape[slot] = 0
             pages.belief_seconds[slot] = encode_of(shape, seconds / shape, slot, at)[1]
         else:
@@ -177,7 +179,7 @@ def add_pages(
 def remove_pages(
     pages: Pages, groups: Groups, registers: Registers, event: PagesRemoved, valid: FlagArray
 ) -> None:
-    """Free slots.  The generation rises, so that what still speaks of the old page is void."""
+    """Free slots; the generation rises, so that later events of the old page are void."""
     for i in range(event.page.size):
         slot = page_slot_of(pages, event.page[i], registers.n_slots[0])
         if slot < 0:
@@ -209,8 +211,8 @@ def _move_to_prior(
     new_seconds: float,
     at: int,
 ) -> None:
-    """Write the belief that the same evidence would have led to from another prior."""
-    # See `recrawl.core.belief.rebased`.
+    """Write the belief that the same evidence gives with another prior."""
+    # See `recrawl.core.belief.rebase_beliefs`.
     shape, seconds = decode_of(pages.belief_shape[slot], pages.belief_seconds[slot])
     kept = min(seconds / old_seconds, 1.0)
     pages.belief_shape[slot], pages.belief_seconds[slot] = encode_of(
@@ -229,7 +231,7 @@ def move_kinds(
     now = seconds_of(registers.now[0], registers.now[0])
     for i in range(slots.size):
         slot = slots[i]
-        if rules.estimator != 2:
+        if rules.estimator != COUNTS:
             a, b = prior_of(priors, pages.kind[slot], slot, registers.rebased_to[0])
             new_a, new_b = prior_of(priors, number_of(kind[i]), slot, registers.rebased_to[0])
             _move_to_prior(pages, slot, a, b, new_a, new_b, now)
@@ -246,12 +248,12 @@ def rebase(
     rules: Rules,
     n_slots: int,
 ) -> None:
-    """Move the beliefs of the next so many slots from the old priors to the new ones."""
+    """Move the beliefs of the next ``n_slots`` slots from the old priors to the new ones."""
     now = seconds_of(registers.now[0], registers.now[0])
     first = registers.rebased_to[0]
     end = min(first + n_slots, registers.n_slots[0])
     for slot in range(first, end):
-        if pages.status[slot] == _FREE or rules.estimator == 2:
+        if pages.status[slot] == _FREE or rules.estimator == COUNTS:
             continue
         kind = pages.kind[slot]
         _move_to_prior(
@@ -269,9 +271,9 @@ def rebase(
 
 @table_kernel
 def translate_beliefs(pages: Pages, priors: Priors, registers: Registers, rules: Rules) -> None:
-    """Write beliefs as counts, or counts as beliefs, after the estimator changed to or from them.
+    """Convert beliefs to counts, or counts to beliefs, after the estimator changed.
 
-    A belief becomes its mean period, not yet polled; counts become that evidence on the prior.
+    A belief becomes its mean period with no polls; counts become evidence added to the prior.
     """
     now = seconds_of(registers.now[0], registers.now[0])
     for slot in range(registers.n_slots[0]):
@@ -279,7 +281,7 @@ def translate_beliefs(pages: Pages, priors: Priors, registers: Registers, rules:
             continue
         pages.surprise[slot] = 0
         shape, seconds = decode_of(pages.belief_shape[slot], pages.belief_seconds[slot])
-        if rules.estimator == 2:
+        if rules.estimator == COUNTS:
             pages.belief_shape[slot] = 0
             pages.belief_seconds[slot] = encode_of(1.0, seconds / shape, slot, now)[1]
             continue
@@ -299,7 +301,7 @@ def write_log2_codes(column: U16, slots: I64, quantity: F32) -> None:
 
 @table_kernel
 def write_curves(pages: Pages, slots: I64, event: CurvesSet) -> None:
-    """Write how copies go wrong, one row of the event for each slot."""
+    """Write the divergence curves of pages, one row of the event for each slot."""
     for i in range(slots.size):
         slot = slots[i]
         pages.ceiling[slot] = int(min(max(float(event.ceiling[i]) * 255.0 + 0.5, 1.0), 255.0))
@@ -308,7 +310,7 @@ def write_curves(pages: Pages, slots: I64, event: CurvesSet) -> None:
 
 
 @table_kernel
-def see_requests(
+def count_requests(
     pages: Pages,
     links: Links,
     sources: Sources,
@@ -318,7 +320,7 @@ def see_requests(
     event: RequestsSeen,
     valid: FlagArray,
 ) -> None:
-    """Count requests, the older ones fading."""
+    """Count requests; older ones fade."""
     for i in range(event.page.size):
         slot = page_slot_of(pages, event.page[i], registers.n_slots[0])
         if slot < 0 or not 0.0 <= event.n_requests[i] < math.inf:
@@ -328,16 +330,20 @@ def see_requests(
             pages.requested_at[slot] = pages.first_seen[slot]
         elapsed = float(at) - float(pages.requested_at[slot])
         if elapsed >= 0.0:
-            kept = math.exp(-elapsed / rules.request_time_constant)
-            pages.requests[slot] = float(pages.requests[slot]) * kept + float(event.n_requests[i])
-            pages.request_seconds[slot] = float(
-                pages.request_seconds[slot]
-            ) * kept + rules.request_time_constant * (1.0 - kept)
+            requests, seconds = decayed_counts_of(
+                float(pages.requests[slot]),
+                float(pages.request_seconds[slot]),
+                elapsed,
+                rules.request_time_constant,
+            )
+            pages.requests[slot] = requests + float(event.n_requests[i])
+            pages.request_seconds[slot] = seconds
             pages.requested_at[slot] = at
         else:
-            # Late: it has faded already.
-            faded = math.exp(elapsed / rules.request_time_constant)
-            now_seen = float(event.n_requests[i]) * faded
-            pages.requests[slot] = float(pages.requests[slot]) + now_seen
+            # A late report has already faded by as much as the counts it is added to.
+            late, _ = decayed_counts_of(
+                float(event.n_requests[i]), 0.0, -elapsed, rules.request_time_constant
+            )
+            pages.requests[slot] = float(pages.requests[slot]) + late
         rebuild_word(pages, links, sources, priors, rules, slot, float(at))
         valid[i] = True

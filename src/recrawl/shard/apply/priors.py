@@ -1,8 +1,8 @@
-"""What a corpus shows of its kinds of pages: the prior that a page's belief starts from."""
+"""Learn the priors of kinds of pages from beliefs about the pages polled so far."""
 
 import numpy as np
 
-from recrawl.core.belief.codes import BeliefCodes, decoded
+from recrawl.core.belief.codes import BeliefCodes, decode_beliefs
 from recrawl.core.belief.gamma import GammaBelief
 from recrawl.core.belief.population import BROAD, refit_from_beliefs
 from recrawl.shard.events import PriorsSet, event_of
@@ -10,27 +10,27 @@ from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.status import PageStatus
 from recrawl.shard.state.tables import Tables
 
-__all__ = ["WHOLE_PAGES", "propose_priors", "refitted", "teaches_priors"]
+__all__ = ["WHOLE_PAGES", "is_refit_due", "propose_priors", "refit_prior"]
 
-# Pages looked at, evenly spread over the slots.
+# Size of the sample of pages, evenly spread over the slots.
 _SAMPLE_MAX = 1 << 18
-# What is assumed of the whole counts for one page, and the whole for so many of each kind.
+# Number of pages that the broad prior counts for, and that the corpus counts for in each kind.
 WHOLE_PAGES = 1.0
 _KIND_PAGES = 10.0
-# Polls before priors are learned from them, and how much they must grow in between.
+# Number of polls before priors are learned, and growth needed before they are learned again.
 _POLLS_MIN = 50
 _POLLS_GROWTH = 1.25
-# Beyond these a shape is an artefact of few pages; real corpora have 0.4 to 0.9.
+# Shapes outside this range are artefacts of few pages; real corpora have 0.4 to 0.9.
 _SHAPE_MIN, _SHAPE_MAX = 0.15, 3.0
 
 
-def teaches_priors(n_polls: int, n_learned: int) -> bool:
-    """Return whether so many polls say more of priors than those already learned from did."""
+def is_refit_due(n_polls: int, n_learned: int) -> bool:
+    """Return whether there are enough polls, or enough new ones, to learn priors from."""
     return n_polls >= max(_POLLS_MIN, _POLLS_GROWTH * n_learned)
 
 
-def refitted(belief: GammaBelief, towards: GammaBelief, n_towards: float) -> GammaBelief:
-    """Return the prior of pages believed so, as if some more were like ``towards``."""
+def refit_prior(belief: GammaBelief, towards: GammaBelief, n_towards: float) -> GammaBelief:
+    """Return the prior fitted to beliefs about pages and ``n_towards`` pages like ``towards``."""
     both = GammaBelief(
         np.append(belief.shape, towards.shape), np.append(belief.seconds, towards.seconds)
     )
@@ -42,10 +42,10 @@ def refitted(belief: GammaBelief, towards: GammaBelief, n_towards: float) -> Gam
 
 
 def propose_priors(tables: Tables, settings: ShardSettings) -> PriorsSet | None:
-    """Return the priors of all kinds, from beliefs about pages polled; None if there are none.
+    """Return the priors of all kinds, from beliefs about polled pages; None if there are none.
 
-    One step of expectation maximisation, from the priors that the beliefs began with: repeated as
-    polls come in, it moves a corpus to its own.
+    This is one step of expectation maximisation; repeated as polls come in, it converges to the
+    priors of the corpus.
     """
     n_slots = int(tables.registers.n_slots[0])
     if settings.estimator == "counts" or n_slots == 0:
@@ -54,8 +54,8 @@ def propose_priors(tables: Tables, settings: ShardSettings) -> PriorsSet | None:
     pages = tables.pages
     kinds = pages.kind[slots]
     old = GammaBelief(tables.priors.shape[kinds], tables.priors.seconds[kinds])
-    belief = decoded(BeliefCodes(pages.belief_shape[slots], pages.belief_seconds[slots]))
-    # Without a poll a belief is its prior, and says nothing of the corpus.
+    belief = decode_beliefs(BeliefCodes(pages.belief_shape[slots], pages.belief_seconds[slots]))
+    # A belief without polls equals its prior and says nothing about the corpus.
     is_polled = (np.abs(belief.seconds - old.seconds) > 0.01 * old.seconds) & (
         pages.status[slots] > PageStatus.NEW
     )
@@ -63,13 +63,13 @@ def propose_priors(tables: Tables, settings: ShardSettings) -> PriorsSet | None:
         return None
     kinds = kinds[is_polled]
     belief = GammaBelief(belief.shape[is_polled], belief.seconds[is_polled])
-    whole = refitted(belief, BROAD, WHOLE_PAGES)
+    whole = refit_prior(belief, BROAD, WHOLE_PAGES)
     n_kinds = tables.priors.shape.size
     fitted = [whole] * n_kinds
     if n_kinds > 1:
         for kind in np.unique(kinds):
             of_kind = GammaBelief(belief.shape[kinds == kind], belief.seconds[kinds == kind])
-            fitted[kind] = refitted(of_kind, whole, _KIND_PAGES)
+            fitted[kind] = refit_prior(of_kind, whole, _KIND_PAGES)
     return event_of(
         PriorsSet,
         epoch=tables.registers.epoch[0],

@@ -1,4 +1,4 @@
-"""Applying signals: a hint ages its page to the time of equal chance of being fresh."""
+"""Apply signals: each ages its page to the time at which it would be as likely to be stale."""
 
 import math
 
@@ -6,12 +6,22 @@ import numpy as np
 
 from recrawl.core.arrays import FlagArray
 from recrawl.core.kernel import table_kernel
-from recrawl.core.signal_quality.ageing import aged_by_signal_of
+from recrawl.core.signal_quality.ageing import elapsed_after_signal_of
 from recrawl.shard.apply.pages import page_slot_of, seconds_of
 from recrawl.shard.events import Signals, SourcesSet
 from recrawl.shard.state.codes import link_row_of, rebuild_word
 from recrawl.shard.state.rules import Rules
-from recrawl.shard.state.tables import Links, Pages, Priors, Registers, Sources
+from recrawl.shard.state.status import PageStatus
+from recrawl.shard.state.tables import (
+    SOURCE_DELAY_GIVEN,
+    SOURCE_HEARD,
+    SOURCE_PRECISION_GIVEN,
+    Links,
+    Pages,
+    Priors,
+    Registers,
+    Sources,
+)
 from recrawl.shard.state.trust import delay_of, next_precision_of
 from recrawl.shard.state.words import (
     SECONDS_MAX,
@@ -22,28 +32,28 @@ from recrawl.shard.state.words import (
     with_last,
 )
 
-__all__ = ["age_by_signal", "aged_last_of", "hear_signals", "set_sources"]
+__all__ = ["age_by_signal", "aged_last_of", "apply_signals", "set_sources"]
 
-_NEW = 1
+_NEW = int(PageStatus.NEW)
 _COUNT_MAX = 65_535
-# Clocks of sites that are this far ahead are believed.
+# Claimed times are accepted up to this far ahead of the shard's time.
 _AHEAD_MS_MAX = 86_400_000
 
 
 @table_kernel
 def aged_last_of(word: np.uint64, rules: Rules, at: float, precision: float) -> int:
     """Return the effective last fetch of a page after one more signal of this precision."""
-    # In the shape and period that the word's codes stand for, as the due time is.
+    # With the shape and period of the word's codes, which the due time uses, too.
     shape = rules.shapes[shape_of(word)]
     seconds = shape * math.exp2(log2_period_of(word))
     elapsed = max(at - float(last_of(word)), 0.0)
-    aged = aged_by_signal_of(shape, seconds, elapsed, precision)
+    aged = elapsed_after_signal_of(shape, seconds, elapsed, precision)
     return int(max(at - min(aged, float(SECONDS_MAX)), 1.0))
 
 
 @table_kernel
 def age_by_signal(pages: Pages, rules: Rules, slot: int, at: float, precision: float) -> None:
-    """Move a page's effective last fetch back by what one signal of this precision says."""
+    """Move a page's effective last fetch back for one signal of this precision."""
     word = pages.word[slot]
     pages.word[slot] = with_last(word, aged_last_of(word, rules, at, precision))
 
@@ -52,9 +62,9 @@ def age_by_signal(pages: Pages, rules: Rules, slot: int, at: float, precision: f
 def _link_of(
     pages: Pages, links: Links, registers: Registers, rules: Rules, slot: int, source: int
 ) -> int:
-    """Return a page's link with a source: -1 the page's own columns, a row of links, -2 none.
+    """Return a page's link to a source: a row of links, -1 for the page's own columns, -2 for none.
 
-    A new link is made where there is room for one.
+    A new link is made unless the page has its largest number of sources.
     """
     n = number_of(pages.n_sources[slot])
     if n == 0:
@@ -82,7 +92,7 @@ def _link_of(
 
 
 @table_kernel
-def hear_signals(
+def apply_signals(
     pages: Pages,
     links: Links,
     sources: Sources,
@@ -94,9 +104,9 @@ def hear_signals(
 ) -> None:
     """Count signals and age their pages.
 
-    Void: a claimed time that the source told before, or one before the last fetch, which has
-    seen what it speaks of, or one more than a day ahead.  Without a claimed time the arrival
-    counts as one.
+    Void are a claimed time no later than one that the source claimed before, one before the last
+    fetch, which has seen that change, and one more than a day ahead.  Without a claimed time the
+    time of arrival counts.
     """
     now_ms = registers.now[0]
     for i in range(event.page.size):
@@ -106,14 +116,13 @@ def hear_signals(
         source = number_of(event.source[i])
         at = seconds_of(event.at_ms[i], now_ms)
         is_claimed = event.claimed_at_ms[i] > 0
-        told = event.claimed_at_ms[i] if is_claimed else event.at_ms[i]
-        if told > now_ms + _AHEAD_MS_MAX:
+        claim_ms = event.claimed_at_ms[i] if is_claimed else event.at_ms[i]
+        if claim_ms > now_ms + _AHEAD_MS_MAX:
             if is_claimed:
                 continue
-            told = now_ms
-        # What the source told is remembered as it was told: clamped to a later time, the same
-        # claim would seem new.
-        claim = seconds_of(told, told)
+            claim_ms = now_ms
+        # The claim is stored unclamped: clamped to a later time, the same claim would seem new.
+        claim = seconds_of(claim_ms, claim_ms)
         claimed = min(claim, seconds_of(now_ms, now_ms))
         link = _link_of(pages, links, registers, rules, slot, source)
         if link == -2:
@@ -137,7 +146,7 @@ def hear_signals(
             links.signal_count[link] += np.float32(1.0)
             n_signals = number_of(links.n_signals[link])
         pages.heard_at[slot] = at
-        sources.flags[source] |= np.uint8(1)
+        sources.flags[source] |= np.uint8(SOURCE_HEARD)
         sources.n_signals[source] += 1.0
         registers.n_signals[0] += 1
         precision = next_precision_of(sources, source, rules, n_signals - 1)
@@ -145,7 +154,7 @@ def hear_signals(
             sources.delay_seconds[source] += max(at - claimed, 0)
             sources.n_delays[source] += 1.0
         elif fetched > 0:
-            # It may speak of a change that the fetch has seen.
+            # A delayed signal may announce a change that the fetch has seen.
             delay = delay_of(sources, source, rules)
             if delay > 0.0:
                 precision *= -math.expm1(-(at - fetched) / delay)
@@ -157,15 +166,15 @@ def hear_signals(
 
 @table_kernel
 def set_sources(sources: Sources, event: SourcesSet, valid: FlagArray) -> None:
-    """Take over a signal quality that is given, or learn it from now on."""
+    """Set the quality of sources where given; otherwise it is learned from now on."""
     for i in range(event.source.size):
         source = event.source[i]
-        flags = sources.flags[source] & np.uint8(1)
+        flags = sources.flags[source] & np.uint8(SOURCE_HEARD)
         if 0.0 <= event.precision[i] <= 1.0:
-            flags |= np.uint8(2)
+            flags |= np.uint8(SOURCE_PRECISION_GIVEN)
             sources.given_precision[source] = event.precision[i]
         if event.delay_seconds[i] >= 0.0:
-            flags |= np.uint8(4)
+            flags |= np.uint8(SOURCE_DELAY_GIVEN)
             sources.given_delay[source] = event.delay_seconds[i]
         sources.flags[source] = flags
         valid[i] = True

@@ -1,4 +1,4 @@
-"""What to order next: volatile state beside a shard's tables, and derived from them alone."""
+"""Choose what to order next, with volatile state derived from a shard's tables alone."""
 
 from recrawl.shard.picker.picker import Picker, Proposal
 

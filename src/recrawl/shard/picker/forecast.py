@@ -1,8 +1,8 @@
-"""The price at which a corpus would spend its budget, from a sample of its pages.
+"""The demand curve: how much a corpus would spend at each price, from a sample of its pages.
 
-While the sweep passes over the pages, some of them are asked how often they would be fetched at
-each of a few prices around the present one.  Always the same slots: what their choice makes the
-curve wrong by stays the same, and is left to the price's correction.
+While the sweep passes over the pages, it computes for some of them how often they would be fetched
+at each of a few prices around the present one.  The sample always has the same slots, so that its
+error stays the same; the correction of the price makes up for it.
 """
 
 import math
@@ -13,46 +13,45 @@ from numpy.typing import NDArray
 
 from recrawl.core.arrays import FloatArray
 from recrawl.core.kernel import table_kernel
-from recrawl.core.price.demand import price_for_budget
+from recrawl.core.price.demand import interpolate_price
 from recrawl.core.price.due_table import LOG2_NEVER, interval_periods_of
-from recrawl.shard.due import Terms
-from recrawl.shard.picker.rough import rough_exp2_of
+from recrawl.shard.due import Terms, rough_exp2_of
 from recrawl.shard.state.codes import log2_of_code
-from recrawl.shard.state.status import PageStatus
+from recrawl.shard.state.status import BudgetUnit, PageStatus
 from recrawl.shard.state.tables import Tables
 from recrawl.shard.state.words import class_of, is_held, log2_period_of, log2_weight_of, shape_of
 
-__all__ = ["N_PRICES", "N_PRICES_NEAR", "Count", "Demand", "sampled_demand"]
+__all__ = ["N_PRICES", "N_PRICES_NEAR", "DemandCounter", "SampledDemand", "sample_demand"]
 
 N_PRICES = 64
-# As many are enough to steer by.
+# Enough to control the price.
 N_PRICES_NEAR = 16
 _ELASTICITY_MAX = 3.0
 _FREE = int(PageStatus.FREE)
 _RETIRED = int(PageStatus.RETIRED)
 
 
-class Demand(NamedTuple):
-    """What pages would spend per second at each price, and how many a move of it sets free."""
+class SampledDemand(NamedTuple):
+    """Spending per second at each price, and the number of pages that a change of price moves."""
 
     price: FloatArray
     spent: FloatArray
     response: FloatArray
-    """Pages held back per unit of log price."""
+    """Number of pages held back per unit of log price."""
 
     def price_for(self, budget: float) -> float:
         """Return the price at which the budget is spent."""
         if not (self.spent > 0.0).any():
             return float(self.price[0])
-        return float(price_for_budget(self.price, self.spent, budget))
+        return float(interpolate_price(self.price, self.spent, budget))
 
-    def spent_at(self, price: float) -> float:
-        """Return what would be spent at a price."""
+    def spending_at(self, price: float) -> float:
+        """Return the spending per second at a price."""
         positive = np.maximum(self.spent, 1e-300)
         return math.exp(np.interp(math.log(price), np.log(self.price), np.log(positive)))
 
     def response_at(self, price: float) -> float:
-        """Return how many pages a unit of log price holds back."""
+        """Return the number of pages that a unit of log price holds back."""
         return float(np.interp(math.log(price), np.log(self.price), self.response))
 
 
@@ -63,11 +62,11 @@ def _add_page(
     log2_price: float,
     rate: float,
     n_pages: float,
-    curve: Demand,
+    curve: SampledDemand,
 ) -> None:
-    """Add what a page would spend at prices from 2^``log2_price`` up, a step of the table each.
+    """Add the spending of a page at prices from 2^``log2_price`` up, a step of the table each.
 
-    ``rate`` is what it would spend if its interval were its period.
+    ``rate`` is its spending if its interval were its period.
     """
     table, spent, response = terms.table, curve.spent, curve.response
     shape, class_code = shape_of(word), class_of(word)
@@ -80,7 +79,7 @@ def _add_page(
     for k in range(spent.size):
         i = first + k
         if i < 0 or i > intervals.size - 2 or intervals[i + 1] >= LOG2_NEVER:
-            # At the ends of the table it takes more than a line between two entries.
+            # Interpolation between two entries does not work at the ends of the table.
             target = log2_target + k * table.log2_target_step
             log2_interval = math.log2(interval_periods_of(table, shape, class_code, target))
         else:
@@ -109,9 +108,9 @@ def _add_pages(
     first: int,
     end: int,
     stride: int,
-    curve: Demand,
+    curve: SampledDemand,
 ) -> None:
-    """Add every ``stride``-th page; those in flight count, those given up and free slots do not."""
+    """Add every ``stride``-th page; those in flight count, retired pages and free slots do not."""
     log2_price = math.log2(curve.price[0])
     for slot in range(first, end, stride):
         if is_held(word[slot]) and (status[slot] == _FREE or status[slot] == _RETIRED):
@@ -122,19 +121,19 @@ def _add_pages(
         _add_page(word[slot], terms, log2_price, rate, float(stride), curve)
 
 
-class Count:
-    """A demand curve in the making.
+class DemandCounter:
+    """Builds a demand curve by adding pages.
 
     Parameters
     ----------
     terms
-        What turns words into intervals.
+        Parameters that turn words into intervals.
     price
-        Where the curve's middle is to be.
+        Price in the middle of the curve.
     n_prices
-        Of the curve; a step of the due table apart.
+        Number of prices of the curve, a step of the due table apart.
     stride
-        Every so many slots one is counted.
+        Distance between the slots that are counted.
     """
 
     def __init__(self, terms: Terms, price: float, n_prices: int, stride: int) -> None:
@@ -142,10 +141,10 @@ class Count:
         self._stride = stride
         self._next = 0
         steps = (np.arange(n_prices) - n_prices // 2) * terms.table.log2_target_step
-        self._curve = Demand(price * np.exp2(steps), np.zeros(n_prices), np.zeros(n_prices))
+        self._curve = SampledDemand(price * np.exp2(steps), np.zeros(n_prices), np.zeros(n_prices))
 
     def add(self, tables: Tables, end: int) -> None:
-        """Count the pages up to a slot that are not counted yet."""
+        """Count the pages up to a slot that have not been counted yet."""
         if self._next >= end:
             return
         pages = tables.pages
@@ -154,7 +153,7 @@ class Count:
             pages.status,
             pages.cost,
             self._terms,
-            bool(tables.registers.budget_unit[0] == 1),
+            bool(tables.registers.budget_unit[0] == BudgetUnit.COST),
             self._next,
             end,
             self._stride,
@@ -162,16 +161,16 @@ class Count:
         )
         self._next += -(-(end - self._next) // self._stride) * self._stride
 
-    def demand(self) -> Demand:
-        """Return the demand of what was counted."""
+    def demand(self) -> SampledDemand:
+        """Return the curve of the pages counted so far."""
         return self._curve
 
 
-def sampled_demand(
+def sample_demand(
     tables: Tables, terms: Terms, price: float, *, n_prices: int = N_PRICES, n_counted: int = 32_768
-) -> Demand:
-    """Return the demand of a sample of all pages, at prices around one."""
+) -> SampledDemand:
+    """Return the demand curve of a sample of all pages, at prices around ``price``."""
     n_slots = int(tables.registers.n_slots[0])
-    count = Count(terms, price, n_prices, max(1, n_slots // n_counted))
+    count = DemandCounter(terms, price, n_prices, max(1, n_slots // n_counted))
     count.add(tables, n_slots)
     return count.demand()

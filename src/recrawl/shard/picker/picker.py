@@ -1,4 +1,4 @@
-"""A picker: what to order next, by the exact scan or the rolling sweep, within price and limits."""
+"""The picker: chooses orders by an exact scan or a rolling sweep, within price and limits."""
 
 import math
 from typing import NamedTuple
@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.arrays import FloatArray
-from recrawl.shard.apply.budget import credit_at
+from recrawl.shard.apply.leases import credit_at
 from recrawl.shard.due import CEILING_BONUS, Terms
-from recrawl.shard.picker.discovery import NewPages
-from recrawl.shard.picker.forecast import sampled_demand
+from recrawl.shard.picker.discovery import UnfetchedPages
+from recrawl.shard.picker.forecast import sample_demand
 from recrawl.shard.picker.pricing import BudgetPrice
 from recrawl.shard.picker.queue.market import (
     M_BACKLOG,
@@ -18,18 +18,17 @@ from recrawl.shard.picker.queue.market import (
     Market,
     empty_market,
     fit_market,
+    grow_rows,
     n_free_rows,
-    roomier_rows,
 )
-from recrawl.shard.picker.queue.turns import end_decision, forget_orders, wake_groups
+from recrawl.shard.picker.queue.turns import end_decision, unmark_ordered, wake_groups
 from recrawl.shard.picker.rolling import (
     SWEEP_SECONDS_MAX,
     SWEEP_SECONDS_MIN,
     SWEEP_SHARE,
     RollingSweep,
 )
-from recrawl.shard.picker.scan import Ranked, order_exactly
-from recrawl.shard.picker.shares import audit_page, purposes
+from recrawl.shard.picker.scan import Ranked, order_audit_page, order_exactly, write_purposes
 from recrawl.shard.picker.sweep import Moment
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.status import BudgetUnit, PriceMode, Reason
@@ -43,26 +42,26 @@ _DISCOVERY = int(Reason.DISCOVERY)
 _SPARE = int(Reason.SPARE)
 _VALUE = int(Reason.VALUE)
 
-# Weight of the latest marginal page in the price that a scan reports.
+# Weight of the latest marginal page in the price that scans maintain.
 _SMOOTHING = 0.1
-# Where a demand curve begins that has no price to begin at: an hour of one page's staleness.
+# Price to begin a demand curve at if there is none: an hour of one page's staleness.
 _PRICE_ANYWHERE = 3_600.0
-# Costs as `Pages` has them: log2 in steps of 1/1024.
+# Codes of costs in `Pages`: log2 in steps of 1/1024.
 _COST_CODES_PER_OCTAVE = 1024.0
 _COST_OCTAVES = 32.0
-# Orders proposed before their costs are known, over those that the mean cost tells.
+# Factor on the number of orders that the mean cost suggests, as their costs are not known yet.
 _COST_ROOM = 1.5
-# Waiting pages valued anew, per decision at least and per order.
+# Number of waiting pages revalued, per decision at least and per order.
 _REVALUED_MIN = 1_024
 _REVALUED_PER_ORDER = 8
-# Pages looked at per second, on average, because nothing soon due is left.
+# Mean number of pages scanned per second when no page is soon due.
 _RESTOCKED_PER_SECOND = 50_000.0
-# Pages that such a look finds beside those ordered, at most.
+# Largest number of pages that such a scan finds beside those ordered.
 _RESTOCK_MAX = 100_000
 
 
 class Proposal(NamedTuple):
-    """Orders that a picker would give, best first; nothing has changed by it."""
+    """Orders that a picker proposes, best first."""
 
     slot: NDArray[np.int64]
     reason: NDArray[np.uint8]
@@ -72,15 +71,15 @@ class Proposal(NamedTuple):
 class Picker:
     """Chooses orders; reads tables and never changes them.
 
-    All that it remembers is derived: a new one finds everything again.  What was proposed and
-    not applied is found again, too.
+    All its state is derived from the tables: a new picker finds everything again.  So is a page
+    that was proposed and whose order was not applied.
 
     Parameters
     ----------
     settings
-        Of the shard.
+        Settings of the shard.
     terms
-        What turns words into due times.
+        Parameters that turn words into due times.
     """
 
     def __init__(self, settings: ShardSettings, terms: Terms) -> None:
@@ -88,7 +87,7 @@ class Picker:
         self._terms = terms
         self._budget_price = BudgetPrice()
         self._sweep = RollingSweep(terms, empty_market(), settings.pool_max)
-        self._new_pages = NewPages(terms)
+        self._new_pages = UnfetchedPages(terms)
         self._looked_to = 0
         self._n_unordered = 0
         self._fixed_price = 0.0
@@ -107,17 +106,17 @@ class Picker:
 
     @property
     def backlog(self) -> int:
-        """Pages that could be ordered at once, were there a budget."""
+        """Number of pages that could be ordered within seconds if the budget allowed it."""
         return int(self._market.gauge[M_BACKLOG])
 
     @property
     def sweep_seconds(self) -> float:
-        """Between two looks at a page to which nothing happens."""
+        """Seconds of one sweep, the time between two looks at a page without events."""
         return self._sweep.sweep_seconds
 
     @property
     def n_touched(self) -> int:
-        """Entries that came into the near-term wheel or among the waiting, or left, ever."""
+        """Number of entries ever added to or removed from the wheel or the waiting pages."""
         return self._sweep.n_touched
 
     @property
@@ -125,24 +124,24 @@ class Picker:
         return self._sweep.market
 
     def set_price(self, price: float) -> None:
-        """Begin at a price, as it was logged with the latest tick; 0 says that there was none.
+        """Begin at the price that the latest tick logged; 0 for none.
 
-        What was learned of it by correction begins anew; the demand curve stays.
+        This resets the correction of the price; the demand curve stays.
         """
         self._budget_price.set_price(price)
 
     def demand_curve(self) -> tuple[FloatArray, FloatArray]:
-        """Return prices around the present one, and what would be spent per second at each.
+        """Return prices around the present one, and the spending per second at each.
 
-        Fetches or cost, as the budget has it.  While sweeping it is the curve of the latest
-        sweep: 16 prices a quarter octave apart.  Otherwise it is made from a sample of pages
-        when asked for, with 64 prices.  Empty before the first decision.
+        Spending is in fetches or cost, like the budget.  While sweeping, it is the curve of the
+        latest sweep: 16 prices a quarter octave apart.  Otherwise it is computed from a sample of
+        pages, at 64 prices.  Empty before the first decision.
         """
         demand = self._budget_price.demand
         if not self._is_sweeping or demand is None:
             if self._tables is None:
                 return np.empty(0), np.empty(0)
-            demand = sampled_demand(self._tables, self._terms, self.price or _PRICE_ANYWHERE)
+            demand = sample_demand(self._tables, self._terms, self.price or _PRICE_ANYWHERE)
         return demand.price, demand.spent
 
     def decide(self, tables: Tables, now_ms: int, n: int, *, exact: bool = False) -> Proposal:
@@ -151,13 +150,13 @@ class Picker:
         Parameters
         ----------
         tables
-            As they are; nothing is changed.
+            State of the shard, which stays unchanged.
         now_ms
-            Milliseconds since 1970.
+            Time in milliseconds since 1970.
         n
-            At most so many.
+            Largest number of orders.
         exact
-            Look at every page whatever the settings say, as for a batch.
+            Whether to look at every page, whatever the settings say, as batches need.
         """
         self._tables = tables
         self._now_ms = max(now_ms, self._now_ms)
@@ -165,11 +164,11 @@ class Picker:
         registers = tables.registers
         self._is_fixed = bool(registers.price_mode[0] == PriceMode.FIXED)
         self._fixed_price = float(registers.fixed_price[0])
-        self._is_sweeping = self._sweeps(tables)
+        self._is_sweeping = self._should_sweep(tables)
         moment = None
         if self._is_sweeping:
             moment = self._advance(tables, now_ms)
-            self._put_in_order(tables, moment, n)
+            self._revalue_waiting(tables, moment, n)
         by_cost = bool(registers.budget_unit[0] == BudgetUnit.COST)
         credit = credit_at(registers, now_ms) if by_cost else math.inf
         if by_cost:
@@ -177,28 +176,28 @@ class Picker:
         wanted = np.empty(max(n, 0), np.uint8)
         settings = self._settings
         first_order = int(registers.next_order[0])
-        purposes(first_order, settings.audit_share, settings.discovery_share, wanted)
+        write_purposes(first_order, settings.audit_share, settings.discovery_share, wanted)
         slot, reason = self._orders(tables, now_ms, wanted, None if exact else moment)
         end_decision(self._market, slot)
         if by_cost:
             n_kept = self._n_affordable(tables, slot, credit)
             if moment is not None:
-                self._sweep.consider(tables, moment, slot[n_kept:])
+                self._sweep.queue_pages(tables, moment, slot[n_kept:])
             slot, reason = slot[:n_kept], reason[:n_kept]
         return Proposal(slot, reason)
 
     def touch(self, tables: Tables, slots: NDArray[np.int64]) -> None:
-        """Look at pages to which something happened: they may be due before the next sweep."""
+        """Look at pages that an event changed: they may be due before the next sweep."""
         self._fit(tables)
         slots = np.ascontiguousarray(slots, np.int64)
         if self._settings.discovery_share > 0.0:
             self._new_pages.offer(tables, self._now(tables), slots)
         if self._is_sweeping:
             moment = self._sweep.moment(tables, self._now(tables), self._log2_price())
-            self._sweep.consider(tables, moment, slots)
+            self._sweep.queue_pages(tables, moment, slots)
 
     def wake(self, tables: Tables, groups: NDArray[np.int64]) -> None:
-        """Look again at groups that may be ordered from earlier than they could."""
+        """Update groups that may be ordered from earlier than before."""
         self._fit(tables)
         rows = np.ascontiguousarray(groups, np.int64)
         wake_groups(self._market, tables.groups, rows, rows.size, self._now(tables))
@@ -212,7 +211,7 @@ class Picker:
         )
 
     def _n_affordable(self, tables: Tables, slot: NDArray[np.int64], credit: float) -> int:
-        """Return how many orders the credit pays for, the last one perhaps in part."""
+        """Return the number of orders that the credit pays for, the last one perhaps in part."""
         cost = np.exp2(tables.pages.cost[slot] / _COST_CODES_PER_OCTAVE - _COST_OCTAVES)
         if slot.size:
             self._mean_cost += _SMOOTHING * (float(cost.mean()) - self._mean_cost)
@@ -221,20 +220,20 @@ class Picker:
     def _log2_price(self) -> float:
         return math.log2(self.price) if self.price > 0.0 else -1e3
 
-    def _sweeps(self, tables: Tables) -> bool:
+    def _should_sweep(self, tables: Tables) -> bool:
         if self._settings.picker == "auto":
             return int(tables.registers.n_pages[0]) > self._settings.scan_pages_max
         return self._settings.picker == "sweep"
 
     # ---- the rolling sweep
 
-    def _pace(self, tables: Tables) -> float:
+    def _planned_sweep_seconds(self, tables: Tables) -> float:
         if self._settings.sweep_seconds is not None:
             return max(self._settings.sweep_seconds, 1.0)
         rate = float(tables.registers.budget[0]) / self._mean_cost
         demand = self._budget_price.demand
         if self._is_fixed and demand is not None:
-            rate = demand.spent_at(max(self.price, 1e-30))
+            rate = demand.spending_at(max(self.price, 1e-30))
         seconds = SWEEP_SHARE * float(tables.registers.n_pages[0]) / max(rate, 1e-9)
         return min(max(seconds, SWEEP_SECONDS_MIN), SWEEP_SECONDS_MAX)
 
@@ -243,13 +242,13 @@ class Picker:
         budget = float(tables.registers.budget[0])
         price = self._budget_price
         if price.demand is None or (not self._is_fixed and budget > 0.0 and self.price == 0.0):
-            demand = sampled_demand(tables, self._terms, self.price or _PRICE_ANYWHERE)
+            demand = sample_demand(tables, self._terms, self.price or _PRICE_ANYWHERE)
             if not self._is_fixed and budget > 0.0 and self.price == 0.0:
-                # Once more around the price found: the first curve may not reach it.
-                demand = sampled_demand(tables, self._terms, demand.price_for(budget))
-            price.see_demand(demand, budget)
+                # A second curve around the price found: the first may not reach that far.
+                demand = sample_demand(tables, self._terms, demand.price_for(budget))
+            price.update_demand(demand, budget)
         now = now_ms / 1000.0
-        # The first sweep finds what has waited for it; the price is not to follow that.
+        # The first sweep finds pages long due; the price must not follow that backlog.
         if not self._is_fixed and self._sweep.n_passes > 0:
             n_pages = int(tables.registers.n_pages[0])
             price.step(
@@ -261,34 +260,36 @@ class Picker:
                 cost=self._mean_cost,
             )
         moment = self._sweep.moment(tables, now_ms, self._log2_price())
-        self._sweep.set_pace(moment.now, self._pace(tables))
+        self._sweep.set_sweep_seconds(moment.now, self._planned_sweep_seconds(tables))
         if self._settings.discovery_share > 0.0:
             self._look_for_new(tables, now_ms)
         moment = moment._replace(sweep_seconds=self._sweep.sweep_seconds)
         counted = self._sweep.advance(tables, moment)
         if counted is not None:
-            price.see_demand(counted, budget)
+            price.update_demand(counted, budget)
         return moment
 
-    def _put_in_order(self, tables: Tables, moment: Moment, n_orders: int) -> None:
-        """Value what waits anew: all of it while it is little, and the more seldom the more it is.
+    def _revalue_waiting(self, tables: Tables, moment: Moment, n_orders: int) -> None:
+        """Revalue all waiting pages, less often the more of them wait.
 
-        Most pages come when they are just worth the price.  Best first by what each was worth
-        then would be first come, first served.
+        Most pages come in when they are just worth the price.  Ordered by their worth at that time,
+        they would be served first come, first served.
         """
         self._n_unordered += max(_REVALUED_MIN, _REVALUED_PER_ORDER * n_orders)
         n_waiting = int(self._market.gauge[M_SIZE])
         if 0 < n_waiting <= self._n_unordered:
             self._n_unordered = 0
-            self._sweep.put_in_order(tables, moment)
+            self._sweep.revalue_all(tables, moment)
 
     def _look_for_new(self, tables: Tables, now_ms: int) -> None:
-        """Look where the sweep has been since the last time."""
+        """Scan the slots that the sweep has passed since the last call for new pages."""
         end = self._sweep.cursor
         if end < self._looked_to:
-            self._new_pages.look(tables, now_ms, self._looked_to, int(tables.registers.n_slots[0]))
+            self._new_pages.scan_slots(
+                tables, now_ms, self._looked_to, int(tables.registers.n_slots[0])
+            )
             self._looked_to = 0
-        self._new_pages.look(tables, now_ms, self._looked_to, end)
+        self._new_pages.scan_slots(tables, now_ms, self._looked_to, end)
         self._looked_to = end
 
     # ---- orders
@@ -296,9 +297,9 @@ class Picker:
     def _orders(
         self, tables: Tables, now_ms: int, wanted: NDArray[np.uint8], moment: Moment | None
     ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """Return orders by what each is wanted for; one that cannot be had goes to value."""
+        """Return orders by purpose; one that finds no page of its purpose is ordered by value."""
         if self._is_fixed and moment is not None:
-            # No more than is due, lest shares are of what might have been.
+            # Shares count only pages that are due.
             share = self._settings.audit_share + self._settings.discovery_share
             n_due = int(self._market.gauge[M_SIZE]) + 1
             wanted = wanted[: math.ceil(n_due / max(1.0 - share, 0.01))]
@@ -308,27 +309,31 @@ class Picker:
             self._make_rows(1)
             order = int(tables.registers.next_order[0]) + int(i)
             n_slots = int(tables.registers.n_slots[0])
-            slot[i] = audit_page(tables.pages, tables.groups, self._market, order, n_slots, now_ms)
+            slot[i] = order_audit_page(
+                tables.pages, tables.groups, self._market, order, n_slots, now_ms
+            )
         at = np.flatnonzero(wanted == _DISCOVERY)
         if at.size:
-            found = self._discoveries(tables, now_ms, at.size, moment is None)
+            found = self._discovery_orders(tables, now_ms, at.size, moment is None)
             slot[at[: found.size]] = found
         at = np.flatnonzero(slot < 0)
-        found, why = self._values(tables, now_ms, at.size, moment)
+        found, why = self._value_orders(tables, now_ms, at.size, moment)
         slot[at[: found.size]] = found
         reason[at[: found.size]] = why
         is_had = slot >= 0
         if found.size < at.size:
-            # Nothing more is worth it: what was set apart beyond that is not either.
+            # No more pages reach the price, so later orders for audit or discovery are dropped.
             is_had[at[found.size] :] = False
-            forget_orders(self._market, slot[(slot >= 0) & ~is_had])
+            unmark_ordered(self._market, slot[(slot >= 0) & ~is_had])
         return slot[is_had], reason[is_had]
 
     def _make_rows(self, n: int) -> None:
         while n_free_rows(self._market, n) < n:
-            self._sweep.market = roomier_rows(self._market)
+            self._sweep.market = grow_rows(self._market)
 
-    def _discoveries(self, tables: Tables, now_ms: int, n: int, by_scan: bool) -> NDArray[np.int64]:
+    def _discovery_orders(
+        self, tables: Tables, now_ms: int, n: int, by_scan: bool
+    ) -> NDArray[np.int64]:
         if by_scan:
             ranked, self._sweep.market = order_exactly(
                 tables, self._terms, self._market, now_ms, n, only_new=True
@@ -337,27 +342,27 @@ class Picker:
         self._make_rows(n)
         return self._new_pages.order(tables, self._market, now_ms, n)
 
-    def _values(
+    def _value_orders(
         self, tables: Tables, now_ms: int, n: int, moment: Moment | None
     ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         if moment is None:
             ranked = self._scan(tables, now_ms, n)
             why = np.where(ranked.log2_worth >= CEILING_BONUS / 2, _CEILING, _VALUE)
-            self._see_marginal(ranked, n)
+            self._update_marginal(ranked, n)
             return ranked.slot, why.astype(np.uint8)
         slot, reason = np.empty(n, np.int64), np.empty(n, np.uint8)
-        # What is worth most of all that is not due is better than what is due next.
+        # The most valuable page not yet due is better than the one due next.
         restocks = not self._is_fixed and self._may_restock(tables, moment)
         n_found = self._sweep.order(
             tables, moment, slot, reason, only_due=self._is_fixed, pulls_ahead=not restocks
         )
         if n_found < n and restocks:
             n_found += self._restock(tables, moment, slot[n_found:], reason[n_found:])
-        self._budget_price.see_orders(int((reason[:n_found] == _SPARE).sum()))
+        self._budget_price.count_spare_orders(int((reason[:n_found] == _SPARE).sum()))
         return slot[:n_found], reason[:n_found]
 
     def _restock_wait(self, tables: Tables) -> float:
-        """Return the seconds between two looks at all pages, so that they cost next to nothing."""
+        """Return the seconds between two scans of all pages, so that they cost next to nothing."""
         return float(tables.registers.n_slots[0]) / _RESTOCKED_PER_SECOND
 
     def _may_restock(self, tables: Tables, moment: Moment) -> bool:
@@ -367,13 +372,13 @@ class Picker:
     def _restock(
         self, tables: Tables, moment: Moment, slot: NDArray[np.int64], reason: NDArray[np.uint8]
     ) -> int:
-        """Look at all pages for the best that are not soon due, now and for some time to come."""
+        """Order the best pages not yet due, by a scan; adjust the price if it is too high."""
         self._restocked_at = moment.now
         rate = float(tables.registers.budget[0]) / self._mean_cost
         wait = max(self._restock_wait(tables), SWEEP_SECONDS_MIN)
         n_ahead = math.ceil(min(rate * wait, float(_RESTOCK_MAX)))
         ranked = self._scan(tables, moment.now_ms, slot.size + n_ahead)
-        forget_orders(self._market, ranked.slot[slot.size :])
+        unmark_ordered(self._market, ranked.slot[slot.size :])
         n = min(ranked.slot.size, slot.size)
         worth = ranked.log2_worth[:n]
         slot[:n] = ranked.slot[:n]
@@ -381,9 +386,9 @@ class Picker:
         reason[:n][worth >= moment.log2_price] = _VALUE
         reason[:n][worth >= CEILING_BONUS / 2] = _CEILING
         if n == slot.size and n > 0 and ranked.log2_worth[-1] < moment.log2_price:
-            # The price is far too high, or this would not have been needed.
+            # So many pages below the price were needed: the price is far too high.
             self._budget_price.set_price(math.exp2(float(ranked.log2_worth[-1])))
-            self._sweep.hurry()
+            self._sweep.restart()
         return n
 
     def _scan(self, tables: Tables, now_ms: int, n: int) -> Ranked:
@@ -398,7 +403,7 @@ class Picker:
         )
         return ranked
 
-    def _see_marginal(self, ranked: Ranked, n: int) -> None:
+    def _update_marginal(self, ranked: Ranked, n: int) -> None:
         worth = ranked.log2_worth[ranked.log2_worth < CEILING_BONUS / 2]
         if worth.size == 0:
             return

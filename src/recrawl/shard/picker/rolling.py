@@ -1,24 +1,23 @@
-"""The rolling sweep at work: wheel, market and cursor, and the room that they need."""
+"""The rolling sweep: finds due pages, and keeps the wheel and the market large enough for them."""
 
 import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.shard.due import Terms
-from recrawl.shard.picker.forecast import N_PRICES_NEAR, Count, Demand
+from recrawl.shard.due import Terms, first_positions
+from recrawl.shard.picker.forecast import N_PRICES_NEAR, DemandCounter, SampledDemand
 from recrawl.shard.picker.queue.market import (
     M_FREE,
     M_FREE_ROW,
     M_SIZE,
     M_TOUCHED,
     Market,
-    roomier_entries,
-    roomier_rows,
+    grow_entries,
+    grow_rows,
 )
-from recrawl.shard.picker.queue.turns import forget_orders
+from recrawl.shard.picker.queue.turns import unmark_ordered
 from recrawl.shard.picker.queue.waiting import CEILING_FLOOR, keep_best_of_all, revalue, take_best
-from recrawl.shard.picker.rough import first_positions
 from recrawl.shard.picker.sweep import LATENESS, Found, Moment, find_due, place_pages, value_pages
 from recrawl.shard.picker.wheel import (
     W_DRAINED,
@@ -27,7 +26,7 @@ from recrawl.shard.picker.wheel import (
     W_TOUCHED,
     Wheel,
     empty_wheel,
-    roomier_wheel,
+    grow_wheel,
     take_ahead,
     take_due,
     wheel_pages,
@@ -42,42 +41,42 @@ SWEEP_SECONDS_MIN = 10.0
 SWEEP_SECONDS_MAX = 3_600.0
 # A sweep takes this share of the mean time between fetches of a page.
 SWEEP_SHARE = 0.003
-# The wheel's buckets are a second wide, or this share of a long sweep.
+# Number of buckets per sweep; buckets of shorter sweeps are a second wide.
 _BUCKETS_PER_SWEEP = 512.0
-# The first sweep is hurried: so many pages a decision.
+# Number of pages that the first sweep visits in each decision, to finish early.
 _FIRST_SWEEP_PAGES = 4_000_000
-# Pages counted for the demand curve in one sweep: as many per second, and at most.
+# Number of pages counted for the demand curve: per second of a sweep, and its limits.
 _COUNTED_PER_SECOND = 500.0
 _N_COUNTED_MIN = 4_096
 _N_COUNTED_MAX = 131_072
-# Below this is no price.
+# log2 of a price below this stands for no price.
 _LOG2_NO_PRICE = -900.0
-# Pages placed at once.
+# Number of pages placed at once.
 _BATCH = 1 << 16
-# Wheel entries looked at, at least, to fill orders that nothing due can fill.
-_LOOKS_AHEAD = 256
-# Worth and due time of a page agree to this, in octaves.
-_AGREEMENT = 1e-4
-# A page worth this little less than the price, in octaves, is not called spare: once some were
-# ordered a few seconds early, all that follow are.
-_NEARLY = 0.03
+# Minimum number of wheel entries to examine at once if there are fewer due pages than orders.
+_N_LOOKS_MIN = 256
+# A page counts as due up to this many octaves below the price: worth and due time agree so far.
+_DUE_TOLERANCE = 1e-4
+# A page up to this many octaves below the price is ordered for its value, not as spare: once some
+# pages were ordered a few seconds early, all later ones are, too.
+_VALUE_TOLERANCE = 0.03
 
 
-def _room_for(n: int) -> Found:
+def _empty_found(n: int) -> Found:
     return Found(np.empty(n, np.int64), np.zeros(n), np.empty(n), np.empty(n))
 
 
 class RollingSweep:
-    """Wheel, cursor and counts beside a market that its owner holds too."""
+    """State of the sweep: wheel, cursor and demand counts, and the market of waiting pages."""
 
     def __init__(self, terms: Terms, market: Market, pool_max: int) -> None:
         self.market = market
         self._terms = terms
         self._pool_max = max(pool_max, 1_024)
         self._wheel: Wheel | None = None
-        self._found = _room_for(_BATCH)
+        self._found = _empty_found(_BATCH)
         self._n_found = 0
-        self._count: Count | None = None
+        self._count: DemandCounter | None = None
         self._cursor = 0
         self._to_visit = 0.0
         self._swept_at: float | None = None
@@ -88,22 +87,22 @@ class RollingSweep:
 
     @property
     def n_passes(self) -> int:
-        """Sweeps completed."""
+        """Number of sweeps completed."""
         return self._n_passes
 
     @property
     def n_touched(self) -> int:
-        """Entries that came into wheel or market or left it, ever."""
+        """Number of entries ever added to or removed from wheel or market."""
         in_wheel = 0 if self._wheel is None else int(self._wheel.gauge[W_TOUCHED])
         return self._n_touched_before + in_wheel + int(self.market.gauge[M_TOUCHED])
 
     @property
     def cursor(self) -> int:
-        """The slot that is looked at next."""
+        """Slot that the sweep visits next."""
         return self._cursor
 
     def moment(self, tables: Tables, now_ms: int, log2_price: float) -> Moment:
-        """Return the moment as kernels take it."""
+        """Return the parameters of the present moment for kernels."""
         return Moment(
             int(now_ms),
             now_ms / 1000.0 - EPOCH_SECONDS,
@@ -114,20 +113,20 @@ class RollingSweep:
             int(tables.registers.n_slots[0]),
         )
 
-    def set_pace(self, now: float, sweep_seconds: float) -> None:
-        """Set the time of a sweep; a much longer or shorter one gets a wheel to match."""
+    def set_sweep_seconds(self, now: float, sweep_seconds: float) -> None:
+        """Set the length of a sweep; a much longer or shorter one gets a new wheel."""
         self.sweep_seconds = sweep_seconds
         width = max(1.0, sweep_seconds / _BUCKETS_PER_SWEEP)
         if self._wheel is None:
             self._wheel = empty_wheel(width, now)
         elif not 0.5 <= width / self._wheel.width <= 2.0:
-            # Its pages are found again by a hurried sweep.
+            # The pages of the old wheel are dropped; a new fast sweep finds them again.
             self._n_touched_before += int(self._wheel.gauge[W_TOUCHED])
             self._wheel = empty_wheel(width, now, self._wheel.slot.size)
-            self.hurry()
+            self.restart()
 
-    def hurry(self) -> None:
-        """Begin a sweep that is over after a few decisions."""
+    def restart(self) -> None:
+        """Begin a fast sweep, which takes only a few decisions."""
         self._cursor = 0
         self._count = None
         self._n_passes = 0
@@ -135,7 +134,7 @@ class RollingSweep:
     # ---- finding and placing
 
     def _place(self, tables: Tables, moment: Moment, *, even_early: bool = False) -> None:
-        """Put what was found into market or wheel."""
+        """Put the pages found into market or wheel; with ``even_early``, also those not due yet."""
         n, self._n_found = self._n_found, 0
         if n == 0:
             return
@@ -160,10 +159,10 @@ class RollingSweep:
                 self._make_room(moment, tables)
 
     def _make_room(self, moment: Moment, tables: Tables) -> None:
-        """Let whatever ran out of room grow, or throw out the less valuable half."""
+        """Grow the table that is full, or drop the less valuable half of waiting pages."""
         assert self._wheel is not None
         if self._wheel.gauge[W_FREE] < 0:
-            self._wheel = roomier_wheel(self._wheel)
+            self._wheel = grow_wheel(self._wheel)
         market = self.market
         if market.gauge[M_FREE] < 0:
             if market.slot.size >= self._pool_max:
@@ -171,12 +170,12 @@ class RollingSweep:
                 floor = keep_best_of_all(market, tables.groups, n_kept, moment.now_ms)
                 self._log2_floor = min(floor, CEILING_FLOOR)
             else:
-                self.market = roomier_entries(market)
+                self.market = grow_entries(market)
         if self.market.gauge[M_FREE_ROW] < 0:
-            self.market = roomier_rows(self.market)
+            self.market = grow_rows(self.market)
 
-    def consider(self, tables: Tables, moment: Moment, slots: NDArray[np.int64]) -> None:
-        """Look at pages to which something happened, now or together with others."""
+    def queue_pages(self, tables: Tables, moment: Moment, slots: NDArray[np.int64]) -> None:
+        """Queue pages for the next batch to place: changed by an event, or not affordable now."""
         if self._wheel is None:
             return
         for first in range(0, slots.size, _BATCH):
@@ -186,10 +185,10 @@ class RollingSweep:
             self._found.slot[self._n_found : self._n_found + part.size] = part
             self._n_found += part.size
 
-    def advance(self, tables: Tables, moment: Moment) -> Demand | None:
-        """Sweep as far as it is time to, and look at what has come up in the wheel.
+    def advance(self, tables: Tables, moment: Moment) -> SampledDemand | None:
+        """Sweep as far as the elapsed time requires, and place the pages of the wheel that are due.
 
-        Returns what all pages would spend whenever a pass over them has come to an end.
+        Returns the demand curve of all pages whenever a pass over them ends.
         """
         if self.market.gauge[M_SIZE] < self._pool_max // 8:
             self._log2_floor = -math.inf
@@ -241,11 +240,11 @@ class RollingSweep:
             n_counted = min(max(n_counted, _N_COUNTED_MIN), _N_COUNTED_MAX)
             stride = max(1, round(moment.n_slots / n_counted))
             price = math.exp2(moment.log2_price) if moment.log2_price > _LOG2_NO_PRICE else 1.0
-            self._count = Count(self._terms, price, N_PRICES_NEAR, stride)
+            self._count = DemandCounter(self._terms, price, N_PRICES_NEAR, stride)
         self._count.add(tables, end)
 
     def _drain(self, tables: Tables, moment: Moment) -> None:
-        """Look at what has come up in the wheel, and place whatever was found."""
+        """Take the due pages out of the wheel, and place all pages found."""
         assert self._wheel is not None
         while True:
             room = self._found.slot[self._n_found :]
@@ -256,8 +255,8 @@ class RollingSweep:
             if not is_full:
                 break
 
-    def put_in_order(self, tables: Tables, moment: Moment) -> None:
-        """Value all that waits anew."""
+    def revalue_all(self, tables: Tables, moment: Moment) -> None:
+        """Compute the worth of all waiting pages anew."""
         revalue(self.market, tables.pages, tables.limits, self._terms, moment.now)
         n = int(self.market.gauge[M_SIZE])
         keep_best_of_all(self.market, tables.groups, n, moment.now_ms)
@@ -274,9 +273,9 @@ class RollingSweep:
         only_due: bool,
         pulls_ahead: bool,
     ) -> int:
-        """Order the best of what waits; if it ``pulls_ahead``, then the best of what is soon due.
+        """Order the best waiting pages; with ``pulls_ahead``, then the best pages due soon.
 
-        What waits and is worth less than the price is let go if ``only_due``.
+        With ``only_due``, waiting pages worth less than the price are dropped.
         """
         assert self._wheel is not None
         n = self._take(tables, moment, only_due, slot, reason, 0)
@@ -284,7 +283,7 @@ class RollingSweep:
         last = bucket + self._wheel.head.size - 1
         pulls_ahead = pulls_ahead and not only_due
         while pulls_ahead and n < slot.size and bucket < last and self._wheel.gauge[W_SIZE] > 0:
-            n_looks = max(2 * (slot.size - n), _LOOKS_AHEAD)
+            n_looks = max(2 * (slot.size - n), _N_LOOKS_MIN)
             bucket, self._n_found = take_ahead(self._wheel, bucket, n_looks, self._found.slot)
             self._place(tables, moment, even_early=True)
             n_before, n = n, self._take(tables, moment, only_due, slot, reason, n)
@@ -301,9 +300,9 @@ class RollingSweep:
         reason: NDArray[np.uint8],
         n_done: int,
     ) -> int:
-        """Order the best of what waits, beside ``n_done`` orders; return how many there are.
+        """Order the best waiting pages after ``n_done`` orders; return the new number of orders.
 
-        Pages worth less than the price are let go if ``only_due``, and are spare otherwise.
+        Pages worth less than the price are dropped with ``only_due``, and are spare otherwise.
         """
         while n_done < slot.size:
             n = take_best(
@@ -317,25 +316,25 @@ class RollingSweep:
             )
             if n == 0:
                 break
-            taken = Found(slot[n_done : n_done + n], *_room_for(n)[1:])
+            taken = Found(slot[n_done : n_done + n], *_empty_found(n)[1:])
             value_pages(
                 tables.pages, tables.limits, self._terms, moment.log2_price, moment.now, taken, n
             )
-            short = moment.log2_price - taken.log2_worth
-            why = np.where(short <= _NEARLY, int(Reason.VALUE), int(Reason.SPARE))
+            shortfall = moment.log2_price - taken.log2_worth
+            why = np.where(shortfall <= _VALUE_TOLERANCE, int(Reason.VALUE), int(Reason.SPARE))
             why[taken.log2_worth >= CEILING_FLOOR] = int(Reason.CEILING)
-            is_good = short <= _AGREEMENT if only_due else short < math.inf
+            is_good = shortfall <= _DUE_TOLERANCE if only_due else shortfall < math.inf
             if not is_good.all():
-                # Their groups seem to have been ordered from, and may have a turn less this time.
+                # The groups of dropped pages have used a turn, and may get one order less now.
                 why, kept = why[is_good], taken.slot[is_good]
-                forget_orders(self.market, taken.slot[~is_good])
+                unmark_ordered(self.market, taken.slot[~is_good])
                 slot[n_done : n_done + kept.size] = kept
             reason[n_done : n_done + why.size] = why
             n_done += why.size
         return n_done
 
     def pages_in_wheel(self) -> NDArray[np.int64]:
-        """Return the pages of the wheel, in no order."""
+        """Return the pages in the wheel, in no particular order."""
         if self._wheel is None:
             return np.empty(0, np.int64)
         out = np.empty(int(self._wheel.gauge[W_SIZE]), np.int64)

@@ -1,8 +1,8 @@
-"""The exact choice: the pages worth most now, by a pass over all of them.
+"""The exact choice: finds the most valuable pages by a pass over all of them.
 
-For batches, for small corpora, and the measure of the other way to choose.  What a page is worth
-takes a search in the due table; whether it is worth a given price takes one look-up.  So pages
-are taken in bands of worth from the top, and only those within the band are valued.
+It serves batches and small corpora, and tests compare the sweep with it.  The worth of a page takes
+a search in the due table; whether it reaches a given price takes one look-up.  So pages are taken
+in bands of worth from the top, and only those within the band are valued.
 """
 
 import math
@@ -12,20 +12,62 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.arrays import FloatArray
+from recrawl.core.belief.codes import dither_of
 from recrawl.core.kernel import table_kernel
-from recrawl.shard.due import Terms, log2_worth_of
-from recrawl.shard.picker.queue.market import Market, has_bit, has_free_row, roomier_rows
+from recrawl.shard.due import ROUGHNESS, Terms, first_positions, log2_worth_of, rough_age_of
+from recrawl.shard.picker.queue.market import Market, grow_rows, has_bit, has_free_row
 from recrawl.shard.picker.queue.turns import may_order, order_from
-from recrawl.shard.picker.rough import ROUGHNESS, first_positions, rough_age_of
-from recrawl.shard.state.status import PageStatus
+from recrawl.shard.state.status import PageStatus, Reason
 from recrawl.shard.state.tables import Groups, Limits, Pages, Tables
 from recrawl.shard.state.words import EPOCH_SECONDS, is_bounded, is_held, last_of
 
-__all__ = ["Ranked", "order_exactly"]
+__all__ = ["Ranked", "order_audit_page", "order_exactly", "write_purposes"]
+
+_AUDIT_SALT = 0x5EED_A0D1
+_DISCOVERY_SALT = 0x5EED_D15C
+_N_TRIES = 32
+_ACTIVE = int(PageStatus.ACTIVE)
+_VALUE = int(Reason.VALUE)
+_DISCOVERY = int(Reason.DISCOVERY)
+_AUDIT = int(Reason.AUDIT)
+
+
+@table_kernel
+def write_purposes(
+    first_order: int, audit_share: float, discovery_share: float, out: NDArray[np.uint8]
+) -> None:
+    """Write the purpose of each order, by its number: value, discovery or audit."""
+    for i in range(out.size):
+        out[i] = _VALUE
+        if dither_of(_AUDIT_SALT, first_order + i) < audit_share:
+            out[i] = _AUDIT
+        elif dither_of(_DISCOVERY_SALT, first_order + i) < discovery_share:
+            out[i] = _DISCOVERY
+
+
+@table_kernel
+def order_audit_page(
+    pages: Pages, groups: Groups, market: Market, order: int, n_slots: int, now_ms: int
+) -> int:
+    """Order a page chosen by the order's number, and return its slot; -1 if none was found."""
+    for attempt in range(_N_TRIES):
+        slot = int(dither_of(_AUDIT_SALT + 1 + attempt, order) * n_slots)
+        if (
+            pages.status[slot] != _ACTIVE
+            or is_held(pages.word[slot])
+            or has_bit(market.taken, slot)
+        ):
+            continue
+        group = int(pages.group[slot])
+        if has_free_row(market) and may_order(market, groups, group, now_ms):
+            order_from(market, groups, group, slot, now_ms)
+            return slot
+    return -1
+
 
 _CHUNK = 1 << 20
 _N_SAMPLED = 16_384
-# Octaves below a guess where bands end.
+# Octaves below the guess at which the first bands end.
 _GUESS_MARGINS = (0.02, 0.3)
 _NEW = int(PageStatus.NEW)
 
@@ -58,7 +100,7 @@ def _collect(
     first: int,
     found: Ranked,
 ) -> int:
-    """Write the pages of a band that may be ordered, from a slot on; return how many."""
+    """Write the pages of a band that may be ordered, from a slot on; return their number."""
     now = now_ms / 1000.0 - EPOCH_SECONDS
     is_banded = band.low > -math.inf
     due = terms.table.due
@@ -92,7 +134,7 @@ def _order(
     n_max: int,
     chosen: NDArray[np.bool_],
 ) -> int:
-    """Choose from the best on what groups allow; return where rows ran out, or the end."""
+    """Choose the best pages that groups allow; return where free rows ran out, or the end."""
     n = 0
     for i in range(first, ranked.slot.size):
         if n == n_max:
@@ -119,24 +161,24 @@ def order_exactly(
     log2_least: float = -math.inf,
     only_new: bool = False,
 ) -> tuple[Ranked, Market]:
-    """Order the ``n`` best pages that groups allow, exactly, and take note in the market.
+    """Order exactly the ``n`` best pages that groups allow, and record them in the market.
 
     Parameters
     ----------
     tables, terms
-        The pages.
+        State and due terms of the shard.
     market
-        Knows what was ordered by this decision; grows with the groups ordered from.
+        Market with the orders of this decision; grows with the groups ordered from.
     now_ms
-        Milliseconds since 1970.
+        Time in milliseconds since 1970.
     n
-        At most.
+        Largest number of pages.
     log2_guess
-        What the least of them may be worth; saves time if it is nearly right.
+        Guess of log2 of the least worth among them; saves time if it is nearly right.
     log2_least
-        Pages worth less are not ordered.
+        log2 of the least worth of a page that is ordered.
     only_new
-        Only pages never fetched.
+        Whether to order only pages never fetched.
     """
     orders: list[Ranked] = []
     n_ordered = 0
@@ -154,7 +196,7 @@ def order_exactly(
         if low >= high:
             continue
         band = _Band(low, high, first_positions(terms, max(low, -1e3)))
-        found = _band(tables, terms, market, now_ms, band, only_new)
+        found = _pages_in_band(tables, terms, market, now_ms, band, only_new)
         high = low
         chosen = np.zeros(found.slot.size, np.bool_)
         i = 0
@@ -162,23 +204,23 @@ def order_exactly(
             left = n - n_ordered - int(chosen.sum())
             i = _order(tables.pages, tables.groups, market, now_ms, found, i, left, chosen)
             if i < found.slot.size:
-                market = roomier_rows(market)
+                market = grow_rows(market)
         orders.append(Ranked(found.slot[chosen], found.log2_worth[chosen]))
         n_ordered += int(chosen.sum())
-    return _together(orders), market
+    return _concatenate(orders), market
 
 
-def _together(parts: list[Ranked]) -> Ranked:
+def _concatenate(parts: list[Ranked]) -> Ranked:
     if not parts:
         return Ranked(np.empty(0, np.int64), np.empty(0))
     slots, worths = zip(*parts, strict=True)
     return Ranked(np.concatenate(slots), np.concatenate(worths))
 
 
-def _band(
+def _pages_in_band(
     tables: Tables, terms: Terms, market: Market, now_ms: int, band: _Band, only_new: bool
 ) -> Ranked:
-    """Return the pages of a band that may be ordered, ranked."""
+    """Return the pages of a band that may be ordered, best first."""
     n_slots = int(tables.registers.n_slots[0])
     parts: list[Ranked] = []
     for first in range(0, n_slots, _CHUNK):
@@ -197,7 +239,7 @@ def _band(
             found,
         )
         parts.append(Ranked(found.slot[:n].copy(), found.log2_worth[:n].copy()))
-    slot, worth = _together(parts)
+    slot, worth = _concatenate(parts)
     rank = np.argsort(-worth, kind="stable")
     return Ranked(slot[rank], worth[rank])
 
@@ -215,9 +257,9 @@ def _sample(
 
 
 def _lower_bounds(tables: Tables, terms: Terms, now_ms: int, n: int) -> list[float]:
-    """Return bounds of worth that about as many pages as wanted exceed, then eight times so many.
+    """Return bounds of log2 worth that about ``n`` pages exceed, then eight times as many, etc.
 
-    From a sample of pages.
+    They come from a sample of pages.
     """
     n_slots = int(tables.registers.n_slots[0])
     if n_slots <= 2 * _N_SAMPLED:

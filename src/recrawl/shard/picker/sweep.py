@@ -1,11 +1,11 @@
-"""The rolling sweep: a pass over all pages that moves those soon due to where they are ordered.
+"""Kernels of the rolling sweep: a pass over all pages that queues those soon due.
 
-Each page is looked at once in every sweep.  If it comes due before the next one it is put into
-the wheel, and from there, when its time comes, into the market.  A page to which something
-happens in between is looked at as well.  So at any time a page that is due waits in the market,
-or stands in the wheel, or belongs to a group that has enough better ones.
+The sweep looks at each page once in every pass.  A page that comes due before the next pass goes
+into the wheel, and from there, when it is due, into the market.  The picker also looks at each page
+that an event changes.  So at any time a due page waits in the market, is in the wheel, or belongs
+to a group with enough better pages.
 
-The pass itself reads words alone; the few pages that it finds are valued, then placed.
+The pass itself reads only words; the few pages that it finds are valued, then placed.
 """
 
 import math
@@ -16,33 +16,32 @@ from numpy.typing import NDArray
 
 from recrawl.core.arrays import FloatArray
 from recrawl.core.kernel import table_kernel
-from recrawl.shard.due import Terms, log2_worth_of, page_due_of
+from recrawl.shard.due import Terms, log2_worth_of, page_due_of, rough_age_of
 from recrawl.shard.picker.queue.market import M_FREE, M_FREE_ROW, Market, has_bit, set_bit
 from recrawl.shard.picker.queue.turns import may_order
-from recrawl.shard.picker.queue.waiting import let_wait, would_lead
-from recrawl.shard.picker.rough import rough_age_of
+from recrawl.shard.picker.queue.waiting import enqueue, would_lead
 from recrawl.shard.picker.wheel import W_FREE, Wheel, wheel_add
 from recrawl.shard.state.tables import Groups, Limits, Pages
 from recrawl.shard.state.words import is_bounded, is_held, last_of, number_of
 
 __all__ = ["LATENESS", "MARGIN", "Found", "Moment", "find_due", "place_pages", "value_pages"]
 
-# A page is put into the wheel if it came due before the next sweep were its interval this share
-# shorter: the price may fall meanwhile.
+# A page goes into the wheel if it would come due before the next sweep with an interval this share
+# shorter, because the price may fall meanwhile.
 MARGIN = 0.001
-# Sweeps are this share longer than planned, at most, and a second.
+# Sweeps take at most this share longer than planned, plus a second.
 LATENESS = 0.02
 
 
 class Moment(NamedTuple):
-    """When, at what price and where in the sweep something is decided."""
+    """Time, price and position of the sweep for a decision."""
 
     now_ms: int
     now: float
     """Shard seconds."""
     log2_price: float
     log2_floor: float
-    """Of what is worth less there is no room in the market."""
+    """log2 of the least worth of a page that the full market takes."""
     sweep_seconds: float
     cursor: int
     """The slot that the sweep looks at next."""
@@ -50,7 +49,7 @@ class Moment(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Pages to be placed: when each comes due, and log2 of what it is worth now."""
+    """Pages to be placed, with due time and log2 of their present worth."""
 
     slot: NDArray[np.int64]
     last: FloatArray
@@ -70,9 +69,9 @@ def find_due(
     limit: float,
     out: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Find pages due before a limit, as words tell, that do not wait yet.
+    """Find pages due before a limit, by their words, that do not wait yet.
 
-    Returns the slot to go on with, ``end`` unless ``out`` is full, and how many were found.
+    Returns the slot to continue with, ``end`` unless ``out`` is full, and the number found.
     ``positions`` are the `first_positions` of the price.
     """
     n = 0
@@ -101,7 +100,7 @@ def value_pages(
     found: Found,
     n: int,
 ) -> None:
-    """Write when the first ``n`` pages come due and what they are worth; never, if held."""
+    """Write due time and worth of the first ``n`` pages; a held page is never due."""
     for i in range(n):
         slot = found.slot[i]
         found.due[i] = math.inf
@@ -114,7 +113,7 @@ def value_pages(
 
 @table_kernel
 def _limit_of(moment: Moment, slot: int) -> float:
-    """Return until when a page must come due to be put into the wheel: its next visit, and some."""
+    """Return the latest due time of a page for the wheel: its next visit, with some margin."""
     n_ahead = slot - moment.cursor
     if n_ahead < 0:
         n_ahead += moment.n_slots
@@ -134,11 +133,11 @@ def place_pages(
     end: int,
     even_early: bool,
 ) -> int:
-    """Put pages into market or wheel, if they belong there; return which had no room, or ``end``.
+    """Put pages into market or wheel as due; return the first without room, or ``end``.
 
-    A page that waits already is let in again if it has become the best of its group: what comes
-    up twice is ordered once.  ``even_early`` lets pages wait before they are due, if they can be
-    ordered at once; the others go back into the wheel.
+    A waiting page that has become the best of its group is added again; the market orders it only
+    once.  With ``even_early``, pages that can be ordered at once wait before they are due; the
+    others go back into the wheel.
     """
     for i in range(first, end):
         slot = found.slot[i]
@@ -163,11 +162,11 @@ def place_pages(
                 continue
         else:
             if waits:
-                # Something happened to it: what stands there of it counts no more.
+                # An event made it due later: its entry in the market is void.
                 set_bit(market.waits, slot, False)
             margin = MARGIN * (found.due[i] - found.last[i])
             if found.due[i] - margin <= _limit_of(moment, slot):
                 wheel_add(wheel, slot, found.due[i])
             continue
-        let_wait(market, groups, group, slot, worth, moment.now_ms, moment.sweep_seconds)
+        enqueue(market, groups, group, slot, worth, moment.now_ms, moment.sweep_seconds)
     return end

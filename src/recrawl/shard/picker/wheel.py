@@ -1,7 +1,7 @@
-"""Pages soon due, by the moment: buckets of linked entries, 8 bytes an entry.
+"""A timing wheel of pages soon due: buckets of linked entries, 8 bytes an entry.
 
-Nothing is ever taken out of the middle.  A page may stand here twice, or with a due time that
-has moved: whatever comes up is looked at again.
+Entries are never removed from the middle.  A page may be here twice, or with an outdated due time,
+so the sweep checks every page that comes up.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ __all__ = [
     "W_TOUCHED",
     "Wheel",
     "empty_wheel",
-    "roomier_wheel",
+    "grow_wheel",
     "take_ahead",
     "take_due",
     "wheel_add",
@@ -29,17 +29,17 @@ __all__ = [
 N_BUCKETS = 2_048
 # Places in `Wheel.gauge`.
 W_FREE = 0
-"""The first free entry; -1 for none."""
+"""First free entry; -1 for none."""
 W_SIZE = 1
-"""Entries in use."""
+"""Number of entries in use."""
 W_DRAINED = 2
-"""The latest bucket that has come up, counted from the epoch."""
+"""Latest bucket that has come up, counted from the epoch."""
 W_TOUCHED = 3
-"""Entries added or taken, ever."""
+"""Number of entries ever added or taken."""
 
 
 class Wheel(NamedTuple):
-    """Entries in buckets of ``width`` seconds."""
+    """Pages by due time, in buckets of ``width`` seconds."""
 
     head: NDArray[np.int32]
     slot: NDArray[np.uint32]
@@ -49,7 +49,7 @@ class Wheel(NamedTuple):
 
 
 def empty_wheel(width: float, now: float, n_entries: int = 1_024) -> Wheel:
-    """Return a wheel that stands at an instant."""
+    """Return an empty wheel at an instant."""
     following = np.arange(1, n_entries + 1, dtype=np.int32)
     following[-1] = -1
     gauge = np.array([0, 0, int(now / width), 0], np.int64)
@@ -57,7 +57,7 @@ def empty_wheel(width: float, now: float, n_entries: int = 1_024) -> Wheel:
     return Wheel(head, np.zeros(n_entries, np.uint32), following, gauge, width)
 
 
-def roomier_wheel(wheel: Wheel) -> Wheel:
+def grow_wheel(wheel: Wheel) -> Wheel:
     """Return the wheel with room for twice as many entries."""
     size = wheel.slot.size
     following = np.arange(1, 2 * size + 1, dtype=np.int32)
@@ -71,9 +71,9 @@ def roomier_wheel(wheel: Wheel) -> Wheel:
 
 @table_kernel
 def wheel_add(wheel: Wheel, slot: int, due: float) -> None:
-    """Add a page due at an instant, unless that is too far off; there must be room.
+    """Add a page due at an instant, unless that is too far ahead; there must be room.
 
-    A page already due stands in the next bucket to come up.
+    A page already due goes into the next bucket to come up.
     """
     drained = wheel.gauge[W_DRAINED]
     bucket = drained + 1
@@ -106,7 +106,7 @@ def _take(wheel: Wheel, bucket: int) -> int:
 
 @table_kernel
 def take_due(wheel: Wheel, now: float, out: NDArray[np.int64]) -> int:
-    """Take out pages that have come up; return how many.  More may be left if ``out`` is full."""
+    """Take out pages that have come up; return their number.  A full ``out`` may leave some."""
     n = 0
     present = int(now / wheel.width)
     bucket = max(int(wheel.gauge[W_DRAINED]), present - N_BUCKETS)
@@ -122,9 +122,10 @@ def take_due(wheel: Wheel, now: float, out: NDArray[np.int64]) -> int:
 
 @table_kernel
 def take_ahead(wheel: Wheel, bucket: int, n_wanted: int, out: NDArray[np.int64]) -> tuple[int, int]:
-    """Take out pages that come up next, from a bucket on, until so many are found.
+    """Take out pages that come up next, from a bucket on, until ``n_wanted`` are found.
 
-    Whole buckets as far as ``out`` has room.  Returns the bucket to go on with, and how many.
+    Takes whole buckets as far as ``out`` has room.  Returns the bucket to continue with, and the
+    number of pages.
     """
     n = 0
     last = wheel.gauge[W_DRAINED] + N_BUCKETS
@@ -138,7 +139,7 @@ def take_ahead(wheel: Wheel, bucket: int, n_wanted: int, out: NDArray[np.int64])
 
 @table_kernel
 def wheel_pages(wheel: Wheel, out: NDArray[np.int64]) -> int:
-    """Write the pages of a wheel, in no order; return how many."""
+    """Write the pages of a wheel, in no order; return their number."""
     n = 0
     for bucket in range(N_BUCKETS):
         e = wheel.head[bucket]

@@ -1,1 +1,1 @@
-"""The state of a shard: its tables, how values are coded in them, and snapshots."""
+"""The state of a shard: its tables, the codes of values in them, and snapshots."""

@@ -1,4 +1,4 @@
-"""A page's word from what is known of it: belief, signals, curve, importance, requests and cost."""
+"""Build a page's word from its belief, signals, curve, importance, requests and cost."""
 
 import math
 
@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 
 from recrawl.core.belief.codes import decode_of
 from recrawl.core.kernel import table_kernel
-from recrawl.shard.state.rules import Rules
+from recrawl.core.requests import decayed_counts_of
+from recrawl.core.signal_quality.rates import merged_precision_of
+from recrawl.shard.state.rules import COUNTS, PLUG_IN, Rules
 from recrawl.shard.state.tables import Links, Pages, Priors, Sources
 from recrawl.shard.state.trust import precision_of
 from recrawl.shard.state.words import (
@@ -31,7 +33,7 @@ __all__ = [
     "signal_totals_of",
 ]
 
-# log2 of importance, cost and weights of kinds, from 2^-32 to 2^32.
+# Codes of importance, cost and weights of kinds: log2 from 2^-32 to 2^32.
 _LOG2_CODES = 1024.0
 _LOG2_MIN = -32.0
 LOG2_CODE_ONE = 32_768
@@ -50,7 +52,7 @@ def log2_code_of(quantity: float) -> int:
 
 @table_kernel
 def log2_of_code(code: int) -> float:
-    """Return log2 of the importance or cost of a code; -inf for nothing."""
+    """Return log2 of the importance or cost of a code; -inf for 0."""
     if code == 0:
         return -math.inf
     return code / _LOG2_CODES + _LOG2_MIN
@@ -65,7 +67,7 @@ def ratio_code_of(ratio: float) -> int:
 
 @table_kernel
 def ratio_of_code(code: int) -> float:
-    """Return the ratio of a code; 1 where it is not known."""
+    """Return the ratio of a code; 1 for an unknown ratio (code 0)."""
     if code == 0:
         return 1.0
     return math.exp2((code - _RATIO_ONE) / _RATIO_CODES)
@@ -81,10 +83,10 @@ def prior_of(priors: Priors, kind: int, slot: int, rebased_to: int) -> tuple[flo
 
 @table_kernel
 def link_row_of(links: Links, slot: int, k: int) -> int:
-    """Return the row of a page's k-th further source, or the empty row where it would stand."""
+    """Return the row of a page's k-th further source, or the empty row where it would go."""
     key = np.uint64(1) + np.uint64(slot) * np.uint64(8) + np.uint64(k)
     mask = np.uint64(links.key.size - 1)
-    # Fibonacci hashing of 32 bits, so that the product never overflows 64.
+    # Fibonacci hashing of 32 bits: the product fits in 64.
     low = (key ^ (key >> np.uint64(32))) & np.uint64(0xFFFFFFFF)
     row = ((low * np.uint64(0x9E3779B1)) >> np.uint64(12)) & mask
     while links.key[row] != np.uint64(0) and links.key[row] != key:
@@ -96,14 +98,14 @@ def link_row_of(links: Links, slot: int, k: int) -> int:
 def signal_totals_of(
     pages: Pages, links: Links, sources: Sources, rules: Rules, slot: int, now: float
 ) -> tuple[float, float]:
-    """Return a page's true signals per second, and its ageing by signals per second.
+    """Return a page's true signals per second (Σ γp), and its ageing by signals per second.
 
-    Σ γp and Σ γ (-log(1-p)) over its sources.
+    The ageing is Σ γ (-log(1-p)); both sums are over the page's sources.
     """
     seconds = max(now - float(pages.first_seen[slot]), 1.0) + rules.signal_rate_seconds
     true_rate = 0.0
     ageing = 0.0
-    for k in range(pages.n_sources[slot]):
+    for k in range(number_of(pages.n_sources[slot])):
         if k == 0:
             source = pages.source[slot]
             count = float(pages.signal_count[slot])
@@ -115,22 +117,6 @@ def signal_totals_of(
         true_rate += count / seconds * precision
         ageing -= count / seconds * math.log1p(-precision)
     return true_rate, ageing
-
-
-@table_kernel
-def _precision_of_ratio(ratio: float) -> float:
-    """Return the precision p with -log(1-p)/p = ratio: of the one source standing for several."""
-    # x = -log(1-p) solves x/(1-e^-x) = ratio, convex; Newton from above.
-    x = max(ratio, 1.0 + 1e-9)
-    for _ in range(20):
-        decay = -math.expm1(-x)
-        residual = x / decay - ratio
-        slope = (decay - x * (1.0 - decay)) / (decay * decay)
-        step = residual / slope
-        x -= step
-        if abs(step) < 1e-9 * x:
-            break
-    return -math.expm1(-x)
 
 
 @table_kernel
@@ -151,25 +137,26 @@ def _signal_class_of(rules: Rules, change_rate: float, true_rate: float, ageing:
     recall = true_rate / (change_rate + true_rate)
     if not recall >= 0.5 * rules.recall[0]:
         return 0
-    precision = _precision_of_ratio(ageing / true_rate)
+    precision = merged_precision_of(ageing / true_rate)
     column = _nearest(rules.precision, precision)
     return 1 + _nearest(rules.recall, recall) * rules.precision.size + column
 
 
 @table_kernel
 def rate_of(pages: Pages, rules: Rules, slot: int) -> tuple[float, float]:
-    """Return a page's rate of unsignalled changes, per second, and the shape to value it by."""
-    if rules.estimator == 2:
+    """Return a page's unsignalled changes per second, and the belief shape to value it with."""
+    if rules.estimator == COUNTS:
         # CGM §4.2: r̂ = -log((n - X + 0.5)/(n + 0.5)), over the mean interval
         n_polls = float(pages.belief_shape[slot] >> 8)
         n_changed = float(pages.belief_shape[slot] & 0xFF)
         _, seconds = decode_of(0, pages.belief_seconds[slot])
         unchanged = (n_polls - n_changed + 0.5) / (n_polls + 0.5)
-        # never changed: as if it had, by a half; the seconds of a page never polled are its prior's
+        # A page that never changed counts as half a change; the seconds of a page never polled
+        # are its prior's.
         expected = max(-math.log(unchanged), 0.5 / (n_polls + 0.5))
         return expected * max(n_polls, 1.0) / seconds, rules.shapes[rules.shapes.size - 1]
     shape, seconds = decode_of(pages.belief_shape[slot], pages.belief_seconds[slot])
-    if rules.estimator == 1:
+    if rules.estimator == PLUG_IN:
         return shape / seconds, rules.shapes[rules.shapes.size - 1]
     return shape / seconds, shape
 
@@ -184,9 +171,9 @@ def rebuild_word(
     slot: int,
     now: float,
 ) -> None:
-    """Write the codes of a page's word anew; its instant and ``held`` stay."""
+    """Recompute the codes in a page's word; its instant and ``held`` stay."""
     rate, shape = rate_of(pages, rules, slot)
-    # What costs nothing is as cheap as can be said, so that nothing worth nothing is no number.
+    # Cost 0 takes the smallest code, which avoids NaN for a page of importance 0.
     log2_cost = log2_of_code(max(number_of(pages.cost[slot]), 1))
     log2_weight = log2_of_code(pages.importance[slot]) - log2_cost
     log2_weight += log2_of_code(priors.weight[pages.kind[slot]])
@@ -224,11 +211,14 @@ def rebuild_word(
 
 @table_kernel
 def _request_factor_of(pages: Pages, rules: Rules, slot: int, now: float) -> float:
-    """Return how often a page is asked for, over how often a page is before any request."""
+    """Return the request rate of a page, relative to the prior rate."""
     elapsed = max(now - float(pages.requested_at[slot]), 0.0)
-    kept = math.exp(-elapsed / rules.request_time_constant)
-    requests = float(pages.requests[slot]) * kept
-    seconds = float(pages.request_seconds[slot]) * kept + rules.request_time_constant * (1.0 - kept)
+    requests, seconds = decayed_counts_of(
+        float(pages.requests[slot]),
+        float(pages.request_seconds[slot]),
+        elapsed,
+        rules.request_time_constant,
+    )
     prior = rules.request_prior_rate * rules.request_prior_seconds
     rate = (requests + prior) / (seconds + rules.request_prior_seconds)
     return rate / rules.request_prior_rate

@@ -1,4 +1,4 @@
-"""The settings of a shard as kernels take them: numbers and small tables."""
+"""The settings of a shard in the form that kernels take: numbers and small tables."""
 
 import math
 from typing import NamedTuple
@@ -9,19 +9,32 @@ from numpy.typing import NDArray
 from recrawl.core.price.due_table import DueCodes
 from recrawl.shard.settings import ShardSettings
 
-__all__ = ["ESTIMATORS", "PATIENCES", "Rules", "has_patience", "log2_bonus", "patience", "rules_of"]
+__all__ = [
+    "COUNTS",
+    "ESTIMATORS",
+    "GAMMA",
+    "LEARNING_HORIZONS",
+    "PLUG_IN",
+    "Rules",
+    "has_learning_horizon",
+    "learning_horizon",
+    "log2_bonus",
+    "rules_of",
+]
 
-ESTIMATORS = {"gamma": 0, "plug_in": 1, "counts": 2}
+GAMMA, PLUG_IN, COUNTS = 0, 1, 2
+"""Values of `Rules.estimator`."""
+ESTIMATORS = {"gamma": GAMMA, "plug_in": PLUG_IN, "counts": COUNTS}
 
-# Patience with what polls teach for each poll that pages have had on average, and at most.
-_PATIENCE_PER_POLL = 2.0
-_PATIENCE_MAX = 32.0
-PATIENCES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""All that `patience` returns."""
+# Learning horizon for each poll that pages have had on average, and its limit.
+_HORIZON_PER_POLL = 2.0
+_HORIZON_MAX = 32.0
+LEARNING_HORIZONS = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""All values that `learning_horizon` returns."""
 
 
 class Rules(NamedTuple):
-    """What events are applied by; times in seconds."""
+    """Parameters for applying events; times in seconds."""
 
     estimator: int
     is_fragments: bool
@@ -52,7 +65,7 @@ class Rules(NamedTuple):
     recall: NDArray[np.float64]
     precision: NDArray[np.float64]
     log_scroll_items: NDArray[np.float64]
-    """log(1 + items) of the levels that have a class of their own, after those of signals."""
+    """log(1 + items) of each level of scrolling pages; their classes follow those of signals."""
 
 
 def rules_of(settings: ShardSettings, codes: DueCodes) -> Rules:
@@ -104,23 +117,23 @@ def _own_copy(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def log2_bonus(settings: ShardSettings, codes: DueCodes) -> NDArray[np.float64]:
-    """Return log2 of what a poll's teaching multiplies the value by, for each shape code."""
+    """Return log2 of the factor that learning adds to the value, for each shape code."""
     if settings.estimator != "gamma" or settings.learning != "bonus":
         return np.zeros(codes.n_shapes)
     bonus: NDArray[np.float64] = np.log2(1 + settings.learning_bonus / codes.shapes())
     return bonus
 
 
-def has_patience(settings: ShardSettings) -> bool:
-    """Return whether due times depend on `patience`."""
+def has_learning_horizon(settings: ShardSettings) -> bool:
+    """Return whether due times depend on `learning_horizon`."""
     return settings.estimator == "gamma" and settings.learning == "gradient"
 
 
-def patience(n_polls: int, n_pages: int) -> float:
-    """Return for how long what polls teach counts, as `recrawl.core.price.teaching_due_elapsed`.
+def learning_horizon(n_polls: int, n_pages: int) -> float:
+    """Return the learning horizon, as `recrawl.core.price.learning_due_elapsed` takes it.
 
-    It grows with what is known, as the plan to be improved is nearer to its best; in steps, a
-    power of two each, or 0.
+    It grows with the mean number of polls per page, because the plan that a poll improves comes
+    closer to the best one.  It is a power of two, or 0.
     """
-    wanted = min(_PATIENCE_PER_POLL * n_polls / max(n_pages, 1), _PATIENCE_MAX)
+    wanted = min(_HORIZON_PER_POLL * n_polls / max(n_pages, 1), _HORIZON_MAX)
     return math.exp2(round(math.log2(wanted))) if wanted >= 0.75 else 0.0

@@ -1,13 +1,13 @@
-"""A picture of a shard at one moment, taken in pieces while events go on being applied.
+"""Snapshots of a shard at one moment, taken in pieces while the shard goes on applying events.
 
 A snapshot is the shard's columns as Arrow buffers (little-endian numbers without gaps), and a
-manifest that says where each one is, its checksum, and what the log's position was.  To restore
-is to map the buffers: nothing is parsed.
+manifest that lists the offset and checksum of each, and the position in the log.  Restoring a
+snapshot maps the buffers; nothing is parsed.
 
-The tables beside the pages are small and copied when a snapshot begins.  Pages are not: a page
-about to change has its row put aside first, once, unless it has been written already, and the
-piece that it belongs to is put right with that row.  Rows rather than chunks, because events touch
-pages all over the shard: in one second of a busy shard every chunk would have to be copied.
+The tables beside the pages are small and copied when a snapshot begins.  Pages are not: before a
+page changes, the snapshot saves its row, once, unless it has been written already, and puts that
+row into the piece it belongs to.  It saves rows rather than chunks, because events touch pages all
+over the shard: in one second of a busy shard every chunk would have to be copied.
 """
 
 import json
@@ -31,25 +31,25 @@ __all__ = [
     "Piece",
     "Snapshot",
     "format_of",
-    "restored",
+    "restore_tables",
 ]
 
 FORMAT = 3
 FORMATS_READ = (1, 2, 3)
-# Columns that older formats lack: the format that they came with, and what they hold instead.
+# Columns that older formats lack: the format that introduced them, and their default.
 ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float]] = {
     ("priors", "weight"): (2, LOG2_CODE_ONE),
     ("pages", "surprise"): (3, 0),
     ("registers", "memory_lost"): (3, 0.0),
 }
 _ALIGNMENT = 64
-# Copied at once, while the shard waits: two megabytes.
+# Two megabytes, copied while the shard waits.
 _ROWS_PER_PIECE = 1 << 15
 _PAGE_ROW = np.dtype(list(dtypes_of(Pages).items()))
 
 
 class Piece(NamedTuple):
-    """Some bytes of a snapshot and where they belong."""
+    """Some bytes of a snapshot and their offset."""
 
     offset: int
     data: NDArray[np.uint8]
@@ -57,17 +57,17 @@ class Piece(NamedTuple):
 
 @table_kernel
 def _first_touches(
-    is_aside: NDArray[np.uint8], slots: NDArray[np.int64], first: int, out: NDArray[np.int64]
+    is_preserved: NDArray[np.uint8], slots: NDArray[np.int64], first: int, out: NDArray[np.int64]
 ) -> int:
-    """Write the slots that were not put aside before, and mark them; return how many."""
+    """Write the slots not preserved before, and mark them; return their number."""
     n = 0
     for i in range(slots.size):
         slot = slots[i]
-        if slot < first or slot >= 8 * is_aside.size:
+        if slot < first or slot >= 8 * is_preserved.size:
             continue
         bit = np.uint8(1 << (slot & 7))
-        if not is_aside[slot >> 3] & bit:
-            is_aside[slot >> 3] |= bit
+        if not is_preserved[slot >> 3] & bit:
+            is_preserved[slot >> 3] |= bit
             out[n] = slot
             n += 1
     return n
@@ -76,15 +76,15 @@ def _first_touches(
 class Snapshot:
     """An iterator over the pieces of a shard as it was when the snapshot began.
 
-    Between two pieces the shard may apply events; it tells the snapshot before pages change.
+    Between two pieces the shard may apply events; it calls `preserve_rows` before pages change.
     The manifest is complete after the last piece.
 
     Parameters
     ----------
     tables, settings
-        The shard's.
+        State and settings of the shard.
     position
-        Of the log: all events before it are in this snapshot.
+        Position in the log; the snapshot contains all events before it.
     """
 
     def __init__(self, tables: Tables, settings: ShardSettings, position: str) -> None:
@@ -95,16 +95,16 @@ class Snapshot:
             for name, columns in tables._asdict().items()
             if name != "pages"
         }
-        self._is_aside = np.zeros((self._n_slots + 7) // 8, np.uint8)
-        # By the piece that they belong to.
-        self._aside: dict[int, list[tuple[NDArray[np.int64], NDArray[Any]]]] = {}
+        self._is_preserved = np.zeros((self._n_slots + 7) // 8, np.uint8)
+        # Preserved rows by the piece that they belong to.
+        self._preserved: dict[int, list[tuple[NDArray[np.int64], NDArray[Any]]]] = {}
         self._done = 0
         self._settings = settings
         self._position = position
-        self._layout = self._laid_out()
+        self._layout = self._compute_layout()
         self._iterator = self._emit()
 
-    def _laid_out(self) -> dict[str, dict[str, dict[str, Any]]]:
+    def _compute_layout(self) -> dict[str, dict[str, dict[str, Any]]]:
         layout: dict[str, dict[str, dict[str, Any]]] = {}
         offset = 0
         for name, table in TABLES.items():
@@ -123,20 +123,20 @@ class Snapshot:
 
     @property
     def is_done(self) -> bool:
-        """Whether all pieces have been taken."""
+        """Whether the last piece has been taken."""
         return self._done < 0
 
     @property
     def n_bytes(self) -> int:
-        """The size of the buffers together."""
+        """Total size of the buffers."""
         last = list(self._layout["registers"].values())[-1]
         return int(last["offset"]) + _ALIGNMENT
 
     @property
     def manifest(self) -> str:
-        """What `restored` needs beside the buffers, as JSON."""
+        """The manifest as JSON; `restore_tables` needs it beside the buffers."""
         if not self.is_done:
-            raise SnapshotError("the manifest is complete after the last piece only")
+            raise SnapshotError("the manifest is complete only after the last piece")
         body = {
             "format": FORMAT,
             "position": self._position,
@@ -147,12 +147,12 @@ class Snapshot:
         text = json.dumps(body, separators=(",", ":"))
         return json.dumps({"crc32": zlib.crc32(text.encode()), "body": text})
 
-    def put_aside(self, pages: Pages, slots: NDArray[np.int64]) -> None:
-        """Keep the rows of pages that are about to change, where they are not yet written."""
+    def preserve_rows(self, pages: Pages, slots: NDArray[np.int64]) -> None:
+        """Save the rows of pages about to change that have not been written yet."""
         if self._done < 0 or pages.word is not self._pages.word:
-            return  # the table has grown since: the old columns stay as they are
+            return  # the table was replaced by a larger one; nobody writes to the old columns
         fresh = np.empty(slots.size, np.int64)
-        fresh = fresh[: _first_touches(self._is_aside, slots, self._done, fresh)]
+        fresh = fresh[: _first_touches(self._is_preserved, slots, self._done, fresh)]
         fresh = fresh[fresh < self._n_slots]
         if fresh.size:
             rows = np.empty(fresh.size, _PAGE_ROW)
@@ -162,7 +162,7 @@ class Snapshot:
             order = np.argsort(piece, kind="stable")
             ends = np.flatnonzero(np.diff(piece[order])) + 1
             for part in np.split(order, ends):
-                own = self._aside.setdefault(int(piece[part[0]]), [])
+                own = self._preserved.setdefault(int(piece[part[0]]), [])
                 own.append((fresh[part], rows[part]))
 
     def __iter__(self) -> Iterator[Piece]:
@@ -174,17 +174,17 @@ class Snapshot:
     def _emit(self) -> Iterator[Piece]:
         for first in range(0, self._n_slots, _ROWS_PER_PIECE):
             end = min(first + _ROWS_PER_PIECE, self._n_slots)
-            # All columns of these rows are copied at once, then handed out one by one.
+            # The shard may change between two yields, so all columns are copied first.
             columns = {
                 name: column[first:end].copy() for name, column in self._pages._asdict().items()
             }
-            for slots, rows in self._aside.pop(first // _ROWS_PER_PIECE, ()):
+            for slots, rows in self._preserved.pop(first // _ROWS_PER_PIECE, ()):
                 for name, column in columns.items():
                     column[slots - first] = rows[name]
             self._done = end
             for name, column in columns.items():
                 yield self._piece("pages", name, column, first)
-        self._aside.clear()
+        self._preserved.clear()
         for table, small in self._small.items():
             for name, column in zip(TABLES[table].__annotations__, small, strict=True):
                 yield self._piece(table, name, column, 0)
@@ -198,28 +198,32 @@ class Snapshot:
 
 
 def format_of(manifest: str) -> int:
-    """Return the format in which a snapshot was written."""
-    return int(_checked_body(manifest)["format"])
+    """Return the format number of a snapshot."""
+    return int(_parse_manifest(manifest)["format"])
 
 
-def _checked_body(manifest: str) -> Mapping[str, Any]:
+def _parse_manifest(manifest: str) -> Mapping[str, Any]:
     try:
         outer = json.loads(manifest)
         text = outer["body"]
         if zlib.crc32(text.encode()) != outer["crc32"]:
-            raise SnapshotError("the manifest's checksum is wrong")
+            raise SnapshotError("the manifest's checksum does not match: it is damaged")
         body: Mapping[str, Any] = json.loads(text)
         version = body["format"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SnapshotError(f"not a manifest: {error}") from error
+        raise SnapshotError(f"the text is not a manifest: {error}") from error
     if version not in FORMATS_READ:
         newer = isinstance(version, int) and version > FORMAT
-        known = f"format must be one of {FORMATS_READ}, got {version!r}"
-        raise SnapshotFormatError(f"{known}: a newer version wrote it" if newer else known)
+        message = f"format must be one of {FORMATS_READ}, got {version!r}"
+        raise SnapshotFormatError(
+            f"{message}: a newer version of recrawl wrote it; upgrade to read it"
+            if newer
+            else message
+        )
     return body
 
 
-def restored(
+def restore_tables(
     manifest: str, buffer: NDArray[np.uint8], *, check: bool | Literal["small"] = True
 ) -> tuple[Tables, ShardSettings, str]:
     """Return the state, the settings and the log position of a snapshot.
@@ -227,14 +231,14 @@ def restored(
     Parameters
     ----------
     manifest
-        Of the snapshot.
+        Manifest of the snapshot.
     buffer
-        Its bytes, writeable: mapped privately, or read.  The state goes on living in them.
+        Writeable bytes of the snapshot, privately mapped or read.  The tables use this memory.
     check
-        Whether to compare the checksums, which reads everything once; ``"small"`` leaves out the
-        pages', so that however many there are, they are mapped at once.
+        Whether to compare checksums, which reads everything once; ``"small"`` skips those of
+        pages, so that mapping takes the same time for any number of pages.
     """
-    body = _checked_body(manifest)
+    body = _parse_manifest(manifest)
     if buffer.size < body["n_bytes"]:
         raise SnapshotError(f"buffer must have {body['n_bytes']} bytes, got {buffer.size}")
     tables = []
@@ -252,11 +256,11 @@ def restored(
             data = buffer[start : start + size]
             is_checked = check is True or (check == "small" and name != "pages")
             if is_checked and zlib.crc32(data.data) != place["crc32"]:
-                raise SnapshotError(f"column {name}.{column} is not what was written")
+                raise SnapshotError(f"the checksum of column {name}.{column} does not match")
             columns.append(data.view(dtype))
         tables.append(table(*columns))
     try:
-        settings = ShardSettings.from_kept(body["settings"])
+        settings = ShardSettings.from_stored(body["settings"])
     except (TypeError, ValueError) as error:
-        raise SnapshotError(f"not settings of this version: {error}") from error
+        raise SnapshotError(f"the settings are not valid in this version: {error}") from error
     return Tables(*tables), settings, str(body["position"])

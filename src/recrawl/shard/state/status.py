@@ -1,4 +1,4 @@
-"""The small vocabularies of a shard's columns and events."""
+"""Enumerations used in a shard's columns and events."""
 
 from enum import IntEnum
 
@@ -15,37 +15,37 @@ __all__ = [
 
 
 class PageStatus(IntEnum):
-    """What a slot holds."""
+    """State of the page in a slot."""
 
     FREE = 0
     NEW = 1
     """Added and never fetched."""
     ACTIVE = 2
     GONE = 3
-    """Not found when last fetched; a version like any other."""
+    """Not found when last fetched; counts as a version of the page."""
     MOVED = 4
     DISALLOWED = 5
-    """Closed to us by the site's rules."""
+    """The site's rules forbid fetching it."""
     RETIRED = 6
-    """Given up, until the owner adds it again or a fetch without an order finds it."""
+    """Given up until the user adds it again, or a fetch without an order finds it."""
 
 
 class Verdict(IntEnum):
-    """What a fetch found."""
+    """Result of a fetch."""
 
     UNCHANGED = 0
     CHANGED = 1
     REVERTED = 2
-    """Changed back to a recent version: no new change."""
+    """Changed back to a recent version; does not count as a change."""
     GONE = 3
     MOVED = 4
     DISALLOWED = 5
     TRANSIENT_ERROR = 6
-    """Nothing was seen of the page: 429, 5xx, time-outs."""
+    """The page was not seen: status 429 or 5xx, or a time-out."""
 
 
 class Transition(IntEnum):
-    """What an outcome means to whoever follows the changes of a corpus."""
+    """Change of a page's state that an outcome causes, as reported in the feed of changes."""
 
     NONE = 0
     NEW = 1
@@ -58,7 +58,7 @@ class Transition(IntEnum):
 
 
 class LeaseStage(IntEnum):
-    """What became of an order."""
+    """Stage of an order's lease."""
 
     EMPTY = 0
     IN_FLIGHT = 1
@@ -67,22 +67,22 @@ class LeaseStage(IntEnum):
 
 
 class PriceMode(IntEnum):
-    """What sets the price of a fetch."""
+    """How the price of a fetch is set."""
 
     BUDGET = 0
     FIXED = 1
-    """By hand, or as a cost ratio: what a fetch costs over what a second of staleness does."""
+    """Set by the user: the cost of a fetch, relative to that of a second of staleness."""
 
 
 class BudgetUnit(IntEnum):
-    """What a budget counts."""
+    """Unit that a budget counts."""
 
     FETCHES = 0
     COST = 1
 
 
 class Objective(IntEnum):
-    """What is kept low: stale copies, or the stale share of copies."""
+    """Quantity to minimise: stale copies, or the stale share of copies."""
 
     FRESHNESS = 0
     FRAGMENTS = 1
@@ -92,12 +92,12 @@ class Reason(IntEnum):
     """Why a page was ordered."""
 
     VALUE = 0
-    """Worth the price."""
+    """Its value reaches the price."""
     CEILING = 1
-    """A limit of its own says by when."""
+    """Its longest interval or its staleness promise has run out."""
     DISCOVERY = 2
-    """Never fetched, by the share kept for such pages."""
+    """Never fetched; uses the share of orders reserved for such pages."""
     AUDIT = 3
-    """Chosen by hash, to measure what is claimed."""
+    """Chosen by hash, to measure freshness without bias."""
     SPARE = 4
-    """Below the price, but the budget was not spent otherwise."""
+    """Below the price, but the budget would have been left unspent."""

@@ -1,8 +1,8 @@
-"""The state of a shard as tables of named columns: what a snapshot holds and nothing else.
+"""The whole state of a shard as tables of named columns; a snapshot contains just these.
 
-A table is a `NamedTuple` of equally long arrays, so that kernels take it whole.  Tables grow by
-doubling.  Columns that nothing has written to are zeros, which the operating system keeps no
-memory for: a corpus without signals or requests does not pay for their columns.
+A table is a `NamedTuple` of equally long arrays, so that kernels take it as one
+argument.  Tables grow by doubling.  The operating system allocates no memory for columns that are
+still zero: a corpus without signals or requests does not pay for their columns.
 """
 
 from typing import Any, NamedTuple, TypeVar, get_args
@@ -11,6 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "GROUP_CLOSED",
+    "GROUP_HAS_POLICY",
+    "SOURCE_DELAY_GIVEN",
+    "SOURCE_HEARD",
+    "SOURCE_PRECISION_GIVEN",
     "TABLES",
     "Groups",
     "Leases",
@@ -23,7 +28,7 @@ __all__ = [
     "Tables",
     "bytes_per_row",
     "dtypes_of",
-    "grown",
+    "grow_table",
     "zeros",
 ]
 
@@ -38,71 +43,72 @@ F64 = NDArray[np.float64]
 
 
 class Pages(NamedTuple):
-    """One row per slot.  Hot 8, warm 8, group 4, cold 54 bytes a page.
+    """Pages, one row per slot: 8 hot, 8 warm, 4 group and 54 cold bytes a page.
 
-    Instants are shard seconds, 0 for never.  Cold columns are touched when something happens to
-    their page, and those of signals (23 bytes), curves (3) and requests (12) only where a corpus
-    has any.
+    The sweep reads the hot column of all pages and other columns only of pages that are about to be
+    due.  An event reads the columns of its own pages.  The columns of signals (23 bytes), curves
+    (3) and requests (12) take memory only in a corpus that has any.  Instants are shard seconds, 0
+    for never.
     """
 
     word: U64
-    """Hot: see `recrawl.shard.state.words`."""
+    """Hot: what the sweep needs, packed into 8 bytes; see `recrawl.shard.state.words`."""
     fetched_at: U32
-    """Warm: the true last fetch."""
+    """Warm: time of the last fetch; the word has the effective time, which signals move."""
     belief_shape: U16
-    """Warm: code of the belief about the rate of unsignalled changes."""
+    """Warm: shape of the belief about the rate of unsignalled changes, coded."""
     belief_seconds: U16
-    """Warm."""
+    """Warm: seconds of that belief, coded."""
     group: U32
     """The politeness group."""
     surprise: I8
-    """Cold: of the last poll (`recrawl.core.belief.memory`), in 1/127; 0 without one."""
+    """Cold: surprise of the last poll (`recrawl.core.belief.memory`) in 1/127; 0 for no poll."""
     generation: U8
-    """Cold: how often the slot was given to another page, modulo 256."""
+    """Cold: number of times the slot was reused for another page, modulo 256."""
     status: U8
     """Cold: `recrawl.shard.state.status.PageStatus`."""
     errors: U8
-    """Cold: transient errors, or polls that found it gone, in a row."""
+    """Cold: number of transient errors, or of polls that found the page gone, in a row."""
     importance: U16
-    """Cold: as the owner set it, log2 in steps of 1/1024."""
+    """Cold: importance set by the user, log2 in steps of 1/1024."""
     cost: U16
-    """Cold: likewise."""
+    """Cold: cost set by the user, coded likewise."""
     kind: U16
-    """Cold: the kind of page, whose prior it starts from."""
+    """Cold: the kind of page, which determines its prior."""
     limits: U16
     """Cold: row of `Limits`."""
     first_seen: U32
-    """Cold: when it was added."""
+    """Cold: when the page was added."""
     not_before: U32
-    """Cold: not to be ordered before, after an error."""
+    """Cold: earliest time to order it again after an error."""
     ceiling: U8
-    """Cold: share of the copy that goes wrong in the end, in 1/255; 0 for not known (all)."""
+    """Cold: share of the copy that becomes outdated in the end, in 1/255; 0 for unknown (all)."""
     ratio: U8
-    """Cold: rate of divergence over change rate, log2 in steps of 1/16; 0 for not known (1)."""
+    """Cold: rate of divergence over change rate, log2 in steps of 1/16; 0 for unknown (1)."""
     curve: U8
-    """Cold: items that scroll through the page; 0 where its content churns."""
+    """Cold: number of items that scroll through the page; 0 for other pages."""
     n_sources: U8
-    """Cold: sources that ever signalled the page."""
+    """Cold: number of sources that ever signalled the page."""
     source: U32
-    """Cold: the first of them; the others stand in `Links`."""
+    """Cold: the first of these sources; the others are in `Links`."""
     n_signals: U16
-    """Cold: its signals since the last fetch."""
+    """Cold: number of signals of that source since the last fetch."""
     signal_count: F32
-    """Cold: its signals ever."""
+    """Cold: number of all signals of that source."""
     claimed_at: U32
-    """Cold: the latest time that one of them claimed."""
+    """Cold: latest time of change that one of its signals claimed."""
     heard_at: U32
-    """Cold: when the last signal of any source arrived."""
+    """Cold: arrival of the last signal of any source."""
     requests: F32
-    """Cold: requests seen, discounted to ``requested_at``."""
+    """Cold: requests counted, discounted to ``requested_at``."""
     request_seconds: F32
-    """Cold: time they were watched for, discounted."""
+    """Cold: seconds during which requests were counted, discounted likewise."""
     requested_at: U32
-    """Cold."""
+    """Cold: when requests were last counted."""
 
 
 class Links(NamedTuple):
-    """Further sources of pages that have several: 22 bytes a row, open addressing by ``key``.
+    """Sources of pages beyond the first: 22 bytes a row, a hash table with open addressing.
 
     ``key`` is 1 + slot × 8 + k for the k-th further source of a page; 0 is an empty row.
     """
@@ -115,30 +121,30 @@ class Links(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Pages that one politeness rule covers: 32 bytes a group; instants in milliseconds."""
+    """Groups of pages that share a politeness policy: 32 bytes each; instants in milliseconds."""
 
     ready_at: I64
-    """When the next fetch may begin, if not more are in flight than may be."""
+    """When the next fetch may begin, unless the limit of fetches in flight is reached."""
     blocked_until: I64
-    """Asked to wait, or broken until then."""
+    """Time before which nothing is ordered: the site asked for it, or returned too many errors."""
     delay_ms: U32
-    """Between a report and the next order, or between orders where several may be in flight."""
+    """Delay from a report to the next order, or between orders where several may be in flight."""
     in_flight: U16
     in_flight_max: U16
     burst: U16
-    """Orders that may follow each other at once where several may be in flight."""
+    """Number of orders without a delay between them, where several may be in flight."""
     n_errors: U8
-    """Transient errors in a row."""
+    """Number of transient errors in a row."""
     flags: U8
-    """1: has a policy of its own; 2: closed."""
+    """Bits: `GROUP_HAS_POLICY`, `GROUP_CLOSED`."""
     n_pages: U32
 
 
 class Sources(NamedTuple):
-    """Who signals, and what is known of it: 49 bytes a source."""
+    """Sources of signals and their quality: 49 bytes a source."""
 
     true: F64
-    """Signals that announced a change, beyond the prior's (`SourceCounts`)."""
+    """Signals that announced a change, without the prior's (`SourceCounts`)."""
     total: F64
     delay_seconds: F64
     n_delays: F64
@@ -146,11 +152,11 @@ class Sources(NamedTuple):
     given_precision: F32
     given_delay: F32
     flags: U8
-    """1: heard of; 2: precision is given, not learned; 4: delay is given."""
+    """Bits: `SOURCE_HEARD`, `SOURCE_PRECISION_GIVEN`, `SOURCE_DELAY_GIVEN`."""
 
 
 class Leases(NamedTuple):
-    """Orders handed out and not yet forgotten: a ring of 30 bytes a row, by order number."""
+    """Orders handed out and still remembered: a ring buffer by order number, 30 bytes a row."""
 
     page: I64
     ordered_at: I64
@@ -163,21 +169,24 @@ class Leases(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Floors, ceilings and promises, one row per distinct set: 32 bytes; row 0 has none."""
+    """Interval limits and staleness limits of pages, one row of 32 bytes per distinct set.
+
+    Row 0 has no limits.
+    """
 
     interval_min: F64
     interval_max: F64
     """Infinite for none."""
     stale_for: F64
     stale_probability: F64
-    """0 for no promise."""
+    """0 for no staleness limit."""
 
 
 class Priors(NamedTuple):
-    """What is believed of a page of each kind before any poll, and its weight: 34 bytes a kind.
+    """Prior belief about a page of each kind, and weight of the kind: 34 bytes a kind.
 
-    Beliefs of slots below the register ``rebased_to`` are relative to the new prior, those of the
-    others to the old one.
+    Beliefs of slots below the register ``rebased_to`` start from the new prior, those of the other
+    slots from the old one.
     """
 
     old_shape: F64
@@ -189,28 +198,29 @@ class Priors(NamedTuple):
 
 
 class Registers(NamedTuple):
-    """What a shard has one of; each column has one row."""
+    """Single values of a shard; each column has one row."""
 
     now: I64
     """Shard time in milliseconds since 1970: the latest tick."""
     epoch: I64
-    """Of the owner."""
+    """Epoch of the owner."""
     owner: U64
     n_slots: I64
-    """Slots ever used."""
+    """Number of slots ever used."""
     n_pages: I64
     free_slot: I64
-    """1 + the first free slot; each names the next in its word.  0 for none."""
+    """1 + the first free slot, 0 for none; the word of a free slot holds the next one."""
     n_free: I64
     first_order: I64
     next_order: I64
     lease_ms_min: I64
-    """The shortest lease ever given."""
+    """Length of the shortest lease ever given."""
     n_limits: I64
     n_links: I64
     rebased_to: I64
+    """First slot whose belief starts from the old prior; see `Priors`."""
     price: F64
-    """At the latest tick, value per fetch."""
+    """Price at the latest tick, in value per fetch."""
     price_mode: I64
     fixed_price: F64
     budget: F64
@@ -224,19 +234,21 @@ class Registers(NamedTuple):
     n_ordered: I64
     n_outcomes: I64
     n_polls: I64
-    """Outcomes that showed whether a page had changed."""
+    """Number of outcomes that showed whether a page had changed."""
     n_changed: I64
     memory_lost: F64
-    """By how many octaves memory is shorter than it may be."""
+    """log2 of ``memory_changes_max`` over the present length of memory."""
     n_signals: I64
     n_audited: I64
-    """Audit orders that saw whether the copy was fresh, and how many were."""
+    """Number of audit orders that showed whether the copy was fresh."""
     n_audited_fresh: I64
+    """Number of those that found it fresh."""
     n_void: I64
+    """Number of rows of events that were ignored."""
 
 
 class Tables(NamedTuple):
-    """All of a shard's state."""
+    """The whole state of a shard."""
 
     pages: Pages
     links: Links
@@ -256,22 +268,33 @@ TABLES: dict[str, type] = dict(
     )
 )
 
+GROUP_HAS_POLICY = 1
+"""Bit of `Groups.flags`: the group has a politeness policy of its own."""
+GROUP_CLOSED = 2
+"""Bit of `Groups.flags`: no page of the group may be ordered."""
+SOURCE_HEARD = 1
+"""Bit of `Sources.flags`: a signal of the source has arrived."""
+SOURCE_PRECISION_GIVEN = 2
+"""Bit of `Sources.flags`: the user gave the precision; it is not learned."""
+SOURCE_DELAY_GIVEN = 4
+"""Bit of `Sources.flags`: the user gave the delay; it is not learned."""
+
 T = TypeVar("T", bound=tuple)  # type: ignore[type-arg]
 
 
 def dtypes_of(table: type) -> "dict[str, np.dtype[Any]]":
-    """Return the type of each column of a kind of table."""
+    """Return the type of each column of a table class."""
     # NDArray[np.uint8] is ndarray[shape, dtype[np.uint8]].
     columns = table.__annotations__.items()
     return {name: np.dtype(get_args(get_args(array)[1])[0]) for name, array in columns}
 
 
 def zeros(table: type[T], n_rows: int) -> T:
-    """Return a table of so many rows, all zero."""
+    """Return a table of ``n_rows`` rows of zeros."""
     return table(*(np.zeros(n_rows, dtype) for dtype in dtypes_of(table).values()))
 
 
-def grown(table: T, n_rows: int) -> T:
+def grow_table(table: T, n_rows: int) -> T:
     """Return the table with room for ``n_rows``: itself, or a copy of twice the size or more."""
     size = table[0].size
     if n_rows <= size:
@@ -283,5 +306,5 @@ def grown(table: T, n_rows: int) -> T:
 
 
 def bytes_per_row(table: type) -> dict[str, int]:
-    """Return the bytes of each column of a kind of table, per row."""
+    """Return the bytes per row of each column of a table class."""
     return {name: dtype.itemsize for name, dtype in dtypes_of(table).items()}

@@ -1,11 +1,11 @@
-"""How far the sources of signals are trusted: what their counts say of a signal more."""
+"""Quality of the sources of signals: precision and delay of the next signal, from counts."""
 
 import math
 
 from recrawl.core.kernel import table_kernel
 from recrawl.core.signal_quality.learning import log_false_chance_of
 from recrawl.shard.state.rules import Rules
-from recrawl.shard.state.tables import Sources
+from recrawl.shard.state.tables import SOURCE_DELAY_GIVEN, SOURCE_PRECISION_GIVEN, Sources
 
 __all__ = [
     "SIGNALS_COUNTED_MAX",
@@ -16,9 +16,9 @@ __all__ = [
 ]
 
 SIGNALS_COUNTED_MAX = 1_000
-"""Signals of a source about one copy; more of them say nothing more."""
+"""Largest number of signals of one source about one copy that count as evidence."""
 
-# Nothing is ever certain.
+# No precision is certain, whether given or learned.
 _PRECISION_MAX = 0.999
 
 
@@ -27,9 +27,9 @@ def next_precision_of(sources: Sources, source: int, rules: Rules, n_before: int
     """Return the precision of a signal that follows others about the same copy of a page.
 
     See `recrawl.core.signal_quality.learning.log_false_chance_of`: if those were false, this one
-    is the more likely to be.
+    is more likely to be false, too.
     """
-    if sources.flags[source] & 2:
+    if sources.flags[source] & SOURCE_PRECISION_GIVEN:
         return min(float(sources.given_precision[source]), _PRECISION_MAX)
     true = sources.true[source] + rules.precision_prior_true
     total = sources.total[source] + rules.precision_prior_total
@@ -44,8 +44,8 @@ def precision_of(sources: Sources, source: int, rules: Rules) -> float:
 
 @table_kernel
 def false_chance_of(sources: Sources, source: int, rules: Rules, n: int) -> float:
-    """Return the chance that so many signals of a source about the same copy are all false."""
-    if sources.flags[source] & 2:
+    """Return the chance that ``n`` signals of a source about the same copy are all false."""
+    if sources.flags[source] & SOURCE_PRECISION_GIVEN:
         return float((1.0 - precision_of(sources, source, rules)) ** n)
     total = sources.total[source] + rules.precision_prior_total
     true = sources.true[source] + rules.precision_prior_true
@@ -56,7 +56,7 @@ def false_chance_of(sources: Sources, source: int, rules: Rules, n: int) -> floa
 @table_kernel
 def delay_of(sources: Sources, source: int, rules: Rules) -> float:
     """Return the mean delay of a source's signals in seconds, as given or learned."""
-    if sources.flags[source] & 4:
+    if sources.flags[source] & SOURCE_DELAY_GIVEN:
         return float(sources.given_delay[source])
     seconds = sources.delay_seconds[source] + rules.delay_prior * rules.delay_prior_weight
     return float(seconds / (sources.n_delays[source] + rules.delay_prior_weight))

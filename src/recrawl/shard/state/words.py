@@ -1,19 +1,19 @@
-"""The hot word: all that deciding needs of a page, in eight bytes.
+"""The word of a page: all data that a decision needs of it, in eight bytes.
 
 A page comes due at an age that depends on a few small codes and on the price.  The codes and the
-instant that the age counts from stand in one 64-bit word, so that a pass over all pages reads
-eight bytes of each and nothing else:
+instant that the age counts from form one 64-bit word, so that a pass over all pages reads only
+eight bytes of each:
 
 ====== ==== =====================================================================================
 bits   size field
 ====== ==== =====================================================================================
 0-30   31   effective last fetch, shard seconds; signals move it back
-31     1    held: not to be ordered (in flight, retired, or no page at all)
+31     1    held: may not be ordered (in flight, retired, or a free slot)
 32-39  8    scale: mean period of the belief, a tenth of an octave a step
 40-47  8    weight: importance × ceiling ÷ cost, in the same steps
 48-57  10   class of its signals or of its curve, as in `recrawl.core.price.DueCodes`
 58-62  5    shape of the belief
-63     1    bounded: limits or a back-off stand beside the word and must be looked at
+63     1    bounded: the page has limits or a back-off in other columns
 ====== ==== =====================================================================================
 
 Shard seconds count from 1990: 31 bits of them last until 2058, and a signal can age a page by
@@ -21,7 +21,6 @@ decades.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -58,8 +57,8 @@ HELD = np.uint64(1 << 31)
 
 
 @table_kernel
-def number_of(code: "np.integer[Any]") -> int:
-    """Return an unsigned number as a signed one: mixed, the two would become a float."""
+def number_of(code: int) -> int:
+    """Return an integer of a column as a signed one: mixed with unsigned, it becomes a float."""
     return int(np.int64(code))
 
 
@@ -77,7 +76,7 @@ def is_held(word: np.uint64) -> bool:
 
 @table_kernel
 def is_bounded(word: np.uint64) -> bool:
-    """Return whether limits or a back-off stand beside the word."""
+    """Return whether the page has limits or a back-off in other columns."""
     return bool(word >> np.uint64(63))
 
 
@@ -129,7 +128,7 @@ def with_last(word: np.uint64, last: int) -> np.uint64:
 
 @table_kernel
 def with_held(word: np.uint64, held: bool) -> np.uint64:
-    """Return the word of a page that may not, or may, be ordered."""
+    """Return the word with the held flag set or cleared."""
     if held:
         return word | np.uint64(0x80000000)
     return word & np.uint64(0xFFFFFFFF7FFFFFFF)
@@ -137,7 +136,7 @@ def with_held(word: np.uint64, held: bool) -> np.uint64:
 
 @table_kernel
 def with_bounded(word: np.uint64, bounded: bool) -> np.uint64:
-    """Return the word with or without a hint at limits."""
+    """Return the word with the bounded flag set or cleared."""
     if bounded:
         return word | np.uint64(0x8000000000000000)
     return word & np.uint64(0x7FFFFFFFFFFFFFFF)
@@ -147,7 +146,7 @@ def with_bounded(word: np.uint64, bounded: bool) -> np.uint64:
 def with_codes(
     word: np.uint64, scale_code: int, weight_code: int, class_code: int, shape_code: int
 ) -> np.uint64:
-    """Return the word with other codes, its instant and flags kept."""
+    """Return the word with other codes and the same instant and flags."""
     codes = (
         (np.uint64(scale_code) << np.uint64(32))
         | (np.uint64(weight_code) << np.uint64(40))

@@ -1,1 +1,1 @@
-"""A shard driven through random faults, with laws that must hold at every step."""
+"""Random faults injected into a shard, with invariants checked at every step."""

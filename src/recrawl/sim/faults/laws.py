@@ -1,7 +1,7 @@
-"""What must hold whatever goes wrong: a shard's laws, checked from its log after every batch.
+"""Invariants of a shard that must hold under all faults, checked after every batch of its log.
 
-Budget, politeness and leases are kept in books of their own, from events alone; the shard's
-counters are compared with its own tables.
+Budget, politeness and leases are tracked here independently, from events alone; the shard's
+counters are compared with its tables.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from recrawl.shard import events
 from recrawl.shard.events import Event
 from recrawl.shard.shard import Applied, Shard
 from recrawl.shard.state.status import LeaseStage, PageStatus
+from recrawl.shard.state.tables import GROUP_CLOSED
 
 __all__ = ["BrokenLawError", "Laws"]
 
@@ -21,7 +22,7 @@ _SLACK = 1e-6
 
 
 class BrokenLawError(AssertionError):
-    """Something happened that must not, whatever goes wrong."""
+    """Raised when an invariant of the shard is violated."""
 
 
 @dataclass(slots=True)
@@ -37,19 +38,19 @@ class _GroupBook:
 
 
 class Laws:
-    """Follows a log by a shard of its own and raises at the first law that is broken.
+    """Applies a log to a shard of its own and raises at the first violated invariant.
 
     Parameters
     ----------
     shard
-        To apply the log to; nothing has happened to it yet.
+        New shard to apply the log to.
     """
 
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
         self.handed_out: set[int] = set()
         self.orders: dict[int, int] = {}
-        """Page of each order that counted."""
+        """Page of each valid order."""
         self.n_rows = 0
         self.n_batches = 0
         self._in_flight: dict[int, int] = {}
@@ -59,16 +60,17 @@ class Laws:
         self._leveled_at = 0
 
     def follow(self, event: Event) -> Applied:
-        """Apply a batch and check everything."""
+        """Apply a batch and check all invariants."""
         before = self._facts_of_old_epochs(event)
-        ended = self._leases_named(event)
+        ended = self._ended_leases(event)
         groups_before = self.shard.tables.groups
-        is_closed, blocked_until = groups_before.flags > 1, groups_before.blocked_until.copy()
+        is_closed = (groups_before.flags & GROUP_CLOSED) > 0
+        blocked_until = groups_before.blocked_until.copy()
         applied = self.shard.apply(event)
         self.n_rows += applied.valid.size
         self.n_batches += 1
         if before is not None and before != self._facts():
-            raise self._broken("an event of an old epoch changed something")
+            raise self._violation("an event of an old epoch changed something")
         match event:
             case events.Ordered():
                 self._see_orders(event, applied, is_closed, blocked_until)
@@ -84,24 +86,24 @@ class Laws:
         return applied
 
     def hand_out(self, order: int, page: int) -> None:
-        """See an order in the hands of a fetcher: logged, counted, and never seen before."""
+        """Check that an order given to a fetcher is logged, and given out for the first time."""
         if self.orders.get(order) != page:
-            raise self._broken(f"order {order} was handed out and is not in the log")
+            raise self._violation(f"order {order} was handed out but is not in the log")
         if order in self.handed_out:
-            raise self._broken(f"order {order} was handed out twice")
+            raise self._violation(f"order {order} was handed out twice")
         self.handed_out.add(order)
 
-    def _broken(self, what: str) -> BrokenLawError:
+    def _violation(self, what: str) -> BrokenLawError:
         return BrokenLawError(f"batch {self.n_batches}: {what}")
 
     # ---------------------------------------------------------------- old epochs
 
     def _facts(self) -> tuple[str, int]:
         n_void = self.shard.tables.registers.n_void
-        kept = int(n_void[0])
+        n_before = int(n_void[0])
         n_void[0] = 0
         digest = self.shard.digest()
-        n_void[0] = kept
+        n_void[0] = n_before
         return digest, self.shard.now_ms
 
     def _facts_of_old_epochs(self, event: Event) -> tuple[str, int] | None:
@@ -124,7 +126,7 @@ class Laws:
             page, order = int(event.page[row]), int(event.order[row])
             slot = page & 0xFFFFFFFF
             if page in self._order_of_page:
-                raise self._broken(f"page {page} is in flight twice")
+                raise self._violation(f"page {page} is in flight twice")
             self.orders[order] = page
             self._order_of_page[page] = order
             group = int(pages.group[slot])
@@ -133,7 +135,7 @@ class Laws:
             cost = float(np.exp2(pages.cost[slot] / 1024 - 32))
             self._spend(cost if is_by_cost else 1.0, is_by_cost)
             if is_closed[group] or blocked_until[group] > now:
-                raise self._broken(f"group {group} is closed or asked to wait")
+                raise self._violation(f"group {group} is closed or blocked")
             self._ask(group, now)
 
     def _earn(self) -> None:
@@ -145,9 +147,9 @@ class Laws:
 
     def _spend(self, amount: float, is_by_cost: bool) -> None:
         self._earn()
-        # In cost the last order may go beyond what is left.
+        # With a budget in cost, the last order may exceed what is left.
         if (self._level if is_by_cost else self._level - amount) < -_SLACK:
-            raise self._broken(f"the budget is overspent by {amount - self._level}")
+            raise self._violation(f"the budget is overspent by {amount - self._level}")
         self._level -= amount
 
     def _see_budget(self, event: events.BudgetSet) -> None:
@@ -180,18 +182,18 @@ class Laws:
         book = self._book(group)
         book.in_flight += 1
         if book.in_flight > book.in_flight_max:
-            raise self._broken(f"group {group} has {book.in_flight} in flight")
+            raise self._violation(f"group {group} has {book.in_flight} in flight")
         if book.in_flight_max == 1:
             if now < book.ended_at + book.delay_ms:
-                raise self._broken(f"group {group} was not given its delay")
+                raise self._violation(f"the delay of group {group} was not kept")
         elif book.delay_ms > 0:
             earned = (now - book.tokens_at) / book.delay_ms
             book.tokens = min(book.tokens + earned, book.burst) - 1
             book.tokens_at = now
             if book.tokens < -_SLACK:
-                raise self._broken(f"group {group} was asked too often")
+                raise self._violation(f"group {group} was fetched too often")
 
-    def _leases_named(self, event: Event) -> list[int]:
+    def _ended_leases(self, event: Event) -> list[int]:
         """Return the orders in flight that a batch may end."""
         if not isinstance(event, events.Outcomes | events.LeasesReleased | events.LeasesExpired):
             return []
@@ -215,26 +217,26 @@ class Laws:
         registers = t.registers
         rows = np.flatnonzero(t.leases.stage == LeaseStage.IN_FLIGHT)
         if not rows.size == registers.in_flight[0] == len(self._in_flight):
-            raise self._broken("orders in flight are miscounted")
+            raise self._violation("orders in flight are miscounted")
         by_group = np.bincount(t.leases.group[rows], minlength=t.groups.in_flight.size)
         if not np.array_equal(by_group, t.groups.in_flight):
-            raise self._broken("orders in flight are miscounted in a group")
+            raise self._violation("orders in flight are miscounted in a group")
         n_slots = int(registers.n_slots[0])
         status = t.pages.status[:n_slots]
         if np.count_nonzero(status) != registers.n_pages[0]:
-            raise self._broken("pages are miscounted")
+            raise self._violation("pages are miscounted")
         if registers.n_pages[0] + registers.n_free[0] != n_slots:
-            raise self._broken("a slot is lost")
+            raise self._violation("a slot is lost")
         is_held = (t.pages.word[:n_slots] & np.uint64(0x80000000)) > 0
         expected = (status == PageStatus.FREE) | (status == PageStatus.RETIRED)
         page = t.leases.page[rows]
         slot = page & 0xFFFFFFFF
         is_live = (t.pages.generation[slot] == page >> 32) & (status[slot] != PageStatus.FREE)
         if np.unique(slot[is_live]).size != np.count_nonzero(is_live):
-            raise self._broken("a page has two leases")
+            raise self._violation("a page has two leases")
         expected[slot[is_live]] = True
         if not np.array_equal(is_held, expected):
-            raise self._broken("a page is held for nobody, or not held for its fetcher")
+            raise self._violation("a page is held without a lease, or not held despite its lease")
 
     def _check_slots(self) -> None:
         t = self.shard.tables
@@ -242,11 +244,11 @@ class Laws:
         while free > 0 and free not in seen:
             seen.add(free)
             if t.pages.status[free - 1] != PageStatus.FREE:
-                raise self._broken(f"slot {free - 1} is free and is not")
+                raise self._violation(f"slot {free - 1} is in the free list but has a page")
             free = int(t.pages.word[free - 1]) & 0x7FFFFFFF
         if free > 0 or len(seen) != t.registers.n_free[0]:
-            raise self._broken("the list of free slots is broken")
+            raise self._violation("the list of free slots is broken")
         live = np.flatnonzero(t.pages.status[: int(t.registers.n_slots[0])])
         by_group = np.bincount(t.pages.group[live], minlength=t.groups.n_pages.size)
         if not np.array_equal(by_group, t.groups.n_pages):
-            raise self._broken("the pages of a group are miscounted")
+            raise self._violation("the pages of a group are miscounted")

@@ -1,8 +1,9 @@
-"""One shard in a world where everything goes wrong, on virtual time and from a seed.
+"""Run one shard under random faults, on virtual time and from a random seed.
 
-A log, its owner, sometimes a zombie that does not know it has been superseded, and fetchers that
-die, dawdle and repeat themselves.  Events are lost, late, doubled and out of order; owners restart
-from a snapshot and the log; clocks jump.  `recrawl.sim.faults.laws` watches.
+There is a log, its owner, sometimes a zombie (an owner that does not know it has been replaced),
+and fetchers that die, are slow or report twice.  Events are lost, late, duplicated and out of
+order; owners restart from a snapshot and the log; clocks jump.  `recrawl.sim.faults.laws` checks
+the invariants.
 """
 
 import heapq
@@ -18,7 +19,7 @@ from recrawl.shard.settings import ShardSettings
 from recrawl.shard.shard import Shard
 from recrawl.sim.faults.laws import BrokenLawError, Laws
 
-__all__ = ["SETTINGS", "FaultReport", "recorded_log", "run_faults"]
+__all__ = ["SETTINGS", "FaultReport", "record_log", "run_faults"]
 
 _START_MS = 1_700_000_000_000
 _N_VERDICTS = 7
@@ -43,22 +44,22 @@ SETTINGS = ShardSettings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultReport:
-    """What happened in a run.
+    """Summary of a run.
 
     Parameters
     ----------
     n_events, n_batches
-        Rows and batches applied.
+        Numbers of rows and batches applied.
     n_orders, n_handed_out
-        Orders that counted, and those that reached a fetcher.
+        Numbers of valid orders, and of orders that reached a fetcher.
     n_void
-        Rows that did not count.
+        Number of void rows.
     n_claims, n_restarts
-        Owners that took over, and shards brought back from a snapshot.
+        Numbers of takeovers by owners, and of restarts from a snapshot.
     n_pages
-        In the end.
+        Number of pages at the end.
     digest
-        Of the state in the end: the same for the same seed.
+        Digest of the state at the end: the same for the same seed.
     """
 
     n_events: int
@@ -74,13 +75,13 @@ class FaultReport:
 
 @dataclass(slots=True)
 class _Node:
-    """Somebody who owns the shard, or believes so."""
+    """An owner of the shard, or a node that still believes to be one."""
 
     shard: Shard
     position: int
     epoch: int
     clock_ms: int = 0
-    """How far its clock is ahead."""
+    """Milliseconds by which its clock is ahead."""
 
 
 @dataclass(slots=True)
@@ -93,7 +94,7 @@ class _World:
     now_ms: int = _START_MS
     log: list[Event] = field(default_factory=list)
     mail: list[tuple[int, int, Event]] = field(default_factory=list)
-    """Events on their way: when they arrive, a number that settles ties, and what they say."""
+    """Events in transit: arrival time, a number that breaks ties, and the event."""
     n_sent: int = 0
     n_claims: int = 0
     n_restarts: int = 0
@@ -110,7 +111,7 @@ class _World:
         return bool(self.rng.random() < probability)
 
     def send(self, event: Event, delay_seconds: float = 0.0) -> None:
-        """Send an event to the log; it may be lost, late or doubled."""
+        """Send an event to the log; it may be lost, late or duplicated."""
         if self.chance(0.03):
             return
         copies = 2 if self.chance(0.05) else 1
@@ -145,7 +146,7 @@ class _World:
                     self.fetch(int(event.order[row]), int(event.page[row]))
 
     def work(self, node: _Node) -> None:
-        """Let a node decide, from what it has read."""
+        """Let a node propose orders, from the part of the log it has read."""
         rng, shard = self.rng, node.shard
         now_ms = self.now_ms + node.clock_ms
         self.append(shard.tick(now_ms)._replace(epoch=np.array([node.epoch])))
@@ -154,7 +155,7 @@ class _World:
             self.append(overdue._replace(epoch=np.full(overdue.order.size, node.epoch)))
         orders = shard.decide(now_ms, int(rng.integers(1, 12)), exact=self.chance(0.2))
         if self.chance(0.05):
-            return  # it dies before the proposal is logged
+            return  # the node dies before its orders are logged
         orders = orders._replace(epoch=np.full(orders.page.size, node.epoch))
         self.append(orders)
         if self.chance(0.02):
@@ -169,16 +170,16 @@ class _World:
             data[piece.offset : piece.offset + piece.data.size] = piece.data
         self.saved = snapshot.manifest, data, len(self.log)
 
-    def restarted(self) -> tuple[Shard, int]:
-        """Return a shard from the last snapshot and the log, in the state that it must have."""
+    def restart(self) -> tuple[Shard, int]:
+        """Restore a shard from the last snapshot and the log, and check its state."""
         self.n_restarts += 1
         if self.saved is None:
             shard, position = Shard(self.settings), 0
         else:
             manifest, data, position = self.saved
-            shard, told = Shard.restore(manifest, data.copy())
-            if told != str(position):
-                raise BrokenLawError(f"a snapshot at {position} says that it is at {told}")
+            shard, label = Shard.restore(manifest, data.copy())
+            if label != str(position):
+                raise BrokenLawError(f"a snapshot at {position} is labelled {label}")
         shard.apply_all(self.log[position:])
         if shard.digest() != self.laws.shard.digest():
             raise BrokenLawError(f"a restart at {len(self.log)} ends in another state")
@@ -187,17 +188,17 @@ class _World:
     # ------------------------------------------------------------ fetchers
 
     def fetch(self, order: int, page: int) -> None:
-        """Give an order to a fetcher, for better or worse."""
+        """Give an order to a fetcher, which may fail in several ways."""
         rng = self.rng
         fate = rng.random()
         seconds = float(rng.exponential(3.0))
         if fate < 0.05:
-            return  # never heard of again
+            return  # the fetcher dies
         if fate < 0.08:
             self.send(event_of(events.LeasesReleased, order=order), seconds)
             return
         if fate < 0.15:
-            seconds += float(rng.exponential(100.0))  # perhaps after its lease
+            seconds += float(rng.exponential(100.0))  # possibly after its lease has expired
         if fate < 0.2:
             until = self.now_ms + int(rng.integers(-10_000, 400_000))
             self.send(event_of(events.LeasesExtended, order=order, expires_at_ms=until), 1.0)
@@ -222,10 +223,10 @@ class _World:
             retry_after_seconds=float(rng.integers(1, 30)) if self.chance(0.1) else 0.0,
         )
 
-    # ------------------------------------------------------------ everybody else
+    # ------------------------------------------------------------ users
 
     def some_pages(self, n: int) -> NDArray[np.int64]:
-        """Return pages, a few of which are no more."""
+        """Return random pages, a few of which no longer exist."""
         t = self.laws.shard.tables
         slot = self.rng.integers(0, max(int(t.registers.n_slots[0]), 1), n)
         generation = t.pages.generation[slot].astype(np.int64)
@@ -249,7 +250,7 @@ class _World:
         if self.chance(0.1):
             self.append(event)
 
-    def something_happens(self) -> None:
+    def send_random_event(self) -> None:
         rng = self.rng
         n = int(rng.integers(1, 8))
         n_pages = self.laws.shard.n_pages
@@ -283,7 +284,7 @@ class _World:
         )
 
     def set_policies(self) -> None:
-        """Change what owners may change, at once: a policy holds from where the log has it."""
+        """Set the budget or the limits of a group, appended to the log without delay."""
         rng = self.rng
         if self.chance(0.2):
             self.append(
@@ -319,26 +320,26 @@ def run_faults(
     n_pages_max: int = 300,
     n_groups: int = 20,
 ) -> FaultReport:
-    """Run one shard through faults and check all of its laws after every batch.
+    """Run one shard under random faults and check all invariants after every batch.
 
     Parameters
     ----------
     seed
-        Of everything that happens: the same seed, the same run.
+        Random seed; the same seed gives the same run.
     n_events
-        Rows applied, at least.
+        Smallest number of rows to apply.
     picker
-        How orders are chosen.
+        Algorithm that chooses orders.
     n_pages_max, n_groups
-        How large a corpus it is about.
+        Largest numbers of pages and groups.
 
     Raises
     ------
     recrawl.sim.faults.laws.BrokenLawError
-        With the batch at which a law was broken; the seed leads there again.
+        If an invariant is violated; the message has the batch and the seed to repeat it.
     """
     settings = replace(SETTINGS, picker=picker)
-    world = _ended_world(seed, n_events, settings, n_pages_max, n_groups)
+    world = _run_world(seed, n_events, settings, n_pages_max, n_groups)
     laws = world.laws
     return FaultReport(
         n_events=laws.n_rows,
@@ -353,12 +354,12 @@ def run_faults(
     )
 
 
-def recorded_log(seed: int, n_events: int) -> list[Event]:
-    """Return the log of such a run, for shards with the same `SETTINGS`."""
-    return _ended_world(seed, n_events, SETTINGS, 300, 20).log
+def record_log(seed: int, n_events: int) -> list[Event]:
+    """Run a shard with `SETTINGS` under random faults, and return its log."""
+    return _run_world(seed, n_events, SETTINGS, 300, 20).log
 
 
-def _ended_world(
+def _run_world(
     seed: int, n_events: int, settings: ShardSettings, n_pages_max: int, n_groups: int
 ) -> _World:
     laws = Laws(Shard(settings))
@@ -388,13 +389,13 @@ def _run(world: _World, n_events: int) -> None:
     while world.laws.n_rows < n_events:
         world.now_ms += int(world.rng.integers(1, 2_000))
         world.deliver()
-        world.something_happens()
+        world.send_random_event()
         if world.chance(0.01):
             owner.clock_ms = round(world.rng.normal(0.0, 3e4))
         world.read(owner, len(world.log))
         world.work(owner)
         if zombie is not None:
-            # It lags behind, decides from what it knows, and learns of its end at last.
+            # The zombie lags behind, proposes orders, and finally reads that it was replaced.
             world.read(zombie, min(zombie.position + 20, len(world.log)))
             world.work(zombie)
             if zombie.shard.epoch > zombie.epoch:
@@ -404,6 +405,6 @@ def _run(world: _World, n_events: int) -> None:
             world.read(owner, len(world.log))
             world.save(owner.shard)
         elif fate < 0.03:
-            owner = world.take_over(*world.restarted())
+            owner = world.take_over(*world.restart())
         elif fate < 0.035 and zombie is None:
-            zombie, owner = owner, world.take_over(*world.restarted())
+            zombie, owner = owner, world.take_over(*world.restart())

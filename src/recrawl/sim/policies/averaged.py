@@ -1,4 +1,4 @@
-"""The averaged value in full precision: what the shard's codes, tables and sweep are judged by."""
+"""A policy with the averaged value in full precision, as a reference for the shard."""
 
 import math
 
@@ -8,7 +8,7 @@ from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
 from recrawl.core.belief.gamma import GammaBelief
 from recrawl.core.kernel import kernel
 from recrawl.core.value.averaged import averaged_value_of
-from recrawl.sim.policies.policy import KnownPages, Outcomes, largest
+from recrawl.sim.policies.policy import FetchOutcomes, KnownPages, largest
 from recrawl.sim.policies.pooled_beliefs import PooledBeliefs
 
 __all__ = ["AveragedArgmax"]
@@ -34,13 +34,13 @@ def _values(
 class AveragedArgmax:
     """Fetches the pages of greatest averaged value, computed for every page at every pick.
 
-    The belief about each page and the prior of all are learned as the shard learns them, in
-    float64, and signals are not heeded.
+    The belief about each page and the prior are learned as the shard learns them, in float64.
+    Signals are ignored.
 
     Parameters
     ----------
     learning_bonus
-        As of the shard's settings.
+        Learning bonus, as in the shard's settings.
     """
 
     def __init__(self, learning_bonus: float = 0.5) -> None:
@@ -55,7 +55,7 @@ class AveragedArgmax:
         self._is_under_way = np.zeros(n_pages, np.bool_)
         self._value = np.empty(n_pages)
 
-    def hear(
+    def on_signals(
         self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray
     ) -> None:
         """Ignore signals."""
@@ -69,8 +69,8 @@ class AveragedArgmax:
         self._is_under_way[pages] = True
         return pages
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
-        """Update beliefs, and now and then the prior that they began with."""
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
+        """Update beliefs, and from time to time the prior."""
         self._is_under_way[page] = False
         self._beliefs.observe(page, outcomes)
         self._fetched_at[page[~outcomes.error]] = at[~outcomes.error]

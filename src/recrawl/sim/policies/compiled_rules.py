@@ -168,12 +168,12 @@ def run_compiled(
     Parameters
     ----------
     web
-        On which every page has just been fetched.
+        Web at whose start every page has just been fetched.
     rule, scale
         The rule, and the factor on its clock or one for each page; see
         `recrawl.sim.IntervalPolicy`.
     n_fetches_max
-        With more fetches than this there is no result.
+        Largest number of fetches; the result is None if the rule needs more.
     """
     most = np.iinfo(np.int64).max - 1 if n_fetches_max is None else n_fetches_max
     totals = PageTotals(np.zeros(web.n_pages, np.int64), np.zeros(web.n_pages))

@@ -4,7 +4,7 @@ import numpy as np
 
 from recrawl.core.arrays import CountArray, FloatArray, RowArray
 from recrawl.sim.policies.interval_rules import FixedInterval, IntervalRule, Polls
-from recrawl.sim.policies.policy import KnownPages, Outcomes, largest, spread_phases
+from recrawl.sim.policies.policy import FetchOutcomes, KnownPages, largest, spread_phases
 
 __all__ = ["IntervalPolicy", "trust_signals"]
 
@@ -57,7 +57,7 @@ class IntervalPolicy:
         """When each page is due; inf while its fetch is under way."""
         return self._due_at
 
-    def hear(
+    def on_signals(
         self,
         at: FloatArray,
         page: RowArray,
@@ -77,7 +77,7 @@ class IntervalPolicy:
         self._due_at[pages] = np.inf
         return pages
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
         """Set when the pages are due again."""
         if outcomes.error.any():
             failed = outcomes.error

@@ -1,8 +1,8 @@
-"""What a node adds to a shard that counts fragments: it compares what fetches bring.
+"""A shard with the divergence curves that a node learns for it from content.
 
-A shard keeps a page's divergence curve but reads no content.  Here, as in a node, every fetch is
-compared with the copy before it and with a few older versions; the curves that follow are told
-to the shard as events.
+A shard stores a page's divergence curve but reads no content.  Here, as in a node, every fetched
+version is compared with the previous copy and with a few older versions, and the resulting curves
+are sent to the shard as events.
 """
 
 from typing import Protocol
@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from recrawl.core.arrays import CountArray, FloatArray, RowArray
-from recrawl.core.belief.codes import BeliefCodes, decoded
+from recrawl.core.belief.codes import BeliefCodes, decode_beliefs
 from recrawl.core.belief.gamma import GammaBelief, mean_rate
 from recrawl.core.divergence import (
     ChangeProfiles,
@@ -23,23 +23,23 @@ from recrawl.core.divergence import (
 )
 from recrawl.core.kernel import kernel
 from recrawl.shard import CurvesSet, event_of
-from recrawl.sim.policies.policy import KnownPages, Outcomes
+from recrawl.sim.policies.policy import FetchOutcomes, KnownPages
 from recrawl.sim.policies.shard_policy import ShardPolicy
 from recrawl.sim.web.content import divergence_of
 from recrawl.sim.web.webs import Web, version_after
 
 __all__ = ["Contents", "LearningCurves", "WebContents"]
 
-# The corpus is looked at as a whole whenever polls have grown by so much.
+# The prior is learned again whenever the number of polls has grown by this factor.
 _POLLS_MIN = 50
 _POLLS_GROWTH = 1.25
 
 
 class Contents(Protocol):
-    """What fetches bring, and how far versions of a page differ."""
+    """The versions that fetches return, and the divergence between versions of a page."""
 
     def read(self, page: RowArray, at: FloatArray) -> CountArray:
-        """Return the versions that fetches of ``page`` at ``at`` bring."""
+        """Return the versions that fetches of ``page`` at ``at`` find."""
         ...
 
     def divergence(self, page: RowArray, copy: CountArray, version: CountArray) -> FloatArray:
@@ -69,14 +69,14 @@ class WebContents:
     Parameters
     ----------
     web
-        Which is only read, and only where something is fetched.
+        The web, which is not modified.
     """
 
     def __init__(self, web: Web) -> None:
         self._web = web
 
     def read(self, page: RowArray, at: FloatArray) -> CountArray:
-        """Return the versions that fetches of ``page`` at ``at`` bring."""
+        """Return the versions that fetches of ``page`` at ``at`` find."""
         versions = np.empty(page.size, np.int64)
         _read(self._web, page, at, versions)
         return versions
@@ -89,29 +89,30 @@ class WebContents:
 
 
 class LearningCurves:
-    """A shard that is told the divergence curves of its pages, learned from its polls alone.
+    """A shard that receives the divergence curves of its pages, learned from its polls.
 
     Parameters
     ----------
     policy
-        Whose settings have the objective ``fragments``.
+        Policy whose settings have the objective ``fragments``.
     contents
-        Of the same web that the policy is run on.
+        Contents of the web that the policy runs on.
     learner
-        Of how much of a page one change replaces.
+        Learner of how much of a page one change replaces.
     prior
-        About ceilings, before the corpus has shown its own.
+        Prior about ceilings at the start.
     n_polls_per_base
-        After so many polls of a page the version found is kept, for comparison with later ones.
+        Number of polls of a page after which the current version is stored, to compare later
+        versions with.
 
     Examples
     --------
     >>> from recrawl.shard import ShardSettings
     >>> from recrawl.sim import make_web, simulate
-    >>> from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited
+    >>> from recrawl.sim.policies.shard_policy import ShardPolicy, unlimited_settings
     >>> day = 86_400.0
     >>> web = make_web(0, 30 * day, [1 / day, 0.2 / day])
-    >>> shard = ShardPolicy(unlimited(ShardSettings(objective="fragments")))
+    >>> shard = ShardPolicy(unlimited_settings(ShardSettings(objective="fragments")))
     >>> simulate(web, LearningCurves(shard, WebContents(web)), 1 / day).n_fetches
     30
     """
@@ -134,7 +135,7 @@ class LearningCurves:
         self._n_polls_per_base = n_polls_per_base
 
     def start(self, pages: KnownPages, at: float) -> None:
-        """Begin with curves as pages have them on average."""
+        """Begin with average curves."""
         self.policy.start(pages, at)
         n_pages = pages.importance.size
         everything = np.arange(n_pages)
@@ -151,23 +152,23 @@ class LearningCurves:
         if pages.has_copies:
             now = np.full(n_pages, float(at))
             self._start_bases(everything, now, self._contents.read(everything, now))
-        self._tell(everything)
+        self._send_curves(everything)
 
-    def hear(
+    def on_signals(
         self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray
     ) -> None:
-        """Tell the shard of signals."""
-        self.policy.hear(at, page, source, claimed_at)
+        """Send signals to the shard."""
+        self.policy.on_signals(at, page, source, claimed_at)
 
     def pick(self, at: float, n: int) -> RowArray:
-        """Let the shard decide."""
+        """Let the shard choose pages."""
         return self.policy.pick(at, n)
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
-        """Report outcomes to the shard, then the curves that follow from them."""
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
+        """Report outcomes to the shard, then the curves learned from them."""
         self.policy.learn(at, page, outcomes)
-        done = ~outcomes.error
-        at, page, outcomes = at[done], page[done], outcomes.rows(done)
+        succeeded = ~outcomes.error
+        at, page, outcomes = at[succeeded], page[succeeded], outcomes.rows(succeeded)
         version = self._contents.read(page, at)
         is_first = np.isinf(outcomes.elapsed)
         self._start_bases(page[is_first], at[is_first], version[is_first])
@@ -177,7 +178,7 @@ class LearningCurves:
             self._n_pooled = self._n_polls
             self._pool()
         else:
-            self._tell(page)
+            self._send_curves(page)
 
     def _start_bases(self, page: RowArray, at: FloatArray, version: CountArray) -> None:
         slot = start_bases(self._profiles, page, at).slot
@@ -185,7 +186,7 @@ class LearningCurves:
         self._n_since_base[page] = 0
 
     def _observe(
-        self, at: FloatArray, page: RowArray, version: CountArray, outcomes: Outcomes
+        self, at: FloatArray, page: RowArray, version: CountArray, outcomes: FetchOutcomes
     ) -> None:
         belief = self._belief(page)
         self._learner.observe(
@@ -207,7 +208,7 @@ class LearningCurves:
         self._fitted_ratio[page] = fit.rate / change_rate
 
     def _pool(self) -> None:
-        """Move to what the corpus as a whole has shown, and tell of every page."""
+        """Learn the prior again from all pages, and send the curves of every page."""
         seen = np.flatnonzero(self._profiles.n_observed.any(axis=1))
         rate = mean_rate(self._belief(seen))
         fit = self._prior.fit(self._profiles, rate, seen)
@@ -215,14 +216,14 @@ class LearningCurves:
         self._ceiling[:] = self._prior.ceiling_median
         self._fit(seen, rate)
         self._corpus_mean = self._learner.corpus_mean(self._totals)
-        self._tell(np.arange(self._ceiling.size))
+        self._send_curves(np.arange(self._ceiling.size))
 
     def _belief(self, page: RowArray) -> GammaBelief:
-        """Return what the shard believes of pages; their slots in a new shard are their numbers."""
+        """Return the shard's beliefs about pages; in a new shard, slots are page numbers."""
         pages = self.policy.shard.tables.pages
-        return decoded(BeliefCodes(pages.belief_shape[page], pages.belief_seconds[page]))
+        return decode_beliefs(BeliefCodes(pages.belief_shape[page], pages.belief_seconds[page]))
 
-    def _tell(self, page: RowArray) -> None:
+    def _send_curves(self, page: RowArray) -> None:
         curves = self._learner.curves(
             self._totals,
             self._ceiling[page],

@@ -1,4 +1,4 @@
-"""The policy that knows every rate: what learning costs is measured against it."""
+"""A policy that knows every change rate, to measure the cost of learning against."""
 
 import math
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from recrawl.core.arrays import CountArray, FloatArray, RowArray
 from recrawl.core.kernel import kernel
-from recrawl.core.signal_quality import merged_source
+from recrawl.core.signal_quality import merge_sources
 from recrawl.core.value.noisy import value_and_interval_of
-from recrawl.sim.policies.policy import KnownPages, Outcomes, largest
+from recrawl.sim.policies.policy import FetchOutcomes, KnownPages, largest
 from recrawl.sim.web.webs import Web
 
 __all__ = ["Oracle"]
@@ -25,7 +25,7 @@ def _values(
     signal_exponent: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Write what fetching each page now is worth: -inf while its fetch is under way."""
+    """Write the value of fetching each page now: -inf while its fetch is under way."""
     for page in range(out.size):
         if fetched_at[page] == math.inf:
             out[page] = -math.inf
@@ -42,12 +42,12 @@ class Oracle:
 
     The value is exact for Poisson changes at constant rates and one source of signals; several
     sources are merged into one for it, though each signal ages its page by its own precision.
-    A delay of signals is not reckoned with.
+    Delays of signals are ignored.
 
     Parameters
     ----------
     web
-        Whose parameters the oracle may see; never its future.
+        The web, of which the oracle reads the parameters, but never future changes.
     """
 
     def __init__(self, web: Web) -> None:
@@ -60,7 +60,7 @@ class Oracle:
             self._ageing = -np.log1p(-precision)
         n_sources = web.recall.shape[1]
         if n_sources > 1:
-            self._signal_rate, self._precision = merged_source(
+            self._signal_rate, self._precision = merge_sources(
                 rate, np.minimum(precision, 1 - 1e-9)
             )
         else:
@@ -68,7 +68,7 @@ class Oracle:
             self._precision = np.ascontiguousarray(precision.sum(axis=1))
 
     def start(self, pages: KnownPages, at: float) -> None:
-        """Begin; pages without a copy are as old as can be."""
+        """Begin; pages without a copy count as very old."""
         self._weight = pages.importance / pages.cost
         n_pages = pages.importance.size
         self._fetched_at = np.full(n_pages, float(at) if pages.has_copies else -1e18)
@@ -76,12 +76,12 @@ class Oracle:
         self._signal_exponent = np.zeros(n_pages)
         self._out = np.empty(n_pages)
 
-    def hear(
+    def on_signals(
         self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray  # noqa: ARG002
     ) -> None:  # fmt: skip
-        """Age the pages by their signals, unless these speak of before the last fetch."""
-        news = claimed_at > self._last_at[page]
-        np.add.at(self._signal_exponent, page[news], self._ageing[page[news], source[news]])
+        """Age pages by their signals, except signals of changes before the last fetch."""
+        is_new = claimed_at > self._last_at[page]
+        np.add.at(self._signal_exponent, page[is_new], self._ageing[page[is_new], source[is_new]])
 
     def pick(self, at: float, n: int) -> RowArray:
         """Return the pages of greatest value."""
@@ -99,8 +99,8 @@ class Oracle:
         self._fetched_at[pages] = np.inf
         return pages
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
-        """Take note of when pages were fetched."""
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
+        """Record when pages were fetched."""
         done = ~outcomes.error
         self._last_at[page[done]] = at[done]
         self._signal_exponent[page[done]] = 0.0

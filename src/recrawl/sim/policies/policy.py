@@ -1,69 +1,88 @@
-"""What decides which pages to fetch: the plug that rivals share, and the simplest of them."""
+"""The interface of policies, which choose the pages to fetch, and the simplest policies."""
 
-from typing import NamedTuple, Protocol
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from recrawl.core.arrays import CountArray, FlagArray, FloatArray, RowArray
 
-__all__ = ["KnownPages", "Outcomes", "Policy", "ProportionalToImportance", "Uniform"]
+__all__ = ["FetchOutcomes", "KnownPages", "Policy", "ProportionalToImportance", "Uniform"]
 
 
 class KnownPages(NamedTuple):
-    """What an owner knows of his pages before any fetch."""
+    """What is known about pages before any fetch."""
 
     importance: FloatArray
     cost: FloatArray
     group: RowArray
     kind: CountArray
-    has_copies: bool  # whether each was fetched just before the start
+    has_copies: bool  # whether each page was fetched just before the start
 
 
-class Outcomes(NamedTuple):
-    """What fetches showed, one row each."""
+class FetchOutcomes(NamedTuple):
+    """Outcomes of fetches, one row each."""
 
     changed: FlagArray
-    elapsed: FloatArray  # since the last fetch that succeeded; inf for the first
-    last_modified_at: FloatArray  # nan where the page does not say
-    error: FlagArray  # transient: then the rest says nothing
+    elapsed: FloatArray  # since the last successful fetch; inf for the first
+    last_modified_at: FloatArray  # nan if the page does not say
+    error: FlagArray  # transient; the other columns are then meaningless
     reverted: FlagArray  # changed, to a version among the last few fetched
-    divergence: FloatArray  # of the page from the copy
+    divergence: FloatArray  # of the page from its copy
 
-    def rows(self, chosen: FlagArray) -> "Outcomes":
-        """Return some of the rows."""
-        return Outcomes(
-            self.changed[chosen],
-            self.elapsed[chosen],
-            self.last_modified_at[chosen],
-            self.error[chosen],
-            self.reverted[chosen],
-            self.divergence[chosen],
+    def rows(self, is_kept: FlagArray) -> "FetchOutcomes":
+        """Return the rows where ``is_kept`` is true."""
+        return FetchOutcomes(
+            self.changed[is_kept],
+            self.elapsed[is_kept],
+            self.last_modified_at[is_kept],
+            self.error[is_kept],
+            self.reverted[is_kept],
+            self.divergence[is_kept],
         )
 
 
 class Policy(Protocol):
-    """Decides what to fetch.  Times are seconds from the start; pages are numbered from 0."""
+    """Chooses pages to fetch.  Times are seconds from the start; pages are numbered from 0."""
 
     def start(self, pages: KnownPages, at: float) -> None:
-        """Begin with these pages, forgetting everything else."""
+        """Start anew with these pages."""
         ...
 
-    def hear(
+    def on_signals(
         self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray
     ) -> None:
-        """Take note of signals, in order of time."""
+        """Receive signals, in order of time."""
         ...
 
     def pick(self, at: float, n: int) -> RowArray:
         """Return at most ``n`` different pages to fetch now.
 
-        A page picked is under way, and not to be picked again, until `learn` has its outcome.
+        A picked page must not be picked again until `learn` has received its outcome.
         """
         ...
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
-        """Take note of fetches made, in order of time."""
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
+        """Receive the outcomes of fetches, in order of time."""
         ...
+
+
+def signal_method(
+    policy: Policy,
+) -> Callable[[FloatArray, RowArray, CountArray, FloatArray], None]:
+    """Return a policy's `Policy.on_signals`, or its ``hear``, as recrawl 0.1.0 called it."""
+    if hasattr(policy, "on_signals"):
+        return policy.on_signals
+    warnings.warn(
+        f"{type(policy).__name__}.hear is deprecated since 0.2 and will not be called from 0.4 on; "
+        "rename the method to on_signals",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    old: Any = policy
+    method: Callable[[FloatArray, RowArray, CountArray, FloatArray], None] = old.hear
+    return method
 
 
 def largest(score: FloatArray, n: int) -> RowArray:
@@ -77,20 +96,20 @@ def largest(score: FloatArray, n: int) -> RowArray:
 
 
 def spread_phases(n_pages: int, *, first: float = 0.0) -> FloatArray:
-    """Return where in its turn each page begins, 0 to 1, so that any number are spread evenly."""
+    """Return a phase from 0 to 1 for each page; the phases of the first n are spread evenly."""
     golden_ratio = 0.6180339887498949
     return np.asarray((first + np.arange(n_pages) * golden_ratio) % 1.0)
 
 
 class Uniform:
-    """Fetches all pages in turn, whatever they are and do."""
+    """Fetches all pages in turn."""
 
     def start(self, pages: KnownPages, at: float) -> None:  # noqa: ARG002
         """Begin with the first page."""
         self._n_pages = pages.importance.size
         self._next = 0
 
-    def hear(
+    def on_signals(
         self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray
     ) -> None:
         """Ignore signals."""
@@ -101,15 +120,15 @@ class Uniform:
         self._next = (self._next + pages.size) % self._n_pages
         return pages
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
         """Learn nothing."""
 
 
 class ProportionalToImportance:
-    """Fetches each page as often as it is important, evenly spaced."""
+    """Fetches each page at a rate proportional to its importance, evenly spaced."""
 
     def start(self, pages: KnownPages, at: float) -> None:  # noqa: ARG002
-        """Begin with no page owed anything."""
+        """Begin with all pages at a different phase of their turn."""
         importance = pages.importance
         with np.errstate(divide="ignore"):
             self._stride = np.where(importance > 0, importance.sum() / importance, np.inf)
@@ -117,7 +136,7 @@ class ProportionalToImportance:
         phase = spread_phases(importance.size)
         self._turn = np.where(np.isfinite(self._stride), self._stride * (0.5 + 0.5 * phase), np.inf)
 
-    def hear(
+    def on_signals(
         self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray
     ) -> None:
         """Ignore signals."""
@@ -128,5 +147,5 @@ class ProportionalToImportance:
         self._turn[pages] += self._stride[pages]
         return pages
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
         """Learn nothing."""

@@ -1,4 +1,4 @@
-"""The shipped shard as a policy: what is measured in simulations is what users run."""
+"""recrawl's shard as a policy, so that simulations run the same code as users."""
 
 import math
 from dataclasses import replace
@@ -19,38 +19,38 @@ from recrawl.shard import (
     event_of,
 )
 from recrawl.shard import Outcomes as OutcomesEvent
-from recrawl.sim.policies.policy import KnownPages, Outcomes
+from recrawl.sim.policies.policy import FetchOutcomes, KnownPages
 
-__all__ = ["START_MS", "ShardPolicy", "unlimited"]
+__all__ = ["START_MS", "ShardPolicy", "unlimited_settings"]
 
 # Where virtual time begins, in milliseconds since 1970.
 START_MS = 1_700_000_000_000
 _UNLIMITED = 65_535
-# The simulation says how many orders it wants at a time; the budget only sets the price.
+# The simulation limits the orders per pick itself; the budget only sets the price.
 _BURST_SECONDS = 30 * 86_400.0
-# A shard learns how far each group's source of a kind can be trusted.
+# A shard learns the reliability of each source separately for each group.
 _SOURCES_PER_GROUP = 8
 
 
-def unlimited(settings: ShardSettings | None = None) -> ShardSettings:
-    """Return settings under which groups may be asked for as much as one likes."""
+def unlimited_settings(settings: ShardSettings | None = None) -> ShardSettings:
+    """Return settings without politeness limits of groups."""
     return replace(settings or ShardSettings(), group_delay=0.0, group_in_flight_max=_UNLIMITED)
 
 
 class ShardPolicy:
-    """Lets a shard decide, and tells it everything as events.
+    """Lets a shard choose the pages, and sends it outcomes and signals as events.
 
     Parameters
     ----------
     settings
-        Of the shard; groups are unlimited unless given.
+        Settings of the shard; by default without politeness limits.
     budget
-        Fetches per second, which sets the price where the shard sweeps; without one it is asked
-        for as many orders as the simulation wants.
+        Fetches per second, which sets the price if the shard uses the sweep; unlimited if not
+        given.
     group_delay
-        Seconds between fetches of each group; as the settings say unless given.
+        Seconds between fetches of each group; by default those of the settings.
     due_table
-        See `recrawl.shard.Shard`.
+        Due table of the shard; see `recrawl.shard.Shard`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ShardPolicy:
         group_delay: FloatArray | None = None,
         due_table: DueTable | None = None,
     ) -> None:
-        self._settings = settings or unlimited()
+        self._settings = settings or unlimited_settings()
         self._budget = budget
         self._group_delay = group_delay
         self._due_table = due_table
@@ -122,10 +122,10 @@ class ShardPolicy:
     def _tick(self, now: int) -> None:
         self.shard.apply(self.shard.tick(now))
 
-    def hear(
+    def on_signals(
         self, at: FloatArray, page: RowArray, source: CountArray, claimed_at: FloatArray
     ) -> None:
-        """Tell the shard of signals."""
+        """Send signals to the shard."""
         at_ms = START_MS + np.rint(1000 * at).astype(np.int64)
         claimed = np.where(np.isnan(claimed_at), -START_MS, np.rint(1000 * claimed_at))
         self._tick(int(at_ms[-1]))
@@ -139,15 +139,15 @@ class ShardPolicy:
         self.shard.apply(event)
 
     def pick(self, at: float, n: int) -> RowArray:
-        """Let the shard decide, and apply its orders."""
+        """Let the shard choose pages, and apply its orders."""
         orders = self.shard.decide(self._ms(at), n, lease_seconds=math.inf)
         valid = self.shard.apply(orders).valid
         slots = orders.page[valid] & 0xFFFFFFFF
         self._order[slots] = orders.order[valid]
         return slots
 
-    def learn(self, at: FloatArray, page: RowArray, outcomes: Outcomes) -> None:
-        """Report outcomes, and take over what the corpus shows of itself."""
+    def learn(self, at: FloatArray, page: RowArray, outcomes: FetchOutcomes) -> None:
+        """Report outcomes, and update the shard's prior."""
         at_ms = START_MS + np.rint(1000 * at).astype(np.int64)
         self._tick(int(at_ms[-1]))
         verdict = np.where(outcomes.changed, int(Verdict.CHANGED), int(Verdict.UNCHANGED))

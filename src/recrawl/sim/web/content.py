@@ -1,8 +1,8 @@
-"""What simulated pages contain: versions that come and return, and items that are replaced.
+"""The content of simulated pages: versions, and items that changes replace.
 
 A page is ``n_items`` items that are replaced and ``static_items`` that stay.  Of m items replaced
 since the copy was made, S + K - m are in both versions and S + K + m in either, so the divergence
-is 2m / (S + K + m) (Longevity eq. 3).  What differs is which items a change replaces.
+is 2m / (S + K + m) (Longevity eq. 3).  Pages differ in which items a change replaces.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ __all__ = ["Content", "Flapping", "Replaces", "divergence_of", "version_at_start
 
 _FLAPS = Stream.FLAPS
 _ITEMS = Stream.ITEMS
-# The copy of a page that was never fetched: unlike every version.
+# The copy of a page that was never fetched; different from every version.
 NO_COPY = np.iinfo(np.int64).min
 N_ITEMS_MAX = 62
 
@@ -59,7 +59,7 @@ class Content(NamedTuple):
         n_items: ArrayLike = 1,
         static_items: ArrayLike = 0.0,
     ) -> "Content":
-        """Return pages of items; by default a changed page has nothing in common with its copy."""
+        """Return the items of pages; by default a change replaces the whole page."""
         if np.any(np.asarray(n_items) < 1) or np.any(np.asarray(n_items) > N_ITEMS_MAX):
             raise ValueError(f"n_items must be from 1 to {N_ITEMS_MAX}, got {n_items!r}")
         if np.any(np.asarray(static_items) < 0):
@@ -81,9 +81,9 @@ def version_at_start() -> int:
 
 @kernel
 def divergence_of(content: Content, seed: int, page: int, copy: int, version: int) -> float:
-    """Return the divergence of a page's ``version`` from a copy of another.
+    """Return the divergence of a page's ``version`` from a copy of another version.
 
-    Versions count upwards from 0; negative ones are excursions, in which every item is another.
+    Versions count upwards from 0; negative ones are excursions, which share no item with others.
     """
     if copy == version:
         return 0.0
@@ -141,8 +141,8 @@ class Flapping:
         if not self.seconds > 0:
             raise ValueError(f"seconds must be positive, got {self.seconds!r}")
 
-    def applied(self, seed: int, changes: Times, horizon: float) -> tuple[Times, CountArray]:
-        """Return the changes with the returns among them, and the version after each."""
+    def add_returns(self, seed: int, changes: Times, horizon: float) -> tuple[Times, CountArray]:
+        """Return the changes including returns from excursions, and the version after each."""
         n_pages = changes.offsets.size - 1
         share = np.broadcast_to(np.asarray(self.share, np.float64), n_pages).copy()
         at, page, version = _with_returns(seed, changes, share, self.seconds, float(horizon))

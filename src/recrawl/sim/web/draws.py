@@ -1,7 +1,7 @@
-"""Random numbers that belong to an entity, so that nothing else can change its history.
+"""Random numbers per entity, so that no other entity can change its history.
 
-A draw is a hash of (seed, stream, entity, counter): no generator is shared, so adding a page, or
-another policy's choices, moves no other draw.
+A draw is a hash of (seed, stream, entity, counter).  No generator is shared, so neither an added
+page nor the choices of a policy change any other draw.
 """
 
 import math
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Stream:
-    """Numbers that keep the draws of one purpose apart from those of another."""
+    """Numbers that separate the draws of different purposes."""
 
     RATE = 1
     IMPORTANCE = 2
@@ -45,11 +45,11 @@ class Stream:
     KIND = 17
     AGE = 18
     HAS_DATE = 19
-    SIGNALS = 100  # and one more for each source, true and false apart
+    SIGNALS = 100  # two for each source: true and false signals
 
 
 @kernel
-def _mixed(bits: np.uint64) -> np.uint64:
+def _mix_bits(bits: np.uint64) -> np.uint64:
     # Chris Wellons' lowbias32, as in `recrawl.core.belief.codes`; products of 32-bit numbers
     # cannot overflow.
     mask = np.uint64(0xFFFFFFFF)
@@ -65,11 +65,11 @@ def key_of(seed: int, stream: int, entity: int) -> np.uint64:
     shift = np.uint64(32)
     s = np.uint64(seed)
     e = np.uint64(entity)
-    low = _mixed(_mixed(s) ^ (s >> shift) ^ np.uint64(0x85EBCA6B))
-    low = _mixed(low ^ np.uint64(stream))
-    high = _mixed(low ^ e ^ np.uint64(0xC2B2AE35))
-    high = _mixed(high ^ (e >> shift) ^ np.uint64(0x27D4EB2F))
-    low = _mixed(low ^ high) ^ e
+    low = _mix_bits(_mix_bits(s) ^ (s >> shift) ^ np.uint64(0x85EBCA6B))
+    low = _mix_bits(low ^ np.uint64(stream))
+    high = _mix_bits(low ^ e ^ np.uint64(0xC2B2AE35))
+    high = _mix_bits(high ^ (e >> shift) ^ np.uint64(0x27D4EB2F))
+    low = _mix_bits(low ^ high) ^ e
     return (high << shift) | (low & np.uint64(0xFFFFFFFF))
 
 
@@ -78,9 +78,9 @@ def uniform_of(key: np.uint64, counter: int) -> float:
     """Return draw number ``counter`` under a key: uniform, above 0 and below 1."""
     mask = np.uint64(0xFFFFFFFF)
     low = key & mask
-    first = _mixed(low + (np.uint64(counter) & mask) * np.uint64(0x9E3779B9))
-    first = _mixed(first ^ (key >> np.uint64(32)))
-    second = _mixed(first + low + np.uint64(1))
+    first = _mix_bits(low + (np.uint64(counter) & mask) * np.uint64(0x9E3779B9))
+    first = _mix_bits(first ^ (key >> np.uint64(32)))
+    second = _mix_bits(first + low + np.uint64(1))
     return (
         float(first >> np.uint64(5)) * 67_108_864.0 + float(second >> np.uint64(6)) + 0.5
     ) / 9_007_199_254_740_992.0
@@ -102,7 +102,7 @@ def normal_of(key: np.uint64, counter: int) -> float:
 @kernel
 def gamma_of(key: np.uint64, counter: int, shape: float) -> tuple[float, int]:
     """Return a Gamma(``shape``, 1) draw and the next unused counter."""
-    # Marsaglia and Tsang 2000; a shape below 1 is raised by one and paid for with U^(1/shape).
+    # Marsaglia and Tsang 2000; a shape below 1 is raised by one, then corrected by U^(1/shape).
     if shape == 1.0:
         return exponential_of(key, counter), counter + 1
     boost = 1.0

@@ -1,8 +1,9 @@
-"""When simulated pages change: a renewal process on a clock that may run unevenly.
+"""Change times of simulated pages: a renewal process on a clock that may run unevenly.
 
 Each page has a clock that runs at its change rate, faster when the page is new or its site busy.
 On that clock the intervals between changes are Gamma with mean 1: shape 1 is a Poisson process,
-below 1 bursty, above 1 regular.  The process is stationary: expected changes are the clock's time.
+below 1 bursty, above 1 regular.  The process is stationary: the expected number of changes is
+the time that has passed on the clock.
 """
 
 import math
@@ -22,13 +23,16 @@ __all__ = ["Drift", "HotStart", "Pace", "SiteWide", "WeeklyCycle", "change_times
 DAY = 86_400.0
 _WEEK_DAYS = 7
 _WORKING_DAYS = 5
-# Attributes of a class are no constants to a kernel.
+# Kernels treat module-level names as constants, but not attributes of a class.
 _INTERVALS = Stream.INTERVALS
 _DRIFT = Stream.DRIFT
 
 
 class Pace(NamedTuple):
-    """How unevenly each page's clock runs: 48 bytes a page, constant within a day."""
+    """Modulations of the speed of each page's clock: 48 bytes a page.
+
+    The speed is constant within a day.
+    """
 
     hot_factor: FloatArray
     hot_seconds: FloatArray
@@ -45,10 +49,10 @@ class Pace(NamedTuple):
 
 
 class Modulation(Protocol):
-    """Something that makes pages' clocks run unevenly."""
+    """A modulation of the speed of pages' clocks."""
 
-    def applied(self, pace: Pace) -> Pace:
-        """Return ``pace`` with this in it."""
+    def apply_to(self, pace: Pace) -> Pace:
+        """Return ``pace`` with this modulation added."""
         ...
 
 
@@ -65,7 +69,7 @@ class HotStart:
     Parameters
     ----------
     factor
-        How many times the settled rate a page has when it is created, at least 1.
+        Rate of a newly created page as a multiple of its later rate, at least 1.
     seconds
         Age at which the excess has fallen to a third.
     age_at_start
@@ -80,8 +84,8 @@ class HotStart:
         if np.any(np.asarray(self.factor) < 1) or np.any(np.asarray(self.seconds) <= 0):
             raise ValueError("factor must be at least 1 and seconds positive")
 
-    def applied(self, pace: Pace) -> Pace:
-        """Return ``pace`` with this in it."""
+    def apply_to(self, pace: Pace) -> Pace:
+        """Return ``pace`` with this modulation added."""
         return pace._replace(
             hot_factor=_column(self.factor, pace.hot_factor),
             hot_seconds=_column(self.seconds, pace.hot_factor),
@@ -91,14 +95,14 @@ class HotStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Drift:
-    """Rates wander: their logarithm is a stationary Gaussian process, the mean rate stays.
+    """Rates drift: their logarithm is a stationary Gaussian process around a constant mean rate.
 
     Parameters
     ----------
     sigma
         Standard deviation of the log rate over a long time.
     seconds
-        Time after which its correlation has fallen to a third.
+        Time after which the correlation has fallen to a third.
     """
 
     sigma: ArrayLike = 0.7
@@ -108,8 +112,8 @@ class Drift:
         if np.any(np.asarray(self.sigma) < 0) or np.any(np.asarray(self.seconds) <= 0):
             raise ValueError("sigma must not be negative and seconds must be positive")
 
-    def applied(self, pace: Pace) -> Pace:
-        """Return ``pace`` with this in it."""
+    def apply_to(self, pace: Pace) -> Pace:
+        """Return ``pace`` with this modulation added."""
         return pace._replace(
             drift_sigma=_column(self.sigma, pace.hot_factor),
             drift_seconds=_column(self.seconds, pace.hot_factor),
@@ -123,7 +127,7 @@ class WeeklyCycle:
     Parameters
     ----------
     weekend_factor
-        Changes per day of a Saturday or Sunday against those of a working day.
+        Changes on a Saturday or Sunday, as a multiple of those on a working day.
     """
 
     weekend_factor: ArrayLike = 0.5
@@ -132,8 +136,8 @@ class WeeklyCycle:
         if np.any(np.asarray(self.weekend_factor) < 0):
             raise ValueError(f"weekend_factor must not be negative, got {self.weekend_factor!r}")
 
-    def applied(self, pace: Pace) -> Pace:
-        """Return ``pace`` with this in it."""
+    def apply_to(self, pace: Pace) -> Pace:
+        """Return ``pace`` with this modulation added."""
         return pace._replace(weekend_factor=_column(self.weekend_factor, pace.hot_factor))
 
 
@@ -144,9 +148,9 @@ class SiteWide:
     Parameters
     ----------
     rate
-        Such changes per second, of each group.
+        Site-wide changes per second of each group.
     share
-        Share of the group's pages that each of them touches.
+        Share of the group's pages that a site-wide change affects.
     """
 
     rate: float
@@ -244,7 +248,7 @@ def _all_changes(
     pace: Pace,
     horizon: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return how many changes each page has, and all of them page by page."""
+    """Return the number of changes of each page, and their instants page by page."""
     n_pages = rate.size
     counts = np.zeros(n_pages)
     at = np.empty(int(1.2 * rate.sum() * horizon) + 1024)
@@ -276,16 +280,16 @@ def change_times(
     Parameters
     ----------
     seed
-        Of the web.
+        Random seed of the web.
     rate
         Changes per second of each page.
     horizon
         Seconds to simulate.
     interval_shape
-        Of the Gamma distribution of intervals: 1 is a Poisson process, .6 a bursty page of the
-        real web, 10 nearly regular.
+        Shape of the Gamma distribution of intervals: 1 is a Poisson process, 0.6 is typical of
+        bursty pages of the real web, 10 is nearly regular.
     modulations
-        `HotStart`, `Drift`, `WeeklyCycle`, in any combination.
+        Modulations of the rate: `HotStart`, `Drift`, `WeeklyCycle`, in any combination.
 
     Examples
     --------
@@ -302,7 +306,7 @@ def change_times(
         raise ValueError("interval_shape must be positive")
     pace = Pace.steady(rates.size)
     for modulation in modulations:
-        pace = modulation.applied(pace)
+        pace = modulation.apply_to(pace)
     counts, at = _all_changes(seed, rates, shapes, pace, float(horizon))
     offsets = np.zeros(rates.size + 1, np.int64)
     np.cumsum(counts.astype(np.int64), out=offsets[1:])
@@ -310,7 +314,7 @@ def change_times(
 
 
 def site_wide_times(seed: int, setting: SiteWide, group: RowArray, horizon: float) -> Times:
-    """Return when each page changes together with others of its group."""
+    """Return when site-wide changes of its group change each page."""
     n_pages = group.size
     if n_pages == 0 or setting.rate == 0.0:
         return Times.none(n_pages)
@@ -322,20 +326,20 @@ def site_wide_times(seed: int, setting: SiteWide, group: RowArray, horizon: floa
     )
     at = events.at[events.offsets[group[page]] + nth]
     takes_part = np.empty(page.size)
-    counted_uniforms(seed, Stream.TAKES_PART, page, nth, takes_part)
+    write_uniforms(seed, Stream.TAKES_PART, page, nth, takes_part)
     kept = takes_part < setting.share
     return Times(offsets_of(page[kept], n_pages), at[kept])
 
 
 @kernel
-def counted_uniforms(
+def write_uniforms(
     seed: int,
     stream: int,
     entity: RowArray,
     counter: RowArray,
     out: FloatArray,
 ) -> None:
-    """Write each entity's draw of that number."""
+    """Write one uniform draw per row: number ``counter`` of the entity's stream."""
     for row in range(out.size):
         out[row] = uniform_of(key_of(seed, stream, entity[row]), counter[row])
 
@@ -367,15 +371,15 @@ def _poisson_rows(
 
 
 def poisson_times(seed: int, stream: int, rate: FloatArray, horizon: float) -> Times:
-    """Return the instants of independent Poisson processes, one an entity."""
+    """Return the instants of independent Poisson processes, one for each entity."""
     counts, at = _poisson_rows(seed, stream, rate, float(horizon))
     offsets = np.zeros(rate.size + 1, np.int64)
     np.cumsum(counts.astype(np.int64), out=offsets[1:])
     return Times(offsets, at)
 
 
-def merged_times(first: Times, second: Times) -> Times:
-    """Return the instants of both, page by page."""
+def merge_times(first: Times, second: Times) -> Times:
+    """Return the instants of both arguments, merged page by page."""
     n_pages = first.offsets.size - 1
     page = np.concatenate([first.pages(), second.pages()])
     return Times.from_rows(page, np.concatenate([first.at, second.at]), n_pages)

@@ -1,4 +1,4 @@
-"""When fetches of a simulated web fail, whoever fetches: windows per page and per group."""
+"""Windows of time in which fetches of a simulated web fail, per page and per group."""
 
 from dataclasses import dataclass
 
@@ -61,7 +61,7 @@ def _alternate(
     used = 0
     for entity in range(n_entities):
         key = key_of(seed, stream, entity)
-        # Exponential spans have no memory, so only the state at the start is to be drawn.
+        # Exponential spans are memoryless, so only the state at the start must be drawn.
         instant = 0.0
         if uniform_of(key, 0) >= share:
             instant = working_seconds * exponential_of(key, 1)

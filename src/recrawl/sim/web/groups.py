@@ -1,4 +1,4 @@
-"""How many pages the groups of a simulated web have, and how long each wants us to wait."""
+"""Sizes and crawl delays of the groups (hosts) of a simulated web."""
 
 import math
 from dataclasses import dataclass
@@ -11,27 +11,27 @@ from recrawl.sim.web.draws import Stream, uniforms
 
 __all__ = ["GroupSizes", "group_delays"]
 
-# Crawl delays in seconds and the share of groups that want at most these: plausible, not measured.
+# Crawl delays in seconds and their cumulative shares of groups: plausible, not measured.
 _DELAYS = np.array([1.0, 2.0, 5.0, 10.0, 30.0])
 _DELAY_SHARES = np.array([0.5, 0.75, 0.9, 0.98, 1.0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSizes:
-    """Sizes of groups by a power law with an upper end: most are small, most pages are in large.
+    """Sizes of groups by a truncated power law: most groups are small, most pages in large ones.
 
     The defaults are those of a large crawl: 53 pages on average, 7 at the median.
 
     Parameters
     ----------
     mean, median
-        Pages of a group.
+        Mean and median number of pages of a group.
     size_max
-        Pages of the largest.
+        Number of pages of the largest group.
 
     Examples
     --------
-    >>> group = GroupSizes().assigned(seed=0, n_pages=100_000)
+    >>> group = GroupSizes().assign_groups(seed=0, n_pages=100_000)
     >>> bool((np.diff(group) >= 0).all()), bool(group[-1] > 500)
     (True, True)
     """
@@ -43,14 +43,14 @@ class GroupSizes:
     def __post_init__(self) -> None:
         if not 1 < self.median < self.mean < self.size_max:
             raise ValueError(
-                "median, mean and size_max must rise from 1, got "
+                "1 < median < mean < size_max must hold, got "
                 f"{self.median!r}, {self.mean!r}, {self.size_max!r}"
             )
 
     def exponent_and_scale(self) -> tuple[float, float]:
         """Return α and s of P(size > n) = (1 + n/s)^-α, up to ``size_max``."""
-        # Of a size n = 1 + floor(x) half lies below the median when P(x > median - ½) = ½, and
-        # the mean is about ½ more than that of min(x, M):
+        # A size is n = 1 + floor(x).  Half of the sizes are below the median if
+        # P(x > median - ½) = ½, and their mean is about ½ more than the mean of min(x, M):
         #
         #     s (2^{1/α} - 1) = median - ½,      s/(α-1) (1 - (1 + M/s)^{1-α}) = mean - ½.
         middle = self.median - 0.5
@@ -66,16 +66,16 @@ class GroupSizes:
         return alpha, middle / (2.0 ** (1.0 / alpha) - 1.0)
 
     def sizes(self, *, seed: int, n_groups: int) -> RowArray:
-        """Return the pages of the first groups."""
+        """Return the number of pages of each of the first ``n_groups`` groups."""
         alpha, scale = self.exponent_and_scale()
         u = uniforms(seed, Stream.GROUP_SIZE, n_groups)
         size = 1.0 + np.floor(scale * (u ** (-1.0 / alpha) - 1.0))
         return np.minimum(size, self.size_max).astype(np.int64)
 
-    def assigned(self, *, seed: int, n_pages: int) -> RowArray:
+    def assign_groups(self, *, seed: int, n_pages: int) -> RowArray:
         """Return the group of each page.
 
-        Pages fill the groups in order, so more pages never move the earlier ones.
+        Pages fill the groups in order, so a page keeps its group when ``n_pages`` grows.
         """
         n_groups = max(16, int(2 * n_pages / self.mean))
         while True:
@@ -86,5 +86,5 @@ class GroupSizes:
 
 
 def group_delays(seed: int, n_groups: int) -> FloatArray:
-    """Return the seconds each group wants between fetches, from 1 to 30."""
+    """Return each group's delay between fetches, from 1 to 30 seconds."""
     return _DELAYS[np.searchsorted(_DELAY_SHARES, uniforms(seed, Stream.GROUP_DELAY, n_groups))]

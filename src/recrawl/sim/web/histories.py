@@ -1,4 +1,4 @@
-"""Recorded histories of real pages as a web, on which policies run as on a simulated one."""
+"""Webs made from recorded histories of real pages."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from recrawl.sim.web.content import Content, Replaces
 from recrawl.sim.web.times import Times, offsets_of
 from recrawl.sim.web.webs import Web, make_web
 
-__all__ = ["recorded_web", "renumbered_versions"]
+__all__ = ["recorded_web", "renumber_versions"]
 
 
 def recorded_web(  # noqa: PLR0913 (all but two are keywords)
@@ -27,26 +27,26 @@ def recorded_web(  # noqa: PLR0913 (all but two are keywords)
     has_date: ArrayLike = False,
     seed: int = 0,
 ) -> Web:
-    """Return recorded changes as a web that starts at ``start_at``.
+    """Make a web of recorded changes that starts at ``start_at``.
 
     Parameters
     ----------
     page, changed_at
-        One row per change, in any order: the page's number and the instant in seconds.
+        Page number and instant in seconds of each change, in any order.
     start_at, end_at
-        The window to replay.  A change before it sets what the page is at the start.
+        Window to replay.  The last change before it sets the page's version at the start.
     n_pages
-        Pages that never changed count too.
+        Number of pages, including those that never changed.
     version
-        What the page is after each change, any numbers; the same number is the same content.
-        By default every change makes something new.
+        Version after each change: any numbers; equal numbers mean equal content.  By default
+        every change makes a new version.
     divergences
-        For each page a square matrix: of its versions from each other, numbered as by
-        `renumbered_versions`.  By default versions have nothing in common.
+        Square matrix for each page, with the divergence of its versions from each other,
+        numbered as by `renumber_versions`.  By default versions have nothing in common.
     importance, group, kind, has_date
-        Of each page.
+        Columns with a row for each page, as in `make_web`.
     seed
-        For what is drawn beside the changes.
+        Random seed for everything but the changes.
 
     Examples
     --------
@@ -57,7 +57,9 @@ def recorded_web(  # noqa: PLR0913 (all but two are keywords)
     pages = np.asarray(page, np.int64)
     at = np.asarray(changed_at, np.float64)
     if pages.shape != at.shape:
-        raise ValueError(f"page and changed_at must be as long, got {pages.size} and {at.size}")
+        raise ValueError(
+            f"page and changed_at must have the same length, got {pages.size} and {at.size}"
+        )
     if not start_at < end_at:
         raise ValueError(f"end_at must be after start_at, got {end_at!r}")
     order = np.lexsort((at, pages))
@@ -78,24 +80,24 @@ def recorded_web(  # noqa: PLR0913 (all but two are keywords)
     )
     if version is not None:
         versions = np.asarray(version, np.int64)
-        web = web._replace(version=renumbered_versions(pages[order], versions[order], inside))
+        web = web._replace(version=renumber_versions(pages[order], versions[order], inside))
     if divergences is not None:
         web = web._replace(content=_recorded_content(divergences))
     return web
 
 
-def renumbered_versions(
+def renumber_versions(
     page: RowArray, version: CountArray, is_inside: np.typing.NDArray[np.bool_]
 ) -> CountArray:
     """Return versions counted from 0 in the order in which each page first shows them.
 
-    Number 0 is what the page is at the start: its last version from before, or, without one,
-    something unlike all others.  ``page`` must be sorted, and by time within a page.
+    Number 0 is the version at the start: the last one from before or, without one, a version
+    different from all others.  ``page`` must be sorted, and by time within a page.
 
     Examples
     --------
     >>> pages, versions = np.array([0, 0, 0, 0]), np.array([7, 9, 7, 8])
-    >>> renumbered_versions(pages, versions, np.array([False, True, True, True]))
+    >>> renumber_versions(pages, versions, np.array([False, True, True, True]))
     array([1, 0, 2])
     """
     numbers: list[int] = []

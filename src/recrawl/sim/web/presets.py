@@ -1,4 +1,4 @@
-"""Webs to compare policies on: those of the papers, and one like the web that was measured."""
+"""Ready-made webs to compare policies on: those of the papers, and a realistic one."""
 
 import numpy as np
 from scipy.stats import beta
@@ -24,10 +24,10 @@ def _log_normal_rates(seed: int, n_pages: int, low: float, high: float) -> Float
 
 
 def papers_web(seed: int, *, horizon: float = 2_000 * HOUR, n_pages: int = 500) -> Web:
-    """Return Poisson pages of very unlike rates and importance, without signals.
+    """Make a web of Poisson pages of very different rates and importance, without signals.
 
     Rates are log-normal (median .01 per hour, sigma 1.8), importance is Zipf's with exponent .8
-    in random order.  The order depends on the number of pages, all else only on the page.
+    in random order.  Only this order depends on the number of pages.
     """
     importance = np.arange(1.0, n_pages + 1) ** -0.8
     order = np.argsort(uniforms(seed, Stream.IMPORTANCE, n_pages))
@@ -38,10 +38,10 @@ def papers_web(seed: int, *, horizon: float = 2_000 * HOUR, n_pages: int = 500) 
 def signals_web(
     seed: int, *, horizon: float = 2_000 * HOUR, n_pages: int = 300, n_groups: int = 15
 ) -> Web:
-    """Return pages on groups that signal (70 %), with recall .2-.98 and precision .1-.95."""
+    """Make a web in which 70 % of groups signal, with recall .2-.98 and precision .1-.95."""
     rate = _log_normal_rates(seed, n_pages, 1e-5, 4.0)
     group = (uniforms(seed, Stream.GROUP_OF_PAGE, n_pages) * n_groups).astype(np.int64)
-    # One draw decides both: below .3 the group is silent, above it the recall follows.
+    # One draw decides whether a group has signals (from 0.3 on), and with which recall.
     u = uniforms(seed, Stream.RECALL, n_groups)
     recall = np.where(u < 0.3, 0.0, np.minimum(0.2 + 0.8 * (u - 0.3) / 0.7, 0.98))
     precision = 0.1 + 0.85 * uniforms(seed, Stream.PRECISION, n_groups)
@@ -53,7 +53,7 @@ def signals_web(
 
 
 def signals_paper_web(seed: int, n_pages: int, *, horizon: float = 1_000.0) -> Web:
-    """Return the web of Signals' experiments, in its own unit of time.
+    """Make the web of the experiments in Signals, in its own unit of time.
 
     Change rates and importance are uniform on (0, 1), recall is Beta(.25, .25) and false signals
     come at rates uniform on (.1, .6).
@@ -70,28 +70,32 @@ def signals_paper_web(seed: int, n_pages: int, *, horizon: float = 1_000.0) -> W
 
 
 def realistic_web(seed: int, n_pages: int, *, horizon: float = 365 * DAY) -> Web:
-    """Return a web with the traits that recorded histories of real pages show.
+    """Make a web with the properties of recorded histories of real pages.
 
-    Of the pages 40 % hardly ever change and the rates of the others are log-normal (median 4 a
-    year, sigma 1.3); half have bursty intervals, a tenth nearly regular ones; a fifth is new and
-    ten times as lively at birth; weekends are half as busy; 7 % of changes are site-wide; a tenth
-    flaps; 3 % of fetches fail; seven of ten pages say when they last changed.  Groups have
-    power-law sizes.  58 % of groups have a sitemap, a fifth of which is mostly wrong.  Content
-    goes piecemeal on 75 % of pages, scrolls on 15 %, churns on 10 %.
+    - Rates: 40 % of pages hardly ever change; the rates of the others are log-normal (median 4 a
+      year, sigma 1.3).  20 % of pages are new, and change ten times as often at first.  Weekends
+      have half as many changes.  7 % of changes are site-wide.
+    - Intervals: 50 % of pages are bursty, 10 % are nearly regular.
+    - Content: items are replaced in any order on 75 % of pages, oldest first (scroll) on 15 %, all
+      at once (churn) on 10 %.  10 % of pages flap: most of their
+      changes are soon undone.
+    - Fetches: 3 % fail.  70 % of pages say when they last changed.
+    - Groups: sizes follow a power law.  58 % of groups have a sitemap, and a fifth of the sitemaps
+      are mostly wrong.
 
-    The recall and delay of sitemaps, the median rate and the shares of content are choices: the
-    histories fix them only roughly.
+    The recall and delay of sitemaps, the median rate and the shares of content are assumptions,
+    because the histories determine them only roughly.
     """
     u = uniforms(seed, Stream.KIND, n_pages)
     static = u < 0.4
     rate = np.exp(1.3 * normals(seed, Stream.RATE, n_pages)) * 4 / (365 * DAY)
     rate = np.where(static, 0.02 / (365 * DAY), rate)
-    group = GroupSizes().assigned(seed=seed, n_pages=n_pages)
+    group = GroupSizes().assign_groups(seed=seed, n_pages=n_pages)
     n_groups = int(group[-1]) + 1
     shape_draw = uniforms(seed, Stream.INTERVALS, n_pages)
     shape = np.select([shape_draw < 0.5, shape_draw < 0.9], [0.65, 1.0], 8.0)
     age = uniforms(seed, Stream.AGE, n_pages)
-    content_draw = (u * 977.0) % 1.0
+    content_draw = (u * 977.0) % 1.0  # nearly independent of u
     replaces = np.select(
         [content_draw < 0.1, content_draw < 0.25], [Replaces.ALL, Replaces.OLDEST], Replaces.ANY
     )

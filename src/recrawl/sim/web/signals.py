@@ -12,10 +12,10 @@ from recrawl.sim.web.draws import Stream, exponential_of, key_of, uniform_of
 from recrawl.sim.web.dynamics import poisson_times
 from recrawl.sim.web.times import Times, offsets_of
 
-__all__ = ["SignalSource", "Signals", "emitted_signals"]
+__all__ = ["SignalSource", "WebSignals", "emit_signals"]
 
 
-class Signals(NamedTuple):
+class WebSignals(NamedTuple):
     """Signals of many pages: page i's are the rows ``offsets[i]`` to ``offsets[i + 1]``, in order.
 
     ``at`` is when a signal arrives and ``claimed_at`` when it says the page changed.
@@ -27,8 +27,8 @@ class Signals(NamedTuple):
     source: CountArray
 
     @classmethod
-    def none(cls, n_pages: int) -> "Signals":
-        """Return pages of which nobody tells anything."""
+    def none(cls, n_pages: int) -> "WebSignals":
+        """Return pages without signals."""
         none = np.empty(0)
         return cls(np.zeros(n_pages + 1, np.int64), none, none.copy(), np.empty(0, np.int64))
 
@@ -39,7 +39,7 @@ class Signals(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SignalSource:
-    """What one source is worth on each page; repeat a group's quality for its pages.
+    """The quality of one source on each page; repeat a group's quality for its pages.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def _announce(
     delay_seconds: FloatArray,
     out: FloatArray,
 ) -> None:
-    """Write when each change is announced: inf if it is not."""
+    """Write when each change is announced; inf if it is not."""
     for page in range(recall.size):
         key = key_of(seed, stream, page)
         for row in range(changes.offsets[page], changes.offsets[page + 1]):
@@ -109,9 +109,9 @@ def _announce(
                 out[row] = changes.at[row] + delay
 
 
-def emitted_signals(
+def emit_signals(
     seed: int, changes: Times, sources: Sequence[SignalSource], horizon: float
-) -> Signals:
+) -> WebSignals:
     """Return the signals that arrive before the horizon, of all sources.
 
     Sources are numbered from 0.  A page's signals depend on the seed, the page and the source's
@@ -123,7 +123,7 @@ def emitted_signals(
     >>> day = 86_400.0
     >>> changes = change_times(0, [1 / day], 100 * day)
     >>> sitemap = SignalSource(recall=1.0, false_rate=0.0, delay_seconds=0.0)
-    >>> signals = emitted_signals(0, changes, [sitemap], 100 * day)
+    >>> signals = emit_signals(0, changes, [sitemap], 100 * day)
     >>> bool((signals.at == changes.at).all())
     True
     """
@@ -136,21 +136,21 @@ def emitted_signals(
         rate = np.broadcast_to(np.asarray(source.false_rate, np.float64), n_pages).copy()
         announced_at = np.empty(changes.at.size)
         _announce(seed, stream, changes, recall, delay, announced_at)
-        heard = announced_at < horizon
+        arrives = announced_at < horizon
         false = poisson_times(seed, stream + 1, rate, horizon)
-        at = np.concatenate([announced_at[heard], false.at])
+        at = np.concatenate([announced_at[arrives], false.at])
         columns.append(
             (
-                np.concatenate([changes.pages()[heard], false.pages()]),
+                np.concatenate([changes.pages()[arrives], false.pages()]),
                 at,
-                np.concatenate([changes.at[heard], false.at]),
+                np.concatenate([changes.at[arrives], false.at]),
                 np.full(at.size, number, np.int64),
             )
         )
     if not columns:
-        return Signals.none(n_pages)
+        return WebSignals.none(n_pages)
     page, at, claimed_at, source_number = (
         np.concatenate(parts) for parts in zip(*columns, strict=True)
     )
     order = np.lexsort((at, page))
-    return Signals(offsets_of(page, n_pages), at[order], claimed_at[order], source_number[order])
+    return WebSignals(offsets_of(page, n_pages), at[order], claimed_at[order], source_number[order])

@@ -1,4 +1,4 @@
-"""Instants and spans of many entities in two or three columns, which everything here walks."""
+"""Instants and spans of time of many entities, in two or three columns."""
 
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ class Times(NamedTuple):
 
     @classmethod
     def none(cls, n_pages: int) -> "Times":
-        """Return pages to which nothing happens."""
+        """Return pages without instants."""
         return cls(np.zeros(n_pages + 1, np.int64), np.empty(0))
 
     @classmethod
@@ -34,12 +34,12 @@ class Times(NamedTuple):
         return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
 
     def counts(self) -> CountArray:
-        """Return how many instants each page has."""
+        """Return the number of instants of each page."""
         return np.diff(self.offsets)
 
 
 class Windows(NamedTuple):
-    """Spans of time of many entities, in order and apart: in them fetches fail.
+    """Spans of time in which fetches fail, in order and disjoint for each entity.
 
     Entity i's are ``start[k]`` to ``end[k]`` for k from ``offsets[i]`` to ``offsets[i + 1]``.
     """

@@ -1,4 +1,4 @@
-"""A simulated web as columns: what its pages do, decided before anybody fetches them."""
+"""A simulated web in columns: all its changes are drawn before the first fetch."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,25 +13,25 @@ from recrawl.sim.web.dynamics import (
     Modulation,
     SiteWide,
     change_times,
-    merged_times,
+    merge_times,
     poisson_times,
     site_wide_times,
 )
 from recrawl.sim.web.failures import Failures
 from recrawl.sim.web.groups import group_delays
-from recrawl.sim.web.signals import Signals, SignalSource, emitted_signals
+from recrawl.sim.web.signals import SignalSource, WebSignals, emit_signals
 from recrawl.sim.web.times import Times, Windows
 
 __all__ = ["Web", "make_web", "request_counts"]
 
 
 class Web(NamedTuple):
-    """All that happens to the pages of a simulated web, in seconds from its start.
+    """The pages of a simulated web and all their changes, in seconds from its start.
 
     Every page has version 0 at the start.  ``version`` has the version after each change, or is
-    empty, and then the n-th change of a page makes version n.  ``recall`` and ``false_rate`` have
-    a row for each page and a column for each source; they and ``change_rate`` are what an oracle
-    knows, not what an owner does.
+    empty if the n-th change of a page makes version n.  ``recall`` and ``false_rate`` have
+    a row for each page and a column for each source; only an oracle may read them and
+    ``change_rate``.
     """
 
     seed: int
@@ -44,7 +44,7 @@ class Web(NamedTuple):
     changes: Times
     version: CountArray
     content: Content
-    signals: Signals
+    signals: WebSignals
     recall: FloatArray
     false_rate: FloatArray
     request_rate: FloatArray
@@ -62,7 +62,7 @@ class Web(NamedTuple):
 
 @kernel
 def version_after(web: Web, page: int, row: int) -> int:
-    """Return a page's version after the change before ``row`` of all changes."""
+    """Return a page's version just before row ``row`` of all changes."""
     if row == web.changes.offsets[page]:
         return version_at_start()
     if web.version.size == 0:
@@ -91,37 +91,37 @@ def make_web(  # noqa: PLR0913 (all but three are keywords, each a part to leave
     has_date: ArrayLike = False,
     changes: Times | None = None,
 ) -> Web:
-    """Return a web; all but the change rates have defaults that leave the thing out.
+    """Make a simulated web; by default it has changes and nothing else.
 
     Parameters
     ----------
     seed
-        Decides every draw.  What happens to a page depends on the seed, its number and its own
-        parameters only, so more pages or other rivals change nothing.
+        Random seed.  The history of a page depends only on the seed, its number and its own
+        parameters, not on other pages or on the policy.
     horizon
         Seconds to simulate.
     change_rate
         Changes per second of each page; its length is the number of pages.
     importance, cost, group, kind
-        Of each page: what its owner knows.
+        Columns with a row for each page, known to policies.
     interval_shape, modulations
         See `change_times`.
     site_wide
-        Changes of whole groups, beside those of ``change_rate``.
+        Changes of whole groups, in addition to those of ``change_rate``.
     flapping
         Excursions to another version and back.
     content
         Items of each page; by default a changed page has nothing in common with its copy.
     sources
-        Of signals.
+        Sources of signals.
     requests_per_second
-        For all pages together, spread by importance.  The requests themselves are drawn too.
+        Requests per second for all pages together, in proportion to importance.
     page_failures, group_failures
-        When fetches fail.
+        Failures of fetches.
     has_date
-        Whether a page says, when fetched, when it last changed.
+        Whether a fetch of the page returns the time of its last change.
     changes
-        When pages change, instead of drawing it.
+        Change times; by default they are drawn.
 
     Examples
     --------
@@ -147,13 +147,13 @@ def make_web(  # noqa: PLR0913 (all but three are keywords, each a part to leave
         )
     if site_wide is not None:
         together = site_wide_times(seed, site_wide, groups, horizon)
-        changes = merged_times(changes, together)
+        changes = merge_times(changes, together)
         rate = rate + site_wide.rate * site_wide.share
     version = np.empty(0, np.int64)
-    # Sources speak of what the page's owner does, not of excursions' ends.
-    signals = emitted_signals(seed, changes, sources, horizon)
+    # Sources announce changes, not the returns from excursions.
+    signals = emit_signals(seed, changes, sources, horizon)
     if flapping is not None:
-        changes, version = flapping.applied(seed, changes, horizon)
+        changes, version = flapping.add_returns(seed, changes, horizon)
     weight = floats(importance)
     request_rate = requests_per_second * weight / weight.sum() if weight.sum() > 0 else 0 * weight
     none = Failures(share=0.0)
@@ -188,7 +188,7 @@ def _by_source(quantities: list[ArrayLike], n_pages: int) -> FloatArray:
 
 
 def request_counts(requests: Times, edges: ArrayLike) -> CountArray:
-    """Return how many requests each page had in each window between ``edges``.
+    """Return the number of requests of each page in each window between ``edges``.
 
     Examples
     --------

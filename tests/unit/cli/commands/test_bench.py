@@ -1,4 +1,4 @@
-"""`recrawl bench`: policies from files, places, and results that can be checked."""
+"""Tests of ``recrawl bench``: policies from files, ranks, and results files."""
 
 import json
 import math
@@ -11,6 +11,8 @@ import pytest
 from recrawl.refreshbench import Results, Score, known_webs, write_results
 from tests.unit.cli.conftest import Recrawl
 
+pytestmark = pytest.mark.slow
+
 POLICY = """
 import numpy as np
 
@@ -19,7 +21,7 @@ class Turns:
     def start(self, pages, at):
         self.n_pages, self.next = pages.importance.size, 0
 
-    def hear(self, at, page, source, claimed_at):
+    def on_signals(self, at, page, source, claimed_at):
         pass
 
     def pick(self, at, n):
@@ -34,7 +36,7 @@ class Turns:
 
 @pytest.fixture(autouse=True)
 def same_path_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders of policies do not outlive their test."""
+    """Remove the folders of policies from the module path after each test."""
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 
@@ -55,13 +57,13 @@ def test_tracks_are_listed(recrawl: Recrawl) -> None:
 
 
 @pytest.mark.slow_without_jit
-def test_a_policy_has_a_place_and_results_to_check(recrawl: Recrawl, policy: Path) -> None:
+def test_a_policy_is_ranked_and_its_results_can_be_checked(recrawl: Recrawl, policy: Path) -> None:
     arguments = ("bench", policy, "--quick", "--track", "unlike-rates")
     ran = recrawl(*arguments, "--out", "results.json")
     assert ran.code == 0
     standings = [row for row in ran.rows if row["what"] == "standing"]
     places = {row["policy"]: row["place"] for row in standings}
-    # It is the policy that is there already under another name.
+    # It is a policy of the league under another name.
     assert abs(places["Turns"] - places["round robin"]) == 1
     assert places["recrawl"] < places["Turns"]
     assert places["oracle"] is None
@@ -74,10 +76,10 @@ def test_a_policy_has_a_place_and_results_to_check(recrawl: Recrawl, policy: Pat
     again = recrawl("bench", policy, "--check", "results.json")
     assert again.rows[-1]["n_again"] == 4
 
-    told = json.loads(Path("results.json").read_text())
-    told["policy_sha256"] = "deadbeef"
-    told["scores"][0]["very_stale_share"] = 0.0
-    Path("results.json").write_text(json.dumps(told))
+    content = json.loads(Path("results.json").read_text())
+    content["policy_sha256"] = "deadbeef"
+    content["scores"][0]["very_stale_share"] = 0.0
+    Path("results.json").write_text(json.dumps(content))
     wrong = recrawl("bench", policy, "--check", "results.json", "--no-json")
     assert wrong.code == 3
     assert "the file says deadbeef" in wrong.out.replace("\n", " ")
@@ -96,18 +98,18 @@ def test_the_open_webs_are_for_developing(recrawl: Recrawl, policy: Path) -> Non
 
 
 @pytest.mark.slow_without_jit
-def test_words_name_the_place(recrawl: Recrawl, policy: Path) -> None:
+def test_text_gives_the_rank(recrawl: Recrawl, policy: Path) -> None:
     ran = recrawl("bench", policy, "--quick", "--track", "unlike-rates", "--no-json")
-    assert "unlike-rates: place " in ran.out
+    assert "unlike-rates: rank " in ran.out
     assert "▶ Turns" in ran.out
-    assert "The oracle is told each page's change rate." in ran.out
+    assert "The oracle knows each page's change rate." in ran.out
 
 
 NEVER = POLICY.replace("return pages", "return pages[:0]")
 
 
 def known_scores(policies: Sequence[str], *, budgets: Sequence[int]) -> tuple[Score, ...]:
-    """Return scores of others on the first two webs that are held out, at some budgets."""
+    """Return scores of other policies on the first two held-out webs, at some budgets."""
     return tuple(
         Score(
             track="unlike-rates",
@@ -130,14 +132,14 @@ def known_scores(policies: Sequence[str], *, budgets: Sequence[int]) -> tuple[Sc
 @pytest.mark.parametrize(
     ("budgets", "place", "said"),
     [
-        # What --quick does not run, one of the two budgets that it does, and both.
-        ((1, 3), None, "no place, for there is nobody to compare with"),
-        ((0, 1), 3, "missing for 2 of them"),
-        ((0, 2), 3, "place 3 of 3"),
+        # Scores that --quick does not run, scores at one of its two budgets, and at both.
+        ((1, 3), None, "no rank, because there are no scores to compare with"),
+        ((0, 1), 3, "2 of them have no scores"),
+        ((0, 2), 3, "rank 3 of 3"),
     ],
 )
 @pytest.mark.slow_without_jit
-def test_nobody_is_first_for_want_of_scores(
+def test_without_other_scores_there_is_no_rank(
     recrawl: Recrawl,
     policy: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -166,7 +168,7 @@ def test_nobody_is_first_for_want_of_scores(
         ("    def start", "    def __init__(self, wait): ...\n    def start", "'wait'"),
     ],
 )
-def test_what_goes_wrong_in_a_run_is_said_in_a_sentence(
+def test_an_error_in_a_policy_is_a_message(
     recrawl: Recrawl, policy: Path, old: str, new: str, said: str
 ) -> None:
     policy.write_text(POLICY.replace(old, new))
@@ -177,7 +179,7 @@ def test_what_goes_wrong_in_a_run_is_said_in_a_sentence(
     assert len(ran.err) < 500
 
 
-def test_the_line_that_failed_is_named(recrawl: Recrawl, policy: Path) -> None:
+def test_an_error_in_a_policy_names_the_line(recrawl: Recrawl, policy: Path) -> None:
     policy.write_text(POLICY.replace("return pages", "return 1 // 0"))
     ran = recrawl("bench", policy, "--quick", "--track", "unlike-rates")
     line = POLICY[: POLICY.index("return pages")].count("\n") + 1
@@ -185,7 +187,9 @@ def test_the_line_that_failed_is_named(recrawl: Recrawl, policy: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["random", "numpy"])
-def test_a_file_may_be_called_as_a_module_is(recrawl: Recrawl, policy: Path, name: str) -> None:
+def test_a_file_may_have_the_name_of_an_installed_module(
+    recrawl: Recrawl, policy: Path, name: str
+) -> None:
     before = sys.modules.get(name)
     named = policy.with_name(f"{name}.py")
     named.write_text(POLICY.replace("return pages", "return 1 // 0"))
@@ -201,7 +205,7 @@ def test_a_policy_may_be_in_a_module(recrawl: Recrawl, policy: Path) -> None:
     assert "has no Others" in recrawl("bench", "bench_module:Others", "--quick").err
 
 
-def test_a_broken_file_of_recorded_data_is_said(
+def test_broken_recorded_data_is_a_message(
     recrawl: Recrawl, policy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "change_traces.parquet").write_bytes(b"PAR1 and no more")
@@ -212,14 +216,14 @@ def test_a_broken_file_of_recorded_data_is_said(
 
 
 @pytest.mark.parametrize("name", ["oracle", "recrawl", "YaCy"])
-def test_names_of_the_league_are_taken(recrawl: Recrawl, policy: Path, name: str) -> None:
+def test_names_of_league_policies_are_refused(recrawl: Recrawl, policy: Path, name: str) -> None:
     policy.write_text(POLICY.replace("Turns", name))
     ran = recrawl("bench", policy, "--quick")
     assert ran.code == 2
     assert f"{name} is the name of a policy of the league" in ran.err.replace("\n", " ")
 
 
-def test_a_check_that_can_run_nothing_is_no_check(
+def test_a_check_that_can_repeat_nothing_is_a_usage_error(
     recrawl: Recrawl, policy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RECRAWL_DATA", raising=False)
@@ -234,22 +238,22 @@ def test_a_check_that_can_run_nothing_is_no_check(
     assert recrawl("bench", "--check", "results.json").code == 0
     ran = recrawl("bench", policy, "--check", "results.json")
     assert ran.code == 2
-    assert "No run of traces can be made again" in ran.err
+    assert "no run of traces can be repeated" in ran.err
 
 
-def test_recorded_tracks_are_left_out_with_a_word(
+def test_recorded_tracks_without_data_are_skipped_with_a_note(
     recrawl: Recrawl, policy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RECRAWL_DATA", raising=False)
     ran = recrawl("bench", policy, "--track", "terms", "--out", "results.json")
-    assert "terms is left out: RECRAWL_DATA names no folder with ota_crawl_log" in ran.err
-    # Nothing is left, and a file without scores would be of no use.
+    assert "Skipping terms: RECRAWL_DATA does not name a folder with ota_crawl_log" in ran.err
+    # No track is left, and a results file without scores would be useless.
     assert ran.code == 2
-    assert "There is nothing to run" in ran.err
+    assert "there is nothing to run" in ran.err
     assert not Path("results.json").exists()
 
 
-def test_one_of_several_classes_must_be_named(recrawl: Recrawl, policy: Path) -> None:
+def test_several_policy_classes_need_a_class_name(recrawl: Recrawl, policy: Path) -> None:
     policy.write_text(POLICY + "\n\nclass More(Turns):\n    pass\n")
     ran = recrawl("bench", policy, "--quick")
     assert ran.code == 2
@@ -278,15 +282,15 @@ def test_files_without_a_policy_are_refused(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "Name a POLICY"),
-        (("nowhere.py",), "is not there"),
+        ((), "name a POLICY"),
+        (("nowhere.py",), "there is no file"),
         (("nothing",), "must be FILE.py"),
         (("no_module_of_this_name:Policy",), "Invalid value for POLICY"),
         (("x.py", "--out", "no/folder.json"), "Invalid value for --out"),
         (("--tracks", "--track", "other"), "must be one of"),
     ],
 )
-def test_wrong_usage_is_said(recrawl: Recrawl, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_a_message(recrawl: Recrawl, arguments: tuple[str, ...], said: str) -> None:
     ran = recrawl("bench", *arguments)
     assert ran.code == 2
     assert said in ran.err

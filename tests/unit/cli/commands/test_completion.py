@@ -1,4 +1,4 @@
-"""Completion in shells."""
+"""Tests of ``recrawl completion``."""
 
 import pytest
 
@@ -6,11 +6,11 @@ from tests.unit.cli.conftest import Recrawl
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_prints_what_a_shell_is_to_read(recrawl: Recrawl, shell: str) -> None:
+def test_prints_the_completion_script(recrawl: Recrawl, shell: str) -> None:
     assert f"_RECRAWL_COMPLETE={shell}_complete" in recrawl("completion", shell).out
 
 
-def test_another_shell_is_wrong_usage(recrawl: Recrawl) -> None:
+def test_an_unknown_shell_is_a_usage_error(recrawl: Recrawl) -> None:
     assert recrawl("completion", "cmd").code == 2
 
 

@@ -1,4 +1,4 @@
-"""Settings: shown, checked, explained."""
+"""Tests of ``recrawl config``."""
 
 from pathlib import Path
 
@@ -15,11 +15,11 @@ delay = "30s"
 """
 
 
-def test_shows_what_holds_and_where_it_is_from(recrawl: Recrawl, tmp_path: Path) -> None:
+def test_shows_settings_and_where_they_are_set(recrawl: Recrawl, tmp_path: Path) -> None:
     (tmp_path / "recrawl.toml").write_text(TOML)
     recrawl("init")
     rows = {row["key"]: (row["value"], row["from"]) for row in recrawl("config").rows}
-    assert rows["budget.rate"] == ('"30.0/h"', "recrawl.toml")
+    assert rows["budget.rate"] == ('"30/h"', "recrawl.toml")
     assert rows["pattern[0].max_age"] == ('"1d"', "recrawl.toml")
     assert rows['hosts."slow.example".delay'] == ('"30s"', "recrawl.toml")
     assert rows["politeness.delay"] == ('"1s"', "default")
@@ -29,23 +29,23 @@ def test_shows_what_holds_and_where_it_is_from(recrawl: Recrawl, tmp_path: Path)
     assert "politeness.delay" in recrawl("config", "show", "--all", "--no-json").out
 
 
-def test_without_a_file_it_is_what_the_corpus_was_made_with(
+def test_without_recrawl_toml_the_last_configuration_is_shown(
     recrawl: Recrawl, tmp_path: Path
 ) -> None:
     (tmp_path / "recrawl.toml").write_text(TOML)
     recrawl("init")
     (tmp_path / "recrawl.toml").unlink()
     rows = {row["key"]: row["from"] for row in recrawl("config").rows}
-    assert rows["budget.rate"] == "the program that made it"
+    assert rows["budget.rate"] == "the program that opened it"
     (tmp_path / "last-config.json").write_text("{")
     assert "Nothing is set" in recrawl("config", "--no-json").out
     assert recrawl("config", "-C", "elsewhere").code == 1
 
 
-def test_a_file_is_right_or_its_mistake_is_named(recrawl: Recrawl, tmp_path: Path) -> None:
+def test_check_accepts_a_valid_file_or_names_the_mistake(recrawl: Recrawl, tmp_path: Path) -> None:
     (tmp_path / "right.toml").write_text(TOML)
     assert recrawl("config", "check", "right.toml").row["n_set"] == 4
-    assert "is right" in recrawl("config", "check", "right.toml", "--no-json").out
+    assert "is valid" in recrawl("config", "check", "right.toml", "--no-json").out
     (tmp_path / "wrong.toml").write_text("[politeness]\ndelai = 3\n")
     ran = recrawl("config", "check", "wrong.toml")
     assert ran.code == 1
@@ -62,10 +62,10 @@ def test_a_setting_is_explained(recrawl: Recrawl) -> None:
     assert recrawl("config", "explain", "pattern[0].match").row["key"] == "pattern.match"
     words = recrawl("config", "explain", "pattern", "--no-json").out
     assert "[[pattern]]" in words
-    assert "Default: must be given." in words
+    assert "Required." in words
 
 
-def test_a_setting_that_is_none_brings_to_mind_one_that_is(recrawl: Recrawl) -> None:
+def test_an_unknown_setting_suggests_a_similar_one(recrawl: Recrawl) -> None:
     ran = recrawl("config", "explain", "delay")
     assert ran.code == 2
     assert "politeness.delay" in ran.err
@@ -73,9 +73,7 @@ def test_a_setting_that_is_none_brings_to_mind_one_that_is(recrawl: Recrawl) -> 
     assert recrawl("config", "explain", "zzzzzzzzz").code == 2
 
 
-def test_checks_the_file_of_the_corpus_unless_one_is_named(
-    recrawl: Recrawl, tmp_path: Path
-) -> None:
+def test_checks_the_file_of_the_corpus_by_default(recrawl: Recrawl, tmp_path: Path) -> None:
     assert recrawl("config", "check").code == 2
     recrawl("init", "--budget", "30/h")
     assert recrawl("config", "check").row["is_right"] is True

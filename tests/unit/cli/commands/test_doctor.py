@@ -1,4 +1,4 @@
-"""``recrawl doctor``: what it shows, and how it ends."""
+"""Tests of ``recrawl doctor``: output and exit codes."""
 
 import json
 import shutil
@@ -29,35 +29,35 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("deep", [(), ("--deep",)])
-def test_a_sound_corpus_ends_well(folder: Path, deep: tuple[str, ...]) -> None:
+def test_an_intact_corpus_exits_with_0(folder: Path, deep: tuple[str, ...]) -> None:
     result = run(folder, "--no-json", *deep)
     assert result.exit_code == 0, result.output
     assert "✓ format" in result.output
     assert "! pages" in result.output
-    assert "→ Lease orders" in result.output
+    assert "→ " in result.output
     assert "Nothing is broken; " in result.output.splitlines()[-1]
 
 
-def test_rows_for_programs(folder: Path) -> None:
+def test_json_has_a_row_per_check(folder: Path) -> None:
     rows = [json.loads(line) for line in run(folder, "--json").output.splitlines()]
     assert all(set(row) == {"check", "level", "what", "todo"} for row in rows)
     assert {"ok", "warn"} >= {row["level"] for row in rows}
 
 
-def test_a_broken_corpus_ends_with_three(folder: Path, tmp_path: Path) -> None:
+def test_a_broken_corpus_exits_with_3(folder: Path, tmp_path: Path) -> None:
     broken = shutil.copytree(folder, tmp_path / "broken")
     for path in (broken / "log").glob("MANIFEST-*"):
         path.write_bytes(b"")
     result = run(broken, "--no-json")
     assert result.exit_code == 3
     assert "✗ log" in result.output
-    assert "2 things are broken." in result.output
+    assert "2 checks failed." in result.output
 
 
-def test_no_corpus_ends_with_three(tmp_path: Path) -> None:
+def test_a_folder_without_a_corpus_exits_with_3(tmp_path: Path) -> None:
     result = run(tmp_path, "--no-json")
     assert result.exit_code == 3
-    assert "is no corpus" in result.output
+    assert "is not a corpus" in result.output
     assert "recrawl init" in result.output
 
 

@@ -1,4 +1,4 @@
-"""``recrawl explain``: words, numbers and pictures, now and as of then."""
+"""Tests of ``recrawl explain``: text, numbers and plots, now and as of a past time."""
 
 import json
 import time
@@ -30,7 +30,7 @@ def run(folder: Path, *arguments: str) -> Result:
 
 
 def build(folder: Path, *, keep: int = 2, n_snapshots: int = 0) -> Path:
-    """Make a corpus that has been worked with for some days, up to now."""
+    """Create a corpus with a few days of fetches, up to now."""
     clock = ManualClock(int(time.time() * 1000) - N_DAYS * DAY * 1000 - 60_000)
     config = CorpusConfig.from_dict(
         {
@@ -57,12 +57,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("explain") / "corpus")
 
 
-def test_words_then_numbers_then_what_happened(folder: Path) -> None:
+def test_text_has_an_explanation_numbers_and_a_timeline(folder: Path) -> None:
     result = run(folder, URL, "--no-json")
     assert result.exit_code == 0, result.output
     lines = result.output.splitlines()
     assert lines[0] == URL
-    assert lines[1].startswith("Checked ")
+    assert lines[1].startswith("Last fetched ")
     for name in ("belief", "prior", "signals of sitemap", "value", "importance", "host", "limits"):
         assert any(line.strip().startswith(name) for line in lines), name
     assert "● changed" in result.output
@@ -74,7 +74,7 @@ def test_as_json(folder: Path) -> None:
     (line,) = result.output.splitlines()
     row = json.loads(line)
     assert row["url"] == URL
-    assert row["words"].startswith("Checked")
+    assert row["words"].startswith("Last fetched")
     assert row["status"] == "active"
     assert row["why"] in ("not_yet", "due", "never")
     assert row["sources"][0]["source"] == "sitemap"
@@ -91,10 +91,12 @@ def test_the_history_as_json(folder: Path) -> None:
 
 def test_limits_are_named(folder: Path) -> None:
     result = run(folder, "https://shop.example/legal/1", "--no-json")
-    assert "not sooner than 60 min; not later than 2 days" in result.output
+    assert "min_age 60 min; max_age 2 days" in result.output
 
 
-def test_a_long_log_is_read_only_if_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_log_is_read_only_with_history(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_RECORDS_READ_MAX", 0)
     assert "● changed" not in run(folder, URL, "--no-json").output
     assert "● changed" in run(folder, URL, "--no-json", "--history").output
@@ -106,60 +108,60 @@ def test_a_plot_is_written(folder: Path, tmp_path: Path, suffix: str) -> None:
     result = run(folder, URL, "--no-json", "--plot", str(plot))
     assert result.exit_code == 0, result.output
     drawn = plot.read_text()
-    assert "Chance that the copy is fresh" in drawn
+    assert "Probability that the copy is fresh" in drawn
     assert "sitemap" in drawn
     if suffix == "svg":
         ET.fromstring(drawn)
     else:
-        assert "Checked" in drawn
+        assert "Last fetched" in drawn
 
 
-def test_a_plot_of_another_kind_is_wrong_usage(folder: Path) -> None:
+def test_an_unknown_plot_format_is_a_usage_error(folder: Path) -> None:
     result = run(folder, URL, "--plot", "page.png")
     assert result.exit_code == 2
     assert "must end with .svg or .html" in result.output
 
 
-def test_a_plot_that_cannot_be_written_is_said(folder: Path, tmp_path: Path) -> None:
+def test_a_plot_that_cannot_be_written_is_a_message(folder: Path, tmp_path: Path) -> None:
     result = run(folder, URL, "--plot", str(tmp_path / "none" / "page.svg"))
     assert result.exit_code == 1
     assert "cannot be written" in result.output
 
 
-def test_as_of_then(folder: Path) -> None:
+def test_explains_a_page_as_of_a_past_time(folder: Path) -> None:
     result = run(folder, URL, "--no-json", "--at", "2.5 days ago")
     assert result.exit_code == 0, result.output
     assert result.output.startswith(f"{URL} at 20")
-    assert "Checked 12 h ago" in result.output.replace("\n", " ")
+    assert "Last fetched 12 h ago" in result.output.replace("\n", " ")
     row = json.loads(run(folder, URL, "--json", "--at", "2.5 days ago").output)
     assert row["words"].count("at the price of then") <= 1
     assert row["etag"] is None
 
 
-def test_before_it_was_added(folder: Path) -> None:
+def test_a_time_before_the_page_was_added_is_a_message(folder: Path) -> None:
     result = run(folder, URL, "--at", "300 days ago")
     assert result.exit_code == 1
     assert "was not in the corpus at" in result.output
     assert "It was added at" in result.output
 
 
-def test_before_the_log_begins(tmp_path: Path) -> None:
+def test_a_time_before_the_log_begins_is_a_message(tmp_path: Path) -> None:
     build(tmp_path, keep=1, n_snapshots=4)
     result = run(tmp_path, URL, "--at", "5 days ago")
     assert result.exit_code == 1
-    assert "the earliest that it knows is" in result.output
+    assert "the log no longer reaches back to" in result.output
     assert "snapshots.keep" in result.output
     shown = run(tmp_path, URL, "--no-json", "--history")
-    assert "The log reaches back to" in shown.output
+    assert "The log begins at" in shown.output
 
 
-def test_a_time_that_is_none_is_wrong_usage(folder: Path) -> None:
+def test_an_invalid_time_is_a_usage_error(folder: Path) -> None:
     result = run(folder, URL, "--at", "a while ago")
     assert result.exit_code == 2
-    assert "a time must be as" in result.output
+    assert "is not a time" in result.output
 
 
-def test_a_page_that_is_not_kept_brings_near_ones_to_mind(folder: Path) -> None:
+def test_an_unknown_page_suggests_similar_ones(folder: Path) -> None:
     result = run(folder, "http://www.shop.example/product/1/")
     assert result.exit_code == 1
     assert "is not in the corpus" in result.output
@@ -186,11 +188,11 @@ def test_it_works_while_another_process_writes(folder: Path) -> None:
         ("2001-09-09 03:46:40+02:00", 10**12),
     ],
 )
-def test_instants_as_people_type_them(text: str, at_ms: int) -> None:
+def test_times_are_read_as_people_type_them(text: str, at_ms: int) -> None:
     assert instant_of(text, 10**12) == at_ms
 
 
 @pytest.mark.parametrize("text", ["", "soon", "3 fortnights ago", "2026-13-01", "3 days"])
-def test_what_is_no_instant(text: str) -> None:
-    with pytest.raises(ValueError, match="a time must be as"):
+def test_text_that_is_not_a_time_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time"):
         instant_of(text, 0)

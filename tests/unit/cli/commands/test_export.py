@@ -1,8 +1,9 @@
-"""Pages written out, and read back."""
+"""Tests of ``recrawl export``, and of importing its files."""
 
 import csv
 import json
 import os
+import threading
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,15 +13,17 @@ from tests.unit.cli.conftest import PAGES, Recrawl
 
 
 @pytest.fixture
-def fetched(kept: Recrawl) -> Recrawl:
+def fetched(in_corpus: Recrawl) -> Recrawl:
     told = {"url": PAGES[0], "status": 200, "digest": "1", "etag": '"é"', "last_modified": "then"}
-    kept("report", stdin=json.dumps(told | {"fetched_at_ms": 1_700_000_000_000}))
-    kept("report", stdin=json.dumps({"url": PAGES[1], "status": 404}))
-    kept("set", "--pattern", "/product/*", "--importance", "5", "--max-age", "1d", "--kind", "shop")
-    return kept
+    in_corpus("report", stdin=json.dumps(told | {"fetched_at_ms": 1_700_000_000_000}))
+    in_corpus("report", stdin=json.dumps({"url": PAGES[1], "status": 404}))
+    in_corpus(
+        "set", "--pattern", "/product/*", "--importance", "5", "--max-age", "1d", "--kind", "shop"
+    )
+    return in_corpus
 
 
-def test_a_row_says_what_is_known(fetched: Recrawl) -> None:
+def test_a_row_has_all_columns_of_a_page(fetched: Recrawl) -> None:
     rows = {row["url"]: row for row in fetched("export").rows}
     assert set(rows) == set(PAGES)
     home, gone, product = rows[PAGES[0]], rows[PAGES[1]], rows[PAGES[2]]
@@ -35,10 +38,10 @@ def test_a_row_says_what_is_known(fetched: Recrawl) -> None:
     assert home["change_period_days_high"] > 1 / home["change_rate_per_day"]
 
 
-def test_other_formats_hold_the_same(fetched: Recrawl, tmp_path: Path) -> None:
+def test_csv_and_parquet_have_the_same_content(fetched: Recrawl, tmp_path: Path) -> None:
     rows = fetched("export").rows
     ran = fetched("export", "-o", "pages.csv")
-    assert ran.err == "5 pages written to pages.csv.\n"
+    assert ran.err == "5 pages written to pages.csv (csv).\n"
     with (tmp_path / "pages.csv").open() as file:
         assert [row["url"] for row in csv.DictReader(file)] == [row["url"] for row in rows]
     assert fetched("export", "--output", "pages.parquet").code == 0
@@ -47,24 +50,27 @@ def test_other_formats_hold_the_same(fetched: Recrawl, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*.part"))
 
 
-def test_a_file_that_cannot_be_written_leaves_nothing(fetched: Recrawl, tmp_path: Path) -> None:
+def test_a_failed_export_leaves_no_file(fetched: Recrawl, tmp_path: Path) -> None:
     ran = fetched("export", "-o", "nowhere/pages.csv")
     assert ran.code == 2
     assert "there is no folder nowhere to write pages.csv to." in ran.err
-    (tmp_path / ".pages.csv.part").mkdir()
+    draft = f".pages.csv.{threading.get_native_id()}.part"
+    (tmp_path / draft).mkdir()
     ran = fetched("export", "-o", "pages.csv")
     assert ran.code == 1
-    assert ran.err.startswith("Error: .pages.csv.part: Is a directory.\n")
+    assert ran.err.startswith(f"Error: {draft}: Is a directory.\n")
     assert not (tmp_path / "pages.csv").exists()
 
 
-def test_parquet_is_not_for_a_terminal(fetched: Recrawl, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_is_not_printed_to_a_terminal(
+    fetched: Recrawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
     assert "name a file" in fetched("export", "--format", "parquet").err
 
 
 @pytest.mark.parametrize("name", ["pages.jsonl", "pages.csv", "pages.parquet"])
-def test_what_was_written_can_be_imported(fetched: Recrawl, tmp_path: Path, name: str) -> None:
+def test_an_export_can_be_imported(fetched: Recrawl, tmp_path: Path, name: str) -> None:
     assert fetched("export", "-o", name).code == 0
     assert fetched("init", "other").code == 0
     row = fetched("import", name, "-C", "other").row
@@ -77,7 +83,7 @@ def test_what_was_written_can_be_imported(fetched: Recrawl, tmp_path: Path, name
         assert after[url]["importance"] == pytest.approx(was["importance"], rel=0.01)
 
 
-def test_an_export_that_is_broken_says_where(fetched: Recrawl, tmp_path: Path) -> None:
+def test_a_broken_export_names_the_line(fetched: Recrawl, tmp_path: Path) -> None:
     text = fetched("export").out
     (tmp_path / "broken.jsonl").write_text(text.splitlines()[0] + "\n{broken\n")
     ran = fetched("import", "broken.jsonl")
@@ -89,7 +95,7 @@ def test_an_export_that_is_broken_says_where(fetched: Recrawl, tmp_path: Path) -
     assert "broken Parquet" in ran.err
 
 
-def test_an_import_sets_importance_and_cost_of_pages_that_are_kept(fetched: Recrawl) -> None:
+def test_importing_an_export_updates_tracked_pages(fetched: Recrawl) -> None:
     fetched("set", PAGES[0], "--cost", "3")
     fetched("export", "-o", "pages.jsonl")
     fetched("set", "--pattern", "*", "--importance", "1", "--cost", "1")
@@ -100,19 +106,19 @@ def test_an_import_sets_importance_and_cost_of_pages_that_are_kept(fetched: Recr
 
 
 @pytest.mark.parametrize("format_name", ["jsonl", "csv"])
-def test_an_export_comes_through_a_pipe(
+def test_an_export_can_be_imported_from_a_pipe(
     fetched: Recrawl, format_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = fetched("export", "--format", format_name).out
     fetched("init", "other")
     row = fetched("import", "-", "-C", "other", stdin=text).row
     assert row == {"file": "-", "format": "export", "n_pages": 5, "n_added": 5}
-    monkeypatch.setattr("recrawl.cli.support.sources.STDIN_BYTES_FEW", 1_000)
+    monkeypatch.setattr("recrawl.cli.support.input_files.STDIN_BYTES_FEW", 1_000)
     assert fetched("import", "-", "-C", "other", stdin=text).row["n_pages"] == 5
     assert not list(Path("other").glob(".import-*"))
 
 
-def test_what_the_rules_of_a_site_close_stays_closed(fetched: Recrawl) -> None:
+def test_disallowed_pages_stay_disallowed(fetched: Recrawl) -> None:
     fetched("report", stdin=json.dumps({"url": PAGES[4], "disallowed": True}))
     fetched("export", "-o", "pages.jsonl")
     fetched("init", "other")
@@ -131,21 +137,29 @@ def test_a_kind_may_be_called_na_in_csv(fetched: Recrawl) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names here")
-def test_what_is_no_file_stays_what_it_is(kept: Recrawl, tmp_path: Path) -> None:
+def test_exporting_to_a_device_does_not_replace_it(in_corpus: Recrawl, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    # Open for both, so that neither end waits for the other; the rows of a few pages fit in.
+    # Opened for reading and writing, so that neither end blocks; a few rows fit into the pipe.
     reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
     try:
-        assert kept("export", "-o", pipe).code == 0
+        assert in_corpus("export", "-o", pipe).code == 0
         assert os.read(reader, 65_536).count(b"\n") == len(PAGES)
     finally:
         os.close(reader)
     assert pipe.is_fifo()
 
 
-def test_a_link_stays_one(kept: Recrawl, tmp_path: Path) -> None:
+def test_exporting_to_a_link_keeps_the_link(in_corpus: Recrawl, tmp_path: Path) -> None:
     (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
-    assert kept("export", "-o", "link.csv").code == 0
+    assert in_corpus("export", "-o", "link.csv").code == 0
     assert (tmp_path / "link.csv").is_symlink()
     assert (tmp_path / "real.csv").read_text().startswith('"url"')
+
+
+def test_a_file_name_of_another_format_is_a_usage_error(in_corpus: Recrawl, tmp_path: Path) -> None:
+    ran = in_corpus("export", "-o", "pages.xlsx")
+    assert ran.code == 2
+    assert "name it .jsonl, .csv or .parquet" in ran.err
+    assert not (tmp_path / "pages.xlsx").exists()
+    assert in_corpus("export", "-o", "pages.xlsx", "--format", "csv").code == 0

@@ -1,4 +1,4 @@
-"""Making a corpus."""
+"""Tests of ``recrawl init``."""
 
 import re
 import tomllib
@@ -11,27 +11,27 @@ from recrawl.corpus import CorpusConfig
 from tests.unit.cli.conftest import Recrawl
 
 
-def test_makes_a_corpus_and_says_what_to_do_next(recrawl: Recrawl, tmp_path: Path) -> None:
+def test_creates_a_corpus_and_suggests_next_steps(recrawl: Recrawl, tmp_path: Path) -> None:
     ran = recrawl("init", "shop", "--budget", "30/h", "--no-json")
     assert ran.code == 0
     assert "recrawl add -C shop urls.txt" in ran.out
     assert "--budget" not in ran.out
     config = CorpusConfig.from_toml(tmp_path / "shop/recrawl.toml")
-    assert str(config.budget.rate) == "30.0/h"
+    assert str(config.budget.rate) == "30/h"
     assert recrawl("stats", "-C", "shop").row["budget_per_second"] == pytest.approx(30 / 3_600)
 
 
-def test_is_harmless_when_repeated(kept: Recrawl, tmp_path: Path) -> None:
+def test_is_harmless_when_repeated(in_corpus: Recrawl, tmp_path: Path) -> None:
     (tmp_path / "recrawl.toml").write_text("[politeness]\ndelay = 3\n")
-    assert kept("init").row["is_new"] is False
+    assert in_corpus("init").row["is_new"] is False
     assert (tmp_path / "recrawl.toml").read_text() == "[politeness]\ndelay = 3\n"
-    assert kept("stats").row["n_pages"] == 5
-    ran = kept("init", "--budget", "3/h")
+    assert in_corpus("stats").row["n_pages"] == 5
+    ran = in_corpus("init", "--budget", "3/h")
     assert ran.code == 2
     assert "recrawl set --budget" in ran.err
 
 
-def test_uses_a_recrawl_toml_that_is_there(recrawl: Recrawl, tmp_path: Path) -> None:
+def test_uses_an_existing_recrawl_toml(recrawl: Recrawl, tmp_path: Path) -> None:
     (tmp_path / "recrawl.toml").write_text("[corpus]\npartitions = 2\n")
     assert recrawl("init").row["is_new"] is True
     assert recrawl("init").row == {"folder": ".", "is_new": False, "config": "recrawl.toml"}
@@ -41,12 +41,12 @@ def test_uses_a_recrawl_toml_that_is_there(recrawl: Recrawl, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("--budget", "many"), 1, "budget.rate must be a rate"),
+        (("--budget", "many"), 1, "--budget: 'many' is not a rate"),
         (("--ledger", "postgres"), 2, "--ledger must be rocksdb or kafka://"),
         (("--partitions", "0"), 1, "corpus.partitions must be"),
     ],
 )
-def test_a_wrong_wish_makes_nothing(
+def test_a_wrong_option_creates_nothing(
     recrawl: Recrawl, tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
     ran = recrawl("init", "shop", *arguments)
@@ -55,7 +55,7 @@ def test_a_wrong_wish_makes_nothing(
     assert not (tmp_path / "shop").exists()
 
 
-def test_a_log_that_cannot_be_reached_leaves_no_settings_behind(
+def test_an_unreachable_log_leaves_no_recrawl_toml(
     recrawl: Recrawl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreachable(*_: object) -> None:
@@ -67,7 +67,7 @@ def test_a_log_that_cannot_be_reached_leaves_no_settings_behind(
 
 
 @pytest.mark.parametrize("is_full", [False, True])
-def test_what_is_written_sets_what_was_given_and_nothing_else(is_full: bool) -> None:
+def test_recrawl_toml_sets_the_given_options_only(is_full: bool) -> None:
     text = toml_of({"budget": {"rate": '"5/s"'}}, is_full=is_full)
     told = {name: table for name, table in tomllib.loads(text).items() if table}
     assert told == {"budget": {"rate": "5/s"}}
@@ -75,7 +75,7 @@ def test_what_is_written_sets_what_was_given_and_nothing_else(is_full: bool) -> 
     assert ("[audit]" in text) == is_full
 
 
-def test_every_default_shown_is_one_that_may_be_set() -> None:
+def test_every_default_in_recrawl_toml_can_be_uncommented() -> None:
     lines = [line.removeprefix("# ") for line in toml_of({}, is_full=True).splitlines()]
     shown = [line for line in lines if re.match(r"\[|[a-z_]+ = [^…]", line)]
     config = CorpusConfig.from_toml("\n".join(shown))
@@ -83,8 +83,8 @@ def test_every_default_shown_is_one_that_may_be_set() -> None:
     assert config.snapshots == CorpusConfig().snapshots
 
 
-def test_a_folder_that_cannot_be_made_is_said(recrawl: Recrawl, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_a_message(recrawl: Recrawl, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     ran = recrawl("init", "file/shop")
     assert ran.code == 1
-    assert ran.err.startswith("Error: no corpus can be made in file/shop: Not a directory.\n")
+    assert ran.err.startswith("Error: no corpus can be created in file/shop: Not a directory.\n")

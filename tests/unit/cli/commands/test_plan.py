@@ -1,4 +1,4 @@
-"""`recrawl plan`: words, rows, pictures and exit codes."""
+"""Tests of ``recrawl plan``: text, rows, charts and exit codes."""
 
 import json
 from collections.abc import Callable
@@ -46,12 +46,12 @@ def rows_of(result: Result, part: str) -> list[dict[str, Any]]:
     return [row for row in rows if row["part"] == part]
 
 
-def test_words_come_first(plan: Plan) -> None:
+def test_text_starts_with_a_summary(plan: Plan) -> None:
     result = plan("--no-json")
     assert result.exit_code == 0
     first = " ".join(result.stdout.split())
-    assert first.startswith("You spend 8 fetches/day and get ")
-    assert "because of the delays of hosts" in first
+    assert first.startswith("A budget of 8 fetches/day keeps pages ")
+    assert "because of host delays" in first
     assert "slow.example" in first
     assert "product" in first
 
@@ -71,7 +71,7 @@ def test_rows_have_names_with_units(plan: Plan) -> None:
     assert (target["verdict"], target["share"], target["of"]) == ("met", 0.8, "product")
 
 
-def test_a_target_that_cannot_be_met_is_answered_no(plan: Plan) -> None:
+def test_a_target_out_of_reach_exits_with_3(plan: Plan) -> None:
     yes = plan("--target", "50 %")
     assert yes.exit_code == 0
     no = plan("--json", "--target", "50 %", "--target", "99.9 % of slow.example under 1 h")
@@ -83,7 +83,7 @@ def test_a_target_that_cannot_be_met_is_answered_no(plan: Plan) -> None:
     assert plan("--target", "50 % of /nothing/*").exit_code == 3
 
 
-def test_another_budget_is_compared_with(plan: Plan) -> None:
+def test_a_plan_can_be_compared_with_another_budget(plan: Plan) -> None:
     (whole,) = rows_of(plan("--json", "--budget", "48/d"), "plan")
     assert whole["budget_per_hour"] == pytest.approx(2)
     (plain,) = rows_of(plan("--json", "--unweighted"), "plan")
@@ -101,7 +101,7 @@ def test_another_budget_is_compared_with(plan: Plan) -> None:
         ("--plot", "plan.pdf"),
     ],
 )
-def test_wrong_arguments_are_errors_of_usage(plan: Plan, arguments: tuple[str, ...]) -> None:
+def test_wrong_arguments_are_usage_errors(plan: Plan, arguments: tuple[str, ...]) -> None:
     result = plan(*arguments)
     assert result.exit_code == 2
     assert "Error" in result.output
@@ -116,18 +116,18 @@ def test_a_chart_is_written(plan: Plan, tmp_path: Path) -> None:
     assert parsed(chart) is not None
     shown = texts(chart)
     assert {"all pages", "product", "/help/*", "90 %"} <= set(shown)
-    assert any(words.startswith("today: 8 fetches/day") for words in shown)
+    assert any(words.startswith("your budget: 8 fetches/day") for words in shown)
 
 
 def test_a_page_is_written(plan: Plan, tmp_path: Path) -> None:
     file = tmp_path / "plan.html"
     plan("--target", "90 %", "--target", "80 % of slow.example", "--plot", str(file))
     page = file.read_text(encoding="utf-8")
-    for words in ("Targets", "Kinds of page", "Hosts", "What this rests on", "All together"):
+    for words in ("Targets", "Kinds of page", "Hosts", "Method", "All together"):
         assert words in page
 
 
-def test_a_file_that_cannot_be_written_is_said(plan: Plan, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_a_message(plan: Plan, tmp_path: Path) -> None:
     result = plan("--plot", str(tmp_path / "no" / "plan.svg"))
     assert result.exit_code == 1
     assert "plan.svg" in result.output
@@ -144,5 +144,5 @@ def test_a_corpus_without_pages_or_budget_says_so(tmp_path: Path) -> None:
         corpus.add(["https://a.example/1"])
     file = tmp_path / "plan.html"
     found = run.invoke(main, ["plan", "-C", str(tmp_path), "--no-json", "--plot", str(file)])
-    assert "no budget per time is set" in " ".join(found.stdout.split())
-    assert "No delay of a host costs freshness." in file.read_text(encoding="utf-8")
+    assert "the corpus has no budget per hour or day" in " ".join(found.stdout.split())
+    assert "Delays of hosts cost no freshness." in file.read_text(encoding="utf-8")

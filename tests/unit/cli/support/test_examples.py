@@ -4,10 +4,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from recrawl.cli.support.examples import Example, example_command
+from recrawl.cli.support.examples import CommandExample, example_command
 
 
-@example_command("go", examples=(Example("recrawl go", "away"), Example("recrawl go --far")))
+@example_command(
+    "go", examples=(CommandExample("recrawl go", "away"), CommandExample("recrawl go --far"))
+)
 @click.option("--far", is_flag=True, help="Far.")
 def go(far: bool) -> None:
     """Go."""

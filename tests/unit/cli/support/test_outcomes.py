@@ -18,7 +18,7 @@ def line(**row: Any) -> bytes:
     return json.dumps(row).encode()
 
 
-def test_an_order_with_what_was_found_added_is_an_outcome() -> None:
+def test_an_order_with_added_fields_is_an_outcome() -> None:
     order = {"handle": 4096, "url": "https://a.example/", "fetch_url": "https://a.example/"}
     order |= {"etag": '"1"', "last_modified": None, "reason": "value", "expires_at_ms": 5}
     outcome = outcome_of(line(**order, status=200, digest="abc", fetched_at_ms=17))
@@ -26,12 +26,12 @@ def test_an_order_with_what_was_found_added_is_an_outcome() -> None:
     assert (outcome.etag, outcome.last_modified, outcome.fetched_at_ms) == (b'"1"', None, 17)
 
 
-def test_what_shells_write_as_text_is_taken_as_numbers() -> None:
+def test_numbers_may_be_given_as_text() -> None:
     outcome = outcome_of(line(handle="4096", status="000", retry_after_seconds="30"))
     assert (outcome.handle, outcome.status, outcome.retry_after_seconds) == (4096, 0, 30.0)
 
 
-def test_content_is_compared_as_digest_body_or_file(tmp_path: Path) -> None:
+def test_content_is_given_as_digest_body_or_file(tmp_path: Path) -> None:
     (tmp_path / "body").write_text("text")
     by_text = outcome_of(line(handle=1, body="text"))
     by_file = outcome_of(line(handle=1, body_path=str(tmp_path / "body")))
@@ -46,11 +46,11 @@ def test_content_is_compared_as_digest_body_or_file(tmp_path: Path) -> None:
         (b"{", "not JSON"),
         (b"\xff\xfe", "not JSON"),
         (b"[" * 100_000, "not JSON"),
-        (b"[1]", "not an object"),
-        (line(status=200, digest="a"), "neither handle nor url"),
-        (line(handle=1), "no status"),
-        (line(handle=1, status=200), "content without digest"),
-        (line(handle=1, status=1000), "status must be that of HTTP"),
+        (b"[1]", "not a JSON object"),
+        (line(status=200, digest="a"), "needs a handle or a url"),
+        (line(handle=1), "needs a status"),
+        (line(handle=1, status=200), "status 200 needs one of digest"),
+        (line(handle=1, status=1000), "status must be an HTTP status"),
         (line(handle=-1, status=304), "handle must be a whole number"),
         (line(handle=2**70, status=304), "handle must be a whole number"),
         (line(handle=True, status=304), "handle must be a whole number"),
@@ -64,7 +64,7 @@ def test_content_is_compared_as_digest_body_or_file(tmp_path: Path) -> None:
         (b'{"handle": 1, "status": 503, "divergence": Infinity}', "divergence must be"),
     ],
 )
-def test_a_bad_line_says_why(text: bytes, reason: str) -> None:
+def test_a_bad_line_gives_the_reason(text: bytes, reason: str) -> None:
     with pytest.raises(BadOutcome, match=reason):
         outcome_of(text)
 
@@ -75,37 +75,37 @@ ROWS = st.dictionaries(st.sampled_from(NAMES), SCALARS | st.lists(SCALARS, max_s
 
 
 @given(st.binary() | ROWS.map(lambda row: json.dumps(row).encode()))
-def test_no_line_does_more_than_be_bad(text: bytes) -> None:
+def test_any_bytes_are_an_outcome_or_a_bad_line(text: bytes) -> None:
     with suppress(BadOutcome):
         outcome_of(text)
 
 
 @given(st.binary())
-def test_a_header_comes_back_as_it_went(value: bytes) -> None:
+def test_headers_survive_a_round_trip(value: bytes) -> None:
     text = header_text(value)
     outcome = outcome_of(line(handle=1, status=304, etag=text))
     assert outcome.etag == value
 
 
-def test_a_header_beyond_latin_is_kept_as_unicode() -> None:
+def test_a_header_outside_latin_1_becomes_utf_8() -> None:
     assert outcome_of(line(handle=1, status=304, etag="ж")).etag == "ж".encode()
 
 
 class Dripping(io.BytesIO):
-    """A pipe that gives a few bytes at a time."""
+    """A stream that returns a few bytes at a time."""
 
     def read1(self, size: int | None = -1, /) -> bytes:
         return self.read(3)
 
 
-def test_lines_come_as_they_are_there() -> None:
+def test_lines_are_yielded_as_they_arrive() -> None:
     found = list(lines_of(Dripping(b"ab\ncd\n\nef")))
     assert [one for lines in found for one in lines] == [b"ab", b"cd", b"ef"]
     assert len(found) == 3
 
 
 @pytest.mark.parametrize("end", [b"", b"\nshort\n"])
-def test_a_line_that_never_ends_is_one_bad_line(
+def test_a_line_that_is_too_long_is_one_bad_line(
     end: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outcomes, "LINE_BYTES_MAX", 10)
@@ -126,7 +126,7 @@ def test_a_line_that_never_ends_is_one_bad_line(
         ("divergence", float("inf")),
     ],
 )
-def test_what_cannot_be_written_down_is_a_bad_line(key: str, value: object) -> None:
+def test_text_that_utf_8_cannot_encode_is_a_bad_line(key: str, value: object) -> None:
     with pytest.raises(BadOutcome, match=f"{key} must be"):
         outcome_of(
             line(**{"url": "https://a.example/", "status": 200, "changed": True, key: value})

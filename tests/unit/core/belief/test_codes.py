@@ -10,8 +10,8 @@ from recrawl.core.belief import (
     BeliefCodes,
     GammaBelief,
     after_poll,
-    decoded,
-    encoded,
+    decode_beliefs,
+    encode_beliefs,
     mean_rate,
     observe_stored_polls,
 )
@@ -31,23 +31,27 @@ NOW = 1_700_000_000
 def test_a_belief_is_stored_within_a_code_step(
     shape: float, seconds: float, page: int, at: int
 ) -> None:
-    belief = decoded(encoded(GammaBelief.of(shape, seconds), page, at))
+    belief = decode_beliefs(encode_beliefs(GammaBelief.of(shape, seconds), page, at))
     assert abs(belief.shape / shape - 1) <= SHAPE_STEP * (1 + 1e-9)
     assert abs(belief.seconds / seconds - 1) <= SECONDS_STEP * (1 + 1e-9)
 
 
 def test_beyond_its_range_a_belief_is_stored_as_the_nearest_end() -> None:
     shapes, seconds = [1e-9, 1e-3, 1e4, 1e300], [1e-9, 1e-300, 1e11, 1e300]
-    codes = encoded(GammaBelief.of(shapes, seconds), page=range(4), at=NOW)
+    codes = encode_beliefs(GammaBelief.of(shapes, seconds), page=range(4), at=NOW)
     np.testing.assert_array_equal(codes.shape, [0, 0, 65_535, 65_535])
     np.testing.assert_array_equal(codes.seconds[2:], 65_535)
-    np.testing.assert_allclose(decoded(codes).shape[[0, -1]], [2**-6, 2**10], rtol=SHAPE_STEP)
-    np.testing.assert_allclose(decoded(codes).seconds, [1, 1, 2**32, 2**32], rtol=SECONDS_STEP)
+    np.testing.assert_allclose(
+        decode_beliefs(codes).shape[[0, -1]], [2**-6, 2**10], rtol=SHAPE_STEP
+    )
+    np.testing.assert_allclose(
+        decode_beliefs(codes).seconds, [1, 1, 2**32, 2**32], rtol=SECONDS_STEP
+    )
 
 
 def test_every_code_stands_for_a_belief_of_its_own() -> None:
     every = np.arange(65_536, dtype=np.uint16)
-    belief = decoded(BeliefCodes(every, every))
+    belief = decode_beliefs(BeliefCodes(every, every))
     np.testing.assert_allclose(np.diff(np.log2(belief.shape)) * 4096, 1.0, rtol=1e-9)
     np.testing.assert_allclose(np.diff(np.log2(belief.seconds)) * 2048, 1.0, rtol=1e-9)
     for code in (0, 1, 777, 65_535):
@@ -58,12 +62,12 @@ def test_every_code_stands_for_a_belief_of_its_own() -> None:
 def test_a_batch_is_coded_as_its_pages_alone(rng: np.random.Generator) -> None:
     shape, seconds = rng.lognormal(0, 2, (5, 8)), rng.lognormal(15, 3, (5, 8))
     page, at = rng.integers(0, 2**33, (5, 8)), rng.integers(0, 2**33, (5, 8))
-    codes = encoded(GammaBelief.of(shape, seconds), page, at)
+    codes = encode_beliefs(GammaBelief.of(shape, seconds), page, at)
     assert codes.shape.shape == codes.seconds.shape == (5, 8)
     for i in np.ndindex(5, 8):
         alone = encode_of(float(shape[i]), float(seconds[i]), int(page[i]), int(at[i]))
         assert alone == (int(codes.shape[i]), int(codes.seconds[i]))
-    again = encoded(GammaBelief.of(shape, seconds), page, at)
+    again = encode_beliefs(GammaBelief.of(shape, seconds), page, at)
     np.testing.assert_array_equal(codes, again)
 
 
@@ -72,7 +76,7 @@ def test_the_dither_is_right_on_average_over_pages() -> None:
     n_pages = 20_000
     for shape, seconds, at in ((0.3217, 1_234_567.0, NOW), (7.77, 88_888.0, 12), (511.3, 9.9, 0)):
         belief = GammaBelief.of(np.full(n_pages, shape), np.full(n_pages, seconds))
-        codes = encoded(belief, np.arange(n_pages), at)
+        codes = encode_beliefs(belief, np.arange(n_pages), at)
         tolerance = 5 * 0.5 / np.sqrt(n_pages)
         assert abs(codes.shape.mean() - (np.log2(shape) + 6) * 4096) < tolerance
         assert abs(codes.seconds.mean() - np.log2(seconds) * 2048) < tolerance
@@ -94,7 +98,7 @@ def test_the_dither_looks_random_in_page_and_time() -> None:
 
 def test_stored_polls_are_decoded_updated_and_coded_again(rng: np.random.Generator) -> None:
     """In one batch with repeated pages, in order."""
-    codes = encoded(GammaBelief.of(np.full(3, 0.5), np.full(3, 1e6)), np.arange(3), NOW)
+    codes = encode_beliefs(GammaBelief.of(np.full(3, 0.5), np.full(3, 1e6)), np.arange(3), NOW)
     rows = np.array([0, 2, 0, 1, 0, 2])
     elapsed = rng.lognormal(13, 1, 6)
     changed = np.array([True, False, False, True, True, True])
@@ -114,7 +118,7 @@ def test_stored_polls_are_decoded_updated_and_coded_again(rng: np.random.Generat
 
 
 def test_an_unchanged_poll_leaves_the_shape_alone() -> None:
-    codes = encoded(GammaBelief.of(np.full(50, 0.777), np.full(50, 1e6)), np.arange(50), NOW)
+    codes = encode_beliefs(GammaBelief.of(np.full(50, 0.777), np.full(50, 1e6)), np.arange(50), NOW)
     before = codes.shape.copy()
     for i in range(100):
         observe_unchanged(codes, HOUR, NOW + i * HOUR)
@@ -137,10 +141,10 @@ def worst_error(
     n_pages: int, interval: int, jitter: float, seconds: float, rng: np.random.Generator
 ) -> float:
     """Return the greatest relative error of any page's mean rate at any poll in three years."""
-    codes = encoded(
+    codes = encode_beliefs(
         GammaBelief.of(np.full(n_pages, 0.5), np.full(n_pages, seconds)), np.arange(n_pages), NOW
     )
-    shape = decoded(codes).shape
+    shape = decode_beliefs(codes).shape
     exact = np.full(n_pages, seconds)
     at = NOW + rng.integers(0, interval, n_pages)
     worst = 0.0
@@ -151,7 +155,7 @@ def worst_error(
         at = at + elapsed
         exact += elapsed
         observe_unchanged(codes, elapsed, at)
-        stored = mean_rate(decoded(codes)) / shape
+        stored = mean_rate(decode_beliefs(codes)) / shape
         worst = max(worst, float(np.abs(stored * exact - 1).max()))
     return worst
 
@@ -182,7 +186,7 @@ def test_polls_in_step_with_the_dither_are_not_rounded_one_way(
 
 
 def test_plain_rounding_freezes_a_belief() -> None:
-    """Why there is a dither: an hour is less than half a step once 246 days are known.
+    """Why codes are dithered: an hour is less than half a step once 246 days are known.
 
     Three years of hourly polls, rounded to the nearest code, end at 246 days instead of 1 120.
     """
@@ -201,13 +205,13 @@ def test_changing_pages_are_stored_as_well(rng: np.random.Generator) -> None:
     rates = 1 / (DAY * rng.uniform(2, 60, n_pages))
     exact = GammaBelief.of(np.full(n_pages, 0.5), np.full(n_pages, 25.0 * DAY))
     rows = np.arange(n_pages)
-    codes = encoded(exact, rows, NOW)
+    codes = encode_beliefs(exact, rows, NOW)
     for i in range(730):
         elapsed = rng.uniform(0.5, 1.5, n_pages) * 12 * HOUR
         changed = rng.random(n_pages) < -np.expm1(-rates * elapsed)
         exact = after_poll(exact, elapsed, changed)
         at = np.full(n_pages, NOW + i * 12 * HOUR)
         observe_stored_polls(codes, rows, elapsed, changed, np.ones(n_pages), at)
-    stored = decoded(codes)
+    stored = decode_beliefs(codes)
     np.testing.assert_allclose(mean_rate(stored), mean_rate(exact), rtol=0.03)
     np.testing.assert_allclose(stored.shape, exact.shape, rtol=0.03)

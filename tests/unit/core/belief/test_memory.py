@@ -1,4 +1,4 @@
-"""Memory: surprises that echo shorten it, those of a page that keeps to its rate do not."""
+"""Memory: correlated surprises shorten it, those of a page that keeps to its rate do not."""
 
 import math
 
@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recrawl.core.belief.memory import ECHO_TOLERATED, kept_share_of, memory_lost_of, surprise_of
+from recrawl.core.belief.memory import (
+    CORRELATION_TOLERATED,
+    kept_share_of,
+    memory_lost_of,
+    surprise_of,
+)
 
 chances = st.floats(0.0, 1.0)
 
@@ -25,7 +30,7 @@ def test_memory_stays_within_its_limits_and_moves_little(
 ) -> None:
     after = memory_lost_of(lost, surprise, before, 6.0)
     assert 0 <= after <= 6
-    assert abs(after - lost) <= 0.05 * (1 + ECHO_TOLERATED)
+    assert abs(after - lost) <= 0.05 * (1 + CORRELATION_TOLERATED)
 
 
 def test_without_a_poll_before_memory_only_grows() -> None:
@@ -40,7 +45,7 @@ def test_evidence_fades_by_time_and_by_changes() -> None:
 
 
 def lost_after(outcomes: np.ndarray, chance: float) -> float:
-    """Return what memory loses to a page's outcomes if their chance is always believed the same."""
+    """Return the octaves of memory lost to a page's outcomes under a constant believed chance."""
     lost, before = 3.0, 0.0
     for changed in outcomes.tolist():
         surprise = float(surprise_of(1 - chance, changed))

@@ -43,7 +43,7 @@ def test_likelihoods_are_products_over_polls() -> None:
 
 
 def test_a_change_at_once_is_as_likely_as_the_rate_is_high() -> None:
-    """And a poll of no time shows nothing."""
+    """And a poll after 0 seconds says nothing."""
     out = rate_likelihoods([0, 0, 1], [1e-9, 1e-9, 0.0], [True, False, True], 2, [1e-6, 1e-4])
     np.testing.assert_allclose(np.diff(out[0]), np.log(100.0))
     assert not out[1].any()
@@ -97,7 +97,7 @@ def test_the_fewer_its_pages_the_nearer_a_kind_is_to_the_whole() -> None:
     order = np.concatenate([(np.arange(n) + 0.5) / n for n in np.bincount(kind)])
     periods = np.where(kind == 0, 40 * DAY, 4 * DAY)
     rates = stats.gamma(0.7).ppf(order) / (0.7 * periods)
-    # As many changes as expected: no luck with small kinds.
+    # As many changes as expected, so that small kinds have no random error.
     page = np.repeat(np.arange(kind.size), 10)
     changed = (np.arange(page.size) % 10 + 0.5) / 10 < -np.expm1(-rates[page] * 5 * DAY)
     prior = PopulationPrior().fit(page, np.full(page.size, 5 * DAY), changed, kind)

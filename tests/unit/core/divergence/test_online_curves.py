@@ -85,7 +85,7 @@ def test_the_fit_counts_as_far_as_polls_find_pages_at_their_ceiling() -> None:
     np.testing.assert_allclose(higher, alone)
 
 
-def test_pages_may_be_asked_for_by_row() -> None:
+def test_single_rows_can_be_requested() -> None:
     totals = totals_of([9.0, 5.0, 20.0], [0.1, 0.5, 0.02])
     every = LEARNER.curves(totals, [0.5, 0.6, 0.7])
     some = LEARNER.curves(totals, [0.7, 0.5], corpus_mean=LEARNER.corpus_mean(totals), rows=[2, 0])
@@ -116,8 +116,8 @@ def test_a_corpus_that_showed_nothing_leaves_the_prior_where_it_is() -> None:
     assert pooled.ratio_median == pytest.approx(prior.ratio_median)
     assert pooled.log_ratio_sd == pytest.approx(prior.log_ratio_sd, rel=0.01)
     assert pooled.logit_ceiling_sd == pytest.approx(prior.logit_ceiling_sd, rel=0.01)
-    nobody = prior.fit(ChangeProfiles.empty(0), 1 / DAY)
-    assert pooled_prior(prior, nobody, 1 / DAY) == prior
+    no_pages = prior.fit(ChangeProfiles.empty(0), 1 / DAY)
+    assert pooled_prior(prior, no_pages, 1 / DAY) == prior
 
 
 @pytest.mark.parametrize(

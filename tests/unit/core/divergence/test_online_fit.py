@@ -101,7 +101,7 @@ def test_without_observations_it_is_the_prior() -> None:
 def test_the_prior_is_that_of_real_pages() -> None:
     """p10, median and p90 of divergence rate / change rate: .013, .07, .84 with a log-normal.
 
-    It is not quite one: the tenth hundredth comes out at .009 and the ninetieth at .57.
+    It is not quite one: its 10th and 90th percentiles are .009 and .57.
     """
     prior = DivergencePrior()
     spread = math.log(0.84 / 0.013) / (2 * 1.2816)
@@ -161,7 +161,7 @@ def test_does_not_depend_on_the_unit_of_time(rng: np.random.Generator) -> None:
         ({"sketch_size": 0}, "sketch_size must be at least 1, got 0"),
     ],
 )
-def test_refuses_what_is_no_prior(parameters: dict[str, float], message: str) -> None:
+def test_rejects_invalid_priors(parameters: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DivergencePrior(**parameters)  # type: ignore[arg-type]
 

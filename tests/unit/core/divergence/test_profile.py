@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recrawl.core.divergence import ChangeProfiles, add_observations, combined, start_bases
+from recrawl.core.divergence import ChangeProfiles, add_observations, combine_profiles, start_bases
 
 
 def seen(profiles: ChangeProfiles, page: int, slot: int) -> list[tuple[float, float]]:
@@ -52,7 +52,7 @@ def test_where_only_the_kept_base_is_left_none_is_started() -> None:
     assert profiles.base_at[0, 0] == 1.0
 
 
-def test_what_was_not_compared_is_not_seen() -> None:
+def test_versions_that_were_not_compared_add_no_observation() -> None:
     profiles = ChangeProfiles.empty(n_pages=1, n_bases=3)
     start_bases(profiles, 0, 0.0)
     start_bases(profiles, 0, 1.0)
@@ -62,7 +62,7 @@ def test_what_was_not_compared_is_not_seen() -> None:
     assert seen(profiles, 0, 2) == []
 
 
-def test_a_second_look_at_the_same_moment_is_not_seen() -> None:
+def test_a_second_fetch_at_the_same_time_adds_no_observation() -> None:
     profiles = ChangeProfiles.empty(n_pages=1, n_bases=1)
     start_bases(profiles, 0, 1e9)
     add_observations(profiles, [0, 0, 0, 0], [1e9, 1e9 + 5, 1e9 + 5, 1e9 + 4], [[0.1]])
@@ -91,7 +91,7 @@ def test_combines_equal_ages_by_their_mean() -> None:
     add_observations(profiles, 1, 20.0, [0.3, 0.1, np.nan])
     start_bases(profiles, 1, 20.0)
     add_observations(profiles, 1, 25.0, [0.4, 0.3, 0.05])
-    both = combined(profiles)
+    both = combine_profiles(profiles)
     assert both.n_points.tolist() == [0, 5]
     np.testing.assert_array_equal(both.ages[1, :5], [5.0, 10.0, 15.0, 20.0, 25.0])
     np.testing.assert_allclose(both.divergences[1, :5], [0.05, 0.15, 0.3, 0.3, 0.4], rtol=1e-6)
@@ -120,7 +120,7 @@ def test_pages_one_by_one_or_all_at_once(
         add_observations(one, rows[i], at[i], divergence[i])
     for column, other in zip(one, many, strict=True):
         np.testing.assert_array_equal(column, other)
-    assert np.all(np.diff(combined(many).n_points) <= n_bases * n_observations)
+    assert np.all(np.diff(combine_profiles(many).n_points) <= n_bases * n_observations)
 
 
 def test_says_how_many_bytes_a_page_takes() -> None:

@@ -1,4 +1,4 @@
-"""Sketches and divergence rates of real pages, where their histories are at hand."""
+"""Sketches and divergence rates of real pages, if their histories are available."""
 
 import os
 from typing import NamedTuple

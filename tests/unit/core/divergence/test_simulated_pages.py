@@ -11,7 +11,13 @@ from recrawl.core.divergence import churn_ceiling, churn_divergence, compare_pai
 from recrawl.core.value.scroll import scroll_due
 from recrawl.papers.value.longevity import churn_due
 from tests.reference import content_curves
-from tests.reference.content_pages import Writer, churned, jaccard_distance, scrolled, sketch
+from tests.reference.content_pages import (
+    Writer,
+    churn_versions,
+    jaccard_distance,
+    scroll_versions,
+    sketch,
+)
 
 CHANGE_RATE = 0.25
 ELAPSED = (0.8, 4.0, 8.0)
@@ -25,7 +31,9 @@ def test_scroll_pages_follow_the_curve_on_average(rng: np.random.Generator) -> N
     for elapsed in (*ELAPSED, 30.0):
         updates = rng.poisson(CHANGE_RATE * elapsed, N_PAGES)
         seen = [
-            jaccard_distance(*scrolled(writer, n_static=n_static, n_items=n_items, n_updates=n))
+            jaccard_distance(
+                *scroll_versions(writer, n_static=n_static, n_items=n_items, n_updates=n)
+            )
             for n in updates
         ]
         curve = scroll_divergence(CHANGE_RATE, elapsed, n_items=n_items, static_items=n_static)
@@ -40,7 +48,9 @@ def test_churn_pages_follow_the_curve_on_average(rng: np.random.Generator) -> No
     for elapsed in ELAPSED:
         updates = rng.poisson(CHANGE_RATE * elapsed, N_PAGES)
         seen = [
-            jaccard_distance(*churned(writer, n_static=n_static, n_dynamic=n_dynamic, n_updates=n))
+            jaccard_distance(
+                *churn_versions(writer, n_static=n_static, n_dynamic=n_dynamic, n_updates=n)
+            )
             for n in updates
         ]
         curve = churn_divergence(CHANGE_RATE, elapsed, ceiling=ceiling)
@@ -53,7 +63,7 @@ def test_sketches_of_scroll_pages_follow_the_curve_too(rng: np.random.Generator)
     writer = Writer(rng, n_fragments=20)
     seen = []
     for n_updates in rng.poisson(CHANGE_RATE * elapsed, N_PAGES):
-        before, after = scrolled(writer, n_static=5, n_items=10, n_updates=n_updates)
+        before, after = scroll_versions(writer, n_static=5, n_items=10, n_updates=n_updates)
         seen.append(
             compare_pair(
                 sketch(before, size),
@@ -90,9 +100,9 @@ def test_a_page_after_some_updates_differs_as_the_model_says(rng: np.random.Gene
     writer = Writer(rng, n_fragments=20)
     for n_updates in range(12):
         new = min(n_updates, 8)
-        pages = scrolled(writer, n_static=3, n_items=8, n_updates=n_updates)
+        pages = scroll_versions(writer, n_static=3, n_items=8, n_updates=n_updates)
         assert jaccard_distance(*pages) == pytest.approx(2 * new / (3 + 8 + new), abs=0.01)
-        pages = churned(writer, n_static=3, n_dynamic=8, n_updates=n_updates)
+        pages = churn_versions(writer, n_static=3, n_dynamic=8, n_updates=n_updates)
         replaced = 16 / 19 if n_updates else 0
         assert jaccard_distance(*pages) == pytest.approx(replaced, abs=0.01)
 
@@ -102,7 +112,7 @@ def measured_levels(rng: np.random.Generator, n_items: int) -> np.ndarray:
     writer = Writer(rng, n_fragments=40)
     return np.array(
         [
-            jaccard_distance(*scrolled(writer, n_static=0, n_items=n_items, n_updates=j))
+            jaccard_distance(*scroll_versions(writer, n_static=0, n_items=n_items, n_updates=j))
             for j in range(n_items + 1)
         ]
     )

@@ -13,9 +13,9 @@ from recrawl.core.divergence import Sketches, compare_pair, compare_sketches, un
 from tests.reference.content_pages import (
     Writer,
     jaccard_distance,
-    scrolled,
+    scroll_versions,
     sketch,
-    sketched_distance,
+    sketch_distance,
 )
 
 hash_sets = st.sets(st.integers(0, 2**32 - 1), max_size=60)
@@ -36,7 +36,7 @@ def test_takes_the_smallest_of_the_union(first: set[int], second: set[int], size
     a, b = sorted(first)[:size], sorted(second)[:size]
     divergence, _ = compare_pair(a, b, n_first=len(first), n_second=len(second))
     if len(first) > size or len(second) > size:
-        assert divergence == pytest.approx(sketched_distance(a, b, size))
+        assert divergence == pytest.approx(sketch_distance(a, b, size))
 
 
 @given(first=hash_sets, second=hash_sets, size=st.integers(1, 40))
@@ -63,7 +63,7 @@ def test_many_pairs_at_once_are_the_pairs_one_by_one(pages: list[set[int]], size
 def test_sketches_of_unequal_size_compare_at_the_smaller() -> None:
     first, second = list(range(0, 1000, 2)), list(range(0, 1000, 3))
     divergence, _ = compare_pair(first[:64], second[:32], n_first=500, n_second=334)
-    assert divergence == sketched_distance(first[:64], second[:32], 32)
+    assert divergence == sketch_distance(first[:64], second[:32], 32)
 
 
 def test_is_unbiased_over_all_samples() -> None:
@@ -87,7 +87,7 @@ def test_the_standard_error_is_the_spread_of_what_sketches_show(rng: np.random.G
     writer = Writer(rng, n_fragments=25)
     errors = []
     for _ in range(n_pages):
-        before, after = scrolled(writer, n_static=6, n_items=6, n_updates=3)
+        before, after = scroll_versions(writer, n_static=6, n_items=6, n_updates=3)
         divergence, error = compare_pair(
             sketch(before, size), sketch(after, size), n_first=len(before), n_second=len(after)
         )
@@ -114,7 +114,7 @@ def test_an_empty_version_differs_from_any_other() -> None:
     assert compare_pair([], [1, 2], n_first=0, n_second=9)[0] == 1.0
 
 
-def test_refuses_what_is_no_sketch() -> None:
+def test_rejects_invalid_sketches() -> None:
     with pytest.raises(ValueError, match="ascending"):
         Sketches.of([[3, 2]], 2)
     with pytest.raises(ValueError, match="n_fragments"):
@@ -127,7 +127,7 @@ def test_refuses_what_is_no_sketch() -> None:
     ("sketch_size", "one_percent", "five_percent"),
     [(8, 0.92, 0.67), (128, 0.23, 0.0), (512, 0.0, 0.0)],
 )
-def test_what_sketches_cannot_see(
+def test_small_sketches_miss_small_changes(
     sketch_size: int, one_percent: float, five_percent: float
 ) -> None:
     """A page of 500 fragments that gains one or five per cent more."""

@@ -11,7 +11,7 @@ from recrawl.core.price import (
     averaged_due_elapsed,
     build_due_table,
     demand_at,
-    price_for_budget,
+    interpolate_price,
 )
 
 CODES = DueCodes()
@@ -48,11 +48,11 @@ def test_the_price_for_a_budget_spends_it(table: DueTable) -> None:
     cells = DemandCells.of(np.arange(32), 0, np.geomspace(1e4, 1e7, 32), 1.0, 1_000)
     demand = demand_at(table, cells, price)
     budget = 0.3 * demand[0]
-    found = price_for_budget(price, demand, budget)
+    found = interpolate_price(price, demand, budget)
     assert demand_at(table, cells, found) == pytest.approx(budget, rel=5e-3)
 
 
 def test_a_budget_beyond_the_curve_gets_its_nearest_end() -> None:
     price, demand = [1.0, 2.0, 4.0, 8.0], [8.0, 4.0, 1.0, 0.0]
-    assert price_for_budget(price, demand, 100.0) == pytest.approx(1.0)
-    assert price_for_budget(price, demand, 0.01) == pytest.approx(4.0)
+    assert interpolate_price(price, demand, 100.0) == pytest.approx(1.0)
+    assert interpolate_price(price, demand, 0.01) == pytest.approx(4.0)

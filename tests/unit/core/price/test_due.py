@@ -42,7 +42,7 @@ def test_a_due_page_is_worth_the_price(rate: float, share: float, importance: fl
 
 
 def test_never_due() -> None:
-    """Changes too fast to follow, or never, or matters to nobody."""
+    """A page that changes too fast to follow, or never, or has importance 0."""
     assert due_elapsed(2.0, 0.5) == np.inf
     assert due_elapsed(2.0, np.nextafter(0.5, 0)) < np.inf
     assert due_elapsed(0.0, 1.0) == np.inf
@@ -91,7 +91,7 @@ def test_never_due_with_signals() -> None:
     assert noisy_due_elapsed(1.0, 1.0, 0.5, 0.0) == 0.0
 
 
-def test_without_a_word_from_signals_the_due_time_is_the_plain_one() -> None:
+def test_useless_signals_leave_the_due_time_without_signals() -> None:
     plain = due_elapsed(0.4, 1.1)
     assert noisy_due_elapsed(0.4, 0.0, 0.5, 1.1) == plain
     assert noisy_due_elapsed(0.4, 2.0, 0.0, 1.1) == plain
@@ -107,9 +107,7 @@ def test_without_a_word_from_signals_the_due_time_is_the_plain_one() -> None:
     precision=precisions,
     price=st.sampled_from([0.0, 1e-300, 1e-6, 1.0, 1e6, np.inf]),
 )
-def test_ends_whatever_it_is_given(
-    alpha: float, gamma: float, precision: float, price: float
-) -> None:
+def test_always_terminates(alpha: float, gamma: float, precision: float, price: float) -> None:
     noisy_due_elapsed(alpha, gamma, precision, price)
     belief = GammaBelief.of(max(alpha, 1e-3), 1.0)
     averaged_due_elapsed(belief, price)

@@ -30,7 +30,7 @@ def table() -> DueTable:
     return build_due_table(CODES, np.concatenate([CLASSES, SCROLL_CLASSES]))
 
 
-def looked_up(
+def look_up(
     table: DueTable, shape_code: CountArray, class_code: CountArray, target: FloatArray
 ) -> FloatArray:
     return np.array(
@@ -48,7 +48,7 @@ def test_without_signals_equals_the_closed_form(table: DueTable) -> None:
     target = rng.uniform(-24, 1, 2_000)
     shape = CODES.shapes()[shape_code]
     expected = averaged_due_elapsed(GammaBelief.of(shape, shape), np.exp2(target))
-    found = looked_up(table, shape_code, np.zeros(2_000, np.int64), target)
+    found = look_up(table, shape_code, np.zeros(2_000, np.int64), target)
     # Near its limit a page's due time runs away, and nothing depends on it.
     sure = expected < 3
     np.testing.assert_allclose(found[sure], expected[sure], rtol=0.02)
@@ -72,7 +72,7 @@ def test_with_signals_equals_the_averaged_value(table: DueTable) -> None:
         period * np.exp2(target),
         n_nodes=40,
     )
-    found = period * looked_up(table, shape_code, class_code, target)
+    found = period * look_up(table, shape_code, class_code, target)
     assert np.mean(np.isfinite(found) == np.isfinite(expected)) > 0.98
     both = np.isfinite(found) & np.isfinite(expected)
     error = np.abs(found[both] / expected[both] - 1)
@@ -97,7 +97,7 @@ def test_a_price_beyond_the_limit_is_never_due(table: DueTable) -> None:
     assert interval_periods_of(table, sharpest, 0, 1.0) == math.inf
 
 
-def test_classes_not_asked_for_are_never_due(table: DueTable) -> None:
+def test_classes_not_requested_are_never_due(table: DueTable) -> None:
     assert due_periods_of(table, 10, 1, -5.0) == math.inf
 
 
@@ -169,7 +169,7 @@ def scroll_dues(
     seeming = period / CODES.scroll_ratio(n_items, ceiling)
     target = np.log2(price / (ceiling * seeming))
     class_code = CODES.scroll_code(n_items).astype(np.int64)
-    found = seeming * looked_up(table, shape_code, class_code, target)
+    found = seeming * look_up(table, shape_code, class_code, target)
     # Near its limit a page's due time runs away, and nothing depends on it.
     sure = expected < 3 * n_items * period
     return found[sure], expected[sure]

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.stats import gamma as gamma_distribution
 
 from recrawl.core.belief import GammaBelief, very_stale_probability
-from recrawl.core.price.promise import latest_elapsed
+from recrawl.core.price.promise import first_change_quantile_of, latest_elapsed
 
 shapes = st.floats(0.05, 1e4)
 durations = st.floats(1e-3, 1e9)
@@ -31,6 +31,17 @@ def test_is_when_the_promise_is_just_kept(
         chance = very_stale_probability(belief, latest, stale_for)
         assert chance == pytest.approx(probability, rel=1e-9)
     assert latest >= stale_for
+
+
+@given(shape=shapes, seconds=durations, probability=st.floats(0, 0.999))
+def test_the_kernel_agrees_with_the_function_of_arrays(
+    shape: float, seconds: float, probability: float
+) -> None:
+    belief = GammaBelief.of(shape, seconds)
+    latest = latest_elapsed(belief, stale_for=0.0, probability=probability)
+    assert first_change_quantile_of(shape, seconds, probability) == pytest.approx(
+        float(latest), rel=1e-13
+    )
 
 
 def test_matches_integration_over_the_belief() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from recrawl.core.price import DueCodes, build_due_table
 from recrawl.core.price.due_table import due_periods_of
-from recrawl.core.price.table_value import reached_target_of
+from recrawl.core.price.table_value import log2_target_of
 from recrawl.core.value.averaged import averaged_value_of
 
 CODES = DueCodes()
@@ -22,7 +22,7 @@ def test_is_the_inverse_of_the_due_time(shape_code: int, class_code: int) -> Non
     for target in np.linspace(-30.0, top, 60):
         age = due_periods_of(TABLE, shape_code, class_code, float(target))
         if age < 2.0**30:
-            assert reached_target_of(TABLE, shape_code, class_code, age) == pytest.approx(
+            assert log2_target_of(TABLE, shape_code, class_code, age) == pytest.approx(
                 target, abs=1e-3
             )
 
@@ -33,24 +33,24 @@ def test_is_the_averaged_value_of_pages_without_signals() -> None:
         shape = float(TABLE.shapes[shape_code])
         for age in (0.001, 0.03, 0.5, 1.0, 2.0):
             exact = math.log2(averaged_value_of(shape, shape, age))
-            found = reached_target_of(TABLE, shape_code, 0, age)
+            found = log2_target_of(TABLE, shape_code, 0, age)
             assert found == pytest.approx(exact, abs=0.01)
 
 
 def test_a_page_just_fetched_is_worth_nothing() -> None:
-    assert reached_target_of(TABLE, 10, 0, 0.0) == -math.inf
+    assert log2_target_of(TABLE, 10, 0, 0.0) == -math.inf
 
 
 def test_rises_with_age_and_stays_below_the_limit() -> None:
     ages = np.geomspace(1e-4, 1e7, 400)
     for shape_code in (8, 16, 31):
         for class_code in (0, 400):
-            found = [reached_target_of(TABLE, shape_code, class_code, age) for age in ages]
+            found = [log2_target_of(TABLE, shape_code, class_code, age) for age in ages]
             assert np.all(np.diff(found) >= -1e-6)
             assert found[-1] <= math.log2(TABLE.limit[shape_code, class_code]) + 1e-6
 
 
 def test_a_page_without_a_limit_may_still_never_be_due() -> None:
-    """A shape just below 1 has no limit, but reaches some targets at no age worth the name."""
+    """A shape just below 1 has no limit, but reaches some targets only at absurd ages."""
     ages = [due_periods_of(TABLE, 12, 0, target) for target in np.linspace(4.0, 10.0, 50)]
     assert not np.any(np.isnan(ages))

@@ -1,4 +1,4 @@
-"""Signals as ageing: the chance of being fresh is what it would be without them, later."""
+"""Signals as ageing: P(fresh) after signals is that of a later time without them."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recrawl.core.belief import GammaBelief, expected_freshness
-from recrawl.core.signal_quality import SignalRates, aged_by_signal, effective_elapsed, false_chance
+from recrawl.core.signal_quality import (
+    SignalRates,
+    effective_elapsed,
+    elapsed_after_signal,
+    false_chance,
+)
 
 DAY = 86_400.0
 precisions = st.floats(0, 0.99)
@@ -38,7 +43,7 @@ def test_a_signal_divides_the_believed_freshness_by_its_precision(
     shape: float, elapsed: float, p: float
 ) -> None:
     belief = GammaBelief.of(shape, DAY)
-    aged = aged_by_signal(belief, elapsed * DAY, p)
+    aged = elapsed_after_signal(belief, elapsed * DAY, p)
     before, after = expected_freshness(belief, elapsed * DAY), expected_freshness(belief, aged)
     assert float(after) == pytest.approx(float(before) * (1 - p), rel=1e-9)
     assert aged >= elapsed * DAY
@@ -49,9 +54,9 @@ def test_the_order_of_signals_does_not_matter(shape: float, elapsed: float, p: l
     belief = GammaBelief.of(shape, DAY)
     there = back = np.asarray(elapsed * DAY)
     for precision in p:
-        there = aged_by_signal(belief, there, precision)
+        there = elapsed_after_signal(belief, there, precision)
     for precision in p[::-1]:
-        back = aged_by_signal(belief, back, precision)
+        back = elapsed_after_signal(belief, back, precision)
     np.testing.assert_allclose(there, back, rtol=1e-9)
     np.testing.assert_allclose(
         expected_freshness(belief, there),
@@ -64,24 +69,24 @@ def test_the_order_of_signals_does_not_matter(shape: float, elapsed: float, p: l
 def test_a_sharp_belief_ages_as_a_known_rate() -> None:
     rate = 2 / DAY
     belief = GammaBelief.with_mean_rate(rate, shape=1e8)
-    aged = aged_by_signal(belief, 3 * DAY, 0.7)
+    aged = elapsed_after_signal(belief, 3 * DAY, 0.7)
     known = effective_elapsed(3 * DAY, 1, SignalRates.of(rate, 1.0, 0.7).signal_age())
     np.testing.assert_allclose(aged, known, rtol=1e-6)
 
 
 def test_useless_signals_age_nothing_and_perfect_ones_for_ever() -> None:
     belief = GammaBelief.of([0.5, 5.0], DAY)
-    np.testing.assert_array_equal(aged_by_signal(belief, [0.0, DAY], 0.0), [0.0, DAY])
-    np.testing.assert_array_equal(aged_by_signal(belief, [0.0, DAY], 1.0), np.inf)
+    np.testing.assert_array_equal(elapsed_after_signal(belief, [0.0, DAY], 0.0), [0.0, DAY])
+    np.testing.assert_array_equal(elapsed_after_signal(belief, [0.0, DAY], 1.0), np.inf)
     np.testing.assert_allclose(
-        aged_by_signal(belief, DAY, 1e-9) / DAY - 1, [4e-9, 4e-10], rtol=1e-3
+        elapsed_after_signal(belief, DAY, 1e-9) / DAY - 1, [4e-9, 4e-10], rtol=1e-3
     )
 
 
 @given(shape=shapes, elapsed=ratios, p=precisions)
 def test_does_not_depend_on_the_unit_of_time(shape: float, elapsed: float, p: float) -> None:
-    in_seconds = aged_by_signal(GammaBelief.of(shape, 7 * DAY), elapsed * DAY, p)
-    in_days = aged_by_signal(GammaBelief.of(shape, 7.0), elapsed, p)
+    in_seconds = elapsed_after_signal(GammaBelief.of(shape, 7 * DAY), elapsed * DAY, p)
+    in_days = elapsed_after_signal(GammaBelief.of(shape, 7.0), elapsed, p)
     np.testing.assert_allclose(in_days * DAY, in_seconds, rtol=1e-9)
 
 
@@ -89,6 +94,6 @@ def test_counted_or_aged_the_chance_is_the_same() -> None:
     """Three signals one by one, or their false chance at once."""
     belief, aged = GammaBelief.of(0.6, 4 * DAY), np.asarray(2 * DAY)
     for _ in range(3):
-        aged = aged_by_signal(belief, aged, 0.4)
+        aged = elapsed_after_signal(belief, aged, 0.4)
     chance = expected_freshness(belief, 2 * DAY) * false_chance(0.4, 3)
     assert float(expected_freshness(belief, aged)) == pytest.approx(float(chance))

@@ -1,4 +1,4 @@
-"""What is learned of a source, against integrals, and the laws of counts."""
+"""The learned precision and delay of sources, against integrals, and the laws of counts."""
 
 import math
 
@@ -10,9 +10,9 @@ from scipy.stats import beta
 
 from recrawl.core.belief import GammaBelief, expected_freshness
 from recrawl.core.signal_quality import (
-    PooledPrecision,
+    DelayLearner,
+    PrecisionLearner,
     SourceCounts,
-    SourceDelay,
     SourceDelays,
     precision_after_fetch,
     signal_rate,
@@ -51,7 +51,7 @@ def test_a_change_that_others_explain_says_nothing() -> None:
     after = precision_after_change_of(3.0, 7.0, 2, -math.inf)
     assert after == pytest.approx((3.0, 7.0))
     counts = SourceCounts.zeros(1)
-    PooledPrecision().observe(counts, 0, UNKNOWN, DAY, 2, True, others_false_chance=0.0)
+    PrecisionLearner().observe(counts, 0, UNKNOWN, DAY, 2, True, others_false_chance=0.0)
     np.testing.assert_array_equal(counts, 0.0)
 
 
@@ -75,15 +75,15 @@ def test_a_change_never_lowers_a_precision(
 
 
 def test_no_change_proves_signals_false() -> None:
-    learner, counts = PooledPrecision(prior_precision=0.4, prior_weight=5), SourceCounts.zeros(2)
+    learner, counts = PrecisionLearner(prior_precision=0.4, prior_weight=5), SourceCounts.zeros(2)
     learner.observe(counts, [1, 1], UNKNOWN, DAY, [3, 2], False)
     np.testing.assert_array_equal(counts.true, [0, 0])
     np.testing.assert_array_equal(counts.total, [0, 5])
     np.testing.assert_allclose(learner.precision(counts), [0.4, 2 / 10])
 
 
-def test_intervals_without_signals_are_passed_over() -> None:
-    learner, counts = PooledPrecision(), SourceCounts.zeros(1)
+def test_intervals_without_signals_are_ignored() -> None:
+    learner, counts = PrecisionLearner(), SourceCounts.zeros(1)
     learner.observe(counts, 0, UNKNOWN, DAY, 0, [True, False])
     np.testing.assert_array_equal(counts, 0.0)
 
@@ -94,7 +94,7 @@ def test_polls_are_taken_one_after_the_other(rng: np.random.Generator) -> None:
     belief = GammaBelief.of(rng.lognormal(0, 1, n), rng.lognormal(13, 1, n))
     elapsed, signals = rng.lognormal(12, 1, n), rng.integers(0, 4, n)
     changed, others = rng.random(n) < 0.5, rng.random(n)
-    learner, batch, single = PooledPrecision(), SourceCounts.zeros(3), SourceCounts.zeros(3)
+    learner, batch, single = PrecisionLearner(), SourceCounts.zeros(3), SourceCounts.zeros(3)
     learner.observe(batch, source, belief, elapsed, signals, changed, others)
     for i in range(n):
         alone = GammaBelief.of(belief.shape[i], belief.seconds[i])
@@ -104,7 +104,7 @@ def test_polls_are_taken_one_after_the_other(rng: np.random.Generator) -> None:
 
 def test_the_believed_freshness_is_what_a_change_is_weighed_by() -> None:
     """And other sources' signals explain a change as the page itself does."""
-    learner, counts, same = PooledPrecision(), SourceCounts.zeros(1), SourceCounts.zeros(1)
+    learner, counts, same = PrecisionLearner(), SourceCounts.zeros(1), SourceCounts.zeros(1)
     belief = GammaBelief.of(2.0, 3 * DAY)
     freshness = float(expected_freshness(belief, DAY))
     learner.observe(counts, 0, belief, DAY, 2, True, others_false_chance=0.7)
@@ -116,40 +116,40 @@ def test_the_believed_freshness_is_what_a_change_is_weighed_by() -> None:
 
 @given(scale=st.floats(1e-6, 1e6), signals=st.integers(1, 9), changed=st.booleans())
 def test_does_not_depend_on_the_unit_of_time(scale: float, signals: int, changed: bool) -> None:
-    learner, here, there = PooledPrecision(), SourceCounts.zeros(1), SourceCounts.zeros(1)
+    learner, here, there = PrecisionLearner(), SourceCounts.zeros(1), SourceCounts.zeros(1)
     learner.observe(here, 0, GammaBelief.of(0.7, 5.0), 3.0, signals, changed)
     learner.observe(there, 0, GammaBelief.of(0.7, 5.0 * scale), 3.0 * scale, signals, changed)
     np.testing.assert_allclose(here, there, rtol=1e-9, atol=1e-12)
 
 
 def test_evidence_is_halved_in_every_half_life() -> None:
-    learner = PooledPrecision(half_life=7 * DAY)
+    learner = PrecisionLearner(half_life=7 * DAY)
     counts = SourceCounts(np.array([6.0]), np.array([8.0]))
     learner.fade(counts, 14 * DAY)
     np.testing.assert_allclose(counts, [[1.5], [2.0]])
-    PooledPrecision().fade(counts, 1e12)
+    PrecisionLearner().fade(counts, 1e12)
     np.testing.assert_allclose(counts, [[1.5], [2.0]])
     delays = SourceDelays(np.array([60.0]), np.array([4.0]))
-    SourceDelay(half_life=HOUR).fade(delays, HOUR)
+    DelayLearner(half_life=HOUR).fade(delays, HOUR)
     np.testing.assert_allclose(delays, [[30.0], [2.0]])
 
 
 def test_a_source_never_timed_has_the_prior_delay() -> None:
-    learner, delays = SourceDelay(prior_delay=600.0, prior_weight=3.0), SourceDelays.zeros(2)
+    learner, delays = DelayLearner(prior_delay=600.0, prior_weight=3.0), SourceDelays.zeros(2)
     learner.observe(delays, [1, 1, 1], [60.0, 120.0, -5.0])
     np.testing.assert_allclose(learner.mean_delay(delays), [600.0, (180 + 1800) / 6])
 
 
 def test_the_mean_delay_is_learned(rng: np.random.Generator) -> None:
     """Of 20 000 exponential delays within 5 standard errors, 0.7 % each."""
-    learner, delays = SourceDelay(), SourceDelays.zeros(3)
+    learner, delays = DelayLearner(), SourceDelays.zeros(3)
     learner.observe(delays, rng.integers(0, 2, 20_000), rng.exponential(2 * HOUR, 20_000))
     means = learner.mean_delay(delays)
     np.testing.assert_allclose(means[:2], 2 * HOUR, rtol=5 * 1.001 / math.sqrt(9_700))
     assert means[2] == HOUR
 
 
-def test_a_late_signal_may_speak_of_before_the_fetch(rng: np.random.Generator) -> None:
+def test_a_late_signal_may_announce_a_change_before_the_fetch(rng: np.random.Generator) -> None:
     """Changes and false signals drawn for a year, fetches once a day, within 5 standard errors.
 
     Of the signals that arrive in an hour of the day, the share is counted that announce a change
@@ -179,7 +179,7 @@ def test_a_signal_without_delay_is_as_good_as_ever() -> None:
     np.testing.assert_array_equal(precision_after_fetch([0.6, 1.0], 0.0, 60.0), 0.0)
 
 
-def test_a_signal_rate_is_counted_from_a_start() -> None:
+def test_a_signal_rate_is_shrunk_towards_the_prior() -> None:
     rate = signal_rate([0, 6, 6], [0.0, 3 * DAY, 0.0], 1 / DAY, 2 * DAY)
     np.testing.assert_allclose(rate * DAY, [1.0, 8 / 5, 4.0])
     np.testing.assert_allclose(signal_rate(6, 3 * DAY, 0.0, 0.0) * DAY, 2.0)
@@ -195,7 +195,7 @@ def test_a_signal_rate_is_counted_from_a_start() -> None:
 )
 def test_bad_assumptions_are_refused(wrong: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        PooledPrecision(**wrong)
+        PrecisionLearner(**wrong)
 
 
 @pytest.mark.parametrize(
@@ -208,4 +208,4 @@ def test_bad_assumptions_are_refused(wrong: dict[str, float], message: str) -> N
 )
 def test_bad_delays_are_refused(wrong: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        SourceDelay(**wrong)
+        DelayLearner(**wrong)

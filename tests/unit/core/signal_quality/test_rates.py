@@ -14,7 +14,7 @@ from recrawl.core.signal_quality import (
     false_chance,
     from_precision_and_recall,
     from_recall,
-    merged_source,
+    merge_sources,
     signal_exponent,
 )
 from recrawl.papers.value import several_sources_value
@@ -103,7 +103,7 @@ def test_a_merged_source_announces_and_ages_as_much_as_all(
     """Its exponent solves x/(1 - e^-x) = Σγ(-log(1-p)) / Σγp, here by bisection."""
     gamma, p = (np.array(column) for column in zip(*sources, strict=True))
     announced, aged = float(gamma @ p), float(gamma @ -np.log1p(-p))
-    rate, precision = merged_source(gamma, p)
+    rate, precision = merge_sources(gamma, p)
     if p.max() < 1e-6:  # too rare to tell from none
         assert 0 <= precision <= p.max()
         return
@@ -117,7 +117,7 @@ def test_a_merged_source_announces_and_ages_as_much_as_all(
 
 
 def test_one_source_and_useless_ones_merge_to_it() -> None:
-    rate, precision = merged_source(
+    rate, precision = merge_sources(
         [[3.0, 0.0], [3.0, 50.0], [0.0, 0.0]], [[0.6, 0.9], [0.6, 0.0], [0.5, 0.5]]
     )
     np.testing.assert_allclose(rate, [3.0, 3.0, 0.0], rtol=1e-12)
@@ -137,7 +137,7 @@ def test_a_merged_source_is_due_when_all_of_them_are(rng: np.random.Generator) -
             middle = np.sqrt(low * high)
             below = several_sources_value(1.0, gamma, p, middle) < price
             low, high = np.where(below, middle, low), np.where(below, high, middle)
-        due = noisy_due_elapsed(1.0, *merged_source(gamma, p), price)
+        due = noisy_due_elapsed(1.0, *merge_sources(gamma, p), price)
         errors.append(np.abs(due / high - 1))
     assert np.median(errors) < 0.02
     assert np.quantile(errors, 0.9) < 0.09
@@ -147,6 +147,6 @@ def test_a_merged_source_is_due_when_all_of_them_are(rng: np.random.Generator) -
 def test_does_not_depend_on_the_unit_of_time(
     gamma: tuple[float, float], p: tuple[float, float]
 ) -> None:
-    in_seconds, in_days = merged_source(gamma, p), merged_source(np.array(gamma) * 86_400, p)
+    in_seconds, in_days = merge_sources(gamma, p), merge_sources(np.array(gamma) * 86_400, p)
     np.testing.assert_allclose(in_days[0], in_seconds[0] * 86_400, rtol=1e-6)
     np.testing.assert_allclose(in_days[1], in_seconds[1], rtol=1e-6)

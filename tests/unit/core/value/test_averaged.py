@@ -16,7 +16,7 @@ from scipy.stats import gamma as gamma_distribution
 
 from recrawl.core.belief import GammaBelief, after_poll, expected_freshness
 from recrawl.core.price.due import averaged_noisy_due_elapsed
-from recrawl.core.signal_quality import aged_by_signal, from_precision_and_recall
+from recrawl.core.signal_quality import elapsed_after_signal, from_precision_and_recall
 from recrawl.core.value import (
     averaged_noisy_value,
     averaged_value,
@@ -89,7 +89,9 @@ def test_an_infinitely_old_page_is_worth_its_limit() -> None:
     elapsed=st.floats(1e-6, 1e9),
     older=st.floats(1, 1e3),
 )
-def test_laws(shape: float, seconds: float, elapsed: float, older: float) -> None:
+def test_is_monotonic_bounded_and_independent_of_the_unit(
+    shape: float, seconds: float, elapsed: float, older: float
+) -> None:
     """Grows with age, below the plug-in value at the mean rate's square law, unit-free."""
     belief = GammaBelief.of(shape, seconds)
     young, old = averaged_value(belief, [elapsed, elapsed * older])
@@ -136,7 +138,7 @@ def test_useless_signals_leave_the_closed_form() -> None:
 
 
 class Page(NamedTuple):
-    """A page whose mean time between changes is 1, and what is believed of it."""
+    """A page whose mean time between changes is 1, and the belief about it."""
 
     belief: GammaBelief
     signal_rate: float
@@ -186,7 +188,7 @@ def due_after_signals(page: Page, arrived: float, n_signals: int) -> tuple[float
     """
     age = arrived
     for _ in range(n_signals):
-        age = float(aged_by_signal(page.belief, age, page.precision))
+        age = float(elapsed_after_signal(page.belief, age, page.precision))
     by_age = arrived + max(0.0, page.due - age)
 
     def surplus(elapsed: float) -> float:

@@ -30,7 +30,7 @@ from tests.reference import renewal_crossing, renewal_steps, value_lemma4
 from tests.reference.renewal_steps import Renewal
 
 
-def evaluated(alpha: float, gamma: float, precision: float, elapsed: float) -> Renewal:
+def evaluate(alpha: float, gamma: float, precision: float, elapsed: float) -> Renewal:
     return Renewal(
         float(noisy_value(alpha, gamma, precision, elapsed)),
         float(expected_fetch_interval(alpha, gamma, precision, elapsed)),
@@ -62,7 +62,7 @@ def test_solves_its_renewal_equation(signal_exponent: float) -> None:
             continue
         rates = page(signal_exponent, ageing, n_ages)
         expected = renewal_steps.solve(*rates)
-        np.testing.assert_allclose(evaluated(*rates), expected, rtol=1e-10, err_msg=str(rates))
+        np.testing.assert_allclose(evaluate(*rates), expected, rtol=1e-10, err_msg=str(rates))
 
 
 @pytest.mark.parametrize("ratio", [1e-12, 1e-3, 1.0, 50.0])
@@ -72,7 +72,7 @@ def test_agrees_with_the_sums_of_the_paper(ratio: float, precision: float) -> No
     exponent = -np.log1p(-precision)
     for elapsed in (1e-8 * exponent, 0.5 * exponent, 1.5 * exponent, 7.2 * exponent):
         expected = value_lemma4.sums(1.0, ratio, precision, elapsed, digits=100)
-        np.testing.assert_allclose(evaluated(1.0, ratio, precision, elapsed), expected, rtol=1e-11)
+        np.testing.assert_allclose(evaluate(1.0, ratio, precision, elapsed), expected, rtol=1e-11)
 
 
 @pytest.mark.parametrize("ageing", [1e-4, 0.1, 2.0, 40.0, 3e3, 2e5])
@@ -83,7 +83,7 @@ def test_a_threshold_worth_millions_of_signals(
 ) -> None:
     rates = page(exponent / n_ages, ageing, n_ages)
     expected = renewal_crossing.solve(*rates)
-    np.testing.assert_allclose(evaluated(*rates), expected, rtol=1e-9)
+    np.testing.assert_allclose(evaluate(*rates), expected, rtol=1e-9)
 
 
 def test_the_oracles_agree_with_each_other() -> None:
@@ -161,11 +161,11 @@ def test_all_changes_announced(precision: float) -> None:
 
 def test_all_changes_announced_and_no_signal_yet() -> None:
     """The page is fresh for certain, until the first signal or the threshold."""
-    value, interval, fresh_time = evaluated(0.0, 2.0, 0.5, 3.0)
+    value, interval, fresh_time = evaluate(0.0, 2.0, 0.5, 3.0)
     assert value == 0.0
     assert interval == fresh_time == pytest.approx(-np.expm1(-6.0) / 2, rel=1e-15)
     assert expected_fetch_interval(0.0, 2.0, 0.0, 3.0) == 3.0
-    nearly = evaluated(1e-14, 2.0, 0.5, 3.0)
+    nearly = evaluate(1e-14, 2.0, 0.5, 3.0)
     np.testing.assert_allclose(nearly[1:], [interval, fresh_time], rtol=1e-12)
 
 
@@ -249,9 +249,7 @@ def test_signals_never_raise_the_value_of_an_age(
     reason="interpreted arithmetic raises where compiled gives inf",
 )
 @given(alpha=extremes, gamma=extremes, precision=precisions, age=extremes)
-def test_ends_whatever_it_is_given(
-    alpha: float, gamma: float, precision: float, age: float
-) -> None:
+def test_always_terminates(alpha: float, gamma: float, precision: float, age: float) -> None:
     noisy_value(alpha, gamma, precision, age, [0, 3, 10**9])
 
 
@@ -334,7 +332,7 @@ def test_no_step_where_a_term_or_the_poles_set_in(
 ) -> None:
     """Over 2e-12 of the age no value or interval moves by more than 1e-10."""
     sides = [
-        evaluated(*page(signal_exponent, ageing, n_ages * (1 + side))) for side in (-1e-12, 1e-12)
+        evaluate(*page(signal_exponent, ageing, n_ages * (1 + side))) for side in (-1e-12, 1e-12)
     ]
     np.testing.assert_allclose(sides[0], sides[1], rtol=1e-10)
 

@@ -1,4 +1,4 @@
-"""What numpy says of arrays of words is what kernels say of each."""
+"""Decoding arrays of words with numpy gives what the kernels give for each word."""
 
 import math
 
@@ -8,15 +8,14 @@ from numpy.typing import NDArray
 
 from recrawl.core.price.due_table import due_periods_of
 from recrawl.corpus.inspect.decoded_words import (
+    current_terms,
     due_periods,
     fresh_chance,
     log2_of_codes,
     page_due,
-    taught_terms,
     words_of,
 )
-from recrawl.corpus.plan import priced_pages
-from recrawl.corpus.plan.priced_arrays import priced_points
+from recrawl.corpus.plan.priced_pages import priced_points
 from recrawl.shard import LimitsSet, Shard, event_of
 from recrawl.shard.due import page_due_of
 from recrawl.shard.state.codes import log2_of_code
@@ -32,6 +31,7 @@ from recrawl.shard.state.words import (
     with_codes,
     with_last,
 )
+from tests.reference.plan_points import plan_points
 from tests.reference.shards import DAY, HOUR, Story
 
 NOW = 1_100_000_000.0
@@ -49,11 +49,11 @@ def shard() -> Shard:
     story.fetch(page[::7], Verdict.TRANSIENT_ERROR, at=3 * DAY)
     none = {"interval_seconds_min": 0.0, "interval_seconds_max": math.inf}
     none |= {"stale_seconds": 0.0, "stale_probability": 0.0}
-    for some, told in (
+    for some, limits in (
         (page[::5], {"interval_seconds_min": HOUR, "interval_seconds_max": 9 * DAY}),
         (page[::11], {"stale_seconds": DAY, "stale_probability": 0.2}),
     ):
-        story.apply(event_of(LimitsSet, page=some, **(none | told)))
+        story.apply(event_of(LimitsSet, page=some, **(none | limits)))
     return story.shard
 
 
@@ -77,7 +77,7 @@ def some_words(shard: Shard, rng: np.random.Generator, n: int) -> NDArray[np.uin
     )
 
 
-def test_the_fields_of_words_are_those_of_the_kernels(rng: np.random.Generator) -> None:
+def test_the_fields_of_words_equal_those_of_the_kernels(rng: np.random.Generator) -> None:
     word = rng.integers(0, 2**64, 500, np.uint64)
     words = words_of(word)
     for i, one in enumerate(word):
@@ -90,12 +90,12 @@ def test_the_fields_of_words_are_those_of_the_kernels(rng: np.random.Generator) 
         assert words.shape_code[i] == shape_of(one)
 
 
-def test_codes_of_importance_and_cost_are_those_of_the_kernels() -> None:
+def test_codes_of_importance_and_cost_equal_those_of_the_kernels() -> None:
     code = np.array([1, 2, 700, 32_768, 40_000, 65_535], np.uint16)
     assert log2_of_codes(code).tolist() == [log2_of_code(int(one)) for one in code]
 
 
-def test_due_ages_are_those_of_the_kernel_near_the_limit_too(
+def test_due_ages_equal_those_of_the_kernel_also_near_the_limit(
     shard: Shard, rng: np.random.Generator
 ) -> None:
     table = shard.terms.table
@@ -142,7 +142,7 @@ def test_freshness_falls_from_one_as_a_copy_ages(shard: Shard, rng: np.random.Ge
 
 @pytest.mark.parametrize("late_seconds", [0.0, DAY])
 @pytest.mark.parametrize("is_bounded", [False, True])
-def test_points_of_a_plan_are_those_of_the_kernel(
+def test_points_of_a_plan_equal_those_of_the_kernel(
     shard: Shard, rng: np.random.Generator, late_seconds: float, is_bounded: bool
 ) -> None:
     n = 600
@@ -154,7 +154,7 @@ def test_points_of_a_plan_are_those_of_the_kernel(
     log2_price = np.linspace(-20.0, 50.0, 12)
     expected = np.empty((2, n, log2_price.size))
     pages = shard.tables.pages._replace(word=word)
-    priced_pages._points(
+    plan_points(
         pages,
         shard.rules,
         shard.terms,
@@ -172,16 +172,16 @@ def test_points_of_a_plan_are_those_of_the_kernel(
     assert ((share > 0.1) & (share < 0.9)).any()
 
 
-def test_terms_are_those_that_deciding_now_would_have() -> None:
+def test_terms_equal_those_of_a_decision_now() -> None:
     story = Story(learning="gradient")
     page = story.add(10)
     for day in range(4):
         story.fetch(page, Verdict.CHANGED, at=day * DAY + HOUR)
     before = story.shard.terms.table.due[:, 0].copy()
-    taught = taught_terms(story.shard)
-    assert not np.array_equal(taught.table.due[:, 0], before)
+    terms = current_terms(story.shard)
+    assert not np.array_equal(terms.table.due[:, 0], before)
     np.testing.assert_array_equal(story.shard.terms.table.due[:, 0], before)
-    story.shard.explain(int(page[0]))  # which lets the shard's own be taught
-    np.testing.assert_array_equal(story.shard.terms.table.due, taught.table.due)
+    story.shard.explain(int(page[0]))  # which updates the table of the shard itself
+    np.testing.assert_array_equal(story.shard.terms.table.due, terms.table.due)
     plain = Story(learning="bonus").shard
-    assert taught_terms(plain) is plain.terms
+    assert current_terms(plain) is plain.terms

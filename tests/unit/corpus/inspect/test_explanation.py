@@ -1,4 +1,4 @@
-"""A page explained: names beside numbers, for its owner and for whoever only reads."""
+"""The explanation of a page has names and numbers, for a writer and for a reader."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def fetch(corpus: Corpus, clock: ManualClock, **found: object) -> None:
     corpus.report(Outcome(url=URL, **found))  # type: ignore[arg-type]
 
 
-def test_everything_is_there_as_plain_values(open_corpus: Open, clock: ManualClock) -> None:
+def test_as_dict_has_everything_as_plain_values(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus(
         budget={"rate": "30/h"}, pattern=[{"match": "/news/*", "kind": "news", "importance": 3}]
     )
@@ -58,7 +58,7 @@ def test_a_lease_has_its_reason(open_corpus: Open, clock: ManualClock) -> None:
     assert plain["lease"]["reason"] in ("discovery", "value")
 
 
-def test_a_reader_goes_by_the_price_in_the_log(open_corpus: Open, clock: ManualClock) -> None:
+def test_a_reader_uses_the_price_in_the_log(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus(budget={"rate": "1/h", "burst": "2h"}, snapshots={"every": "52w"})
     corpus.add([f"https://a.example/{i}" for i in range(30)])
     corpus.add([URL])
@@ -79,7 +79,7 @@ def test_a_reader_goes_by_the_price_in_the_log(open_corpus: Open, clock: ManualC
     assert read.has_price
 
 
-def test_a_reader_goes_by_a_fixed_price(open_corpus: Open, clock: ManualClock) -> None:
+def test_a_reader_uses_a_fixed_price(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus(budget={"price": 321})
     corpus.add([URL])
     with recrawl.open(corpus.folder, corpus.config, read_only=True, clock=clock) as reader:
@@ -88,7 +88,7 @@ def test_a_reader_goes_by_a_fixed_price(open_corpus: Open, clock: ManualClock) -
     assert page.state.price == pytest.approx(321)
 
 
-def test_before_anything_is_asked_for_there_is_no_price(open_corpus: Open) -> None:
+def test_before_the_first_lease_there_is_no_price(open_corpus: Open) -> None:
     corpus = open_corpus(budget={"rate": "1/h"})
     corpus.add([URL])
     page = corpus.explain(URL)
@@ -97,7 +97,9 @@ def test_before_anything_is_asked_for_there_is_no_price(open_corpus: Open) -> No
     assert page.as_dict()["price"] is None
 
 
-def test_what_a_fetch_without_news_left(open_corpus: Open, clock: ManualClock) -> None:
+def test_a_fetch_without_a_change_leaves_validators_and_time(
+    open_corpus: Open, clock: ManualClock
+) -> None:
     corpus = open_corpus()
     corpus.add([URL])
     fetch(corpus, clock, digest=b"a")

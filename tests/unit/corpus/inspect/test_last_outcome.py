@@ -1,4 +1,4 @@
-"""What the latest fetch of a page meant, found in the feed of changes."""
+"""The result of the latest fetch of a page is found in the feed of changes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from recrawl import Outcome
 from recrawl.corpus import Corpus
-from recrawl.corpus.inspect import last_outcome as module
+from recrawl.corpus.inspect import explanation as module
 from recrawl.shard import Transition
 from tests.manual_clock import ManualClock
 
@@ -36,16 +36,16 @@ def outcome(corpus: Corpus) -> Transition | None:
     return page.last_outcome
 
 
-def test_each_outcome_is_told(corpus: Corpus, clock: ManualClock) -> None:
-    told = []
+def test_each_outcome_is_found(corpus: Corpus, clock: ManualClock) -> None:
+    outcomes = []
     for found in (b"a", b"a", b"b", b"a"):
         fetch(corpus, clock, digest=found)
-        told.append(outcome(corpus))
+        outcomes.append(outcome(corpus))
     fetch(corpus, clock, status=404)
-    told.append(outcome(corpus))
+    outcomes.append(outcome(corpus))
     fetch(corpus, clock, digest=b"a")
-    told.append(outcome(corpus))
-    assert told == [
+    outcomes.append(outcome(corpus))
+    assert outcomes == [
         Transition.NEW,
         Transition.NONE,
         Transition.CHANGED,
@@ -71,13 +71,13 @@ def test_before_the_first_fetch_there_is_none(corpus: Corpus) -> None:
     assert outcome(corpus) is None
 
 
-def test_an_error_is_no_look_at_the_page(corpus: Corpus, clock: ManualClock) -> None:
+def test_an_error_does_not_count_as_a_fetch_of_the_page(corpus: Corpus, clock: ManualClock) -> None:
     fetch(corpus, clock, digest=b"a")
     fetch(corpus, clock, status=500)
     assert outcome(corpus) == Transition.NEW
 
 
-def test_of_a_fetch_from_before_the_feed_nothing_is_known(
+def test_a_fetch_from_before_the_feed_has_an_unknown_outcome(
     corpus: Corpus, clock: ManualClock
 ) -> None:
     fetch(corpus, clock, digest=b"a")
@@ -87,14 +87,14 @@ def test_of_a_fetch_from_before_the_feed_nothing_is_known(
     assert outcome(corpus) is None
 
 
-def test_of_an_imported_fetch_nothing_is_known(corpus: Corpus, clock: ManualClock) -> None:
+def test_an_imported_fetch_has_an_unknown_outcome(corpus: Corpus, clock: ManualClock) -> None:
     clock.pass_seconds(86_400)
     corpus.lease(1)
     corpus.report(Outcome(url=URL, digest=b"a", fetched_at_ms=clock.wall_ms() - 50 * 86_400_000))
     assert outcome(corpus) is None
 
 
-def test_where_too_much_happened_nothing_is_said(
+def test_after_too_many_changes_the_outcome_is_unknown(
     corpus: Corpus, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_CHANGES_PER_READ", 5)

@@ -1,4 +1,4 @@
-"""The table of all pages says of each what explaining it says."""
+"""The table of all pages agrees with the explanation of each page."""
 
 import asyncio
 import math
@@ -86,7 +86,7 @@ def test_each_row_is_what_explain_says(open_corpus: Open, clock: ManualClock) ->
         assert row["due_at_ms"] is None or abs(row["due_at_ms"] - state.due_at_ms) <= 1
 
 
-def test_the_pages_differ_in_what_the_test_above_compares(
+def test_the_pages_of_the_test_above_differ_in_every_column(
     open_corpus: Open, clock: ManualClock
 ) -> None:
     table = pa.Table.from_batches(eventful(open_corpus, clock).pages())
@@ -108,7 +108,7 @@ def test_batches_of_any_size_hold_the_same_pages(
     assert sorted(urls) == sorted(URLS[:10] + URLS[20:])
 
 
-def test_columns_come_as_asked_for_and_without_urls_too(open_corpus: Open) -> None:
+def test_columns_can_be_chosen_also_without_urls(open_corpus: Open) -> None:
     corpus = open_corpus()
     corpus.add(URLS)
     corpus.remove(URLS[:3])
@@ -122,13 +122,13 @@ def test_a_corpus_without_pages_has_no_batches(open_corpus: Open) -> None:
     assert list(open_corpus().pages()) == []
 
 
-def test_a_reader_tells_the_same(open_corpus: Open, clock: ManualClock) -> None:
+def test_a_reader_gives_the_same_table(open_corpus: Open, clock: ManualClock) -> None:
     writer = eventful(open_corpus, clock)
     clock.pass_seconds(5)
     writer.nodes[0].tick(writer.time)  # which puts the price on record
     reader = open_corpus(read_only=True)
-    told = pa.Table.from_batches(writer.pages())
-    assert pa.Table.from_batches(reader.pages()).equals(told)
+    expected = pa.Table.from_batches(writer.pages())
+    assert pa.Table.from_batches(reader.pages()).equals(expected)
 
 
 def test_a_page_unknown_to_the_shard_or_the_store_of_a_reader_is_left_out(
@@ -155,14 +155,14 @@ def test_a_page_unknown_to_the_shard_or_the_store_of_a_reader_is_left_out(
         ({"batch": 1 << 30}, "batch must be 1 to"),
     ],
 )
-def test_what_cannot_be_had_is_refused_at_once(
+def test_unknown_columns_and_bad_batch_sizes_are_rejected_at_once(
     open_corpus: Open, asked: dict[str, object], says: str
 ) -> None:
     with pytest.raises(ValueError, match=says):
         open_corpus().pages(**asked)  # type: ignore[arg-type]
 
 
-def test_the_asyncio_twin_yields_the_same(tmp_path: Path) -> None:
+def test_the_asyncio_corpus_yields_the_same(tmp_path: Path) -> None:
     async def urls() -> list[str]:
         async with AsyncCorpus(tmp_path) as corpus:
             await corpus.add(URLS)

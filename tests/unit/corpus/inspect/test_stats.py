@@ -1,4 +1,4 @@
-"""Statistics count what happened, and model what is believed."""
+"""Statistics count events and estimate freshness."""
 
 import json
 import math
@@ -51,13 +51,13 @@ def test_counts_what_happened() -> None:
     assert stats.oldest_fetch_at_ms == ms(HOUR)
 
 
-def test_memory_is_the_mean_of_shards_and_none_where_nothing_is_forgotten() -> None:
+def test_memory_is_the_mean_over_shards_and_none_if_evidence_never_loses_weight() -> None:
     shards = [Story(memory_changes_max=most).shard for most in (10.0, 30.0)]
     assert stats_of(shards, now_ms=0).memory_changes == 20.0
     assert stats_of([Story(estimator="counts").shard], now_ms=0).memory_changes is None
 
 
-def test_freshness_is_that_of_each_page_explained() -> None:
+def test_freshness_agrees_with_the_explanation_of_each_page() -> None:
     story = Story()
     importance = np.array([1.0, 4.0, 0.0, 2.0])
     page = story.add(4, importance=importance)
@@ -73,7 +73,7 @@ def test_freshness_is_that_of_each_page_explained() -> None:
     assert stats.weighted_freshness_modelled == pytest.approx(weighted)
 
 
-def test_due_is_what_is_worth_the_price_and_not_in_flight() -> None:
+def test_due_pages_are_worth_the_price_and_not_in_flight() -> None:
     story = Story()
     page = story.add(4)
     story.fetch(page, at=HOUR)
@@ -117,11 +117,11 @@ def test_the_interval_is_wilsons(n_true: int, n: int) -> None:
     assert wilson_interval(n_true, n) == pytest.approx((expected.low, expected.high))
 
 
-def test_of_nothing_seen_nothing_is_known() -> None:
+def test_the_interval_of_no_observation_is_0_to_1() -> None:
     assert wilson_interval(0, 0) == (0.0, 1.0)
 
 
-def test_some_pages_stand_for_all(rng: np.random.Generator) -> None:
+def test_a_sample_represents_all_pages(rng: np.random.Generator) -> None:
     """Of 2000 pages drawn, each with a freshness between 0 and 1: 5 σ are at most 0.06."""
     story = Story()
     page = story.add(10_000)
@@ -147,11 +147,11 @@ def test_statistics_are_plain_data() -> None:
 def test_an_empty_corpus_has_statistics() -> None:
     stats = stats_of([Story().shard], now_ms=START_MS)
     assert (stats.n_pages, stats.freshness_modelled, stats.weighted_freshness_modelled) == (0, 0, 0)
-    with pytest.raises(ValueError, match="shards must be at least one"):
+    with pytest.raises(ValueError, match="there must be at least one shard"):
         stats_of([], now_ms=START_MS)
 
 
-def test_demand_is_what_the_picker_offers() -> None:
+def test_demand_is_the_curve_of_the_picker() -> None:
     story = Story()
     story.add(5)
     assert demand_curve([story.shard]).price.size == 0

@@ -1,4 +1,4 @@
-"""Every state that a page can be in has its words."""
+"""The explanation of a page has the right sentences for every state that a page can be in."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ HOST = GroupView(
 
 
 def state_of(**changes: Any) -> Explanation:
-    """A page fetched 3 h ago that changes about every 9 days and comes due in 2."""
+    """Return a page fetched 3 h ago that changes about every 9 days and comes due in 2."""
     seconds = 9 * 86_400.0
     fields: dict[str, Any] = {
         "page": 0,
@@ -115,7 +115,7 @@ def words(**changes: Any) -> str:
     return explanation_words(page_of(**changes))
 
 
-def history_of(verdicts: list[Verdict], *, is_whole: bool = True) -> PageHistory:
+def history_with(verdicts: list[Verdict], *, is_whole: bool = True) -> PageHistory:
     polls = [
         Poll(
             NOW - (len(verdicts) - i) * 4 * DAY, NOW - (len(verdicts) - i) * 4 * DAY, v, None, True
@@ -138,46 +138,47 @@ def history_of(verdicts: list[Verdict], *, is_whole: bool = True) -> PageHistory
 
 def test_an_ordinary_page() -> None:
     signal = Forward(what="signal", source=3, due_at_ms=NOW)
-    told = words(sources=(SITEMAP,), forward=(signal,))
-    assert told == (
-        "Checked 3 h ago, unchanged; changes about every 9 days (5–16); 71 % likely still fresh; "
-        "next due in about 2 days at today's price; a sitemap hint would bring it forward to now."
+    text = words(sources=(SITEMAP,), forward=(signal,))
+    assert text == (
+        "Last fetched 3 h ago: unchanged. It changes about every 9 days (5–16). "
+        "The copy is 71 % likely still fresh. It is due in about 2 days at the current price, "
+        "which falls while the budget is not used up. A sitemap signal would make it due now."
     )
 
 
-def test_of_a_past_time_it_speaks_of_the_price_of_then() -> None:
-    assert "at the price of then" in words(is_past=True)
+def test_an_explanation_of_an_earlier_time_names_the_price_of_that_time() -> None:
+    assert "at the price of that time" in words(is_past=True)
 
 
-def test_what_a_hint_brings_forward_to_a_later_time_is_said_so() -> None:
+def test_a_signal_may_make_a_page_due_earlier_but_not_now() -> None:
     signal = Forward(what="signal", source=3, due_at_ms=NOW + DAY)
-    told = words(sources=(SITEMAP,), forward=(signal,))
-    assert told.endswith("a sitemap hint would bring it forward to about 24 h from now.")
+    text = words(sources=(SITEMAP,), forward=(signal,))
+    assert text.endswith("A sitemap signal would make it due in about 24 h.")
 
 
-def test_what_hardly_brings_it_forward_is_not_said() -> None:
+def test_a_signal_that_would_hardly_help_is_not_mentioned() -> None:
     signal = Forward(what="signal", source=3, due_at_ms=NOW + 2 * DAY - HOUR)
     half = Forward(what="half the price", source=None, due_at_ms=NOW + DAY)
-    told = words(sources=(SITEMAP,), forward=(signal, half))
-    assert told.endswith("at half the price it would be due in about 24 h.")
+    text = words(sources=(SITEMAP,), forward=(signal, half))
+    assert text.endswith("At half the price it would be due in about 24 h.")
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"),
+    ("outcome", "text"),
     [
-        (None, "Checked 3 h ago;"),
-        (Transition.NEW, "Checked 3 h ago, for the first time;"),
-        (Transition.CHANGED, "Checked 3 h ago, changed;"),
-        (Transition.REVERTED, "Checked 3 h ago, back to an earlier version;"),
-        (Transition.RETURNED, "Checked 3 h ago, there again after it was gone;"),
+        (None, "Last fetched 3 h ago."),
+        (Transition.NEW, "Last fetched 3 h ago: the first fetch."),
+        (Transition.CHANGED, "Last fetched 3 h ago: changed."),
+        (Transition.REVERTED, "Last fetched 3 h ago: back to an earlier version."),
+        (Transition.RETURNED, "Last fetched 3 h ago: there again after it was gone."),
     ],
 )
-def test_what_the_last_fetch_found(outcome: Transition | None, told: str) -> None:
-    assert words(last_outcome=outcome).startswith(told)
+def test_what_the_last_fetch_found(outcome: Transition | None, text: str) -> None:
+    assert words(last_outcome=outcome).startswith(text)
 
 
 def test_never_fetched() -> None:
-    told = words(
+    text = words(
         status=PageStatus.NEW,
         fetched_at_ms=None,
         added_at_ms=NOW - 2 * HOUR,
@@ -186,63 +187,66 @@ def test_never_fetched() -> None:
         why=Why.DUE,
         due_at_ms=NOW - HOUR,
     )
-    assert told == (
-        "Never fetched; added 2 h ago; nothing is known of its changes yet; "
-        "pages like it change about every 30 days; due now."
+    assert text == (
+        "Never fetched; added 2 h ago. Nothing is known about its changes yet; "
+        "similar pages change about every 30 days. It is due now."
     )
 
 
-def test_never_seen_to_change_is_told_with_what_pages_like_it_do() -> None:
-    told = words(belief_shape=1.0, belief_seconds=(30 + 12) * 86_400.0)
-    assert "not seen to change in about 12 days; pages like it change about every 30 days" in told
+def test_a_page_without_a_change_is_compared_with_similar_pages() -> None:
+    text = words(belief_shape=1.0, belief_seconds=(30 + 12) * 86_400.0)
+    assert "No change seen in about 12 days; similar pages change about every 30 days." in text
 
 
-def test_a_history_counts_the_polls() -> None:
+def test_a_history_gives_the_number_of_fetches() -> None:
     page = page_of(belief_shape=1.0, belief_seconds=(30 + 8) * 86_400.0)
-    told = explanation_words(page, history_of([Verdict.UNCHANGED] * 3))
-    assert "never seen to change in 3 polls over 8 days; pages like it change" in told
+    text = explanation_words(page, history_with([Verdict.UNCHANGED] * 3))
+    assert "No change in 3 fetches over 8 days; similar pages change" in text
 
 
-def test_a_history_that_is_not_whole_does_not_say_never() -> None:
+def test_an_incomplete_history_does_not_count_fetches() -> None:
     page = page_of(belief_shape=1.0, belief_seconds=(30 + 8) * 86_400.0)
-    told = explanation_words(page, history_of([Verdict.UNCHANGED] * 3, is_whole=False))
-    assert "never seen" not in told
+    text = explanation_words(page, history_with([Verdict.UNCHANGED] * 3, is_whole=False))
+    assert "fetches over" not in text
 
 
-def test_a_page_that_flaps() -> None:
-    history = history_of([Verdict.CHANGED, Verdict.REVERTED, Verdict.UNCHANGED, Verdict.REVERTED])
-    told = explanation_words(page_of(), history)
-    assert "flaps between versions: in 2 of 4 polls it was back to an earlier one" in told
+def test_a_page_that_flips_between_versions() -> None:
+    history = history_with([Verdict.CHANGED, Verdict.REVERTED, Verdict.UNCHANGED, Verdict.REVERTED])
+    text = explanation_words(page_of(), history)
+    assert "It flips between versions: 2 of 4 fetches found an earlier one again." in text
 
 
-def test_what_is_not_known_of_the_last_fetch_is_taken_from_the_history() -> None:
-    told = explanation_words(page_of(last_outcome=None), history_of([Verdict.CHANGED]))
-    assert told.startswith("Checked 3 h ago, changed;")
+def test_an_unknown_last_outcome_is_taken_from_the_history() -> None:
+    text = explanation_words(page_of(last_outcome=None), history_with([Verdict.CHANGED]))
+    assert text.startswith("Last fetched 3 h ago: changed.")
 
 
 def test_the_first_fetch_of_a_page_is_not_called_a_change() -> None:
-    first = history_of([Verdict.CHANGED])
+    first = history_with([Verdict.CHANGED])
     first = replace(first, polls=(first.polls[0]._replace(transition=Transition.NEW),))
-    told = explanation_words(page_of(last_outcome=None), first)
-    assert told.startswith("Checked 3 h ago, for the first time;")
+    text = explanation_words(page_of(last_outcome=None), first)
+    assert text.startswith("Last fetched 3 h ago: the first fetch.")
 
 
-def test_a_page_seen_to_go_is_not_called_never_seen_to_change() -> None:
-    gone = history_of([Verdict.UNCHANGED, Verdict.GONE])
+def test_a_page_that_went_away_has_changed() -> None:
+    gone = history_with([Verdict.UNCHANGED, Verdict.GONE])
     last = gone.polls[1]._replace(transition=Transition.GONE)
-    told = explanation_words(
+    text = explanation_words(
         page_of(status=PageStatus.GONE, belief_shape=1.0, belief_seconds=(30 + 8) * 86_400.0),
         replace(gone, polls=(gone.polls[0], last)),
     )
-    assert "never seen to change" not in told
+    assert "No change in" not in text
 
 
 def test_announced_changes() -> None:
-    told = words(sources=(SITEMAP,), signal_recall=0.8)
-    assert "changes about every 9 days, and sitemap announces about 80 % of that" in told
+    text = words(sources=(SITEMAP,), signal_recall=0.8)
+    assert (
+        "It changes about every 9 days; signals (sitemap) announce about 80 % of the changes."
+        in text
+    )
 
 
-def test_hints_since_the_fetch() -> None:
+def test_signals_since_the_fetch() -> None:
     heard = (
         SourceView(
             source=3,
@@ -255,13 +259,13 @@ def test_hints_since_the_fetch() -> None:
             claimed_at_ms=None,
         ),
     )
-    told = words(sources=heard, freshness_probability=0.004)
-    assert "less than 1 % likely still fresh after 2 hints of a change since" in told
+    text = words(sources=heard, freshness_probability=0.004)
+    assert "The copy is less than 1 % likely still fresh, after 2 signals since the fetch." in text
 
 
-def test_without_a_belief_only_the_rate_is_told() -> None:
-    told = words(estimator="counts")
-    assert "; changes about every 9 days; 71 %" in told
+def test_without_a_belief_there_is_only_the_rate() -> None:
+    text = words(estimator="counts")
+    assert ". It changes about every 9 days. The copy is 71 %" in text
 
 
 def test_in_flight() -> None:
@@ -271,132 +275,139 @@ def test_in_flight() -> None:
         expires_at_ms=NOW + 10 * MINUTE,
         reason=Reason.CEILING,
     )
-    told = words(why=Why.IN_FLIGHT, lease=lease)
-    assert told.endswith(
-        "a fetcher has had it for 5 min (its longest interval or a promise was up) and has "
-        "10 min more to report."
+    text = words(why=Why.IN_FLIGHT, lease=lease)
+    assert text.endswith(
+        "A fetcher leased it 5 min ago (its max_age or staleness limit was reached) and has "
+        "10 min left to report."
     )
 
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_every_reason_has_words(reason: Reason) -> None:
     lease = Lease(order=1, ordered_at_ms=NOW - HOUR, expires_at_ms=NOW - 3 * MINUTE, reason=reason)
-    told = words(why=Why.IN_FLIGHT, lease=lease)
-    assert told.endswith("and should have reported 3 min ago.")
+    text = words(why=Why.IN_FLIGHT, lease=lease)
+    assert text.endswith("and should have reported 3 min ago.")
 
 
-def test_in_flight_without_its_lease() -> None:
-    assert words(why=Why.IN_FLIGHT).endswith("a fetcher has it.")
+def test_in_flight_without_a_known_lease() -> None:
+    assert words(why=Why.IN_FLIGHT).endswith("A fetcher has leased it.")
 
 
 def test_backing_off() -> None:
-    told = words(why=Why.BACKING_OFF, errors=3, not_before_ms=NOW + 40 * MINUTE)
-    assert told.endswith("waits after 3 errors in a row; tried again in 40 min.")
+    text = words(why=Why.BACKING_OFF, errors=3, not_before_ms=NOW + 40 * MINUTE)
+    assert text.endswith("It waits after 3 errors in a row: tried again in 40 min.")
 
 
 def test_backing_off_of_a_page_that_is_gone() -> None:
-    told = words(
+    text = words(
         status=PageStatus.GONE, errors=2, why=Why.BACKING_OFF, not_before_ms=NOW + 40 * MINUTE
     )
-    assert told.startswith("Gone when last checked 3 h ago, twice in a row;")
-    assert told.endswith("waits after an error; tried again in 40 min.")
+    assert text.startswith("Gone when last fetched 3 h ago, twice in a row.")
+    assert text.endswith("It is tried again in 40 min.")
 
 
 def test_gone() -> None:
-    told = words(status=PageStatus.GONE, errors=1)
-    assert told.startswith("Gone when last checked 3 h ago;")
-    assert "71 % likely still so" in told
+    text = words(status=PageStatus.GONE, errors=1)
+    assert text.startswith("Gone when last fetched 3 h ago.")
+    assert "It is 71 % likely still gone." in text
 
 
 def test_moved() -> None:
-    told = words(status=PageStatus.MOVED, moved_to="https://new.example/1")
-    assert told.startswith("Checked 3 h ago: moved to https://new.example/1;")
-    assert words(status=PageStatus.MOVED).startswith("Checked 3 h ago: moved elsewhere;")
+    text = words(status=PageStatus.MOVED, moved_to="https://new.example/1")
+    assert text.startswith("Last fetched 3 h ago: moved to https://new.example/1.")
+    assert words(status=PageStatus.MOVED).startswith("Last fetched 3 h ago: moved elsewhere.")
 
 
 def test_retired() -> None:
-    told = words(status=PageStatus.RETIRED, errors=5, why=Why.RETIRED)
-    assert told == (
-        "Given up 3 h ago: it was not there 5 times in a row, and is fetched again only if it is "
-        "added again."
+    text = words(status=PageStatus.RETIRED, errors=5, why=Why.RETIRED)
+    assert text == (
+        "Given up 3 h ago: the page was gone 5 times in a row. Add it again to have it fetched "
+        "again."
     )
 
 
 def test_disallowed() -> None:
-    told = words(status=PageStatus.DISALLOWED, why=Why.BACKING_OFF, not_before_ms=NOW + 5 * DAY)
-    assert told == "Closed by the site's rules; last fetched 3 h ago; looked at again in 5 days."
+    text = words(status=PageStatus.DISALLOWED, why=Why.BACKING_OFF, not_before_ms=NOW + 5 * DAY)
+    assert text == (
+        "The site's rules (robots.txt) do not allow it; last fetched 3 h ago. "
+        "It is tried again in 5 days."
+    )
 
 
 def test_disallowed_before_it_was_ever_fetched() -> None:
-    told = words(
+    text = words(
         status=PageStatus.DISALLOWED,
         fetched_at_ms=None,
         why=Why.BACKING_OFF,
         not_before_ms=NOW + 5 * DAY,
     )
-    assert "closed by the site's rules when it was tried; looked at again in 5 days" in told
+    assert "The site's rules (robots.txt) do not allow it. It is tried again in 5 days." in text
 
 
-def test_floor() -> None:
-    told = words(
+def test_min_age() -> None:
+    text = words(
         why=Why.FLOOR,
         interval_seconds_min=14_400.0,
         due_at_ms=NOW + HOUR,
         fetched_at_ms=NOW - 3 * HOUR,
     )
-    assert told.endswith("next due in about 60 min when its shortest interval of 4 h is over.")
+    assert text.endswith("It is due in about 60 min when its min_age of 4 h is over.")
 
 
-def test_ceiling() -> None:
-    told = words(interval_seconds_max=86_400.0, due_at_ms=NOW + 21 * HOUR)
-    assert told.endswith("next due in about 21 h by its longest interval of 24 h.")
+def test_max_age() -> None:
+    text = words(interval_seconds_max=86_400.0, due_at_ms=NOW + 21 * HOUR)
+    assert text.endswith("It is due in about 21 h because of its max_age of 24 h.")
 
 
-def test_beyond_a_ceiling() -> None:
-    told = words(why=Why.DUE, interval_seconds_max=3_600.0, due_at_ms=NOW - 2 * HOUR)
-    assert told.endswith("due now by its longest interval of 60 min.")
+def test_beyond_max_age() -> None:
+    text = words(why=Why.DUE, interval_seconds_max=3_600.0, due_at_ms=NOW - 2 * HOUR)
+    assert text.endswith("It is due now because of its max_age of 60 min.")
 
 
-def test_promise() -> None:
+def test_staleness_limit() -> None:
     # 1 - (b/(b+t-s))^a = p with a = 7, b = 63 days, s = 6 h, p = 0.05
     latest = 6 * 3_600 + 63 * 86_400 * (0.95 ** (-1 / 7) - 1)
-    told = words(
+    text = words(
         stale_seconds=6 * 3_600.0,
         stale_probability=0.05,
         due_at_ms=NOW - 3 * HOUR + round(latest * 1000),
     )
-    assert told.endswith("by the promise that it is seldom stale for 6 h.")
+    assert text.endswith("because of its staleness limit of 6 h.")
 
 
 def test_never_worth_a_fetch() -> None:
-    assert words(why=Why.NEVER, due_at_ms=None).endswith("never worth a fetch at today's price.")
+    text = words(why=Why.NEVER, due_at_ms=None, budget=None)
+    assert text.endswith("It never comes due at the current price.")
 
 
-def test_of_no_importance() -> None:
-    told = words(why=Why.NEVER, due_at_ms=None, importance=0.0)
-    assert told.endswith("never fetched again: its importance is 0.")
+def test_a_page_of_importance_0_is_never_fetched() -> None:
+    text = words(why=Why.NEVER, due_at_ms=None, importance=0.0)
+    assert text.endswith("It is never fetched again, because its importance is 0.")
 
 
-def test_what_would_make_a_page_due_that_never_is() -> None:
+def test_half_the_price_may_make_a_page_due_that_never_is() -> None:
     half = Forward(what="half the price", source=None, due_at_ms=NOW + DAY)
-    told = words(why=Why.NEVER, due_at_ms=None, forward=(half,))
-    assert told.endswith("at half the price it would be due in about 24 h.")
+    text = words(why=Why.NEVER, due_at_ms=None, forward=(half,))
+    assert text.endswith("At half the price it would be due in about 24 h.")
 
 
 def test_due_for_some_time() -> None:
-    told = words(why=Why.DUE, due_at_ms=NOW - 2 * HOUR)
-    assert "worth a fetch for 2 h: it goes out when it is asked for and the budget allows" in told
+    text = words(why=Why.DUE, due_at_ms=NOW - 2 * HOUR)
+    assert (
+        "It has been due for 2 h: a fetcher gets it when it leases pages and the budget allows."
+        in text
+    )
 
 
 def test_before_there_is_a_price() -> None:
-    assert "nothing has been asked for yet" in words(why=Why.DUE, price=1e-300)
-    told = words(why=Why.DUE, price=1e-300, budget=0.0)
-    assert told.endswith("due as soon as a budget is set or a run begins.")
+    assert "before the first lease there is no price yet" in words(why=Why.DUE, price=1e-300)
+    text = words(why=Why.DUE, price=1e-300, budget=0.0)
+    assert text.endswith("It is due as soon as a budget is set or a run begins.")
 
 
-def test_without_a_budget_everything_is_worth_a_fetch() -> None:
-    told = words(why=Why.DUE, price=1e-300, budget=None)
-    assert told.endswith("due now: no budget is set, so everything is always worth a fetch.")
+def test_without_a_budget_every_page_is_due() -> None:
+    text = words(why=Why.DUE, price=1e-300, budget=None)
+    assert text.endswith("It is due now: no budget is set, so every page always is.")
 
 
 def host(**changes: Any) -> GroupView:
@@ -405,37 +416,46 @@ def host(**changes: Any) -> GroupView:
 
 
 def test_host_busy() -> None:
-    told = words(why=Why.GROUP_BUSY, due_at_ms=NOW)
-    assert told.endswith("due now; shop.example has 1 fetch in flight, as many as it may.")
+    text = words(why=Why.GROUP_BUSY, due_at_ms=NOW)
+    assert text.endswith(
+        "It is due now. Its host shop.example has 1 fetch in flight, the most it may have."
+    )
 
 
-def test_host_resting() -> None:
-    told = words(why=Why.GROUP_RESTING, due_at_ms=NOW, group_ready_at_ms=NOW + 4_000)
-    assert told.endswith("due now; shop.example rests between fetches and is free in 4 s.")
+def test_host_between_two_fetches() -> None:
+    text = words(why=Why.GROUP_RESTING, due_at_ms=NOW, group_ready_at_ms=NOW + 4_000)
+    assert text.endswith(
+        "It is due now. Its host shop.example waits between two fetches and is free in 4 s."
+    )
 
 
 def test_host_blocked() -> None:
     blocked = host(errors=4, blocked_until_ms=NOW + 3 * HOUR)
-    told = words(why=Why.GROUP_BLOCKED, due_at_ms=NOW, host=blocked)
-    assert told.endswith("shop.example is not asked after 4 errors in a row; again in 3 h.")
+    text = words(why=Why.GROUP_BLOCKED, due_at_ms=NOW, host=blocked)
+    assert text.endswith(
+        "Its host shop.example is paused after 4 errors in a row; fetched from again in 3 h."
+    )
 
 
 def test_host_closed() -> None:
-    told = words(why=Why.GROUP_CLOSED, due_at_ms=NOW, host=host(is_closed=True))
-    assert told.endswith("shop.example is closed by its rules, or these could not be read.")
+    text = words(why=Why.GROUP_CLOSED, due_at_ms=NOW, host=host(is_closed=True))
+    assert text.endswith(
+        "Its host shop.example is closed, by you or because of its robots.txt: "
+        "`recrawl set --host shop.example --open` opens it."
+    )
 
 
 @pytest.mark.parametrize("why", list(Why))
 @pytest.mark.parametrize("status", [s for s in PageStatus if s != PageStatus.FREE])
 @pytest.mark.parametrize("is_fetched", [True, False])
-def test_there_are_words_for_everything(why: Why, status: PageStatus, is_fetched: bool) -> None:
-    told = words(
+def test_every_state_has_an_explanation(why: Why, status: PageStatus, is_fetched: bool) -> None:
+    text = words(
         why=why,
         status=status,
         fetched_at_ms=NOW - DAY if is_fetched else None,
         due_at_ms=None if why == Why.NEVER else NOW + HOUR,
     )
-    assert told.endswith(".")
-    assert ";;" not in told
-    assert "None" not in told
-    assert "inf" not in told
+    assert text.endswith(".")
+    assert ".." not in text
+    assert "None" not in text
+    assert "inf" not in text

@@ -1,4 +1,4 @@
-"""What happened to a page, read back from the log."""
+"""The history of a page is read from the log."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ import pytest
 from recrawl import Outcome
 from recrawl.corpus import Corpus
 from recrawl.corpus.past import page_history as module
-from recrawl.corpus.past.page_history import PageHistory, history_of
+from recrawl.corpus.past.page_history import PageHistory, read_page_history
 from recrawl.shard import Reason, Transition, Verdict
 from tests.manual_clock import ManualClock
 
@@ -36,13 +36,13 @@ def fetch(corpus: Corpus, clock: ManualClock, hours: float, **found: object) -> 
 
 
 def of(corpus: Corpus, *, with_beliefs: bool = True, until_ms: int | None = None) -> PageHistory:
-    history = history_of(corpus, URL, with_beliefs=with_beliefs, until_ms=until_ms)
+    history = read_page_history(corpus, URL, with_beliefs=with_beliefs, until_ms=until_ms)
     assert history is not None
     return history
 
 
 @pytest.mark.parametrize("with_beliefs", [True, False])
-def test_polls_and_what_they_found(corpus: Corpus, clock: ManualClock, with_beliefs: bool) -> None:
+def test_polls_have_their_results(corpus: Corpus, clock: ManualClock, with_beliefs: bool) -> None:
     fetch(corpus, clock, 1, digest=b"a")
     fetch(corpus, clock, 1, digest=b"a")
     fetch(corpus, clock, 1, digest=b"b")
@@ -68,7 +68,7 @@ def test_polls_and_what_they_found(corpus: Corpus, clock: ManualClock, with_beli
     assert history.n_changes == 2
 
 
-def test_signals_by_the_name_of_their_source(corpus: Corpus, clock: ManualClock) -> None:
+def test_signals_have_the_name_of_their_source(corpus: Corpus, clock: ManualClock) -> None:
     fetch(corpus, clock, 1, digest=b"a")
     for source in ("sitemap", "ping", "sitemap"):
         clock.pass_seconds(60)
@@ -78,7 +78,7 @@ def test_signals_by_the_name_of_their_source(corpus: Corpus, clock: ManualClock)
     assert np.diff([signal.at_ms for signal in history.signals]).tolist() == [60_000, 60_000]
 
 
-def test_orders_and_why(corpus: Corpus, clock: ManualClock) -> None:
+def test_orders_have_their_reason(corpus: Corpus, clock: ManualClock) -> None:
     clock.pass_seconds(HOUR)
     orders = corpus.lease(2)
     assert len(orders) == 2
@@ -124,7 +124,7 @@ def test_a_fetch_is_never_later_than_its_report_nor_earlier_than_its_order(
     assert second.fetched_at_ms == second.at_ms
 
 
-def test_of_a_truncated_log_it_is_not_known_whether_its_first_report_counts(
+def test_whether_the_first_report_of_a_truncated_log_counts_is_unknown(
     corpus: Corpus, clock: ManualClock
 ) -> None:
     clock.pass_seconds(HOUR)
@@ -138,7 +138,7 @@ def test_of_a_truncated_log_it_is_not_known_whether_its_first_report_counts(
 
 
 @pytest.mark.parametrize("with_beliefs", [True, False])
-def test_a_report_of_an_order_that_was_given_back_does_not_count(
+def test_a_report_of_a_released_order_does_not_count(
     corpus: Corpus, clock: ManualClock, with_beliefs: bool
 ) -> None:
     clock.pass_seconds(HOUR)
@@ -151,7 +151,7 @@ def test_a_report_of_an_order_that_was_given_back_does_not_count(
 
 
 @pytest.mark.parametrize("with_beliefs", [True, False])
-def test_a_second_report_is_there_and_does_not_count(
+def test_a_second_report_is_listed_but_does_not_count(
     corpus: Corpus, clock: ManualClock, with_beliefs: bool
 ) -> None:
     clock.pass_seconds(HOUR)
@@ -190,7 +190,7 @@ def test_the_last_belief_is_what_the_corpus_says_now(corpus: Corpus, clock: Manu
     assert history.believed.value[-1] == page.state.value
 
 
-def test_it_looks_ahead_to_where_the_value_reaches_the_price(
+def test_beliefs_continue_until_the_value_reaches_the_price(
     corpus: Corpus, clock: ManualClock
 ) -> None:
     for i in range(6):
@@ -203,7 +203,7 @@ def test_it_looks_ahead_to_where_the_value_reaches_the_price(
     assert (np.diff(ahead.value) >= 0).all()
 
 
-def test_until_a_time(corpus: Corpus, clock: ManualClock) -> None:
+def test_a_history_can_end_at_an_earlier_time(corpus: Corpus, clock: ManualClock) -> None:
     first = fetch(corpus, clock, 1, digest=b"a")
     fetch(corpus, clock, 10, digest=b"b")
     history = of(corpus, until_ms=first + 60_000)
@@ -211,7 +211,7 @@ def test_until_a_time(corpus: Corpus, clock: ManualClock) -> None:
     assert history.until_ms == first + 60_000
 
 
-def test_of_a_truncated_log_changes_before_it_are_from_the_feed(
+def test_changes_from_before_a_truncated_log_come_from_the_feed(
     corpus: Corpus, clock: ManualClock
 ) -> None:
     fetch(corpus, clock, 1, digest=b"a")
@@ -229,7 +229,7 @@ def test_of_a_truncated_log_changes_before_it_are_from_the_feed(
     assert [poll.verdict for poll in history.polls] == [Verdict.CHANGED]
 
 
-def test_only_so_many_events_are_kept(
+def test_old_events_are_dropped_beyond_the_limit(
     corpus: Corpus, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "EVENTS_MAX", 3)
@@ -240,19 +240,19 @@ def test_only_so_many_events_are_kept(
     assert not history.is_whole
 
 
-def test_a_page_that_is_not_kept_has_none(corpus: Corpus) -> None:
-    assert history_of(corpus, "https://a.example/3") is None
+def test_a_page_that_is_not_tracked_has_no_history(corpus: Corpus) -> None:
+    assert read_page_history(corpus, "https://a.example/3") is None
 
 
-def test_steps_are_told_of(corpus: Corpus, clock: ManualClock) -> None:
+def test_the_callback_counts_every_record(corpus: Corpus, clock: ManualClock) -> None:
     fetch(corpus, clock, 1, digest=b"a")
     for with_beliefs in (True, False):
-        told: list[int] = []
-        history_of(corpus, URL, with_beliefs=with_beliefs, on_step=told.append)
-        assert sum(told) == corpus.nodes[0].position
+        counts: list[int] = []
+        read_page_history(corpus, URL, with_beliefs=with_beliefs, on_record=counts.append)
+        assert sum(counts) == corpus.nodes[0].position
 
 
-def test_as_plain_values(corpus: Corpus, clock: ManualClock) -> None:
+def test_as_dict_has_plain_values(corpus: Corpus, clock: ManualClock) -> None:
     fetch(corpus, clock, 1, digest=b"a")
     corpus.signal([URL], source="feed")
     plain = of(corpus).as_dict()

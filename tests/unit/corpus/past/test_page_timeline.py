@@ -1,4 +1,4 @@
-"""A page's history as a picture and as lines of text."""
+"""The history of a page is drawn as SVG and as lines of text."""
 
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -6,7 +6,13 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from recrawl.corpus.past.page_history import FedChange, Moments, PageHistory, Poll, SignalHeard
+from recrawl.corpus.past.page_history import (
+    BeliefSeries,
+    EarlierChange,
+    PageHistory,
+    PageSignal,
+    Poll,
+)
 from recrawl.corpus.past.page_timeline import text_timeline, timeline_svg
 from recrawl.shard import Transition, Verdict
 
@@ -19,9 +25,9 @@ def poll(day: float, verdict: Verdict, transition: Transition | None = None) -> 
     return Poll(at_ms, at_ms, verdict, transition, True)
 
 
-def moments(first_day: float, last_day: float) -> Moments:
+def moments(first_day: float, last_day: float) -> BeliefSeries:
     at_ms = np.linspace(START + first_day * DAY, START + last_day * DAY, 20).astype(np.int64)
-    return Moments(
+    return BeliefSeries(
         at_ms=at_ms,
         freshness=np.linspace(1, 0.5, 20),
         value=np.linspace(0, 2_000, 20),
@@ -43,7 +49,7 @@ def history(**changes: Any) -> PageHistory:
             poll(8, Verdict.GONE, Transition.GONE),
             poll(9.99, Verdict.REVERTED, Transition.REVERTED),
         ),
-        "signals": (SignalHeard(START + 3 * DAY, "sitemap"), SignalHeard(START + 5 * DAY, "ping")),
+        "signals": (PageSignal(START + 3 * DAY, "sitemap"), PageSignal(START + 5 * DAY, "ping")),
         "orders": (),
         "earlier": (),
         "believed": None,
@@ -54,13 +60,13 @@ def history(**changes: Any) -> PageHistory:
 
 def test_text_has_a_mark_for_each_poll_at_its_time() -> None:
     lines = dict(text_timeline(history(), width=10))
-    assert lines["polls"] == "· · ● × ○◐"
+    assert lines["polls"] == "◇ · ● × ○◐"
     assert lines["sitemap"] == "   ▾      "
     assert lines["ping"] == "     ▾    "
     assert lines[""].startswith("2023-11-14")
 
 
-def test_where_several_polls_fall_together_the_most_telling_is_shown() -> None:
+def test_of_several_polls_in_one_place_the_most_important_is_shown() -> None:
     polls = (
         poll(1.0, Verdict.UNCHANGED),
         poll(1.1, Verdict.CHANGED),
@@ -70,30 +76,30 @@ def test_where_several_polls_fall_together_the_most_telling_is_shown() -> None:
     assert lines["polls"] == " ●        "
 
 
-def test_outcomes_that_were_void_are_not_shown() -> None:
+def test_ignored_outcomes_are_not_shown() -> None:
     void = poll(5, Verdict.CHANGED)._replace(is_counted=False)
     assert dict(text_timeline(history(polls=(void,)), width=10))["polls"].strip() == ""
 
 
-def test_fetches_that_were_told_of_later_stand_where_they_were() -> None:
+def test_imported_fetches_are_shown_at_their_own_time() -> None:
     imported = tuple(
         poll(day - 10, Verdict.UNCHANGED)._replace(at_ms=START + DAY) for day in (0, 5, 15)
     )
-    told = history(polls=imported, signals=())
-    assert dict(text_timeline(told, width=20))["polls"] == "·    ·         ·    "
-    assert dict(text_timeline(told, width=20))[""].startswith("2023-11-04")
-    drawn = " ".join(ET.fromstring(timeline_svg(told)).itertext())
+    imported_history = history(polls=imported, signals=())
+    assert dict(text_timeline(imported_history, width=20))["polls"] == "·    ·         ·    "
+    assert dict(text_timeline(imported_history, width=20))[""].startswith("2023-11-04")
+    drawn = " ".join(ET.fromstring(timeline_svg(imported_history)).itertext())
     assert "Nov 4" in drawn or "11-04" in drawn or "4 Nov" in drawn
 
 
-def test_the_picture_is_whole_and_has_everything() -> None:
+def test_the_drawing_is_valid_svg_and_has_every_event() -> None:
     drawn = timeline_svg(
         history(
             believed=moments(0, 10),
             ahead=moments(10, 12),
             earlier=(
-                FedChange(START - DAY, Transition.CHANGED),
-                FedChange(START - 2 * DAY, Transition.GONE),
+                EarlierChange(START - DAY, Transition.CHANGED),
+                EarlierChange(START - 2 * DAY, Transition.GONE),
             ),
         )
     )
@@ -110,7 +116,7 @@ def test_the_picture_is_whole_and_has_everything() -> None:
         {"believed": moments(0, 0), "ahead": moments(0, 0)},
     ],
 )
-def test_little_history_is_drawn_too(changes: dict[str, Any]) -> None:
+def test_a_short_history_can_be_drawn(changes: dict[str, Any]) -> None:
     ET.fromstring(timeline_svg(history(**changes)))
     text_timeline(history(**changes), width=20)
 
@@ -119,5 +125,5 @@ def test_before_there_is_a_price_no_value_is_drawn() -> None:
     believed = moments(0, 10)
     believed.price[:] = np.nan
     drawn = timeline_svg(history(believed=believed), title="")
-    assert "What a fetch is worth" not in drawn
-    assert "Chance that the copy is fresh" in drawn
+    assert "Value of a fetch" not in drawn
+    assert "Probability that the copy is fresh" in drawn

@@ -1,4 +1,4 @@
-"""A corpus' plan: its hosts, its targets and what it says of them."""
+"""The plan of a corpus: hosts, targets and their texts."""
 
 import math
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recrawl.corpus import Corpus
-from recrawl.corpus.plan.corpus_plan import TARGETS_MAX, CorpusPlan, planned
+from recrawl.corpus.plan.corpus_plan import TARGETS_MAX, CorpusPlan, make_plan
 from recrawl.corpus.plan.targets import Target
 from recrawl.corpus.plan.text import (
     Amounts,
@@ -39,10 +39,10 @@ def filled(open_corpus: Open, **sections: Any) -> Corpus:
 
 def plan(corpus: Corpus, *targets: str, **options: Any) -> CorpusPlan:
     parsed = [Target.parse(text) for text in targets]
-    return planned(corpus.nodes, now_ms=0, targets=parsed, **options)
+    return make_plan(corpus.nodes, now_ms=0, targets=parsed, **options)
 
 
-def test_a_plan_knows_what_is_spent_and_what_that_buys(open_corpus: Open) -> None:
+def test_a_plan_has_the_budget_and_the_freshness_it_achieves(open_corpus: Open) -> None:
     found = plan(filled(open_corpus))
     assert found.budget_per_hour == pytest.approx(0.25)
     assert found.freshness == pytest.approx(found.plan.freshness_at(0.25))
@@ -51,23 +51,25 @@ def test_a_plan_knows_what_is_spent_and_what_that_buys(open_corpus: Open) -> Non
     assert found.is_answered_yes
 
 
-def test_another_budget_may_be_asked_about(open_corpus: Open) -> None:
+def test_another_budget_can_be_compared(open_corpus: Open) -> None:
     found = plan(filled(open_corpus), budget_per_hour=1.0)
     assert found.budget_per_hour == 1.0
     assert found.freshness == pytest.approx(found.plan.freshness_at(1.0))
 
 
 @pytest.mark.parametrize("budget", [{"rate": "100/run"}, {"rate": "unlimited"}])
-def test_a_budget_that_is_none_per_time_is_none(open_corpus: Open, budget: dict[str, str]) -> None:
+def test_a_budget_that_is_not_per_time_counts_as_none(
+    open_corpus: Open, budget: dict[str, str]
+) -> None:
     found = plan(filled(open_corpus, budget=budget), "80 %")
     assert (found.budget_per_hour, found.freshness) == (None, None)
     assert found.freshness_looked_at == pytest.approx(0.95, abs=0.01)
     assert found.targets[0].verdict == "possible"
-    assert "no budget per time is set" in plan_words(found)
+    assert "the corpus has no budget per hour or day to compare with" in plan_words(found)
     assert target_words(found.targets[0], found).startswith("80 %: possible. All pages need ")
 
 
-def test_a_fixed_price_says_what_is_spent(open_corpus: Open) -> None:
+def test_a_fixed_price_determines_the_spending(open_corpus: Open) -> None:
     found = plan(filled(open_corpus, budget={"price": 500_000}))
     assert found.price == pytest.approx(500_000, rel=1e-3)
     assert found.budget_per_hour == pytest.approx(
@@ -104,7 +106,7 @@ def test_a_delay_costs_freshness_at_the_same_price(open_corpus: Open) -> None:
     assert host.freshness < host.freshness_without_delay
     lost = (host.freshness_without_delay - host.freshness) / 2
     assert found.hosts.freshness_lost == pytest.approx(lost, rel=0.01)
-    assert "1 host is asked as often as its delay allows" in delay_words(found)
+    assert "1 host is fetched from as often as its delay allows" in delay_words(found)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,7 @@ def test_pages_of_a_target_are_found_in_every_partition(open_corpus: Open) -> No
     assert {host.host for host in found.hosts.largest} == {"a.example", "b.example"}
 
 
-def test_making_pages_as_important_as_said_meets_the_target(open_corpus: Open) -> None:
+def test_the_importance_factor_of_the_answer_meets_the_target(open_corpus: Open) -> None:
     """What the plan advises is done, and planned again."""
     target = "93 % of /help/*"
     corpus = filled(open_corpus)
@@ -153,22 +155,22 @@ def test_making_pages_as_important_as_said_meets_the_target(open_corpus: Open) -
     assert others == pytest.approx(before.others_freshness_then, abs=0.01)
 
 
-def test_a_higher_share_than_the_curve_has_is_looked_for_further_down(open_corpus: Open) -> None:
+def test_a_share_beyond_the_curve_is_searched_at_lower_prices(open_corpus: Open) -> None:
     found = plan(filled(open_corpus), "99.9 %", "99.9 % of /help/* under 1h")
     assert [answer.verdict for answer in found.targets] == ["too dear", "too dear"]
     assert all(math.isfinite(answer.needed_per_hour) for answer in found.targets)
 
 
-def test_a_target_that_hosts_do_not_allow_is_out_of_reach(open_corpus: Open) -> None:
+def test_a_target_that_host_delays_do_not_allow_is_out_of_reach(open_corpus: Open) -> None:
     found = plan(filled(open_corpus, politeness={"delay": "10d"}), "99 %")
     (answer,) = found.targets
     assert answer.verdict == "out of reach"
     assert answer.share_max < 0.99 <= answer.share_max_without_delays
-    assert "the delays of hosts allow no more" in target_words(answer, found)
+    assert "host delays allow no more" in target_words(answer, found)
     assert not found.is_answered_yes
 
 
-def test_a_target_that_floors_do_not_allow_is_out_of_reach(open_corpus: Open) -> None:
+def test_a_target_that_min_age_does_not_allow_is_out_of_reach(open_corpus: Open) -> None:
     corpus = open_corpus(pattern=[{"match": "*", "min_age": "300d"}], budget={"rate": "4/h"})
     corpus.add(["https://a.example/1"])
     found = plan(corpus, "99 %")
@@ -176,7 +178,7 @@ def test_a_target_that_floors_do_not_allow_is_out_of_reach(open_corpus: Open) ->
     assert "min_age" in target_words(found.targets[0], found)
 
 
-def test_targets_that_are_possible_each_may_not_be_together(open_corpus: Open) -> None:
+def test_targets_that_are_possible_alone_may_be_impossible_together(open_corpus: Open) -> None:
     corpus = filled(open_corpus)
     low, high = "90 % of /product/*", "98 % of /help/*"
     found = plan(corpus, low, high, budget_per_hour=0.5)
@@ -189,14 +191,16 @@ def test_targets_that_are_possible_each_may_not_be_together(open_corpus: Open) -
     assert not plan(corpus, low, "99.999999 %", budget_per_hour=0.5).is_answered_yes
 
 
-def test_the_first_words_say_what_a_goal_needs_and_what_is_got(open_corpus: Open) -> None:
+def test_the_summary_has_the_current_freshness_and_what_the_next_goal_needs(
+    open_corpus: Open,
+) -> None:
     words = plan_words(plan(filled(open_corpus), budget_per_hour=0.25))
     assert " % needs " in words
-    assert "; you spend 6 and get " in words
-    assert "; twice the budget would buy " in words
+    assert words.startswith("A budget of 6 fetches/day keeps pages ")
+    assert "; twice the budget gives " in words
 
 
-def test_words_for_every_verdict(open_corpus: Open) -> None:
+def test_every_verdict_has_its_text(open_corpus: Open) -> None:
     corpus = filled(open_corpus)
     found = plan(
         corpus,
@@ -208,14 +212,14 @@ def test_words_for_every_verdict(open_corpus: Open) -> None:
         budget_per_hour=0.25,
     )
     met, possible, dear, none, whole = (target_words(a, found) for a in found.targets)
-    assert met.startswith("50 % of /product/*: met, with ")
+    assert met.startswith("50 % of /product/*: met. It is ")
     assert possible.startswith("95 % of /help/*: possible. Now it is ")
     assert "times as important" in possible
     assert "These 20 pages need" in dear
     assert "not with this budget" in dear
     assert "none of the 60 pages looked at matches" in none
     assert "All pages need" in whole
-    assert together_words(found) == "All together: no, as one of them cannot be met."
+    assert together_words(found) == "All together: no, because one of them cannot be met."
 
 
 def test_an_empty_corpus_has_nothing_to_plan_for(open_corpus: Open) -> None:
@@ -225,7 +229,7 @@ def test_an_empty_corpus_has_nothing_to_plan_for(open_corpus: Open) -> None:
     assert found.hosts.largest == ()
 
 
-def test_small_budgets_are_said_per_day(open_corpus: Open) -> None:
+def test_small_budgets_are_given_per_day(open_corpus: Open) -> None:
     say = Amounts.of(plan(filled(open_corpus), budget_per_hour=0.25))
     assert say(0.25) == "6 fetches/day"
     assert say.number(math.inf) == "∞"
@@ -238,21 +242,21 @@ def test_the_next_goal_is_a_round_one_above(open_corpus: Open) -> None:
     assert goal[0] == 0.95
     ample = plan(corpus, budget_per_hour=1_000.0)
     assert next_goal(ample) is None
-    assert "half the budget would buy" in plan_words(ample)
+    assert "Half the budget gives" in plan_words(ample)
 
 
-def test_delays_that_keep_copies_from_being_fresher_are_named(open_corpus: Open) -> None:
+def test_the_summary_names_host_delays_that_limit_freshness(open_corpus: Open) -> None:
     corpus = filled(open_corpus, politeness={"delay": "4d"})
     found = plan(corpus, budget_per_hour=10.0)
     assert found.is_held_by_delays
-    assert "because of the delays of hosts" in plan_words(found)
+    assert "because of host delays" in plan_words(found)
 
 
-def test_what_is_no_pattern_is_refused_and_so_are_too_many_targets(open_corpus: Open) -> None:
+def test_invalid_patterns_and_too_many_targets_are_rejected(open_corpus: Open) -> None:
     corpus = filled(open_corpus)
     with pytest.raises(ValueError, match="pattern"):
         plan(corpus, "95 % of ftp://x/*")
-    with pytest.raises(ValueError, match="targets must be at most"):
+    with pytest.raises(ValueError, match="there must be at most"):
         plan(corpus, *["95 %"] * (TARGETS_MAX + 1))
 
 
@@ -263,7 +267,7 @@ def test_unweighted_every_copy_counts_the_same(open_corpus: Open) -> None:
     assert (weighted.freshness or 0) > (plain.freshness or 0)
 
 
-def test_some_pages_stand_for_all_of_a_target_and_of_a_host(open_corpus: Open) -> None:
+def test_a_sample_represents_all_pages_of_a_target_and_of_a_host(open_corpus: Open) -> None:
     corpus = open_corpus(budget={"rate": "200/d"})
     for host, n in (("a.example", 1_500), ("b.example", 500)):
         corpus.add([f"https://{host}/{'news' if i % 4 else 'help'}/{i}" for i in range(n)])
@@ -278,7 +282,7 @@ def test_some_pages_stand_for_all_of_a_target_and_of_a_host(open_corpus: Open) -
     assert [host.n_pages for host in some.hosts.largest] == [1_500, 500]
 
 
-def test_a_page_that_is_to_be_fetched_always_leaves_the_plan_finite(open_corpus: Open) -> None:
+def test_a_page_with_max_age_0_leaves_the_plan_finite(open_corpus: Open) -> None:
     corpus = filled(open_corpus, budget={"rate": "10/h"}, politeness={"delay": 1})
     corpus.set(["https://a.example/blog/1"], max_age=0)
     found = plan(corpus, "50 %")
@@ -291,20 +295,20 @@ def test_a_page_that_is_to_be_fetched_always_leaves_the_plan_finite(open_corpus:
         assert math.isfinite(host.freshness)
         assert math.isfinite(host.fetches_per_hour)
     assert 0 < (found.freshness or 0) < 0.5
-    told = plan_words(found)
-    assert "1 page is to be fetched always, which counts as every 1 s." in told
-    assert "alone ask for 3,600 fetches/h, more than is spent" in told
+    text = plan_words(found)
+    assert "1 page has limits that mean fetching all the time, counted as every 1 s." in text
+    assert "alone need 3,600 fetches/h, more than the budget" in text
 
 
-def test_ceilings_that_the_budget_pays_for_are_not_mentioned(open_corpus: Open) -> None:
+def test_limits_within_the_budget_are_not_mentioned(open_corpus: Open) -> None:
     corpus = filled(open_corpus)
     corpus.set(["https://a.example/blog/1"], max_age="2d")
     found = plan(corpus)
     assert found.ceilings_per_hour == pytest.approx(1 / 48)
-    assert "Longest intervals" not in plan_words(found)
+    assert "Limits (max_age" not in plan_words(found)
 
 
-def test_where_no_page_is_important_all_count_the_same_everywhere(open_corpus: Open) -> None:
+def test_without_importance_all_pages_count_the_same(open_corpus: Open) -> None:
     corpus = filled(open_corpus)
     corpus.set(pattern="*", importance=0)
     found = plan(corpus, "50 %", budget_per_hour=10.0)

@@ -1,4 +1,4 @@
-"""A plan says what budgets buy, and is right about it where that can be known."""
+"""Plans agree with known optima, integrals and simulations."""
 
 import math
 from typing import Any
@@ -127,7 +127,7 @@ def test_budget_and_freshness_are_the_inverse_of_each_other() -> None:
         assert found.freshness_at(plain, weighted=False) == pytest.approx(freshness, rel=1e-6)
 
 
-def test_the_ends_are_what_they_must_be() -> None:
+def test_beyond_its_ends_the_curve_is_constant_or_proportional() -> None:
     found = plan(story_of())
     assert found.freshness_at(0.0) == 0.0
     assert found.budget_for(0.0) == 0.0
@@ -149,7 +149,7 @@ def test_kinds_add_up_and_have_their_names() -> None:
     np.testing.assert_allclose(weight @ fresh / weight.sum(), found.curve.weighted_freshness)
 
 
-def test_shards_that_number_kinds_unlike_are_joined_by_name() -> None:
+def test_kinds_with_different_numbers_in_shards_are_joined_by_name() -> None:
     one, two = story_of(n_each=3), story_of(n_each=4)
     found = plan(one, two, kinds=[{1: "a", 2: "b"}, {1: "b", 2: "a"}])
     assert {kind.kind: kind.n_pages for kind in found.kinds} == {"other": 7, "a": 7, "b": 7, "3": 7}
@@ -160,7 +160,7 @@ def test_shards_that_number_kinds_unlike_are_joined_by_name() -> None:
     np.testing.assert_allclose(both.curve.fetches_per_hour, 2 * alone.curve.fetches_per_hour)
 
 
-def test_a_ceiling_is_paid_at_any_price_and_a_floor_saves_at_any() -> None:
+def test_max_age_costs_and_min_age_saves_at_any_price() -> None:
     story = story_of(n_each=1)
     limits = {"stale_seconds": 0.0, "stale_probability": 0.0}
     story.apply(
@@ -181,7 +181,7 @@ def test_a_ceiling_is_paid_at_any_price_and_a_floor_saves_at_any() -> None:
     assert found.freshness_at(least / 2) == pytest.approx(found.freshness_at(least) / 2)
 
 
-def test_a_promise_is_a_ceiling() -> None:
+def test_a_staleness_limit_acts_like_max_age() -> None:
     story = story_of(n_each=1)
     story.apply(
         event_of(
@@ -199,7 +199,7 @@ def test_a_promise_is_a_ceiling() -> None:
     assert found.kinds[0].curve.fetches_per_hour[0] == pytest.approx(HOUR / latest, rel=0.01)
 
 
-def test_a_group_sells_no_more_than_its_delay_allows() -> None:
+def test_a_group_gets_no_more_fetches_than_its_delay_allows() -> None:
     story = story_of()
     free = plan(story)
     story.set_group(0, delay_ms=60_000)
@@ -212,7 +212,7 @@ def test_a_group_sells_no_more_than_its_delay_allows() -> None:
     assert end == pytest.approx(free.freshness_at(60), abs=2e-3)
 
 
-def test_a_closed_group_sells_nothing() -> None:
+def test_a_closed_group_gets_no_fetches() -> None:
     story = story_of()
     story.set_group(0, is_closed=1)
     found = plan(story)
@@ -231,29 +231,29 @@ def test_a_budget_in_cost_is_planned_in_cost() -> None:
     np.testing.assert_allclose(found.budget_per_hour, 4 * found.curve.fetches_per_hour, rtol=1e-3)
 
 
-def test_a_page_worth_nothing_does_not_weigh() -> None:
+def test_a_page_of_importance_0_has_no_weight() -> None:
     story = Story()
     story.add(2, importance=[1.0, 0.0])
     found = plan(story)
     assert found.kinds[0].importance == pytest.approx(1.0)
 
 
-def test_an_empty_corpus_has_a_plan_that_promises_nothing() -> None:
+def test_the_plan_of_an_empty_corpus_is_empty() -> None:
     found = plan(Story())
     assert (found.n_pages, found.kinds) == (0, ())
     assert found.freshness_at(10) == 0.0
     assert found.budget_for(0.5) == math.inf
 
 
-def test_nothing_to_plan_for_is_refused() -> None:
-    with pytest.raises(ValueError, match="shards must be at least one"):
+def test_a_plan_without_shards_or_points_is_rejected() -> None:
+    with pytest.raises(ValueError, match="there must be at least one shard"):
         plan()
     with pytest.raises(ValueError, match="n_budgets must be at least 2, got 1"):
         plan(Story(), n_budgets=1)
 
 
 @pytest.mark.slow_without_jit
-def test_some_pages_stand_for_all(rng: np.random.Generator) -> None:
+def test_a_sample_represents_all_pages(rng: np.random.Generator) -> None:
     """Three thousand pages of importances that vary by a factor of e: 5 σ are 0.02."""
     story = Story()
     n = 20_000
@@ -273,7 +273,7 @@ def test_some_pages_stand_for_all(rng: np.random.Generator) -> None:
     )
 
 
-def test_a_sample_holds_each_page_once_and_stands_for_as_many_as_there_are() -> None:
+def test_a_sample_has_each_page_once_and_represents_all() -> None:
     story = Story()
     page = story.add(1_000, kind=np.arange(1_000) % 3)
     story.remove(page[::7])

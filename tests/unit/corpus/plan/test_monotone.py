@@ -12,14 +12,14 @@ _STEPS = st.lists(st.tuples(st.floats(0.01, 10), st.floats(-5, 5)), min_size=1, 
 
 
 @given(_STEPS, st.floats(0, 1))
-def test_is_what_scipy_has(steps: list[tuple[float, float]], place: float) -> None:
+def test_the_curve_equals_that_of_scipy(steps: list[tuple[float, float]], place: float) -> None:
     x, y = np.cumsum([(0.0, 0.0), *steps], axis=0).T
     at = place * float(x[-1])
     assert Monotone(x, y)(at) == pytest.approx(float(PchipInterpolator(x, y)(at)), abs=1e-9)
 
 
 @given(_STEPS, st.floats(0, 1))
-def test_finds_back_where_a_rising_curve_is_so_high(
+def test_place_of_is_the_inverse_of_the_curve(
     steps: list[tuple[float, float]], share: float
 ) -> None:
     x, y = np.cumsum([(0.0, 0.0), *((a, abs(b)) for a, b in steps)], axis=0).T
@@ -28,7 +28,7 @@ def test_finds_back_where_a_rising_curve_is_so_high(
     assert curve(curve.place_of(height)) == pytest.approx(height, abs=1e-6)
 
 
-def test_a_height_beyond_the_end_is_nowhere() -> None:
+def test_a_height_beyond_the_end_has_no_place() -> None:
     curve = Monotone(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
     assert curve.place_of(1.5) == math.inf
     assert curve.place_of(math.nan) == math.inf
@@ -36,7 +36,7 @@ def test_a_height_beyond_the_end_is_nowhere() -> None:
     assert curve(7.0) == 1.0
 
 
-def test_too_few_or_unsorted_points_are_refused() -> None:
+def test_too_few_or_unsorted_points_are_rejected() -> None:
     for x, y in (([0.0], [0.0]), ([0.0, 0.0], [0.0, 1.0]), ([0.0, 1.0], [0.0])):
         with pytest.raises(ValueError, match="x must rise"):
             Monotone(np.array(x), np.array(y))

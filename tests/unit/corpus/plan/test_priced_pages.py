@@ -1,11 +1,11 @@
-"""What becomes of pages at prices: how late copies are, against integrals of the belief."""
+"""Fetch rates and freshness of pages at prices agree with integrals of the belief."""
 
 import numpy as np
 import pytest
 from scipy.integrate import quad
 
 from recrawl.core.price import DueCodes
-from recrawl.corpus.plan.priced_pages import LookedAt
+from recrawl.corpus.plan.priced_pages import SampledPages
 from recrawl.shard import PriorsSet, SourcesSet, event_of
 from tests.reference.shards import DAY, HOUR, Story
 
@@ -14,12 +14,12 @@ CODES = DueCodes()
 PERIOD = float(np.exp2(5.4 + 12.0))
 
 
-def looked_at(shape: float) -> LookedAt:
+def looked_at(shape: float) -> SampledPages:
     story = Story(estimator="gamma", learning="bonus", learning_bonus=0.0)
     prior = event_of(PriorsSet, epoch=1, kind=0, shape=shape, seconds=shape * PERIOD)
     assert story.apply(prior).valid.all()
     story.add(1)
-    return LookedAt([story.shard], 100)
+    return SampledPages([story.shard], 100)
 
 
 def late_share(shape: float, interval: float, late: float) -> float:
@@ -45,7 +45,7 @@ def test_a_copy_is_late_as_often_as_the_belief_says(shape: float, late: float) -
         assert found.freshness[0, k] == pytest.approx(expected, abs=1e-6)
 
 
-def test_allowing_more_staleness_never_makes_less_of_the_copies_do() -> None:
+def test_allowing_more_staleness_never_lowers_the_share() -> None:
     pages = looked_at(float(CODES.shapes()[10]))
     price = pages.prices(10)
     kept = [pages.at(price, late_seconds=s).freshness[0] for s in (0.0, HOUR, DAY, 100 * DAY)]
@@ -64,7 +64,7 @@ def test_pages_with_signals_are_late_no_more_often_than_stale_nor_than_without_s
     for day in range(1, 31):
         story.tick(day * DAY)
         story.signal(page)
-    pages = LookedAt([story.shard], 100)
+    pages = SampledPages([story.shard], 100)
     price = pages.prices(10)
     fresh, kept = (pages.at(price, late_seconds=s).freshness for s in (0.0, 6 * HOUR))
     assert (kept >= fresh - 1e-12).all()
@@ -72,11 +72,11 @@ def test_pages_with_signals_are_late_no_more_often_than_stale_nor_than_without_s
     assert (kept[:, 5] > fresh[:, 5]).all()
 
 
-def test_without_delays_hosts_sell_more() -> None:
+def test_without_delays_hosts_get_more_fetches() -> None:
     story = Story()
     story.add(50)
     story.set_group(0, delay_ms=6_000_000)
-    pages = LookedAt([story.shard], 100)
+    pages = SampledPages([story.shard], 100)
     price = pages.prices(20)
     held, free = pages.at(price), pages.at(price, is_capped=False)
     assert held.fetch_rate.sum(axis=0).max() == pytest.approx(1 / 6_000)

@@ -1,4 +1,4 @@
-"""Targets are read as they are said, and their answers add up."""
+"""Targets are parsed, and their answers add up."""
 
 import math
 
@@ -8,12 +8,12 @@ import pytest
 from recrawl.core.arrays import FlagArray
 from recrawl.corpus.plan.priced_pages import PricedPages
 from recrawl.corpus.plan.targets import (
-    Standing,
+    Spending,
     Target,
     TargetAnswer,
     TargetPages,
-    answers,
-    together,
+    answer_combined,
+    answer_targets,
 )
 
 # At place k a page of rate r is fetched r 2^k times an hour and fresh 1 - 2^-k of the time.
@@ -40,9 +40,9 @@ def wanted(pages: PricedPages, share: float, meant: FlagArray, **target: str) ->
 
 
 def answer(
-    pages: PricedPages, share: float, meant: FlagArray, standing: Standing | None
+    pages: PricedPages, share: float, meant: FlagArray, current: Spending | None
 ) -> TargetAnswer:
-    (found,) = answers([wanted(pages, share, meant)], pages, PRICE, standing)
+    (found,) = answer_targets([wanted(pages, share, meant)], pages, PRICE, current)
     return found
 
 
@@ -50,9 +50,9 @@ HALF = np.array([True, True, False, False])
 ALL = np.ones(4, np.bool_)
 
 
-def test_what_is_met_costs_the_others_nothing() -> None:
+def test_a_target_that_is_met_costs_other_pages_nothing() -> None:
     pages = priced(1, 1, 1, 1)
-    found = answer(pages, 0.5, HALF, Standing(16.0, 2.0))
+    found = answer(pages, 0.5, HALF, Spending(16.0, 2.0))
     assert found.verdict == "met"
     assert found.share_now == pytest.approx(0.75)
     assert found.spent_now_per_hour == pytest.approx(8.0)
@@ -61,10 +61,10 @@ def test_what_is_met_costs_the_others_nothing() -> None:
     assert found.importance_factor is None
 
 
-def test_what_is_possible_is_taken_from_the_others_and_the_budget_is_spent() -> None:
+def test_a_possible_target_takes_from_other_pages_and_spends_the_budget() -> None:
     pages = priced(1, 1, 1, 1)
     # The half at place 2.585 costs 12, which leaves 4 for the others: place 1.
-    found = answer(pages, 7 / 8, HALF, Standing(20.0, math.log2(5.0)))
+    found = answer(pages, 7 / 8, HALF, Spending(20.0, math.log2(5.0)))
     assert found.verdict == "possible"
     assert found.needed_per_hour == pytest.approx(16.0)
     assert found.needed_overall_per_hour == pytest.approx(32.0)
@@ -73,36 +73,36 @@ def test_what_is_possible_is_taken_from_the_others_and_the_budget_is_spent() -> 
     assert found.importance_factor == pytest.approx(4.0, rel=1e-2)
 
 
-def test_what_costs_more_than_the_budget_is_too_dear() -> None:
-    found = answer(priced(1, 1, 1, 1), 7 / 8, HALF, Standing(12.0, math.log2(3.0)))
+def test_a_target_that_costs_more_than_the_budget_is_too_dear() -> None:
+    found = answer(priced(1, 1, 1, 1), 7 / 8, HALF, Spending(12.0, math.log2(3.0)))
     assert found.verdict == "too dear"
     assert found.others_freshness_then is None
     assert found.importance_factor is None
 
 
-def test_what_no_budget_buys_is_out_of_reach() -> None:
-    found = answer(priced(1, 1, 1, 1), 0.999, HALF, Standing(20.0, 2.0))
+def test_a_target_that_no_budget_meets_is_out_of_reach() -> None:
+    found = answer(priced(1, 1, 1, 1), 0.999, HALF, Spending(20.0, 2.0))
     assert found.verdict == "out of reach"
     assert found.needed_per_hour == math.inf
     assert found.share_max == pytest.approx(1 - 2.0**-8)
     assert found.share_max_without_delays == 1.0
 
 
-def test_a_target_about_no_page_is_not_answered() -> None:
-    found = answer(priced(1, 1, 1, 1), 0.5, np.zeros(4, np.bool_), Standing(20.0, 2.0))
+def test_a_target_without_pages_has_no_answer() -> None:
+    found = answer(priced(1, 1, 1, 1), 0.5, np.zeros(4, np.bool_), Spending(20.0, 2.0))
     assert (found.verdict, found.n_pages) == ("no pages", 0)
 
 
-def test_without_a_budget_what_some_budget_buys_is_possible() -> None:
+def test_without_a_budget_a_target_that_some_budget_meets_is_possible() -> None:
     found = answer(priced(1, 1, 1, 1), 0.5, ALL, None)
     assert (found.verdict, found.share_now) == ("possible", None)
     assert found.needed_per_hour == pytest.approx(found.needed_overall_per_hour)
 
 
-def test_a_target_about_all_leaves_no_others() -> None:
-    found = answer(priced(1, 1, 1, 1), 0.5, ALL, Standing(16.0, 2.0))
+def test_a_target_for_all_pages_leaves_no_others() -> None:
+    found = answer(priced(1, 1, 1, 1), 0.5, ALL, Spending(16.0, 2.0))
     assert found.others_freshness_now is None
-    assert answer(priced(1, 1, 1, 1), 0.8, ALL, Standing(16.0, 2.0)).verdict == "too dear"
+    assert answer(priced(1, 1, 1, 1), 0.8, ALL, Spending(16.0, 2.0)).verdict == "too dear"
 
 
 def test_amounts_may_be_costs_and_copies_count_by_importance() -> None:
@@ -110,10 +110,10 @@ def test_amounts_may_be_costs_and_copies_count_by_importance() -> None:
     pages.importance[:] = [0.0, 1.0, 1.0, 1.0]
     pages.freshness[0] = 0.0
     one = wanted(pages, 0.5, HALF)
-    (weighted,) = answers([one], pages, PRICE, Standing(48.0, 2.0), in_cost=True)
+    (weighted,) = answer_targets([one], pages, PRICE, Spending(48.0, 2.0), in_cost=True)
     assert weighted.share_now == pytest.approx(0.75)
     assert weighted.needed_per_hour == pytest.approx(12.0)
-    (plain,) = answers([one], pages, PRICE, Standing(48.0, 2.0), is_weighted=False)
+    (plain,) = answer_targets([one], pages, PRICE, Spending(48.0, 2.0), is_weighted=False)
     assert plain.share_now == pytest.approx(0.375)
 
 
@@ -124,25 +124,25 @@ def test_pages_of_importance_zero_still_have_a_share() -> None:
 
 def test_targets_together_pay_for_each_page_once() -> None:
     pages = priced(1, 1, 1, 1)
-    standing = Standing(24.0, math.log2(6.0))
+    current = Spending(24.0, math.log2(6.0))
     one = wanted(pages, 0.5, HALF)
-    both = together([one, wanted(pages, 0.75, HALF)], pages, standing)
+    both = answer_combined([one, wanted(pages, 0.75, HALF)], pages, current)
     assert both.needed_per_hour == pytest.approx(8.0)
     assert both.is_possible
     high = wanted(pages, 7 / 8, HALF)
-    apart = together([high, wanted(pages, 0.75, ~HALF)], pages, standing)
+    apart = answer_combined([high, wanted(pages, 0.75, ~HALF)], pages, current)
     assert apart.needed_per_hour == pytest.approx(24.0)
     assert apart.is_possible
     assert apart.others_freshness_now is None
-    assert not together([high, wanted(pages, 7 / 8, ~HALF)], pages, standing).is_possible
-    assert not together([one, wanted(pages, 0.999, ALL)], pages, standing).is_possible
+    assert not answer_combined([high, wanted(pages, 7 / 8, ~HALF)], pages, current).is_possible
+    assert not answer_combined([one, wanted(pages, 0.999, ALL)], pages, current).is_possible
     nobody = wanted(pages, 0.5, np.zeros(4, np.bool_))
-    assert not together([one, nobody], pages, standing).is_possible
+    assert not answer_combined([one, nobody], pages, current).is_possible
 
 
-def test_ceilings_of_the_others_that_cannot_be_paid_are_paid_in_part() -> None:
+def test_limits_of_other_pages_beyond_the_budget_are_kept_in_part() -> None:
     pages = priced(1, 1, 16, 16)
-    found = answer(pages, 7 / 8, HALF, Standing(24.0, 0.0))
+    found = answer(pages, 7 / 8, HALF, Spending(24.0, 0.0))
     # The half costs 16; the others want 32 at the highest price already, and get 8.
     assert found.verdict == "possible"
     assert found.others_freshness_then == pytest.approx(0.0)
@@ -159,7 +159,7 @@ def test_ceilings_of_the_others_that_cannot_be_paid_are_paid_in_part() -> None:
         ("97.5 % within 30m", (0.975, None, 1_800.0)),
     ],
 )
-def test_targets_are_read_as_people_say_them(
+def test_targets_can_be_written_in_several_ways(
     text: str, target: tuple[float, str | None, float]
 ) -> None:
     found = Target.parse(text)
@@ -167,7 +167,7 @@ def test_targets_are_read_as_people_say_them(
 
 
 @pytest.mark.parametrize("text", ["95 % of /product/* under 6h", "99.5 %", "90 % of shop.example"])
-def test_a_target_says_what_it_was_read_from(text: str) -> None:
+def test_the_text_of_a_target_is_what_was_parsed(text: str) -> None:
     assert str(Target.parse(text)) == text
 
 
@@ -178,16 +178,16 @@ def test_a_target_says_what_it_was_read_from(text: str) -> None:
         ("most of it", "is not understood"),
         ("100 %", "must be above 0 % and below 100 %"),
         ("0%", "must be above 0 % and below 100 %"),
-        ("95 % under a while", "names no time"),
-        ("95 % under inf", "names no time"),
+        ("95 % under a while", "has no time"),
+        ("95 % under inf", "has no time"),
     ],
 )
-def test_what_is_no_target_is_refused_with_what_to_write(text: str, message: str) -> None:
+def test_the_error_of_an_invalid_target_shows_how_to_write_one(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Target.parse(text)
 
 
-def test_impossible_targets_are_refused() -> None:
+def test_impossible_targets_are_rejected() -> None:
     with pytest.raises(ValueError, match="share must be above 0 and below 1, got 1"):
         Target(share=1)
     with pytest.raises(ValueError, match="late_seconds must be finite, got inf"):

@@ -38,7 +38,7 @@ def altered(table: Table, name: str, factor: float) -> Table:
 
 
 @pytest.mark.slow_without_jit
-def test_it_holds_at_the_quick_scale_and_can_be_drawn(claim: Claim) -> None:
+def test_the_claim_holds_at_the_quick_scale_and_can_be_drawn(claim: Claim) -> None:
     tables = measured(claim.id)
     assert claim.judge is not None
     wrong = [check for check in claim.judge(tables) if not check.holds]

@@ -26,7 +26,7 @@ def random_stretches(seed: int, n_pages: int = 40, n_days: int = 91) -> Stretche
 
 
 @pytest.mark.parametrize("draw", range(5))
-def test_visits_find_what_a_walk_over_them_finds(draw: int) -> None:
+def test_visits_find_the_same_changes_as_a_loop_over_them(draw: int) -> None:
     stretches = random_stretches(draw)
     n_visits = np.random.default_rng(draw).integers(0, 30, 40)
     start, left = 35, 56
@@ -48,14 +48,14 @@ def test_uniform_visits_are_the_regular_ones() -> None:
 
 
 @pytest.mark.parametrize("offset", [0.0, 0.3, 0.99])
-def test_visits_are_shared_to_the_last_one(offset: float) -> None:
+def test_all_visits_are_allocated(offset: float) -> None:
     weight = np.random.default_rng(0).random(1_000) ** 4
     visits = shared_visits(weight, 3_000, offset)
     assert visits.sum() == 3_000
     assert np.all(np.abs(visits - 3_000 * weight / weight.sum()) < 1 + 1e-9)
 
 
-def test_estimates_help_where_pages_are_unlike() -> None:
+def test_estimates_help_if_pages_differ() -> None:
     """Half of the pages hardly ever change, the others every three days or so."""
     rng = np.random.default_rng(3)
     rate = np.repeat([0.002, 0.3], 200)
@@ -72,7 +72,7 @@ def test_poisson_pages_are_estimated_without_much_bias() -> None:
     assert abs(found.improved.mean() - 1) < 0.1 < abs(found.naive.mean() - 1)
 
 
-def test_only_pages_that_change_neither_rarely_nor_often_are_kept() -> None:
+def test_pages_that_change_too_rarely_or_too_often_are_dropped() -> None:
     settings = WEEKLY[Scale.QUICK]
     n_changes = np.array([2, 3, 41, 42])
     page = np.repeat(np.arange(4), n_changes)

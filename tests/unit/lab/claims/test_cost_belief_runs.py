@@ -21,7 +21,7 @@ def web() -> Web:
     return make_web(2, 400 * HOUR, np.geomspace(0.2, 0.002, 15) / HOUR)
 
 
-def test_the_log_of_regular_fetches_is_that_of_a_fixed_interval(web: Web) -> None:
+def test_regular_fetches_have_the_log_of_a_fixed_interval(web: Web) -> None:
     expected = fixed_log(web, 7 * HOUR)
     page = np.repeat(np.arange(web.n_pages), np.diff(expected.offsets))[expected.is_fetch]
     at = expected.ended_at[expected.is_fetch]
@@ -33,7 +33,7 @@ def test_the_log_of_regular_fetches_is_that_of_a_fixed_interval(web: Web) -> Non
 
 @pytest.mark.slow_without_jit
 @pytest.mark.parametrize("promise", [1.0, 0.02])
-def test_each_page_waits_for_as_long_as_its_belief_says(web: Web, promise: float) -> None:
+def test_each_page_waits_for_the_interval_of_its_belief(web: Web, promise: float) -> None:
     log = belief_log(web, replace(RULE, promise=promise))
     for page in range(web.n_pages):
         belief = PRIOR
@@ -46,14 +46,14 @@ def test_each_page_waits_for_as_long_as_its_belief_says(web: Web, promise: float
             belief = after_poll(belief, log.elapsed[row], log.changed[row])
 
 
-def test_a_promise_leaves_fewer_pages_very_stale(web: Web) -> None:
+def test_a_staleness_limit_leaves_fewer_pages_very_stale(web: Web) -> None:
     plain, strict = (belief_log(web, replace(RULE, promise=p)) for p in (1.0, 0.005))
     assert (strict.stale_seconds >= 8 * HOUR).sum() < (plain.stale_seconds >= 8 * HOUR).sum()
     assert strict.page_fetches.sum() > plain.page_fetches.sum()
 
 
 @pytest.mark.slow_without_jit
-def test_pages_teach_each_other_when_the_prior_is_learned() -> None:
+def test_a_learned_prior_shares_information_between_pages() -> None:
     web = make_web(3, 300 * HOUR, np.full(100, 1 / (24 * HOUR)))
     rule = replace(RULE, prior=BROAD)
     alone, together = (belief_log(web, replace(rule, learns_prior=x)) for x in (False, True))

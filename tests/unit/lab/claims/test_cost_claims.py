@@ -37,7 +37,7 @@ def is_as_expected(claim: Claim, tables: Tables) -> bool:
         ("c9_very_stale", "policies", "over_half", -1.0),
     ],
 )
-def test_the_kept_numbers_are_as_expected_and_others_would_not_be(
+def test_the_stored_numbers_pass_and_altered_ones_fail(
     name: str, table: str, column: str, factor: float
 ) -> None:
     claim: Claim = importlib.import_module(f"lab.claims.{name}.claim").CLAIM

@@ -38,17 +38,21 @@ def test_a_hash_that_an_incomplete_sketch_may_have_pushed_out_is_not_followed() 
     assert seen.is_update.tolist() == [False, True]
 
 
-def _compared(difference: float, high: float) -> Table:
+def _comparison_table(difference: float, high: float) -> Table:
     row: dict[str, str | float] = {"policy": "a", "rival": "b", "refresh_cost": 0.1}
     return Table.of([{**row, "difference": difference, "high": high}])
 
 
-def test_a_policy_is_ahead_only_if_its_interval_is() -> None:
-    assert is_ahead(_compared(-0.01, -0.001), "a", policy="a", rival="b").holds
-    assert not is_ahead(_compared(-0.01, 0.001), "a", policy="a", rival="b").holds
-    assert is_ahead(_compared(-0.01, 0.001), "a", is_sure=False, policy="a", rival="b").holds
-    assert not is_ahead(_compared(0.01, 0.02), "a", is_sure=False, policy="a", rival="b").holds
+def test_a_policy_is_ahead_only_if_its_whole_interval_is() -> None:
+    assert is_ahead(_comparison_table(-0.01, -0.001), "a", policy="a", rival="b").holds
+    assert not is_ahead(_comparison_table(-0.01, 0.001), "a", policy="a", rival="b").holds
+    assert is_ahead(
+        _comparison_table(-0.01, 0.001), "a", is_sure=False, policy="a", rival="b"
+    ).holds
+    assert not is_ahead(
+        _comparison_table(0.01, 0.02), "a", is_sure=False, policy="a", rival="b"
+    ).holds
 
 
-def test_nothing_is_ahead_of_what_was_not_compared() -> None:
-    assert not is_ahead(_compared(-0.01, -0.001), "a", policy="b", rival="a").holds
+def test_no_policy_is_ahead_without_a_comparison() -> None:
+    assert not is_ahead(_comparison_table(-0.01, -0.001), "a", policy="b", rival="a").holds

@@ -43,7 +43,7 @@ def test_no_noise_is_the_truth_and_noise_is_in_proportion() -> None:
         assert np.all(told - 0.8 * true <= 0.2 + 1e-9)
 
 
-def test_a_silent_page_is_known_to_be_silent() -> None:
+def test_noise_adds_no_signals_to_a_silent_page() -> None:
     web = Population(n_pages=500, is_silent=True).web(0, horizon=50.0)
     told = corrupted(web, 0.2, 1)
     assert web.signals.offsets[-1] == web.signals.offsets[25]

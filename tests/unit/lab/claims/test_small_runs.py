@@ -11,6 +11,8 @@ from lab.claim import Claim, Scale
 from lab.running import draw_claim, run_claim
 from lab.tables import read_tables
 
+pytestmark = pytest.mark.slow
+
 SMALL: dict[str, dict[str, Any]] = {
     "c1_known_rate": {"n_pages": 30, "horizon_hours": 500.0},
     "c5_cost_of_not_knowing": {"n_pages": 20, "horizon_hours": 200.0, "step": 0.3},
@@ -29,7 +31,7 @@ SMALL: dict[str, dict[str, Any]] = {
 @pytest.mark.slow_without_jit
 @pytest.mark.usefixtures("invented")
 @pytest.mark.parametrize("name", SMALL)
-def test_a_small_run_is_measured_judged_and_drawn(
+def test_a_small_run_gives_numbers_a_verdict_and_a_figure(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = importlib.import_module(f"lab.claims.{name}.claim")

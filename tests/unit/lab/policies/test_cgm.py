@@ -8,7 +8,7 @@ import pytest
 from lab.policies.cgm import CgmOptimal, CgmSqrt
 from recrawl.core.signal_quality import SignalRates
 from recrawl.papers.price import continuous_optimum
-from recrawl.sim import Outcomes, Policy, Uniform, Web, make_web, realistic_web, simulate
+from recrawl.sim import FetchOutcomes, Policy, Uniform, Web, make_web, realistic_web, simulate
 
 HOUR = 3_600.0
 DAY = 24 * HOUR
@@ -31,7 +31,7 @@ def fetches_of(web: Web, policy: Policy, budget: float, after: float = 0.0) -> n
     """Return how often each page was fetched after an instant."""
     counts = np.zeros(web.n_pages, np.int64)
 
-    def count(page: np.ndarray, at: np.ndarray, outcomes: Outcomes) -> None:
+    def count(page: np.ndarray, at: np.ndarray, outcomes: FetchOutcomes) -> None:
         np.add.at(counts, page[at > after], 1)
 
     simulate(web, policy, budget, on_fetches=count)
@@ -39,10 +39,10 @@ def fetches_of(web: Web, policy: Policy, budget: float, after: float = 0.0) -> n
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_they_fetch_each_page_in_turn_to_warm_up(name: str, web: Web) -> None:
+def test_the_warm_up_fetches_each_page_in_turn(name: str, web: Web) -> None:
     order: list[int] = []
 
-    def note(page: np.ndarray, at: np.ndarray, outcomes: Outcomes) -> None:
+    def note(page: np.ndarray, at: np.ndarray, outcomes: FetchOutcomes) -> None:
         order.extend(page.tolist())
 
     simulate(web, POLICIES[name], 60 / DAY, horizon=3 * DAY, on_fetches=note)
@@ -51,9 +51,7 @@ def test_they_fetch_each_page_in_turn_to_warm_up(name: str, web: Web) -> None:
 
 @pytest.mark.slow_without_jit
 @pytest.mark.parametrize("name", POLICIES)
-def test_they_do_the_same_every_time_in_batches_late_and_without_copies(
-    name: str, web: Web
-) -> None:
+def test_runs_are_reproducible_in_batches_late_and_without_copies(name: str, web: Web) -> None:
     policy = POLICIES[name]
     how: dict[str, Any] = {"n_per_pick": 7, "latency_seconds": HOUR, "has_copies": False}
     first = simulate(web, policy, 100 / DAY, **how)
@@ -62,7 +60,7 @@ def test_they_do_the_same_every_time_in_batches_late_and_without_copies(
 
 
 @pytest.mark.slow_without_jit
-def test_fetches_go_by_the_square_root_of_the_rate() -> None:
+def test_fetches_are_proportional_to_the_square_root_of_the_rate() -> None:
     """Rates 1, 4 and 16 a day, 20 pages each: fetches as 1, 2 and 4, within 5 %."""
     rate = np.repeat([1.0, 4.0, 16.0], 20) / DAY
     web = make_web(0, 12 * DAY, rate)
@@ -71,7 +69,7 @@ def test_fetches_go_by_the_square_root_of_the_rate() -> None:
     np.testing.assert_allclose(counts / counts[0], [1.0, 2.0, 4.0], rtol=0.05)
 
 
-def test_pages_that_never_changed_are_dropped_only_if_asked() -> None:
+def test_pages_that_never_changed_can_be_dropped() -> None:
     rate = np.where(np.arange(40) < 20, 0.0, 1 / DAY)
     web = make_web(0, 60 * DAY, rate)
     after = 10 * DAY
@@ -94,7 +92,7 @@ def test_the_optimum_is_near_that_of_known_rates_once_rates_are_learned() -> Non
 
 
 @pytest.mark.slow_without_jit
-def test_heeding_importance_beats_uniform_fetches(web: Web) -> None:
+def test_using_importance_beats_uniform_fetches(web: Web) -> None:
     budget = 60 / DAY
     uniform = simulate(web, Uniform(), budget, burn_in_seconds=20 * DAY).freshness
     for name in ("improved", "optimal by importance"):

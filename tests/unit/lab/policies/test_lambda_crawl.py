@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 
 from lab.policies.lambda_crawl import LambdaCrawl, lambda_crawl_rates
 from recrawl.core.arrays import FlagArray, FloatArray
-from recrawl.sim import Outcomes, SignalSource, make_web, realistic_web, signals_web, simulate
+from recrawl.sim import FetchOutcomes, SignalSource, make_web, realistic_web, signals_web, simulate
 
 HOUR = 3_600.0
 DAY = 24 * HOUR
@@ -50,7 +50,7 @@ def test_pages_all_announced_are_fetched_at_every_change_if_the_budget_allows() 
 
 
 @pytest.mark.slow_without_jit
-def test_perfect_signals_are_found_out_and_followed() -> None:
+def test_perfect_signals_are_recognised_and_followed() -> None:
     """Pages of a group that announces every change: in the end fetched when they change."""
     rate = np.full(40, 0.5 / DAY)
     group = np.repeat([0, 1], 20)
@@ -59,7 +59,7 @@ def test_perfect_signals_are_found_out_and_followed() -> None:
     n_fetches = np.zeros(2, np.int64)
     n_changed = np.zeros(2, np.int64)
 
-    def note(page: np.ndarray, at: np.ndarray, outcomes: Outcomes) -> None:
+    def note(page: np.ndarray, at: np.ndarray, outcomes: FetchOutcomes) -> None:
         late = at > 60 * DAY
         np.add.at(n_fetches, group[page[late]], 1)
         np.add.at(n_changed, group[page[late & outcomes.changed]], 1)
@@ -70,7 +70,7 @@ def test_perfect_signals_are_found_out_and_followed() -> None:
 
 
 @pytest.mark.slow_without_jit
-def test_signals_are_ignored_if_asked() -> None:
+def test_signals_can_be_ignored() -> None:
     web = signals_web(0, horizon=300 * HOUR, n_pages=60)
     silent = web._replace(
         signals=web.signals._replace(
@@ -85,7 +85,7 @@ def test_signals_are_ignored_if_asked() -> None:
 
 
 @pytest.mark.slow_without_jit
-def test_it_does_the_same_every_time_in_batches_late_and_without_copies() -> None:
+def test_runs_are_reproducible_in_batches_late_and_without_copies() -> None:
     web = realistic_web(5, 60, horizon=90 * DAY)
     how: dict[str, Any] = {"n_per_pick": 7, "latency_seconds": HOUR, "has_copies": False}
     first = simulate(web, LambdaCrawl(), 100 / DAY, **how)

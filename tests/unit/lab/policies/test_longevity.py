@@ -37,7 +37,9 @@ from recrawl.papers.change_rate import PollHistories, irregular_change_rate
 from recrawl.papers.price import continuous_optimum
 
 
-def _edited(times: list[float], *, step: float = 0.1, ends_at: float = 8.0) -> Histories:
+def _histories_edited_at(
+    times: list[float], *, step: float = 0.1, ends_at: float = 8.0
+) -> Histories:
     """Return one page of which every version is ``step`` further from the first."""
 
     def compare(first: Counts, second: Counts) -> Floats:
@@ -53,7 +55,9 @@ def _edited(times: list[float], *, step: float = 0.1, ends_at: float = 8.0) -> H
     )
 
 
-def _steady(n_snapshots: int, divergence: list[float], *, n_windows: int = 1) -> Snapshots:
+def _steady_snapshots(
+    n_snapshots: int, divergence: list[float], *, n_windows: int = 1
+) -> Snapshots:
     """Return pages whose divergence depends on the age of the copy alone, linear in between."""
     age = np.arange(n_snapshots)[None, :] - np.arange(n_snapshots)[:, None]
     known = np.array(divergence)
@@ -72,18 +76,23 @@ def _steady(n_snapshots: int, divergence: list[float], *, n_windows: int = 1) ->
     )
 
 
-def test_what_happens_between_snapshots_is_counted_in_full() -> None:
+def test_changes_between_snapshots_are_counted_in_full() -> None:
     """Versions at 0, 1.5 and 2.25 of snapshots at 0, 1, 2, 3."""
-    seen = snapshots_of(_edited([0.0, 1.5, 2.25], ends_at=4.0), n_snapshots=4, apart_seconds=1.0)
+    seen = snapshots_of(
+        _histories_edited_at([0.0, 1.5, 2.25], ends_at=4.0), n_snapshots=4, apart_seconds=1.0
+    )
     np.testing.assert_allclose(seen.divergence[0, 0], [0, 0, 0.1, 0.2], rtol=1e-6)
     np.testing.assert_allclose(seen.mean_divergence[0, 0], [0, 0.05, 0.175, 0.2], rtol=1e-6)
     np.testing.assert_allclose(seen.stale_share[0, 0], [0, 0.5, 1, 1], rtol=1e-6)
     np.testing.assert_allclose(seen.mean_divergence[0, 2], [0, 0, 0.075, 0.1], rtol=1e-6)
 
 
-def test_windows_of_a_page_lie_apart_and_within_what_was_observed() -> None:
+def test_windows_of_a_page_are_disjoint_and_within_its_observations() -> None:
     seen = snapshots_of(
-        _edited([0.0, 1.0, 5.0], ends_at=10.0), n_snapshots=4, apart_seconds=1.0, n_windows_max=5
+        _histories_edited_at([0.0, 1.0, 5.0], ends_at=10.0),
+        n_snapshots=4,
+        apart_seconds=1.0,
+        n_windows_max=5,
     )
     # Two windows of 4 in 10: from 2/3 on, and from 5 1/3 on, when the last change is over.
     assert seen.n_windows == 2
@@ -92,11 +101,11 @@ def test_windows_of_a_page_lie_apart_and_within_what_was_observed() -> None:
 
 def test_a_page_observed_too_briefly_has_no_window() -> None:
     with pytest.raises(ValueError, match="no page was observed"):
-        snapshots_of(_edited([0.0], ends_at=3.0), n_snapshots=4, apart_seconds=1.0)
+        snapshots_of(_histories_edited_at([0.0], ends_at=3.0), n_snapshots=4, apart_seconds=1.0)
 
 
-def test_a_schedule_is_accounted_for_as_by_hand() -> None:
-    seen = _steady(4, [0.0, 0.2, 0.4, 0.6, 0.8])
+def test_the_account_of_a_schedule_agrees_with_one_by_hand() -> None:
+    seen = _steady_snapshots(4, [0.0, 0.2, 0.4, 0.6, 0.8])
     fetched = np.array([[False, False, True, False]])
     all_of_it = spent_of(seen, fetched)
     np.testing.assert_allclose(all_of_it.fragment_staleness, [0.1 + 0.3 + 0.1 + 0.3], rtol=1e-6)
@@ -117,22 +126,22 @@ def test_a_linear_curve_is_fetched_when_its_triangle_reaches_the_threshold(
     value_of: Callable[..., Any],
 ) -> None:
     """U = r t² / 2 of D = r t: 2 at t = 10 for r = .04."""
-    seen = _steady(41, [0.04 * t for t in range(42)])
+    seen = _steady_snapshots(41, [0.04 * t for t in range(42)])
     fetched = fetched_above(value_of(seen), 2.0 - 1e-4)
     assert np.flatnonzero(fetched[0]).tolist() == [10, 20, 30, 40]
 
 
-def test_the_static_policy_for_pages_waits_as_long_as_the_core_says() -> None:
+def test_the_static_policy_for_pages_waits_for_the_interval_of_the_core() -> None:
     """A page that differs at every second snapshot has a rate of a half."""
-    seen = _steady(31, [0.0, 0.0, 1.0])
+    seen = _steady_snapshots(31, [0.0, 0.0, 1.0])
     k = np.arange(30)
     seen.differs[0, k, k + 1] = k % 2 == 0
     fetched = np.flatnonzero(fetched_above(holistic_static_value(seen), 0.8)[0])
     assert fetched[0] == np.ceil(due_elapsed(0.5, 0.8))
 
 
-def test_a_threshold_on_divergence_fetches_the_first_copy_that_is_so_far_off() -> None:
-    seen = _steady(11, [0.0, 0.1, 0.2, 0.3, 0.4])
+def test_a_threshold_on_divergence_fetches_the_first_copy_beyond_it() -> None:
+    seen = _steady_snapshots(11, [0.0, 0.1, 0.2, 0.3, 0.4])
     fetched = np.flatnonzero(fetched_above(dynamic_divergence(seen), 0.25)[0])
     assert fetched.tolist() == [3, 6, 9]
 
@@ -145,7 +154,7 @@ def test_the_price_of_the_optimum_gives_its_fetch_rates() -> None:
 
 
 def test_a_warm_up_grows_linearly_and_is_the_same_for_all() -> None:
-    seen = _steady(31, [0.0, 0.0])
+    seen = _steady_snapshots(31, [0.0, 0.0])
     for policy in (CurveFit(learning=np.inf), ChangeRates()):
         fetched = run_online(seen, policy, 1.0, warm_up=WarmUp(first_period=1.0, until=15))
         assert np.flatnonzero(fetched[0]).tolist() == [1, 3, 6, 10, 15]
@@ -169,7 +178,7 @@ def test_change_rates_are_the_most_likely_ones_at_unequal_intervals() -> None:
     np.testing.assert_allclose(wait, due_elapsed(rate[0], 1.0), rtol=1e-6)
 
 
-def test_a_page_never_seen_to_change_is_left_alone_or_taken_to_change_once() -> None:
+def test_a_page_without_changes_is_never_fetched_or_counts_as_changed_once() -> None:
     changed = [[False] * 5, [True] * 5]
     wait = _waits_of_change_rates(ChangeRates(), changed, 0.1)
     np.testing.assert_allclose(wait, [np.inf, float(due_elapsed(1.0, 0.1))])
@@ -197,34 +206,34 @@ def test_a_price_per_page_is_as_good_as_a_run_at_each_price(
 
 def test_curve_fit_follows_a_page_of_its_model_at_the_period_of_its_curve() -> None:
     """A straight line of .04 a snapshot, at a price of 2: a period of 10 once it is known."""
-    seen = _steady(81, [0.04 * t for t in range(26)])
+    seen = _steady_snapshots(81, [0.04 * t for t in range(26)])
     fetched = np.flatnonzero(run_online(seen, CurveFit(learning=1.0), 2.0)[0])
     assert np.diff(fetched)[-3:].tolist() == pytest.approx([10, 10, 10], abs=1)
 
 
-def test_a_page_that_never_differs_is_left_alone_but_for_the_learning_phase() -> None:
-    seen = _steady(31, [0.0, 0.0])
+def test_a_page_that_never_differs_is_fetched_only_in_the_learning_phase() -> None:
+    seen = _steady_snapshots(31, [0.0, 0.0])
     fetched = np.flatnonzero(run_online(seen, CurveFit(learning=1.0), 1.0)[0])
     assert np.all(np.diff(np.diff(fetched)) == 1)
     assert run_online(seen, CurveFit(), 10.0).sum() == 0
 
 
-def test_bounds_stretch_the_period_of_a_still_page_up_to_the_risk() -> None:
-    seen = _steady(200, [0.0, 0.0])
+def test_bounds_lengthen_the_period_of_an_unchanged_page_up_to_the_risk() -> None:
+    seen = _steady_snapshots(200, [0.0, 0.0])
     fetched = np.flatnonzero(run_online(seen, Bounds(risk=10.0), 2.0)[0])
     assert np.diff(fetched).max() == 20
     assert np.all(np.diff(np.diff(fetched)) >= 0)
 
 
 def test_a_single_profile_lasts_for_several_observations() -> None:
-    seen = _steady(60, [0.0] + [0.02 * t for t in range(1, 50)])
+    seen = _steady_snapshots(60, [0.0] + [0.02 * t for t in range(1, 50)])
     fetched = run_online(seen, CurveFit(n_bases=1, learning=1.0), 0.5)
     # Period √(2 T / r) = 7 once the curve is known.
     assert np.diff(np.flatnonzero(fetched[0]))[-1] in (7, 8)
 
 
-def test_lines_are_read_between_thresholds_and_need_no_more_than_is_of_use() -> None:
-    seen = _steady(5, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0], n_windows=2)
+def test_curves_are_interpolated_between_thresholds() -> None:
+    seen = _steady_snapshots(5, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0], n_windows=2)
     spent = [
         spent_of(seen, np.zeros((2, 5), np.bool_)),
         spent_of(seen, np.arange(5)[None, :].repeat(2, axis=0) > 0),
@@ -238,8 +247,8 @@ def test_lines_are_read_between_thresholds_and_need_no_more_than_is_of_use() -> 
     assert np.isnan(curve.cost_at(np.array([0.05]), one)).all()
 
 
-def test_a_policy_that_never_gets_there_needs_infinitely_many_refreshes() -> None:
-    seen = _steady(5, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0], n_windows=2)
+def test_a_target_that_is_never_reached_needs_infinitely_many_refreshes() -> None:
+    seen = _steady_snapshots(5, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0], n_windows=2)
     never, always = np.zeros((2, 5), np.bool_), np.tile(np.arange(5) > 0, (2, 1))
     rival = CostCurve(threshold=np.zeros(2), spent=[spent_of(seen, never), spent_of(seen, always)])
     lazy = CostCurve(threshold=np.zeros(1), spent=[spent_of(seen, never)])
@@ -248,7 +257,7 @@ def test_a_policy_that_never_gets_there_needs_infinitely_many_refreshes() -> Non
     assert row["ratio"] == row["low"] == row["high"] == np.inf
 
 
-def test_clusters_are_drawn_as_many_as_there_are() -> None:
+def test_a_resample_has_as_many_clusters_as_the_data() -> None:
     weight = draws_of_clusters(7, 20)
     assert weight[0].tolist() == [1] * 7
     assert np.all(weight.sum(axis=1) == 7)

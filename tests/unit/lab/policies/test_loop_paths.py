@@ -19,7 +19,7 @@ def test_the_deviation_of_many_paths_is_that_of_all_outcomes(rng: np.random.Gene
     assert low <= expected <= high
 
 
-def test_edges_are_told_from_estimates(rng: np.random.Generator) -> None:
+def test_edges_are_distinguished_from_estimates(rng: np.random.Generator) -> None:
     paths = loop_paths(rng, [1e-9, 1e9], [5.0, 5.0], 3, fraction=0.5)
     assert paths.is_never.tolist() == [[True] * 3, [False] * 3]
     assert paths.is_always.tolist() == [[False] * 3, [True] * 3]

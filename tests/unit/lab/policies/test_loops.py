@@ -21,6 +21,8 @@ from recrawl.papers.change_rate import (
 )
 from recrawl.sim import Bookkeeper, Fetcher, KnownPages, Web, make_web, realistic_web, simulate
 
+pytestmark = pytest.mark.slow
+
 HOUR = 3_600.0
 DAY = 24 * HOUR
 LOOPS = {
@@ -67,7 +69,7 @@ def test_the_policy_and_the_walk_fetch_the_same_pages_as_often(
 
 
 @pytest.mark.slow_without_jit
-def test_waits_are_the_fraction_of_what_the_core_estimates(loop: Loop) -> None:
+def test_waits_are_a_fraction_of_the_estimate_of_the_core(loop: Loop) -> None:
     web = make_web(1, 100 * DAY, np.geomspace(1 / HOUR, 0.01 / DAY, 12))
     log = loop_log(web, loop)
     for page in range(web.n_pages):
@@ -89,7 +91,7 @@ def test_costs_first_poll_comes_after_a_third_of_the_most_likely_period() -> Non
     assert COST_LOOP.pseudo is COST_PRIOR
 
 
-def test_a_loop_needs_something_to_begin_with() -> None:
+def test_a_loop_needs_a_first_interval_and_a_positive_fraction() -> None:
     with pytest.raises(ValueError, match="first interval"):
         Loop(fraction=1.0)
     with pytest.raises(ValueError, match="fraction"):
@@ -105,7 +107,7 @@ def test_intervals_cover_all_time_and_the_last_is_cut_off(loop: Loop) -> None:
     assert (log.stale_seconds <= log.elapsed + 1e-6).all()
 
 
-def test_polls_at_a_fixed_interval_see_the_changes_that_there_were() -> None:
+def test_polls_at_a_fixed_interval_see_the_actual_changes() -> None:
     web = make_web(5, 50 * DAY, np.full(6, 1 / DAY))
     log = fixed_log(web, 8 * HOUR)
     for page in range(web.n_pages):
@@ -132,7 +134,7 @@ def test_stale_time_and_fetches_add_up_over_time() -> None:
 
 
 @pytest.mark.slow_without_jit
-def test_scaled_to_a_budget_a_loop_spends_nearly_all_of_it(web: Web) -> None:
+def test_a_loop_scaled_to_a_budget_spends_nearly_all_of_it(web: Web) -> None:
     budget = web.n_pages / (10 * DAY)
     scale = loop_scale_for_budget(web, COST_LOOP, budget)
     n_fetches = int(loop_log(web, COST_LOOP, scale=scale, is_spread=True).page_fetches.sum())

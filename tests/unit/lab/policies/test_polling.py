@@ -5,14 +5,14 @@ import pytest
 
 from lab.policies.polling import PollLog, Refits, Turns, estimated_rates
 from recrawl.papers.change_rate import PollHistories, irregular_change_rate
-from recrawl.sim import Outcomes
+from recrawl.sim import FetchOutcomes
 
 PAGES = np.array([0, 0, 1, 0, 1, 2])
 ELAPSED = np.array([5.0, 7.0, 9.0, 2.0, 4.0, 3.0])
 CHANGED = np.array([True, False, False, True, False, True])
 
 
-def outcomes_of(elapsed: np.ndarray, changed: np.ndarray, **columns: np.ndarray) -> Outcomes:
+def outcomes_of(elapsed: np.ndarray, changed: np.ndarray, **columns: np.ndarray) -> FetchOutcomes:
     n = elapsed.size
     none = {
         "last_modified_at": np.full(n, np.nan),
@@ -20,7 +20,7 @@ def outcomes_of(elapsed: np.ndarray, changed: np.ndarray, **columns: np.ndarray)
         "reverted": np.zeros(n, np.bool_),
         "divergence": np.zeros(n),
     }
-    return Outcomes(changed=changed, elapsed=elapsed, **{**none, **columns})
+    return FetchOutcomes(changed=changed, elapsed=elapsed, **{**none, **columns})
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def log() -> PollLog:
     return log
 
 
-def test_pages_come_in_proportion_to_their_weight_and_evenly_spaced() -> None:
+def test_pages_are_picked_in_proportion_to_their_weight_and_evenly() -> None:
     turns = Turns(60, 0.0)
     turns.weight = np.repeat([1.0, 2.0, 5.0], 20)
     order = []
@@ -44,7 +44,7 @@ def test_pages_come_in_proportion_to_their_weight_and_evenly_spaced() -> None:
     assert gaps.max() - gaps.min() <= 0.1 * gaps.mean()
 
 
-def test_a_page_under_way_and_one_without_weight_do_not_come() -> None:
+def test_a_page_under_way_and_one_without_weight_are_not_picked() -> None:
     turns = Turns(3, 0.0)
     turns.weight = np.array([0.0, 1.0, 1.0])
     assert turns.pick(1.0, 1).tolist() == [1]
@@ -107,7 +107,7 @@ def test_dates_are_used_where_a_page_always_has_one() -> None:
     assert dated[1] == irregular[1]
 
 
-def test_refits_come_with_the_polls_and_know_the_budget() -> None:
+def test_refits_are_due_by_the_number_of_polls_and_return_the_budget() -> None:
     refits = Refits(100, 0.0)
     for _ in range(50):
         refits.ask(4)

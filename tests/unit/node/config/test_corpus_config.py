@@ -1,4 +1,4 @@
-"""A configuration says what holds, or exactly what is wrong with it and where."""
+"""Tests of the configuration and of its error messages."""
 
 import math
 from dataclasses import FrozenInstanceError, fields, replace
@@ -30,7 +30,7 @@ def problem_of(text: str) -> str:
     return str(raised.value)
 
 
-def test_nothing_said_is_the_default_of_everything() -> None:
+def test_an_empty_configuration_has_all_defaults() -> None:
     assert CorpusConfig.from_toml("") == CorpusConfig()
     assert CorpusConfig().shard_settings() == ShardSettings()
     assert CorpusConfig().budget_event() is None
@@ -43,7 +43,7 @@ def test_every_setting_of_a_shard_is_reached_exactly_once() -> None:
     assert sorted(reached) == sorted(field.name for field in fields(ShardSettings))
 
 
-def test_what_is_said_reaches_the_shard() -> None:
+def test_settings_reach_the_shard() -> None:
     config = CorpusConfig.from_toml("""
         [corpus]
         partitions = 4
@@ -70,7 +70,7 @@ def test_what_is_said_reaches_the_shard() -> None:
     assert settings.sweep_seconds == 60
 
 
-def test_a_configuration_made_in_python_is_the_one_read() -> None:
+def test_a_configuration_made_in_python_equals_the_one_from_toml() -> None:
     read = CorpusConfig.from_toml("""
         [budget]
         rate = "30/h"
@@ -88,7 +88,7 @@ def test_a_configuration_made_in_python_is_the_one_read() -> None:
     assert made == read
 
 
-def test_a_configuration_does_not_change() -> None:
+def test_a_configuration_is_immutable() -> None:
     with pytest.raises(FrozenInstanceError):
         CorpusConfig().budget.burst = 5.0  # type: ignore[misc]
 
@@ -102,7 +102,7 @@ def test_a_configuration_does_not_change() -> None:
         ),
         ("[polite]", "polite is not a known section; did you mean politeness?"),
         ("[[patterns]]", "patterns is not a known section; did you mean pattern?"),
-        ("[audit]\nxyzzy = 2", "audit.xyzzy is not known; there are audit.share"),
+        ("[audit]\nxyzzy = 2", "audit.xyzzy is not known; choose from audit.share"),
         (
             '[hosts."example.com"]\ndelai = 2',
             'hosts."example.com".delai is not known; did you mean hosts."example.com".delay?',
@@ -113,7 +113,7 @@ def test_a_configuration_does_not_change() -> None:
         ),
     ],
 )
-def test_an_unknown_key_is_named_with_the_nearest(text: str, problem: str) -> None:
+def test_an_unknown_key_suggests_a_similar_one(text: str, problem: str) -> None:
     assert problem_of(text) == problem
 
 
@@ -191,10 +191,10 @@ def test_an_unknown_key_is_named_with_the_nearest(text: str, problem: str) -> No
             '[ledger]\nkind = "kafka"\nbootstrap = "b"\ntopic = "t"\nclient_settings = {a = [1]}',
             "ledger.client_settings must be a table of text, numbers and booleans",
         ),
-        ("[politeness", "not TOML: "),
+        ("[politeness", "not valid TOML: "),
     ],
 )
-def test_a_wrong_value_is_named_with_what_is_allowed(text: str, problem: str) -> None:
+def test_a_wrong_value_is_named_with_the_allowed_values(text: str, problem: str) -> None:
     assert problem_of(text).startswith(problem)
 
 
@@ -223,7 +223,7 @@ def test_wrong_arguments_in_python_are_value_errors() -> None:
         CorpusConfig.from_dict({"audit": {"share": 1}})
 
 
-def test_a_host_has_its_own_rule_where_it_says_so() -> None:
+def test_a_host_section_overrides_politeness() -> None:
     config = CorpusConfig.from_toml("""
         [politeness]
         delay = 2
@@ -248,14 +248,14 @@ def test_a_host_has_its_own_rule_where_it_says_so() -> None:
         ('rate = "unlimited"', (math.inf, 0, 60, BudgetUnit.FETCHES, PriceMode.BUDGET, 0)),
     ],
 )
-def test_a_budget_is_an_event_that_a_shard_takes(budget: str, columns: tuple[float, ...]) -> None:
+def test_a_budget_becomes_a_valid_event(budget: str, columns: tuple[float, ...]) -> None:
     event = CorpusConfig.from_toml(f"[budget]\n{budget}").budget_event()
     assert event is not None
     assert tuple(column[0] for column in event) == columns
     assert Shard().apply(event).valid.all()
 
 
-def test_a_shard_that_is_one_of_several_has_its_share_of_the_budget() -> None:
+def test_one_of_several_shards_gets_its_share_of_the_budget() -> None:
     event = CorpusConfig.from_toml('[budget]\nrate = "30/h"').budget_event(share=0.25)
     assert event is not None
     assert event.amount[0] == 7.5

@@ -1,11 +1,11 @@
-"""Durations and rates are read as they are meant, or not at all."""
+"""Tests of durations and rates."""
 
 import math
 
 import pytest
 
 from recrawl.errors import ConfigError
-from recrawl.node.config.values import Rate, period, seconds
+from recrawl.node.config.values import Rate, duration_text, seconds
 
 
 @pytest.mark.parametrize(
@@ -29,14 +29,14 @@ def test_a_duration_is_read(text: str | float, expected: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "h", "5", "5y", "-5s", "5s5s", "5 s s", "ten s", True, None])
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_text_that_is_not_a_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a duration"):
         seconds(text)
 
 
 @pytest.mark.parametrize("text", ["90s", "15m", "6h", "2d", "1w", "0.5s", "0s", "36h"])
-def test_a_period_reads_as_the_duration_it_was(text: str) -> None:
-    assert period(seconds(text)) == text
+def test_duration_text_reads_back_as_the_same_duration(text: str) -> None:
+    assert duration_text(seconds(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_rate_is_read(text: str, amount: float, per_seconds: float | None) -> 
 
 
 @pytest.mark.parametrize("text", ["", "30", "/h", "30/y", "-1/h", "30/h/h", "30/2h", 30, None])
-def test_what_is_no_rate_is_refused(text: str) -> None:
+def test_text_that_is_not_a_rate_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a rate"):
         Rate.of(text)
 

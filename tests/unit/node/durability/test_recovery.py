@@ -1,4 +1,4 @@
-"""Whatever breaks on disk, a corpus comes back with all that was acknowledged, or says why."""
+"""After any damage on disk, a corpus recovers all acknowledged data or raises a clear error."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ from recrawl.errors import CorpusError, FormatError, LedgerError, RecoveryError
 from recrawl.kv import KeyValues
 from recrawl.ledger import Record, SavedSnapshot, SnapshotDraft, SnapshotFolder
 from recrawl.node.durability.open_log import open_log
-from recrawl.node.durability.recovery import Partition, recovered
+from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.node.node import Node
 from recrawl.node.records import record_of
 from recrawl.shard import Applied, PagesAdded, PagesRemoved, event_of
@@ -34,7 +34,7 @@ Open = Callable[..., Corpus]
 
 
 def work(corpus: Corpus, clock: ManualClock, first: int, n_rounds: int = 5) -> None:
-    """Let all kinds of things happen."""
+    """Add, fetch, signal and remove pages."""
     for i in range(first, first + n_rounds):
         corpus.add([f"https://h{k % 3}.example/{i}/{k}" for k in range(20)])
         clock.pass_seconds(600)
@@ -49,7 +49,7 @@ def work(corpus: Corpus, clock: ManualClock, first: int, n_rounds: int = 5) -> N
 
 
 class State:
-    """What a corpus knows, to compare."""
+    """The state of a corpus, for comparisons."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -65,14 +65,14 @@ class State:
 
 
 def crashed_copy(folder: Path, to: Path) -> Path:
-    """Return a copy of an open corpus as it is at one moment: what a killed process leaves."""
+    """Copy an open corpus at one moment, as a killed process would leave it."""
     while True:
         before = files_of(folder)
         with contextlib.suppress(shutil.Error, FileNotFoundError):
             shutil.copytree(folder, to)
             if files_of(folder) == before:
                 return to
-        # A compaction has taken files away meanwhile.
+        # A compaction has removed files meanwhile.
         shutil.rmtree(to, ignore_errors=True)
 
 
@@ -81,13 +81,13 @@ def files_of(folder: Path) -> list[tuple[str, int]]:
 
 
 def state_after_recovery(folder: Path, config: CorpusConfig) -> State:
-    """Recover a corpus without claiming it, so that nothing is added."""
+    """Recover a corpus without claiming it, so that nothing is logged."""
     log = open_log(folder, config)
     try:
         partition = Partition(
             0, log.partition(0), folder / "store" / "0", SnapshotFolder(folder / "snapshots" / "0")
         )
-        node = recovered(partition)
+        node = recover_node(partition)
         state = State(node)
         node.store.close()
         return state
@@ -111,7 +111,7 @@ def corpus(tmp_path: Path, clock: ManualClock, config: CorpusConfig) -> Any:
 
 @pytest.fixture
 def crash(corpus: Corpus, clock: ManualClock, tmp_path: Path) -> tuple[Path, State]:
-    """Return what is left of a corpus with two snapshots and more in the log, and what it knew."""
+    """Return a copy of a killed corpus with two snapshots and a longer log, and its state."""
     work(corpus, clock, 0)
     corpus.snapshot()
     work(corpus, clock, 5)
@@ -130,7 +130,7 @@ def flip(file: Path, share: float) -> None:
     file.write_bytes(data)
 
 
-def test_a_killed_corpus_comes_back_as_it_was(
+def test_a_killed_corpus_recovers_its_state(
     crash: tuple[Path, State], config: CorpusConfig
 ) -> None:
     folder, before = crash
@@ -138,7 +138,7 @@ def test_a_killed_corpus_comes_back_as_it_was(
     assert state_after_recovery(folder, config) == before
 
 
-def test_it_is_what_a_replay_from_zero_gives(
+def test_a_replay_of_the_whole_log_gives_the_same_state(
     crash: tuple[Path, State], config: CorpusConfig
 ) -> None:
     folder, before = crash
@@ -148,7 +148,7 @@ def test_it_is_what_a_replay_from_zero_gives(
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
-def test_a_flipped_byte_in_a_snapshot_is_noticed_and_the_one_before_takes_over(
+def test_a_corrupt_snapshot_is_skipped_for_an_older_one(
     crash: tuple[Path, State], config: CorpusConfig, share: float, caplog: Any
 ) -> None:
     folder, before = crash
@@ -157,20 +157,24 @@ def test_a_flipped_byte_in_a_snapshot_is_noticed_and_the_one_before_takes_over(
     assert "is not used" in caplog.text
 
 
-def test_a_broken_manifest_is_noticed(crash: tuple[Path, State], config: CorpusConfig) -> None:
+def test_a_snapshot_with_a_corrupt_manifest_is_skipped(
+    crash: tuple[Path, State], config: CorpusConfig
+) -> None:
     folder, before = crash
     newest = snapshots_of(folder)[-1] / "manifest.json"
     newest.write_bytes(newest.read_bytes()[:-20])
     assert state_after_recovery(folder, config) == before
 
 
-def test_missing_columns_are_noticed(crash: tuple[Path, State], config: CorpusConfig) -> None:
+def test_a_snapshot_without_columns_is_skipped(
+    crash: tuple[Path, State], config: CorpusConfig
+) -> None:
     folder, before = crash
     (snapshots_of(folder)[-1] / "columns").unlink()
     assert state_after_recovery(folder, config) == before
 
 
-def test_a_half_written_snapshot_does_not_count(
+def test_an_incomplete_snapshot_is_ignored(
     corpus: Corpus, clock: ManualClock, tmp_path: Path, config: CorpusConfig
 ) -> None:
     work(corpus, clock, 0)
@@ -183,7 +187,7 @@ def test_a_half_written_snapshot_does_not_count(
     assert state_after_recovery(folder, config) == State(corpus.nodes[0])
 
 
-def test_a_lost_store_is_made_from_the_checkpoint(
+def test_a_lost_store_is_restored_from_the_checkpoint(
     crash: tuple[Path, State], config: CorpusConfig
 ) -> None:
     folder, before = crash
@@ -191,7 +195,7 @@ def test_a_lost_store_is_made_from_the_checkpoint(
     assert state_after_recovery(folder, config) == before
 
 
-def test_a_broken_store_is_put_aside_and_made_from_the_checkpoint(
+def test_a_corrupt_store_is_renamed_and_restored_from_the_checkpoint(
     crash: tuple[Path, State], config: CorpusConfig, caplog: Any
 ) -> None:
     folder, before = crash
@@ -201,7 +205,7 @@ def test_a_broken_store_is_put_aside_and_made_from_the_checkpoint(
     assert (folder / "store" / "0.broken").exists()
 
 
-def test_a_store_that_is_behind_is_brought_forward(
+def test_an_old_store_catches_up_with_the_log(
     corpus: Corpus, clock: ManualClock, tmp_path: Path, config: CorpusConfig
 ) -> None:
     work(corpus, clock, 0)
@@ -216,10 +220,10 @@ def test_a_store_that_is_behind_is_brought_forward(
     assert state_after_recovery(folder, config) == State(corpus.nodes[0])
 
 
-def test_a_store_ahead_of_its_log_is_made_anew(
+def test_a_store_ahead_of_its_log_is_rebuilt(
     corpus: Corpus, clock: ManualClock, tmp_path: Path, config: CorpusConfig
 ) -> None:
-    """As after a power cut where the log was not synced."""
+    """This happens after a power cut if the log was not synced."""
     work(corpus, clock, 0)
     corpus.snapshot()
     work(corpus, clock, 5)
@@ -231,7 +235,7 @@ def test_a_store_ahead_of_its_log_is_made_anew(
     assert state_after_recovery(folder, config) == before
 
 
-def test_a_store_of_a_newer_version_is_not_thrown_away(
+def test_a_store_of_a_newer_version_is_not_replaced(
     crash: tuple[Path, State], config: CorpusConfig
 ) -> None:
     folder, _ = crash
@@ -243,7 +247,7 @@ def test_a_store_of_a_newer_version_is_not_thrown_away(
     assert not (folder / "store" / "0.broken").exists()
 
 
-def test_a_torn_last_record_takes_nothing_with_it_that_was_acknowledged(
+def test_an_incomplete_last_record_loses_no_acknowledged_data(
     corpus: Corpus, clock: ManualClock, tmp_path: Path, config: CorpusConfig
 ) -> None:
     work(corpus, clock, 0)
@@ -252,7 +256,7 @@ def test_a_torn_last_record_takes_nothing_with_it_that_was_acknowledged(
     folder = crashed_copy(corpus.folder, tmp_path / "crashed")
     newest = max((folder / "log").glob("*.log"), key=lambda file: file.stat().st_mtime_ns)
     newest.write_bytes(newest.read_bytes()[:-50])
-    # The store was told of what the log has lost.
+    # The store has applied the record that the log has lost.
     state = state_after_recovery(folder, config)
     assert state.position == acknowledged
     with recrawl.open(folder, config, clock=clock) as again:
@@ -261,7 +265,7 @@ def test_a_torn_last_record_takes_nothing_with_it_that_was_acknowledged(
         assert again.explain("https://h1.example/0/1") is not None
 
 
-def test_without_snapshots_and_without_the_beginning_of_the_log_it_says_so(
+def test_without_snapshots_a_truncated_log_raises_recovery_error(
     corpus: Corpus, clock: ManualClock, tmp_path: Path, config: CorpusConfig
 ) -> None:
     for i in range(4):
@@ -274,12 +278,10 @@ def test_without_snapshots_and_without_the_beginning_of_the_log_it_says_so(
         recrawl.open(folder, config, clock=clock)
 
 
-def test_a_format_file_that_is_none_is_refused(
-    crash: tuple[Path, State], config: CorpusConfig
-) -> None:
+def test_an_invalid_format_file_is_refused(crash: tuple[Path, State], config: CorpusConfig) -> None:
     folder, _ = crash
     (folder / "FORMAT").write_text("{")
-    with pytest.raises(CorpusError, match="is not that of a corpus"):
+    with pytest.raises(CorpusError, match="FORMAT cannot be read"):
         recrawl.open(folder, config)
 
 
@@ -295,27 +297,29 @@ def test_the_log_is_kept_from_the_oldest_snapshot_on(corpus: Corpus, clock: Manu
 def test_a_snapshot_is_committed_after_the_log_was_synced(
     corpus: Corpus, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where appends are not, a snapshot could otherwise be of what a power cut takes away."""
+    """Otherwise a power cut could take records from the log that the snapshot has applied."""
     work(corpus, clock, 0)
-    happened: list[str] = []
+    calls: list[str] = []
     ledger = corpus.nodes[0].ledger
     commit = SnapshotDraft.commit
 
-    def committed(self: SnapshotDraft, manifest: str) -> SavedSnapshot:
-        happened.append("commit")
+    def watched_commit(self: SnapshotDraft, manifest: str) -> SavedSnapshot:
+        calls.append("commit")
         return commit(self, manifest)
 
-    monkeypatch.setattr(ledger, "sync", lambda: happened.append("sync"))
-    monkeypatch.setattr(SnapshotDraft, "commit", committed)
+    monkeypatch.setattr(ledger, "sync", lambda: calls.append("sync"))
+    monkeypatch.setattr(SnapshotDraft, "commit", watched_commit)
     corpus.snapshot()
-    assert happened == ["sync", "commit"]
+    assert calls == ["sync", "commit"]
 
 
-def test_a_snapshot_of_what_the_log_lost_is_never_used(tmp_path: Path, clock: ManualClock) -> None:
-    """As if the disk had lied: the log's end is gone, and the snapshot is not."""
-    told = CorpusConfig.from_dict({"snapshots": {"every": "52w"}, "politeness": IMPOLITE})
+def test_a_snapshot_beyond_the_end_of_the_log_is_not_used(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """This happens if the disk loses synced records of the log but not the snapshot."""
+    config = CorpusConfig.from_dict({"snapshots": {"every": "52w"}, "politeness": IMPOLITE})
     live = tmp_path / "live"
-    with recrawl.open(live, told, clock=clock) as corpus:
+    with recrawl.open(live, config, clock=clock) as corpus:
         work(corpus, clock, 0)
         old_log = crashed_copy(live / "log", tmp_path / "old_log")
         corpus.add([f"https://lost.example/{i}" for i in range(50)])
@@ -323,32 +327,32 @@ def test_a_snapshot_of_what_the_log_lost_is_never_used(tmp_path: Path, clock: Ma
         crashed = crashed_copy(live, tmp_path / "crashed")
     shutil.rmtree(crashed / "log")
     shutil.copytree(old_log, crashed / "log")
-    with recrawl.open(crashed, told, clock=clock) as corpus:
+    with recrawl.open(crashed, config, clock=clock) as corpus:
         corpus.add([f"https://kept.example/{i}" for i in range(50)])
         work(corpus, clock, 5)
         killed = crashed_copy(crashed, tmp_path / "killed")
         before = State(corpus.nodes[0])
-    assert state_after_recovery(killed, told) == before
+    assert state_after_recovery(killed, config) == before
 
 
-def test_a_snapshot_found_broken_does_not_count_among_those_kept(
+def test_a_corrupt_snapshot_does_not_count_among_those_kept(
     tmp_path: Path, clock: ManualClock
 ) -> None:
-    told = CorpusConfig.from_dict({"snapshots": {"every": "52w"}, "politeness": IMPOLITE})
-    with recrawl.open(tmp_path, told, clock=clock) as corpus:
+    config = CorpusConfig.from_dict({"snapshots": {"every": "52w"}, "politeness": IMPOLITE})
+    with recrawl.open(tmp_path, config, clock=clock) as corpus:
         for i in range(2):
             work(corpus, clock, i * 5)
             corpus.snapshot()
     flip(snapshots_of(tmp_path)[-1] / "columns", 0.5)
-    with recrawl.open(tmp_path, told, clock=clock) as corpus:
+    with recrawl.open(tmp_path, config, clock=clock) as corpus:
         work(corpus, clock, 10)
         corpus.snapshot()
-    # Another time the newest one breaks: again the one before must take over.
+    # The newest snapshot is corrupted again: recovery must use the older one.
     flip(snapshots_of(tmp_path)[-1] / "columns", 0.5)
-    recrawl.open(tmp_path, told, clock=clock).close()
+    recrawl.open(tmp_path, config, clock=clock).close()
 
 
-def test_no_snapshot_is_taken_of_a_node_that_failed_while_it_applied(
+def test_a_node_that_failed_during_apply_refuses_a_snapshot(
     corpus: Corpus, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work(corpus, clock, 0)
@@ -368,17 +372,17 @@ def test_no_snapshot_is_taken_of_a_node_that_failed_while_it_applied(
     assert not (corpus.folder / "snapshots" / "0").exists() or not snapshots_of(corpus.folder)
 
 
-def test_a_read_that_fails_leaves_no_hole_in_the_store(
+def test_a_failed_read_leaves_no_gap_in_the_store(
     corpus: Corpus, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on Kafka, where others write, too, and the node follows."""
+    """On Kafka other nodes append to the log too, and the node reads their records."""
     work(corpus, clock, 0)
     node = corpus.nodes[0]
     urls = [f"https://x.example/{i}" for i in range(3)]
     corpus.add(urls)
     page = node.store.pages_of(pa.array(urls))
-    (named,) = (r for _, r in node.ledger.read(node.position - 1))
-    assert named.schema == 101
+    (added,) = (r for _, r in node.ledger.read(node.position - 1))
+    assert added.schema == 101
     event = event_of(PagesRemoved, page=page)
     node.ledger.append([record_of(event)])
     read = node.ledger.read
@@ -398,10 +402,10 @@ def test_a_read_that_fails_leaves_no_hole_in_the_store(
     assert corpus.add(urls).n_added == 3
 
 
-def test_a_corpus_whose_snapshot_is_of_an_older_format_is_read(
+def test_a_snapshot_of_an_older_format_is_read(
     crash: tuple[Path, State], config: CorpusConfig
 ) -> None:
-    """What columns have been added since are as if they had never been used."""
+    """Columns that were added to the format later have their initial values."""
     folder, before = crash
     for snapshot in snapshots_of(folder):
         manifest = snapshot / "manifest.json"
@@ -414,7 +418,7 @@ def test_a_corpus_whose_snapshot_is_of_an_older_format_is_read(
     assert state_after_recovery(folder, config) == before
 
 
-def test_a_corpus_whose_snapshot_is_of_a_newer_format_is_refused_and_left_alone(
+def test_a_snapshot_of_a_newer_format_is_refused_and_kept(
     crash: tuple[Path, State], config: CorpusConfig
 ) -> None:
     folder, _ = crash
@@ -422,7 +426,7 @@ def test_a_corpus_whose_snapshot_is_of_a_newer_format_is_refused_and_left_alone(
     body = json.loads(json.loads(manifest.read_text())["body"])
     text = json.dumps(body | {"format": 99})
     manifest.write_text(json.dumps({"crc32": zlib.crc32(text.encode()), "body": text}))
-    with pytest.raises(RecoveryError, match="a newer version wrote it"):
+    with pytest.raises(RecoveryError, match="a newer version of recrawl wrote it"):
         state_after_recovery(folder, config)
     assert len(snapshots_of(folder)) == 2
 
@@ -469,7 +473,7 @@ print(json.dumps({"acknowledged": n_added, "there": n_there, "new": n_new, "erro
 
 @pytest.mark.slow_without_jit
 def test_a_full_disk_stops_a_corpus_and_loses_nothing(tmp_path: Path) -> None:
-    """On a small file system of its own, in a name space of its own."""
+    """The script mounts a small file system in its own mount namespace."""
     script = tmp_path / "full_disk.py"
     script.write_text(FULL_DISK)
     disk = tmp_path / "disk"
@@ -482,8 +486,8 @@ def test_a_full_disk_stops_a_corpus_and_loses_nothing(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["acknowledged"] > 1000
-    assert told["there"] == told["acknowledged"]
-    assert told["new"] == 1
-    assert "open the corpus again" in told["errors"][1]
+    report = json.loads(done.stdout)
+    assert report["acknowledged"] > 1000
+    assert report["there"] == report["acknowledged"]
+    assert report["new"] == 1
+    assert "open the corpus again" in report["errors"][1]

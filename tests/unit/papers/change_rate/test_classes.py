@@ -17,7 +17,7 @@ classes = FrequencyClasses(change_rates=(WEEKLY, MONTHLY))
 
 def test_a_page_unchanged_for_a_month_is_hardly_weekly() -> None:
     """CGM §2: P(monthly) rises and P(weekly) falls when a page has not changed for a month."""
-    beliefs = classes.unpolled(1)
+    beliefs = classes.prior_beliefs(1)
     np.testing.assert_allclose(beliefs.probability, [[0.5, 0.5]])
     classes.observe(beliefs, [0], 30 * DAY, False)
     weekly = math.exp(-30 / 7)
@@ -45,7 +45,7 @@ def test_is_bayes_rule_in_a_batch_and_one_by_one(polls: list[tuple[float, bool]]
     )
     posterior = np.exp(log_weight - log_weight.max())
     posterior /= posterior.sum()
-    batched, single = three.unpolled(2), three.unpolled(2)
+    batched, single = three.prior_beliefs(2), three.prior_beliefs(2)
     three.observe(batched, np.ones(len(polls), int), elapsed, changed)
     for t, found in polls:
         three.observe(single, [1], t, found)
@@ -58,7 +58,7 @@ def test_is_bayes_rule_in_a_batch_and_one_by_one(polls: list[tuple[float, bool]]
 def test_finds_the_class_of_a_page(true_rate: float, rng: np.random.Generator) -> None:
     """200 weekly polls each: no page of 300 is misjudged (chance of one below 1e-9)."""
     n_pages, n_polls = 300, 200
-    beliefs = classes.unpolled(n_pages)
+    beliefs = classes.prior_beliefs(n_pages)
     changed = rng.random((n_polls, n_pages)) < -math.expm1(-true_rate * 7 * DAY)
     for found in changed:
         classes.observe(beliefs, np.arange(n_pages), 7 * DAY, found)
@@ -67,7 +67,7 @@ def test_finds_the_class_of_a_page(true_rate: float, rng: np.random.Generator) -
 
 
 def test_a_class_can_come_back_after_a_thousand_polls_against_it() -> None:
-    beliefs = classes.unpolled(1)
+    beliefs = classes.prior_beliefs(1)
     classes.observe(beliefs, np.zeros(3_000, int), 30 * DAY, False)
     assert beliefs.probability[0, 0] == 0.0
     classes.observe(beliefs, np.zeros(8_000, int), DAY, True)
@@ -77,7 +77,7 @@ def test_a_class_can_come_back_after_a_thousand_polls_against_it() -> None:
 
 def test_one_change_rules_out_the_class_that_never_changes() -> None:
     static = FrequencyClasses(change_rates=(WEEKLY, 0.0), prior=(0.1, 0.9))
-    beliefs = static.unpolled(2)
+    beliefs = static.prior_beliefs(2)
     static.observe(beliefs, [0, 1], DAY, [True, False])
     np.testing.assert_allclose(beliefs.probability[0], [1, 0])
     assert beliefs.probability[1, 1] > 0.9
@@ -85,7 +85,7 @@ def test_one_change_rules_out_the_class_that_never_changes() -> None:
 
 def test_what_no_class_allows_leaves_no_class() -> None:
     static = FrequencyClasses(change_rates=(WEEKLY, 0.0), prior=(0.0, 1.0))
-    beliefs = static.unpolled(1)
+    beliefs = static.prior_beliefs(1)
     static.observe(beliefs, [0, 0], [DAY, 0.0], [True, True])
     np.testing.assert_array_equal(beliefs.probability, [[0, 0]])
 
@@ -101,7 +101,7 @@ def test_what_no_class_allows_leaves_no_class() -> None:
         ((1.0, 2.0), (-0.5, 1.5), "prior must be 2 shares"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_invalid_arguments_are_rejected(
     rates: tuple[float, ...], prior: tuple[float, ...] | None, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

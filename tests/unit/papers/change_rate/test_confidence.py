@@ -84,7 +84,7 @@ def test_does_not_depend_on_the_unit_of_time(scale: float) -> None:
     assert here.lower[0] * here.upper[0] == pytest.approx(rate**2)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(ValueError, match="confidence must be between 0 and 1, got 95"):
         regular_bounds(10, 6, 1.0, confidence=95)
     with pytest.raises(ValueError, match="n_changed must be 0 to n_polls"):

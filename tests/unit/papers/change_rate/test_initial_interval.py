@@ -88,7 +88,7 @@ def test_does_not_depend_on_the_unit_of_time(scale: float) -> None:
         ({"interval_factor": 0.0}, "interval_factor must be positive"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments: dict[str, object], message: str) -> None:
+def test_invalid_arguments_are_rejected(arguments: dict[str, object], message: str) -> None:
     whole = {"change_rate": [1.0], "interval": [1.0]} | arguments
     with pytest.raises(ValueError, match=message):
         best_initial_interval(**whole)  # type: ignore[arg-type]

@@ -63,7 +63,7 @@ def test_recovers_the_rate_of_simulated_pages(rng: np.random.Generator) -> None:
     age = rng.exponential(1 / true_rate, (n_polls, n_pages))
     counts = LastModifiedCounts.zeros(n_pages)
     for row_ages in age:
-        # Whatever lies before the poll before cannot be told from it.
+        # Changes before the previous poll all look the same.
         estimator.observe(counts, np.arange(n_pages), 1.0, row_ages)
     rate = estimator.change_rate(counts)
     mean, deviation = last_modified_moments(true_rate, n_polls)

@@ -55,7 +55,7 @@ def test_counts_take_16_bytes_a_page() -> None:
         ([0, 2], [1.0, 1.0], "rows must be 0 to 1, got 0 to 2"),
         ([-1, 0], [1.0, 1.0], "rows must be 0 to 1, got -1 to 0"),
         ([[0, 1]], [1.0, 1.0], "rows must be one column"),
-        ([0], [1.0, 1.0], "must be of one length"),
+        ([0], [1.0, 1.0], "must have equal lengths"),
         ([0, 1], [1.0, -1.0], "elapsed must be finite and not negative"),
         ([0, 1], [1.0, np.nan], "elapsed must be finite and not negative"),
     ],

@@ -56,13 +56,13 @@ def test_no_number_of_polls_may_be_enough() -> None:
     assert polls_required(1.0, 0.01, n_polls_max=100) == math.inf
 
 
-def test_a_poll_teaches_most_at_one_point_six_changes() -> None:
+def test_a_poll_is_most_informative_at_one_point_six_changes() -> None:
     best = minimize_scalar(lambda r: -(r**2) / np.expm1(r), bounds=(0.5, 3), method="bounded")
     assert best.x == pytest.approx(INFORMATIVE_CHANGES, abs=1e-5)
     assert lambertw(-2 * math.exp(-2)).real + 2 == pytest.approx(INFORMATIVE_CHANGES, abs=1e-14)
 
 
-def test_twenty_polls_teach_most_at_1_35_changes_each() -> None:
+def test_twenty_polls_are_most_informative_at_1_35_changes_each() -> None:
     """CGM §4.2: σ/r is least at r ≈ 1.35 for n = 20, where the bias is small (0.14 %)."""
     best = informative_changes(20, bias_max=0.002)
     assert best == pytest.approx(1.35, abs=0.01)
@@ -88,7 +88,7 @@ def test_many_polls_reach_the_limit_of_the_information() -> None:
     assert informative_changes(5_000) == pytest.approx(INFORMATIVE_CHANGES, abs=2e-3)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(ValueError, match="bias_max must be larger for 2 polls"):
         informative_changes(2, bias_max=0.01)
     with pytest.raises(ValueError, match="must be positive"):

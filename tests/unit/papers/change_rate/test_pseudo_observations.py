@@ -137,7 +137,7 @@ def test_a_weight_of_two_is_two_pages() -> None:
     assert weighted.unchanged_after == pytest.approx(repeated.unchanged_after, rel=1e-6)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(ValueError, match="changed_after must be positive and finite, got 0"):
         PseudoObservations(changed_after=0, unchanged_after=1)
     with pytest.raises(ValueError, match="change_rate must be one or more positive"):

@@ -14,7 +14,7 @@ from recrawl.papers.change_rate import (
     naive_moments,
     regular_change_rate,
     regular_moments,
-    unbiased_up_to,
+    unbiased_limit,
 )
 from tests.reference.change_rate_moments import (
     age_sum_density,
@@ -115,23 +115,23 @@ def test_twenty_polls_are_practically_unbiased_below_two_changes_each() -> None:
 
 def test_the_unbiased_region_grows_with_the_number_of_polls() -> None:
     """CGM fig. 6: r < 3.5 at n = 20, r < 5 at n = 80."""
-    assert unbiased_up_to(20) == pytest.approx(3.5, abs=0.05)
-    assert unbiased_up_to(80) == pytest.approx(5.0, abs=0.15)
-    limits = [unbiased_up_to(n) for n in (1, 2, 5, 10, 20, 80, 320)]
+    assert unbiased_limit(20) == pytest.approx(3.5, abs=0.05)
+    assert unbiased_limit(80) == pytest.approx(5.0, abs=0.15)
+    limits = [unbiased_limit(n) for n in (1, 2, 5, 10, 20, 80, 320)]
     assert limits == sorted(limits)
 
 
 @pytest.mark.parametrize("n", [3, 20, 80])
 @pytest.mark.parametrize("bias_max", [0.01, 0.1])
 def test_the_unbiased_region_ends_where_the_bias_passes_its_bound(n: int, bias_max: float) -> None:
-    limit = unbiased_up_to(n, bias_max=bias_max)
+    limit = unbiased_limit(n, bias_max=bias_max)
     assert abs(regular_moments(limit, n).mean / limit - 1) == pytest.approx(bias_max, rel=1e-6)
     below = np.linspace(1e-3, limit * (1 - 1e-9), 5_000)
     assert np.all(np.abs(regular_moments(below, n).mean / below - 1) <= bias_max * (1 + 1e-9))
 
 
 def test_two_polls_are_nowhere_unbiased_to_one_per_cent() -> None:
-    assert unbiased_up_to(2, bias_max=0.01) == 0.0
+    assert unbiased_limit(2, bias_max=0.01) == 0.0
 
 
 def x_corrected(n: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from recrawl.papers.change_rate import PollHistories, irregular_change_rate, tre
 DAY = 86_400.0
 
 
-def simulated(
+def simulate_pages(
     rng: np.random.Generator, n_pages: int, n_polls: int, spread: float, trend: float
 ) -> PollHistories:
     """Pages of 0.7 changes per poll on average, whose rate grows by e^trend over the history."""
@@ -87,7 +87,7 @@ def test_rejects_few_constant_pages_polled_irregularly(
     Beyond that range by 5 standard errors of a share of 5 % (fails 1 in 1.7 million).
     """
     n_pages = 20_000
-    test = trend_test(simulated(rng, n_pages, 40, spread, 0.0))
+    test = trend_test(simulate_pages(rng, n_pages, 40, spread, 0.0))
     assert not np.isnan(test.p_value).any()
     margin = 5 * math.sqrt(0.05 * 0.95 / n_pages)
     assert 0.04 - margin < np.mean(test.p_value < 0.05) < 0.055 + margin
@@ -101,7 +101,7 @@ def test_finds_a_rate_that_grows_sevenfold_and_says_by_how_much(rng: np.random.G
     Of 2000 pages each, within 1 % and 5 standard errors (fails 1 in 1.7 million).
     """
     for trend, n_polls, power in ((2.0, 200, 0.999), (1.0, 200, 0.77), (1.0, 50, 0.26)):
-        histories = simulated(rng, 2_000, n_polls, 0.8, trend)
+        histories = simulate_pages(rng, 2_000, n_polls, 0.8, trend)
         test = trend_test(histories)
         found = np.mean(test.p_value < 0.05)
         assert abs(found - power) < 0.01 + 5 * math.sqrt(power * (1 - power) / 2_000)
@@ -131,7 +131,7 @@ def test_unit_and_direction_of_time(scale: float) -> None:
     np.testing.assert_allclose(here.p_value, 2 * norm.sf(np.abs(here.z_score)))
 
 
-def test_polls_of_no_time_change_nothing() -> None:
+def test_polls_after_0_seconds_change_nothing() -> None:
     changed = np.array([1, 1, 0, 1, 1, 1, 0, 0, 0, 1, 0, 0], bool)
     elapsed = np.ones(12)
     plain = trend_test(PollHistories.of_one_page(elapsed, changed))
@@ -141,6 +141,6 @@ def test_polls_of_no_time_change_nothing() -> None:
     np.testing.assert_allclose(padded.z_score, plain.z_score, rtol=1e-12)
 
 
-def test_a_test_of_nothing_is_refused() -> None:
+def test_a_minimum_of_0_polls_is_rejected() -> None:
     with pytest.raises(ValueError, match="n_each_min must be at least 1, got 0"):
         trend_test(PollHistories.of_one_page([1.0], [True]), n_each_min=0)

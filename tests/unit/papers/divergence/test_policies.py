@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from recrawl.core.divergence import (
     ChangeProfiles,
     add_observations,
-    combined,
+    combine_profiles,
     scroll_divergence,
     start_bases,
 )
@@ -50,7 +50,7 @@ def test_bounds_of_one_profile_are_its_step_functions(steps: list[tuple[int, flo
 
 @given(steps=observations, share=st.floats(0.01, 1))
 def test_bounds_hold_for_any_curve_between(steps: list[tuple[int, float]], share: float) -> None:
-    """The straight line between observations is one, also when asked between two of them."""
+    """The straight line between observations is one, also at an age between two of them."""
     profiles, (at, seen) = one_profile(steps)
     elapsed = share * at[-1]
     bounds = BoundBasedPolicy().bounds(profiles, elapsed)
@@ -84,7 +84,7 @@ def test_beyond_all_observations_divergence_does_not_fall_and_is_at_most_one() -
     np.testing.assert_allclose(bounds.upper, 30 * 1 - (10 * 0 + 20 * 0.5))
 
 
-def test_a_page_of_which_nothing_is_known_may_be_worth_all() -> None:
+def test_an_unknown_page_has_the_widest_bounds() -> None:
     bounds = BoundBasedPolicy().bounds(ChangeProfiles.empty(1), 7.0)
     assert (bounds.lower[0], bounds.upper[0]) == (0.0, 7.0)
 
@@ -174,7 +174,7 @@ def test_curve_fitting_finds_the_best_period() -> None:
         seen = scroll_divergence(1.0, np.maximum(age, 0), n_items=n_items)
         add_observations(profiles, 0, at, np.where(age > 0, seen, np.nan))
         start_bases(profiles, 0, at)
-        due = fitted_due(fit_curves(combined(profiles), n_items_tried=(10,)), price)
+        due = fitted_due(fit_curves(combine_profiles(profiles), n_items_tried=(10,)), price)
         period = float(policy.period(due, n_fetches + 1, price)[0])
         assert period <= 0.4 * (n_fetches + 1) * (1 + 1e-12)
     assert period == pytest.approx(float(scroll_due(1.0, price, n_items=n_items)), rel=1e-3)

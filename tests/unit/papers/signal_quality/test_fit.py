@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recrawl.papers.signal_quality import SignalFit, SignalledPolls, counted_quality, fit_signals
+from recrawl.papers.signal_quality import SignalFit, SignalledPolls, count_quality, fit_signals
 from tests.reference.signals_likelihood import greatest_log_likelihood, log_likelihood
 
 DAY = 86_400.0
@@ -101,8 +101,8 @@ def test_signals_that_announce_nothing_have_precision_zero() -> None:
     assert fit.converged[0]
 
 
-def test_the_edges_are_named() -> None:
-    """Never changed; always changed; never polled; polled for no time."""
+def test_edge_cases_have_defined_results() -> None:
+    """Never changed; always changed; never polled; polled after 0 seconds."""
     polls = SignalledPolls(
         np.array([0, 2, 4, 4, 5]),
         np.array([1.0, 2.0, 1.0, 2.0, 0.0]),
@@ -115,7 +115,7 @@ def test_the_edges_are_named() -> None:
     np.testing.assert_array_equal(fit.converged, [True, False, False, False])
 
 
-def test_polls_of_no_time_without_signals_show_nothing() -> None:
+def test_polls_after_0_seconds_without_signals_are_ignored() -> None:
     with_them = fit_of([0.0, 6.0, 0.0, 3.0, 4.0], [0, 1, 0, 0, 0], [True, True, False, True, False])
     without = fit_of([6.0, 3.0, 4.0], [1, 0, 0], [True, True, False])
     np.testing.assert_allclose(with_them[0], without[0], rtol=1e-9)
@@ -160,8 +160,8 @@ def test_a_batch_gives_what_its_pages_give_alone(rng: np.random.Generator) -> No
 
 def test_counting_divides_by_intervals_with_a_signal_and_with_a_change() -> None:
     polls = SignalledPolls.of_page([1.0] * 6, [1, 2, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0])
-    precision, recall = counted_quality(polls)
+    precision, recall = count_quality(polls)
     np.testing.assert_allclose(precision, [2 / 3])
     np.testing.assert_allclose(recall, [2 / 3])
-    nothing = counted_quality(SignalledPolls.of_page([1.0], [0], [0]))
+    nothing = count_quality(SignalledPolls.of_page([1.0], [0], [0]))
     assert np.isnan(nothing).all()

@@ -92,7 +92,7 @@ def test_sampled_curves_have_the_value_of_their_area(
     np.testing.assert_allclose(got, elapsed * curve(elapsed) - area, rtol=1e-9, atol=1e-9)
 
 
-def test_a_sample_is_what_it_is_however_the_curve_goes_on() -> None:
+def test_at_a_sample_the_divergence_is_the_sampled_one() -> None:
     for between in BETWEEN:
         last = value_of_samples([2.0, 4.0], [0.0, 1.0], 4.0, between=between)
         assert last == {"linear": 3.0, "first": 2.0, "second": 4.0}[between]

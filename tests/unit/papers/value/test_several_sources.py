@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recrawl.core.price.due import noisy_due_elapsed
-from recrawl.core.signal_quality import from_precision_and_recall, merged_source
+from recrawl.core.signal_quality import from_precision_and_recall, merge_sources
 from recrawl.core.value import crawl_value, noisy_value
 from recrawl.papers.value import several_sources_value
 from tests.reference import renewal_monte_carlo
@@ -85,7 +85,7 @@ def test_a_source_split_in_two_is_one_source(
     np.testing.assert_allclose(split, whole, rtol=1e-9)
 
 
-def test_sources_without_a_say_leave_the_plain_value() -> None:
+def test_useless_sources_leave_the_value_without_signals() -> None:
     elapsed = np.geomspace(0.01, 100, 20)
     got = several_sources_value(0.7, [[0.0, 3.0]], [[0.5, 0.0]], elapsed)
     np.testing.assert_allclose(got, crawl_value(0.7, elapsed), rtol=1e-4)
@@ -119,7 +119,7 @@ def test_no_step_where_the_line_takes_over(precision: float) -> None:
     precisions=st.tuples(st.floats(0, 0.999), st.floats(0, 0.999)),
     elapsed=st.floats(1e-3, 1e3),
 )
-def test_laws(
+def test_is_monotonic_bounded_and_independent_of_the_unit(
     alpha: float,
     rates: tuple[float, float],
     precisions: tuple[float, float],
@@ -147,7 +147,7 @@ def test_one_merged_source_is_due_when_its_parts_are(
     signal_rates = rng.dirichlet(np.ones(n_sources), n_pages) * recall[:, None] / precisions
     due = np.exp(rng.uniform(np.log(0.05), np.log(3), n_pages))
     price = several_sources_value(1 - recall, signal_rates, precisions, due)
-    merged_rate, merged_precision = merged_source(signal_rates, precisions)
+    merged_rate, merged_precision = merge_sources(signal_rates, precisions)
     got = noisy_due_elapsed(1 - recall, merged_rate, merged_precision, price)
     error = np.abs(got / due - 1)
     assert np.median(error) < 0.015

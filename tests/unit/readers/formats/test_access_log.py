@@ -13,11 +13,11 @@ def counts(data: bytes, **options: object) -> dict[str, float]:
     return {row["url"]: row["importance"] for row in read(data, **options)}
 
 
-def test_requests_that_went_well_are_counted() -> None:
+def test_successful_requests_are_counted() -> None:
     assert counts(ACCESS_LOG, base_url=BASE) == {"https://example.com/a": 2.0}
 
 
-def test_robots_are_left_out_unless_asked_for() -> None:
+def test_requests_of_robots_are_ignored_unless_requested() -> None:
     source = opened(ACCESS_LOG, base_url=BASE)
     rows_of(source)
     assert source.refused.notes == ("1 requests of robots were not counted",)
@@ -35,7 +35,7 @@ def test_a_path_without_a_base_is_refused_and_a_whole_url_is_not() -> None:
     proxied = ACCESS_LOG.replace(b"GET /b", b"GET http://b.example/b")
     source = opened(proxied, with_bots=True)
     assert [row["url"] for row in rows_of(source)] == ["http://b.example/b?x=1"]
-    assert source.refused.by_reason == {"a path, and no base URL to put before it": 2}
+    assert source.refused.by_reason == {"only a path; give the base URL of the site": 2}
 
 
 def test_lines_of_another_kind_are_refused() -> None:

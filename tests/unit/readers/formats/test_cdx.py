@@ -25,7 +25,7 @@ def test_the_eleven_fields_are_read() -> None:
 
 
 @pytest.mark.parametrize("data", [CDX_7, CDX_JSON, CDX_CSV])
-def test_the_other_forms_say_the_same(data: bytes) -> None:
+def test_the_other_forms_give_the_same_rows(data: bytes) -> None:
     rows = read(data)
     assert [(row["url"], row["at_ms"], row["digest"]) for row in rows] == [
         ("http://example.com/", START_MS, b"AAAA"),
@@ -50,7 +50,7 @@ def test_nine_fields_and_parts_with_headers_of_their_own() -> None:
     assert len(read(nine + CDX_11.split(b"\n", 1)[1])) == 5
 
 
-def test_odd_lines_are_taken_where_they_can_be_and_refused_where_not() -> None:
+def test_irregular_lines_are_read_if_possible_and_refused_otherwise() -> None:
     line = b"com,a)/%d 20240101000000 https://a.example/%d text/html 200 AAAA 9\n"
     lines = [line % (n, n) for n in range(1_000)]
     lines[10] = b"\n"
@@ -76,32 +76,32 @@ def test_odd_lines_are_taken_where_they_can_be_and_refused_where_not() -> None:
     assert source.refused.n_replaced == 2
 
 
-def test_a_bare_carriage_return_is_no_line_end() -> None:
+def test_a_bare_carriage_return_does_not_end_a_line() -> None:
     with_returns = CDX_7.replace(b"text/html", b"text\rhtml")
     assert len(read(with_returns, format="cdx")) == 2
     assert read(CDX_7.replace(b"\n", b"\r\n")) == read(CDX_7)
 
 
 @given(st.lists(st.binary(max_size=60) | st.sampled_from(CDX_7.splitlines()), max_size=20))
-def test_whatever_stands_beside_good_lines_they_are_read(odd: list[bytes]) -> None:
+def test_valid_lines_are_read_among_any_other_lines(odd: list[bytes]) -> None:
     good = CDX_7.splitlines()[0]
     data = b"\n".join([good, *odd, good]) + b"\n"
     rows = read(data, format="cdx")
     assert sum(row["digest"] == b"AAAA" for row in rows) >= 2
 
 
-def test_it_is_read_alike_in_one_block_and_in_many() -> None:
+def test_one_block_and_many_blocks_give_the_same_rows() -> None:
     line = b"com,a)/%d 202401%02d000000 https://a.example/%d text/html 200 AAAA 9\n"
     data = b"".join(line % (n, n % 28 + 1, n) for n in range(60_000))
     rows = rows_of(open_source(io.BytesIO(gzip.compress(data, 1))))
     assert [row["url"] for row in rows] == [f"https://a.example/{n}" for n in range(60_000)]
 
 
-def test_json_arrays_may_stand_on_one_line_or_lack_what_is_wanted() -> None:
+def test_json_arrays_may_be_on_one_line_or_lack_columns() -> None:
     assert len(read(CDX_JSON.replace(b"\n", b" "))) == 2
     source = opened(b'[["a", "b"],\n["c", "d"],\n"e"]\n', format="cdx")
     assert rows_of(source) == []
-    assert source.refused.by_reason == {"no URL": 1, "no JSON array": 1}
+    assert source.refused.by_reason == {"no URL": 1, "not a JSON array": 1}
 
 
 def test_cdxj_takes_the_url_from_its_object_or_its_key() -> None:
@@ -126,7 +126,7 @@ def test_the_objects_of_an_index_server_are_a_crawl_log() -> None:
 
 
 @pytest.mark.data
-def test_real_captures_are_read_whole() -> None:
+def test_real_captures_are_read_completely() -> None:
     source = open_source(data_file("cdx_samples.csv"))
     rows = rows_of(source)
     assert source.format == "cdx"

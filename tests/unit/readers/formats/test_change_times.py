@@ -39,7 +39,7 @@ def test_source_and_path_name_a_page_and_times_are_sorted() -> None:
     assert source.windows()["url"].to_pylist() == ["a/x", "a/y"]
 
 
-def test_pages_that_make_no_sense_are_refused() -> None:
+def test_invalid_rows_are_refused() -> None:
     good = {
         "url": "a",
         "observed_from": 1.70e9,
@@ -64,11 +64,11 @@ def test_pages_that_make_no_sense_are_refused() -> None:
     assert sorted(row.line for row in source.refused.examples) == list(range(2, 11))
 
 
-def test_changes_outside_the_window_are_left_out_with_a_note() -> None:
+def test_changes_outside_the_window_are_ignored_with_a_note() -> None:
     row = {"url": "a", "observed_from": 1.70e9, "observed_until": 1.71e9, "digests": ["x"]}
     source = opened(lines(row | {"change_times": [1.69e9, 1.705e9]}))
     assert [row["digest"] for row in rows_of(source)] == [None]
-    assert source.refused.notes == ("changes outside their page's window were left out",)
+    assert source.refused.notes == ("changes outside their page's window were ignored",)
 
 
 def test_a_single_time_is_a_list_of_one() -> None:
@@ -77,7 +77,7 @@ def test_a_single_time_is_a_list_of_one() -> None:
 
 
 @pytest.mark.data
-def test_real_histories_are_read_whole() -> None:
+def test_real_histories_are_read_completely() -> None:
     source = open_source(data_file("change_traces.parquet"))
     n_changes = 0
     for batch in source.batches():

@@ -115,7 +115,7 @@ def test_a_status_below_a_hundred_means_that_there_was_no_answer() -> None:
     assert [row["status"] for row in rows] == [0, 0, 503, None, 999]
 
 
-def test_cells_that_cannot_be_taken_refuse_their_row() -> None:
+def test_rows_with_invalid_cells_are_refused() -> None:
     good = {"url": "a", "at": 1.7e9}
     bad = [
         {"at": 1.7e9},
@@ -135,21 +135,23 @@ def test_cells_that_cannot_be_taken_refuse_their_row() -> None:
     assert {row.line for row in source.refused.examples} == set(range(2, 10))
 
 
-def test_a_parquet_row_is_refused_by_its_number() -> None:
+def test_a_refused_parquet_row_has_its_row_number() -> None:
     table = {"url": ["a", None, "b", "x" * 70_000], "at": [1.7e9, 1.7e9, 5.0, 1.7e9]}
     source = opened(parquet(table | {"importance": [1.0, 1.0, 1.0, float("nan")]}))
     assert len(rows_of(source)) == 1
     assert sorted(row.line for row in source.refused.examples) == [2, 3, 4]
 
 
-def test_a_log_without_a_time_says_which_columns_there_are() -> None:
-    with pytest.raises(ReadError, match="no column 'at'; say which it is: its columns are url, x"):
+def test_a_log_without_a_time_is_an_error_that_lists_the_columns() -> None:
+    with pytest.raises(
+        ReadError, match="no column 'at'; name the one to use: its columns are url, x"
+    ):
         read(parquet({"url": ["a"], "x": [1]}), format="crawl-log")
 
 
-def test_parquet_that_breaks_off_is_an_error_and_that_breaks_inside_is_cut_short() -> None:
+def test_truncated_parquet_is_an_error_and_damaged_parquet_is_cut_short() -> None:
     data = parquet({"url": ["a"] * 50_000, "at": list(range(1_700_000_000, 1_700_050_000))})
-    with pytest.raises(ReadError, match="no whole Parquet file"):
+    with pytest.raises(ReadError, match="not a complete Parquet file"):
         rows_of(opened(data[:-20], format="crawl-log"))
     broken = bytearray(data)
     middle = len(data) // 3
@@ -160,7 +162,7 @@ def test_parquet_that_breaks_off_is_an_error_and_that_breaks_inside_is_cut_short
 
 
 @pytest.mark.data
-def test_a_real_log_is_read_whole() -> None:
+def test_a_real_log_is_read_completely() -> None:
     source = open_source(
         data_file("ota_crawl_log.parquet"),
         columns={"at": "ts", "changed": "text_changed", "url": "page_id"},
@@ -183,7 +185,7 @@ def test_a_log_without_a_digest_is_read_and_its_fields_are_named(tmp_path: Path)
     rows = [row for batch in source.batches() for row in batch.to_pylist()]
     assert len(rows) == 1
     (note,) = source.refused.notes
-    assert note.endswith("whether the page had changed: page_sum, timestamp, url")
+    assert note.endswith("a changed flag: page_sum, timestamp, url")
     source = open_source(path, columns={"digest": "page_sum"})
     assert [b.column("digest").null_count for b in source.batches()] == [0]
     assert not source.refused.notes

@@ -40,7 +40,7 @@ def test_each_file_is_a_page_and_each_commit_a_change(tmp_path: Path) -> None:
     assert rows_of(open_source(folder, paths=["a.md"]))[-1]["digest"].hex() == blob
 
 
-def test_a_bare_repository_reads_alike(tmp_path: Path) -> None:
+def test_a_bare_repository_gives_the_same_rows(tmp_path: Path) -> None:
     folder = repository(tmp_path / "repository")
     subprocess.run(
         git_command(tmp_path, "clone", "--quiet", "--bare", "--no-local", str(folder), "bare"),
@@ -65,7 +65,7 @@ def test_pages_may_be_given_a_base_and_another_branch_read(tmp_path: Path) -> No
     assert found == {"https://example.com/a.md": [1]}
 
 
-def test_a_page_that_comes_back_and_one_that_is_renamed_are_new(tmp_path: Path) -> None:
+def test_a_file_added_again_or_renamed_is_a_new_page(tmp_path: Path) -> None:
     folder = repository(tmp_path / "repository")
     day = START_MS // 1_000 + 86_400 * 4
     commit(folder, day, {"docs/b.md": "9", "a.md": None, "new.md": "3"})
@@ -78,7 +78,7 @@ def test_a_page_that_comes_back_and_one_that_is_renamed_are_new(tmp_path: Path) 
     assert windows["docs/b.md#2"] == (4, 5)
 
 
-def test_what_a_merge_brings_goes_live_with_it(tmp_path: Path) -> None:
+def test_changes_of_a_merge_have_the_time_of_the_merge(tmp_path: Path) -> None:
     folder = repository(tmp_path / "repository")
     day = START_MS // 1_000 + 86_400 * 4
     git(folder, "checkout", "--quiet", "-b", "side")
@@ -89,13 +89,13 @@ def test_what_a_merge_brings_goes_live_with_it(tmp_path: Path) -> None:
     assert changes(folder)[0]["a.md"] == [1, 2, 6]
 
 
-def test_times_that_run_backwards_are_lifted(tmp_path: Path) -> None:
+def test_commit_times_never_go_backwards(tmp_path: Path) -> None:
     folder = repository(tmp_path / "repository")
     commit(folder, START_MS // 1_000, {"a.md": "late"})
     assert changes(folder)[0]["a.md"] == [1, 2, 3]
 
 
-def test_links_modes_and_strange_names_are_understood(tmp_path: Path) -> None:
+def test_symbolic_links_modes_and_unusual_names_are_handled(tmp_path: Path) -> None:
     folder = repository(tmp_path / "repository")
     day = START_MS // 1_000 + 86_400 * 4
     (folder / "link").symlink_to("a.md")
@@ -107,11 +107,11 @@ def test_links_modes_and_strange_names_are_understood(tmp_path: Path) -> None:
     rows = rows_of(source)
     assert [row["url"] for row in rows].count(strange) == 1
     assert [row["url"] for row in rows].count("a.md") == 2
-    assert source.refused.by_reason == {"no file but a link or a module": 1}
+    assert source.refused.by_reason == {"a symbolic link or a submodule, not a file": 1}
 
 
-def test_a_folder_without_a_history_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ReadError, match="is no git repository; give its folder"):
+def test_a_folder_without_a_history_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ReadError, match="is not a git repository; give the folder of one"):
         rows_of(open_source(tmp_path, format="git"))
     git(tmp_path, "init", "--quiet")
     with pytest.raises(ReadError, match="has no history at 'HEAD'"):
@@ -122,14 +122,14 @@ def test_a_folder_without_a_history_is_said(tmp_path: Path) -> None:
             rows_of(open_source(folder, revision=revision))
 
 
-def test_git_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_git_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = repository(tmp_path / "repository")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ReadError, match="git is not installed"):
         rows_of(open_source(folder))
 
 
-def test_a_history_with_a_hole_is_read_until_there(tmp_path: Path) -> None:
+def test_a_history_with_a_missing_commit_is_read_up_to_it(tmp_path: Path) -> None:
     folder = repository(tmp_path / "repository")
     tree = git(folder, "rev-parse", "HEAD~1^{tree}").strip()
     (folder / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
@@ -148,14 +148,14 @@ def test_files_are_counted_up_to_a_limit(tmp_path: Path) -> None:
     assert source.refused.cut_short_reason == "it has more than 1 files"
 
 
-def test_reading_may_be_given_up_in_the_middle(tmp_path: Path) -> None:
+def test_reading_may_be_stopped_in_the_middle(tmp_path: Path) -> None:
     folder = repository(tmp_path / "repository")
     batches = open_source(folder).batches()
     next(batches)
     batches.close()  # type: ignore[attr-defined]
 
 
-def test_nothing_that_a_repository_names_is_run(tmp_path: Path) -> None:
+def test_programs_named_in_a_repository_are_not_run(tmp_path: Path) -> None:
     folder = repository(tmp_path / "repository")
     ran = tmp_path / "ran"
     program = tmp_path / "program"
@@ -204,7 +204,7 @@ def test_nothing_that_a_repository_names_is_run(tmp_path: Path) -> None:
     assert not ran.exists()
 
 
-def test_the_environment_does_not_lead_elsewhere(
+def test_git_variables_of_the_environment_are_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = repository(tmp_path / "repository")
@@ -214,7 +214,7 @@ def test_the_environment_does_not_lead_elsewhere(
     assert changes(folder) == expected
 
 
-def test_a_shallow_clone_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_shallow_clone_gives_a_note(tmp_path: Path) -> None:
     folder = repository(tmp_path / "repository")
     subprocess.run(
         git_command(tmp_path, "clone", "--quiet", "--depth=1", "--no-local", str(folder), "thin"),

@@ -21,15 +21,17 @@ def test_days_are_added_up_and_pages_named(tmp_path: Path) -> None:
     assert [row["changed"] for row in rows] == [None, False, True, None, True]
     assert [row["url"][-1] for row in rows] == ["5", "5", "5", "7", "7"]
     assert [row["importance"] for row in rows] == [0.25, 0.25, 0.25, 8.0, 8.0]
-    assert source.refused.notes == ("its days are counted from 2017-01-01, for want of a date",)
+    assert source.refused.notes == (
+        "days are counted from 2017-01-01, because the data set has no dates",
+    )
 
 
-def test_the_beginning_may_be_said(tmp_path: Path) -> None:
+def test_the_start_of_the_history_may_be_given(tmp_path: Path) -> None:
     source = open_source(kolobov_folder(tmp_path), start_ms=1_000_000_000_000)
     assert rows_of(source)[3]["at_ms"] == 1_000_000_000_000 + DAY_MS // 2
 
 
-def test_without_their_names_pages_are_called_by_number(tmp_path: Path) -> None:
+def test_pages_without_urls_are_named_by_number(tmp_path: Path) -> None:
     folder = kolobov_folder(tmp_path)
     (folder / "url_urlid_hostid.txt").unlink()
     (folder / "urlid_imp.txt").write_bytes(b"5\tmuch\n\njunk\n7\t-1\n")
@@ -58,7 +60,7 @@ def test_without_their_names_pages_are_called_by_number(tmp_path: Path) -> None:
         b"1\t1\t" + b"[" * 5_000,
     ],
 )
-def test_a_line_that_is_none_is_refused(line: bytes, tmp_path: Path) -> None:
+def test_an_invalid_line_is_refused(line: bytes, tmp_path: Path) -> None:
     folder = kolobov_folder(tmp_path)
     history = folder / kolobov.HISTORY
     history.write_bytes(line + b"\n\n" + KOLOBOV_FILES[kolobov.HISTORY])
@@ -67,7 +69,7 @@ def test_a_line_that_is_none_is_refused(line: bytes, tmp_path: Path) -> None:
     assert [row.line for row in source.refused.examples] == [1]
 
 
-def test_a_folder_without_a_history_is_said(tmp_path: Path) -> None:
+def test_a_folder_without_a_history_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ReadError, match=r"has no urlid_offset_history\.txt"):
         rows_of(open_source(tmp_path, format="kolobov"))
 

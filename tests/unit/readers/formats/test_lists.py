@@ -8,7 +8,7 @@ from recrawl.readers.schemas import URL_BYTES_MAX
 from tests.unit.readers.samples import lines, opened, parquet, read, rows_of
 
 
-def test_comments_and_blank_lines_are_passed_over() -> None:
+def test_comments_and_blank_lines_are_skipped() -> None:
     rows = read(b"\n# a list\nhttps://a.example/\n\t\n https://b.example/#top \nc.example\n")
     assert [row["url"] for row in rows] == [
         "https://a.example/",
@@ -47,7 +47,7 @@ def test_a_csv_file_without_names_begins_with_the_url() -> None:
     ]
 
 
-def test_cells_that_cannot_be_taken_refuse_their_row() -> None:
+def test_rows_with_invalid_cells_are_refused() -> None:
     source = opened(
         lines(
             {"url": "https://a.example/", "importance": -1},
@@ -69,11 +69,11 @@ def test_cells_that_cannot_be_taken_refuse_their_row() -> None:
         "last_modified_at_ms": 1_704_067_200_000,
     }
     assert source.refused.by_reason == {
-        "the URL is no text of at most 65,535 bytes": 1,
+        "the URL is not text of at most 65,535 bytes": 1,
         "no URL": 2,
-        "the importance is no number from 0 on": 3,
-        "the cost is no number from 0 on": 1,
-        "no JSON object": 3,
+        "the importance is not a number of 0 or more": 3,
+        "the cost is not a number of 0 or more": 1,
+        "not a JSON object": 3,
     }
     assert sorted(row.line for row in source.refused.examples) == [1, 2, 3, 4, 5, 6, 8, 9, 10, 11]
 
@@ -87,7 +87,7 @@ def test_a_quoted_cell_may_hold_separators_and_line_ends() -> None:
     assert str(source.refused.examples[0]) == "line 5: more than 2 cells: c,d,e"
 
 
-def test_a_stray_quote_does_not_swallow_the_file() -> None:
+def test_an_unclosed_quote_does_not_consume_the_file() -> None:
     many = b"".join(b"https://a.example/%d,1\n" % n for n in range(200_000))
     source = opened(b'url,cost\n"https://a.example/,1\n' + many)
     assert len(rows_of(source)) == 200_000
@@ -110,7 +110,7 @@ def test_quotes_in_every_line_are_read_in_time() -> None:
     rows_of(odd)
 
 
-def test_text_that_is_no_unicode_is_made_so() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     [row] = read(b'{"url": "https://a.example/\\ud800"}\n')
     assert row["url"] == "https://a.example/?"
 
@@ -122,7 +122,7 @@ def test_the_last_modification_of_a_table_may_be_a_timestamp() -> None:
     assert read(parquet(dates))[0]["last_modified_at_ms"] == 1_704_067_200_000
 
 
-def test_names_without_a_scheme_are_a_list_where_the_file_is_called_so(tmp_path: Path) -> None:
+def test_names_without_a_scheme_are_a_list_in_a_text_file(tmp_path: Path) -> None:
     path = tmp_path / "hosts.txt"
     path.write_bytes(b"# hosts\nexample.com\nexample.org/a\n")
     source = open_source(path)

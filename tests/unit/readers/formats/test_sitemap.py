@@ -19,7 +19,7 @@ def test_pages_and_their_last_modification_are_read() -> None:
 
 
 @pytest.mark.parametrize("data", [RSS, ATOM])
-def test_a_feed_serves_as_a_sitemap(data: bytes) -> None:
+def test_a_feed_is_read_like_a_sitemap(data: bytes) -> None:
     assert read(data) == [
         {
             "url": "https://example.com/a",
@@ -69,14 +69,14 @@ def test_what_breaks_off_is_read_until_there() -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"<html><body></body></html>", "root is <html>"),
+        (b"<html><body></body></html>", "root element <html>"),
         (b"<urlset>" + b"<a>" * 200, "nested more than 100 deep"),
         (b"<urlset", "XML is broken"),
         (b"", "XML is broken"),
         (b'<?xml version="1.0" encoding="no-such"?><urlset/>', "XML is broken"),
     ],
 )
-def test_what_is_no_sitemap_is_an_error(data: bytes, words: str) -> None:
+def test_a_file_that_is_not_a_sitemap_is_an_error(data: bytes, words: str) -> None:
     with pytest.raises(ReadError, match=words):
         read(data, format="sitemap")
 
@@ -114,18 +114,18 @@ def test_other_links_of_an_entry_are_not_its_page() -> None:
 
 
 @pytest.mark.parametrize("begin", [b"<!--", b"<url a='", b"<?x ", b"<!DOCTYPE u [<!ELEMENT a ("])
-def test_a_tag_or_comment_without_an_end_is_given_up(begin: bytes) -> None:
+def test_reading_stops_at_an_endless_tag_or_comment(begin: bytes) -> None:
     for data in (begin, b"<urlset><url><loc>https://a.example/</loc></url>" + begin):
         try:
             source = opened(data + b"x" * (4 << 20), format="sitemap")
             rows_of(source)
         except ReadError as error:
-            assert "is no sitemap" in str(error)  # noqa: PT017 - where there is no page
+            assert "is not a sitemap" in str(error)  # noqa: PT017 - where there is no page
         else:
             assert source.refused.is_cut_short
 
 
-def test_a_long_text_is_no_reason_to_stop() -> None:
+def test_reading_goes_on_after_a_long_text() -> None:
     text = b"x" * (3 << 20)
     data = b"<urlset><url><loc>https://a.example/</loc><note>" + text + b"</note></url></urlset>"
     assert len(read(data)) == 1

@@ -1,4 +1,4 @@
-"""Weights of kinds: what they do to words, when they are void, and when they are proposed."""
+"""Weights of kinds: their effect on words, when they are void, and when they are proposed."""
 
 import math
 
@@ -17,7 +17,7 @@ def weighed(story: Story, **columns: object) -> ev.KindsWeighted:
 
 
 def octaves(story: Story, page: np.ndarray) -> list[float]:
-    words = story.shard.tables.pages.word[ev.slot_of(page)]
+    words = story.shard.tables.pages.word[ev.slot_of_page(page)]
     return [round(log2_weight_of(word), 1) for word in words]
 
 
@@ -30,7 +30,7 @@ def corpus(n: int = 400, per_day: float = 200.0) -> tuple[Story, np.ndarray]:
     return story, page
 
 
-def test_a_weight_counts_for_pages_of_its_kind_there_and_to_come() -> None:
+def test_a_weight_counts_for_present_and_future_pages_of_its_kind() -> None:
     story = Story()
     page = story.add(4, kind=[0, 1, 2, 1], importance=2.0)
     assert octaves(story, page) == [1.0, 1.0, 1.0, 1.0]
@@ -70,7 +70,7 @@ def test_weights_of_another_owner_and_impossible_ones_are_void() -> None:
     assert octaves(story, page) == [0.0, 0.0]
 
 
-def test_of_a_kind_weighed_twice_the_last_row_counts() -> None:
+def test_the_last_weight_of_a_kind_counts() -> None:
     story = Story()
     page = story.add(1, kind=3)
     story.apply(weighed(story, kind=[3, 3], weight=[2, 4]))
@@ -89,21 +89,21 @@ def test_nothing_is_proposed_without_shares_a_budget_or_pages() -> None:
     assert empty.shard.weigh_kinds({1: 0.5}, empty.shard.now_ms) is None
 
 
-def test_a_proposal_changes_nothing_and_once_applied_is_not_made_again() -> None:
+def test_a_proposal_changes_nothing_and_is_not_repeated_once_applied() -> None:
     story, _ = corpus()
     before = story.shard.digest()
     proposed = story.shard.weigh_kinds({1: 0.6, 2: 0.1}, story.shard.now_ms)
     assert story.shard.digest() == before
     assert proposed is not None
     assert proposed.kind.tolist() == [1, 2]
-    # Alike pages that had a quarter each: one kind above that, one below.
+    # Equal pages, a quarter of each kind: one share above that, one below.
     assert proposed.weight[0] > 1 > proposed.weight[1]
     story.apply(proposed)
     assert story.shard.weigh_kinds({1: 0.6, 2: 0.1}, story.shard.now_ms) is None
     assert story.shard.weigh_kinds({1: 0.6, 2: 0.1002}, story.shard.now_ms) is None
 
 
-def test_kinds_that_had_a_share_weigh_one_again() -> None:
+def test_kinds_that_lose_their_share_weigh_one_again() -> None:
     story, _ = corpus()
     story.apply(weighed(story, kind=[1, 2], weight=[4, 1.01]))
     back = story.shard.weigh_kinds({}, story.shard.now_ms)
@@ -126,7 +126,7 @@ def test_weights_do_not_depend_on_those_before() -> None:
     }
 
 
-def test_pages_that_cannot_be_fetched_leave_the_share_of_their_kind_to_the_others() -> None:
+def test_other_kinds_spend_the_share_of_pages_that_cannot_be_fetched() -> None:
     shares = {1: 0.5, 2: 0.25}
     story, page = corpus()
     both = story.shard.weigh_kinds(shares, story.shard.now_ms)
@@ -140,7 +140,7 @@ def test_pages_that_cannot_be_fetched_leave_the_share_of_their_kind_to_the_other
     assert later.kind.tolist() == both.kind.tolist()
 
 
-def test_floors_keep_a_kind_from_spending_and_its_weight_is_bounded() -> None:
+def test_the_weight_of_a_kind_limited_by_shortest_intervals_is_bounded() -> None:
     story, page = corpus()
     story.apply(
         ev.event_of(
@@ -156,11 +156,11 @@ def test_floors_keep_a_kind_from_spending_and_its_weight_is_bounded() -> None:
     assert proposed is not None
     weight = dict(zip(proposed.kind.tolist(), proposed.weight.tolist(), strict=True))
     assert weight[1] == pytest.approx(KIND_WEIGHT_MAX)
-    # What it leaves is the rest's, so that a quarter is hard to get.
+    # The other kinds get the rest, so that a quarter needs a larger weight.
     assert weight.get(2, 1.0) <= 1.0
 
 
-def test_a_sample_of_a_kind_gives_nearly_the_weights_of_all_its_pages(
+def test_a_sample_of_pages_gives_nearly_the_weights_of_all_pages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     story, _ = corpus(4000)
@@ -173,7 +173,7 @@ def test_a_sample_of_a_kind_gives_nearly_the_weights_of_all_its_pages(
     np.testing.assert_allclose(some_pages.weight, all_pages.weight, rtol=0.1)
 
 
-def test_at_a_fixed_price_a_kind_is_weighed_to_spend_its_share_at_it() -> None:
+def test_at_a_fixed_price_weights_make_a_kind_spend_its_share() -> None:
     story, _ = corpus()
     weights = []
     for price in (1e2, 1e6):
@@ -201,12 +201,12 @@ def test_a_budget_in_cost_is_shared_by_cost() -> None:
         ({1: -0.1}, "share must be between 0 and 1"),
         ({1: 1.1}, "share must be between 0 and 1"),
         ({1: math.nan}, "share must be between 0 and 1"),
-        ({1: 0.6, 2: 0.6}, "at most 1 together"),
+        ({1: 0.6, 2: 0.6}, "add up to at most 1"),
         ({-1: 0.5}, "kind must be"),
         ({4096: 0.5}, "kind must be"),
     ],
 )
-def test_impossible_shares_are_refused(shares: dict[int, float], message: str) -> None:
+def test_impossible_shares_are_rejected(shares: dict[int, float], message: str) -> None:
     story, _ = corpus(8)
     with pytest.raises(ValueError, match=message):
         story.shard.weigh_kinds(shares, story.shard.now_ms)

@@ -1,4 +1,4 @@
-"""Orders and their ends: who may give them, what holds a page, and what late reports do."""
+"""Orders and leases: valid orders, pages held, and late reports."""
 
 import numpy as np
 import pytest
@@ -45,12 +45,12 @@ def test_a_page_in_flight_is_not_ordered_twice() -> None:
     second = story.order(page)
     assert not story.ordered.valid.any()
     assert story.register("in_flight") == 1
-    # The void order has a number all the same, and its report is void.
+    # The void order still uses up a number, and its report is void.
     assert not story.report(page, order=second, at=1).valid.any()
     assert story.register("in_flight") == 1
 
 
-def test_order_numbers_out_of_turn_are_void() -> None:
+def test_order_numbers_out_of_sequence_are_void() -> None:
     story = Story()
     page = story.add(3)
     first = story.register("next_order")
@@ -82,7 +82,7 @@ def test_orders_of_an_older_or_a_later_epoch_are_void() -> None:
     assert story.ordered.valid.all()
 
 
-def test_of_a_mixed_batch_only_the_owners_rows_move_time() -> None:
+def test_only_the_owners_rows_of_a_mixed_batch_move_time() -> None:
     story = Story()
     page = story.add(2)
     order = story.register("next_order")
@@ -166,7 +166,7 @@ def test_an_order_in_flight_is_never_forgotten() -> None:
     assert story.report(page[0], order=orders[0]).valid.all()
 
 
-def test_an_order_given_back_frees_its_page_and_counts_for_nothing() -> None:
+def test_a_released_order_frees_its_page_and_teaches_nothing() -> None:
     story = Story()
     page = story.add(1)
     order = story.order(page)
@@ -192,7 +192,7 @@ def test_a_lease_can_be_extended_up_to_the_longest() -> None:
     assert not end(story, ev.LeasesExtended, order, expires_at_ms=ms(1500)).any()
 
 
-def test_only_the_owner_ends_leases() -> None:
+def test_only_the_owner_expires_leases() -> None:
     story = Story()
     page = story.add(1)
     order = story.order(page)
@@ -202,7 +202,7 @@ def test_only_the_owner_ends_leases() -> None:
     assert expire(story, order, 400).all()
 
 
-def test_what_is_overdue_is_proposed_and_changes_nothing() -> None:
+def test_proposing_to_end_overdue_leases_changes_nothing() -> None:
     story = Story()
     page = story.add(5)
     orders = story.order(page, lasts=100, expires_at_ms=ms(np.array([100, 300, 200, 50, 400])))
@@ -244,7 +244,7 @@ def test_a_report_of_an_order_for_another_page_is_void() -> None:
 
 
 @pytest.mark.parametrize("order", [-1, 10**12, 2**62])
-def test_a_report_of_an_order_never_given_is_void(order: int) -> None:
+def test_a_report_of_an_unknown_order_is_void(order: int) -> None:
     story = Story()
     page = story.add(1)
     assert story.report(page, order=order, at=1).valid.any() == (order < 0)
@@ -269,7 +269,7 @@ def test_a_page_removed_in_flight_ends_its_lease_when_reported() -> None:
     order = story.order(page)
     story.remove(page)
     again = story.add(1, group=4)
-    assert ev.slot_of(again)[0] == ev.slot_of(page)[0]
+    assert ev.slot_of_page(again)[0] == ev.slot_of_page(page)[0]
     assert in_flight(story, 3) == 1
     assert not story.report(page, order=order, at=1).valid.any()
     assert (in_flight(story, 3), in_flight(story, 4)) == (0, 0)
@@ -277,7 +277,7 @@ def test_a_page_removed_in_flight_ends_its_lease_when_reported() -> None:
     assert story.of_page(again[0], "fetched_at") == 0
 
 
-def test_one_at_a_time_the_delay_counts_from_the_report() -> None:
+def test_with_one_in_flight_the_delay_counts_from_the_report() -> None:
     story = Story()
     story.set_group(0, delay_ms=10_000)
     page = story.add(2)
@@ -288,14 +288,14 @@ def test_one_at_a_time_the_delay_counts_from_the_report() -> None:
     assert ready_at_of(story.shard.tables.groups, 0) == ms(140)
 
 
-def test_one_at_a_time_the_delay_counts_from_the_end_of_a_lease_not_heard_of() -> None:
+def test_with_one_in_flight_the_delay_counts_from_the_end_of_an_expired_lease() -> None:
     story = Story()
     story.set_group(0, delay_ms=10_000)
     page = story.add(2)
     orders = story.order(page[0], at=100)
     expire(story, orders, 500)
     assert ready_at_of(story.shard.tables.groups, 0) == ms(510)
-    # Its late report does not move that.
+    # A late report does not change that.
     story.tick(505)
     story.report(page[0], order=orders, at=505)
     assert ready_at_of(story.shard.tables.groups, 0) == ms(510)
@@ -312,12 +312,12 @@ def test_with_several_in_flight_orders_are_spaced_after_a_burst() -> None:
     assert ready_at_of(groups, 0) == ms(110)
     story.order(page[3], at=110)
     assert ready_at_of(groups, 0) == ms(120)
-    # After a rest the burst is whole again, and no more than whole.
+    # After a rest the full burst is available again, and no more.
     story.order(page[4], at=1000)
     assert ready_at_of(groups, 0) == ms(990)
 
 
-def test_no_more_are_in_flight_than_may_be() -> None:
+def test_a_group_never_exceeds_its_limit_in_flight() -> None:
     story = Story()
     story.set_group(0, in_flight_max=2)
     page = story.add(3)
@@ -337,7 +337,7 @@ def test_closed_and_blocked_groups_wait() -> None:
     assert ready_at_of(groups, 0) <= START_MS
 
 
-def test_a_policy_of_its_own_outlives_other_defaults() -> None:
+def test_new_defaults_do_not_change_a_groups_own_policy() -> None:
     story = Story(group_delay=5.0)
     story.add(2, group=[0, 1])
     story.set_group(1, delay_ms=7)
@@ -347,7 +347,7 @@ def test_a_policy_of_its_own_outlives_other_defaults() -> None:
     assert story.shard.tables.groups.delay_ms[500] == 9000
 
 
-def test_a_group_named_twice_has_the_last_policy_and_impossible_ones_are_void() -> None:
+def test_the_last_policy_of_a_group_counts_and_impossible_ones_are_void() -> None:
     story = Story()
     event = ev.event_of(
         ev.GroupsSet,
@@ -364,7 +364,7 @@ def test_a_group_named_twice_has_the_last_policy_and_impossible_ones_are_void() 
 
 
 @pytest.mark.parametrize("delay", [3, 30])
-def test_another_delay_counts_from_the_same_report(delay: int) -> None:
+def test_a_new_delay_counts_from_the_last_report(delay: int) -> None:
     story = Story()
     story.set_group(0, delay_ms=10_000)
     page = story.add(1)
@@ -377,7 +377,7 @@ def test_another_delay_counts_from_the_same_report(delay: int) -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (3, 2)])
-def test_another_number_in_flight_begins_with_a_delay(before: int, after: int) -> None:
+def test_a_new_limit_in_flight_begins_with_a_delay(before: int, after: int) -> None:
     story = Story()
     story.set_group(0, delay_ms=10_000, in_flight_max=before, burst=3)
     page = story.add(1)
@@ -387,7 +387,7 @@ def test_another_number_in_flight_begins_with_a_delay(before: int, after: int) -
     assert ready_at_of(story.shard.tables.groups, 0) == ms(119)
 
 
-def test_a_group_never_fetched_from_has_nothing_to_wait_for() -> None:
+def test_a_group_never_fetched_from_is_ready_at_once() -> None:
     story = Story()
     story.add(1)
     story.tick(100)
@@ -395,7 +395,7 @@ def test_a_group_never_fetched_from_has_nothing_to_wait_for() -> None:
     assert ready_at_of(story.shard.tables.groups, 0) <= ms(100)
 
 
-def test_another_default_delay_counts_from_the_same_report() -> None:
+def test_a_new_default_delay_counts_from_the_last_report() -> None:
     story = Story(group_delay=10.0, group_in_flight_max=1)
     page = story.add(1)
     story.fetch(page, at=100)

@@ -1,11 +1,11 @@
-"""What fetches teach: observations, transitions, errors, and clocks that are not to be believed."""
+"""Outcomes of fetches: observations, transitions, errors and wrong clocks."""
 
 import math
 
 import numpy as np
 import pytest
 
-from recrawl.core.belief.codes import BeliefCodes, decoded
+from recrawl.core.belief.codes import BeliefCodes, decode_beliefs
 from recrawl.core.belief.gamma import GammaBelief, after_poll
 from recrawl.shard.due import bounds_of, ready_at_of
 from recrawl.shard.state.status import PageStatus, Transition, Verdict
@@ -19,7 +19,7 @@ def belief(story: Story, page: np.ndarray) -> tuple[float, float]:
         np.array([story.of_page(page[0], "belief_shape")], np.uint16),
         np.array([story.of_page(page[0], "belief_seconds")], np.uint16),
     )
-    shape, seconds = decoded(codes)
+    shape, seconds = decode_beliefs(codes)
     return float(shape[0]), float(seconds[0])
 
 
@@ -35,7 +35,7 @@ def started(**settings: object) -> tuple[Story, np.ndarray]:
     return story, page
 
 
-def test_the_first_fetch_of_a_page_teaches_nothing_of_its_rate() -> None:
+def test_the_first_fetch_of_a_page_leaves_its_belief_as_it_is() -> None:
     story = Story()
     page = story.add(1)
     before = belief(story, page)
@@ -53,7 +53,7 @@ def test_an_unchanged_poll_adds_its_interval() -> None:
     assert near(belief(story, page), (shape, seconds + 10 * DAY))
 
 
-def test_a_changed_poll_is_learned_as_the_core_learns_it() -> None:
+def test_a_changed_poll_updates_the_belief_as_core_does() -> None:
     story, page = started()
     shape, seconds = belief(story, page)
     expected = after_poll(GammaBelief(np.array([shape]), np.array([seconds])), 10 * DAY, True)
@@ -75,7 +75,7 @@ def test_evidence_fades_towards_the_prior() -> None:
     assert near((shape, seconds), (prior[0], prior[1] + 60 * DAY - 39 * HOUR), codes=4)
 
 
-def test_a_revert_is_no_new_change() -> None:
+def test_a_revert_does_not_count_as_a_change() -> None:
     story, page = started()
     other, other_page = started()
     applied = story.fetch(page, Verdict.REVERTED, at=5 * DAY)
@@ -100,7 +100,7 @@ def test_a_transient_error_is_no_observation() -> None:
     assert not story.is_held(page)
 
 
-def test_a_page_waits_ever_longer_after_errors_in_a_row() -> None:
+def test_a_page_waits_longer_after_each_error_in_a_row() -> None:
     story, page = started(backoff_seconds=100, backoff_seconds_max=1000, breaker_errors=200)
     waits = []
     for k in range(1, 7):
@@ -115,7 +115,7 @@ def test_a_page_waits_ever_longer_after_errors_in_a_row() -> None:
 
 
 @pytest.mark.parametrize(("asked", "waits"), [(50, 100), (400, 400), (1e9, 1000), (math.nan, 100)])
-def test_a_page_waits_as_long_as_it_was_asked_to(asked: float, waits: int) -> None:
+def test_a_page_waits_as_long_as_the_site_asks(asked: float, waits: int) -> None:
     story, page = started(backoff_seconds=100, backoff_seconds_max=1000)
     story.tick(DAY)
     order = story.order(page)
@@ -123,7 +123,7 @@ def test_a_page_waits_as_long_as_it_was_asked_to(asked: float, waits: int) -> No
     assert story.of_page(page[0], "not_before") == shard_seconds(DAY) + waits
 
 
-def test_a_group_rests_as_long_as_it_asked_to() -> None:
+def test_a_group_rests_as_long_as_the_site_asks() -> None:
     story, page = started(breaker_seconds_max=1000)
     story.tick(DAY)
     story.report(page, Verdict.TRANSIENT_ERROR, retry_after_seconds=400)
@@ -132,7 +132,7 @@ def test_a_group_rests_as_long_as_it_asked_to() -> None:
     assert ready_at_of(story.shard.tables.groups, 0) == ms(DAY + 1000)
 
 
-def test_a_group_with_too_many_errors_in_a_row_rests_ever_longer() -> None:
+def test_a_group_rests_longer_with_each_error_beyond_the_limit() -> None:
     story = Story(breaker_errors=3, breaker_seconds=100, breaker_seconds_max=300)
     page = story.add(10, group=[0] * 9 + [1])
     groups = story.shard.tables.groups
@@ -147,7 +147,7 @@ def test_a_group_with_too_many_errors_in_a_row_rests_ever_longer() -> None:
     assert groups.blocked_until[0] < ms(11 * DAY)
 
 
-def test_errors_of_fetches_that_were_under_way_together_are_one_trouble() -> None:
+def test_errors_of_fetches_in_flight_together_count_once() -> None:
     story = Story(breaker_errors=3, breaker_seconds=100, breaker_seconds_max=86_400)
     page = story.add(50)
     story.tick(DAY)
@@ -157,7 +157,7 @@ def test_errors_of_fetches_that_were_under_way_together_are_one_trouble() -> Non
     assert groups.n_errors[0] == 3
 
 
-def test_gone_is_a_version_like_any_other() -> None:
+def test_gone_counts_as_a_version_of_the_page() -> None:
     story, page = started()
     assert story.fetch(page, Verdict.GONE, at=DAY).transition[0] == Transition.GONE
     assert story.of_page(page[0], "status") == PageStatus.GONE
@@ -180,7 +180,7 @@ def test_a_page_found_gone_too_often_in_a_row_is_given_up() -> None:
     assert not story.ordered.valid.any()
 
 
-def test_a_page_given_up_returns_by_a_report_without_an_order_only() -> None:
+def test_a_retired_page_returns_only_by_a_report_without_an_order() -> None:
     story, page = started(gone_polls_max=1)
     story.fetch(page, Verdict.GONE, at=DAY)
     for k, verdict in enumerate(
@@ -209,7 +209,7 @@ def test_a_page_is_not_given_up_while_it_is_in_flight() -> None:
     story, page = started(gone_polls_max=1)
     order = story.order(page, at=DAY)
     story.tick(DAY + 10)
-    # A report without an order finds it gone while the order is out.
+    # A report without an order finds it gone while the order is in flight.
     assert story.report(page, Verdict.GONE).transition.tolist() == [Transition.GONE]
     assert story.of_page(page[0], "status") == PageStatus.GONE
     story.tick(DAY + 20)
@@ -219,7 +219,7 @@ def test_a_page_is_not_given_up_while_it_is_in_flight() -> None:
     assert story.report(page, Verdict.GONE, order=order).transition.tolist() == [Transition.RETIRED]
 
 
-def test_a_disallowed_page_is_looked_at_again_after_a_while() -> None:
+def test_a_disallowed_page_is_tried_again_after_a_while() -> None:
     story, page = started(disallowed_seconds=1000)
     before = belief(story, page)
     assert story.fetch(page, Verdict.DISALLOWED, at=DAY).transition[0] == Transition.NONE
@@ -265,7 +265,7 @@ def test_an_outcome_no_later_than_the_last_one_is_void() -> None:
 
 
 @pytest.mark.parametrize("verdict", [7, 255])
-def test_a_verdict_not_known_ends_its_lease_and_is_void(verdict: int) -> None:
+def test_an_unknown_verdict_ends_its_lease_and_is_void(verdict: int) -> None:
     story, page = started()
     order = story.order(page)
     assert not story.report(page, verdict, order=order, at=DAY).valid.any()
@@ -273,12 +273,12 @@ def test_a_verdict_not_known_ends_its_lease_and_is_void(verdict: int) -> None:
 
 
 @pytest.mark.parametrize("page", [-1, -(2**63), 1, 2**40, 2**63 - 1, 1 << 32])
-def test_an_outcome_of_no_page_is_void(page: int) -> None:
+def test_an_outcome_of_an_unknown_page_is_void(page: int) -> None:
     story, _ = started()
     assert not story.report(page, at=DAY).valid.any()
 
 
-def test_a_last_modified_date_that_is_trusted_says_when_the_change_was() -> None:
+def test_a_trusted_last_modified_date_is_the_time_of_the_change() -> None:
     story, page = started(last_modified="trust")
     shape, seconds = belief(story, page)
     story.tick(10 * DAY)
@@ -310,7 +310,7 @@ def test_a_last_modified_date_is_not_used_unless_trusted() -> None:
     assert belief(story, page) == belief(other, other_page)
 
 
-def test_audits_count_what_they_saw() -> None:
+def test_audits_count_fresh_and_stale_copies() -> None:
     story, page = started()
     for k, verdict in enumerate([Verdict.UNCHANGED, Verdict.CHANGED, Verdict.TRANSIENT_ERROR]):
         order = story.order(page, at=(k + 1) * DAY, reason=3)

@@ -1,11 +1,11 @@
-"""What owners say of pages: added, removed, worth, cost, kinds, limits, curves and requests."""
+"""Events of pages: added, removed, importance, cost, kinds, limits, curves and requests."""
 
 import math
 
 import numpy as np
 import pytest
 
-from recrawl.core.belief.codes import BeliefCodes, decoded
+from recrawl.core.belief.codes import BeliefCodes, decode_beliefs
 from recrawl.core.requests import RequestCounts, RequestImportance
 from recrawl.shard import events as ev
 from recrawl.shard import shard as shard_module
@@ -18,16 +18,16 @@ from tests.reference.shards import DAY, HOUR, Story, ms, shard_seconds
 def beliefs(story: Story) -> tuple[np.ndarray, np.ndarray]:
     n = story.register("n_slots")
     pages = story.shard.tables.pages
-    shape, seconds = decoded(BeliefCodes(pages.belief_shape[:n], pages.belief_seconds[:n]))
+    shape, seconds = decode_beliefs(BeliefCodes(pages.belief_shape[:n], pages.belief_seconds[:n]))
     return np.asarray(shape), np.asarray(seconds)
 
 
 def weight(story: Story, page: int) -> float:
-    return float(log2_weight_of(story.shard.tables.pages.word[ev.slot_of(page)]))
+    return float(log2_weight_of(story.shard.tables.pages.word[ev.slot_of_page(page)]))
 
 
 def period(story: Story, page: int) -> float:
-    return float(2 ** log2_period_of(story.shard.tables.pages.word[ev.slot_of(page)]))
+    return float(2 ** log2_period_of(story.shard.tables.pages.word[ev.slot_of_page(page)]))
 
 
 def set_limits(story: Story, page: object, **columns: object) -> np.ndarray:
@@ -50,20 +50,20 @@ def set_priors(story: Story, kind: object, shape: object, seconds: object) -> np
 # ---------------------------------------------------------------- slots
 
 
-def test_pages_take_the_slots_that_were_named_for_them() -> None:
+def test_pages_take_the_slots_that_free_pages_returned() -> None:
     story = Story()
     assert story.shard.free_pages(3).tolist() == [0, 1, 2]
     page = story.add(3)
     assert story.shard.n_pages == 3
     story.remove(page[[2, 0]])
     names = story.shard.free_pages(4)
-    assert ev.slot_of(names).tolist() == [0, 2, 3, 4]
+    assert ev.slot_of_page(names).tolist() == [0, 2, 3, 4]
     assert (names >> 32).tolist() == [1, 1, 0, 0]
     assert story.add(4).tolist() == names.tolist()
     assert (story.shard.n_pages, story.register("n_free")) == (5, 0)
 
 
-def test_a_page_added_out_of_turn_is_void() -> None:
+def test_a_page_not_in_the_next_free_slot_is_void() -> None:
     story = Story()
     event = ev.event_of(
         ev.PagesAdded, page=[1, 0, 0, 1], group=0, kind=0, importance=1, cost=1, at_ms=ms(0)
@@ -73,7 +73,7 @@ def test_a_page_added_out_of_turn_is_void() -> None:
     assert story.shard.n_pages == 2
 
 
-def test_what_speaks_of_a_removed_page_is_void() -> None:
+def test_events_of_a_removed_page_are_void() -> None:
     story = Story()
     page = story.add(1)
     story.tick(HOUR)
@@ -97,8 +97,8 @@ def test_what_speaks_of_a_removed_page_is_void() -> None:
         assert not set_limits(story, p).any()
 
 
-def test_a_slot_begins_anew_with_every_page() -> None:
-    def told(story: Story, page: np.ndarray) -> None:
+def test_a_reused_slot_keeps_nothing_of_its_previous_page() -> None:
+    def use_slot(story: Story, page: np.ndarray) -> None:
         story.fetch(page, Verdict.CHANGED, at=HOUR)
         story.fetch(page, Verdict.GONE, at=2 * HOUR)
         story.fetch(page, Verdict.TRANSIENT_ERROR, at=3 * HOUR)
@@ -110,7 +110,7 @@ def test_a_slot_begins_anew_with_every_page() -> None:
 
     used, fresh = Story(), Story()
     page = used.add(1)
-    told(used, page)
+    use_slot(used, page)
     used.remove(page)
     fresh.tick(3 * HOUR)
     rows = []
@@ -118,12 +118,12 @@ def test_a_slot_begins_anew_with_every_page() -> None:
         story.add(1, at=3 * HOUR, kind=0, importance=3, cost=2)
         row = {name: col[0].item() for name, col in story.shard.tables.pages._asdict().items()}
         del row["generation"]
-        del row["source"]  # says nothing while there are no sources
+        del row["source"]  # meaningless without sources
         rows.append(row)
     assert rows[0] == rows[1]
 
 
-def test_generations_go_round() -> None:
+def test_generations_wrap_around() -> None:
     story = Story()
     for k in range(258):
         page = story.add(1)
@@ -131,7 +131,7 @@ def test_generations_go_round() -> None:
         story.remove(page)
 
 
-def test_tables_grow_and_keep_what_they_hold() -> None:
+def test_growing_tables_keep_their_contents() -> None:
     story = Story()
     page = story.add(50, importance=np.arange(1, 51))
     before = story.shard.tables.pages.importance[:50].tolist()
@@ -141,7 +141,7 @@ def test_tables_grow_and_keep_what_they_hold() -> None:
     assert story.report(page, at=0).valid.all()
 
 
-def test_groups_and_kinds_without_a_number_end_a_batch_of_adds() -> None:
+def test_groups_and_kinds_beyond_the_limit_end_a_batch_of_adds() -> None:
     story = Story(groups_max=10, kinds_max=4)
     event = ev.event_of(
         ev.PagesAdded,
@@ -160,7 +160,7 @@ def test_groups_and_kinds_without_a_number_end_a_batch_of_adds() -> None:
     assert story.shard.tables.groups.n_pages.sum() == story.shard.n_pages == 2
 
 
-def test_a_page_is_new_until_it_is_fetched_and_worth_what_its_prior_gives_it() -> None:
+def test_a_page_is_new_until_it_is_fetched_and_valued_by_its_prior() -> None:
     story = Story()
     page = story.add(1, at=0)
     assert story.of_page(page[0], "status") == PageStatus.NEW
@@ -183,7 +183,7 @@ def test_weight_is_importance_over_cost() -> None:
 
 @pytest.mark.parametrize("importance", [0.0, -1.0, math.nan, math.inf, 1e-38, 3e38])
 @pytest.mark.parametrize("cost", [0.0, -1.0, math.nan, math.inf, 1e-38, 3e38])
-def test_any_number_gives_a_weight(importance: float, cost: float) -> None:
+def test_any_importance_and_cost_give_a_weight(importance: float, cost: float) -> None:
     story = Story()
     page = story.add(1, importance=importance, cost=cost)
     assert -13 < weight(story, page[0]) < 13
@@ -192,13 +192,13 @@ def test_any_number_gives_a_weight(importance: float, cost: float) -> None:
     assert math.isfinite(story.register("credit"))
 
 
-def test_requests_raise_importance_as_the_core_says_and_fade() -> None:
+def test_requests_raise_importance_as_in_core_and_fade() -> None:
     story = Story()
     own = story.settings
     rule = RequestImportance(
         half_life=own.request_half_life, prior_seconds=own.request_prior_seconds
     )
-    counts = RequestCounts.watched_from(0, n_pages=1)
+    counts = RequestCounts.zeros(0, n_pages=1)
     rule.observe(counts, rows=[0], at=[10 * DAY], n_requests=[1000])
     rate = rule.rate(counts, now=int(10 * DAY), prior_rate=own.request_prior_rate)[0]
     page = story.add(2)
@@ -213,7 +213,7 @@ def test_requests_raise_importance_as_the_core_says_and_fade() -> None:
     assert weight(story, page[0]) < high - 4
 
 
-def test_requests_reported_late_count_as_much_as_in_order() -> None:
+def test_requests_reported_late_count_like_those_in_order() -> None:
     weights = []
     for times in ([1, 5, 9], [9, 1, 5], [5, 9, 1]):
         story = Story()
@@ -225,6 +225,16 @@ def test_requests_reported_late_count_as_much_as_in_order() -> None:
             )
         weights.append(story.of_page(page[0], "requests"))
     assert weights == pytest.approx([weights[0]] * 3, rel=1e-5)
+
+
+def test_seconds_of_counting_add_up_with_an_unlimited_half_life() -> None:
+    story = Story(request_half_life=math.inf)
+    page = story.add(1)
+    story.tick(1_000)
+    for second in range(1, 1_001):
+        story.apply(ev.event_of(ev.RequestsSeen, page=page, n_requests=1, at_ms=ms(second)))
+    assert story.of_page(page[0], "requests") == 1_000
+    assert story.of_page(page[0], "request_seconds") == pytest.approx(1_000)
 
 
 @pytest.mark.parametrize("n_requests", [-1.0, math.nan, math.inf])
@@ -249,7 +259,7 @@ def test_kinds_have_priors_of_their_own() -> None:
     assert shape[1] == pytest.approx(story.settings.prior_shape, rel=4e-4)
 
 
-def test_a_prior_learned_moves_every_belief_by_the_same_evidence() -> None:
+def test_a_new_prior_keeps_the_evidence_of_every_belief() -> None:
     story = Story(belief_half_life=math.inf)
     page = story.add(2)
     story.fetch(page, at=1)
@@ -264,10 +274,10 @@ def test_a_prior_learned_moves_every_belief_by_the_same_evidence() -> None:
     assert new_seconds == pytest.approx(expected, rel=2e-3)
 
 
-def test_moving_to_a_new_prior_in_steps_ends_where_moving_at_once_does(
+def test_moving_to_a_new_prior_in_steps_equals_moving_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def told() -> Story:
+    def make_story() -> Story:
         story = Story()
         page = story.add(100, kind=np.arange(100) % 3)
         story.fetch(page, at=HOUR)
@@ -275,10 +285,10 @@ def test_moving_to_a_new_prior_in_steps_ends_where_moving_at_once_does(
         set_priors(story, [0, 1], [1.0, 2.0], [10 * DAY, DAY])
         return story
 
-    at_once = told()
+    at_once = make_story()
     monkeypatch.setattr(shard_module, "_REBASED_AT_ONCE", 7)
     monkeypatch.setattr(shard_module, "_REBASED_PER_TICK", 40)
-    in_steps = told()
+    in_steps = make_story()
     assert in_steps.register("rebased_to") == 7
     assert in_steps.shard.learn_priors() is None
     for expected in (47, 87, 100):
@@ -300,18 +310,20 @@ def test_pages_added_and_polled_between_steps_end_relative_to_the_new_prior(
     set_priors(story, 0, 2.0, 100 * DAY)
     story.remove(page[[0, 3]])
     added = story.add(3)  # in slots 3, 0 and 4: not yet moved, moved, and new
-    assert ev.slot_of(added).tolist() == [3, 0, 4]
+    assert ev.slot_of_page(added).tolist() == [3, 0, 4]
     for _ in range(5):
         story.tick(1)
     shape, seconds = beliefs(story)
     assert shape == pytest.approx([2.0] * 5, rel=2e-3)
     assert seconds == pytest.approx([100 * DAY] * 5, rel=2e-3)
     assert story.register("rebased_to") == 5
-    assert ev.slot_of(story.add(1))[0] == 5
+    assert ev.slot_of_page(story.add(1))[0] == 5
     assert story.register("rebased_to") == 6
 
 
-def test_a_second_prior_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_prior_first_completes_the_move_to_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(shard_module, "_REBASED_AT_ONCE", 2)
     story = Story()
     story.add(6)
@@ -352,7 +364,7 @@ def test_a_page_of_another_kind_moves_to_its_prior() -> None:
     assert period(story, page[0]) == pytest.approx(DAY, rel=0.08)
 
 
-def test_a_kind_without_a_number_is_void() -> None:
+def test_a_kind_beyond_the_limit_is_void() -> None:
     story = Story(kinds_max=4)
     page = story.add(1, kind=1)
     assert not story.apply(ev.event_of(ev.KindsSet, page=page, kind=4)).valid.any()
@@ -378,7 +390,7 @@ def test_equal_limits_share_a_row() -> None:
     assert story.register("n_limits") == 4
 
 
-def test_floors_and_ceilings_count_from_the_last_fetch() -> None:
+def test_shortest_and_longest_intervals_count_from_the_last_fetch() -> None:
     story = Story()
     page = story.add(2)
     story.fetch(page, at=100)
@@ -392,7 +404,7 @@ def test_floors_and_ceilings_count_from_the_last_fetch() -> None:
     assert not is_bounded(tables.pages.word[0])
 
 
-def test_a_staleness_promise_is_a_latest_time() -> None:
+def test_a_staleness_promise_sets_a_latest_time() -> None:
     story = Story(belief_half_life=math.inf)
     page = story.add(1)
     story.fetch(page, at=100)
@@ -423,7 +435,7 @@ def test_impossible_limits_are_void(wrong: dict[str, float]) -> None:
     assert story.of_page(page[0], "limits") == 1
 
 
-def test_more_unlike_limits_than_may_be_are_void() -> None:
+def test_sets_of_limits_beyond_the_maximum_are_void() -> None:
     story = Story(limits_max=4)
     page = story.add(6)
     valid = set_limits(story, page, interval_seconds_min=np.arange(6.0))
@@ -434,7 +446,7 @@ def test_more_unlike_limits_than_may_be_are_void() -> None:
 # ---------------------------------------------------------------- curves
 
 
-def test_curves_count_where_fragments_are_the_objective() -> None:
+def test_curves_count_only_if_the_objective_is_fragments() -> None:
     for objective, is_counted in (("freshness", False), ("fragments", True)):
         story = Story(objective=objective)
         page = story.add(3)
@@ -459,7 +471,7 @@ def test_impossible_curves_are_void(ceiling: float, ratio: float) -> None:
 # ---------------------------------------------------------------- settings
 
 
-def test_changed_settings_rewrite_what_they_bear_on() -> None:
+def test_changed_settings_rewrite_all_words() -> None:
     story = Story()
     page = story.add(2)
     story.fetch(page, at=1)

@@ -1,4 +1,4 @@
-"""Signals: what is one, what it does to its page, and what is learned of its source."""
+"""Signals: which count, how they age their page, and what a shard learns of their source."""
 
 import math
 
@@ -13,7 +13,7 @@ from tests.reference.shards import DAY, HOUR, Story, ms
 
 
 def started(n: int = 1, **settings: object) -> tuple[Story, np.ndarray]:
-    """Return a story with pages, fetched once an hour ago."""
+    """Return a story with pages that were fetched once, an hour ago."""
     story = Story(**settings)
     page = story.add(n)
     story.fetch(page, at=1)
@@ -45,7 +45,7 @@ def test_a_signal_of_a_better_source_ages_more() -> None:
     assert lasts[0] == 1
 
 
-def test_a_claimed_time_told_before_is_no_signal() -> None:
+def test_a_claimed_time_repeated_by_its_source_is_void() -> None:
     story, page = started()
     assert story.signal(page, claimed_at_ms=ms(HOUR - 10)).valid.all()
     digest = story.shard.digest()
@@ -57,7 +57,7 @@ def test_a_claimed_time_told_before_is_no_signal() -> None:
     assert story.signal(page, claimed_at_ms=ms(HOUR - 5)).valid.all()
 
 
-def test_the_same_claim_of_another_source_or_page_is_a_signal() -> None:
+def test_the_same_claim_of_another_source_or_page_counts() -> None:
     story, page = started(2)
     claim = ms(HOUR - 10)
     given = [(page[0], 0), (page[1], 0), (page[0], 1), (page[0], 2)]
@@ -67,7 +67,7 @@ def test_the_same_claim_of_another_source_or_page_is_a_signal() -> None:
         assert not story.signal(p, source=source, claimed_at_ms=claim).valid.any()
 
 
-def test_a_claimed_time_before_the_last_fetch_is_no_signal() -> None:
+def test_a_claimed_time_before_the_last_fetch_is_void() -> None:
     story, page = started()
     last = story.last(page[0])
     assert not story.signal(page, claimed_at_ms=ms(0.5)).valid.any()
@@ -91,7 +91,7 @@ def test_a_claim_a_little_ahead_counts_once() -> None:
         assert not story.signal(page, claimed_at_ms=ahead).valid.any()
 
 
-def test_a_claim_from_the_far_future_is_no_signal_and_silences_nobody() -> None:
+def test_a_claim_from_the_far_future_is_void_and_later_signals_count() -> None:
     story, page = started()
     for at in (HOUR, 2 * HOUR):
         story.tick(at)
@@ -116,7 +116,7 @@ def test_a_fetch_ends_the_signals_before_it() -> None:
     assert not story.shard.tables.links.n_signals.any()
 
 
-def test_a_signal_between_a_fetch_and_its_report_still_speaks_of_what_is_not_seen() -> None:
+def test_a_signal_between_a_fetch_and_its_report_still_counts() -> None:
     story, page = started()
     order = story.order(page, at=2 * HOUR)
     story.tick(2 * HOUR + 60)
@@ -127,7 +127,7 @@ def test_a_signal_between_a_fetch_and_its_report_still_speaks_of_what_is_not_see
     assert story.last(page[0]) < 2 * HOUR + 30
 
 
-def test_the_precision_of_a_source_is_learned_from_what_its_signals_announced() -> None:
+def test_the_precision_of_a_source_is_learned_from_outcomes() -> None:
     story = Story()
     page = story.add(2)
     story.fetch(page, at=1)
@@ -141,7 +141,7 @@ def test_the_precision_of_a_source_is_learned_from_what_its_signals_announced() 
     assert precision_of(sources, 2, rules) == pytest.approx(0.25)
 
 
-def test_what_is_only_assumed_of_a_source_is_told_from_what_was_judged() -> None:
+def test_an_explanation_tells_assumed_from_learned_precision() -> None:
     story, page = started()
     story.signal(page)
     told = story.shard.explain(int(page[0]))
@@ -168,11 +168,11 @@ def test_a_given_precision_is_not_learned_until_it_is_no_longer_given() -> None:
     assert delay_of(sources, 0, rules) == pytest.approx(60.0)
 
 
-def test_signals_of_a_source_hardly_known_are_likely_to_be_false_together() -> None:
+def test_signals_of_a_new_source_are_likely_to_be_false_together() -> None:
     story, page = started(2)
     give(story, 1, 0.25)
     sources, rules = story.shard.tables.sources, story.shard.rules
-    # Believed of the first is Beta(1, 3), of which the moments are known.
+    # The belief about the first is Beta(1, 3), whose moments are known.
     for n, all_false in enumerate([1, 3 / 4, 3 / 5, 3 / 6, 3 / 7]):
         assert false_chance_of(sources, 0, rules, n) == pytest.approx(all_false)
         assert false_chance_of(sources, 1, rules, n) == pytest.approx(0.75**n)
@@ -203,7 +203,7 @@ def test_a_signal_soon_after_a_fetch_counts_less_where_its_source_is_slow() -> N
     assert story.last(page[0]) < story.last(page[1]) < 1
 
 
-def test_several_sources_speak_of_one_page_up_to_a_limit() -> None:
+def test_a_page_has_at_most_its_largest_number_of_sources() -> None:
     story, page = started(sources_per_page_max=3)
     heard = [story.signal(page, source=s, at=HOUR - s).valid[0] for s in (7, 3, 9, 4, 3)]
     assert heard == [True, True, True, False, False]
@@ -228,7 +228,7 @@ def test_links_of_many_pages_are_found_again_after_the_table_grows() -> None:
     assert story.register("n_links") == 1000
 
 
-def test_a_page_in_a_slot_used_before_has_no_sources_yet() -> None:
+def test_a_page_in_a_reused_slot_has_no_sources() -> None:
     story, page = started(2)
     story.signal([page[0]] * 3, source=[1, 2, 3], at=HOUR)
     story.remove(page[0])
@@ -244,7 +244,7 @@ def test_a_page_in_a_slot_used_before_has_no_sources_yet() -> None:
     assert links.signal_count[links.source == 8].tolist() == [1.0]
 
 
-def test_signals_say_which_class_a_page_is_of() -> None:
+def test_signals_determine_the_class_of_a_page() -> None:
     story, page = started(2)
     give(story, 0, 0.9, 0.0)
     for k in range(1, 200):
@@ -265,7 +265,7 @@ def test_an_outcome_dated_before_the_page_was_added_leaves_its_signals_countable
     assert 0 <= class_of(story.shard.tables.pages.word[0]) < 1024
 
 
-def test_signals_of_no_page_and_of_sources_without_a_number_are_void() -> None:
+def test_signals_of_unknown_pages_and_of_sources_beyond_the_limit_are_void() -> None:
     story, page = started()
     assert not story.signal([-1, 5, 1 << 32]).valid.any()
     valid = story.signal([page[0], page[0]], source=[2**32 - 1, 1]).valid
@@ -283,7 +283,7 @@ def test_a_signal_of_a_page_never_fetched_does_not_move_its_time() -> None:
     assert story.last(page[0]) == last
 
 
-def test_what_is_known_of_a_source_counts_for_no_more_than_its_limit() -> None:
+def test_evidence_about_a_source_is_limited() -> None:
     story, page = started(signal_evidence_max=20.0)
     give(story, 1, 0.5)
     for k in range(1, 100):

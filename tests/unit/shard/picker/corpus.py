@@ -1,4 +1,4 @@
-"""Shards of random pages for pickers to choose from, and what becomes of their orders."""
+"""Shards of random pages for tests of pickers, and a loop that applies their orders."""
 
 from collections import deque
 from functools import cache
@@ -11,7 +11,7 @@ from recrawl.core.kernel import kernel
 from recrawl.core.price.due_table import DueCodes, build_due_table
 from recrawl.shard.due import Terms, due_at_of, log2_worth_of, page_due_of
 from recrawl.shard.picker import Picker, Proposal
-from recrawl.shard.picker.forecast import sampled_demand
+from recrawl.shard.picker.forecast import sample_demand
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.codes import log2_code_of
 from recrawl.shard.state.status import PageStatus
@@ -142,7 +142,7 @@ def settled_tables(
 
     price = 3_600.0
     for _ in range(3):
-        price = sampled_demand(tables, terms(), price, n_counted=n_pages).price_for(budget)
+        price = sample_demand(tables, terms(), price, n_counted=n_pages).price_for(budget)
     slots = np.arange(n_pages)
     _spread(tables.pages, slots, rng.random(n_pages), float(np.log2(price)), terms())
     return tables, price
@@ -162,7 +162,7 @@ def _worths(
 
 
 def worths(tables: Tables, now_ms: int, slots: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return log2 of what pages are worth."""
+    """Return log2 of the worth of pages."""
     out = np.empty(slots.size)
     _worths(tables.pages, tables.limits, terms(), now_ms / 1000 - EPOCH_SECONDS, slots, out)
     return out
@@ -208,7 +208,7 @@ def _report(pages: Pages, groups: Groups, slots: NDArray[np.int64], now_ms: int)
 
 
 class Fetching:
-    """Plays the shard around a picker: credit in, orders applied, reported after a while."""
+    """Acts as the shard around a picker: adds credit, applies orders and reports them later."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class Fetching:
         self.log: list[tuple[int, Proposal]] = []
 
     def tick(self, n: int | None = None) -> Proposal:
-        """Let time pass, report what is fetched, decide and apply."""
+        """Advance time, report finished fetches, decide and apply."""
         tables = self.tables
         self.now_ms += self.tick_ms
         tables.registers.now[0] = self.now_ms

@@ -1,4 +1,4 @@
-"""The exact scan: the pages worth most, whatever there are."""
+"""The exact scan orders the most valuable pages."""
 
 import math
 
@@ -28,7 +28,7 @@ def test_orders_the_pages_worth_most(n_pages: int, rng: np.random.Generator) -> 
     picker = Picker(SCAN, terms())
     everything = worths(tables, NOW_MS, np.arange(n_pages))
     for _ in range(2):
-        # The second time with a guess from the first.
+        # The second scan has a guess from the first.
         proposal = picker.decide(tables, NOW_MS, 20)
         got = worths(tables, NOW_MS, proposal.slot)
         np.testing.assert_allclose(got, np.sort(everything)[::-1][:20])
@@ -64,7 +64,7 @@ def test_a_bucket_allows_its_burst(rng: np.random.Generator) -> None:
     tables.groups.burst[:] = 7
     picker = Picker(SCAN, terms())
     assert picker.decide(tables, NOW_MS, 1_000).slot.size == 7
-    # Nothing was applied, so nothing has changed.
+    # No order was applied, so nothing has changed.
     assert picker.decide(tables, NOW_MS, 1_000).slot.size == 7
     tables.groups.in_flight[:] = 98
     assert picker.decide(tables, NOW_MS, 1_000).slot.size == 2
@@ -82,7 +82,7 @@ def test_at_a_fixed_price_only_pages_worth_it_are_ordered(rng: np.random.Generat
     assert picker.price == price
 
 
-def test_a_ceiling_goes_first_and_a_floor_holds_back(rng: np.random.Generator) -> None:
+def test_a_longest_interval_goes_first_and_a_shortest_holds_back(rng: np.random.Generator) -> None:
     tables = random_tables(1_000, rng, budget=1.0)
     pages = tables.pages
     ranked = np.argsort(worths(tables, NOW_MS, np.arange(1_000)))

@@ -1,4 +1,4 @@
-"""The rolling sweep: what the scan would order, at a fraction of the cost."""
+"""The rolling sweep orders what the scan would, at a fraction of the cost."""
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def test_the_price_is_that_of_the_scan() -> None:
     assert prices[0] == pytest.approx(prices[1], rel=0.02)
 
 
-def test_what_is_ordered_is_worth_as_much_as_by_the_scan() -> None:
+def test_orders_of_the_sweep_are_worth_as_much_as_those_of_the_scan() -> None:
     totals = []
     for kind in ("scan", "sweep"):
         run = fetching(20_000, 5.0, settings=ShardSettings(picker=kind))
@@ -57,7 +57,7 @@ def test_what_is_ordered_is_worth_as_much_as_by_the_scan() -> None:
     assert totals[1] == pytest.approx(totals[0], rel=0.01)
 
 
-def test_nothing_due_is_left_out() -> None:
+def test_the_sweep_finds_every_due_page() -> None:
     run = fetching(20_000, 5.0)
     for _ in range(5):
         run.run(60)
@@ -113,7 +113,7 @@ def test_a_new_budget_is_spent_at_once(factor: float) -> None:
     assert set(sizes[3:]) == {round(6.0 * factor)}
 
 
-def test_added_pages_are_found_without_being_told() -> None:
+def test_the_sweep_finds_added_pages_by_itself() -> None:
     run = fetching(20_000, 5.0, room=24_000)
     run.run(30)
     added = add_pages(run.tables, 2_000, np.random.default_rng(5), mean_age=400 * 86_400.0)
@@ -136,7 +136,7 @@ def test_a_fixed_price_orders_what_is_due_and_nothing_else() -> None:
     assert abs(sum(sizes) - 1_500) < 5 * 39 + 100
 
 
-def test_what_was_proposed_and_lost_is_found_again() -> None:
+def test_pages_of_a_lost_proposal_are_found_again() -> None:
     run = fetching(20_000, 5.0)
     run.run(20)
     lost = run.picker.decide(run.tables, run.now_ms + 1, 50)

@@ -28,7 +28,7 @@ def fetching(n_pages: int, budget: float, settings: ShardSettings, **rest: objec
 
 
 def value_of(run: Fetching, n_ticks: int) -> float:
-    """Return what is ordered is worth in all; a page beyond its ceiling counts as nothing."""
+    """Return the total worth of orders; a page beyond its longest interval counts as 0."""
     total, words = 0.0, run.tables.pages.word
     for _ in range(n_ticks):
         before = words.copy()
@@ -65,7 +65,7 @@ def test_a_settled_corpus_has_no_spare_orders() -> None:
 def test_a_small_pool_keeps_to_its_size_and_spends_the_budget() -> None:
     settings = ShardSettings(picker="sweep", pool_max=1_024)
     run = fetching(20_000, 5.0, settings)
-    # All is long overdue.
+    # All pages are long overdue.
     run.now_ms = NOW_MS + int(100 * DAY * 1000)
     sizes = [proposal.slot.size for proposal in run.run(60)]
     assert set(sizes) == {5}
@@ -119,12 +119,12 @@ def test_touches_are_counted() -> None:
     run.run(50)
     before = run.picker.n_touched
     n_orders = sum(proposal.slot.size for proposal in run.run(100))
-    # Each order comes into the wheel and the market and leaves both, and some come again.
+    # Each ordered page enters and leaves wheel and market, and some enter again.
     assert 2 * n_orders < run.picker.n_touched - before < 20 * n_orders
 
 
-def test_more_pages_of_one_worth_than_there_is_room_for_are_ordered_in_turn() -> None:
-    """A corpus that is new: all pages are due, and none is worth more than another."""
+def test_more_equal_pages_than_the_pool_holds_are_all_ordered_in_time() -> None:
+    """In a new corpus all pages are due and equally valuable."""
     settings = ShardSettings(picker="sweep", pool_max=2_000, group_delay=0, group_in_flight_max=50)
     shard = Shard(settings)
     shard.apply(event_of(Claimed, owner=1, epoch=1, at_ms=NOW_MS))

@@ -1,4 +1,4 @@
-"""Snapshots: the state at the moment they began, whatever happens while they are written."""
+"""Snapshots hold the state at the moment they began, whatever happens while they are written."""
 
 import json
 import zlib
@@ -13,11 +13,11 @@ from recrawl.shard import events as ev
 from recrawl.shard import shard as shard_module
 from recrawl.shard.shard import Shard
 from recrawl.shard.state import snapshot as snapshot_module
-from tests.reference.shards import DAY, HOUR, Story, ms, written
+from tests.reference.shards import DAY, HOUR, Story, ms, write_snapshot
 
 
 def busy(n: int = 300, **settings: object) -> Story:
-    """Return a story in which much has happened."""
+    """Return a story with many kinds of events."""
     story = Story(**settings)
     page = story.add(n, group=np.arange(n) % 5, kind=np.arange(n) % 3)
     for k in range(1, 5):
@@ -30,8 +30,8 @@ def busy(n: int = 300, **settings: object) -> Story:
     return story
 
 
-def shake(story: Story, k: int) -> None:
-    """Let something happen: of every kind within a few calls, pages and tables old and new."""
+def apply_some_events(story: Story, k: int) -> None:
+    """Apply events that depend on ``k``; ten successive values cover every kind of event."""
     t = story.shard.tables
     live = np.flatnonzero(t.pages.status[: story.register("n_slots")] > 0)
     page = ev.page_of(live, t.pages.generation[live])
@@ -87,7 +87,7 @@ def shake(story: Story, k: int) -> None:
 
 
 @pytest.mark.parametrize("n_between", [1, 5, 23])
-def test_what_happens_between_pieces_is_not_in_the_snapshot(
+def test_events_between_pieces_are_not_in_the_snapshot(
     n_between: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot_module, "_ROWS_PER_PIECE", 64)
@@ -102,7 +102,7 @@ def test_what_happens_between_pieces_is_not_in_the_snapshot(
         data = np.zeros(snapshot.n_bytes, np.uint8)
         for i, piece in enumerate(snapshot):
             if i % n_between == 0 and i < 150:
-                shake(story, steps)
+                apply_some_events(story, steps)
                 steps += 1
             data[piece.offset : piece.offset + piece.data.size] = piece.data
         copy, position = Shard.restore(snapshot.manifest, data)
@@ -110,17 +110,17 @@ def test_what_happens_between_pieces_is_not_in_the_snapshot(
         assert copy.digest() == before
         assert copy.settings == settings
         assert story.shard.digest() != before
-    assert story.replayed().digest() == story.shard.digest()
+    assert story.replay().digest() == story.shard.digest()
 
 
-def test_a_shard_restored_goes_on_as_the_one_that_was_not() -> None:
+def test_a_restored_shard_continues_like_the_original() -> None:
     story = busy()
     copies = []
     for k in range(30):
         if k % 6 == 0:
-            copies.append((k, Shard.restore(*written(story.shard.snapshot("here")))[0]))
+            copies.append((k, Shard.restore(*write_snapshot(story.shard.snapshot("here")))[0]))
         mark = len(story.log)
-        shake(story, k)
+        apply_some_events(story, k)
         for _, copy in copies:
             copy.apply_all(story.log[mark:])
     for k, copy in copies:
@@ -129,7 +129,7 @@ def test_a_shard_restored_goes_on_as_the_one_that_was_not() -> None:
 
 def test_a_snapshot_of_an_empty_shard_is_restored() -> None:
     story = Story()
-    copy, _ = Shard.restore(*written(story.shard.snapshot("0")))
+    copy, _ = Shard.restore(*write_snapshot(story.shard.snapshot("0")))
     assert copy.digest() == story.shard.digest()
     for shard in (copy, story.shard):
         page = shard.free_pages(5)
@@ -142,8 +142,8 @@ def test_a_snapshot_of_an_empty_shard_is_restored() -> None:
 
 
 def test_a_snapshot_of_a_restored_shard_is_the_same_bytes() -> None:
-    manifest, data = written(busy().shard.snapshot("7"))
-    again, same = written(Shard.restore(manifest, data.copy())[0].snapshot("7"))
+    manifest, data = write_snapshot(busy().shard.snapshot("7"))
+    again, same = write_snapshot(Shard.restore(manifest, data.copy())[0].snapshot("7"))
     assert again == manifest
     assert np.array_equal(same, data)
 
@@ -152,14 +152,14 @@ def test_another_snapshot_may_begin_before_one_is_done() -> None:
     story = busy()
     abandoned = story.shard.snapshot("1")
     next(abandoned)
-    shake(story, 2)
+    apply_some_events(story, 2)
     before = story.shard.digest()
     second = story.shard.snapshot("2")
-    shake(story, 3)
-    assert Shard.restore(*written(second))[0].digest() == before
+    apply_some_events(story, 3)
+    assert Shard.restore(*write_snapshot(second))[0].digest() == before
 
 
-def test_the_manifest_is_complete_after_the_last_piece_only() -> None:
+def test_the_manifest_is_complete_only_after_the_last_piece() -> None:
     snapshot = busy().shard.snapshot("1")
     next(snapshot)
     assert not snapshot.is_done
@@ -169,18 +169,20 @@ def test_the_manifest_is_complete_after_the_last_piece_only() -> None:
 
 @pytest.fixture(scope="module")
 def whole() -> tuple[str, NDArray[np.uint8]]:
-    return written(busy().shard.snapshot("9"))
+    return write_snapshot(busy().shard.snapshot("9"))
 
 
 @pytest.mark.parametrize("cut", [0, 1, 10, -1])
-def test_a_broken_manifest_is_told(whole: tuple[str, NDArray[np.uint8]], cut: int) -> None:
+def test_a_broken_manifest_is_an_error(whole: tuple[str, NDArray[np.uint8]], cut: int) -> None:
     manifest, data = whole
     with pytest.raises(SnapshotError):
         Shard.restore(manifest[:cut], data)
 
 
 @pytest.mark.parametrize("text", ["null", "[]", "{}", "7", '{"body": 3, "crc32": 0}', '"x"'])
-def test_text_that_is_no_manifest_is_told(whole: tuple[str, NDArray[np.uint8]], text: str) -> None:
+def test_text_that_is_not_a_manifest_is_an_error(
+    whole: tuple[str, NDArray[np.uint8]], text: str
+) -> None:
     with pytest.raises(SnapshotError, match="not a manifest"):
         Shard.restore(text, whole[1])
 
@@ -192,7 +194,7 @@ def forged(manifest: str, change: object) -> str:
     return json.dumps({"crc32": zlib.crc32(text.encode()), "body": text})
 
 
-def test_a_changed_manifest_is_told(whole: tuple[str, NDArray[np.uint8]]) -> None:
+def test_a_changed_manifest_is_an_error(whole: tuple[str, NDArray[np.uint8]]) -> None:
     manifest, data = whole
     with pytest.raises(SnapshotError, match="checksum"):
         Shard.restore(manifest.replace("uint64", "int64", 1), data)
@@ -211,11 +213,11 @@ def test_a_changed_manifest_is_told(whole: tuple[str, NDArray[np.uint8]]) -> Non
             Shard.restore(forged(manifest, change), data)
 
 
-def test_a_snapshot_of_an_older_format_has_what_came_later_as_if_it_were_never_used() -> None:
+def test_columns_that_an_older_snapshot_lacks_get_their_defaults() -> None:
     story = busy()
     for (table, column), (_, default) in snapshot_module.ADDED_COLUMNS.items():
         getattr(getattr(story.shard.tables, table), column)[:] = default
-    manifest, data = written(story.shard.snapshot("9"))
+    manifest, data = write_snapshot(story.shard.snapshot("9"))
 
     def as_written_then(body: dict[str, Any]) -> None:
         body["format"] = 1
@@ -228,12 +230,12 @@ def test_a_snapshot_of_an_older_format_has_what_came_later_as_if_it_were_never_u
     assert old.digest() == story.shard.digest()
     mark = len(story.log)
     for k in range(12):
-        shake(story, k)
+        apply_some_events(story, k)
     old.apply_all(story.log[mark:])
     assert old.digest() == story.shard.digest()
 
 
-def test_broken_bytes_are_told_wherever_they_are(whole: tuple[str, NDArray[np.uint8]]) -> None:
+def test_broken_bytes_in_any_column_are_an_error(whole: tuple[str, NDArray[np.uint8]]) -> None:
     manifest, data = whole
     places = json.loads(json.loads(manifest)["body"])["tables"]
     for table, columns in places.items():
@@ -248,14 +250,14 @@ def test_broken_bytes_are_told_wherever_they_are(whole: tuple[str, NDArray[np.ui
         Shard.restore(manifest, data[:-1])
 
 
-def test_checking_can_be_left_out(whole: tuple[str, NDArray[np.uint8]]) -> None:
+def test_checksums_can_be_skipped(whole: tuple[str, NDArray[np.uint8]]) -> None:
     manifest, data = whole
     checked, _ = Shard.restore(manifest, data.copy())
     unchecked, _ = Shard.restore(manifest, data.copy(), check=False)
     assert checked.digest() == unchecked.digest()
 
 
-def test_the_pages_can_be_left_out_of_checking(whole: tuple[str, NDArray[np.uint8]]) -> None:
+def test_checksums_of_pages_can_be_skipped(whole: tuple[str, NDArray[np.uint8]]) -> None:
     manifest, data = whole
     places = json.loads(json.loads(manifest)["body"])["tables"]
     broken = data.copy()

@@ -15,7 +15,7 @@ from recrawl.sim import (
     Web,
     WeeklyCycle,
     change_times,
-    emitted_signals,
+    emit_signals,
     make_web,
     papers_web,
     realistic_web,
@@ -53,7 +53,7 @@ def everything(n_pages: int, seed: int = 4) -> Web:
 
 
 @pytest.mark.parametrize("part", ["changes", "signals", "errors"])
-def test_more_pages_do_not_touch_the_others(part: str) -> None:
+def test_more_pages_do_not_change_the_others(part: str) -> None:
     few, many = getattr(everything(40), part), getattr(everything(120), part)
     n_rows = few.offsets[-1]
     for a, b in zip(few[1:], many[1:], strict=True):
@@ -61,7 +61,7 @@ def test_more_pages_do_not_touch_the_others(part: str) -> None:
     np.testing.assert_array_equal(few.offsets, many.offsets[:41])
 
 
-def test_another_page_s_rate_does_not_touch_a_page() -> None:
+def test_the_rate_of_another_page_does_not_change_a_page() -> None:
     first = change_times(0, [1.0, 2.0, 3.0], 50.0)
     other = change_times(0, [9.0, 2.0, 0.0], 50.0)
     a = first.at[first.offsets[1] : first.offsets[2]]
@@ -73,7 +73,7 @@ def test_a_longer_run_begins_like_a_shorter_one() -> None:
     np.testing.assert_array_equal(short.at, long.at[: short.at.size])
 
 
-def test_seeds_differ() -> None:
+def test_different_seeds_give_different_webs() -> None:
     assert change_times(0, [1.0], 10.0).at[0] != change_times(1, [1.0], 10.0).at[0]
 
 
@@ -88,7 +88,7 @@ def test_times_are_sorted_and_before_the_end() -> None:
 
 def test_excursions_return_to_the_version_before() -> None:
     times = change_times(0, np.full(50, 0.5), 100.0)
-    changes, version = Flapping(share=0.5, seconds=0.2).applied(0, times, 100.0)
+    changes, version = Flapping(share=0.5, seconds=0.2).add_returns(0, times, 100.0)
     for page in range(50):
         rows = version[changes.offsets[page] : changes.offsets[page + 1]].tolist()
         latest = 0
@@ -100,17 +100,17 @@ def test_excursions_return_to_the_version_before() -> None:
 def test_false_signals_claim_their_own_time_and_true_ones_the_change_s() -> None:
     changes = change_times(0, np.full(20, 0.2), 100.0)
     source = SignalSource(recall=1.0, false_rate=0.0, delay_seconds=3.0)
-    signals = emitted_signals(0, changes, [source], 1e9)
+    signals = emit_signals(0, changes, [source], 1e9)
     np.testing.assert_array_equal(np.sort(signals.claimed_at), np.sort(changes.at))
     assert np.all(signals.at > signals.claimed_at)
-    false = emitted_signals(0, changes, [SignalSource(recall=0.0, false_rate=0.5)], 100.0)
+    false = emit_signals(0, changes, [SignalSource(recall=0.0, false_rate=0.5)], 100.0)
     np.testing.assert_array_equal(false.at, false.claimed_at)
 
 
 @pytest.mark.slow_without_jit
 def test_pages_fill_groups_in_order_whatever_their_number() -> None:
-    few = GroupSizes().assigned(seed=1, n_pages=1_000)
-    many = GroupSizes().assigned(seed=1, n_pages=50_000)
+    few = GroupSizes().assign_groups(seed=1, n_pages=1_000)
+    many = GroupSizes().assign_groups(seed=1, n_pages=50_000)
     np.testing.assert_array_equal(few, many[:1_000])
 
 
@@ -139,7 +139,7 @@ def test_recorded_changes_outside_the_window_only_set_the_start() -> None:
     ],
     ids=["papers", "signals", "signals paper", "realistic"],
 )
-def test_presets_are_whole(make: Callable[[], Web]) -> None:
+def test_presets_have_all_columns(make: Callable[[], Web]) -> None:
     web = make()
     n_pages = web.n_pages
     for name in ("importance", "cost", "group", "kind", "change_rate", "has_date"):
@@ -189,11 +189,11 @@ def test_the_presets_have_the_ranges_they_name() -> None:
         (lambda: Content.of(1, static_items=-1.0), "static_items must not"),
         (
             lambda: recorded_web([0], [1.0, 2.0], start_at=0.0, end_at=1.0, n_pages=1),
-            "must be as long",
+            "must have the same length",
         ),
         (lambda: recorded_web([0], [1.0], start_at=1.0, end_at=1.0, n_pages=1), "end_at must be"),
     ],
 )
-def test_settings_refuse_what_makes_no_sense(make: Callable[[], object], message: str) -> None:
+def test_invalid_settings_of_webs_raise(make: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()

@@ -1,1 +1,1 @@
-"""Pages that are due, waiting for their turn, and the politeness groups they belong to."""
+"""Queues of due pages by politeness group."""

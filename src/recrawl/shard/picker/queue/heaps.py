@@ -1,7 +1,7 @@
-"""Two kinds of heap in columns: of pages within a group, and of groups that know their place.
+"""Two kinds of heap in columns: pairing heaps of pages, and binary heaps of groups.
 
-Pages are only ever added and taken from the top: a pairing heap of two links.  Groups also move
-and leave from the middle: a binary heap, with the place of each group in a column.
+Pages are only added, and taken from the top: a pairing heap with two links.  Groups also move and
+leave from the middle: a binary heap, with the place of each group in a column.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from recrawl.core.kernel import table_kernel
 
-__all__ = ["heap_add", "heap_move", "heap_remove", "melded", "nth_greatest", "without_top"]
+__all__ = ["heap_add", "heap_move", "heap_remove", "meld", "nth_greatest", "remove_top"]
 
 I32 = NDArray[np.int32]
 F32 = NDArray[np.float32]
@@ -17,8 +17,8 @@ F64 = NDArray[np.float64]
 
 
 @table_kernel
-def melded(key: F32, child: I32, sibling: I32, a: int, b: int) -> int:
-    """Return the top of two pairing heaps put together; -1 is an empty one."""
+def meld(key: F32, child: I32, sibling: I32, a: int, b: int) -> int:
+    """Merge two pairing heaps and return the top; -1 is an empty heap."""
     if a < 0:
         return b
     if b < 0:
@@ -31,9 +31,9 @@ def melded(key: F32, child: I32, sibling: I32, a: int, b: int) -> int:
 
 
 @table_kernel
-def without_top(key: F32, child: I32, sibling: I32, top: int) -> int:
-    """Return the top of a pairing heap once its top is taken; -1 if nothing is left."""
-    # Children are melded in pairs from left to right, then the pairs from right to left.
+def remove_top(key: F32, child: I32, sibling: I32, top: int) -> int:
+    """Remove the top of a pairing heap and return the new top; -1 for an empty heap."""
+    # Meld children in pairs from left to right, then the pairs from right to left.
     e = int(child[top])
     pairs = -1
     while e >= 0:
@@ -43,7 +43,7 @@ def without_top(key: F32, child: I32, sibling: I32, top: int) -> int:
         if second >= 0:
             following = int(sibling[second])
             sibling[second] = -1
-        pair = melded(key, child, sibling, e, second)
+        pair = meld(key, child, sibling, e, second)
         sibling[pair] = pairs
         pairs = pair
         e = following
@@ -51,7 +51,7 @@ def without_top(key: F32, child: I32, sibling: I32, top: int) -> int:
     while pairs >= 0:
         following = int(sibling[pairs])
         sibling[pairs] = -1
-        rest = melded(key, child, sibling, rest, pairs)
+        rest = meld(key, child, sibling, rest, pairs)
         pairs = following
     child[top] = -1
     return rest
@@ -110,20 +110,20 @@ def heap_remove(heap: I32, size: int, rank: F64, place: I32, row: int) -> None:
 
 @table_kernel
 def heap_move(heap: I32, size: int, rank: F64, place: I32, row: int) -> None:
-    """Put a row whose rank has changed where it belongs."""
+    """Restore the heap order after the rank of a row has changed."""
     _raise(heap, rank, place, int(place[row]))
     _lower(heap, size, rank, place, int(place[row]))
 
 
 @table_kernel
 def nth_greatest(key: F32, size: int, n: int) -> float:
-    """Return the ``n``-th greatest of the first ``size`` keys, which change places.
+    """Return the ``n``-th greatest of the first ``size`` keys, which it reorders.
 
-    With 1 ≤ n ≤ size.
+    It requires 1 ≤ n ≤ size.
     """
     low, high = 0, size - 1
     while low < high:
-        # Hoare's partition around a middle one: greater keys to the left.
+        # Hoare's partition around the middle key: greater keys to the left.
         pivot = key[(low + high) >> 1]
         i, j = low, high
         while i <= j:

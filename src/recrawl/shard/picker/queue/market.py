@@ -1,10 +1,10 @@
-"""Due pages waiting to be ordered, and the groups that they belong to, as columns.
+"""The market: due pages waiting to be ordered, and their groups, as columns.
 
-Each group with waiting pages has a row, and its pages stand in a heap by what they were worth
-when they came.  Groups that may be ordered from stand in one heap, by their best page; groups
-that may be later in another, by when; and groups of which that cannot be foreseen are set aside
-until they are woken (`recrawl.shard.picker.queue.turns`).  A decision walks over what it orders and
-over nothing else (`recrawl.shard.picker.queue.waiting`).
+Each group with waiting pages has a row, and its pages form a heap by their worth when they came in.
+Groups that may be ordered from are in one heap, by their best page.  Groups that may be ordered
+from later are in another, by time.  Groups for which that time is unknown are set aside until they
+are woken (`recrawl.shard.picker.queue.turns`).  A decision visits only the pages that it orders
+(`recrawl.shard.picker.queue.waiting`).
 """
 
 from typing import NamedTuple
@@ -31,33 +31,36 @@ __all__ = [
     "Market",
     "empty_market",
     "fit_market",
+    "grow_entries",
+    "grow_rows",
     "has_bit",
     "has_free_row",
     "n_free_rows",
-    "roomier_entries",
-    "roomier_rows",
     "set_bit",
 ]
 
 # Places in `Market.gauge`.
 M_FREE = 0
-"""The first free entry; -1 for none."""
+"""First free entry; -1 for none."""
 M_SIZE = 1
-"""Entries in use."""
+"""Number of entries in use."""
 M_FREE_ROW = 2
+"""First free row; -1 for none."""
 M_N_READY = 3
-"""Groups in the heap of those that may be ordered from."""
+"""Number of groups in the heap of those that may be ordered from."""
 M_N_LATER = 4
+"""Number of groups in the heap of those that may be ordered from later."""
 M_BACKLOG = 5
-"""Pages that could be ordered within seconds, were there a budget."""
+"""Number of pages that could be ordered within seconds if the budget allowed it."""
 M_DECISION = 6
-"""Number of the decision under way."""
+"""Number of the present decision."""
 M_N_EMPTIED = 7
+"""Number of rows in the list of rows without pages."""
 M_TOUCHED = 8
-"""Entries added or taken, ever."""
+"""Number of entries ever added or taken."""
 _N_GAUGES = 9
 
-# Places of a row.
+# Values of `Market.where`: the heap that a row is in.
 NOWHERE = 0
 READY = 1
 LATER = 2
@@ -65,50 +68,50 @@ ASIDE = 3
 
 
 class Market(NamedTuple):
-    """Entries are pages (16 bytes), rows groups with waiting pages (66 bytes).
+    """Waiting pages (entries of 16 bytes) and their groups (rows of 66 bytes).
 
-    ``row_of`` takes 4 bytes of every group and ``waits`` and ``taken`` a bit of every page.
+    ``row_of`` takes 4 bytes for every group, ``waits`` and ``taken`` a bit for every page.
     """
 
     slot: NDArray[np.uint32]
     key: NDArray[np.float32]
-    """log2 of the page's worth when it came."""
+    """log2 of the page's worth when it came in or was last revalued."""
     child: NDArray[np.int32]
     sibling: NDArray[np.int32]
-    """Of the heap within a group; of a free entry, the next free one."""
+    """Link of the heap within a group; for a free entry, the next free one."""
     listed: NDArray[np.int32]
     listed_key: NDArray[np.float32]
-    """Where entries and keys are listed to find the best of them."""
+    """Scratch lists of entries and keys, to find the best of them."""
     group: NDArray[np.uint32]
     top: NDArray[np.int32]
-    """The best entry; of a free row, the next free one."""
+    """Best entry; for a free row, the next free one."""
     n_waiting: NDArray[np.int32]
     n_counted: NDArray[np.int32]
-    """Of these, counted in the backlog."""
+    """Number of these that the backlog counts."""
     floor: NDArray[np.float32]
-    """log2 of what a page must be worth to be taken in."""
+    """log2 of the least worth of a page that the group takes."""
     where: NDArray[np.uint8]
     place: NDArray[np.int32]
     rank: NDArray[np.float64]
-    """In its heap: the best page's key, or less the instant it may be ordered from."""
+    """Rank in its heap: the best page's key, or minus the time when it may be ordered from."""
     decision: NDArray[np.int64]
-    """The latest decision that ordered from the group."""
+    """Latest decision that ordered from the group."""
     n_ordered: NDArray[np.int32]
-    """Orders of that decision."""
+    """Number of orders of that decision."""
     next_at: NDArray[np.int64]
-    """What the group's ``ready_at`` will be after them."""
+    """``ready_at`` of the group after these orders."""
     is_listed: NDArray[np.uint8]
-    """Stands among the emptied."""
+    """1 if the row is in ``emptied``."""
     ready: NDArray[np.int32]
     later: NDArray[np.int32]
     emptied: NDArray[np.int32]
-    """Rows without pages, to be given up once the decision is over."""
+    """Rows without pages, to be freed at the end of the decision."""
     row_of: NDArray[np.int32]
-    """By group: 1 + its row, or 0."""
+    """1 + the row of each group, or 0 for none."""
     waits: NDArray[np.uint8]
-    """By page, a bit: waits here."""
+    """A bit for each page: whether it waits."""
     taken: NDArray[np.uint8]
-    """By page, a bit: ordered by the decision under way."""
+    """A bit for each page: whether the present decision orders it."""
     gauge: NDArray[np.int64]
 
 
@@ -153,7 +156,7 @@ def empty_market(n_entries: int = 1_024, n_rows: int = 256) -> Market:
 
 
 def fit_market(market: Market, n_pages: int, n_groups: int) -> Market:
-    """Return the market with a place for every page and group."""
+    """Return the market with bits for ``n_pages`` pages and rows of ``n_groups`` groups."""
     if market.waits.size * 8 < n_pages:
         waits = np.zeros(max((n_pages + 7) // 8, 2 * market.waits.size), np.uint8)
         waits[: market.waits.size] = market.waits
@@ -185,7 +188,7 @@ _ROW_COLUMNS = (
 )
 
 
-def _doubled(market: Market, names: tuple[str, ...], chain: str, first_free: int) -> Market:
+def _double_columns(market: Market, names: tuple[str, ...], chain: str, first_free: int) -> Market:
     larger = {}
     for name in names:
         old = getattr(market, name)
@@ -197,19 +200,19 @@ def _doubled(market: Market, names: tuple[str, ...], chain: str, first_free: int
     return market._replace(**larger)
 
 
-def roomier_entries(market: Market) -> Market:
+def grow_entries(market: Market) -> Market:
     """Return the market with room for twice as many pages."""
-    return _doubled(market, _ENTRY_COLUMNS, "sibling", M_FREE)
+    return _double_columns(market, _ENTRY_COLUMNS, "sibling", M_FREE)
 
 
-def roomier_rows(market: Market) -> Market:
+def grow_rows(market: Market) -> Market:
     """Return the market with room for twice as many groups."""
-    return _doubled(market, _ROW_COLUMNS, "top", M_FREE_ROW)
+    return _double_columns(market, _ROW_COLUMNS, "top", M_FREE_ROW)
 
 
 @table_kernel
 def has_free_row(market: Market) -> bool:
-    """Return whether another group may be ordered from."""
+    """Return whether there is a free row for another group."""
     return bool(market.gauge[M_FREE_ROW] >= 0)
 
 
@@ -231,7 +234,7 @@ def set_bit(bits: NDArray[np.uint8], slot: int, value: bool) -> None:
 
 @table_kernel
 def n_free_rows(market: Market, enough: int) -> int:
-    """Return how many more groups may have rows, or that it is enough."""
+    """Return the number of free rows, counted up to ``enough``."""
     n = 0
     row = market.gauge[M_FREE_ROW]
     while row >= 0 and n < enough:

@@ -1,4 +1,4 @@
-"""Whose turn it is: when groups may be ordered from, what is being ordered included."""
+"""When groups may be ordered from, with the orders of the present decision included."""
 
 import math
 
@@ -22,34 +22,34 @@ from recrawl.shard.picker.queue.market import (
     Market,
     set_bit,
 )
-from recrawl.shard.state.tables import Groups
+from recrawl.shard.state.tables import GROUP_CLOSED, Groups
 from recrawl.shard.state.words import number_of
 
 __all__ = [
     "end_decision",
-    "forget_orders",
-    "give_turns",
     "may_order",
-    "note_order",
     "order_from",
+    "record_order",
+    "release_ready_groups",
     "row_for",
     "row_ready_at_of",
     "settle",
+    "unmark_ordered",
     "wake_groups",
 ]
 
-# The backlog counts as many pages of a group as it can serve in so many milliseconds.
+# The backlog counts the pages that a group can serve in this many milliseconds.
 _BACKLOG_MS = 10_000
 
 
 @table_kernel
 def row_ready_at_of(market: Market, groups: Groups, row: int) -> float:
-    """Return when a group may be ordered from, what the decision under way orders included."""
+    """Return when a group may be ordered from, with the orders of the present decision included."""
     group = number_of(market.group[row])
     if market.decision[row] != market.gauge[M_DECISION]:
         return ready_at_of(groups, group)
     n = number_of(groups.in_flight[group]) + market.n_ordered[row]
-    if n >= number_of(groups.in_flight_max[group]) or groups.flags[group] & 2:
+    if n >= number_of(groups.in_flight_max[group]) or groups.flags[group] & GROUP_CLOSED:
         return math.inf
     allowance = (number_of(groups.burst[group]) - 1) * number_of(groups.delay_ms[group])
     return float(max(market.next_at[row] - allowance, groups.blocked_until[group]))
@@ -69,12 +69,12 @@ def _leave(market: Market, row: int) -> None:
 
 @table_kernel
 def settle(market: Market, groups: Groups, row: int, now_ms: int) -> None:
-    """Put a row where it belongs."""
+    """Move a row to the heap it belongs to now."""
     gauge = market.gauge
     n_counted = 0
     if market.top[row] < 0:
         _leave(market, row)
-        # Given up when the decision is over: until then it knows what was ordered.
+        # The row stays until the decision ends, because it holds the number of its orders.
         market.floor[row] = -math.inf
         if not market.is_listed[row]:
             market.is_listed[row] = 1
@@ -98,7 +98,7 @@ def settle(market: Market, groups: Groups, row: int, now_ms: int) -> None:
         else:
             _leave(market, row)
             if ready_at < math.inf or market.decision[row] == gauge[M_DECISION]:
-                # What was just ordered may never be: look again in the next decision.
+                # The orders of this decision may never be applied: check again in the next one.
                 market.rank[row] = -ready_at if ready_at < math.inf else -(now_ms + 1.0)
                 market.where[row] = LATER
                 heap_add(market.later, gauge[M_N_LATER], market.rank, market.place, row)
@@ -110,15 +110,15 @@ def settle(market: Market, groups: Groups, row: int, now_ms: int) -> None:
 
 
 @table_kernel
-def give_turns(market: Market, groups: Groups, now_ms: int) -> None:
-    """Move groups whose time has come to those that may be ordered from."""
+def release_ready_groups(market: Market, groups: Groups, now_ms: int) -> None:
+    """Move groups whose waiting time is over to those that may be ordered from."""
     while market.gauge[M_N_LATER] > 0 and -market.rank[market.later[0]] <= now_ms:
         settle(market, groups, int(market.later[0]), now_ms)
 
 
 @table_kernel
 def row_for(market: Market, group: int) -> int:
-    """Return the row of a group, a free one if it had none."""
+    """Return the row of a group; one without a row gets a free one."""
     row = int(market.row_of[group]) - 1
     if row < 0:
         row = int(market.gauge[M_FREE_ROW])
@@ -138,7 +138,7 @@ def row_for(market: Market, group: int) -> int:
 
 @table_kernel
 def may_order(market: Market, groups: Groups, group: int, now_ms: int) -> bool:
-    """Return whether a group may be ordered from now, what is being ordered included."""
+    """Return whether a group may be ordered from now, the present orders included."""
     row = int(market.row_of[group]) - 1
     if row < 0:
         return ready_at_of(groups, group) <= now_ms
@@ -146,8 +146,8 @@ def may_order(market: Market, groups: Groups, group: int, now_ms: int) -> bool:
 
 
 @table_kernel
-def note_order(market: Market, groups: Groups, row: int, slot: int, now_ms: int) -> None:
-    """Take note that the decision under way orders a page of a group; `settle` is to follow."""
+def record_order(market: Market, groups: Groups, row: int, slot: int, now_ms: int) -> None:
+    """Record that the present decision orders a page of a group; call `settle` after it."""
     group = number_of(market.group[row])
     if market.decision[row] != market.gauge[M_DECISION]:
         market.decision[row] = market.gauge[M_DECISION]
@@ -163,7 +163,7 @@ def note_order(market: Market, groups: Groups, row: int, slot: int, now_ms: int)
 def order_from(market: Market, groups: Groups, group: int, slot: int, now_ms: int) -> None:
     """Order a page of a group, whether it waits or not; there must be a free row."""
     row = row_for(market, group)
-    note_order(market, groups, row, slot, now_ms)
+    record_order(market, groups, row, slot, now_ms)
     settle(market, groups, row, now_ms)
 
 
@@ -171,7 +171,7 @@ def order_from(market: Market, groups: Groups, group: int, slot: int, now_ms: in
 def wake_groups(
     market: Market, groups: Groups, woken: NDArray[np.int64], n_woken: int, now_ms: int
 ) -> None:
-    """Look again at when groups may be ordered from."""
+    """Recompute when groups may be ordered from."""
     for i in range(n_woken):
         row = int(market.row_of[woken[i]]) - 1
         if row >= 0 and market.top[row] >= 0:
@@ -179,16 +179,16 @@ def wake_groups(
 
 
 @table_kernel
-def forget_orders(market: Market, slots: NDArray[np.int64]) -> None:
-    """Let pages be ordered again."""
+def unmark_ordered(market: Market, slots: NDArray[np.int64]) -> None:
+    """Clear the marks of ordered pages, so that they can be ordered again."""
     for i in range(slots.size):
         set_bit(market.taken, slots[i], False)
 
 
 @table_kernel
 def end_decision(market: Market, ordered: NDArray[np.int64]) -> None:
-    """Forget what the latest decision ordered, and give up rows without pages."""
-    forget_orders(market, ordered)
+    """End the present decision: clear its marks, and free rows without pages."""
+    unmark_ordered(market, ordered)
     gauge = market.gauge
     gauge[M_DECISION] += 1
     for i in range(gauge[M_N_EMPTIED]):

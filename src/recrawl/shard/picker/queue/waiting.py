@@ -1,9 +1,9 @@
-"""Pages come to the market and leave it: the most valuable first, within what groups allow.
+"""Add pages to the market and take them out: the most valuable first, as groups allow.
 
-A group that cannot serve all that comes due sells to its own best pages: when its heap grows
-beyond what it can serve in four sweeps, the better half is kept, and the worth of the least page
-kept becomes the floor below which the group takes no more.  Once it has served half of them the
-floor is forgotten; what it kept out is found by the sweep that follows.
+A group that cannot serve all pages that come due serves its best ones: when its heap exceeds what
+it can serve in four sweeps, it drops the worse half, and the least worth that is left becomes the
+floor for further pages.  Once it has served half of them, the floor is removed; the next sweep
+finds the pages that it kept out.
 """
 
 import math
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from recrawl.core.kernel import table_kernel
 from recrawl.shard.due import CEILING_BONUS, Terms, log2_worth_of
-from recrawl.shard.picker.queue.heaps import melded, nth_greatest, without_top
+from recrawl.shard.picker.queue.heaps import meld, nth_greatest, remove_top
 from recrawl.shard.picker.queue.market import (
     M_FREE,
     M_N_READY,
@@ -24,8 +24,8 @@ from recrawl.shard.picker.queue.market import (
     set_bit,
 )
 from recrawl.shard.picker.queue.turns import (
-    give_turns,
-    note_order,
+    record_order,
+    release_ready_groups,
     row_for,
     row_ready_at_of,
     settle,
@@ -33,16 +33,16 @@ from recrawl.shard.picker.queue.turns import (
 from recrawl.shard.state.tables import Groups, Limits, Pages
 from recrawl.shard.state.words import is_held, number_of
 
-__all__ = ["CEILING_FLOOR", "keep_best_of_all", "let_wait", "revalue", "take_best", "would_lead"]
+__all__ = ["CEILING_FLOOR", "enqueue", "keep_best_of_all", "revalue", "take_best", "would_lead"]
 
-# A worth beyond this is that of a page beyond its ceiling.
+# A larger log2 worth means that the page is beyond its longest interval.
 CEILING_FLOOR = CEILING_BONUS / 2
 _QUEUE_MIN = 8
 
 
 @table_kernel
 def _queue_max_of(groups: Groups, group: int, sweep_seconds: float) -> int:
-    """Return the pages that a group can serve in two sweeps, and a few."""
+    """Return the number of pages that a group can serve in two sweeps, plus a few."""
     delay = number_of(groups.delay_ms[group])
     if delay == 0:
         return 1 << 30
@@ -60,7 +60,7 @@ def _free_entry(market: Market, e: int) -> None:
 
 @table_kernel
 def _list_entries(market: Market, row: int, first: int) -> int:
-    """List the entries of a group and their keys, from a place on; return where they end.
+    """List the entries of a group and their keys from ``first`` on; return the end of the list.
 
     Pages that no longer wait get a key below all others.
     """
@@ -85,10 +85,9 @@ def _list_entries(market: Market, row: int, first: int) -> int:
 def _keep(
     market: Market, row: int, n_listed: int, floor: float, n_max: int, n_equal_max: int
 ) -> int:
-    """Build the heap of a group anew from those of its listed entries that reach a floor.
+    """Rebuild the heap of a group from those of its listed entries that reach a floor.
 
-    Of those that are worth just the floor no more than so many; returns how many are left of
-    that number.
+    At most ``n_equal_max`` entries exactly at the floor stay; returns the rest of that number.
     """
     top = -1
     n = 0
@@ -103,7 +102,7 @@ def _keep(
         if is_kept and n < n_max:
             market.child[e] = -1
             market.sibling[e] = -1
-            top = melded(market.key, market.child, market.sibling, top, e)
+            top = meld(market.key, market.child, market.sibling, top, e)
             n += 1
         else:
             set_bit(market.waits, slot, False)
@@ -117,15 +116,15 @@ def _keep(
 def _keep_best(market: Market, row: int, n_kept: int) -> None:
     """Keep the best pages of a group, and make the least worth among them its floor."""
     n = _list_entries(market, row, 0)
-    # The keys change places, the entries do not.
+    # This reorders the keys but not the entries.
     floor = nth_greatest(market.listed_key, n, n_kept)
     market.floor[row] = min(floor, CEILING_FLOOR)
-    _keep(market, row, n, floor, n_kept, n)
+    _keep(market, row, n, np.float64(floor), n_kept, n)
 
 
 @table_kernel
 def revalue(market: Market, pages: Pages, limits: Limits, terms: Terms, now: float) -> None:
-    """Write what waiting pages are worth now; the heaps must be built anew after that."""
+    """Write the present worth of waiting pages; the heaps must be rebuilt after that."""
     for e in range(market.slot.size):
         slot = number_of(market.slot[e])
         if has_bit(market.waits, slot):
@@ -137,9 +136,9 @@ def revalue(market: Market, pages: Pages, limits: Limits, terms: Terms, now: flo
 
 @table_kernel
 def keep_best_of_all(market: Market, groups: Groups, n_kept: int, now_ms: int) -> float:
-    """Keep the best pages of all groups together; return what others must be worth to join them.
+    """Keep the best pages of all groups together; return the least log2 worth for further pages.
 
-    No more than ``n_kept``, also where very many are worth the same: a corpus that is new.
+    It keeps at most ``n_kept``, even if very many are worth the same, as in a new corpus.
     """
     found = 0
     for row in range(market.group.size):
@@ -156,14 +155,14 @@ def keep_best_of_all(market: Market, groups: Groups, n_kept: int, now_ms: int) -
             n_equal_max = _keep(market, row, n, floor, n, n_equal_max)
             settle(market, groups, row, now_ms)
     if n_equal_max < 0 and floor > -math.inf:
-        # Some that are worth just that had to go; more of them are not to come in.
+        # Some pages exactly at the floor were dropped, so no more of them may come in.
         return float(np.nextafter(np.float32(floor), np.float32(math.inf)))
     return floor
 
 
 @table_kernel
 def would_lead(market: Market, group: int, slot: int, log2_worth: float) -> bool:
-    """Return whether a page that waits is worth more than the first of its group, another one."""
+    """Return whether a waiting page is worth more than the best of its group, another page."""
     row = int(market.row_of[group]) - 1
     if row < 0 or market.top[row] < 0:
         return True
@@ -172,7 +171,7 @@ def would_lead(market: Market, group: int, slot: int, log2_worth: float) -> bool
 
 
 @table_kernel
-def let_wait(
+def enqueue(
     market: Market,
     groups: Groups,
     group: int,
@@ -181,7 +180,7 @@ def let_wait(
     now_ms: int,
     sweep_seconds: float,
 ) -> None:
-    """Let a page wait, unless its group has enough better ones; there must be room."""
+    """Add a page to the market, unless its group has enough better ones; there must be room."""
     row = row_for(market, group)
     if log2_worth < float(market.floor[row]):
         return
@@ -195,7 +194,7 @@ def let_wait(
     market.sibling[e] = -1
     set_bit(market.waits, slot, True)
     top = int(market.top[row])
-    market.top[row] = melded(market.key, market.child, market.sibling, top, e)
+    market.top[row] = meld(market.key, market.child, market.sibling, top, e)
     market.n_waiting[row] += 1
     queue_max = _queue_max_of(groups, group, sweep_seconds)
     if market.n_waiting[row] >= 2 * queue_max:
@@ -213,8 +212,8 @@ def take_best(
     sweep_seconds: float,
     out: NDArray[np.int64],
 ) -> int:
-    """Order the best pages that wait until ``out`` is full or none is left; return how many."""
-    give_turns(market, groups, now_ms)
+    """Order the best waiting pages until ``out`` is full or none is left; return their number."""
+    release_ready_groups(market, groups, now_ms)
     n = 0
     while n < out.size and market.gauge[M_N_READY] > 0:
         row = int(market.ready[0])
@@ -223,18 +222,18 @@ def take_best(
             continue
         e = int(market.top[row])
         slot = number_of(market.slot[e])
-        market.top[row] = without_top(market.key, market.child, market.sibling, e)
+        market.top[row] = remove_top(market.key, market.child, market.sibling, e)
         _free_entry(market, e)
         market.n_waiting[row] -= 1
         queue_max = _queue_max_of(groups, number_of(market.group[row]), sweep_seconds)
         if 2 * market.n_waiting[row] < queue_max:
             market.floor[row] = -math.inf
-        # It may have been ordered or fetched since it came, stand here twice, or have left its
-        # slot to a page of another group.
+        # Since it came in, the page may have been ordered or fetched, been added twice, or been
+        # removed and its slot reused by a page of another group.
         if has_bit(market.waits, slot) and not has_bit(market.taken, slot):
             set_bit(market.waits, slot, False)
             if not is_held(word[slot]) and group_of[slot] == market.group[row]:
-                note_order(market, groups, row, slot, now_ms)
+                record_order(market, groups, row, slot, now_ms)
                 out[n] = slot
                 n += 1
         settle(market, groups, row, now_ms)

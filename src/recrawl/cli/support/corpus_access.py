@@ -1,0 +1,208 @@
+"""Opening the corpus of a command, and the error messages of all commands.
+
+A command takes ``@corpus_option``, which passes it ``folder``, and opens that folder with
+`open_to_read` or `open_to_change`.  It need not catch a `RecrawlError`: `recrawl.cli` prints what
+went wrong and what to do, and exits with 1.  `value_errors_as_usage` turns a `ValueError` about an
+argument into a usage error, which exits with 2.
+"""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recrawl.errors import (
+    ConfigError,
+    CorpusError,
+    FormatError,
+    LedgerError,
+    LockedError,
+    OwnershipLost,
+    RecoveryError,
+    RecrawlError,
+    SnapshotFormatError,
+    StorageError,
+    TimeLost,
+    UnknownFormat,
+    WebFileError,
+)
+from recrawl.units import seconds_text
+
+if TYPE_CHECKING:
+    from recrawl.corpus import Corpus
+
+__all__ = [
+    "LOCK_SECONDS_MAX",
+    "click_error",
+    "click_system_error",
+    "corpus_option",
+    "is_corpus",
+    "open_to_change",
+    "open_to_read",
+    "prepare_kernels",
+    "value_errors_as_usage",
+]
+
+LOCK_SECONDS_MAX = 10.0
+"""Maximum time to wait for another process that is using the corpus."""
+_LOCK_LOOK_SECONDS = 0.1
+_LOCK_SILENT_SECONDS = 1.0
+
+corpus_option = click.option(
+    "-C",
+    "--corpus",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="RECRAWL_CORPUS",
+    default=".",
+    metavar="FOLDER",
+    help="Folder of the corpus.  Default: $RECRAWL_CORPUS, or the current folder.",
+)
+"""``-C FOLDER``, which the command gets as ``folder: Path``."""
+
+# Subclasses before their base classes: the first match counts.
+_WHAT_TO_DO: tuple[tuple[type[RecrawlError], str], ...] = (
+    (
+        LockedError,
+        "Wait until it ends.  Meanwhile you can use stats, explain, changes, plan, export and "
+        "doctor.",
+    ),
+    (FormatError, "Use the version of recrawl that wrote it, or a newer one."),
+    (SnapshotFormatError, "Use the version of recrawl that wrote it, or a newer one."),
+    (
+        UnknownFormat,
+        "Give the format with --format NAME, or the name of a column with --column NAME=FIELD.",
+    ),
+    (RecoveryError, "Run `recrawl doctor` to see what is left."),
+    (WebFileError, ""),  # its message says what a web file may hold
+    (ConfigError, ""),  # its message says what the setting accepts
+    (TimeLost, "To keep more of the log, set a higher snapshots.keep in recrawl.toml."),
+    (OwnershipLost, "Another process has taken over the corpus.  Run this again to take it back."),
+    (StorageError, "Check that the disk is not full and the folder is yours, then run this again."),
+    (LedgerError, "Check that the log can be reached, then run this again."),
+)
+_LOCKED_MESSAGE = "another process is using this corpus."
+_SETTING = re.compile(r"(?:^|\s)([a-z_]+\.[a-z_]+) (?:must|is not known;)")
+
+
+def click_error(error: RecrawlError) -> click.ClickException:
+    """Return the error message for the user: what went wrong, and what to do about it."""
+    text = str(error).strip() or type(error).__name__
+    if isinstance(error, LockedError):
+        text = _LOCKED_MESSAGE
+    hint = next((hint for kind, hint in _WHAT_TO_DO if isinstance(error, kind)), None)
+    if isinstance(error, ConfigError) and (setting := _SETTING.search(text)):
+        hint = f"Run `recrawl config explain {setting[1].partition('.')[0]}` for all its settings."
+    return click.ClickException(f"{text}\n{hint}" if hint else text)
+
+
+def click_system_error(error: OSError) -> click.ClickException:
+    """Return the error message for an error of the operating system."""
+    where = "input or output failed" if error.filename is None else error.filename
+    what = error.strerror or str(error) or type(error).__name__
+    return click.ClickException(
+        f"{where}: {what}.\nCheck that it exists, that it is yours, and that the disk is not full, "
+        "then run this again."
+    )
+
+
+def is_corpus(folder: Path) -> bool:
+    """Return whether there is a corpus in a folder."""
+    from recrawl.corpus import is_corpus_folder  # noqa: PLC0415
+
+    return is_corpus_folder(folder)
+
+
+def _require_corpus(folder: Path) -> None:
+    if is_corpus(folder):
+        return
+    if folder == Path():
+        raise CorpusError(
+            "the current folder is not a corpus.\nRun `recrawl init` to create one, or name its "
+            "folder with -C FOLDER or RECRAWL_CORPUS=FOLDER."
+        )
+    problem = "is not a corpus" if folder.exists() else "does not exist"
+    raise CorpusError(f"{folder} {problem}.\nRun `recrawl init {folder}` to create a corpus there.")
+
+
+def prepare_kernels(folder: Path, *, n_bytes_input: int | None = 0) -> None:
+    """Choose the kernels of this command; call it before anything loads `recrawl.core`.
+
+    Opening a corpus does it too.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+    n_bytes_input
+        Size of the input in bytes; None if it may be large.
+    """
+    from recrawl.cli.support.kernels import choose_kernels, kernels_exist  # noqa: PLC0415
+
+    if kernels_exist():
+        return
+    context = click.get_current_context(silent=True)
+    command = (context.info_name if context is not None else None) or ""
+    with value_errors_as_usage():
+        choose_kernels(folder, command=command, n_bytes_input=n_bytes_input)
+
+
+def open_to_read(folder: Path) -> "Corpus":
+    """Open a corpus for reading, even while another process is using it."""
+    _require_corpus(folder)
+    prepare_kernels(folder)
+    import recrawl  # noqa: PLC0415
+
+    return recrawl.open(folder.resolve(), read_only=True)
+
+
+def open_to_change(folder: Path, *, n_bytes_input: int | None = 0) -> "Corpus":
+    """Open a corpus for writing; use it with ``with``.
+
+    Waits up to `LOCK_SECONDS_MAX` for another process that is using it.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+    n_bytes_input
+        Size of the input in bytes; None if it may be large.
+    """
+    _require_corpus(folder)
+    prepare_kernels(folder, n_bytes_input=n_bytes_input)
+    import recrawl  # noqa: PLC0415
+
+    start = time.monotonic()
+    ends = start + LOCK_SECONDS_MAX
+    is_announced = False
+    while True:
+        try:
+            # Resolved, because locks within a process go by the name of the folder.
+            return recrawl.open(folder.resolve())
+        except LockedError:
+            now = time.monotonic()
+            if now >= ends:
+                raise
+            if not is_announced and now >= start + _LOCK_SILENT_SECONDS:
+                is_announced = True
+                click.echo(
+                    "Another process is using this corpus; waiting for up to "
+                    f"{seconds_text(LOCK_SECONDS_MAX)} …",
+                    err=True,
+                )
+        time.sleep(_LOCK_LOOK_SECONDS)
+
+
+@contextmanager
+def value_errors_as_usage() -> Iterator[None]:
+    """Turn a `ValueError` about an argument into a usage error, which exits with 2."""
+    try:
+        yield
+    except RecrawlError:
+        raise
+    except ValueError as error:
+        raise click.UsageError(str(error), click.get_current_context(silent=True)) from error

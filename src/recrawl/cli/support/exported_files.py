@@ -1,0 +1,211 @@
+"""Reading files of ``recrawl export`` back: pages, their settings and their last fetch."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recrawl.errors import RecrawlError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from recrawl.corpus import Corpus
+
+__all__ = ["export_batches", "is_export", "may_be_export", "restore_pages"]
+
+_ROWS_PER_BATCH = 16_384
+_LINE_BYTES_MAX = 1 << 20
+# Enough for a row with URLs of the maximum length.
+_BEGIN_BYTES = 1 << 16
+_PARQUET = b"PAR1"
+_MARKS = ("first_seen_at_ms", "change_rate_per_day")
+_STATUS = {"gone": 404, "retired": 404, "moved": 301}
+
+
+def is_export(path: Path) -> bool:
+    """Return whether ``recrawl export`` wrote a file, judging by its first bytes."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(_BEGIN_BYTES)
+    except OSError:
+        return False
+    if begin.startswith(_PARQUET):
+        return all(mark in _parquet(path).schema_arrow.names for mark in _MARKS)
+    return _has_marks(begin)
+
+
+def may_be_export(begin: bytes) -> bool:
+    """Return whether a stream with these first bytes may be an export."""
+    return begin.startswith(_PARQUET) or _has_marks(begin)
+
+
+def _has_marks(begin: bytes) -> bool:
+    first = begin.partition(b"\n")[0]
+    return all(f'"{mark}"'.encode() in first for mark in _MARKS)
+
+
+def _parquet(path: Path) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow.parquet import ParquetFile  # noqa: PLC0415
+
+    try:
+        return ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise RecrawlError(f"{path} is broken Parquet: {error}\nExport it again.") from error
+
+
+def export_batches(path: Path) -> "Iterator[pa.RecordBatch]":
+    """Yield the rows of an export, with all columns of the current schema."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    with path.open("rb") as file:
+        begin = file.read(4)
+    try:
+        if begin == _PARQUET:
+            for batch in _parquet(path).iter_batches(_ROWS_PER_BATCH):
+                yield _with_export_columns(pa.Table.from_batches([batch]))
+        elif begin.startswith(b"{"):
+            yield from _json_batches(path)
+        else:
+            from pyarrow import csv  # noqa: PLC0415
+
+            types = {field.name: field.type for field in _schema()}
+            # Only empty cells are null: a kind may be called NA.
+            convert = csv.ConvertOptions(
+                column_types=types, strings_can_be_null=True, null_values=[""]
+            )
+            for batch in csv.open_csv(path, convert_options=convert):
+                yield _with_export_columns(pa.Table.from_batches([batch]))
+    except pa.ArrowException as error:
+        raise RecrawlError(f"{path} is not a file of `recrawl export`: {error}") from error
+
+
+def _json_batches(path: Path) -> "Iterator[pa.RecordBatch]":
+    import pyarrow as pa  # noqa: PLC0415
+
+    rows: list[dict[str, Any]] = []
+    number = 0
+    with path.open("rb") as file:
+        while line := file.readline(_LINE_BYTES_MAX):
+            number += 1
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise RecrawlError(f"{path}, line {number}: not JSON: {error}") from error
+            rows.append(row if isinstance(row, dict) else {})
+            if len(rows) == _ROWS_PER_BATCH:
+                yield _with_export_columns(pa.Table.from_pylist(rows, _schema()))
+                rows = []
+    if rows:
+        yield _with_export_columns(pa.Table.from_pylist(rows, _schema()))
+
+
+def _schema() -> "pa.Schema":
+    from recrawl.corpus import EXPORT_SCHEMA  # noqa: PLC0415
+
+    return EXPORT_SCHEMA
+
+
+def _with_export_columns(table: "pa.Table") -> "pa.RecordBatch":
+    """Return rows with all columns of an export, without those that have no URL."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    columns = [
+        table.column(field.name).cast(field.type).combine_chunks()
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in _schema()
+    ]
+    batch = pa.record_batch(columns, names=_schema().names)
+    return batch.filter(batch.column("url").is_valid())
+
+
+def restore_pages(corpus: "Corpus", batch: "pa.RecordBatch") -> int:
+    """Add the pages of a batch with their settings; return the number of new pages."""
+    importance = batch.column("importance").fill_null(1.0).to_numpy()
+    cost = batch.column("cost").fill_null(1.0).to_numpy()
+    added = corpus.add(_fetch_urls(batch), importance=importance, cost=cost)
+    if added.n_known:  # `add` does not change pages that are tracked already
+        corpus.set_each(batch.column("url"), importance=importance, cost=cost)
+    _restore_settings(corpus, batch)
+    _restore_fetches(corpus, batch)
+    _restore_disallowed(corpus, batch)
+    return int(added.n_added)
+
+
+def _fetch_urls(batch: "pa.RecordBatch") -> "pa.Array":
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    return pc.coalesce(batch.column("fetch_url"), batch.column("url"))
+
+
+_SETTINGS = {
+    "kind": "kind",
+    "min_age_seconds": "min_age",
+    "max_age_seconds": "max_age",
+    "stale_for_seconds": "stale_for",
+    "stale_probability": "stale_probability",
+}
+
+
+def _restore_settings(corpus: "Corpus", batch: "pa.RecordBatch") -> None:
+    """Set kinds and limits, for all pages with the same values at once."""
+    urls_by_values: dict[tuple[Any, ...], list[str]] = {}
+    columns = [batch.column(name).to_pylist() for name in _SETTINGS]
+    for url, *values_of_page in zip(batch.column("url").to_pylist(), *columns, strict=True):
+        if any(value is not None for value in values_of_page):
+            urls_by_values.setdefault(tuple(values_of_page), []).append(url)
+    for values, urls in urls_by_values.items():
+        named = zip(_SETTINGS.values(), values, strict=True)
+        corpus.set(urls, **{name: value for name, value in named if value is not None})
+
+
+def _restore_fetches(corpus: "Corpus", batch: "pa.RecordBatch") -> None:
+    """Report the last fetch of each page, so that recrawl does not fetch it again at once."""
+    import numpy as np  # noqa: PLC0415
+    import pyarrow as pa  # noqa: PLC0415
+
+    batch = batch.filter(batch.column("fetched_at_ms").is_valid())
+    if batch.num_rows == 0:
+        return
+    status = [_STATUS.get(name, 200) for name in batch.column("status").to_pylist()]
+    digest = [_bytes_of(text) for text in batch.column("digest").to_pylist()]
+
+    def header(name: str) -> pa.Array:
+        texts = batch.column(name).to_pylist()
+        return pa.array(
+            [None if t is None else t.encode("latin-1", "replace") for t in texts], pa.binary()
+        )
+
+    corpus.report(
+        pa.table(
+            {
+                "url": batch.column("url"),
+                "status": pa.array(np.array(status, np.int64)),
+                "changed": pa.array([True] * batch.num_rows),
+                "digest": pa.array(digest, pa.binary()),
+                "etag": header("etag"),
+                "last_modified": header("last_modified"),
+                "moved_to": batch.column("moved_to"),
+                "fetched_at_ms": batch.column("fetched_at_ms"),
+            }
+        )
+    )
+
+
+def _restore_disallowed(corpus: "Corpus", batch: "pa.RecordBatch") -> None:
+    """Report the pages that robots.txt disallows, as if it had been read just now."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    url = batch.column("url").filter(pc.equal(batch.column("status"), "disallowed"))
+    if len(url):
+        corpus.report(pa.table({"url": url, "disallowed": pa.array([True] * len(url))}))
+
+
+def _bytes_of(text: str | None) -> bytes | None:
+    try:
+        return None if text is None else bytes.fromhex(text)
+    except ValueError:
+        return None

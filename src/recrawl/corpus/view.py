@@ -1,0 +1,49 @@
+"""The parts of a corpus that reading functions need; `recrawl.corpus.corpus.Corpus` has them.
+
+Modules below the class take a `CorpusView`, so that the class can import them and offer what they
+do as methods.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from recrawl.node.clock import NodeTime
+from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.durability.recovery import Partition
+from recrawl.node.node import Node
+from recrawl.node.routing import Urls
+
+__all__ = ["Added", "CorpusView"]
+
+
+class Added(NamedTuple):
+    """Counts of the URLs that `Corpus.add` was given."""
+
+    n_added: int
+    n_known: int
+    """Duplicates: tracked already, or given twice."""
+    n_refused: int
+    """Not valid URLs."""
+
+
+class CorpusView(Protocol):
+    """An open corpus, as the functions that read it or import into it see it."""
+
+    folder: Path
+    config: CorpusConfig
+    time: NodeTime
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """The nodes, one per partition."""
+        ...
+
+    @property
+    def partitions(self) -> Sequence[Partition]:
+        """The log, store and snapshots of each partition."""
+        ...
+
+    def add(self, urls: Urls, *, importance: Any = None, cost: Any = None) -> Added:
+        """Add pages to track."""
+        ...

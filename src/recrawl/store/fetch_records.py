@@ -1,0 +1,173 @@
+"""Fetch records of pages: validators, recent digests, sketch, profile, target of a redirect.
+
+All values come from the web, so each has a limit; longer values are not kept.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from recrawl.kv import KeyValues
+from recrawl.shard.events import slot_of_page
+from recrawl.store.keys import RECORD, PageArray, Writes, generation_of, keys_of
+
+__all__ = [
+    "DIGESTS_MAX",
+    "DIGEST_BYTES",
+    "ETAG_BYTES_MAX",
+    "LAST_MODIFIED_BYTES_MAX",
+    "MOVED_TO_BYTES_MAX",
+    "PROFILE_BYTES_MAX",
+    "SKETCH_BYTES_MAX",
+    "Content",
+    "Records",
+    "put_contents",
+    "records_in",
+    "stored_records",
+]
+
+DIGEST_BYTES = 16
+DIGESTS_MAX = 4
+ETAG_BYTES_MAX = 1024
+LAST_MODIFIED_BYTES_MAX = 64
+SKETCH_BYTES_MAX = 4096
+PROFILE_BYTES_MAX = 4096
+MOVED_TO_BYTES_MAX = 0xFFFF
+
+# Layout of a record: generation, number of digests, the lengths of etag, last_modified, sketch,
+# profile and moved_to; then the digests and these five values.
+_HEAD = struct.Struct("<BB5H")
+_NO_FIELDS = (b"",) * 5
+_DIGESTS_END = DIGESTS_MAX * DIGEST_BYTES
+
+Content: TypeAlias = tuple[
+    bytes | None, bytes | None, bytes | None, bytes | None, bytes | None, bytes | None
+]
+"""Digest, etag, last_modified, sketch, profile, moved_to of one fetch."""
+_Fields: TypeAlias = tuple[bytes, ...]
+
+
+class Records(NamedTuple):
+    """Fetch records as columns, a row per page; None, or an empty list, for missing values."""
+
+    digests: list[list[bytes]]
+    """Digests of the latest distinct contents, newest first."""
+    etag: list[bytes | None]
+    last_modified: list[bytes | None]
+    """Header as the server sent it."""
+    sketch: list[bytes | None]
+    profile: list[bytes | None]
+    moved_to: list[str | None]
+
+
+def _fields_in(value: bytes) -> tuple[bytes, _Fields]:
+    """Return the concatenated digests of a record, and its five other fields."""
+    _, n_digests, n_etag, n_modified, n_sketch, n_profile, _ = _HEAD.unpack_from(value)
+    etag = _HEAD.size + n_digests * DIGEST_BYTES
+    modified = etag + n_etag
+    sketch = modified + n_modified
+    profile = sketch + n_sketch
+    moved_to = profile + n_profile
+    fields = (
+        value[etag:modified],
+        value[modified:sketch],
+        value[sketch:profile],
+        value[profile:moved_to],
+        value[moved_to:],
+    )
+    return value[_HEAD.size : etag], fields
+
+
+def _split_digests(digests: bytes) -> list[bytes]:
+    return [digests[i : i + DIGEST_BYTES] for i in range(0, len(digests), DIGEST_BYTES)]
+
+
+def stored_records(kv: KeyValues, page: PageArray) -> list[bytes | None]:
+    """Return the stored bytes of the records of pages, None for pages without one."""
+    order = np.argsort(slot_of_page(page), kind="stable")
+    order = order[page[order] >= 0]
+    found = kv.get_many(keys_of(RECORD, slot_of_page(page[order]), 4))
+    values: list[bytes | None] = [None] * page.size
+    generation = generation_of(page).tolist()
+    for row, value in zip(order.tolist(), found, strict=True):
+        if value is not None and value[0] == generation[row]:
+            values[row] = value
+    return values
+
+
+def records_in(values: list[bytes | None]) -> Records:
+    """Return the records in the bytes that `stored_records` returned."""
+    rows: list[tuple[Any, ...]] = []
+    for value in values:
+        if value is None:
+            rows.append(([], None, None, None, None, None))
+            continue
+        digests, (etag, last_modified, sketch, profile, moved_to) = _fields_in(value)
+        rows.append(
+            (
+                _split_digests(digests),
+                etag or None,
+                last_modified or None,
+                sketch or None,
+                profile or None,
+                moved_to.decode(errors="replace") or None,
+            )
+        )
+    columns: Iterable[list[Any]] = map(list, zip(*rows, strict=True)) if rows else ([],) * 6
+    return Records(*columns)
+
+
+def put_contents(
+    writes: Writes, page: PageArray, values: list[bytes | None], contents: Sequence[Content]
+) -> None:
+    """Collect the writes that update records with the results of fetches, in the given order.
+
+    Parameters
+    ----------
+    writes
+        Collection that receives the writes.
+    page, contents
+        Pages and the results of their fetches.
+    values
+        Stored records of the pages, as `stored_records` returns them.
+    """
+    rows = page.tolist()
+    known = dict(zip(rows, values, strict=True))
+    for row, content in zip(rows, contents, strict=True):
+        known[row] = _record_after_fetch(row >> 32, known[row], content)
+    pages = np.fromiter(known, np.int64, len(known))
+    writes.keys += keys_of(RECORD, slot_of_page(pages), 4)
+    writes.values += known.values()
+
+
+def _record_after_fetch(generation: int, value: bytes | None, content: Content) -> bytes:
+    """Return the bytes of a record updated with one more fetch."""
+    digest, etag, last_modified, sketch, profile, moved_to = content
+    digests, old = (b"", _NO_FIELDS) if value is None else _fields_in(value)
+    if digest is None:
+        etag = old[0] if etag is None else etag
+        last_modified = old[1] if last_modified is None else last_modified
+        sketch = old[2] if sketch is None else sketch
+        moved_to = old[4] if moved_to is None else moved_to
+    else:
+        # Content replaces all validators, also with absent ones.
+        etag, last_modified, sketch = etag or b"", last_modified or b"", sketch or b""
+        moved_to = moved_to or b""
+        if digest not in digests:
+            digests = (digest + digests)[:_DIGESTS_END]
+        elif not digests.startswith(digest):
+            older = [old_digest for old_digest in _split_digests(digests) if old_digest != digest]
+            digests = b"".join([digest, *older])[:_DIGESTS_END]
+    profile = old[3] if profile is None else profile
+    head = _HEAD.pack(
+        generation,
+        len(digests) // DIGEST_BYTES,
+        len(etag),
+        len(last_modified),
+        len(sketch),
+        len(profile),
+        len(moved_to),
+    )
+    return b"".join((head, digests, etag, last_modified, sketch, profile, moved_to))

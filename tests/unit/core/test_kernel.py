@@ -1,0 +1,44 @@
+"""Kernels are compiled once per kind of argument, and survive the cache of an older version."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+from typing import NamedTuple
+import numpy as np
+from recrawl.core.kernel import kernel
+
+Pair = NamedTuple(sys.argv[1], [("a", np.ndarray)])
+Pair.__module__ = __name__
+globals()[sys.argv[1]] = Pair
+
+@kernel
+def total(pair):
+    return pair.a.sum()
+
+print(total(Pair(np.arange(4.0))))
+"""
+
+
+@pytest.mark.slow_without_jit
+def test_a_cache_that_names_a_class_of_an_older_version_is_discarded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    for name in ("Older", "Newer"):
+        done = subprocess.run(
+            [sys.executable, str(program), name], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "6.0\n"
+    (index,) = (tmp_path / "cache").rglob("*.nbi")
+    with index.open("rb") as file:
+        pickle.load(file)  # the version of numba
+        assert b"Newer" in file.read()
