@@ -128,7 +128,7 @@ def _as_they_come(league: League, track: Track) -> str:
     return _table(heads, rows)
 
 
-def _section(league: League, on_open: League, track: Track) -> str:
+def _section(league: League, track: Track) -> str:
     web = league.first_web(track)
     n_webs = league.n_webs(track)
     of = f"{n_webs} webs, of which the first has" if n_webs > 1 else "1 web with"
@@ -142,9 +142,8 @@ def _section(league: League, on_open: League, track: Track) -> str:
         f"![Freshness against fetches on {track.name}](figures/league-{track.name}.svg)",
         _policies(league, track),
     ]
-    own = league if league.as_they_come(track) else on_open
-    if own.as_they_come(track):
-        parts.append(_as_they_come(own, track))
+    if league.as_they_come(track):
+        parts.append(_as_they_come(league, track))
     return "\n\n".join(parts)
 
 
@@ -303,8 +302,7 @@ def league_markdown(folder: Path = FOLDER) -> str:
         raise ValueError(f"the league must have all tracks, got none of {', '.join(missing)}")
     n_runs = len(league.scores) + len(on_open.scores)
     entries = "\n".join(f"- **{entry.name}**: {entry.about}." for entry in ENTRIES)
-    sections = "\n\n".join(_section(league, on_open, track) for track in league.tracks())
-    n_own = len(league.own) + len(on_open.own)
+    sections = "\n\n".join(_section(league, track) for track in league.tracks())
     return f"""\
 # The league
 
@@ -315,7 +313,7 @@ Policies are judged on the webs that are held out; those on which they may be de
 to enter a policy of your own.
 
 This page is made by `python -m lab pages` from `lab/results/league/`, which `python -m lab league`
-writes: {n_runs:,} runs at budgets and {n_own:,} of rules as they come.
+writes: {n_runs:,} runs at budgets and {len(league.own):,} of rules as they come.
 
 ## In short
 
@@ -347,7 +345,7 @@ No other policy was tuned so, but for the rule that is tuned in hindsight.
 ### On the open webs
 
 Places and leads on the webs that are held out, and on the open ones, where five defaults of recrawl
-were chosen.  Tracks whose open webs were not run are left out.
+were chosen.
 
 {_on_open_webs(league, on_open)}
 
@@ -377,8 +375,8 @@ times are multiplied, and the age of a version counts by the same clock where it
 page is fetched the moment it is due, which nobody could do better.
 Policies that warm up by polling all pages a few times (*root of the rate*, *optimal frequencies*,
 LambdaCrawl) are hardly more than *round robin* where the budget pays for few polls of each.
-The second table, of made-up tracks, has the rules *as they come*, with as many fetches per page and
-day as they like, and recrawl given as many, on three open webs; *recrawl's fetches* are those with
+The second table has the rules *as they come*, with as many fetches per page and day as they like,
+and recrawl given as many, on the first web that is held out; *recrawl's fetches* are those with
 which it is as fresh, over the rule's.
 
 {sections}
