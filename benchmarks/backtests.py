@@ -2,7 +2,8 @@
 
 All webs are drawn from one distribution.  A crawler fetches all pages of a web at equal intervals,
 and a backtest sees only its log.  The truth is what the same policies save on the webs themselves,
-taken together.  An interval at level .95 should cover it 19 times in 20; at least 9 in 10 are required.
+taken together.  An interval at level .95 should cover it 19 times in 20; at least 9 in 10 are
+required.
 """
 
 from collections.abc import Sequence

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 from lab.claim import Scale
-from lab.league import league
-from lab.learning import learning
+from lab.league.run import league
+from lab.learning.run import learning
 from lab.running import FIGURES, Report, all_claims, draw_claim, folder_of, run_claim
 from lab.tables import read_tables
 

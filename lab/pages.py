@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 from lab.claim import Scale
-from lab.league_files import FOLDER
-from lab.league_page import league_markdown
-from lab.learning_page import learning_markdown
+from lab.league.files import FOLDER
+from lab.league.page import league_markdown
+from lab.learning.page import learning_markdown
 from lab.papers_page import papers_markdown
 from lab.running import FIGURES, all_claims, folder_of
 from lab.tables import digest_of, read_tables

@@ -8,11 +8,11 @@ import numpy as np
 
 from lab.claim import Check, Claim, Figures, Kind, Scale, Tables
 from lab.drawing import panels
-from lab.policies.longevity_corpora import RECORDED, Corpus, real_snapshots
-from lab.policies.longevity_curves import compared_rows, curve_rows, uniform_curve
-from lab.policies.longevity_online import Bounds, CurveFit, OnlinePolicy
-from lab.policies.longevity_report import draw_lines
-from lab.policies.longevity_runs import online_schedules
+from lab.policies.longevity.corpora import RECORDED, Corpus, real_snapshots
+from lab.policies.longevity.curves import compared_rows, curve_rows, uniform_curve
+from lab.policies.longevity.online import Bounds, CurveFit, OnlinePolicy
+from lab.policies.longevity.report import draw_lines
+from lab.policies.longevity.runs import online_schedules
 from lab.tables import Table
 from lab.text_histories import TEXT_HISTORIES, Floats
 

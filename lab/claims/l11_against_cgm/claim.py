@@ -7,7 +7,7 @@ import numpy as np
 
 from lab.claim import Check, Claim, Figures, Kind, Scale, Tables
 from lab.drawing import panels
-from lab.policies.longevity_corpora import (
+from lab.policies.longevity.corpora import (
     LIVELY,
     RECORDED,
     SIMULATED,
@@ -16,16 +16,16 @@ from lab.policies.longevity_corpora import (
     real_snapshots,
     simulated_snapshots,
 )
-from lab.policies.longevity_curves import (
+from lab.policies.longevity.curves import (
     CostCurve,
     cost_ratio_rows,
     curve_rows,
     uniform_curve,
 )
-from lab.policies.longevity_online import Bounds, ChangeRates, CurveFit, WarmUp
-from lab.policies.longevity_report import draw_lines
-from lab.policies.longevity_runs import online_schedules, shard_schedules
-from lab.policies.longevity_snapshots import Snapshots
+from lab.policies.longevity.online import Bounds, ChangeRates, CurveFit, WarmUp
+from lab.policies.longevity.report import draw_lines
+from lab.policies.longevity.runs import online_schedules, shard_schedules
+from lab.policies.longevity.snapshots import Snapshots
 from lab.tables import Table
 from lab.text_histories import TEXT_HISTORIES
 

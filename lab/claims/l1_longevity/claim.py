@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from lab.claim import Claim, Figures, Kind, Scale, Tables
 from lab.claims.l1_longevity.fragments import Presence, presence_of
 from lab.drawing import COLOURS, OURS, panels
-from lab.policies.longevity_corpora import Corpus, recorded_texts
+from lab.policies.longevity.corpora import Corpus, recorded_texts
 from lab.tables import Table
 from lab.text_histories import TEXT_HISTORIES, Counts, Floats, TextHistories
 from recrawl.core.divergence import churn_lifetime, scroll_lifetime

@@ -7,8 +7,7 @@ import numpy as np
 
 from lab.claim import Check, Claim, Figures, Kind, Scale, Tables
 from lab.drawing import panels
-from lab.policies.longevity import fetched_above, static_divergence, thresholds_of
-from lab.policies.longevity_corpora import (
+from lab.policies.longevity.corpora import (
     LIVELY,
     RECORDED,
     SIMULATED,
@@ -17,14 +16,15 @@ from lab.policies.longevity_corpora import (
     real_snapshots,
     simulated_snapshots,
 )
-from lab.policies.longevity_curves import (
+from lab.policies.longevity.curves import (
     compared_rows,
     curve_rows,
     offline_curves,
     uniform_curve,
 )
-from lab.policies.longevity_report import draw_lines, is_ahead, thousandths
-from lab.policies.longevity_snapshots import Snapshots
+from lab.policies.longevity.policies import fetched_above, static_divergence, thresholds_of
+from lab.policies.longevity.report import draw_lines, is_ahead, thousandths
+from lab.policies.longevity.snapshots import Snapshots
 from lab.tables import Table
 from lab.text_histories import TEXT_HISTORIES
 

@@ -7,20 +7,20 @@ import numpy as np
 
 from lab.claim import Check, Claim, Figures, Kind, Scale, Tables
 from lab.drawing import panels
-from lab.policies.longevity_corpora import (
+from lab.policies.longevity.corpora import (
     RECORDED,
     SIMULATED,
     Corpus,
     real_snapshots,
     simulated_snapshots,
 )
-from lab.policies.longevity_curves import (
+from lab.policies.longevity.curves import (
     compared_rows,
     curve_rows,
     offline_curves,
     uniform_curve,
 )
-from lab.policies.longevity_report import draw_lines, is_ahead
+from lab.policies.longevity.report import draw_lines, is_ahead
 from lab.tables import Table
 from lab.text_histories import TEXT_HISTORIES
 

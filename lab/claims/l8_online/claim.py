@@ -8,24 +8,24 @@ import numpy as np
 from lab.claim import Check, Claim, Figures, Kind, Scale, Tables
 from lab.drawing import panels
 from lab.paired import mean
-from lab.policies.longevity_corpora import (
+from lab.policies.longevity.corpora import (
     RECORDED,
     SIMULATED,
     Corpus,
     real_snapshots,
     simulated_snapshots,
 )
-from lab.policies.longevity_curves import (
+from lab.policies.longevity.curves import (
     CostCurve,
     compared_rows,
     curve_rows,
     offline_curves,
     uniform_curve,
 )
-from lab.policies.longevity_online import Bounds, CurveFit
-from lab.policies.longevity_report import draw_lines, is_ahead, numbers
-from lab.policies.longevity_runs import online_schedules, shard_schedules
-from lab.policies.longevity_snapshots import Snapshots
+from lab.policies.longevity.online import Bounds, CurveFit
+from lab.policies.longevity.report import draw_lines, is_ahead, numbers
+from lab.policies.longevity.runs import online_schedules, shard_schedules
+from lab.policies.longevity.snapshots import Snapshots
 from lab.tables import Table
 from lab.text_histories import TEXT_HISTORIES
 

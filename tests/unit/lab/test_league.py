@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import lab.league as running
-import lab.league_files as files
-import lab.league_numbers as numbers
-from lab.league import run_league
-from lab.league_entries import ENTRIES, OURS, TUNED, importance_factors
-from lab.league_files import FOLDER, Files, ship
-from lab.league_numbers import fetches_for, places, read_league
-from lab.league_page import lead_text, league_markdown
+import lab.league.run as running
+from lab.league import files, numbers
+from lab.league.entries import ENTRIES, OURS, TUNED, importance_factors
+from lab.league.files import FOLDER, Files, ship
+from lab.league.numbers import fetches_for, places, read_league
+from lab.league.page import lead_text, league_markdown
+from lab.league.run import run_league
 from recrawl.refreshbench import ORACLE, TRACKS, Interval, Track, run_policy, track_named
 from recrawl.sim import Uniform, papers_web
 from tests.unit.refreshbench.small import SMALL

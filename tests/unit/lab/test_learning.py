@@ -7,12 +7,12 @@ import pytest
 from click.testing import CliRunner
 
 from lab.claim import Scale
-from lab.learning import learning, tables_of
-from lab.learning_drawing import learning_figures
-from lab.learning_levels import LEVELS, WEBS
-from lab.learning_page import PAGE, learning_markdown
-from lab.learning_plan import EDGES, PLANS, RESULTS, Plan, Series, measure
-from lab.learning_summary import (
+from lab.learning.drawing import learning_figures
+from lab.learning.levels import LEVELS, WEBS
+from lab.learning.page import PAGE, learning_markdown
+from lab.learning.plan import EDGES, PLANS, RESULTS, Plan, Series, measure
+from lab.learning.run import learning, tables_of
+from lab.learning.summary import (
     REFERENCES,
     STEPS,
     checks,
@@ -229,7 +229,7 @@ def test_a_sentence_that_contradicts_the_numbers_is_an_error(
         for row in steps.rows
     ]
     kept["steps"] = Table(steps.names, tuple(flipped))
-    monkeypatch.setattr("lab.learning_page.read_tables", lambda _: kept)
+    monkeypatch.setattr("lab.learning.page.read_tables", lambda _: kept)
     with pytest.raises(ValueError, match="is no longer"):
         learning_markdown()
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lab.claims.l1_longevity.fragments import Presence, presence_of
-from lab.policies.longevity_report import is_ahead
+from lab.policies.longevity.report import is_ahead
 from lab.tables import Table
 from lab.text_histories import TextHistories
 from recrawl.core.divergence import Sketches

@@ -9,7 +9,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lab.policies.longevity import (
+from lab.policies.longevity.corpora import Corpus, lively, simulated_snapshots
+from lab.policies.longevity.curves import CostCurve, cost_ratio_rows, draws_of_clusters
+from lab.policies.longevity.online import (
+    Bounds,
+    ChangeRates,
+    CurveFit,
+    OnlinePolicy,
+    WarmUp,
+    run_online,
+)
+from lab.policies.longevity.policies import (
     dynamic_divergence,
     fetched_above,
     fetched_evenly,
@@ -18,17 +28,7 @@ from lab.policies.longevity import (
     holistic_static_value,
     spent_of,
 )
-from lab.policies.longevity_corpora import Corpus, lively, simulated_snapshots
-from lab.policies.longevity_curves import CostCurve, cost_ratio_rows, draws_of_clusters
-from lab.policies.longevity_online import (
-    Bounds,
-    ChangeRates,
-    CurveFit,
-    OnlinePolicy,
-    WarmUp,
-    run_online,
-)
-from lab.policies.longevity_snapshots import Snapshots, snapshots_of
+from lab.policies.longevity.snapshots import Snapshots, snapshots_of
 from lab.text_histories import Counts, Floats, Histories, read_text_histories, smaller
 from recrawl.core.divergence import Sketches
 from recrawl.core.price import due_elapsed

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from lab.claim import Check
 from lab.drawing import colour_of
-from lab.policies.longevity_curves import points_of
+from lab.policies.longevity.curves import points_of
 from lab.tables import Table
 
 __all__ = ["draw_lines", "is_ahead", "numbers", "thousandths"]
@@ -32,7 +32,7 @@ def is_ahead(
     Parameters
     ----------
     table
-        From `lab.policies.longevity_curves.compared_rows`.
+        From `lab.policies.longevity.curves.compared_rows`.
     what
         Is checked, in words.
     is_sure

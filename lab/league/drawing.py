@@ -4,9 +4,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lab.drawing import COLOURS, OURS, panels
-from lab.league_entries import ENTRIES, FRAGMENTS
-from lab.league_entries import OURS as OUR_NAME
-from lab.league_numbers import Floats, League
+from lab.league.entries import ENTRIES, FRAGMENTS
+from lab.league.entries import OURS as OUR_NAME
+from lab.league.numbers import Floats, League
 from recrawl.refreshbench import ORACLE, Track
 
 __all__ = ["league_figure"]

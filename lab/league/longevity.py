@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.policies.longevity_online import OnlinePolicy
+from lab.policies.longevity.online import OnlinePolicy
 from recrawl.refreshbench import Track
 from recrawl.sim import Account, Bookkeeper, Fetcher, Web
 from recrawl.sim.policies.learned_curves import WebContents

@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from lab.league_entries import ENTRIES, Entry, our_policy
-from lab.league_files import FOLDER, AsItComes, Files, ship
-from lab.league_page import write_figures
+from lab.league.entries import ENTRIES, Entry, our_policy
+from lab.league.files import FOLDER, AsItComes, Files, ship
+from lab.league.page import write_figures
 from lab.recorded import data_folder
 from recrawl.refreshbench import (
     QUICK_BUDGETS,

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.policies.longevity_snapshots import Snapshots
+from lab.policies.longevity.snapshots import Snapshots
 from lab.text_histories import Counts, Floats
 from recrawl.core.divergence import (
     ChangeProfiles,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lab.policies.longevity import (
+from lab.policies.longevity.policies import (
     OFFLINE,
     Spent,
     fetched_above,
@@ -13,7 +13,7 @@ from lab.policies.longevity import (
     spent_of,
     thresholds_of,
 )
-from lab.policies.longevity_snapshots import Snapshots
+from lab.policies.longevity.snapshots import Snapshots
 from lab.tables import Table
 from lab.text_histories import Floats
 

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lab.league_entries import ENTRIES
+from lab.league.entries import ENTRIES
 from recrawl.refreshbench import TRACKS, KnownWeb, Score
 
 __all__ = ["FOLDER", "WEB_NAMES", "AsItComes", "Files", "ship"]
 
-FOLDER = Path(__file__).parent / "results" / "league"
-PACKAGE = Path(__file__).parents[1] / "src" / "recrawl" / "refreshbench"
+FOLDER = Path(__file__).parents[1] / "results" / "league"
+PACKAGE = Path(__file__).parents[2] / "src" / "recrawl" / "refreshbench"
 
 
 class AsItComes(NamedTuple):

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lab.drawing import COLOURS, OURS, panels, svg_of
-from lab.learning_levels import LEVELS, WEBS
-from lab.learning_plan import EDGES
-from lab.learning_summary import ratios, series_of
+from lab.learning.levels import LEVELS, WEBS
+from lab.learning.plan import EDGES
+from lab.learning.summary import ratios, series_of
 from lab.tables import Table, digest_of
 
 __all__ = ["learning_figures"]

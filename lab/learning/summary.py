@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from lab.claim import Check
-from lab.learning_plan import EDGES
+from lab.learning.plan import EDGES
 from lab.paired import mean, standard_error, weighted_mean
 from lab.tables import Table
 from recrawl.core.arrays import FloatArray

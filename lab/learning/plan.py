@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from lab.claim import Scale
-from lab.learning_levels import LEVELS, WEBS
+from lab.learning.levels import LEVELS, WEBS
 from lab.tables import Cell, Table, read_tables
 from recrawl.sim import Account, Sum, simulate
 
 __all__ = ["EDGES", "PLANS", "RESULTS", "Plan", "Series", "measure"]
 
-RESULTS = Path(__file__).parent / "results" / "learning"
+RESULTS = Path(__file__).parents[1] / "results" / "learning"
 """Where the numbers of the full run are kept."""
 
 HOUR = 3_600.0

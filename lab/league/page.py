@@ -7,11 +7,11 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from lab.drawing import look, svg_of
-from lab.league_drawing import league_figure
-from lab.league_entries import ENTRIES, FRAGMENTS, OURS, TUNED
-from lab.league_files import FOLDER
-from lab.league_numbers import League, Mean, places, read_league
-from lab.league_reasons import IN_GENERAL
+from lab.league.drawing import league_figure
+from lab.league.entries import ENTRIES, FRAGMENTS, OURS, TUNED
+from lab.league.files import FOLDER
+from lab.league.numbers import League, Mean, places, read_league
+from lab.league.reasons import IN_GENERAL
 from lab.running import FIGURES
 from lab.tables import digest_of, markdown_table, read_tables
 from recrawl.refreshbench import ORACLE, TRACKS, VERSION, Interval, Standing, Track

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table as Shown
 
 from lab.claim import Scale
-from lab.learning_drawing import learning_figures
-from lab.learning_page import PAGE, learning_markdown
-from lab.learning_plan import PLANS, RESULTS, measure
-from lab.learning_summary import checks, checks_table, steps_table, summary_table
+from lab.learning.drawing import learning_figures
+from lab.learning.page import PAGE, learning_markdown
+from lab.learning.plan import PLANS, RESULTS, measure
+from lab.learning.summary import checks, checks_table, steps_table, summary_table
 from lab.running import FIGURES
 from lab.tables import Table, read_tables, write_tables
 

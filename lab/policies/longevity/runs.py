@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.policies.longevity import spent_of
-from lab.policies.longevity_curves import CostCurve
-from lab.policies.longevity_online import OnlinePolicy, WarmUp, run_online
-from lab.policies.longevity_shard import fetched_by_shard
-from lab.policies.longevity_snapshots import Snapshots
+from lab.policies.longevity.curves import CostCurve
+from lab.policies.longevity.online import OnlinePolicy, WarmUp, run_online
+from lab.policies.longevity.policies import spent_of
+from lab.policies.longevity.shard import fetched_by_shard
+from lab.policies.longevity.snapshots import Snapshots
 from lab.text_histories import Floats
 
 __all__ = ["Schedules", "online_schedules", "shard_schedules"]

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lab.learning_levels import LEVELS, WEBS
-from lab.learning_plan import RESULTS
-from lab.learning_summary import STANDARD_ERRORS
+from lab.learning.levels import LEVELS, WEBS
+from lab.learning.plan import RESULTS
+from lab.learning.summary import STANDARD_ERRORS
 from lab.running import FIGURES
 from lab.tables import Table, markdown_table, read_tables
 from recrawl.shard import ShardSettings
@@ -202,7 +202,7 @@ def learning_markdown() -> str:
     )
     return f"""# What learning buys
 
-<!-- Made by `python -m lab learning --full`; edit lab/learning_page.py instead. -->
+<!-- Made by `python -m lab learning --full`; edit lab/learning/page.py instead. -->
 
 The shipped shard is put before webs of which it knows nothing but importance, and compared with
 an oracle and with itself, one part of its learning left out at a time.

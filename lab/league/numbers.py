@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.league_entries import ENTRIES, FRAGMENTS, OURS
+from lab.league.entries import ENTRIES, FRAGMENTS, OURS
 from recrawl.refreshbench import (
     ORACLE,
     TRACKS,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.policies.longevity_snapshots import Snapshots
+from lab.policies.longevity.snapshots import Snapshots
 from lab.text_histories import Floats
 from recrawl.core.value import crawl_value
 from recrawl.papers.value.longevity import value_of_samples

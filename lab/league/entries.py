@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lab.league_longevity import run_longevity
+from lab.league.longevity import run_longevity
 from lab.policies.cgm import CgmOptimal, CgmSqrt
 from lab.policies.estimated import EstimatedGreedy, EstimatedNcis
 from lab.policies.lambda_crawl import LambdaCrawl
-from lab.policies.longevity_online import Bounds, CurveFit
+from lab.policies.longevity.online import Bounds, CurveFit
 from lab.policies.loop_runs import loop_log, loop_scale_for_budget
 from lab.policies.loops import COST_LOOP, COST_PRIOR, Loop
 from recrawl.backtest.policy_runs import rules_in_use

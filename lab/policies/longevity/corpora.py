@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from lab.policies.longevity_snapshots import Snapshots, snapshots_of
+from lab.policies.longevity.snapshots import Snapshots, snapshots_of
 from lab.text_histories import TextHistories, histories_of_web, read_text_histories
 from recrawl.sim import Content, Replaces, make_web
 from recrawl.sim.web.webs import Web

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.policies.longevity_snapshots import Snapshots
+from lab.policies.longevity.snapshots import Snapshots
 from lab.text_histories import Counts, Floats
 from recrawl.shard import ShardSettings
 from recrawl.sim import FetchOutcomes, KnownPages

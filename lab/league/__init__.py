@@ -1,0 +1,1 @@
+"""The league: policies ranked on the webs of RefreshBench."""

@@ -1,0 +1,1 @@
+"""The policies of Longevity (Olston and Pandey), on recorded and simulated pages."""
