@@ -244,6 +244,7 @@ def references_of(doc: str | None, papers: dict[str, str], by: str) -> Iterator[
 # Modules of the maths that hold no formula of a paper: array types, compilation, checks.
 FORMULA_FREE = {
     "recrawl.core.arrays",
+    "recrawl.core.change_rate",
     "recrawl.core.exponentials",
     "recrawl.core.kernel",
     "recrawl.core.poll_columns",

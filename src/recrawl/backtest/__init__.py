@@ -1,7 +1,6 @@
 """Backtests: replay the history of a crawl under recrawl and under other policies."""
 
-import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from recrawl.backtest.backtesting import Backtest, run_backtest
 from recrawl.backtest.comparison import Comparison, FreshnessLevel, LoggedResult, compare_policies
@@ -12,6 +11,7 @@ from recrawl.backtest.report import backtest_html, curves_svg, headline, simulat
 from recrawl.backtest.savings import Estimate
 from recrawl.backtest.support import Support, SupportFinding, support_of
 from recrawl.backtest.web_file import DescribedWeb, web_of_beliefs, web_of_toml
+from recrawl.deprecated_names import find_moved_names
 
 __all__ = [
     "OURS",
@@ -42,26 +42,14 @@ __all__ = [
     "web_of_toml",
 ]
 
-# Names of recrawl 0.1.0, deprecated since 0.2; 0.4 removes them.
-_RENAMED = {
-    "Finding": "SupportFinding",
-    "Level": "FreshnessLevel",
-    "Logged": "LoggedResult",
-    "backtested": "run_backtest",
-    "compared": "compare_policies",
+# Names of recrawl 0.1.0.
+_MOVED = {
+    "Finding": "recrawl.backtest.SupportFinding",
+    "Level": "recrawl.backtest.FreshnessLevel",
+    "Logged": "recrawl.backtest.LoggedResult",
+    "backtested": "recrawl.backtest.run_backtest",
+    "compared": "recrawl.backtest.compare_policies",
 }
-
 # mypy would accept any attribute of a module that has this function.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        """Return the value of a deprecated name, with a warning."""
-        if name not in _RENAMED:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        warnings.warn(
-            f"recrawl.backtest.{name} is deprecated since 0.2 and will be removed in 0.4; "
-            f"use recrawl.backtest.{_RENAMED[name]}",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return globals()[_RENAMED[name]]
+    __getattr__ = find_moved_names(__name__, _MOVED)

@@ -5,6 +5,8 @@ follows the reader's light or dark mode, and is a complete file itself; a page n
 and no script.  All text is escaped.  Numbers that are not finite leave gaps.
 """
 
+from typing import TYPE_CHECKING
+
 from recrawl.charts.axes import Axis
 from recrawl.charts.bars import Bar, bar_chart
 from recrawl.charts.frames import Note
@@ -24,6 +26,7 @@ from recrawl.charts.pages import (
 from recrawl.charts.series import Series
 from recrawl.charts.ticks import number_label, share_label
 from recrawl.charts.timelines import MARK_KINDS, Lane, Panel, timeline
+from recrawl.deprecated_names import find_moved_names
 
 __all__ = [
     "MARK_KINDS",
@@ -49,3 +52,12 @@ __all__ = [
     "table_html",
     "timeline",
 ]
+
+# Names of recrawl 0.1.0.
+_MOVED = {
+    "number_text": "recrawl.charts.number_label",
+    "share_text": "recrawl.charts.share_label",
+}
+# mypy would accept any attribute of a module that has this function.
+if not TYPE_CHECKING:
+    __getattr__ = find_moved_names(__name__, _MOVED)

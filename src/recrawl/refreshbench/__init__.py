@@ -6,6 +6,9 @@ methods of `recrawl.sim.Policy`; ``recrawl bench my_policy.py`` runs it and says
 the policies whose scores come with the package.
 """
 
+from typing import TYPE_CHECKING
+
+from recrawl.deprecated_names import find_moved_names
 from recrawl.refreshbench.recorded import data_folder, is_held_out
 from recrawl.refreshbench.reference import (
     ORACLE,
@@ -79,3 +82,11 @@ __all__ = [
     "track_named",
     "write_results",
 ]
+
+# Names of recrawl 0.1.0.
+_MOVED = {
+    "scored": "recrawl.refreshbench.time_and_score",
+}
+# mypy would accept any attribute of a module that has this function.
+if not TYPE_CHECKING:
+    __getattr__ = find_moved_names(__name__, _MOVED)

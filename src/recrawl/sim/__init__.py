@@ -4,9 +4,9 @@ Everything runs on virtual time, in seconds from the start, and is determined by
 The history of a page depends only on the seed and the page, so all policies see the same web.
 """
 
-import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from recrawl.deprecated_names import find_moved_names
 from recrawl.sim.accounting import Account, Bookkeeper, Sum
 from recrawl.sim.driver import Fetcher, OnFetches, run_freely, scale_for_budget, simulate
 from recrawl.sim.policies.averaged import AveragedArgmax
@@ -102,26 +102,14 @@ __all__ = [
     "unlimited_settings",
 ]
 
-# Names of recrawl 0.1.0, deprecated since 0.2; 0.4 removes them.
-_RENAMED = {
-    "Outcomes": "FetchOutcomes",
-    "Signals": "WebSignals",
-    "emitted_signals": "emit_signals",
-    "renumbered_versions": "renumber_versions",
-    "unlimited": "unlimited_settings",
+# Names of recrawl 0.1.0.
+_MOVED = {
+    "Outcomes": "recrawl.sim.FetchOutcomes",
+    "Signals": "recrawl.sim.WebSignals",
+    "emitted_signals": "recrawl.sim.emit_signals",
+    "renumbered_versions": "recrawl.sim.renumber_versions",
+    "unlimited": "recrawl.sim.unlimited_settings",
 }
-
 # mypy would accept any attribute of a module that has this function.
 if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        """Return the value of a deprecated name, with a warning."""
-        if name not in _RENAMED:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        warnings.warn(
-            f"recrawl.sim.{name} is deprecated since 0.2 and will be removed in 0.4; "
-            f"use recrawl.sim.{_RENAMED[name]}",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return globals()[_RENAMED[name]]
+    __getattr__ = find_moved_names(__name__, _MOVED)

@@ -1,5 +1,8 @@
 """Data that is too big for memory: URLs, names, fetch records and the feed of changes."""
 
+from typing import TYPE_CHECKING
+
+from recrawl.deprecated_names import find_moved_names
 from recrawl.store.batch import StoreBatch
 from recrawl.store.changes import Cursor, StoredChange
 from recrawl.store.fetch_records import (
@@ -34,3 +37,11 @@ __all__ = [
     "StoreBatch",
     "StoredChange",
 ]
+
+# Names of recrawl 0.1.0.
+_MOVED = {
+    "Change": "recrawl.store.StoredChange",
+}
+# mypy would accept any attribute of a module that has this function.
+if not TYPE_CHECKING:
+    __getattr__ = find_moved_names(__name__, _MOVED)

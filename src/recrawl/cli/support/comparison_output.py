@@ -77,9 +77,9 @@ def check_report(report: Path) -> None:
     """Raise a usage error if the report cannot be written, before the long work begins."""
     folder = report.parent
     if not folder.is_dir():
-        raise click.BadParameter(f"there is no folder {folder}.", param_hint="--report")
+        raise click.BadParameter(f"there is no folder {folder}.", param_hint="--output")
     if not os.access(report if report.exists() else folder, os.W_OK):
-        raise click.BadParameter(f"{report} cannot be written.", param_hint="--report")
+        raise click.BadParameter(f"{report} cannot be written.", param_hint="--output")
 
 
 def write_report(report: Path, page: str, out: Output) -> None:

@@ -1,5 +1,7 @@
 """Beliefs about a page's change rate: probability distributions, learned from few polls."""
 
+from typing import TYPE_CHECKING
+
 from recrawl.core.belief.codes import (
     BeliefCodes,
     decode_beliefs,
@@ -24,6 +26,7 @@ from recrawl.core.belief.population import (
     rate_likelihoods,
     refit_from_beliefs,
 )
+from recrawl.deprecated_names import find_moved_names
 
 __all__ = [
     "BROAD",
@@ -45,3 +48,15 @@ __all__ = [
     "refit_from_beliefs",
     "very_stale_probability",
 ]
+
+# Names of recrawl 0.1.0.
+_MOVED = {
+    "GridBelief": "recrawl.papers.belief.GridBelief",
+    "decoded": "recrawl.core.belief.decode_beliefs",
+    "encoded": "recrawl.core.belief.encode_beliefs",
+    "faded": "recrawl.core.belief.fade_beliefs",
+    "rebased": "recrawl.core.belief.rebase_beliefs",
+}
+# mypy would accept any attribute of a module that has this function.
+if not TYPE_CHECKING:
+    __getattr__ = find_moved_names(__name__, _MOVED)

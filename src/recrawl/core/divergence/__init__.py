@@ -1,5 +1,7 @@
 """How much of a copy is wrong, how that grows with its age, and how to learn it for each page."""
 
+from typing import TYPE_CHECKING
+
 from recrawl.core.divergence.curves import (
     churn_ceiling,
     churn_divergence,
@@ -29,6 +31,7 @@ from recrawl.core.divergence.sketch import (
     compare_sketches,
     unseen_probability,
 )
+from recrawl.deprecated_names import find_moved_names
 
 __all__ = [
     "ChangeProfiles",
@@ -54,3 +57,23 @@ __all__ = [
     "start_bases",
     "unseen_probability",
 ]
+
+# Names of recrawl 0.1.0.
+_MOVED = {
+    "BoundBasedPolicy": "recrawl.papers.divergence.BoundBasedPolicy",
+    "Comparison": "recrawl.core.divergence.SketchComparison",
+    "CurveFittingPolicy": "recrawl.papers.divergence.CurveFittingPolicy",
+    "CurveKind": "recrawl.papers.divergence.CurveKind",
+    "FittedCurves": "recrawl.papers.divergence.FittedCurves",
+    "N_ITEMS_TRIED": "recrawl.papers.divergence.N_ITEMS_TRIED",
+    "PageRegions": "recrawl.papers.divergence.PageRegions",
+    "Periods": "recrawl.papers.divergence.Periods",
+    "ValueBounds": "recrawl.papers.divergence.ValueBounds",
+    "combined": "recrawl.core.divergence.combine_profiles",
+    "fit_curves": "recrawl.papers.divergence.fit_curves",
+    "regions_divergence": "recrawl.papers.divergence.regions_divergence",
+    "risk_cap": "recrawl.papers.divergence.risk_cap",
+}
+# mypy would accept any attribute of a module that has this function.
+if not TYPE_CHECKING:
+    __getattr__ = find_moved_names(__name__, _MOVED)

@@ -1,5 +1,7 @@
 """Due times at a price, the demand for fetches at each price, and control of the budget."""
 
+from typing import TYPE_CHECKING
+
 from recrawl.core.price.controller import PriceController
 from recrawl.core.price.demand import DemandCells, demand_at, interpolate_price
 from recrawl.core.price.due import (
@@ -21,6 +23,7 @@ from recrawl.core.price.knowledge_gradient import (
     learning_due_elapsed,
 )
 from recrawl.core.price.promise import latest_elapsed
+from recrawl.deprecated_names import find_moved_names
 
 __all__ = [
     "DemandCells",
@@ -41,3 +44,22 @@ __all__ = [
     "learning_due_elapsed",
     "noisy_due_elapsed",
 ]
+
+# Names of recrawl 0.1.0.
+_MOVED = {
+    "ContinuousOptimum": "recrawl.papers.price.ContinuousOptimum",
+    "asymptotic_interval": "recrawl.papers.price.asymptotic_interval",
+    "continuous_optimum": "recrawl.papers.price.continuous_optimum",
+    "cost_price": "recrawl.papers.price.cost_price",
+    "cost_rate": "recrawl.papers.price.cost_rate",
+    "freshness_at_interval": "recrawl.papers.price.freshness_at_interval",
+    "optimal_interval": "recrawl.papers.price.optimal_interval",
+    "price_for_budget": "recrawl.core.price.interpolate_price",
+    "price_of_budget": "recrawl.papers.price.price_of_budget",
+    "teaching_due_elapsed": "recrawl.core.price.learning_due_elapsed",
+    "teaching_gain": "recrawl.core.price.knowledge_gradient",
+    "thresholds_at_price": "recrawl.papers.price.thresholds_at_price",
+}
+# mypy would accept any attribute of a module that has this function.
+if not TYPE_CHECKING:
+    __getattr__ = find_moved_names(__name__, _MOVED)

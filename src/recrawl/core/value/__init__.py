@@ -1,5 +1,7 @@
 """What fetching a page now is worth: Longevity's U, Signals' V, and both under uncertainty."""
 
+from typing import TYPE_CHECKING
+
 from recrawl.core.value.averaged import (
     averaged_noisy_value,
     averaged_value,
@@ -21,6 +23,7 @@ from recrawl.core.value.scroll import (
     scroll_value,
     scroll_value_under_belief,
 )
+from recrawl.deprecated_names import find_moved_names
 
 __all__ = [
     "RenewalLine",
@@ -40,3 +43,19 @@ __all__ = [
     "scroll_value",
     "scroll_value_under_belief",
 ]
+
+# Names of recrawl 0.1.0.
+_MOVED = {
+    "churn_due": "recrawl.papers.value.churn_due",
+    "churn_value": "recrawl.papers.value.churn_value",
+    "fitted_due": "recrawl.papers.value.fitted_due",
+    "fitted_value": "recrawl.papers.value.fitted_value",
+    "mean_divergence": "recrawl.papers.value.mean_divergence",
+    "regions_value": "recrawl.papers.value.regions_value",
+    "several_sources_value": "recrawl.papers.value.several_sources_value",
+    "value_of_curve": "recrawl.papers.value.value_of_curve",
+    "value_of_samples": "recrawl.papers.value.value_of_samples",
+}
+# mypy would accept any attribute of a module that has this function.
+if not TYPE_CHECKING:
+    __getattr__ = find_moved_names(__name__, _MOVED)
