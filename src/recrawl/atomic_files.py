@@ -58,7 +58,7 @@ def replace_file(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Wait until a file, or the list of names in a folder, has reached the disk."""
+    """Wait until a file, or the entries of a folder, have reached the disk."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

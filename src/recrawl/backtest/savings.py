@@ -1,8 +1,8 @@
-"""Estimate how many fetches one policy needs for the freshness of another.
+"""Estimate how many fetches one policy needs to reach the freshness of another.
 
-Intervals come from the bootstrap: pages are sampled with replacement, whole hosts at a time where
-there are many, and every curve is summed again over the sample.  At a given price, and under a
-rule, the result of one page does not depend on the others, so no policy has to run again.
+Confidence intervals come from the bootstrap: pages are sampled with replacement (whole hosts, if
+there are many), and every curve is summed again over each sample.  No policy has to run again: at a
+fixed price, or with a rule for intervals, the result of one page does not depend on the others.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,9 @@ __all__ = [
 
 N_DRAWS = 400
 """Number of bootstrap samples."""
+# Fewest hosts for which whole hosts are sampled.
 _CLUSTERS_MIN = 40
+# Smallest stale share, so that its logarithm is finite.
 _STALE_MIN = 1e-9
 # Points between two settings of a policy, each a mixture of them.
 _MIXTURES = 16
@@ -141,13 +143,13 @@ def freshness_at(curves: Curves, n_fetches: FloatArray) -> FloatArray:
 
 
 def better_points(curves: Curves, row: int = 0) -> tuple[FloatArray, FloatArray]:
-    """Return fetches and freshness of the efficient points of one sample."""
+    """Return fetches and freshness of the points fresher than all with fewer fetches."""
     log_n, log_stale = _efficient_points(curves, row)
     return np.exp(log_n), -np.expm1(log_stale)
 
 
 def _efficient_points(curves: Curves, row: int) -> tuple[FloatArray, FloatArray]:
-    """Return log fetches and log stale share of points fresher than all cheaper ones."""
+    """Return log fetches and log stale share of points fresher than all with fewer fetches."""
     n_fetches, freshness = curves.n_fetches[row], curves.freshness[row]
     order = np.argsort(n_fetches, kind="stable")
     n_fetches, freshness = n_fetches[order], freshness[order]
@@ -160,7 +162,7 @@ def _efficient_points(curves: Curves, row: int) -> tuple[FloatArray, FloatArray]
 
 
 def _mix_settings(n_fetches: FloatArray, freshness: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the best points, and mixtures of neighbouring ones between them."""
+    """Return the points of the upper hull, with mixtures of neighbours between them."""
     hull = _upper_hull(n_fetches, freshness)
     place = np.linspace(0, len(hull) - 1, (len(hull) - 1) * _MIXTURES + 1)
     at = np.arange(len(hull))
@@ -168,7 +170,7 @@ def _mix_settings(n_fetches: FloatArray, freshness: FloatArray) -> tuple[FloatAr
 
 
 def _upper_hull(x: FloatArray, y: FloatArray) -> list[int]:
-    """Return the points that no mixture of two others beats, x rising."""
+    """Return the indices of points that no mixture of two others beats; ``x`` is ascending."""
     hull: list[int] = []
     for i in range(x.size):
         while len(hull) > 1:

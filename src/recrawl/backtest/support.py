@@ -16,12 +16,15 @@ PAGES_MIN = 20
 CHANGES_MIN = 30
 """Fewest changes to compare policies on; with fewer, the result is chance."""
 _POLLS_PER_PAGE_MIN = 4
-# A page with this share of fetches that found a change has changed more often than was seen.
+# A page is saturated if at least this share of its fetches found a change: it changes faster than
+# it was fetched.  Pages with fewer fetches than the second number are not judged.
 _SATURATED_SHARE, _SATURATED_POLLS_MIN = 0.8, 5
+# Shares above which a finding is a caution.
 _MANY_SATURATED = 0.1
 _MANY_CHANGED = 0.5
 _MANY_LEFT_OUT = 0.2
 _MANY_ERRORS = 0.1
+# Share of fetches that do not show a change or its absence, above which this is the only refusal.
 _MANY_UNDECIDED = 0.5
 
 
@@ -62,7 +65,7 @@ def _refusal(text: str) -> SupportFinding:
 
 
 def support_of(history: History, replay: Replay) -> Support:
-    """Return what was found about a history and its replay."""
+    """Return facts, cautions and refusals about a history and its replay."""
     findings = [_fact(_size_text(history))]
     if history.n_pages:
         findings += _window_findings(replay)

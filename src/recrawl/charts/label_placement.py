@@ -36,7 +36,8 @@ def push_apart(wanted: Sequence[float], *, gap: float, low: float, high: float) 
         return []
     gap = min(gap, (high - low) / max(n - 1, 1))
     order = sorted(range(n), key=lambda i: (wanted[i], i))
-    # Less i gaps, positions must not decrease: pool adjacent violators (Ayer et al. 1955).
+    # Position i minus i gaps must not decrease with i.  Under this constraint, the pool-adjacent-
+    # violators algorithm (Ayer et al. 1955) minimises the sum of squares.
     blocks: list[tuple[float, int]] = []
     for rank, i in enumerate(order):
         total, size = wanted[i] - rank * gap, 1
@@ -55,7 +56,7 @@ def push_apart(wanted: Sequence[float], *, gap: float, low: float, high: float) 
 
 
 def best_place(candidates: Sequence[Box], *, points: FloatArray, taken: Sequence[Box]) -> int:
-    """Return the index of the box that covers the fewest points and the least area of others.
+    """Return the index of the box that covers the fewest points and the least area of ``taken``.
 
     ``points`` are rows of x and y; of equally good boxes the first is returned.
     """

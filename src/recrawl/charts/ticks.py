@@ -8,7 +8,7 @@ import numpy as np
 __all__ = ["Tick", "linear_ticks", "log_ticks", "number_label", "share_label", "time_ticks"]
 
 TICKS_MAX = 400
-"""Most ticks of an axis."""
+"""Largest number of ticks of an axis."""
 
 _SECOND = 1_000
 _MINUTE, _HOUR, _DAY = 60 * _SECOND, 3_600 * _SECOND, 86_400 * _SECOND
@@ -21,7 +21,7 @@ _STEPS_MS = (
 )
 _STEPS_MONTHS = (1, 2, 3, 6, *(12 * n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000)))
 _MONTH_MS = 30.44 * _DAY
-# 1970 began on a Thursday; weeks begin on Mondays.
+# The first Monday of 1970, which began on a Thursday.
 _FIRST_MONDAY = 4 * _DAY
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -35,7 +35,7 @@ class Tick(NamedTuple):
     text: str
     """Label; empty for a tick without one."""
     context: str = ""
-    """Text below the label where it changes: the day of an hour, the year of a month."""
+    """Text below the label: the day of an hour, the year of a month; empty if as before."""
 
 
 def number_label(value: float, *, digits: int = 3) -> str:
@@ -51,7 +51,7 @@ def number_label(value: float, *, digits: int = 3) -> str:
     if value == 0:
         return "0"
     sign, size = "−" if value < 0 else "", float(f"{abs(value):.{digits - 1}e}")
-    if math.isinf(size):  # the largest floats round to it
+    if math.isinf(size):  # the largest floats are rounded up to infinity
         size = abs(value)
     if size < 1e-4 or size >= 1e15:
         mantissa, _, exponent = f"{size:.{digits - 1}e}".partition("e")
@@ -111,7 +111,7 @@ def linear_ticks(low: float, high: float, n_max: int, *, is_share: bool = False)
         decimals = min(max(-math.floor(math.log10(step * 100) + 1e-9), 0), 12)
         return [Tick(value, share_label(value, decimals=decimals)) for value in at]
     largest = max((abs(value) for value in at), default=1.0)
-    # As many digits as tell neighbours apart.
+    # Enough digits to distinguish neighbouring ticks.
     digits = max(math.ceil(math.log10(max(largest / step, 1.0)) + 1e-9) + 1, 3)
     return [Tick(value, number_label(value, digits=digits)) for value in at]
 
@@ -132,8 +132,8 @@ def log_ticks(low: float, high: float, n_max: int) -> list[Tick]:
             at = factor * 10.0**decade
             if not low * (1 - 1e-9) <= at <= high * (1 + 1e-9):
                 continue
-            is_named = factor in factors and decade % every == 0
-            if is_named:
+            is_labelled = factor in factors and decade % every == 0
+            if is_labelled:
                 ticks.append(Tick(at, number_label(at)))
             elif n_decades <= 4:
                 ticks.append(Tick(at, ""))
@@ -153,12 +153,14 @@ def time_ticks(low: float, high: float, n_max: int) -> list[Tick]:
 
 
 def _every(low: float, high: float, step: int) -> list[int]:
+    """Return the multiples of a step in milliseconds; weeks begin on Mondays."""
     origin = _FIRST_MONDAY if step >= 7 * _DAY else 0
     first = math.ceil((low - origin) / step) * step + origin
     return list(range(first, math.floor(high) + 1, step))[:TICKS_MAX]
 
 
 def _every_months(low: float, high: float, n_months: int) -> list[int]:
+    """Return the first instant of every ``n_months``-th month."""
     ends = np.array([low, high]).astype("datetime64[ms]").astype("datetime64[M]").astype(np.int64)
     # Months are counted from the year 0, so that decades are round.
     first = -(-(int(ends[0]) + 1970 * 12) // n_months) * n_months - 1970 * 12
@@ -174,7 +176,7 @@ def _time_labels(at_ms: list[int], step: float) -> list[Tick]:
     """
     ticks, before = [], ""
     for at in at_ms:
-        year, month, day, clock = _civil(at)
+        year, month, day, clock = _date_and_time(at)
         if step < _DAY:
             is_short = step >= _MINUTE
             text = clock[:5] if is_short else clock[:8] if step >= _SECOND else clock
@@ -190,7 +192,7 @@ def _time_labels(at_ms: list[int], step: float) -> list[Tick]:
     return ticks
 
 
-def _civil(at_ms: int) -> tuple[int, int, int, str]:
+def _date_and_time(at_ms: int) -> tuple[int, int, int, str]:
     """Return year, month, day and time of day of an instant, UTC."""
     instant = np.datetime64(at_ms, "ms")
     month = int(instant.astype("datetime64[M]").astype(np.int64))

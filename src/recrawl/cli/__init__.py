@@ -99,10 +99,12 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
             "recrawl.cli.commands.backtest", "command", "Estimate savings from a past crawl."
         ),
         "simulate": CommandEntry(
-            "recrawl.cli.commands.simulate", "command", "Compare policies on a simulated web."
+            "recrawl.cli.commands.simulate",
+            "command",
+            "Compare scheduling rules on simulated pages.",
         ),
         "bench": CommandEntry(
-            "recrawl.cli.commands.bench", "command", "Rank a policy of your own on RefreshBench."
+            "recrawl.cli.commands.bench", "command", "Rank your own scheduling rule in a benchmark."
         ),
     },
     "Manage": {
@@ -229,8 +231,8 @@ def _wrap_message(error: click.ClickException) -> click.ClickException:
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Run `recrawl COMMAND --help` for the options of a command, with examples.  Commands "
-    "work on the corpus in the current folder; name another with -C FOLDER or RECRAWL_CORPUS.  "
-    "They print text at a terminal, and JSON lines into a pipe.",
+    "work on the corpus in the current folder; name another with -C FOLDER or the environment "
+    "variable RECRAWL_CORPUS.  They print text at a terminal, and JSON lines into a pipe.",
 )
 @click.version_option(__version__, prog_name="recrawl", message="%(prog)s %(version)s")
 def main() -> None:

@@ -51,17 +51,19 @@ EXPORT_SCHEMA = pa.schema(
 """Columns of an export, one row per page; null for unknown, never or not set.
 
 ``change_period_days_low`` and ``_high`` bound the mean time between changes with 90 %
-probability; ``belief_shape`` and ``belief_days`` are the Gamma belief of the rate per day itself.
-``digest`` is the newest, in hexadecimal.  ``due_at_ms`` is at today's price.
+probability.  The belief about the change rate per day is a Gamma distribution with the parameters
+``belief_shape`` (shape) and ``belief_days`` (rate).  ``digest`` is the newest one, in hexadecimal.
+``due_at_ms`` holds as long as the price does not change.
 """
 
-# Columns of `PAGE_COLUMNS` under another name, and those that are exported as they are.
+# Exported columns that have another name in `PAGE_COLUMNS`.
 _RENAMED = {
     "host": "group",
     "first_seen_at_ms": "added_at_ms",
     "max_age_seconds": "interval_seconds_max",
     "stale_for_seconds": "stale_seconds",
 }
+# Exported columns that are the same in `PAGE_COLUMNS`.
 _UNCHANGED_COLUMNS = (
     *("url", "fetch_url", "kind", "status", "fetched_at_ms", "errors", "stale_probability"),
     "moved_to",
@@ -69,7 +71,7 @@ _UNCHANGED_COLUMNS = (
 
 
 def _round_to_six_digits(values: FloatArray) -> pa.Array:
-    """Return numbers rounded to six digits, more than their codes are accurate to."""
+    """Return numbers rounded to six significant digits; they are stored with fewer."""
     with np.errstate(divide="ignore"):
         digits = 5 - np.floor(np.log10(np.abs(values)))
     scale = 10.0 ** np.clip(np.where(np.isfinite(digits), digits, 0.0), -300, 300)
@@ -94,7 +96,7 @@ def _export_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     digests = batch.column("digest").to_pylist()
     columns = {
         **{name: batch.column(name) for name in _UNCHANGED_COLUMNS},
-        **{name: batch.column(theirs) for name, theirs in _RENAMED.items()},
+        **{name: batch.column(source) for name, source in _RENAMED.items()},
         "importance": _round_to_six_digits(floats("importance")),
         "cost": _round_to_six_digits(floats("cost")),
         "change_rate_per_day": _round_to_six_digits(_DAY * floats("change_rate_per_second")),

@@ -12,7 +12,7 @@ from recrawl.errors import ConfigError, CorpusError
 from recrawl.ledger import SnapshotFolder
 from recrawl.node.clock import Clock, SystemClock
 from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.durability.open_log import open_log
+from recrawl.node.durability.open_log import check_log_client, open_log
 from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.urls import CANON_VERSION
 
@@ -157,6 +157,7 @@ def open_corpus(
                 f"{folder} is not a corpus.\nRun `recrawl init {folder}` to create one."
             )
         config = config or CorpusConfig()
+        check_log_client(config)
         shape = _create_folder(folder, config)
         config_given = True
     before = _last_config(folder, shape)

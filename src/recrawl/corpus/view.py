@@ -1,7 +1,7 @@
-"""The parts of a corpus that reading functions need; `recrawl.corpus.corpus.Corpus` has them.
+"""The interface of `recrawl.corpus.corpus.Corpus` that the modules which it imports may use.
 
-Modules below the class take a `CorpusView`, so that the class can import them and offer what they
-do as methods.
+These modules take a `CorpusView` instead of a `Corpus`, which avoids circular imports: the class
+imports them and offers their functions as methods.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Added(NamedTuple):
 
 
 class CorpusView(Protocol):
-    """An open corpus, as the functions that read it or import into it see it."""
+    """An open corpus, as seen by functions that read it or import into it."""
 
     folder: Path
     config: CorpusConfig

@@ -27,9 +27,9 @@ class KeyValues:
     Errors of the engine and of the disk are raised as `StorageError`; after one from `write`, close
     the object and open the folder again.
 
-    Threads may share one object.  The engine holds the interpreter's lock while it writes and while
-    it returns values, so large batches delay other threads; it releases the lock while it waits
-    for the disk: in `flush`, in `checkpoint` and for `sync`.
+    Threads may share one object.  The engine holds the GIL while it writes and while it returns
+    values, so large batches delay other threads; it releases the GIL while it waits for the disk:
+    in `flush`, in `checkpoint` and for `sync`.
     """
 
     def __init__(self, folder: Path, mode: Mode, options: KvOptions) -> None:
@@ -151,7 +151,7 @@ class KeyValues:
             engine = self._require_engine()
             engine.write(batch)
             if sync:
-                # The write's own sync option would wait with the interpreter's lock held.
+                # The write's own sync option would hold the GIL while it waits.
                 engine.flush_wal(True)
         except Exception as error:
             self._fail(error)
@@ -161,7 +161,7 @@ class KeyValues:
         if folder.exists():
             raise StorageError(f"{folder} exists already; a checkpoint needs a new folder")
         try:
-            # The engine would flush by itself, but with the interpreter's lock held.
+            # The engine would flush by itself, but would hold the GIL.
             self._require_engine().flush()
             Checkpoint(self._require_engine()).create_checkpoint(str(folder))
         except Exception as error:
@@ -226,7 +226,7 @@ class KeyValues:
             self._fail(error)
 
     def _start_reader(self) -> None:
-        # The engine would create the folder.
+        # Checked here, because the engine would create the folder.
         if not (self._folder / "CURRENT").exists():
             raise StorageError(f"{self._folder} holds no data to read")
         self._scratch = Path(tempfile.mkdtemp(prefix="recrawl-reader-"))
@@ -235,10 +235,11 @@ class KeyValues:
     def _catch_up(self) -> None:
         """Read the manifest and then the write-ahead log, until the two are consistent.
 
-        The engine follows the write-ahead log, but not the manifest: writes that it has seen in the
-        log hide later ones that are only in a new file.  So it is reopened when the manifest has
-        changed.  The writer may also delete a log whose writes are in a file that the manifest did
-        not list yet when it was read; the manifest has then grown by the second look.
+        The engine follows the write-ahead log, but not the manifest: it would return a value from
+        the log although a new file has a later one.  So the reader opens a new engine when the
+        manifest has changed.  The writer may also delete a log after the reader has read the
+        manifest but before it has read the log.  The writes are then in a file that only the new
+        manifest lists, so the reader compares the manifest again at the end.
         """
         problem: Exception = RuntimeError("the writer changes files faster than the reader follows")
         for _ in range(_ATTEMPTS_MAX):

@@ -1,7 +1,7 @@
 """Assign numbers to pages, groups, kinds and sources.
 
-A shard knows only numbers.  The owner of the partition assigns them and logs them with its epoch; a
-replay reads them from the log.
+A shard knows pages and names only by number.  The owner of the partition assigns the numbers and
+logs them with its epoch; a replay reads them from the log.
 """
 
 from collections.abc import Sequence
@@ -39,21 +39,21 @@ class PagesToAdd(NamedTuple):
     fetch_url: pa.StringArray
     """URL to request, null where it equals ``url``."""
     importance: NDArray[np.float32]
-    """Importance of the page; NaN for the value of its pattern."""
+    """Importance of the page; NaN means that of its pattern."""
     cost: NDArray[np.float32]
-    """Cost of a fetch; NaN for the value of the page's pattern."""
+    """Cost of a fetch; NaN means that of the page's pattern."""
 
 
 def limits_columns(pattern: PatternConfig) -> dict[str, float] | None:
     """Return the columns of `LimitsSet` for the limits of a pattern; None if it has none."""
-    has_promise = pattern.stale_probability is not None and pattern.stale_for is not None
-    if pattern.max_age is None and pattern.min_age is None and not has_promise:
+    has_staleness_limit = pattern.stale_probability is not None and pattern.stale_for is not None
+    if pattern.max_age is None and pattern.min_age is None and not has_staleness_limit:
         return None
     return {
         "interval_seconds_min": pattern.min_age or 0.0,
         "interval_seconds_max": float("inf") if pattern.max_age is None else pattern.max_age,
-        "stale_seconds": (pattern.stale_for or 0.0) if has_promise else 0.0,
-        "stale_probability": (pattern.stale_probability or 0.0) if has_promise else 0.0,
+        "stale_seconds": (pattern.stale_for or 0.0) if has_staleness_limit else 0.0,
+        "stale_probability": (pattern.stale_probability or 0.0) if has_staleness_limit else 0.0,
     }
 
 
@@ -91,7 +91,7 @@ class Namer:
         new = np.flatnonzero(numbers < 0)
         if new.size == 0:
             return numbers, []
-        # Checked before logging, because every entry in the log must be applicable.
+        # Checked before logging, because a logged entry can no longer be rejected.
         for i in new.tolist():
             if len(keys[i].encode()) > _NAME_BYTES_MAX:
                 raise ValueError(
@@ -101,15 +101,15 @@ class Namer:
         first = store.n_names(what) + (1 if what == Names.KIND else 0)
         numbers[new] = first + np.arange(new.size)
         settings = self._node.shard.settings
-        most = {
+        limit = {
             Names.GROUP: settings.groups_max,
             Names.KIND: settings.kinds_max,
             Names.SOURCE: settings.sources_max,
         }[what]
-        if numbers.max() >= most:
+        if numbers.max() >= limit:
             raise ValueError(
-                f"there is no room for {keys[int(numbers.argmax())]!r}: the limit is {most}; raise "
-                f"capacity.{what.name.lower()}s_max"
+                f"there is no room for {keys[int(numbers.argmax())]!r}: the limit is {limit}; "
+                f"raise capacity.{what.name.lower()}s_max"
             )
         event = NamesNumbered(
             np.full(new.size, self._node.shard.epoch, np.int64),
@@ -144,9 +144,10 @@ class Namer:
             return numbers
         with self._node.lock:
             self._node.check_owner()
-            numbers, logged = self._assign_numbers(what, keys)
-            self._node.submit(logged)
-            self._node.check_owner()  # otherwise the numbers are void
+            numbers, entries = self._assign_numbers(what, keys)
+            self._node.submit(entries)
+            # A new owner may have taken over meanwhile; the numbers would be void.
+            self._node.check_owner()
             return numbers
 
     def source_numbers(self, url: pa.StringArray, source: str) -> NDArray[np.int64]:
@@ -167,7 +168,7 @@ class Namer:
             self._kind[:-1] = [numbers[pattern.kind_name] for pattern in self._patterns]
 
     def shares(self) -> dict[int, float]:
-        """Return the share of the budget of each kind that has one."""
+        """Return the share of the budget that the configuration reserves for each kind."""
         return {
             int(kind): pattern.share
             for kind, pattern in zip(self._kind, self._patterns, strict=False)
@@ -207,7 +208,7 @@ class Namer:
                 url = new.url.take(pa.array(rows))
                 fetch_url = fetch_url.take(pa.array(rows))
             pattern = self.match(url)
-            group, logged = self._groups(url)
+            group, group_entries = self._groups(url)
             importance, cost = new.importance[rows], new.cost[rows]
             added = event_of(
                 PagesAdded,
@@ -219,11 +220,11 @@ class Namer:
                 at_ms=now_ms,
             )
             epoch = np.full(rows.size, node.shard.epoch, np.int64)
-            entries = [*logged, PagesAddedWithUrls(added, epoch, url, fetch_url)]
+            entries = [*group_entries, PagesAddedWithUrls(added, epoch, url, fetch_url)]
             entries += self.limits_events(added.page, pattern)
             applied = node.submit(entries)
             node.check_owner()
-            is_added[rows] = applied[len(logged)].valid
+            is_added[rows] = applied[len(group_entries)].valid
         return is_added
 
     def _add_missing_limits(self, url: pa.StringArray, page: NDArray[np.int64]) -> None:
@@ -246,15 +247,16 @@ class Namer:
             page[retired] = -1
 
     def _groups(self, url: pa.StringArray) -> tuple[NDArray[np.int64], list[LogEntry]]:
+        """Return the group of each page, and the entries to log for new groups."""
         distinct, index = group_index(url, self._config.corpus.group_by)
         keys: list[str] = distinct.to_pylist()
-        numbers, logged = self._assign_numbers(Names.GROUP, keys)
-        if logged and self._config.hosts:
-            new = logged[0]
+        numbers, entries = self._assign_numbers(Names.GROUP, keys)
+        if entries and self._config.hosts:
+            new = entries[0]
             assert isinstance(new, NamesNumbered)
-            known = zip(new.key.to_pylist(), new.number.tolist(), strict=True)
-            logged += self.group_events([(key, number) for key, number in known])
-        return numbers[index], logged
+            new_groups = zip(new.key.to_pylist(), new.number.tolist(), strict=True)
+            entries += self.group_events(list(new_groups))
+        return numbers[index], entries
 
     def apply_host_settings(self) -> None:
         """Log the configured politeness of known hosts where it differs from the current one."""

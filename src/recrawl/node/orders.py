@@ -125,5 +125,11 @@ class Outcome:
     divergence: float = float("nan")
     sketch: bytes | None = None
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether the fetch failed, so that it says nothing about the page."""
+        is_answer = 200 <= self.status < 300 or self.status in (301, 304, 308, 404, 410)
+        return not is_answer and not self.disallowed
+
 
 OUTCOME_FIELDS = tuple(field.name for field in fields(Outcome))

@@ -37,7 +37,7 @@ class Source:
 
     @property
     def kind(self) -> Kind:
-        """Kind of the rows: pages, fetches or changes."""
+        """Kind of the rows: ``listed`` (pages), ``observed`` (fetches) or ``changed`` (changes)."""
         return self._format.kind
 
     @property
@@ -81,7 +81,7 @@ class Source:
         self._is_ended = True
 
     def close(self) -> None:
-        """Close a pipe that was never read; reading all batches closes it, too."""
+        """Close the source; needed only for a pipe whose batches are not all read."""
         self._reading.source.close()
 
     def windows(self) -> pa.Table:
@@ -128,7 +128,7 @@ def open_source(
     revision
         Branch of a repository whose history is read.
     with_bots
-        Whether requests of robots in an access log count.
+        Whether to read the requests of robots in an access log, too.
     start_ms
         Time of day 0, for a format that counts days, in milliseconds since 1970.
 
@@ -158,7 +158,7 @@ def open_source(
         start_ms=start_ms,
     )
     source = Input(path)
-    known = (
+    file_format = (
         guess_format(Head(source, options.columns)) if format is None else format_by_name(format)
     )
-    return Source(Reading(source=source, options=options, refused=Refused()), known)
+    return Source(Reading(source=source, options=options, refused=Refused()), file_format)

@@ -1,9 +1,10 @@
 """Checks of the ledger interface: functions that raise `AssertionError` on a violation.
 
-Each takes a function that opens the same log of `N_PARTITIONS` partitions, which is empty at first:
+Each check takes a function that opens a log of `N_PARTITIONS` partitions.  The log is empty when
+the check starts; a second call opens the same log again:
 
     @pytest.mark.parametrize("check", LEDGER_CHECKS, ids=lambda check: check.__name__)
-    def test_my_log_is_a_log(check, tmp_path):
+    def test_my_log(check, tmp_path):
         check(lambda: MyLog.open(tmp_path, n_partitions=N_PARTITIONS))
 """
 
@@ -28,8 +29,8 @@ def _records(n: int, label: str = "", n_bytes: int = 0) -> list[Record]:
     return [Record(i % 7, f"{label}{i}".encode().ljust(n_bytes, b".")) for i in range(n)]
 
 
-def _all_of(ledger: Ledger, position: int = 0) -> list[Record]:
-    """Return all records from a position on, by as many reads as that takes."""
+def _read_all(ledger: Ledger, position: int = 0) -> list[Record]:
+    """Return all records from a position on; read repeatedly until there are no more."""
     records = []
     while found := ledger.read(position):
         assert [at for at, _ in found] == list(range(position, position + len(found)))
@@ -68,9 +69,9 @@ def check_what_is_appended_is_read(open_log: OpenLog) -> None:
         assert ledger.append(_records(2, "c")) == AppendedSpan(1001, 1003, True)
         assert (ledger.first, ledger.end) == (0, 1003)
         expected = [*_records(1, "a"), *_records(1000, "b"), *_records(2, "c")]
-        assert _all_of(ledger) == expected
+        assert _read_all(ledger) == expected
         assert [at for at, _ in ledger.read(0)] == list(range(1003))
-        assert _all_of(ledger, 1000) == expected[1000:]
+        assert _read_all(ledger, 1000) == expected[1000:]
         assert ledger.read(1003) == []
 
 
@@ -104,7 +105,7 @@ def check_any_bytes_are_stored(open_log: OpenLog) -> None:
     ]
     with closing(open_log()) as log:
         log.partition(0).append(records)
-        assert _all_of(log.partition(0)) == records
+        assert _read_all(log.partition(0)) == records
 
 
 def check_a_record_may_be_long(open_log: OpenLog) -> None:
@@ -119,7 +120,7 @@ def check_a_record_may_be_long(open_log: OpenLog) -> None:
             with _raises(ValueError):
                 ledger.append([Record(5, b"."), Record(schema, b"")])
         assert ledger.append(_records(1)) == AppendedSpan(3, 4, True)
-        assert _all_of(ledger) == [*long, *_records(1)]
+        assert _read_all(ledger) == [*long, *_records(1)]
 
 
 def check_a_read_is_bounded_by_bytes(open_log: OpenLog) -> None:
@@ -168,9 +169,9 @@ def check_partitions_are_independent(open_log: OpenLog) -> None:
         log.partition(0).append(_records(1, "more"))
         assert [log.partition(i).first for i in range(N_PARTITIONS)] == [0, 2, 0]
         assert [log.partition(i).end for i in range(N_PARTITIONS)] == [3, 3, 4]
-        assert _all_of(log.partition(0)) == [*_records(2, "p0-"), *_records(1, "more")]
-        assert _all_of(log.partition(1), 2) == _records(3, "p1-")[2:]
-        assert _all_of(log.partition(2)) == _records(4, "p2-")
+        assert _read_all(log.partition(0)) == [*_records(2, "p0-"), *_records(1, "more")]
+        assert _read_all(log.partition(1), 2) == _records(3, "p1-")[2:]
+        assert _read_all(log.partition(2)) == _records(4, "p2-")
         assert log.partition(1) is log.partition(1)
         for i in (-1, N_PARTITIONS):
             with _raises(ValueError):
@@ -178,7 +179,7 @@ def check_partitions_are_independent(open_log: OpenLog) -> None:
 
 
 def check_truncating_removes_earlier_records(open_log: OpenLog) -> None:
-    """Check that the remaining records keep their positions, and that earlier ones are lost."""
+    """Check that remaining records keep their positions, and reading removed ones raises."""
     with closing(open_log()) as log:
         ledger = log.partition(0)
         records = _records(10)
@@ -211,7 +212,10 @@ def check_all_records_can_be_removed(open_log: OpenLog) -> None:
 
 
 def check_a_position_beyond_the_end_is_lost(open_log: OpenLog) -> None:
-    """Check that a position beyond the end raises: it is from another log, or an end was lost."""
+    """Check that reading beyond the end raises `PositionLost`.
+
+    Such a position comes from another log, or the log has lost records at its end.
+    """
     with closing(open_log()) as log:
         ledger = log.partition(0)
         with _raises(PositionLost):
@@ -238,8 +242,8 @@ def check_opening_again_finds_everything(open_log: OpenLog) -> None:
     with closing(open_log()) as log:
         expected = [record for i in range(3) for record in _records(10, f"{i}-")]
         assert log.partition(1).first == 15
-        assert _all_of(log.partition(1), 15) == expected[15:]
-        assert _all_of(log.partition(2)) == expected
+        assert _read_all(log.partition(1), 15) == expected[15:]
+        assert _read_all(log.partition(2)) == expected
 
 
 def check_threads_may_append_at_once(open_log: OpenLog) -> None:

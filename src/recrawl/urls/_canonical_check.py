@@ -23,10 +23,10 @@ _GRAPHIC = "".join(chr(code) for code in range(0x21, 0x7F))
 def _classes() -> ByteArray:
     """Return for each byte the parts of a URL in which it may occur.
 
-    https://url.spec.whatwg.org/#percent-encoded-bytes: the path and special-query
-    percent-encode sets (as of 2025-03-04, when ``^`` was added to the path's), without the
-    characters that end a path or a query and the backslash, which counts as a slash.  In hosts
-    only the letters, digits and signs of ordinary names; dots are checked separately.
+    Excluded from paths and queries are the path and special-query percent-encode sets of
+    https://url.spec.whatwg.org/#percent-encoded-bytes (as of 2025-03-04, when ``^`` was added to
+    the path's), characters that end a path or a query, and in paths the backslash, which counts as
+    a slash.  Hosts have only letters, digits, ``-`` and ``_``; dots are checked separately.
     """
     classes = np.zeros(256, np.uint8)
     for characters, place in (

@@ -46,7 +46,7 @@ class _PageAdder:
 
     def __init__(self, corpus: "Corpus", importance: float | None, cost: float | None) -> None:
         self._corpus = corpus
-        self._given = {"importance": importance, "cost": cost}
+        self._options = {"importance": importance, "cost": cost}
         self.n_added = self.n_known = 0
         self.problems: Counter[str] = Counter()
         self.examples: list[str] = []
@@ -56,7 +56,7 @@ class _PageAdder:
         import numpy as np  # noqa: PLC0415
         import pyarrow as pa  # noqa: PLC0415
 
-        amounts = {name: self._amounts(batch, name) for name in self._given}
+        amounts = {name: self._amounts(batch, name) for name in self._options}
         is_wrong = np.zeros(batch.num_rows, np.bool_)
         for amount in amounts.values():
             is_wrong |= (amount < 0) | (amount > _AMOUNT_MAX)
@@ -64,10 +64,11 @@ class _PageAdder:
             self._refuse(
                 batch.column("url").filter(pa.array(is_wrong)), "importance or cost out of range"
             )
-        # `Corpus.add` takes a value for all of its pages or for none: split by the values given.
-        bits = sum(np.isfinite(amount) << i for i, amount in enumerate(amounts.values()))
-        for given in np.unique(bits):
-            rows = np.flatnonzero((bits == given) & ~is_wrong)
+        # One call of `Corpus.add` sets importance and cost for all of its pages or for none.  So
+        # each combination of values that are given (bit i for the i-th) is a call of its own.
+        combination = sum(np.isfinite(amount) << i for i, amount in enumerate(amounts.values()))
+        for given in np.unique(combination):
+            rows = np.flatnonzero((combination == given) & ~is_wrong)
             url = batch.column("url").take(pa.array(rows))
             values = {
                 name: amount[rows]
@@ -81,11 +82,12 @@ class _PageAdder:
                 self._refuse_urls(url)
 
     def _amounts(self, batch: "pa.RecordBatch", name: str) -> Any:
+        """Return the values of a column, the option's value where it has none, or else nan."""
         import numpy as np  # noqa: PLC0415
 
-        given = self._given[name]
+        option = self._options[name]
         column = batch.column(name).to_numpy(zero_copy_only=False).astype(np.float64)
-        return np.where(np.isnan(column), np.nan if given is None else given, column)
+        return np.where(np.isnan(column), np.nan if option is None else option, column)
 
     def _refuse_urls(self, url: "pa.Array") -> None:
         import numpy as np  # noqa: PLC0415

@@ -45,15 +45,17 @@ _OURS = "recrawl"
         ),
         CommandExample("recrawl bench --tracks", "list the tracks", needs_corpus=False),
     ),
-    short_help="Rank a policy of your own on RefreshBench.",
+    short_help="Rank your own scheduling rule in a benchmark.",
 )
 @click.argument("policy", metavar=f"[{_NAME}]", required=False)
-@click.option("--quick", is_flag=True, help="Run only a few webs and budgets.")
+@click.option(
+    "--quick", is_flag=True, help="Run fewer webs and budgets, to get a first result fast."
+)
 @click.option(
     "--open",
     "on_open",
     is_flag=True,
-    help="Run the open webs, for developing a policy, instead of the held-out ones.",
+    help="Run the webs for developing a policy, not those on which it is ranked.",
 )
 @click.option(
     "--track",
@@ -77,7 +79,7 @@ _OURS = "recrawl"
     "checked",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     metavar="FILE",
-    help="Results file to check; with POLICY, some of its runs are repeated.",
+    help="Check this results file; with POLICY, also repeat some of its runs.",
 )
 @output_option
 def command(
@@ -92,11 +94,14 @@ def command(
 ) -> None:
     """Run a policy of your own on RefreshBench, and rank it among those of crawlers and papers.
 
-    RefreshBench is a set of simulated and recorded webs.  A policy decides which pages to fetch
-    next.  POLICY is a Python file, which is executed, with one class that has the methods start,
-    on_signals, pick and learn; or FILE.py:CLASS, or MODULE:CLASS.  Policies are judged on held-out
-    webs; while you develop yours, use --open.  Recorded webs need a folder with their data, named
-    by RECRAWL_DATA.  Exit code 3 if a results file does not pass its check.
+    A policy is a rule that decides which pages to fetch next: a Python class with the methods
+    start, on_signals, pick and learn.  POLICY is a file with one such class, FILE.py:CLASS or
+    MODULE:CLASS; the file is executed.
+
+    RefreshBench is a set of simulated and recorded webs (sets of pages that change).  Webs of one
+    kind are a track.  While you develop a policy, use --open; without it, the policy is ranked on
+    webs that are not used for development.  For recorded webs, set the environment variable
+    RECRAWL_DATA to the folder with their data.  Exit code 3 if a results file fails its check.
     """
     if policy is None and checked is None and not lists:
         raise click.UsageError("name a POLICY, or give --tracks or --check FILE.")

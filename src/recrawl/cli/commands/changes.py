@@ -47,6 +47,10 @@ def command(
 
     Each JSON line (--json) has a cursor.  Keep the last one, and pass it to --after next time to
     print only what happened since.
+
+    A page is new at its first fetch, reverted if it is back to an earlier version, gone if it was
+    not found, returned if it is there again, and retired if it was gone so often that recrawl no
+    longer fetches it.
     """
     left = limit
     first_cursor = after

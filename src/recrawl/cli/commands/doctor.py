@@ -66,7 +66,7 @@ def _compile(out: Output) -> None:
     "--compile",
     "is_compile",
     is_flag=True,
-    help="Only compile all commands, which takes up to two minutes once per version.",
+    help="Compile all commands now, and check nothing.  Takes up to two minutes, once per version.",
 )
 @corpus_option
 @output_option

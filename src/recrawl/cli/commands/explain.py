@@ -242,8 +242,9 @@ def command(
 ) -> None:
     """Explain when a page is fetched next, and why: what recrawl knows about it, and its limits.
 
-    recrawl fetches a page once the value of a fetch, the staleness that it is expected to save,
-    reaches the price.  The price follows from the budget, and changes while recrawl learns.
+    The value of a fetch is the staleness that it is expected to save: the time in which the copy
+    would be outdated.  recrawl fetches a page when the value reaches the price.  The price follows
+    from the budget, and changes while recrawl learns.
     """
     with open_to_read(folder) as corpus:
         page = _explain_page(corpus, url, at_ms, out)

@@ -96,8 +96,8 @@ def command(format_name: str | None, path: Path | None, folder: Path) -> None:
 
     A row has the importance of the page, its last fetch, the estimated change rate with an
     interval, the probability that the copy is fresh, the time when it is due, and its etag and
-    last_modified.  `recrawl import` reads the file again, except for change rates: these are
-    learned anew.
+    last_modified.  `recrawl import` can read the file, but not the change rates: recrawl learns
+    them again.
     """
     suffix = "" if path is None else path.suffix.lower().lstrip(".")
     if format_name is None and suffix in _WRONG_SUFFIXES:

@@ -51,7 +51,7 @@ __all__ = ["command"]
 @format_option(*CRAWL_FORMATS, "access-log", "export")
 @column_option
 @click.option(
-    "--base-url", metavar="URL", help="Site of an access log, such as https://example.com."
+    "--base-url", metavar="URL", help="Site that the access log is from: https://example.com."
 )
 @click.option("--with-bots", is_flag=True, help="Count requests of robots in access logs, too.")
 @corpus_option
@@ -67,15 +67,15 @@ def command(
 ) -> None:
     """Import the fetch log of an earlier crawl, as if recrawl had made these fetches.
 
-    Crawl logs (JSON lines, CSV or Parquet with url, at, and digest or changed), CDX and CDXJ files,
-    Nutch crawldb dumps and StormCrawler status exports: recrawl adds their pages and learns how
-    often they change.  Rows may be in any order, but a fetch that is not later than the last known
-    fetch of its page is skipped, so import older files first.
+    recrawl adds the pages and learns how often they change from crawl logs (JSON lines, CSV or
+    Parquet with url, at, and digest or changed), indexes of web archives (CDX, CDXJ), Nutch crawldb
+    dumps and StormCrawler status exports.  Rows may be in any order, but import older files first:
+    a fetch is skipped if recrawl knows the same or a later fetch of the page.
 
-    Access logs of web servers: the importance of each page is set to its number of requests, which
-    replaces the importance that it had.
+    From an access log of a web server, recrawl learns no fetches: it sets the importance of the
+    requested pages to their numbers of requests, which replace the importance that they had.
 
-    Files of `recrawl export`: pages with their settings and last fetch.
+    From a file of `recrawl export`, recrawl restores pages, their settings and their last fetch.
     """
     inputs = Inputs([], [input_file(name) for name in files])
     with (
@@ -219,6 +219,6 @@ def _import_export(corpus: "Corpus", file: InputFile, out: Output) -> None:
     out.row({"file": name, "format": "export", "n_pages": n_pages, "n_added": n_added})
     out.say(
         f"{name} (export): {count_text(n_pages, 'page')}, {n_added:,} new, with importance, cost, "
-        "kind, limits and last fetch.  Change rates are not in an export; import the fetch log to "
-        "learn them."
+        "kind, limits and last fetch.  Change rates are not imported: recrawl learns them anew, or "
+        "from the fetch log, if you import that."
     )

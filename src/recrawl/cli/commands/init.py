@@ -106,15 +106,21 @@ def _ledger_section(text: str) -> dict[str, str]:
     "--ledger",
     metavar="WHERE",
     default="rocksdb",
-    help="Storage of the log: rocksdb (in FOLDER, the default) or kafka://HOST:PORT/TOPIC.",
+    help="Where to store the log of all events: rocksdb (in FOLDER, the default) or "
+    "kafka://HOST:PORT/TOPIC.",
 )
 @click.option(
     "--partitions",
     type=int,
     metavar="N",
-    help="Number of parts of the corpus, 1 by default.  Cannot be changed later.",
+    help="Number of parts that the corpus is split into, 1 by default.  Cannot be changed later.",
 )
-@click.option("--full", "is_full", is_flag=True, help="Write every setting into recrawl.toml.")
+@click.option(
+    "--full",
+    "is_full",
+    is_flag=True,
+    help="Write all settings into recrawl.toml, not only the common ones.",
+)
 @output_option
 def command(
     folder: Path,

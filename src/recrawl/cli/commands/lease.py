@@ -58,7 +58,7 @@ class _PageCount(click.IntRange):
 @click.option(
     "--exact",
     is_flag=True,
-    help="Compare all pages of a large corpus: slower, for one large batch a night.",
+    help="Find the best pages of a large corpus exactly, for one large batch a night.  Slower.",
 )
 @corpus_option
 @output_option
@@ -68,9 +68,9 @@ def command(
     """Print up to N pages to fetch now.
 
     There are fewer than N, or none, if the budget or the limits of hosts (see [politeness] in
-    recrawl.toml) allow no more.  Each page is reserved for you until you report it or its lease
-    ends.  A row has the handle to report it with, the URL to fetch (fetch_url), and etag and
-    last_modified for a conditional request.
+    recrawl.toml) allow no more.  Each page is reserved for you (leased) until you report it or the
+    lease ends.  A row has fetch_url (the URL to fetch), handle (the number to report it with), and
+    etag and last_modified (for a conditional request).
     """
     with open_to_change(folder) as corpus, value_errors_as_usage():
         orders = _lease_or_wait(corpus, n, wait, lease_seconds, exact)

@@ -75,7 +75,7 @@ def command(
     plot: Path | None,
     out: Output,
 ) -> None:
-    """Show how fresh each budget would keep your pages, and what targets would cost.
+    """Show how fresh each budget would keep your pages, and what freshness targets would cost.
 
     The result is an estimate from what recrawl has learned, by kind of page and by host.  Nothing
     is changed.

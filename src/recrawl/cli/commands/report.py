@@ -32,7 +32,7 @@ class _OutcomeReporter:
     """Reports outcomes to a corpus, and counts the results."""
 
     def __init__(self) -> None:
-        self.n_lines = self.n_counted = self.n_void = self.n_bad = 0
+        self.n_lines = self.n_counted = self.n_failed = self.n_void = self.n_bad = 0
         self.transitions: Counter[str] = Counter()
         self.examples: list[str] = []
 
@@ -58,15 +58,20 @@ class _OutcomeReporter:
         n_counted = int(reported.counted.sum())
         self.n_counted += n_counted
         self.n_void += len(outcomes) - n_counted
-        for number in reported.transition[reported.counted].tolist():
-            self.transitions[Transition(number).name.lower()] += 1
+        for outcome, is_counted, number in zip(
+            outcomes, reported.counted.tolist(), reported.transition.tolist(), strict=True
+        ):
+            if is_counted and outcome.is_failure:
+                self.n_failed += 1
+            elif is_counted:
+                self.transitions[Transition(number).name.lower()] += 1
 
     def row(self) -> dict[str, Any]:
         """Return the counts, as a row of output."""
         from recrawl.corpus import Transition  # noqa: PLC0415
 
         counts = {"n_lines": self.n_lines, "n_counted": self.n_counted, "n_void": self.n_void}
-        counts |= {"n_bad": self.n_bad}
+        counts |= {"n_bad": self.n_bad, "n_failed": self.n_failed}
         names = [t.name.lower() for t in Transition if t is not Transition.NONE]
         return counts | {f"n_{name}": self.transitions[name] for name in names}
 
@@ -74,6 +79,8 @@ class _OutcomeReporter:
         """Return the counts as a sentence."""
         parts = [f"{count_text(self.n_counted, 'outcome')} counted"]
         changes = [f"{n:,} {name}" for name, n in self.transitions.items() if name != "none"]
+        if self.n_failed:
+            changes.append(f"{self.n_failed:,} failed")
         if n_same := self.transitions["none"]:
             changes.append(f"{n_same:,} without a change")
         parts[0] += f" ({', '.join(changes)})" if changes else ""
@@ -105,8 +112,11 @@ def command(file: Any, folder: Path, out: Output) -> None:
     there was no answer.  A successful fetch also needs one of: digest (a hash of the content),
     body (the content), body_path (a file with it), or changed (true or false).
 
-    Optional keys are etag, last_modified, fetched_at_ms, retry_after_seconds, moved_to, disallowed
-    and divergence.  Other keys are ignored, so you can add these to the row that lease printed.
+    Optional keys: etag, last_modified and retry_after_seconds (from the headers of the response),
+    fetched_at_ms (time of the fetch, now by default), moved_to (target of a permanent redirect),
+    disallowed (true if robots.txt forbids the fetch) and divergence (share of the old content that
+    is outdated, 0 to 1).  Other keys are ignored, so a fetcher can copy the row that lease printed
+    and add its results.
     """
     if _is_keyboard(file):
         out.status(

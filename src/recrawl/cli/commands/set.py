@@ -63,7 +63,7 @@ __all__ = ["command"]
     "--stale-for",
     metavar="TIME",
     callback=checked_duration_option,
-    help="Staleness limit: time for which a copy may be outdated; with --stale-probability.",
+    help="Time for which a copy may be outdated (staleness limit).  Needs --stale-probability.",
 )
 @click.option(
     "--stale-probability",
@@ -77,7 +77,11 @@ __all__ = ["command"]
     callback=rate_option,
     help="Budget of the corpus: 30/h, 5/s, 100/run or unlimited.",
 )
-@click.option("--host", metavar="HOST", help="Host that the following four options apply to.")
+@click.option(
+    "--host",
+    metavar="HOST",
+    help="Host to change with --delay, --in-flight-max, --burst, --closed or --open.",
+)
 @click.option(
     "--delay", metavar="TIME", callback=checked_duration_option, help="Pause between two fetches."
 )

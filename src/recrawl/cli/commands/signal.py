@@ -52,8 +52,8 @@ def command(
     """Signal that pages may have changed, given as URLs or as files of URLs.
 
     A file is a sitemap, a feed, a list of URLs, CSV or JSON lines; without arguments recrawl reads
-    stdin.  A page whose lastmod (or last_modified_at_ms) was seen before is ignored, so you can
-    pass the same sitemap again and again.
+    stdin.  An entry is ignored if its date (lastmod or last_modified_at_ms) was seen before for
+    this page, so you can pass the same sitemap again and again.
     """
     pages = split_inputs(inputs)
     n_read = n_heard = 0

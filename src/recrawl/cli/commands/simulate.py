@@ -40,7 +40,7 @@ _LEAST_WEB = """A web file can be as short as:
             "recrawl simulate --from-corpus --days 30", "a web like the pages of this corpus"
         ),
     ),
-    short_help="Compare policies on a simulated web.",
+    short_help="Compare scheduling rules on simulated pages.",
 )
 @click.argument(
     "web_file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -81,9 +81,10 @@ def command(
 ) -> None:
     """Compare recrawl with the rules that crawlers use today, on a simulated web.
 
-    WEB_FILE is a TOML file that describes the web; --from-corpus simulates one from what the
-    corpus has learned about its pages.  The result is the number of fetches that each policy
-    needs, and a report as from `recrawl backtest`.
+    A web is a set of pages that change.  WEB_FILE is a TOML file that describes it; the guide
+    "Backtest a crawl" in the documentation lists the keys.  With --from-corpus recrawl makes up
+    pages that change as often as those of the corpus.  The result is the number of fetches that
+    each rule (policy) needs, and a report like that of `recrawl backtest`.
     """
     if (web_file is None) == (not from_corpus):
         raise click.UsageError("name a WEB_FILE, or give --from-corpus, but not both.")

@@ -132,15 +132,17 @@ def _origin_text(row: "SourceRow") -> str:
 @click.option(
     "--sources",
     is_flag=True,
-    help="Show the sources of signals, how reliable they are, and how late.",
+    help="Show the sources of signals, how reliable they are, and how long after a change they "
+    "signal it.",
 )
 @corpus_option
 @output_option
 def command(sources: bool, folder: Path, out: Output) -> None:
     """Show the number of pages, how fresh the copies are, and the budget.
 
-    The price of a fetch is what keeps recrawl within the budget: it fetches a page once that is
-    expected to save this much staleness.
+    Staleness is the time in which a copy is outdated.  recrawl fetches a page when the fetch is
+    expected to save at least as much staleness as the price of a fetch.  It raises or lowers the
+    price to stay within the budget.
     """
     if sources:
         _show_sources(folder, out)

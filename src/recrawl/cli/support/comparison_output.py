@@ -41,7 +41,8 @@ def comparison_options(report: str) -> Callable[[_F], _F]:
             "policy_names",
             multiple=True,
             metavar="MODULE:CLASS",
-            help="Compare a policy of your own, too.  May be repeated.",
+            help="Also run your own policy, a Python class (see `recrawl bench --help`).  May be "
+            "repeated.",
         ),
         click.option(
             "-o",

@@ -89,7 +89,7 @@ column_option = click.option(
     "columns",
     multiple=True,
     metavar="NAME=FIELD",
-    help="Read NAME from the column FIELD of the file, such as url=link.  May be repeated.",
+    help="If a column has another name: url=link reads url from the column link.  May be repeated.",
 )
 
 

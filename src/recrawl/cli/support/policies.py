@@ -1,4 +1,4 @@
-"""Policies of users, named on the command line as ``module:Class``."""
+"""Load policies that users wrote, named on the command line as ``module:Class``."""
 
 import importlib
 import inspect
@@ -31,6 +31,7 @@ def load_policies(names: Sequence[str]) -> "list[tuple[str, Callable[[float], Po
 
 
 def _maker(name: str) -> "Callable[[float], Policy]":
+    """Return a function that makes the policy ``name`` for a budget."""
     module_name, colon, class_name = name.partition(":")
     if not (module_name and colon and class_name):
         raise click.BadParameter(f"must be MODULE:CLASS, got {name!r}", param_hint="--policy")
@@ -43,24 +44,27 @@ def _maker(name: str) -> "Callable[[float], Policy]":
         raise click.BadParameter(
             f"{module_name} cannot be imported: {reason}", param_hint="--policy"
         ) from error
-    made: Any = getattr(module, class_name, None)
-    if made is None:
+    policy_class: Any = getattr(module, class_name, None)
+    if policy_class is None:
         raise click.BadParameter(f"{module_name} has no {class_name}", param_hint="--policy")
-    check_methods(made, name, "--policy")
+    check_methods(policy_class, name, "--policy")
 
     def make(budget: float) -> "Policy":
         try:
-            policy = make_policy(made, budget)
+            policy = make_policy(policy_class, budget)
         except (Exception, SystemExit) as error:
             reason = f"{type(error).__name__}: {error}"
-            raise RecrawlError(f"policy {name} cannot be made: {reason}") from error
+            raise RecrawlError(f"policy {name} cannot be created: {reason}") from error
         return _CheckedPolicy(name, policy)
 
     return make
 
 
 def check_methods(made: Any, name: str, hint: str) -> None:
-    """Raise a usage error of the argument ``hint`` if a class lacks a method of a policy."""
+    """Raise `click.BadParameter` for the argument ``hint`` if the class ``made`` lacks a method.
+
+    A class with the old name of `on_signals` only causes a warning.
+    """
     missing = [method for method in METHODS if not hasattr(made, method)]
     if missing == ["on_signals"] and hasattr(made, _OLD_SIGNALS):
         warnings.warn(
@@ -77,7 +81,7 @@ def check_methods(made: Any, name: str, hint: str) -> None:
 
 
 def make_policy(made: Any, budget: float) -> "Policy":
-    """Return a policy for a budget in fetches per second; not every class takes a budget."""
+    """Make a policy of the class ``made``, which gets the budget per second if it takes one."""
     takes_budget = "budget" in inspect.signature(made).parameters
     policy: Policy = made(budget=budget) if takes_budget else made()
     return policy
@@ -91,17 +95,17 @@ class _CheckedPolicy:
         self._policy = policy
 
     def start(self, pages: Any, at: float) -> None:
-        """Begin."""
+        """Call the policy's ``start``."""
         self._n_pages = pages.importance.size
         self._call("start", (pages, at))
 
     def on_signals(self, *arguments: Any) -> None:
-        """Take note of signals."""
+        """Call the policy's ``on_signals``, or the method of that purpose with the old name."""
         has_new_name = hasattr(self._policy, "on_signals")
         self._call("on_signals" if has_new_name else _OLD_SIGNALS, arguments)
 
     def pick(self, at: float, n: int) -> Any:
-        """Return what it picks."""
+        """Return the policy's picks, checked."""
         from recrawl.sim.driver import check_pick  # noqa: PLC0415 (commands start fast)
 
         picked = self._call("pick", (at, n))
@@ -111,7 +115,7 @@ class _CheckedPolicy:
             raise RecrawlError(f"policy {self._name}: {error}") from error
 
     def learn(self, *arguments: Any) -> None:
-        """Take note of fetches."""
+        """Call the policy's ``learn``."""
         self._call("learn", arguments)
 
     def _call(self, method: str, arguments: tuple[Any, ...]) -> Any:

@@ -15,7 +15,8 @@ def crawl_value_of(change_rate: float, elapsed: float) -> float:
     #
     #     U(t) = (1 - (1 + λt) e^{-λt}) / λ = R¹(λt) / λ,
     #
-    # written as t R¹(λt)/(λt), so that λ = 0 is fine; t may be infinite.
+    # where R¹(x) = 1 - (1 + x) e^{-x}.  It is computed as t R¹(λt)/(λt), which is valid for λ = 0;
+    # above 700, where R¹ is 1, as 1/λ, which is valid for an infinite t.
     changes = change_rate * elapsed
     if changes > 700.0:
         return 1.0 / change_rate
@@ -34,8 +35,8 @@ def crawl_value(
     """Return the value of refetching each page now, when its change rate is known.
 
     Pages worth more than the current price are due.  The value grows with ``elapsed`` from 0
-    towards ``importance / change_rate``: a page that changes faster than we can follow is worth
-    little, however stale.
+    towards ``importance / change_rate``: a page that changes faster than any affordable
+    fetch rate is worth little, however stale.
 
     Parameters
     ----------

@@ -1,4 +1,8 @@
-"""The value of a page with noisy signals in O(1), for schedulers: one exact term, then a line."""
+"""The value of a page with noisy signals in O(1), fast enough for the scheduler.
+
+The value is approximated: by its first exact terms while the effective time ι since the last fetch
+is short, then by the line that the function ψ of `recrawl.core.value.renewal` tends to.
+"""
 
 import math
 from typing import NamedTuple
@@ -25,8 +29,8 @@ __all__ = [
 class RenewalLine(NamedTuple):
     """Precomputed terms of the O(1) value of pages: four columns, 32 bytes a page.
 
-    ``signal_age`` is β, the seconds one signal is worth; ``limit`` is 1/Δ, the value at infinity;
-    ``intercept`` is c₀ + c₁/α and ``slope`` c₁, of the line c₀ + c₁ι that ψ tends to.
+    ``signal_age`` is β, the seconds of ageing that one signal is worth; ``limit`` is 1/Δ, the value
+    at infinity.  ψ tends to the line c₀ + c₁ι; ``intercept`` is c₀ + c₁/α, and ``slope`` is c₁.
     """
 
     signal_age: FloatArray
@@ -65,8 +69,9 @@ def renewal_value_of(
     slope: float,
 ) -> float:
     """Return the O(1) value of one page of importance 1; the kernel behind `renewal_value`."""
-    # The first term of Signals' Lemma 4 while ι < β, then the line that ψ tends to, c₀ + c₁ι with
-    # c₁ = 1/(1+γβ), c₀ = c₁²γβ²/2, and V' = α e^{-αι} ψ, V(∞) = 1/Δ:
+    # While ι < β, the first term of Signals' Lemma 4 is exact.  Beyond, ψ is replaced by the line
+    # that it tends to, c₀ + c₁ι with c₁ = 1/(1+γβ) and c₀ = c₁²γβ²/2.  From V' = α e^{-αι} ψ and
+    # V(∞) = 1/Δ follows:
     #
     #     V(ι) = 1/Δ - e^{-αι} (c₀ + c₁ι + c₁/α)
     #
@@ -76,7 +81,7 @@ def renewal_value_of(
     fresh = math.exp(-exponent)
     if effective_elapsed >= signal_age:
         if exponent < 0.01:
-            # 1/Δ and the line nearly cancel here.
+            # The difference of 1/Δ and the line would lose all digits here.
             return renewal_line(exponent, alpha * signal_age, gamma * signal_age)[0] / alpha
         if fresh == 0.0:
             return limit
@@ -126,7 +131,7 @@ def several_terms_value_of(
     slope: float,
     n_terms: int,
 ) -> float:
-    """Return the value by ``n_terms`` exact terms, and beyond them by the line."""
+    """Return the value from ``n_terms`` exact terms, or from the line where more are needed."""
     # Terms of Lemma 4 as in `renewal_value_of`.  Since (ν/γ)^i = e^{-αiβ}, every exponential of
     # every term is a product of e^{-αι}, e^{-γι} and powers of e^{γβ}.
     alpha = unsignalled_change_rate
@@ -139,7 +144,7 @@ def several_terms_value_of(
     if gamma <= 0.0:
         return crawl_value_of(alpha, effective_elapsed)
     if exponent + gamma * effective_elapsed < 0.7 or gamma * effective_elapsed < 1e-3:
-        # The closed form cancels here.
+        # The closed form would lose digits by cancellation here.
         terms = int(effective_elapsed / signal_age) + 1
         return sum_signal_terms(terms, exponent, alpha * signal_age, gamma / alpha)[0] / gamma
     both = alpha + gamma
@@ -203,7 +208,7 @@ def renewal_value(
     importance: ArrayLike = 1.0,
     n_terms: int = 1,
 ) -> FloatArray:
-    """Return the noisy value in O(1): ``n_terms`` exact terms, then the renewal line.
+    """Return the value of pages with noisy signals: ``n_terms`` exact terms, then the line.
 
     With one term it is within 0.3 % of the exact value on average and 9 % at worst, which costs
     0.004 % of freshness; with eight, within 0.2 % at worst.  The rate of unsignalled changes

@@ -13,13 +13,13 @@ __all__ = ["CorpusCursor", "PageChange", "changes_after"]
 
 @dataclass(frozen=True, slots=True)
 class CorpusCursor:
-    """A place in the feed of changes: one in the log of each partition."""
+    """Position in the feed of changes: one cursor for each partition."""
 
     places: tuple[Cursor, ...]
 
     @classmethod
     def parse(cls, text: str | None, n_partitions: int) -> Self:
-        """Return the cursor of a text; None is the beginning of the feed.
+        """Return the cursor that a text encodes; None is the beginning of the feed.
 
         Raises
         ------
@@ -55,7 +55,7 @@ class PageChange(NamedTuple):
 
 
 def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> list[PageChange]:
-    """Return the changes after a cursor, oldest first."""
+    """Return at most ``limit`` changes after a cursor, oldest first."""
     found = []
     for i, node in enumerate(nodes):
         rows = node.store.changes(cursor.places[i], limit)
@@ -64,6 +64,7 @@ def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> li
     changes = []
     for _, i, row in found[:limit]:
         cursor = cursor.advance(i, row.cursor)
+        # A change whose URL was not stored only moves the cursor.
         if row.url is not None:
             changes.append(PageChange(str(cursor), row.url, Transition(row.transition), row.at_ms))
     return changes

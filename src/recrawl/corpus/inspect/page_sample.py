@@ -1,8 +1,8 @@
 """A stratified sample of the pages of a large corpus.
 
-Each kind of page is divided into as many stretches as the sample has pages of it, and a hash
-chooses one page from each stretch.  So small kinds are represented like large ones, pages added at
-about the same time are represented in proportion, and the same corpus gives the same sample.
+The pages of each kind, in the order of their slots, are divided into equal ranges, and a hash
+chooses one page from each range.  So small kinds are represented, too; pages added at about the
+same time are represented in proportion; and the same corpus always gives the same sample.
 """
 
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ class PageSample(NamedTuple):
 
 
 def _slots_by_kind(tables: Tables) -> Iterator[tuple[RowArray, CountArray]]:
-    """Yield slots of fetched pages, sorted by kind, and the number of each kind."""
+    """Yield slots of fetched pages in parts, sorted by kind, and the number of each kind."""
     pages, n_slots = tables.pages, int(tables.registers.n_slots[0])
     n_kinds = tables.priors.shape.size
     is_counted = np.zeros(256, np.bool_)
@@ -51,23 +51,21 @@ def _slots_by_kind(tables: Tables) -> Iterator[tuple[RowArray, CountArray]]:
             yield first + slot, np.array([slot.size])
             continue
         kind = pages.kind[part][slot]
-        # Of 16-bit numbers this is a radix sort.
+        # A stable sort of 16-bit numbers is a radix sort, which is fast.
         yield first + slot[np.argsort(kind, kind="stable")], np.bincount(kind, minlength=n_kinds)
 
 
 def _choices(kind: int, n_pages: int, n_wanted: int) -> RowArray:
-    """Return the chosen pages of a kind: one from each of ``n_wanted`` stretches."""
-    stretch = np.arange(n_wanted + 1)
-    edge = stretch * n_pages // n_wanted
-    share = _hash_to_unit(
-        stretch[:-1].astype(np.uint64) + (np.uint64(_SALT + kind) << np.uint64(32))
-    )
+    """Return the chosen pages, one from each of ``n_wanted`` ranges, as indices in the kind."""
+    index = np.arange(n_wanted + 1)
+    edge = index * n_pages // n_wanted
+    share = _hash_to_unit(index[:-1].astype(np.uint64) + (np.uint64(_SALT + kind) << np.uint64(32)))
     chosen: RowArray = edge[:-1] + (share * np.diff(edge)).astype(np.int64)
     return chosen
 
 
 def _hash_to_unit(number: NDArray[np.uint64]) -> FloatArray:
-    """Return pseudo-random shares from 0 to 1 that depend on the numbers only."""
+    """Return pseudo-random values from 0 to 1 that depend only on the numbers."""
     # The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
     h = number * np.uint64(0x9E3779B97F4A7C15)
     h = (h ^ (h >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,7 +1,7 @@
 """A plan for a whole corpus: freshness against budget by kind and host, and targets.
 
-`recrawl.corpus.plan.curve` has pages only by number.  This module reads names from the store: of
-kinds, of hosts and, for a target with a URL pattern, the URLs of the sampled pages.
+`recrawl.corpus.plan.curve` knows kinds, hosts and pages only by number.  This module reads their
+names from the store; it reads URLs only of sampled pages, and only for a target with a URL pattern.
 """
 
 import math
@@ -40,7 +40,8 @@ HOSTS_MAX = 20
 TARGETS_MAX = 100
 """Largest number of targets of one plan."""
 _N_PRICES = 32
-# If a target is not reached at the lowest price: number of lower prices tried, and the lowest.
+# Where the plan's lowest price does not meet a target: number of lower prices to try, and the
+# lowest of them as a factor on it.
 _N_LOWER, _LOWEST = 16, 2.0**-30
 _HOUR = 3_600.0
 # Without a budget, kinds and hosts are compared at the price that gives this freshness.
@@ -53,7 +54,7 @@ class CorpusPlan:
 
     plan: Plan
     budget_per_hour: float | None
-    """The corpus's budget, or the one to compare with; None without a budget per time."""
+    """Budget of the plan: the one given, or else the corpus's; None if it has none per time."""
     freshness: float | None
     """Freshness that this budget achieves."""
     freshness_looked_at: float
@@ -65,9 +66,9 @@ class CorpusPlan:
     price: float
     """Price at which kinds and hosts are compared."""
     place: float
-    """Place of that price on the plan's curve, as a number of columns."""
+    """Index of that price among the prices of the plan's curve; a fraction between two prices."""
     ceilings: Ceilings
-    """Fetches that max_age and staleness limits need; they come before all others."""
+    """Fetches that max_age and staleness limits need; these have priority over all others."""
     hosts: HostPlans
     targets: tuple[TargetAnswer, ...]
     together: CombinedAnswer | None
@@ -111,13 +112,13 @@ def make_plan(
     nodes
         Nodes of the corpus, one per partition.
     now_ms
-        Current time in milliseconds since 1970, for the record.
+        Current time in milliseconds since 1970, which the plan stores.
     targets
-        Targets to answer.
+        Targets to check.
     budget_per_hour
-        Budget to compare with; the corpus's own by default.
+        Budget of the plan; the corpus's own by default.
     is_weighted
-        Whether freshness and targets weight copies by importance.  Hosts always do.
+        Whether freshness and targets weight copies by importance.  The plans of hosts always do.
     n_hosts, n_pages_max
         Largest number of hosts to list, and of pages to sample.
 
@@ -136,12 +137,14 @@ def make_plan(
         price = sampled.prices(_N_PRICES)
         priced = sampled.at(price)
         plan = plan_at(sampled, priced, price, kinds=kinds, now_ms=now_ms)
-        rows = _Rows(nodes, sampled, priced, kinds)
+        matcher = _TargetMatcher(nodes, sampled, priced, kinds)
         budget, place = _current_spending(plan, sampled.shards, budget_per_hour)
         in_cost = plan.unit == "cost"
-        # Rows first, so that an invalid pattern is rejected before any long computation.
-        meant = [rows.of(target) for target in targets]
-        wanted, priced_low, price_low = _targets_with_pages(targets, meant, sampled, priced, price)
+        # An invalid pattern is rejected here, before the targets' long computations.
+        target_rows = [matcher.rows_of(target) for target in targets]
+        wanted, priced_low, price_low = _targets_with_pages(
+            targets, target_rows, sampled, priced, price
+        )
         current = None if budget is None else Spending(budget, place)
         answered = answer_targets(
             wanted, priced_low, price_low, current, in_cost=in_cost, is_weighted=is_weighted
@@ -153,9 +156,9 @@ def make_plan(
             )
         hosts = host_plans(sampled, priced, price, place, names=_GroupNames(nodes), n_max=n_hosts)
         ceilings = sampled.ceilings()
-        last = curve_of(sampled.at(price[-1:], is_capped=False), price[-1:])
+        uncapped = curve_of(sampled.at(price[-1:], is_capped=False), price[-1:])
     curve = plan.curve.weighted_freshness if is_weighted else plan.curve.freshness
-    free = float((last.weighted_freshness if is_weighted else last.freshness)[0])
+    without_delays = uncapped.weighted_freshness if is_weighted else uncapped.freshness
     at_place = Monotone(np.arange(price.size, dtype=np.float64), np.maximum.accumulate(curve))
     return CorpusPlan(
         plan=plan,
@@ -163,7 +166,7 @@ def make_plan(
         freshness=None if budget is None else plan.freshness_at(budget, weighted=is_weighted),
         freshness_looked_at=at_place(place),
         freshness_max=float(curve.max(initial=0.0)),
-        freshness_max_without_delays=free,
+        freshness_max_without_delays=float(without_delays[0]),
         price=float(np.exp(np.interp(place, np.arange(price.size), np.log(price)))),
         place=place,
         ceilings=ceilings,
@@ -185,8 +188,8 @@ class _GroupNames:
         return self._nodes[part].store.names_of(Names.GROUP, numbers)
 
 
-class _Rows:
-    """Finds the sampled pages that a target is about."""
+class _TargetMatcher:
+    """Finds the sampled pages to which a target applies."""
 
     def __init__(
         self,
@@ -195,19 +198,19 @@ class _Rows:
         priced: PricedPages,
         kinds: Sequence[Mapping[int, str]],
     ) -> None:
-        self._nodes, self._looked_at = nodes, sampled
+        self._nodes, self._sampled = nodes, sampled
         self._n = priced.n_pages.size
         self._kinds, self._kind = kinds_by_name(sampled, priced.kind, kinds)
         self._urls: list[pa.StringArray] | None = None
 
-    def of(self, target: Target) -> FlagArray:
-        """Return the rows of a target: a kind by its name, or what a pattern matches."""
+    def rows_of(self, target: Target) -> FlagArray:
+        """Return the rows of a target: those of the kind it names, or that its pattern matches."""
         if target.of is None:
             return np.ones(self._n, np.bool_)
         if target.of in self._kinds:
             is_kind: FlagArray = self._kind == self._kinds.index(target.of)
             return is_kind
-        # A host alone is all of its pages.
+        # A host without a path stands for all of its pages.
         text = target.of if "/" in target.of else f"{target.of}/*"
         patterns = PatternSet([text])
         found = [patterns.first_match(url) >= 0 for url in self._read_urls()]
@@ -216,7 +219,7 @@ class _Rows:
     def _read_urls(self) -> list[pa.StringArray]:
         if self._urls is None:
             self._urls = []
-            for node, slot in zip(self._nodes, self._looked_at.slots, strict=True):
+            for node, slot in zip(self._nodes, self._sampled.slots, strict=True):
                 generation = node.shard.tables.pages.generation[slot].astype(np.int64)
                 self._urls.append(node.store.urls_of(slot | generation << 32))
         return self._urls
@@ -225,32 +228,34 @@ class _Rows:
 def _current_spending(
     plan: Plan, shards: Sequence[Shard], asked: float | None
 ) -> tuple[float | None, float]:
-    """Return the spending per hour, and its place among the prices.
+    """Return the spending per hour, and the index of its price; a fraction between two prices.
 
-    Without a budget: None, and the place at which 95 % of the copies are fresh.
+    ``asked`` is a budget per hour; by default the shards' own, which is per second.  Without
+    either, return None and the index at which 95 % of the copies are fresh.
     """
     price, budget = plan.curve.price, plan.budget_per_hour
     end = float(price.size - 1)
     places = np.arange(price.size, dtype=np.float64)
     spent = Monotone(places, np.maximum.accumulate(budget))
     registers = [shard.tables.registers for shard in shards]
-    has = sum(float(one.budget[0]) for one in registers)
-    given = asked if asked is not None else has if 0 < has < math.inf else None
-    if asked is None and all(one.price_mode[0] == PriceMode.FIXED for one in registers):
-        fixed = max(float(np.mean([one.fixed_price[0] for one in registers])), 1e-300)
+    per_second = sum(float(each.budget[0]) for each in registers)
+    per_hour = asked
+    if asked is None and 0 < per_second < math.inf:
+        per_hour = per_second * _HOUR
+    if asked is None and all(each.price_mode[0] == PriceMode.FIXED for each in registers):
+        fixed = max(float(np.mean([each.fixed_price[0] for each in registers])), 1e-300)
         place = float(np.interp(-math.log(fixed), -np.log(price), places))
-        if given is None or spent(place) <= given * _HOUR:
+        if per_hour is None or spent(place) <= per_hour:
             return spent(place), place
-    if given is None:
+    if per_hour is None:
         fresh = np.maximum.accumulate(plan.curve.weighted_freshness)
         return None, min(Monotone(places, fresh).place_of(_FRESHNESS_COMPARED), end)
-    per_hour = given if asked is not None else given * _HOUR
     return per_hour, min(spent.place_of(per_hour), end)
 
 
 def _targets_with_pages(
     targets: Sequence[Target],
-    meant: Sequence[FlagArray],
+    target_rows: Sequence[FlagArray],
     sampled: SampledPages,
     priced: PricedPages,
     price: FloatArray,
@@ -258,43 +263,44 @@ def _targets_with_pages(
     """Return targets with their pages, at prices low enough to meet them if possible."""
     if not targets:
         return [], priced, price
-    found = _target_pages(targets, meant, sampled, priced, price)
-    if all(_is_reached(one, priced) for one in found):
+    found = _target_pages(targets, target_rows, sampled, priced, price)
+    if all(_is_met(pages, priced) for pages in found):
         return found, priced, price
     lower = np.geomspace(price[-1], price[-1] * _LOWEST, _N_LOWER + 1)[1:]
     price = np.concatenate([price, lower])
     priced = sampled.at(price)
-    return _target_pages(targets, meant, sampled, priced, price), priced, price
+    return _target_pages(targets, target_rows, sampled, priced, price), priced, price
 
 
 def _target_pages(
     targets: Sequence[Target],
-    meant: Sequence[FlagArray],
+    target_rows: Sequence[FlagArray],
     sampled: SampledPages,
     priced: PricedPages,
     price: FloatArray,
 ) -> list[TargetPages]:
     """Return the share of copies that meet each target at each price, with and without delays."""
     meets: dict[float, FloatArray] = {0.0: priced.freshness}
-    free: dict[float, FloatArray] = {}
+    without_delays: dict[float, FloatArray] = {}
     for late in {target.late_seconds for target in targets}:
         if late not in meets:
             meets[late] = sampled.at(price, late_seconds=late).freshness
-        free[late] = sampled.at(price[-1:], late_seconds=late, is_capped=False).freshness[:, 0]
+        uncapped = sampled.at(price[-1:], late_seconds=late, is_capped=False)
+        without_delays[late] = uncapped.freshness[:, 0]
     return [
-        TargetPages(target, rows, meets[target.late_seconds], free[target.late_seconds])
-        for target, rows in zip(targets, meant, strict=True)
+        TargetPages(target, rows, meets[target.late_seconds], without_delays[target.late_seconds])
+        for target, rows in zip(targets, target_rows, strict=True)
     ]
 
 
-def _is_reached(one: TargetPages, priced: PricedPages) -> bool:
+def _is_met(pages: TargetPages, priced: PricedPages) -> bool:
     """Return whether a target is met at the lowest price, weighted and unweighted."""
-    rows = one.is_meant
+    rows = pages.is_meant
     if not rows.any():
         return True
-    n, last = priced.n_pages[rows], one.meets[rows, -1]
+    n, last = priced.n_pages[rows], pages.meets[rows, -1]
     shares = [n @ last / n.sum()]
     weight = n * priced.importance[rows]
     if weight.sum() > 0:
         shares.append(weight @ last / weight.sum())
-    return bool(min(shares) >= one.target.share)
+    return bool(min(shares) >= pages.target.share)

@@ -3,10 +3,20 @@
 from pathlib import Path
 from typing import Literal
 
+from recrawl.errors import LedgerError
 from recrawl.ledger import Log, RocksLog
 from recrawl.node.config.corpus_config import CorpusConfig
 
-__all__ = ["open_log"]
+__all__ = ["check_log_client", "open_log"]
+
+
+def check_log_client(config: CorpusConfig) -> None:
+    """Raise `LedgerError` if the log is on Kafka and the client library is not installed."""
+    if config.ledger.kind == "kafka":
+        try:
+            import recrawl.ledger.kafka  # noqa: F401, PLC0415 (an optional dependency)
+        except ImportError as error:
+            raise LedgerError(str(error)) from error
 
 
 def open_log(
@@ -17,6 +27,7 @@ def open_log(
     ledger = config.ledger
     if ledger.kind == "rocksdb":
         return RocksLog.open(folder / "log", n_partitions, durability=ledger.durability, mode=mode)
+    check_log_client(config)
     # Imported here, because the Kafka client is an optional dependency.
     from recrawl.ledger.kafka import KafkaLog  # noqa: PLC0415
 

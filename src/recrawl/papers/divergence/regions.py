@@ -1,4 +1,4 @@
-"""The divergence of a page with a static, a churn and a scroll region, exact in the model."""
+"""The expected divergence of a page with a static, a churn and a scroll region, in closed form."""
 
 import math
 from typing import NamedTuple
@@ -21,13 +21,13 @@ class PageRegions(NamedTuple):
     """
 
     static_size: ArrayLike = 0.0
-    """Content that stays."""
+    """Size of the content that never changes."""
     churn_size: ArrayLike = 0.0
-    """Content that an update replaces as a whole."""
+    """Size of the churn region, which an update replaces as a whole."""
     churn_rate: ArrayLike = 0.0
-    """Updates of it per second."""
+    """Updates of the churn region per second."""
     item_size: ArrayLike = 1.0
-    """Content of one item of the scroll region."""
+    """Size of one item of the scroll region."""
     n_items: ArrayLike = 0
     """Items in the scroll region (K)."""
     scroll_rate: ArrayLike = 0.0
@@ -36,9 +36,13 @@ class PageRegions(NamedTuple):
 
 @kernel
 def gain_of_item(j: int, replaced: float, item_size: float, size: float) -> float:
-    """Return what one more item adds to the divergence after ``j`` items, ``replaced`` beside."""
-    # Of a page of size T, m replaced, T - m are in both versions and T + m in either (Longevity
-    # eq. 3):  f(m) = 2m/(T+m),  f(m+s) - f(m) = 2Ts / ((T+m) (T+m+s)).
+    """Return what one more new item adds to the divergence.
+
+    Before it, ``j`` items are new, and ``replaced`` is the size of other content that is new.
+    """
+    # If m of a page of size T is replaced, the two versions share T - m, and their union is T + m.
+    # So the divergence is f(m) = 2m/(T+m) (Longevity eq. 3), and an item of size s adds
+    # f(m+s) - f(m) = 2Ts / ((T+m) (T+m+s)).
     m = replaced + j * item_size
     return 2.0 * size * item_size / ((size + m) * (size + m + item_size))
 
@@ -60,13 +64,14 @@ def _regions_divergence(
     scroll_rate: float,
     elapsed: float,
 ) -> float:
-    # With b = 1 - e^{-λ_c t} the chance that the churn region (size c) was replaced and
-    # J = min(updates of the scroll region, K), independent, f as above and g_j = f(c + sj) - f(sj):
+    # Let b = 1 - e^{-λ_c t} be the probability that the churn region (size c) was replaced, and
+    # J = min(updates of the scroll region, K), which is independent of it.  With f as in
+    # `gain_of_item` and g_j = f(c + sj) - f(sj):
     #
     #     D(t) = E f(sJ) + b E g_J
     #          = Σ_{j<K} (f(s(j+1)) - f(sj)) R^j(x) + b (g_K + Σ_{j<K} (g_j - g_K) x^j e^{-x}/j!),
     #
-    # x = λ_s t.  All terms are positive, since g falls with j.
+    # where x = λ_s t.  All terms are positive, because g falls with j.
     size = static_size + churn_size + n_items * item_size
     if not size > 0.0:
         return 0.0
@@ -98,8 +103,8 @@ def _regions_divergences(columns: FloatArray, out: FloatArray) -> None:
 def regions_divergence(regions: PageRegions, elapsed: ArrayLike) -> FloatArray:
     """Return the expected divergence of a copy of pages made of regions.
 
-    Regions are updated independently.  Their divergences do not add up, for the more is new the
-    larger is the union of the two versions; this is exact.
+    Regions are updated independently.  The divergences of the regions cannot simply be added,
+    because new content enlarges the union of the two versions; the result takes this into account.
 
     Parameters
     ----------
@@ -111,8 +116,8 @@ def regions_divergence(regions: PageRegions, elapsed: ArrayLike) -> FloatArray:
     Examples
     --------
     Navigation of 300 fragments, an advertisement of 100 that changes all the time, and ten
-    recipes of 60, one new every four days.  At once the advertisement is wrong; the recipes
-    follow:
+    recipes of 60, one new every four days (time in days).  The advertisement is stale almost at
+    once; the recipes follow:
 
     >>> page = PageRegions(
     ...     static_size=300, churn_size=100, churn_rate=50.0,

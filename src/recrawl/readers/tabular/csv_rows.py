@@ -13,7 +13,7 @@ from recrawl.readers.tabular.columns import Names, Rows, choose_columns
 __all__ = ["CSV_ROW_LINES_MAX", "csv_rows"]
 
 CSV_ROW_LINES_MAX = 100
-"""Most lines of a row with line ends in quotes; beyond that the quote counts as unclosed."""
+"""Largest number of lines in a row with quoted line ends; a longer quote counts as unclosed."""
 
 _UNCLOSED = "a quote that is not closed"
 
@@ -21,29 +21,33 @@ _UNCLOSED = "a quote that is not closed"
 def csv_rows(
     reading: Reading, names: Names, required: tuple[str, ...], headless: tuple[str, ...]
 ) -> Iterator[Rows]:
-    """Yield the rows of a CSV file under our names, as `table_rows` does."""
+    """Yield the rows of a CSV file, with recrawl's names for the columns; see `table_rows`.
+
+    ``headless`` names the columns of a file without a header; empty if a header is required.
+    """
     table: _Table | None = None
     for block in line_blocks(reading.source, reading.refused):
         texts = block.texts(reading.refused)
         if table is None:
-            place = next((place for place, text in enumerate(texts) if text.strip()), None)
-            if place is None:
+            index = next((i for i, text in enumerate(texts) if text.strip()), None)
+            if index is None:
                 continue
-            header = texts[place]
+            header = texts[index]
             cells = header_cells(header)
-            if headless and not _names_columns(cells, reading, names):
+            if headless and not _is_header(cells, reading, names):
                 chosen = {ours: n for n, ours in enumerate(headless) if n < len(cells)}
                 table = _Table(header, chosen, max(len(cells), len(headless)), reading.refused)
             else:
                 chosen = choose_columns(reading, names, required, cells)
                 table = _Table(header, chosen, len(cells), reading.refused)
-                texts[place] = ""
+                texts[index] = ""
         yield from table.rows(block.first_line, texts)
     if table is not None:
         yield from table.rest()
 
 
-def _names_columns(cells: list[str], reading: Reading, names: Names) -> bool:
+def _is_header(cells: list[str], reading: Reading, names: Names) -> bool:
+    """Return whether a cell of the first line is the name of a known column."""
     known = set(chain.from_iterable(names.values())) | {
         name.lower() for name in reading.options.columns.values()
     }
@@ -51,7 +55,7 @@ def _names_columns(cells: list[str], reading: Reading, names: Names) -> bool:
 
 
 class _Table:
-    """A table whose columns are known, with the lines of an unfinished row."""
+    """Parser of a table whose columns are known; keeps the lines of an unfinished row."""
 
     def __init__(self, header: str, chosen: dict[str, int], n_cells: int, refused: Refused) -> None:
         self._chosen = chosen

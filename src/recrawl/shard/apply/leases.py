@@ -1,4 +1,7 @@
-"""Apply events of orders and their leases: ordered, extended, released, expired."""
+"""Apply the events of orders and their leases: ordered, extended, released, expired.
+
+The leases are a ring buffer: the row of an order is its number modulo the size of the table.
+"""
 
 import math
 
@@ -31,7 +34,7 @@ __all__ = [
 
 
 def credit_at(registers: Registers, now_ms: int) -> float:
-    """Return the credit at an instant: fetches or cost that the budget allows to be spent."""
+    """Return the credit at an instant: the fetches, or the cost, that may be spent then."""
     seconds = max(now_ms - int(registers.credited_at[0]), 0) / 1000
     earned = float(registers.budget[0]) * seconds if seconds > 0 else 0.0
     return min(float(registers.credit[0]) + earned, float(registers.credit_max[0]))
@@ -66,7 +69,7 @@ _FETCHES = int(BudgetUnit.FETCHES)
 
 @table_kernel
 def lease_row_of(leases: Leases, registers: Registers, order: int) -> int:
-    """Return the row of an order, or -1 for one that the ring no longer holds."""
+    """Return the row of an order, or -1 if the order is not in the ring buffer."""
     if order < registers.first_order[0] or order >= registers.next_order[0]:
         return -1
     return order & (leases.page.size - 1)
@@ -81,10 +84,10 @@ def order_pages(
     event: Ordered,
     valid: FlagArray,
 ) -> None:
-    """Hold pages for their fetchers.
+    """Start the leases of ordered pages; a page is held while its lease is in flight.
 
-    Void are decisions of an older epoch, an order number out of sequence, and pages that have been
-    removed or held meanwhile.  An order for such a page still uses up its number.
+    A row is void if its epoch is an older one, its order number is out of sequence, or its page has
+    been removed or held meanwhile.  In the last case the order still uses up its number.
     """
     for i in range(event.page.size):
         if event.epoch[i] != registers.epoch[0] or event.order[i] != registers.next_order[0]:
@@ -123,7 +126,7 @@ def order_pages(
 
 @table_kernel
 def release_group(groups: Groups, group: int, now_ms: int) -> None:
-    """Count one fetch less in flight; a group with one fetch at a time begins its delay now."""
+    """Count one fetch less in flight; start the delay of a group that allows one at a time."""
     if groups.in_flight[group] > 0:
         groups.in_flight[group] -= np.uint16(1)
     if groups.in_flight_max[group] <= 1:
@@ -134,8 +137,8 @@ def release_group(groups: Groups, group: int, now_ms: int) -> None:
 def trip_breaker(groups: Groups, group: int, now_ms: int, rules: Rules, retry_after: float) -> None:
     """Count a transient error; after too many in a row the group rests, longer each time.
 
-    A wait that the site asks for begins at once.  Errors are not counted while the group rests:
-    those of fetches that were in flight together have one cause.
+    A wait that the site asks for (``retry_after``) begins at once.  Errors are not counted while
+    the group rests, because fetches that were in flight together fail for the same cause.
     """
     is_resting = groups.blocked_until[group] > now_ms
     if retry_after > 0.0:
@@ -170,7 +173,7 @@ def close_lease(
 def extend_leases(
     leases: Leases, registers: Registers, lease_max_ms: int, event: LeasesExtended, valid: FlagArray
 ) -> None:
-    """Move the ends of leases in flight, up to the longest lease allowed."""
+    """Change when leases in flight expire; no lease gets longer than ``lease_max_ms``."""
     for i in range(event.order.size):
         row = lease_row_of(leases, registers, event.order[i])
         if row < 0 or leases.stage[row] != _IN_FLIGHT:
@@ -190,7 +193,7 @@ def release_leases(
     slots: I64,
     valid: FlagArray,
 ) -> None:
-    """End leases whose orders a fetcher gives back unfetched."""
+    """End the leases of orders that a fetcher returns without fetching."""
     for i in range(event.order.size):
         row = lease_row_of(leases, registers, event.order[i])
         if row < 0 or leases.stage[row] != _IN_FLIGHT:
@@ -252,7 +255,7 @@ def overdue_leases(
     is_prefix = True
     for order in range(first, registers.next_order[0]):
         row = order & mask
-        # Later orders are younger than the shortest lease.
+        # From here on, orders are younger than the shortest lease, so none has expired.
         if n == out.size or leases.ordered_at[row] + registers.lease_ms_min[0] > now_ms:
             break
         if leases.stage[row] == _IN_FLIGHT:

@@ -1,7 +1,8 @@
-"""A timing wheel of pages soon due: buckets of linked entries, 8 bytes an entry.
+"""A timing wheel of pages that are due soon: buckets of linked entries, 8 bytes an entry.
 
-Entries are never removed from the middle.  A page may be here twice, or with an outdated due time,
-so the sweep checks every page that comes up.
+Bucket n holds the pages due from n * width to (n + 1) * width seconds.  Entries are never removed
+from the middle of a bucket, so a page may be in the wheel twice, or with an outdated due time; the
+caller checks every page that it takes out.
 """
 
 from typing import NamedTuple
@@ -27,13 +28,13 @@ __all__ = [
 ]
 
 N_BUCKETS = 2_048
-# Places in `Wheel.gauge`.
+# Indices in `Wheel.gauge`.
 W_FREE = 0
 """First free entry; -1 for none."""
 W_SIZE = 1
 """Number of entries in use."""
 W_DRAINED = 2
-"""Latest bucket that has come up, counted from the epoch."""
+"""Number of the latest bucket that `take_due` has reached."""
 W_TOUCHED = 3
 """Number of entries ever added or taken."""
 
@@ -42,14 +43,18 @@ class Wheel(NamedTuple):
     """Pages by due time, in buckets of ``width`` seconds."""
 
     head: NDArray[np.int32]
+    """First entry of each bucket; -1 for none."""
     slot: NDArray[np.uint32]
+    """Slot of the page of each entry."""
     following: NDArray[np.int32]
+    """Next entry of the same bucket, or next free entry; -1 for none."""
     gauge: NDArray[np.int64]
+    """Counters; see the ``W_`` constants."""
     width: float
 
 
 def empty_wheel(width: float, now: float, n_entries: int = 1_024) -> Wheel:
-    """Return an empty wheel at an instant."""
+    """Return an empty wheel that starts at ``now``."""
     following = np.arange(1, n_entries + 1, dtype=np.int32)
     following[-1] = -1
     gauge = np.array([0, 0, int(now / width), 0], np.int64)
@@ -71,9 +76,9 @@ def grow_wheel(wheel: Wheel) -> Wheel:
 
 @table_kernel
 def wheel_add(wheel: Wheel, slot: int, due: float) -> None:
-    """Add a page due at an instant, unless that is too far ahead; there must be room.
+    """Add a page due at an instant, unless that is too far ahead; there must be a free entry.
 
-    A page already due goes into the next bucket to come up.
+    A page already due goes into the next bucket that `take_due` will reach.
     """
     drained = wheel.gauge[W_DRAINED]
     bucket = drained + 1
@@ -106,7 +111,7 @@ def _take(wheel: Wheel, bucket: int) -> int:
 
 @table_kernel
 def take_due(wheel: Wheel, now: float, out: NDArray[np.int64]) -> int:
-    """Take out pages that have come up; return their number.  A full ``out`` may leave some."""
+    """Take out due pages and return their number; if ``out`` is full, there may be more."""
     n = 0
     present = int(now / wheel.width)
     bucket = max(int(wheel.gauge[W_DRAINED]), present - N_BUCKETS)
@@ -122,7 +127,7 @@ def take_due(wheel: Wheel, now: float, out: NDArray[np.int64]) -> int:
 
 @table_kernel
 def take_ahead(wheel: Wheel, bucket: int, n_wanted: int, out: NDArray[np.int64]) -> tuple[int, int]:
-    """Take out pages that come up next, from a bucket on, until ``n_wanted`` are found.
+    """Take out the next pages, from a bucket on, until at least ``n_wanted`` are found.
 
     Takes whole buckets as far as ``out`` has room.  Returns the bucket to continue with, and the
     number of pages.
@@ -139,7 +144,7 @@ def take_ahead(wheel: Wheel, bucket: int, n_wanted: int, out: NDArray[np.int64])
 
 @table_kernel
 def wheel_pages(wheel: Wheel, out: NDArray[np.int64]) -> int:
-    """Write the pages of a wheel, in no order; return their number."""
+    """Write the pages of a wheel into ``out``, in no order; return their number."""
     n = 0
     for bucket in range(N_BUCKETS):
         e = wheel.head[bucket]

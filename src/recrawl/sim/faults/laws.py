@@ -1,7 +1,7 @@
 """Invariants of a shard that must hold under all faults, checked after every batch of its log.
 
-Budget, politeness and leases are tracked here independently, from events alone; the shard's
-counters are compared with its tables.
+`Laws` computes budget, politeness and leases independently, from the events alone, and compares the
+shard's counters with its tables.
 """
 
 from dataclasses import dataclass
@@ -27,6 +27,12 @@ class BrokenLawError(AssertionError):
 
 @dataclass(slots=True)
 class _GroupBook:
+    """Politeness settings of a group and its fetches, as computed from events.
+
+    Groups with several fetches at a time have a token bucket: a delay earns one token, up to
+    ``burst``.
+    """
+
     delay_ms: int
     in_flight_max: int
     burst: int
@@ -49,19 +55,21 @@ class Laws:
     def __init__(self, shard: Shard) -> None:
         self.shard = shard
         self.handed_out: set[int] = set()
+        """Orders given to fetchers."""
         self.orders: dict[int, int] = {}
         """Page of each valid order."""
         self.n_rows = 0
         self.n_batches = 0
+        # Group of each order in flight.
         self._in_flight: dict[int, int] = {}
         self._order_of_page: dict[int, int] = {}
         self._groups: dict[int, _GroupBook] = {}
-        self._rate = self._level = self._level_max = np.inf
-        self._leveled_at = 0
+        self._rate = self._credit = self._credit_max = np.inf
+        self._credited_at = 0
 
     def follow(self, event: Event) -> Applied:
         """Apply a batch and check all invariants."""
-        before = self._facts_of_old_epochs(event)
+        before = self._state_before_old_epoch(event)
         ended = self._ended_leases(event)
         groups_before = self.shard.tables.groups
         is_closed = (groups_before.flags & GROUP_CLOSED) > 0
@@ -69,17 +77,17 @@ class Laws:
         applied = self.shard.apply(event)
         self.n_rows += applied.valid.size
         self.n_batches += 1
-        if before is not None and before != self._facts():
+        if before is not None and before != self._state():
             raise self._violation("an event of an old epoch changed something")
         match event:
             case events.Ordered():
-                self._see_orders(event, applied, is_closed, blocked_until)
+                self._check_orders(event, applied, is_closed, blocked_until)
             case events.Outcomes() | events.LeasesReleased() | events.LeasesExpired():
-                self._see_ends(ended)
+                self._record_ends(ended)
             case events.BudgetSet():
-                self._see_budget(event)
+                self._set_budget(event)
             case events.GroupsSet():
-                self._see_groups(event, applied)
+                self._set_groups(event, applied)
         self._check_counters()
         if isinstance(event, events.PagesAdded | events.PagesRemoved):
             self._check_slots()
@@ -98,7 +106,8 @@ class Laws:
 
     # ---------------------------------------------------------------- old epochs
 
-    def _facts(self) -> tuple[str, int]:
+    def _state(self) -> tuple[str, int]:
+        """Return the digest of the shard without its count of void rows, and its time."""
         n_void = self.shard.tables.registers.n_void
         n_before = int(n_void[0])
         n_void[0] = 0
@@ -106,15 +115,18 @@ class Laws:
         n_void[0] = n_before
         return digest, self.shard.now_ms
 
-    def _facts_of_old_epochs(self, event: Event) -> tuple[str, int] | None:
-        """Return the state before a batch that may change nothing, otherwise None."""
+    def _state_before_old_epoch(self, event: Event) -> tuple[str, int] | None:
+        """Return the state before a batch whose epochs are all old, and which must not change it.
+
+        Return None for any other batch.
+        """
         if not isinstance(event, _EPOCH_EVENTS) or (event.epoch == self.shard.epoch).any():
             return None
-        return self._facts()
+        return self._state()
 
     # ---------------------------------------------------------------- orders
 
-    def _see_orders(
+    def _check_orders(
         self,
         event: events.Ordered,
         applied: Applied,
@@ -136,29 +148,29 @@ class Laws:
             self._spend(cost if is_by_cost else 1.0, is_by_cost)
             if is_closed[group] or blocked_until[group] > now:
                 raise self._violation(f"group {group} is closed or blocked")
-            self._ask(group, now)
+            self._check_politeness(group, now)
 
     def _earn(self) -> None:
         now = self.shard.now_ms
-        if now > self._leveled_at and np.isfinite(self._level_max):
-            earned = self._rate * (now - self._leveled_at) / 1000
-            self._level = min(self._level + earned, self._level_max)
-        self._leveled_at = now
+        if now > self._credited_at and np.isfinite(self._credit_max):
+            earned = self._rate * (now - self._credited_at) / 1000
+            self._credit = min(self._credit + earned, self._credit_max)
+        self._credited_at = now
 
     def _spend(self, amount: float, is_by_cost: bool) -> None:
         self._earn()
         # With a budget in cost, the last order may exceed what is left.
-        if (self._level if is_by_cost else self._level - amount) < -_SLACK:
-            raise self._violation(f"the budget is overspent by {amount - self._level}")
-        self._level -= amount
+        if (self._credit if is_by_cost else self._credit - amount) < -_SLACK:
+            raise self._violation(f"the budget is overspent by {amount - self._credit}")
+        self._credit -= amount
 
-    def _see_budget(self, event: events.BudgetSet) -> None:
+    def _set_budget(self, event: events.BudgetSet) -> None:
         self._earn()
         amount, period = float(event.amount[-1]), float(event.period_seconds[-1])
         self._rate = amount / period if period > 0 else 0.0
         most = max(self._rate * float(event.burst_seconds[-1]), 1.0) if period > 0 else amount
-        self._level = min(self._level, most) if period > 0 else amount
-        self._level_max = most
+        self._credit = min(self._credit, most) if period > 0 else amount
+        self._credit_max = most
 
     # ---------------------------------------------------------------- politeness
 
@@ -169,7 +181,7 @@ class Laws:
             self._groups[group] = _GroupBook(delay_ms, own.group_in_flight_max, own.group_burst)
         return self._groups[group]
 
-    def _see_groups(self, event: events.GroupsSet, applied: Applied) -> None:
+    def _set_groups(self, event: events.GroupsSet, applied: Applied) -> None:
         for row in np.flatnonzero(applied.valid):
             book = self._book(int(event.group[row]))
             policy = int(event.delay_ms[row]), int(event.in_flight_max[row])
@@ -178,7 +190,7 @@ class Laws:
                 (book.delay_ms, book.in_flight_max), book.burst = policy, burst
                 book.tokens, book.tokens_at = burst, self.shard.now_ms
 
-    def _ask(self, group: int, now: int) -> None:
+    def _check_politeness(self, group: int, now: int) -> None:
         book = self._book(group)
         book.in_flight += 1
         if book.in_flight > book.in_flight_max:
@@ -199,7 +211,7 @@ class Laws:
             return []
         return [order for order in set(event.order.tolist()) if order in self._in_flight]
 
-    def _see_ends(self, ended: list[int]) -> None:
+    def _record_ends(self, ended: list[int]) -> None:
         leases = self.shard.tables.leases
         mask = leases.stage.size - 1
         for order in ended:
@@ -227,6 +239,7 @@ class Laws:
             raise self._violation("pages are miscounted")
         if registers.n_pages[0] + registers.n_free[0] != n_slots:
             raise self._violation("a slot is lost")
+        # Bit 31 of the word marks a held page.
         is_held = (t.pages.word[:n_slots] & np.uint64(0x80000000)) > 0
         expected = (status == PageStatus.FREE) | (status == PageStatus.RETIRED)
         page = t.leases.page[rows]

@@ -1,8 +1,8 @@
-"""Rules that multiply their intervals, compiled: hundreds of variants of them in seconds.
+"""Compiled interval rules, fast enough to run hundreds of variants in seconds.
 
-Nutch's, StormCrawler's and Heritrix's rules and the fixed interval are one family.  Each page is
-taken by itself through the whole time, just when its wait is over, as by `run_freely`, which is
-their reference in tests.
+The rules of Nutch, StormCrawler and Heritrix and the fixed interval all multiply the interval by a
+factor after each fetch, so one kernel runs them all.  It runs one page after another from start to
+end, and fetches a page exactly when it is due.  Tests compare it with `recrawl.sim.run_freely`.
 """
 
 from typing import NamedTuple
@@ -24,35 +24,36 @@ from recrawl.sim.web.webs import Web, version_after
 
 __all__ = ["PageTotals", "compiled_rule", "run_compiled"]
 
+# Fractional parts of multiples of the golden ratio spread the first fetches evenly.
 _GOLDEN = 0.6180339887498949
 
 
 class CompiledRule(NamedTuple):
-    """A rule of the family, in numbers; see `compiled_rule`."""
+    """Numbers that describe a rule to the kernel; see `compiled_rule`."""
 
     first: float
     retry: float
     restarts: bool
     factor_unchanged: float
     factor_changed: float
-    towards_min: float  # share of the least interval that is added when changed
+    towards_min: float  # share of ``seconds_min`` added to the interval of a changed page
     seconds_min: float
     seconds_max: float
-    sync: float
-    grows_with_age: bool  # the interval of an unchanged page is no less than its version's age
-    is_in_minutes: bool  # whole ones
+    sync: float  # share of the version's age subtracted from the wait
+    grows_with_age: bool  # the interval of an unchanged page is at least its version's age
+    is_in_minutes: bool  # intervals are whole minutes
 
 
 class PageTotals(NamedTuple):
-    """What became of each page."""
+    """Number of fetches of each page, and seconds for which its copy was fresh."""
 
     fetches: CountArray
     fresh_seconds: FloatArray
 
 
 def compiled_rule(rule: IntervalRule) -> CompiledRule | None:
-    """Return a rule in numbers; None if it is not of the family."""
-    # Numbers are floats throughout, or kernels are compiled again for each mixture of types.
+    """Return the numbers that describe a rule; None if the kernel cannot run it."""
+    # All numbers are floats: the kernel would be compiled again for each mixture of types.
     unchanged, changed, towards_min = 1.0, 1.0, 0.0
     seconds_min, seconds_max, sync = 0.0, np.inf, 0.0
     if isinstance(rule, NutchAdaptive):
@@ -122,10 +123,10 @@ def _run_pages(
         due = scale * rule.first * ((0.5 + page * _GOLDEN) % 1.0)
         fetched = seen = 0.0
         copy = version_at_start()
-        at, fresh = 0.0, 0.0  # accounted for up to this instant
+        at, fresh = 0.0, 0.0  # seconds fresh up to the instant ``at``
         while True:
             end = min(due, horizon)
-            # From one change to the next, as in the bookkeeper's walk.
+            # Add up the fresh time from one change to the next.
             while row < last_row and web.changes.at[row] <= end:
                 if version_after(web, page, row) == copy:
                     fresh += web.changes.at[row] - at
@@ -163,14 +164,14 @@ def run_compiled(
     scale: float | FloatArray = 1.0,
     n_fetches_max: int | None = None,
 ) -> PageTotals | None:
-    """Let a rule fetch each page just when it is due, from the start to the end of a web.
+    """Run a rule on a web from start to end, fetching each page exactly when it is due.
 
     Parameters
     ----------
     web
         Web at whose start every page has just been fetched.
     rule, scale
-        The rule, and the factor on its clock or one for each page; see
+        Rule, and the factor on its waits, one for all pages or one for each; see
         `recrawl.sim.IntervalPolicy`.
     n_fetches_max
         Largest number of fetches; the result is None if the rule needs more.

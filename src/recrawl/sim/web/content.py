@@ -1,8 +1,9 @@
 """The content of simulated pages: versions, and items that changes replace.
 
-A page is ``n_items`` items that are replaced and ``static_items`` that stay.  Of m items replaced
-since the copy was made, S + K - m are in both versions and S + K + m in either, so the divergence
-is 2m / (S + K + m) (Longevity eq. 3).  Pages differ in which items a change replaces.
+A page has K items that changes replace (``n_items``) and S that stay (``static_items``).  If m
+items have been replaced since the copy was made, page and copy share S + K - m items, and their
+union has S + K + m, so the divergence is 2m / (S + K + m) (Longevity eq. 3).  Pages differ in which
+items a change replaces.
 """
 
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ _FLAPS = Stream.FLAPS
 _ITEMS = Stream.ITEMS
 # The copy of a page that was never fetched; different from every version.
 NO_COPY = np.iinfo(np.int64).min
+# `_n_distinct_items` marks the items in the bits of an int64.
 N_ITEMS_MAX = 62
 
 
@@ -32,10 +34,10 @@ class Replaces(IntEnum):
     ALL = 0  # churn
     OLDEST = 1  # scroll: the page is a window on a stream of items
     ANY = 2  # piecemeal edits: one item, each equally likely
-    AS_RECORDED = 3  # divergences are given
+    AS_RECORDED = 3  # no items: the divergences of versions are in a table
 
 
-_ALL, _OLDEST, _ANY, _AS_RECORDED = (int(order) for order in Replaces)
+_ALL, _OLDEST, _ANY, _AS_RECORDED = (int(which) for which in Replaces)
 
 
 class Content(NamedTuple):
@@ -83,7 +85,8 @@ def version_at_start() -> int:
 def divergence_of(content: Content, seed: int, page: int, copy: int, version: int) -> float:
     """Return the divergence of a page's ``version`` from a copy of another version.
 
-    Versions count upwards from 0; negative ones are excursions, which share no item with others.
+    Versions count upwards from 0; negative ones are excursions (see `Flapping`), which share only
+    the static items with other versions.
     """
     if copy == version:
         return 0.0
@@ -121,7 +124,7 @@ def _n_distinct_items(seed: int, page: int, n_items: int, low: int, high: int) -
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Flapping:
-    """Some changes are excursions: an error page, a banner, after which the page returns.
+    """Turns some changes into excursions, such as an error page, after which the content returns.
 
     Parameters
     ----------

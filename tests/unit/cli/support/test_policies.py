@@ -83,7 +83,7 @@ def test_an_invalid_pick_is_a_recrawl_error(written: str) -> None:
 )
 def test_a_policy_that_cannot_be_created_is_a_recrawl_error(written: str) -> None:
     ((_, make),) = load_policies([written])
-    with pytest.raises(RecrawlError, match="cannot be made"):
+    with pytest.raises(RecrawlError, match="cannot be created"):
         make(1.0)
 
 

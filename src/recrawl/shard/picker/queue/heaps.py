@@ -1,7 +1,9 @@
-"""Two kinds of heap in columns: pairing heaps of pages, and binary heaps of groups.
+"""Two kinds of heap stored in arrays: pairing heaps of pages, and binary heaps of groups.
 
-Pages are only added, and taken from the top: a pairing heap with two links.  Groups also move and
-leave from the middle: a binary heap, with the place of each group in a column.
+Pages are only added, and removed from the top, for which a pairing heap suffices: ``child`` and
+``sibling`` are its links, and the greatest ``key`` is on top.  Groups also change their rank and
+are removed from the middle, so they are in a binary heap: ``heap`` holds their rows, and ``place``
+the index in ``heap`` of each row.
 """
 
 import numpy as np
@@ -59,6 +61,7 @@ def remove_top(key: F32, child: I32, sibling: I32, top: int) -> int:
 
 @table_kernel
 def _raise(heap: I32, rank: F64, place: I32, i: int) -> None:
+    """Sift up the row at index ``i``."""
     row = heap[i]
     while i > 0:
         parent = (i - 1) >> 1
@@ -73,6 +76,7 @@ def _raise(heap: I32, rank: F64, place: I32, i: int) -> None:
 
 @table_kernel
 def _lower(heap: I32, size: int, rank: F64, place: I32, i: int) -> None:
+    """Sift down the row at index ``i``."""
     row = heap[i]
     while True:
         larger = 2 * i + 1
@@ -98,7 +102,7 @@ def heap_add(heap: I32, size: int, rank: F64, place: I32, row: int) -> None:
 
 @table_kernel
 def heap_remove(heap: I32, size: int, rank: F64, place: I32, row: int) -> None:
-    """Take a row out of a binary heap of ``size`` rows."""
+    """Remove a row from a binary heap of ``size`` rows."""
     i = int(place[row])
     last = heap[size - 1]
     if last != row:

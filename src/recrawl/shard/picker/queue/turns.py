@@ -1,4 +1,8 @@
-"""When groups may be ordered from, with the orders of the present decision included."""
+"""Keep track of when the next page of each group may be ordered.
+
+The orders of the present decision count, although they are not yet applied to the tables.  A row is
+the row of a group in the `Market`.
+"""
 
 import math
 
@@ -44,7 +48,7 @@ _BACKLOG_MS = 10_000
 
 @table_kernel
 def row_ready_at_of(market: Market, groups: Groups, row: int) -> float:
-    """Return when a group may be ordered from, with the orders of the present decision included."""
+    """Return when the next page of a group may be ordered; inf if that is unknown."""
     group = number_of(market.group[row])
     if market.decision[row] != market.gauge[M_DECISION]:
         return ready_at_of(groups, group)
@@ -57,6 +61,7 @@ def row_ready_at_of(market: Market, groups: Groups, row: int) -> float:
 
 @table_kernel
 def _leave(market: Market, row: int) -> None:
+    """Remove a row from the heap it is in."""
     gauge = market.gauge
     if market.where[row] == READY:
         heap_remove(market.ready, gauge[M_N_READY], market.rank, market.place, row)
@@ -111,14 +116,14 @@ def settle(market: Market, groups: Groups, row: int, now_ms: int) -> None:
 
 @table_kernel
 def release_ready_groups(market: Market, groups: Groups, now_ms: int) -> None:
-    """Move groups whose waiting time is over to those that may be ordered from."""
+    """Move groups whose waiting time is over to the heap of groups that may be ordered from."""
     while market.gauge[M_N_LATER] > 0 and -market.rank[market.later[0]] <= now_ms:
         settle(market, groups, int(market.later[0]), now_ms)
 
 
 @table_kernel
 def row_for(market: Market, group: int) -> int:
-    """Return the row of a group; one without a row gets a free one."""
+    """Return the row of a group; a group without a row gets a free one."""
     row = int(market.row_of[group]) - 1
     if row < 0:
         row = int(market.gauge[M_FREE_ROW])
@@ -138,7 +143,7 @@ def row_for(market: Market, group: int) -> int:
 
 @table_kernel
 def may_order(market: Market, groups: Groups, group: int, now_ms: int) -> bool:
-    """Return whether a group may be ordered from now, the present orders included."""
+    """Return whether a page of a group may be ordered now."""
     row = int(market.row_of[group]) - 1
     if row < 0:
         return ready_at_of(groups, group) <= now_ms
@@ -161,7 +166,7 @@ def record_order(market: Market, groups: Groups, row: int, slot: int, now_ms: in
 
 @table_kernel
 def order_from(market: Market, groups: Groups, group: int, slot: int, now_ms: int) -> None:
-    """Order a page of a group, whether it waits or not; there must be a free row."""
+    """Order a page of a group, which need not be in the queue; there must be a free row."""
     row = row_for(market, group)
     record_order(market, groups, row, slot, now_ms)
     settle(market, groups, row, now_ms)
