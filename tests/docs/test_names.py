@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 
+import recrawl
+
 ROOT = Path(__file__).parents[2]
-SOURCES = ROOT / "src" / "recrawl"
+# The installed package: tests also run where there are no sources beside them.
+SOURCES = Path(recrawl.__file__).parent
 MODULES_MAX = 12
 
 # Folders of peers: one file per command, per format, per measurement, per claim.
 PEERS = {
-    "src/recrawl/cli/commands",
-    "src/recrawl/readers/formats",
+    "recrawl/cli/commands",
+    "recrawl/readers/formats",
     "benchmarks",
     "tests/unit/cli/commands",
     "tests/unit/corpus",
@@ -162,9 +165,10 @@ def test_parameter_descriptions_start_with_a_noun_phrase() -> None:
 
 def test_folders_hold_at_most_a_dozen_modules() -> None:
     count: Counter[str] = Counter()
-    for root in ("src/recrawl", "lab", "benchmarks", "scripts", "tests"):
-        for path in (ROOT / root).rglob("*.py"):
+    folders = [ROOT / name for name in ("lab", "benchmarks", "scripts", "tests")]
+    for root in (SOURCES, *folders):
+        for path in root.rglob("*.py"):
             if path.stem not in ("__init__", "__main__", "conftest"):
-                count[path.parent.relative_to(ROOT).as_posix()] += 1
+                count[path.parent.relative_to(root.parent).as_posix()] += 1
     too_many = {folder: n for folder, n in count.items() if n > MODULES_MAX and folder not in PEERS}
     assert not too_many

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import recrawl
 from tests.numba_cache import (
     FOLDERS_KEPT,
     IN_USE_SECONDS,
@@ -16,7 +17,6 @@ from tests.numba_cache import (
     prune,
 )
 
-ROOT = Path(__file__).parents[2]
 FILES = {
     "__init__": "from web.numbers import LIMIT\nfrom web.report import show\n",
     "numbers": "from web.units import HOUR\nLIMIT = 3 * HOUR\n",
@@ -110,7 +110,7 @@ def test_a_damaged_memo_is_ignored(package: Path) -> None:
 def test_kernel_modules_of_recrawl_include_the_shard_but_not_the_command_line(
     tmp_path: Path,
 ) -> None:
-    sources = Sources(modules_under([ROOT / "src" / "recrawl"]), tmp_path / "memo")
+    sources = Sources(modules_under([Path(recrawl.__file__).parent]), tmp_path / "memo")
     found = kernel_modules(sources)
     assert any(name.startswith("recrawl.shard.picker") for name in found)
     assert any(name.endswith(".rules") for name in found)

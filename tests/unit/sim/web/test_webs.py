@@ -184,7 +184,7 @@ def test_the_presets_have_the_ranges_they_name() -> None:
             lambda: SignalSource.with_precision(change_rate=1.0, recall=0.5, precision=0.0),
             "precision must be",
         ),
-        (lambda: GroupSizes(median=60.0), "must rise"),
+        (lambda: GroupSizes(median=60.0), "median < mean"),
         (lambda: Content.of(1, n_items=0), "n_items must be"),
         (lambda: Content.of(1, static_items=-1.0), "static_items must not"),
         (
