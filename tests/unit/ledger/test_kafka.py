@@ -29,6 +29,8 @@ from tests.unit.ledger.conftest import (
     FailingBroker,
 )
 
+pytestmark = pytest.mark.kafka
+
 
 def make_records(n: int, label: str = "") -> list[Record]:
     return [Record(i % 5, f"{label}{i}".encode()) for i in range(n)]
