@@ -12,6 +12,7 @@ from recrawl.shard import events as ev
 from recrawl.shard.shard import Shard
 from recrawl.shard.state.tables import Tables
 from recrawl.sim.faults.run import SETTINGS, record_log
+from tests.reference.shard_words import check_words
 
 REPLAY = """
 import sys
@@ -107,15 +108,3 @@ def test_another_processor_has_the_same_integers_and_beliefs_within_a_code(
             assert np.abs(column.astype(int) - other.astype(int)).max() <= 1, name
         else:
             assert np.allclose(column, other, rtol=1e-3), name
-
-
-def check_words(mine: np.ndarray, other: np.ndarray) -> None:
-    """Compare words: equal flags, codes within one, instants within one step of a code."""
-    flags = np.uint64(0x8000000080000000)
-    assert np.array_equal(mine & flags, other & flags)
-    for shift, size in ((32, 8), (40, 8), (58, 5)):
-        mask = np.uint64((1 << size) - 1)
-        a, b = ((word >> np.uint64(shift) & mask).astype(int) for word in (mine, other))
-        assert np.abs(a - b).max() <= 1
-    a, b = ((word & np.uint64(0x7FFFFFFF)).astype(int) for word in (mine, other))
-    assert np.mean(a == b) > 0.99

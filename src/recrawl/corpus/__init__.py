@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from recrawl.corpus.aio import AsyncCorpus
     from recrawl.corpus.corpus import Corpus, Reported
     from recrawl.corpus.doctor import check_corpus
-    from recrawl.corpus.doctor.findings import CheckResult, Severity
+    from recrawl.corpus.doctor.check_results import CheckResult, Severity
     from recrawl.corpus.export_rows import EXPORT_SCHEMA
     from recrawl.corpus.folder_size import (
         bytes_to_replay,
@@ -104,7 +104,7 @@ _MODULES = {
     "recrawl.corpus.aio": ("AsyncCorpus",),
     "recrawl.corpus.corpus": ("Corpus", "Reported"),
     "recrawl.corpus.doctor": ("check_corpus",),
-    "recrawl.corpus.doctor.findings": ("CheckResult", "Severity"),
+    "recrawl.corpus.doctor.check_results": ("CheckResult", "Severity"),
     "recrawl.corpus.export_rows": ("EXPORT_SCHEMA",),
     "recrawl.corpus.folder_size": (
         "bytes_to_replay",

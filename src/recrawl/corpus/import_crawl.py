@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from recrawl.corpus.view import CorpusView
 from recrawl.node.node import Node
+from recrawl.node.orders import is_failed_fetch, is_success
 from recrawl.node.records import LogEntry, PagesReported
-from recrawl.node.reporting import is_success, stored_digest, verdicts
+from recrawl.node.reporting import stored_digest, verdicts
 from recrawl.node.routing import split_by_partition
 from recrawl.shard import CostsSet, ImportanceSet, Outcomes, Transition, Verdict, event_of
 from recrawl.shard.events import slot_of_page
@@ -120,7 +121,7 @@ class CrawlImport:
         changed = batch.column("changed").cast(pa.int8()).fill_null(_UNKNOWN).to_numpy()
         digest, has_digest = _stored_digests(batch.column("digest"))
         is_content = is_success(status)
-        is_failed = ~(is_content | np.isin(status, (301, 304, 308, 404, 410)))
+        is_failed = is_failed_fetch(status)
         is_silent = is_content & (changed == _UNKNOWN) & ~has_digest
         page, partition = self._pages_of(batch)
         is_kept = page >= 0

@@ -9,20 +9,30 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from recrawl.node.config.values import PARTITION_BITS, PARTITIONS_MAX
 from recrawl.shard import Ordered, Reason
 from recrawl.store import Store
 
 __all__ = [
+    "GONE_STATUSES",
+    "MOVED_STATUSES",
+    "NOT_MODIFIED",
     "Order",
     "Outcome",
     "handle_of",
+    "is_failed_fetch",
+    "is_success",
     "order_of",
     "orders_of",
     "partition_of",
 ]
+
+NOT_MODIFIED = 304
+MOVED_STATUSES = (301, 308)
+"""Permanent redirects."""
+GONE_STATUSES = (404, 410)
 
 _REASONS = tuple(Reason)
 
@@ -40,6 +50,17 @@ def order_of(handle: NDArray[np.int64]) -> NDArray[np.int64]:
 def partition_of(handle: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the partitions of orders, from their handles."""
     return handle & (PARTITIONS_MAX - 1)
+
+
+def is_success(status: ArrayLike) -> NDArray[np.bool_]:
+    """Return which HTTP statuses come with content: 2xx."""
+    return np.asarray(np.floor_divide(status, 100) == 2)
+
+
+def is_failed_fetch(status: ArrayLike) -> NDArray[np.bool_]:
+    """Return which HTTP statuses say nothing about the page; 0 stands for no response."""
+    informative = (NOT_MODIFIED, *MOVED_STATUSES, *GONE_STATUSES)
+    return ~(is_success(status) | np.isin(status, informative))
 
 
 class Order(NamedTuple):
@@ -128,8 +149,7 @@ class Outcome:
     @property
     def is_failure(self) -> bool:
         """Whether the fetch failed, so that it says nothing about the page."""
-        is_answer = 200 <= self.status < 300 or self.status in (301, 304, 308, 404, 410)
-        return not is_answer and not self.disallowed
+        return not self.disallowed and bool(is_failed_fetch(self.status))
 
 
 OUTCOME_FIELDS = tuple(field.name for field in fields(Outcome))

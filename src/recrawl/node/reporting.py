@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from recrawl.node.clock import NodeTime
 from recrawl.node.node import Node
-from recrawl.node.orders import OUTCOME_FIELDS, Outcome
+from recrawl.node.orders import (
+    GONE_STATUSES,
+    MOVED_STATUSES,
+    NOT_MODIFIED,
+    OUTCOME_FIELDS,
+    Outcome,
+    is_success,
+)
 from recrawl.node.records import LogEntry, PagesReported
 from recrawl.node.routing import utf8_or_none, utf8_strings
 from recrawl.shard import Applied, Outcomes, Verdict, event_of
@@ -28,7 +35,6 @@ __all__ = [
     "Answers",
     "answers_of",
     "http_date_ms",
-    "is_success",
     "report_answers",
     "stored_digest",
     "verdicts",
@@ -42,11 +48,6 @@ def stored_digest(digest: bytes | str) -> bytes:
     if len(digest) == DIGEST_BYTES:
         return digest
     return hashlib.blake2b(digest, digest_size=DIGEST_BYTES).digest()
-
-
-def is_success(status: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which responses have content: those with status 2xx."""
-    return (status >= 200) & (status < 300)
 
 
 def verdicts(
@@ -65,9 +66,9 @@ def verdicts(
     """
     verdict = np.full(status.size, Verdict.TRANSIENT_ERROR, np.uint8)
     verdict[is_success(status)] = content[is_success(status)]
-    verdict[status == 304] = Verdict.UNCHANGED
-    verdict[(status == 301) | (status == 308)] = Verdict.MOVED
-    verdict[(status == 404) | (status == 410)] = Verdict.GONE
+    verdict[status == NOT_MODIFIED] = Verdict.UNCHANGED
+    verdict[np.isin(status, MOVED_STATUSES)] = Verdict.MOVED
+    verdict[np.isin(status, GONE_STATUSES)] = Verdict.GONE
     verdict[disallowed] = Verdict.DISALLOWED
     return verdict
 

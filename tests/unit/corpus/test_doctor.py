@@ -15,8 +15,8 @@ import recrawl
 from recrawl import Outcome
 from recrawl.corpus import Corpus, CorpusConfig
 from recrawl.corpus.doctor import CheckResult, Severity, check_corpus, kernels_check
+from recrawl.corpus.doctor.check_results import ok, run_check
 from recrawl.corpus.doctor.disk_checks import lock_check
-from recrawl.corpus.doctor.findings import ok, run_check
 from recrawl.errors import RecrawlError
 from recrawl.kv import KeyValues
 from recrawl.shard.state.snapshot import ADDED_COLUMNS

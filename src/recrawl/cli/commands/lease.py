@@ -166,7 +166,7 @@ def _why_no_more(corpus: "Corpus", n_orders: int) -> str:
     due = count_text(stats.n_due, "page is", "pages are")
     return (
         f" now: {due} due, but on hosts that cannot be fetched from now: they have as many fetches "
-        "as they allow, are paused, or are closed.  `recrawl explain URL` tells for a page."
+        "as they allow, are paused, or are closed.  `recrawl explain URL` says which, for one page."
     )
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from recrawl.corpus.corpus import Corpus
+from recrawl.corpus.doctor.check_results import CheckResult, Severity, bad, ok, run_check
 from recrawl.corpus.doctor.corpus_checks import (
     budget_check,
     flapping_check,
@@ -25,7 +26,6 @@ from recrawl.corpus.doctor.disk_checks import (
     lock_check,
     partition_check,
 )
-from recrawl.corpus.doctor.findings import CheckResult, Severity, bad, ok, run_check
 from recrawl.corpus.doctor.machine_checks import (
     clock_check,
     disk_check,

@@ -11,8 +11,8 @@ from recrawl.core.arrays import FlagArray, FloatArray
 from recrawl.core.belief.codes import BeliefCodes, decode_beliefs
 from recrawl.core.price.promise import latest_elapsed
 from recrawl.corpus.corpus import Corpus
+from recrawl.corpus.doctor.check_results import CheckResult, bad, ok, warn
 from recrawl.corpus.doctor.disk_checks import count_pages_without_url
-from recrawl.corpus.doctor.findings import CheckResult, bad, ok, warn
 from recrawl.corpus.inspect.page_sample import sample_of
 from recrawl.corpus.past.explanation_text import since_words
 from recrawl.node.node import Node

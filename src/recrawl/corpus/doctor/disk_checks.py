@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recrawl.corpus.doctor.findings import CheckResult, bad, ok, warn
+from recrawl.corpus.doctor.check_results import CheckResult, bad, ok, warn
 from recrawl.corpus.opening import FORMAT
 from recrawl.corpus.past.replay import ReplayStart, shard_of, steps
 from recrawl.errors import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from recrawl.corpus.doctor.findings import CheckResult, bad, ok, warn
+from recrawl.corpus.doctor.check_results import CheckResult, bad, ok, warn
 from recrawl.node.clock import Clock
 from recrawl.node.shipped_due_table import cache_folder
 from recrawl.units import seconds_text
