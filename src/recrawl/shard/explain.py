@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from recrawl.shard.state.codes import (
     signal_totals_of,
 )
 from recrawl.shard.state.rules import Rules
-from recrawl.shard.state.status import LeaseStage, PageStatus, Reason
+from recrawl.shard.state.status import LeaseStage, PageStatus, Reason, Why
 from recrawl.shard.state.tables import GROUP_CLOSED, SOURCE_PRECISION_GIVEN, Tables
 from recrawl.shard.state.trust import delay_of, next_precision_of, precision_of
 from recrawl.shard.state.words import (
@@ -33,22 +32,6 @@ from recrawl.shard.state.words import (
 )
 
 __all__ = ["Explanation", "Forward", "Lease", "SourceView", "Why", "explanation_of"]
-
-
-class Why(StrEnum):
-    """Reason why a page is or is not ordered next."""
-
-    DUE = "due"
-    NOT_YET = "its value has not reached the price"
-    NEVER = "its value never reaches the price"
-    IN_FLIGHT = "a fetcher has it"
-    BACKING_OFF = "it waits after an error"
-    FLOOR = "it was fetched less than its shortest interval ago"
-    GROUP_BUSY = "its group has as many fetches in flight as it may"
-    GROUP_RESTING = "its group waits between fetches"
-    GROUP_BLOCKED = "its group is blocked"
-    GROUP_CLOSED = "its group is closed"
-    RETIRED = "it was gone too often and has been given up"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""Enumerations used in a shard's columns and events."""
+"""Enumerations used in a shard's columns, events and answers."""
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 __all__ = [
     "BudgetUnit",
@@ -11,6 +11,7 @@ __all__ = [
     "Reason",
     "Transition",
     "Verdict",
+    "Why",
 ]
 
 
@@ -101,3 +102,30 @@ class Reason(IntEnum):
     """Chosen by hash, to measure freshness without bias."""
     SPARE = 4
     """Below the price, but the budget would have been left unspent."""
+
+
+class Why(StrEnum):
+    """Reason why a page is or is not ordered now, and why a lease has fewer pages than requested.
+
+    The numbers that kernels write are positions in ``tuple(Why)``, so new reasons come last.
+    """
+
+    DUE = "due"
+    NOT_YET = "its value has not reached the price"
+    NEVER = "its value never reaches the price"
+    IN_FLIGHT = "a fetcher has it"
+    BACKING_OFF = "it waits after an error"
+    FLOOR = "it was fetched less than its shortest interval ago"
+    GROUP_BUSY = "its group has as many fetches in flight as it may"
+    GROUP_RESTING = "its group waits between fetches"
+    GROUP_BLOCKED = "its group is blocked"
+    GROUP_CLOSED = "its group is closed"
+    RETIRED = "it was gone too often and has been given up"
+    BUDGET_SPENT = "the budget is spent for now"
+    RUN_SPENT = "the budget of the run is spent"
+    NO_BUDGET = "the budget is 0"
+    OUTSIDE_WINDOW = "the time of day is outside the budget's time window"
+    NO_PAGES = "no page is tracked"
+    LEASE_FULL = "one lease has no more pages than this"
+    NOT_TRACKED = "the URL is not tracked"
+    INVALID_URL = "the text is not a valid URL"
