@@ -7,6 +7,7 @@
         ├── ConfigError       a configuration is invalid (also a `ValueError`)
         │   └── WebFileError  the description of a simulated web is invalid
         ├── CorpusError       a folder is not a corpus, or a newer version wrote it
+        │   ├── IdentityError a log, store or snapshot belongs to another corpus
         │   └── RecoveryError the files on disk are not enough to recover the state
         ├── EventError        bytes are not events that this version can read
         ├── LedgerError       a log cannot be written or read
@@ -30,6 +31,7 @@ __all__ = [
     "CorpusError",
     "EventError",
     "FormatError",
+    "IdentityError",
     "LedgerError",
     "LockedError",
     "OwnershipLost",
@@ -60,6 +62,10 @@ class WebFileError(ConfigError):
 
 class CorpusError(RecrawlError):
     """A folder is not a corpus, or a newer version wrote it."""
+
+
+class IdentityError(CorpusError):
+    """A log, store or snapshot belongs to another corpus, or to another partition."""
 
 
 class RecoveryError(CorpusError):

@@ -20,7 +20,13 @@ from recrawl.node.durability.recovery import Partition, recover_node, settings_e
 from recrawl.node.node import Node
 from recrawl.node.numbering import Namer, PagesToAdd
 from recrawl.node.orders import Outcome
-from recrawl.node.records import NamesNumbered, PagesAddedWithUrls, PagesReported, entry_of
+from recrawl.node.records import (
+    CorpusIdentified,
+    NamesNumbered,
+    PagesAddedWithUrls,
+    PagesReported,
+    entry_of,
+)
 from recrawl.node.reporting import answers_of, report_answers
 from recrawl.node.routing import split_by_partition
 from recrawl.shard import Ordered, Shard
@@ -109,7 +115,7 @@ def valid_orders(log: KafkaLog, partition: int) -> tuple[set[tuple[int, int]], i
                 n_void += int(np.count_nonzero(~applied.valid))
             elif isinstance(event, PagesReported):
                 shard.apply(event.outcomes)
-            elif not isinstance(event, NamesNumbered):
+            elif not isinstance(event, NamesNumbered | CorpusIdentified):
                 shard.apply(event)
     return valid, n_void, shard
 

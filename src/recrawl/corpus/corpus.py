@@ -29,7 +29,13 @@ from recrawl.errors import PositionLost, RecrawlError
 from recrawl.ledger import Log
 from recrawl.node.clock import Clock, NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.durability.recovery import Partition, recover_node, settings_event
+from recrawl.node.durability.corpus_format import CorpusFormat
+from recrawl.node.durability.recovery import (
+    Partition,
+    identity_entry,
+    recover_node,
+    settings_event,
+)
 from recrawl.node.durability.snapshotter import Snapshotter
 from recrawl.node.node import Node, use_logged_price
 from recrawl.node.numbering import Namer, PagesToAdd
@@ -107,6 +113,8 @@ class Corpus:
         Configuration of the corpus.
     clock
         Time source.
+    format
+        Content of the FORMAT file.
     """
 
     def __init__(
@@ -117,8 +125,10 @@ class Corpus:
         log: Log,
         config: CorpusConfig,
         clock: Clock,
+        format: CorpusFormat,
     ) -> None:
         self.folder = folder
+        self.format = format
         self.nodes = list(nodes)
         self.config = config
         self._partitions_on_disk = partitions
@@ -153,8 +163,9 @@ class Corpus:
         settings = self.config.shard_settings()
         for node, namer in zip(self.nodes, self._namers, strict=True):
             if node.position == 0:
-                # Every log begins with the settings, so that a replay starts with the same ones.
-                node.submit([settings_event(settings)])
+                # Every log begins with the id of the corpus, and then the settings, so that a
+                # replay starts with the same ones.
+                node.submit([identity_entry(self.format, node.partition), settings_event(settings)])
             node.claim(owner, self.time)
             if config_given and node.shard.settings != settings:
                 node.submit([settings_event(settings)])

@@ -3,40 +3,76 @@
 import json
 import logging
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from recrawl.atomic_files import replace_file
 from recrawl.corpus.corpus import Corpus
 from recrawl.errors import ConfigError, CorpusError
-from recrawl.ledger import SnapshotFolder
+from recrawl.ledger import Log, SnapshotFolder, SnapshotOrigin
 from recrawl.node.clock import Clock, SystemClock
 from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.durability.corpus_format import (
+    FORMAT_FILE,
+    CorpusFormat,
+    new_corpus_id,
+    read_format,
+    write_format,
+)
 from recrawl.node.durability.open_log import check_log_client, open_log
 from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.urls import CANON_VERSION
 
-__all__ = ["FORMAT", "open_corpus"]
+__all__ = ["open_corpus"]
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
 _CONFIG_FILE = "recrawl.toml"
-_FORMAT_FILE = "FORMAT"
 _LAST_CONFIG_FILE = "last-config.json"
 
 
-def _create_folder(folder: Path, config: CorpusConfig) -> dict[str, Any]:
-    """Create the folder of a new corpus, and return the content of its FORMAT file."""
-    shape = {
-        "format": FORMAT,
-        "canonical_urls": CANON_VERSION,
-        "partitions": config.corpus.partitions,
-        "group_by": config.corpus.group_by,
-        "ledger": config.ledger.kind,
-    }
+def _new_format(config: CorpusConfig) -> CorpusFormat:
+    """Return the content of the FORMAT file of a new corpus, without an id."""
+    return CorpusFormat(
+        corpus_id=None,
+        canonical_urls=CANON_VERSION,
+        partitions=config.corpus.partitions,
+        group_by=config.corpus.group_by,
+        ledger=config.ledger.kind,
+    )
+
+
+def _open_identified_log(
+    folder: Path, config: CorpusConfig, shape: CorpusFormat, *, read_only: bool
+) -> tuple[Log, CorpusFormat]:
+    """Open the log, and give an id to a corpus that has none; return the log and the format.
+
+    The FORMAT file of a new corpus is written before a log in its folder is created, and after a
+    topic has been reached: so a folder never has a log without the file, and a broker that does
+    not answer leaves nothing behind.
+    """
+    is_new = not (folder / FORMAT_FILE).exists()
+    if is_new and shape.ledger == "rocksdb":
+        shape = _give_id(folder, shape, new_corpus_id())
+    mode: Literal["reader", "writer"] = "reader" if read_only else "writer"
+    log = open_log(folder, config, mode=mode, corpus_id=shape.corpus_id)
+    try:
+        if shape.corpus_id is None and not read_only:
+            # A topic that another machine works with already, or a FORMAT file of 0.1.0.
+            shape = _give_id(folder, shape, log.corpus_id or new_corpus_id())
+            assert shape.corpus_id is not None
+            log.identify(shape.corpus_id)
+    except BaseException:
+        log.close()
+        raise
+    return log, shape
+
+
+def _give_id(folder: Path, shape: CorpusFormat, corpus_id: str) -> CorpusFormat:
+    shape = replace(shape, corpus_id=corpus_id)
     folder.mkdir(parents=True, exist_ok=True)
-    _write_json(folder / _FORMAT_FILE, shape)
+    write_format(folder, shape)
     return shape
 
 
@@ -45,7 +81,7 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
         file.write(json.dumps(content).encode())
 
 
-def _last_config(folder: Path, shape: dict[str, Any]) -> CorpusConfig:
+def _last_config(folder: Path, shape: CorpusFormat) -> CorpusConfig:
     """Return the previous configuration, or one with only what the FORMAT file has."""
     try:
         return CorpusConfig.from_dict(json.loads((folder / _LAST_CONFIG_FILE).read_text()))
@@ -54,7 +90,7 @@ def _last_config(folder: Path, shape: dict[str, Any]) -> CorpusConfig:
     except (ValueError, TypeError, AttributeError) as error:
         logger.warning("%s is not used: %s", folder / _LAST_CONFIG_FILE, error)
     return CorpusConfig.from_dict(
-        {"corpus": {key: shape[key] for key in ("partitions", "group_by")}}
+        {"corpus": {"partitions": shape.partitions, "group_by": shape.group_by}}
     )
 
 
@@ -65,35 +101,17 @@ def _save_config(folder: Path, config: CorpusConfig) -> None:
     _write_json(folder / _LAST_CONFIG_FILE, tables)
 
 
-def _read_format(folder: Path) -> dict[str, Any] | None:
-    try:
-        content = (folder / _FORMAT_FILE).read_bytes()
-    except FileNotFoundError:
-        return None
-    try:
-        shape: dict[str, Any] = json.loads(content.decode("utf-8"))
-        version = int(shape["format"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorpusError(f"{folder / _FORMAT_FILE} cannot be read: {error}") from error
-    if version > FORMAT:
-        raise CorpusError(
-            f"{folder} has format {version}, which a newer version of recrawl wrote; this one "
-            f"reads formats up to {FORMAT}"
-        )
-    return shape
-
-
-def _check_shape(folder: Path, shape: dict[str, Any], config: CorpusConfig) -> None:
+def _check_shape(folder: Path, shape: CorpusFormat, config: CorpusConfig) -> None:
     """Reject a configuration that differs from what the corpus was created with."""
-    if shape["canonical_urls"] != CANON_VERSION:
+    if shape.canonical_urls != CANON_VERSION:
         raise CorpusError(
-            f"{folder} has canonical URLs of version {shape['canonical_urls']}, and this version "
+            f"{folder} has canonical URLs of version {shape.canonical_urls}, and this version "
             f"of recrawl makes version {CANON_VERSION}"
         )
     fixed = {
-        "corpus.partitions": (shape["partitions"], config.corpus.partitions),
-        "corpus.group_by": (shape["group_by"], config.corpus.group_by),
-        "ledger.kind": (shape["ledger"], config.ledger.kind),
+        "corpus.partitions": (shape.partitions, config.corpus.partitions),
+        "corpus.group_by": (shape.group_by, config.corpus.group_by),
+        "ledger.kind": (shape.ledger, config.ledger.kind),
     }
     for name, (made, wanted) in fixed.items():
         if made != wanted:
@@ -130,7 +148,10 @@ def open_corpus(
     LockedError
         If another process has it open for writing.
     CorpusError
-        If a newer version of recrawl wrote it, or there is no corpus to read.
+        If a newer version of recrawl wrote it, there is no corpus to read, or its FORMAT file is
+        missing or malformed.
+    IdentityError
+        If its log, its store or a snapshot belongs to another corpus.
     ConfigError
         If the configuration is invalid, or differs in what cannot be changed.
     RecoveryError
@@ -150,7 +171,7 @@ def open_corpus(
         toml = folder / _CONFIG_FILE
         config_given = toml.exists()
         config = CorpusConfig.from_toml(toml) if config_given else None
-    shape = _read_format(folder)
+    shape = read_format(folder)
     if shape is None:
         if read_only:
             raise CorpusError(
@@ -158,12 +179,13 @@ def open_corpus(
             )
         config = config or CorpusConfig()
         check_log_client(config)
-        shape = _create_folder(folder, config)
+        shape = _new_format(config)
         config_given = True
     before = _last_config(folder, shape)
     config = config or before
     _check_shape(folder, shape, config)
-    log = open_log(folder, config, mode="reader" if read_only else "writer")
+    log, shape = _open_identified_log(folder, config, shape, read_only=read_only)
+    corpus_id = shape.corpus_id
     nodes = []
     try:
         partitions = [
@@ -171,14 +193,19 @@ def open_corpus(
                 i,
                 log.partition(i),
                 folder / "store" / str(i),
-                SnapshotFolder(folder / "snapshots" / str(i), keep=config.snapshots.keep),
+                SnapshotFolder(
+                    folder / "snapshots" / str(i),
+                    keep=config.snapshots.keep,
+                    origin=None if corpus_id is None else SnapshotOrigin(corpus_id, i),
+                ),
                 is_shared=config.ledger.kind == "kafka",
                 changes_max=config.changes.kept_max,
+                corpus_id=corpus_id,
             )
             for i in range(config.corpus.partitions)
         ]
         nodes += [recover_node(partition, is_reader=read_only) for partition in partitions]
-        corpus = Corpus(folder, nodes, partitions, log, config, clock)
+        corpus = Corpus(folder, nodes, partitions, log, config, clock, shape)
         if not read_only:
             corpus.begin(config_given=config_given, before=before)
             if config_given:

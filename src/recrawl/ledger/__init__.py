@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from recrawl.deprecated_names import find_moved_names
 from recrawl.ledger.contract import AppendedSpan, Ledger, Log, Record
 from recrawl.ledger.rocks import RocksLog
-from recrawl.ledger.snapshots import SavedSnapshot, SnapshotDraft, SnapshotFolder
+from recrawl.ledger.snapshots import SavedSnapshot, SnapshotDraft, SnapshotFolder, SnapshotOrigin
 
 __all__ = [
     "AppendedSpan",
@@ -16,6 +16,7 @@ __all__ = [
     "SavedSnapshot",
     "SnapshotDraft",
     "SnapshotFolder",
+    "SnapshotOrigin",
 ]
 
 # Names of recrawl 0.1.0.

@@ -142,6 +142,21 @@ class Log(Protocol):
         """Number of partitions of the log."""
         ...
 
+    @property
+    def corpus_id(self) -> str | None:
+        """Id of the corpus whose log this is, 32 hexadecimal digits; None if it has none yet."""
+        ...
+
+    def identify(self, corpus_id: str) -> None:
+        """Record the id of the corpus in a log that has none yet.
+
+        Raises
+        ------
+        IdentityError
+            The log belongs to another corpus.
+        """
+        ...
+
     def partition(self, i: int) -> Ledger:
         """Return the ledger of partition ``i``; every call returns the same object."""
         ...

@@ -1,9 +1,10 @@
 """The log of a cluster: a topic of Kafka, or of whatever speaks its protocol.
 
 A record is a message: its data is the value, its schema number (2 bytes, big-endian) the header
-``schema``.  The key is the writer (8 random bytes per opened ledger) and the writer's count of
-records (8 bytes), so that a writer can find its own records among those of others.  Positions are
-Kafka's offsets.  Several processes may write to one partition; the order of the log decides.
+``schema``, and the id of its corpus (16 bytes) the header ``corpus``.  The key is the writer (8
+random bytes per opened ledger) and the writer's count of records (8 bytes), so that a writer can
+find its own records among those of others.  Positions are Kafka's offsets.  Several processes may
+write to one partition; the order of the log decides.
 
 There is no consumer group: the caller decides which partition to read, and from where.
 """
@@ -14,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
-from recrawl.errors import LedgerError, PositionLost
+from recrawl.errors import IdentityError, LedgerError, PositionLost
 from recrawl.ledger.contract import (
     N_PARTITIONS_MAX,
     READ_BYTES_MAX,
@@ -52,6 +53,7 @@ from confluent_kafka.admin import AdminClient  # isort: skip
 __all__ = ["KafkaLedger", "KafkaLog"]
 
 _HEADER = "schema"
+_CORPUS_HEADER = "corpus"
 _QUEUE_MESSAGES_MAX = 500_000
 _QUEUE_KIB_MAX = 256 << 10
 _READ_AHEAD_KIB_MAX = 32 << 10
@@ -104,6 +106,7 @@ class KafkaLog:
         self._topic = topic
         self._n_partitions = n_partitions
         self._seconds_max = seconds_max
+        self._corpus_id: str | None = None
         self._ledgers: dict[int, KafkaLedger] = {}
         self._lock = threading.Lock()
 
@@ -118,6 +121,7 @@ class KafkaLog:
         replication: int | None = None,
         client_settings: Mapping[str, Any] | None = None,
         seconds_max: float = 60.0,
+        corpus_id: str | None = None,
     ) -> Self:
         """Open the log in a topic.
 
@@ -138,9 +142,13 @@ class KafkaLog:
             Additional settings of ``librdkafka``, such as those for encryption and passwords.
         seconds_max
             Time limit in seconds of every call, after which it raises `LedgerError`.
+        corpus_id
+            Id of the corpus, which must be that of the topic's records; None to accept any.
 
         Raises
         ------
+        IdentityError
+            The topic holds the log of another corpus.
         LedgerError
             The brokers do not answer, the topic does not exist and may not be created, it has
             another number of partitions, or its settings would delete records.
@@ -160,12 +168,38 @@ class KafkaLog:
             replication=replication,
             seconds_max=seconds_max,
         )
-        return cls(settings, admin, topic, n_found, seconds_max)
+        log = cls(settings, admin, topic, n_found, seconds_max)
+        if corpus_id is not None:
+            try:
+                log.identify(corpus_id)
+            except BaseException:
+                log.close()
+                raise
+        return log
 
     @property
     def n_partitions(self) -> int:
         """Number of partitions of the log."""
         return self._n_partitions
+
+    @property
+    def corpus_id(self) -> str | None:
+        """Id of the corpus whose records the topic holds; None if they have none yet."""
+        found = (self.partition(i).find_corpus_id() for i in range(self._n_partitions))
+        return next((corpus_id for corpus_id in found if corpus_id is not None), None)
+
+    def identify(self, corpus_id: str) -> None:
+        """Check the id of the corpus in all partitions; later records carry it."""
+        for i in range(self._n_partitions):
+            found = self.partition(i).find_corpus_id()
+            if found not in (None, corpus_id):
+                raise IdentityError(
+                    f"the topic {self._topic} holds the log of corpus {found}, but this is corpus "
+                    f"{corpus_id}. Nothing was changed. Check ledger.topic."
+                )
+        self._corpus_id = corpus_id
+        for i in range(self._n_partitions):
+            self.partition(i)._corpus = bytes.fromhex(corpus_id)
 
     def partition(self, i: int) -> "KafkaLedger":
         """Return the ledger of partition ``i``; every call returns the same object."""
@@ -210,6 +244,7 @@ class KafkaLedger:
         self._i = i
         self._seconds_max = seconds_max
         self._is_closed = False
+        self._corpus: bytes | None = None  # id of the corpus, for the header of every message
         self._writing = threading.Lock()
         # Created now, because a new producer needs half a second until it may write.
         self._producer = _producer_of(settings, seconds_max)
@@ -331,6 +366,8 @@ class KafkaLedger:
         key = self._writer + self._n_written.to_bytes(8, "big")
         self._n_written += 1
         headers: list[tuple[str, str | bytes | None]] = [(_HEADER, schema.to_bytes(2, "big"))]
+        if self._corpus is not None:
+            headers.append((_CORPUS_HEADER, self._corpus))
         while True:
             try:
                 producer.produce(
@@ -366,6 +403,21 @@ class KafkaLedger:
         return offsets
 
     # ------------------------------------------------------------------ reading
+
+    def find_corpus_id(self) -> str | None:
+        """Return the id of the corpus in the first or the last record; None if they have none.
+
+        A log that 0.1.0 began has it only in later records, and so does a log whose first record
+        was truncated meanwhile.
+        """
+        with self._reading:
+            first, end = self.first, self.end
+            for position in (first, end - 1) if end > first else ():
+                for message in self._fetch(position, position + 1, 1)[:1]:
+                    found = dict(message.headers() or ()).get(_CORPUS_HEADER)
+                    if isinstance(found, bytes):
+                        return found.hex()
+        return None
 
     def _get_consumer(self) -> Consumer:
         if self._is_closed:

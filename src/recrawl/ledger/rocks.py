@@ -2,17 +2,17 @@
 
 A record's key is its partition (2 bytes) and its position (8 bytes), big-endian, so that keys are
 in the order of records; its value is the schema number (2 bytes, big-endian) and the data.  After
-the keys of the last partition come the metadata: the format of the log, and the first position of
-each partition.
+the keys of the last partition come the metadata: the format of the log with the id of its corpus,
+and the first position of each partition.
 """
 
 import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
-from recrawl.errors import LedgerError, PositionLost, StorageError
+from recrawl.errors import IdentityError, LedgerError, PositionLost, StorageError
 from recrawl.kv import KeyValues, KvOptions, Mode
 from recrawl.ledger.contract import (
     N_PARTITIONS_MAX,
@@ -51,9 +51,10 @@ class RocksLog:
     Create it with `open`.  Its methods raise `LedgerError` if the engine or the disk fails.
     """
 
-    def __init__(self, values: KeyValues, n_partitions: int, durability: Durability) -> None:
+    def __init__(self, values: KeyValues, about: dict[str, Any], durability: Durability) -> None:
         self._values = values
-        self._n_partitions = n_partitions
+        self._about = about
+        self._n_partitions = int(about["n_partitions"])
         self._syncs = _SharedSync(values) if durability == "sync" else None
         self._failure: str | None = None
         self._ledgers: dict[int, RocksLedger] = {}
@@ -67,6 +68,7 @@ class RocksLog:
         *,
         durability: Durability = "sync",
         mode: Mode = "writer",
+        corpus_id: str | None = None,
     ) -> Self:
         """Open the log in a folder; a writer creates it if it does not exist.
 
@@ -82,6 +84,9 @@ class RocksLog:
         mode
             ``"writer"`` for one process; ``"reader"`` for others, which may see records some
             moments before they are acknowledged.
+        corpus_id
+            Id of the corpus, which must be that of the log; a writer records it in a log that has
+            none.  None to accept any.
 
         Raises
         ------
@@ -91,6 +96,8 @@ class RocksLog:
             The folder cannot be read or written, or holds no log.
         LedgerError
             The log has a newer format or another number of partitions.
+        IdentityError
+            The log belongs to another corpus.
         """
         if durability not in get_args(Durability):
             raise ValueError(
@@ -100,7 +107,10 @@ class RocksLog:
             raise ValueError(f"n_partitions must be 1 to {N_PARTITIONS_MAX}, got {n_partitions}")
         values = KeyValues.open(folder, mode=mode, options=_OPTIONS)
         try:
-            return cls(values, _read_or_write_format(values, n_partitions), durability)
+            log = cls(values, _read_or_write_format(values, n_partitions), durability)
+            if corpus_id is not None:
+                log.identify(corpus_id)
+            return log
         except BaseException:
             values.close()
             raise
@@ -109,6 +119,24 @@ class RocksLog:
     def n_partitions(self) -> int:
         """Number of partitions of the log."""
         return self._n_partitions
+
+    @property
+    def corpus_id(self) -> str | None:
+        """Id of the corpus whose log this is; None in a log of 0.1.0."""
+        found = self._about.get("corpus_id")
+        return None if found is None else str(found)
+
+    def identify(self, corpus_id: str) -> None:
+        """Check the id of the corpus; a writer records it in a log that has none."""
+        if self.corpus_id not in (None, corpus_id):
+            raise IdentityError(
+                f"{self._values.folder} is the log of corpus {self.corpus_id}, but its folder "
+                f"belongs to corpus {corpus_id}. Nothing was changed. Put back the log of this "
+                "corpus."
+            )
+        if self.corpus_id is None and self._values.mode == "writer":
+            self._about = {**self._about, "corpus_id": corpus_id}
+            self._values.write([_FORMAT_KEY], [json.dumps(self._about).encode()], sync=True)
 
     def partition(self, i: int) -> "RocksLedger":
         """Return the ledger of partition ``i``; every call returns the same object."""
@@ -319,18 +347,18 @@ def _write_ranges(records: Sequence[Record]) -> list[tuple[int, int]]:
     return list(zip(starts, [*starts[1:], len(records)], strict=True))
 
 
-def _read_or_write_format(values: KeyValues, n_partitions: int | None) -> int:
-    """Check the format of a log, or write that of a new log; return its number of partitions."""
+def _read_or_write_format(values: KeyValues, n_partitions: int | None) -> dict[str, Any]:
+    """Check the format of a log, or write that of a new log; return its metadata."""
     text = values.get(_FORMAT_KEY)
     if text is None:
         if values.mode == "reader":
             raise LedgerError(f"{values.folder} holds no log")
         if n_partitions is None:
             raise LedgerError(f"{values.folder} holds no log yet; give n_partitions to create it")
-        about = json.dumps({"format": FORMAT, "n_partitions": n_partitions})
-        values.write([_FORMAT_KEY], [about.encode()], sync=True)
-        return n_partitions
-    about = json.loads(text)
+        new = {"format": FORMAT, "n_partitions": n_partitions}
+        values.write([_FORMAT_KEY], [json.dumps(new).encode()], sync=True)
+        return new
+    about: dict[str, Any] = json.loads(text)
     if about["format"] > FORMAT:
         raise LedgerError(
             f"{values.folder} has format {about['format']}, and this version reads up to {FORMAT}; "
@@ -340,4 +368,4 @@ def _read_or_write_format(values: KeyValues, n_partitions: int | None) -> int:
         raise LedgerError(
             f"n_partitions must be {about['n_partitions']} for {values.folder}, got {n_partitions}"
         )
-    return int(about["n_partitions"])
+    return about

@@ -8,9 +8,11 @@ either the snapshots from before or those from after.
 
     snapshots/0/00000000000000012345/columns         the columns of the shard
                                      manifest.json   the description of the columns
+                                     corpus.json     the id of the corpus, and the partition
                                      ...             any other files of the draft
 """
 
+import json
 import os
 import re
 import shutil
@@ -19,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,14 +29,22 @@ from numpy.typing import NDArray
 from recrawl.atomic_files import sync_to_disk
 from recrawl.errors import LedgerError, SnapshotError
 
-__all__ = ["SavedSnapshot", "SnapshotDraft", "SnapshotFolder"]
+__all__ = ["SavedSnapshot", "SnapshotDraft", "SnapshotFolder", "SnapshotOrigin"]
 
 _COLUMNS = "columns"
 _MANIFEST = "manifest.json"
+_CORPUS = "corpus.json"
 _SYNC_BYTES = 16 << 20
 # A second snapshot of one position replaces the first, which may have turned out corrupt.
 _NAME = re.compile(r"(?P<position>\d{20})(?:\.(?P<edition>[1-9]\d*))?")
 _TEMPORARY = "temporary-"
+
+
+class SnapshotOrigin(NamedTuple):
+    """The corpus and the partition that a snapshot was taken of."""
+
+    corpus_id: str
+    partition: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +66,16 @@ class SavedSnapshot:
         """Return the manifest that was committed with the snapshot."""
         with self._readable():
             return (self.folder / _MANIFEST).read_text(encoding="utf-8")
+
+    def origin(self) -> SnapshotOrigin | None:
+        """Return what the snapshot was taken of; None if 0.1.0 wrote it."""
+        try:
+            about = json.loads((self.folder / _CORPUS).read_text(encoding="utf-8"))
+            return SnapshotOrigin(str(about["id"]), int(about["partition"]))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SnapshotError(f"{self.folder / _CORPUS} cannot be read: {error}") from error
 
     def columns(self) -> NDArray[np.uint8]:
         """Return the columns, memory-mapped; writing to them does not change the file."""
@@ -119,6 +140,10 @@ class SnapshotDraft:
         file = self._require_open()
         with self._writable():
             (self._folder / _MANIFEST).write_text(manifest, encoding="utf-8")
+            if self._owner.origin is not None:
+                corpus_id, partition = self._owner.origin
+                about = json.dumps({"id": corpus_id, "partition": partition})
+                (self._folder / _CORPUS).write_text(about, encoding="utf-8")
             _sync_tree(self._folder)
             saved = self._owner._publish(self._position, self._folder)
         os.close(file)
@@ -165,19 +190,29 @@ class SnapshotFolder:
         Folder of all snapshots; the first snapshot creates it.
     keep
         Number of snapshots to keep; an older one is the fallback if the newest is corrupt.
+    origin
+        Corpus and partition to record in new snapshots; None to record nothing.
     """
 
-    def __init__(self, folder: Path, keep: int = 2) -> None:
+    def __init__(
+        self, folder: Path, keep: int = 2, *, origin: SnapshotOrigin | None = None
+    ) -> None:
         if keep < 1:
             raise ValueError(f"keep must be at least 1, got {keep}")
         self._folder = folder
         self._keep = keep
+        self._origin = origin
         self._draft: SnapshotDraft | None = None
 
     @property
     def keep(self) -> int:
         """Number of snapshots that are kept."""
         return self._keep
+
+    @property
+    def origin(self) -> SnapshotOrigin | None:
+        """Corpus and partition that new snapshots record."""
+        return self._origin
 
     @property
     def folder(self) -> Path:

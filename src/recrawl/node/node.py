@@ -20,6 +20,7 @@ from recrawl.ledger import Ledger, Record
 from recrawl.ledger.contract import check_records
 from recrawl.node.clock import NodeTime
 from recrawl.node.records import (
+    CorpusIdentified,
     LogEntry,
     NamesNumbered,
     PagesAddedWithUrls,
@@ -77,6 +78,8 @@ def apply_entry(shard: Shard, entry: LogEntry) -> Applied:
             if not (epoch == shard.epoch).all():
                 return Applied(np.zeros(epoch.size, np.bool_), _NO_TRANSITION)
             return shard.apply(added)
+        case CorpusIdentified(partition):
+            return Applied(np.ones(partition.size, np.bool_), _NO_TRANSITION)
         case NamesNumbered(epoch):
             return Applied(epoch == shard.epoch, _NO_TRANSITION)
         case PagesReported(outcomes):

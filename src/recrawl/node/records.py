@@ -1,4 +1,4 @@
-"""The entries of a node's log: the events of the shard, and three wider kinds of the node.
+"""The entries of a node's log: the events of the shard, and wider kinds of the node.
 
 A shard knows pages by number.  The node adds URLs, names of groups, validators and digests to the
 same record as the shard's columns, so that one record is one complete entry: after a crash there is
@@ -29,6 +29,7 @@ from recrawl.store import DIGEST_BYTES
 
 __all__ = [
     "NODE_SCHEMAS",
+    "CorpusIdentified",
     "LogEntry",
     "NamesNumbered",
     "PagesAddedWithUrls",
@@ -36,6 +37,17 @@ __all__ = [
     "entry_of",
     "record_of",
 ]
+
+
+class CorpusIdentified(NamedTuple):
+    """The corpus and the partition whose log this is: the first record of every partition."""
+
+    partition: NDArray[np.int64]
+    n_partitions: NDArray[np.int64]
+    generation: NDArray[np.int64]
+    """Number of times that the division into partitions has changed."""
+    corpus_id: pa.StringArray
+    """Id of the corpus, 32 hexadecimal digits."""
 
 
 class PagesAddedWithUrls(NamedTuple):
@@ -72,7 +84,7 @@ class PagesReported(NamedTuple):
     moved_to: pa.StringArray
 
 
-LogEntry: TypeAlias = Event | PagesAddedWithUrls | NamesNumbered | PagesReported
+LogEntry: TypeAlias = Event | CorpusIdentified | PagesAddedWithUrls | NamesNumbered | PagesReported
 
 _NAMES = [("url", pa.string()), ("fetch_url", pa.string())]
 _CONTENT = [
@@ -88,6 +100,7 @@ _CONTENT = [
 _PAGES_ADDED_WITH_URLS = 101
 _NAMES_NUMBERED = 102
 _PAGES_REPORTED = 103
+_CORPUS_IDENTIFIED = 110
 
 NODE_SCHEMAS: dict[int, pa.Schema] = {
     _PAGES_ADDED_WITH_URLS: pa.schema(
@@ -105,6 +118,14 @@ NODE_SCHEMAS: dict[int, pa.Schema] = {
     _PAGES_REPORTED: pa.schema(
         [*arrow_schema_of(Outcomes)] + [pa.field(name, type_) for name, type_ in _CONTENT]
     ),
+    _CORPUS_IDENTIFIED: pa.schema(
+        [
+            pa.field("partition", pa.int64(), False),
+            pa.field("n_partitions", pa.int64(), False),
+            pa.field("generation", pa.int64(), False),
+            pa.field("corpus_id", pa.string(), False),
+        ]
+    ),
 }
 
 
@@ -116,6 +137,9 @@ def _record(schema_id: int, columns: list[Any]) -> Record:
 def record_of(entry: LogEntry) -> Record:
     """Return the record of a log entry."""
     match entry:
+        case CorpusIdentified(partition, n_partitions, generation, corpus_id):
+            numbers = [pa.array(column) for column in (partition, n_partitions, generation)]
+            return _record(_CORPUS_IDENTIFIED, [*numbers, corpus_id])
         case PagesAddedWithUrls(added, epoch, url, fetch_url):
             columns = [*to_arrow(added).columns, pa.array(epoch), url, fetch_url]
             return _record(_PAGES_ADDED_WITH_URLS, columns)
@@ -139,6 +163,10 @@ def entry_of(record: Record) -> LogEntry:
         assert isinstance(added, PagesAdded)
         epoch = batch.column("epoch").to_numpy()
         return PagesAddedWithUrls(added, epoch, batch.column("url"), batch.column("fetch_url"))
+    if record.schema == _CORPUS_IDENTIFIED:
+        *numbers, corpus_id = batch.columns
+        partition, n_partitions, generation = (column.to_numpy() for column in numbers)
+        return CorpusIdentified(partition, n_partitions, generation, corpus_id)
     if record.schema == _NAMES_NUMBERED:
         epoch, what, number, key = batch.columns
         return NamesNumbered(epoch.to_numpy(), what.to_numpy(), number.to_numpy(), key)

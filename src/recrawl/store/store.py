@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.errors import FormatError, StorageError
+from recrawl.errors import FormatError, IdentityError, StorageError
 from recrawl.kv import KeyValues, KvOptions, Mode
 from recrawl.shard.events import slot_of_page
 from recrawl.store.batch import NetPages, StoreBatch, net_pages
@@ -101,6 +101,8 @@ class Store:
         hash_urls: HashUrls = hash_urls,
         changes_max: int = CHANGES_MAX,
         options: KvOptions = _OPTIONS,
+        corpus_id: str | None = None,
+        partition: int = 0,
     ) -> Self:
         """Open a store; a writer creates it if it does not exist.
 
@@ -116,6 +118,9 @@ class Store:
             Number of changes to keep.
         options
             Options of the storage engine.
+        corpus_id, partition
+            Corpus and partition, which must be those of the store; a writer records them in a
+            store that has none.  Without an id any store is accepted.
 
         Raises
         ------
@@ -123,6 +128,8 @@ class Store:
             If the store is already open.
         FormatError
             If a newer version created the store.
+        IdentityError
+            If the store belongs to another corpus or partition.
         StorageError
             If the folder cannot be read, or is not a store.
         """
@@ -131,6 +138,8 @@ class Store:
         kv = KeyValues.open(folder, mode=mode, options=options)
         try:
             hash_key, canon_version = _identity_of(kv)
+            if corpus_id is not None:
+                _check_owner(kv, corpus_id, partition)
             store = cls(kv, hash_urls, hash_key, canon_version, changes_max)
             store._read_state()
         except BaseException:
@@ -453,3 +462,20 @@ def _identity_of(kv: KeyValues) -> tuple[int, int]:
                 "update recrawl"
             )
     return int(identity["hash_key"], 16), int(identity["canon_version"])
+
+
+def _check_owner(kv: KeyValues, corpus_id: str, partition: int) -> None:
+    """Check that a store belongs to a partition of a corpus; record it if nothing is recorded."""
+    identity = json.loads(kv.get(_IDENTITY) or b"{}")
+    found = identity.get("corpus_id"), identity.get("partition")
+    if found == (corpus_id, partition):
+        return
+    if found[0] is not None:
+        raise IdentityError(
+            f"{kv.folder} is the store of corpus {found[0]}, partition {found[1]}, but its folder "
+            f"belongs to corpus {corpus_id}, partition {partition}. Nothing was changed. Put back "
+            "the store of this corpus; if it is lost, move this one away, and recrawl rebuilds it."
+        )
+    if kv.mode == "writer":
+        identity |= {"corpus_id": corpus_id, "partition": partition}
+        kv.write([_IDENTITY], [json.dumps(identity).encode()])

@@ -510,7 +510,7 @@ def test_reading_a_folder_without_a_corpus_is_an_error(tmp_path: Path) -> None:
 def test_a_corpus_of_a_newer_version_is_rejected(open_corpus: Open, tmp_path: Path) -> None:
     open_corpus().close()
     file = tmp_path / "corpus" / "FORMAT"
-    file.write_text(file.read_text().replace('"format": 1', '"format": 99'))
+    file.write_text(file.read_text().replace('"format": 2', '"format": 99'))
     with pytest.raises(CorpusError, match="newer version"):
         open_corpus()
 

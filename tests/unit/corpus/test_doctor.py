@@ -132,7 +132,7 @@ def test_a_folder_that_is_not_a_corpus(tmp_path: Path, clock: ManualClock) -> No
         ("{", "cannot be read"),
         ("", "cannot be read"),
         ("[]", "cannot be read"),
-        ('{"format": 1}', "cannot be read"),
+        ('{"format": 1}', "no key 'canonical_urls'"),
         (b"\xff\xfe", "cannot be read"),
     ],
 )
@@ -148,9 +148,9 @@ def test_a_format_file_that_cannot_be_read(
     [
         ({"format": 99}, "a newer version"),
         ({"canonical_urls": 99}, "a newer version"),
-        ({"canonical_urls": 0}, "canonical URLs of version 0"),
-        ({"partitions": 0}, "impossible"),
-        ({"ledger": "paper"}, "impossible"),
+        ({"canonical_urls": 0}, "'canonical_urls' must be an integer"),
+        ({"partitions": 0}, "'partitions' must be an integer"),
+        ({"ledger": "paper"}, "'ledger' must be rocksdb or kafka"),
     ],
 )
 def test_a_format_of_another_version(

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recrawl.corpus.doctor.check_results import CheckResult, bad, ok, warn
-from recrawl.corpus.opening import FORMAT
 from recrawl.corpus.past.replay import ReplayStart, shard_of, steps
 from recrawl.errors import (
+    CorpusError,
     EventError,
     FormatError,
     LedgerError,
@@ -23,6 +23,7 @@ from recrawl.errors import (
 from recrawl.kv import KeyValues
 from recrawl.ledger import Ledger, Log, SavedSnapshot, SnapshotFolder
 from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.durability.corpus_format import read_format
 from recrawl.node.durability.open_log import open_log
 from recrawl.node.durability.recovery import CHECKPOINT, _initial_shard
 from recrawl.node.node import apply_entry
@@ -56,6 +57,7 @@ class Shape(NamedTuple):
     partitions: int
     group_by: str
     ledger: str
+    corpus_id: str | None
 
 
 # ---------------------------------------------------------------------------- the folder
@@ -63,32 +65,30 @@ class Shape(NamedTuple):
 
 def format_check(folder: Path) -> tuple[Shape | None, list[CheckResult]]:
     """Read the FORMAT file; return its content, None if unusable, and the findings."""
-    path = folder / "FORMAT"
     try:
-        about = json.loads(path.read_text())
-        version, urls = int(about["format"]), int(about["canonical_urls"])
-        shape = Shape(int(about["partitions"]), str(about["group_by"]), str(about["ledger"]))
-    except FileNotFoundError:
+        about = read_format(folder)
+    except CorpusError as error:
+        todo = _NEWER if "newer" in str(error) else f"{_RESTORE}, or the file FORMAT alone."
+        return None, [bad("format", str(error), todo)]
+    if about is None:
         what = f"{folder} is not a corpus: it has no file FORMAT"
         if not folder.exists():
             what = f"{folder} does not exist"
         todo = "Give the folder of a corpus with -C, or create one with `recrawl init`."
         return None, [bad("format", what, todo)]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        todo = f"{_RESTORE}; the file FORMAT alone is enough if nothing else is wrong."
-        return None, [bad("format", f"FORMAT cannot be read: {error}", todo)]
-    if version > FORMAT or urls > CANON_VERSION:
-        what = f"format {version}, canonical URLs {urls}: a newer version of recrawl wrote it"
+    urls = about.canonical_urls
+    shape = Shape(about.partitions, about.group_by, about.ledger, about.corpus_id)
+    if urls > CANON_VERSION:
+        what = f"canonical URLs {urls}: a newer version of recrawl wrote it"
         return None, [bad("format", what, _NEWER)]
     if urls != CANON_VERSION:
         what = (
             f"it has canonical URLs of version {urls}, and this recrawl has version {CANON_VERSION}"
         )
         return None, [bad("format", what, "Use the version of recrawl that created it.")]
-    if not 1 <= shape.partitions <= 0xFFFF or shape.ledger not in ("rocksdb", "kafka"):
-        return None, [bad("format", f"FORMAT has impossible values: {about}", f"{_RESTORE}.")]
     parts = "1 partition" if shape.partitions == 1 else f"{shape.partitions} partitions"
-    return shape, [ok("format", f"format {version}, {parts}, log in {shape.ledger}")]
+    name = "no id yet" if shape.corpus_id is None else f"corpus {shape.corpus_id}"
+    return shape, [ok("format", f"{name}, {parts}, log in {shape.ledger}")]
 
 
 def config_check(folder: Path, shape: Shape) -> tuple[CorpusConfig | None, list[CheckResult]]:
@@ -110,12 +110,12 @@ def config_check(folder: Path, shape: Shape) -> tuple[CorpusConfig | None, list[
         todo = "Nothing: the settings in the log are used.  A recrawl.toml would replace the file."
         finding = warn("configuration", f"last-config.json cannot be read: {error}", todo)
         return CorpusConfig.from_dict(fixed), [finding]
-    wanted = Shape(config.corpus.partitions, config.corpus.group_by, config.ledger.kind)
-    if wanted != shape:
+    wanted = (config.corpus.partitions, config.corpus.group_by, config.ledger.kind)
+    if wanted != shape[:3]:
         names = ("corpus.partitions", "corpus.group_by", "ledger.kind")
         wrong = [
             f"{name} is {was!r} since the corpus was created, but {now!r} is configured"
-            for name, was, now in zip(names, shape, wanted, strict=True)
+            for name, was, now in zip(names, shape[:3], wanted, strict=True)
             if was != now
         ]
         return None, [

@@ -20,13 +20,35 @@ def check_log_client(config: CorpusConfig) -> None:
 
 
 def open_log(
-    folder: Path, config: CorpusConfig, *, mode: Literal["writer", "reader"] = "writer"
+    folder: Path,
+    config: CorpusConfig,
+    *,
+    mode: Literal["writer", "reader"] = "writer",
+    corpus_id: str | None = None,
 ) -> Log:
-    """Open the log of a corpus: in its folder, or in a Kafka topic."""
+    """Open the log of a corpus: in its folder, or in a Kafka topic.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+    config
+        Configuration of the corpus.
+    mode
+        Mode of access; a writer creates a log that does not exist.
+    corpus_id
+        Id of the corpus, which must be that of the log; None to accept any.
+    """
     n_partitions = config.corpus.partitions
     ledger = config.ledger
     if ledger.kind == "rocksdb":
-        return RocksLog.open(folder / "log", n_partitions, durability=ledger.durability, mode=mode)
+        return RocksLog.open(
+            folder / "log",
+            n_partitions,
+            durability=ledger.durability,
+            mode=mode,
+            corpus_id=corpus_id,
+        )
     check_log_client(config)
     # Imported here, because the Kafka client is an optional dependency.
     from recrawl.ledger.kafka import KafkaLog  # noqa: PLC0415
@@ -40,4 +62,5 @@ def open_log(
         create=mode == "writer",
         replication=ledger.replication,
         client_settings=ledger.client_settings,
+        corpus_id=corpus_id,
     )

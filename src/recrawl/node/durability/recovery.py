@@ -15,7 +15,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+import pyarrow as pa
+
 from recrawl.errors import (
+    IdentityError,
     LedgerError,
     PositionLost,
     RecoveryError,
@@ -23,19 +27,22 @@ from recrawl.errors import (
     SnapshotFormatError,
     StorageError,
 )
-from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder
+from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder, SnapshotOrigin
+from recrawl.node.durability.corpus_format import CorpusFormat
 from recrawl.node.node import Node, use_logged_price
-from recrawl.node.records import entry_of
+from recrawl.node.records import CorpusIdentified, entry_of
 from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.shard import SettingsSet, Shard, ShardSettings, event_of
 from recrawl.store import CHANGES_MAX, Store
 
-__all__ = ["Partition", "recover_node", "settings_event"]
+__all__ = ["Partition", "identity_entry", "recover_node", "settings_event"]
 
 logger = logging.getLogger(__name__)
 
 CHECKPOINT = "store"
 _READER_ATTEMPTS = 5
+# A log begins with the id of the corpus and the settings; that of 0.1.0 with the settings.
+_BEGINNING_RECORDS = 2
 
 
 class Partition(NamedTuple):
@@ -49,11 +56,23 @@ class Partition(NamedTuple):
     """Whether other nodes may append to the log."""
     changes_max: int = CHANGES_MAX
     """Number of changes to keep in the feed."""
+    corpus_id: str | None = None
+    """Id of the corpus, which its log, store and snapshots must have; None to accept any."""
 
 
 def settings_event(settings: ShardSettings) -> SettingsSet:
     """Return the event that logs settings."""
     return event_of(SettingsSet, settings=[settings.to_json()])
+
+
+def identity_entry(format: CorpusFormat, partition: int) -> CorpusIdentified:
+    """Return the first entry of the log of a partition."""
+    return CorpusIdentified(
+        np.array([partition]),
+        np.array([format.partitions]),
+        np.array([format.generation]),
+        pa.array([format.corpus_id], pa.string()),
+    )
 
 
 def _restore_shard(saved: SavedSnapshot, *, is_reader: bool) -> Shard | None:
@@ -76,14 +95,43 @@ def _restore_shard(saved: SavedSnapshot, *, is_reader: bool) -> Shard | None:
 
 
 def _initial_shard(ledger: Ledger) -> Shard:
-    """Return an empty shard with the settings in the first record of the log."""
-    found = ledger.read(0, n_bytes_max=1)
-    if found:
-        first = entry_of(found[0][1])
-        if isinstance(first, SettingsSet):
-            settings = ShardSettings.from_json(str(first.settings[0]))
+    """Return an empty shard with the settings at the beginning of the log."""
+    for position in range(min(ledger.end, _BEGINNING_RECORDS)):
+        entry = entry_of(ledger.read(position, n_bytes_max=1)[0][1])
+        if isinstance(entry, SettingsSet):
+            settings = ShardSettings.from_json(str(entry.settings[0]))
             return Shard(settings, due_table=shipped_due_table())
     return Shard(due_table=shipped_due_table())
+
+
+def _check_origins(partition: Partition) -> None:
+    """Raise `IdentityError` if the log or a snapshot belongs to another corpus or partition."""
+    if partition.corpus_id is None:
+        return
+    wanted = SnapshotOrigin(partition.corpus_id, partition.number)
+    found: list[tuple[str, SnapshotOrigin | None]] = []
+    for saved in partition.snapshots.list_saved():
+        with suppress(SnapshotError):  # a corrupt snapshot, which recovery leaves out
+            found.append((f"snapshot {saved.folder}", saved.origin()))
+    found.append(("the log", _origin_of_log(partition.ledger)))
+    for what, origin in found:
+        if origin is not None and origin != wanted:
+            raise IdentityError(
+                f"{what} belongs to corpus {origin.corpus_id}, partition {origin.partition}, but "
+                f"{partition.store_folder.parent.parent} is corpus {wanted.corpus_id}, and this is "
+                f"its partition {wanted.partition}. Nothing was changed. Put back the files of "
+                "this corpus."
+            )
+
+
+def _origin_of_log(ledger: Ledger) -> SnapshotOrigin | None:
+    """Return the corpus and partition in the first record; None if that says nothing about it."""
+    first = ledger.first
+    for _, record in ledger.read(first, n_bytes_max=1) if ledger.end > first else ():
+        entry = entry_of(record)
+        if isinstance(entry, CorpusIdentified):
+            return SnapshotOrigin(str(entry.corpus_id[0]), int(entry.partition[0]))
+    return None
 
 
 def _newest_usable_snapshot(
@@ -117,7 +165,7 @@ def _newest_usable_snapshot(
 def _open_store(partition: Partition, end: int) -> Store | None:
     """Open the store; return None if it cannot be used."""
     try:
-        store = Store.open(partition.store_folder, changes_max=partition.changes_max)
+        store = _store_of(partition)
     except StorageError as error:
         if type(error) is not StorageError:
             raise  # locked, or of a newer version, but not corrupt
@@ -145,7 +193,16 @@ def _install_store(partition: Partition, checkpoint: Path | None) -> Store:
         folder.rename(aside)
     if checkpoint is not None:
         shutil.copytree(checkpoint, folder)
-    return Store.open(folder, changes_max=partition.changes_max)
+    return _store_of(partition)
+
+
+def _store_of(partition: Partition) -> Store:
+    return Store.open(
+        partition.store_folder,
+        changes_max=partition.changes_max,
+        corpus_id=partition.corpus_id,
+        partition=partition.number,
+    )
 
 
 def _discard_later_snapshots(partition: Partition, end: int) -> None:
@@ -182,7 +239,13 @@ def recover_node(partition: Partition, *, is_reader: bool = False) -> Node:
 def _recover_reader(partition: Partition) -> Node:
     ledger = partition.ledger
     with ExitStack() as closing:
-        store = Store.open(partition.store_folder, mode="reader")
+        _check_origins(partition)
+        store = Store.open(
+            partition.store_folder,
+            mode="reader",
+            corpus_id=partition.corpus_id,
+            partition=partition.number,
+        )
         closing.callback(store.close)
         first = ledger.first
         start = _find_start(partition, first, ledger.end, is_reader=True)
@@ -195,6 +258,7 @@ def _recover_reader(partition: Partition) -> Node:
 
 def _recover_writer(partition: Partition) -> Node:
     ledger = partition.ledger
+    _check_origins(partition)
     first, end = ledger.first, ledger.end
     _discard_later_snapshots(partition, end)
     with ExitStack() as closing:

@@ -1,0 +1,159 @@
+"""The FORMAT file of a corpus: its id, and the properties that never change.
+
+The file is written once, before the log, the store and the first snapshot exist.  So a folder that
+has these parts without the file was a corpus, and nothing may be created over it.
+"""
+
+import json
+import re
+import secrets
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from recrawl.atomic_files import replace_file
+from recrawl.errors import CorpusError
+from recrawl.ledger.contract import N_PARTITIONS_MAX
+
+__all__ = [
+    "FORMAT",
+    "FORMAT_FILE",
+    "GENERATION_MAX",
+    "CorpusFormat",
+    "new_corpus_id",
+    "parts_in",
+    "read_format",
+    "write_format",
+]
+
+FORMAT = 2
+"""Version of the file.  Version 1 (0.1.0) has neither an id nor a generation."""
+FORMAT_FILE = "FORMAT"
+GENERATION_MAX = 15
+"""The highest layout generation, which takes four bits of a handle."""
+_PARTS = ("log", "store", "snapshots")
+_ID_BYTES = 16
+_ID = re.compile(r"[0-9a-f]{32}")
+_LEDGERS = ("rocksdb", "kafka")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusFormat:
+    """The content of a FORMAT file.
+
+    Parameters
+    ----------
+    corpus_id
+        Random id of the corpus, 32 hexadecimal digits; None in a file of version 1.
+    generation
+        Number of times that the division into partitions has changed.
+    canonical_urls
+        Version of the canonical form of URLs.
+    partitions
+        Number of partitions.
+    group_by
+        Property of a URL that pages of one group share.
+    ledger
+        Kind of log: "rocksdb" or "kafka".
+    """
+
+    corpus_id: str | None
+    generation: int = 0
+    canonical_urls: int
+    partitions: int
+    group_by: str
+    ledger: str
+
+
+def new_corpus_id() -> str:
+    """Return a new random id: 128 bits as hexadecimal digits."""
+    return secrets.token_hex(_ID_BYTES)
+
+
+def parts_in(folder: Path) -> list[str]:
+    """Return which parts of a corpus a folder has: log, store or snapshots, if not empty."""
+    return [name for name in _PARTS if (folder / name).is_dir() and any((folder / name).iterdir())]
+
+
+def write_format(folder: Path, content: CorpusFormat) -> None:
+    """Write the FORMAT file, durably."""
+    values = {"format": FORMAT, **asdict(content)}
+    values["id"] = values.pop("corpus_id")
+    with replace_file(folder / FORMAT_FILE, is_durable=True) as file:
+        file.write(json.dumps(values).encode())
+
+
+def read_format(folder: Path) -> CorpusFormat | None:
+    """Return the content of the FORMAT file; None if the folder is not a corpus.
+
+    Raises
+    ------
+    CorpusError
+        If the file is malformed, a newer version wrote it, or it is missing although the folder
+        has the parts of a corpus.
+    """
+    path = folder / FORMAT_FILE
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        parts = parts_in(folder)
+        if not parts:
+            return None
+        raise CorpusError(
+            f"{folder} has no file FORMAT, but it has {', '.join(f'{name}/' for name in parts)}: "
+            "it is a corpus whose FORMAT file was lost, or the folder of something else. Nothing "
+            "was changed. Restore FORMAT from a backup, or choose an empty folder."
+        ) from None
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error}") from error
+    try:
+        values = json.loads(content.decode("utf-8"))
+    except ValueError as error:
+        raise CorpusError(
+            f"{path} cannot be read: {error}. Restore the file from a backup."
+        ) from error
+    if not isinstance(values, dict):
+        raise CorpusError(f"{path} cannot be read: it is not a JSON object")
+    version = _integer(path, values, "format", 1, 1 << 31)
+    if version > FORMAT:
+        raise CorpusError(
+            f"{folder} has format {version}, which a newer version of recrawl wrote; this one "
+            f"reads formats up to {FORMAT}"
+        )
+    is_first = version == 1
+    return CorpusFormat(
+        corpus_id=None if is_first else _text(path, values, "id", _ID, "32 hexadecimal digits"),
+        generation=0 if is_first else _integer(path, values, "generation", 0, GENERATION_MAX),
+        canonical_urls=_integer(path, values, "canonical_urls", 1, 1 << 31),
+        partitions=_integer(path, values, "partitions", 1, N_PARTITIONS_MAX),
+        group_by=_text(path, values, "group_by", re.compile(r"\w+"), "a word"),
+        ledger=_text(path, values, "ledger", re.compile("|".join(_LEDGERS)), "rocksdb or kafka"),
+    )
+
+
+def _value(path: Path, values: dict[str, Any], key: str) -> Any:
+    if key not in values:
+        raise CorpusError(
+            f"{path} is incomplete: it has no key {key!r}. Restore the file from a backup."
+        )
+    return values[key]
+
+
+def _integer(path: Path, values: dict[str, Any], key: str, low: int, high: int) -> int:
+    value = _value(path, values, key)
+    if type(value) is not int or not low <= value <= high:
+        raise CorpusError(
+            f"{path} is malformed: {key!r} must be an integer from {low} to {high}, got "
+            f"{value!r}. Restore the file from a backup."
+        )
+    return value
+
+
+def _text(path: Path, values: dict[str, Any], key: str, pattern: re.Pattern[str], what: str) -> str:
+    value = _value(path, values, key)
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise CorpusError(
+            f"{path} is malformed: {key!r} must be {what}, got {value!r}. Restore the file from a "
+            "backup."
+        )
+    return value
