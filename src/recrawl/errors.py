@@ -4,6 +4,7 @@
 
     Exception
     └── RecrawlError
+        ├── ChangesLost       a consumer of the change feed cannot continue where it stopped
         ├── ConfigError       a configuration is invalid (also a `ValueError`)
         │   └── WebFileError  the description of a simulated web is invalid
         ├── CorpusError       a folder is not a corpus, or a newer version wrote it
@@ -27,6 +28,7 @@ bug and raises `AssertionError`.  Malformed data from the web raises nothing.
 """
 
 __all__ = [
+    "ChangesLost",
     "ConfigError",
     "CorpusError",
     "EventError",
@@ -50,6 +52,10 @@ __all__ = [
 
 class RecrawlError(Exception):
     """Base class of the errors that recrawl raises on purpose."""
+
+
+class ChangesLost(RecrawlError):  # noqa: N818 - names a condition, as in the docs
+    """The change feed no longer continues from the place that a consumer has committed."""
 
 
 class ConfigError(RecrawlError, ValueError):

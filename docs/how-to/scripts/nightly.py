@@ -54,8 +54,11 @@ def main(folder: str) -> None:
         for order in corpus.paced(batch_max=10, for_seconds=3600):
             corpus.report(fetch(order))
             n_fetched += 1
-        for change in corpus.changes(limit=1_000_000):
-            print(change.what.name.lower(), change.url)
+        while changes := corpus.changes(consumer="nightly"):
+            for change in changes:
+                print(change.what.name.lower(), change.url)
+            sys.stdout.flush()
+            corpus.commit_changes("nightly", changes[-1].cursor)
         print(n_fetched, "fetched", file=sys.stderr)
 
 

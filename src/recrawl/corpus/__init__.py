@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from recrawl.corpus.import_crawl import CrawlImport, ImportCounts
     from recrawl.corpus.inspect.beliefs import BelievedPages
     from recrawl.corpus.inspect.change_feed import PageChange
+    from recrawl.corpus.inspect.consumers import Consumer
     from recrawl.corpus.inspect.explanation import PageExplanation
     from recrawl.corpus.inspect.source_table import SourceRow, SourceTable
     from recrawl.corpus.inspect.stats import Stats
@@ -58,6 +59,7 @@ __all__ = [
     "BelievedPages",
     "CheckResult",
     "Clock",
+    "Consumer",
     "Corpus",
     "CorpusConfig",
     "CorpusPlan",
@@ -115,6 +117,7 @@ _MODULES = {
     "recrawl.corpus.import_crawl": ("CrawlImport", "ImportCounts"),
     "recrawl.corpus.inspect.beliefs": ("BelievedPages",),
     "recrawl.corpus.inspect.change_feed": ("PageChange",),
+    "recrawl.corpus.inspect.consumers": ("Consumer",),
     "recrawl.corpus.inspect.explanation": ("PageExplanation",),
     "recrawl.corpus.inspect.source_table": ("SourceRow", "SourceTable"),
     "recrawl.corpus.inspect.stats": ("Stats",),

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from recrawl.corpus.corpus import WAIT_SECONDS_MAX, Added, Corpus, Reported
 from recrawl.corpus.inspect.change_feed import PageChange
+from recrawl.corpus.inspect.consumers import Consumer
 from recrawl.corpus.inspect.explanation import PageExplanation
 from recrawl.corpus.inspect.stats import Stats
 from recrawl.corpus.opening import open_corpus
@@ -241,9 +242,23 @@ class AsyncCorpus:
         """Return an import of an earlier crawl's fetch log; its methods block the loop."""
         return self.corpus.import_crawl()
 
-    async def changes(self, after: str | None = None, *, limit: int = 1_000) -> list[PageChange]:
+    async def changes(
+        self, after: str | None = None, *, consumer: str | None = None, limit: int = 1_000
+    ) -> list[PageChange]:
         """Return the new, changed and gone pages after a cursor, oldest first."""
-        return await self._run(self.corpus.changes, after, limit=limit)
+        return await self._run(self.corpus.changes, after, consumer=consumer, limit=limit)
+
+    async def commit_changes(self, consumer: str, cursor: str, *, rewind: bool = False) -> str:
+        """Record durably that a consumer has processed all changes up to a cursor."""
+        return await self._run(self.corpus.commit_changes, consumer, cursor, rewind=rewind)
+
+    async def consumers(self) -> list[Consumer]:
+        """Return the consumers of the change feed, and how far behind each is."""
+        return await self._run(self.corpus.consumers)
+
+    async def remove_consumer(self, consumer: str) -> bool:
+        """Remove a consumer of the change feed; return whether it existed."""
+        return await self._run(self.corpus.remove_consumer, consumer)
 
     async def stats(self) -> Stats:
         """Return counts, budget, price and estimated freshness."""

@@ -19,6 +19,14 @@ from numpy.typing import NDArray
 
 from recrawl.corpus.budget_split import BudgetSplit
 from recrawl.corpus.inspect.change_feed import CorpusCursor, PageChange, changes_after
+from recrawl.corpus.inspect.consumers import (
+    Consumer,
+    commit_consumer,
+    consumer_place,
+    delete_consumer,
+    is_ahead,
+    list_consumers,
+)
 from recrawl.corpus.inspect.explanation import PageExplanation, explain_page
 from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.corpus.inspect.page_table import page_batches
@@ -770,7 +778,9 @@ class Corpus:
         """
         return page_batches(self.nodes, columns, batch, self.time.now_ms())
 
-    def changes(self, after: str | None = None, *, limit: int = 1_000) -> list[PageChange]:
+    def changes(
+        self, after: str | None = None, *, consumer: str | None = None, limit: int = 1_000
+    ) -> list[PageChange]:
         """Return the new, changed and gone pages after a cursor, oldest first.
 
         Parameters
@@ -778,10 +788,61 @@ class Corpus:
         after
             Cursor of the last change that was seen.  It stays valid when the corpus is closed.
             None begins with the oldest change that is stored.
+        consumer
+            Name of a consumer, instead of ``after``: the changes after the place that it has
+            committed with `commit_changes`.  A new one begins with the oldest change.
         limit
             Largest number of changes.
+
+        Raises
+        ------
+        ChangesLost
+            If the feed no longer has all changes after the consumer's place.
         """
-        return changes_after(self.nodes, CorpusCursor.parse(after, len(self.nodes)), limit)
+        if consumer is None:
+            place = CorpusCursor.parse(after, len(self.nodes))
+        elif after is not None:
+            raise ValueError("changes takes either a cursor or a consumer")
+        else:
+            self._see_commits(consumer)
+            place = consumer_place(self.folder, self.nodes, consumer)
+        return changes_after(self.nodes, place, limit)
+
+    def commit_changes(self, consumer: str, cursor: str, *, rewind: bool = False) -> str:
+        """Record durably that a consumer has processed all changes up to a cursor.
+
+        Works also for a corpus opened with ``read_only``.  Returns the cursor that holds now.
+
+        Parameters
+        ----------
+        consumer
+            Name of the consumer, of lower-case letters, digits, ``.``, ``_`` and ``-``.
+        cursor
+            Cursor of the last change that was processed; ``"oldest"`` for the oldest change that
+            is stored, ``"newest"`` to skip all changes so far.
+        rewind
+            Whether the consumer may move back, to read changes again.  Otherwise a cursor before
+            its place changes nothing.
+        """
+        self._see_commits(consumer)
+        return str(
+            commit_consumer(
+                self.folder, self.nodes, consumer, cursor, now_ms=self.now_ms(), rewind=rewind
+            )
+        )
+
+    def consumers(self) -> list[Consumer]:
+        """Return the consumers of the change feed, and how far behind each is."""
+        return list_consumers(self.folder, self.nodes)
+
+    def remove_consumer(self, consumer: str) -> bool:
+        """Remove a consumer of the change feed; return whether it existed."""
+        return delete_consumer(self.folder, consumer)
+
+    def _see_commits(self, consumer: str) -> None:
+        """Refresh a reader if another process has committed what this one has not seen yet."""
+        if self.is_reader and is_ahead(self.folder, self.nodes, consumer):
+            self.refresh()
 
     def stats(self) -> Stats:
         """Return counts, budget, price and estimated freshness."""

@@ -10,8 +10,10 @@ from recrawl.store.keys import CHANGE, Writes
 __all__ = [
     "Cursor",
     "StoredChange",
+    "change_at",
     "changes_from",
     "first_change_to_keep",
+    "number_from",
     "put_change",
     "range_before",
 ]
@@ -96,6 +98,22 @@ def changes_from(kv: KeyValues, after: Cursor, limit: int) -> list[StoredChange]
         if len(changes) == limit:
             break
     return changes
+
+
+def change_at(kv: KeyValues, place: Cursor) -> StoredChange | None:
+    """Return the change at a place; None if there is none, or it is no longer stored."""
+    value = kv.get(_key(*place))
+    if value is None:
+        return None
+    _, page, at_ms, transition = _HEAD.unpack_from(value)
+    cursor = Cursor(place.position, place.row + 1)
+    return StoredChange(cursor, page, transition, at_ms, value[_HEAD.size :].decode() or None)
+
+
+def number_from(kv: KeyValues, place: Cursor) -> int | None:
+    """Return the number of the first stored change from a place on; None if there is none."""
+    found = next(kv.scan(_key(*place), _END), None)
+    return None if found is None else int(_HEAD.unpack_from(found[1])[0])
 
 
 def first_change_to_keep(

@@ -23,8 +23,10 @@ from recrawl.store.batch import NetPages, StoreBatch, net_pages
 from recrawl.store.changes import (
     Cursor,
     StoredChange,
+    change_at,
     changes_from,
     first_change_to_keep,
+    number_from,
     put_change,
     range_before,
 )
@@ -260,6 +262,30 @@ class Store:
     def changes(self, after: Cursor, limit: int) -> list[StoredChange]:
         """Return up to ``limit`` changes from a cursor on."""
         return changes_from(self._kv, after, limit)
+
+    @property
+    def n_changes(self) -> int:
+        """Number of all changes ever added to the feed."""
+        return self._state.n_changes
+
+    @property
+    def n_trimmed_changes(self) -> int:
+        """Number of changes that are no longer in the feed."""
+        return self._state.n_trimmed
+
+    def change_at(self, place: Cursor) -> StoredChange | None:
+        """Return the change at a place; None if there is none, or it is no longer stored."""
+        return change_at(self._kv, place)
+
+    def n_changes_before(self, place: Cursor) -> int | None:
+        """Return the number of changes before a place, also those no longer in the feed.
+
+        None for a place before the first change in the feed, where the number is not known.
+        """
+        if place < self.first_change:
+            return None
+        number = number_from(self._kv, place)
+        return self._state.n_changes if number is None else number
 
     def trim_changes(self, *, before_ms: int) -> None:
         """Remove changes from before an instant."""

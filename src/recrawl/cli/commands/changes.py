@@ -2,13 +2,17 @@
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from recrawl.cli.support.corpus_access import corpus_option, open_to_read
+from recrawl.cli.support.corpus_access import corpus_option, open_to_read, value_errors_as_usage
 from recrawl.cli.support.examples import CommandExample, example_command
-from recrawl.cli.support.output import Output, output_option
+from recrawl.cli.support.output import Output, output_option, relative_time_text
 from recrawl.units import instant_text
+
+if TYPE_CHECKING:
+    from recrawl.corpus import Corpus, PageChange
 
 __all__ = ["command"]
 
@@ -21,10 +25,29 @@ _FOLLOW_SECONDS = 1.0
     examples=(
         CommandExample("recrawl changes"),
         CommandExample("recrawl changes --limit 2 | tail -n 1"),
+        CommandExample("recrawl changes --consumer nightly", about="Only what is new since."),
+        CommandExample("recrawl changes --consumers"),
         CommandExample("recrawl changes --after $CURSOR --follow", is_run=False),
     ),
 )
 @click.option("--after", metavar="CURSOR", help="Start after the change with this cursor.")
+@click.option(
+    "--consumer",
+    metavar="NAME",
+    help="Start where the last run with this name ended, and remember where this one ends.",
+)
+@click.option("--no-commit", is_flag=True, help="Print only; the consumer stays where it is.")
+@click.option(
+    "--commit",
+    metavar="CURSOR",
+    help="Print nothing, and let the consumer continue after this cursor; also `oldest` or "
+    "`newest`.",
+)
+@click.option("--rewind", is_flag=True, help="Let --commit move the consumer back.")
+@click.option("--remove", is_flag=True, help="Remove the consumer.")
+@click.option(
+    "--consumers", "is_list", is_flag=True, help="List all consumers and how far behind they are."
+)
 @click.option("--follow", is_flag=True, help="Wait for further changes, until Ctrl-C.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after N changes.")
 @click.option(
@@ -37,62 +60,184 @@ _FOLLOW_SECONDS = 1.0
 @output_option
 def command(
     after: str | None,
+    consumer: str | None,
     follow: bool,
     limit: int | None,
     what: tuple[str, ...],
     folder: Path,
     out: Output,
+    **options: Any,
 ) -> None:
     """Print new, changed and gone pages, oldest first.
 
-    Each JSON line (--json) has a cursor.  Keep the last one, and pass it to --after next time to
-    print only what happened since.
+    With --consumer NAME, each run prints only what happened since the last run with this name.
+    recrawl remembers the place after all output was written: if the command is stopped, or the
+    program that reads its output ends early, the next run prints these changes again.
+
+    To decide yourself when changes are done, use --no-commit, and afterwards --commit with the
+    cursor of the last change.  Each JSON line (--json) has a cursor.  Without --consumer, keep
+    the last cursor yourself and pass it to --after.
 
     A page is new at its first fetch, reverted if it is back to an earlier version, gone if it was
     not found, returned if it is there again, and retired if it was gone so often that recrawl no
     longer fetches it.
     """
-    left = limit
-    first_cursor = after
-    is_any = False
+    _check_options(consumer, after, options)
     with open_to_read(folder) as corpus:
-        while True:
-            try:
-                changes = corpus.changes(after, limit=_CHANGES_PER_READ)
-            except ValueError as error:
-                raise click.UsageError(
-                    f"--after: {error}.  Take it from the last line of `recrawl changes --json`."
-                ) from error
-            for change in changes:
-                after = change.cursor
-                name = change.what.name.lower()
-                if what and name not in what:
-                    continue
-                out.row(
-                    {
-                        "cursor": change.cursor,
-                        "url": change.url,
-                        "what": name,
-                        "at_ms": change.at_ms,
-                    }
-                )
-                is_any = True
-                out.say(f"{instant_text(change.at_ms):<16}  {name:<8}  {change.url}", wrap=False)
-                if left is not None:
-                    left -= 1
-                    if left == 0:
-                        return
-            if changes:
+        if options["is_list"]:
+            _list_consumers(corpus, out)
+        elif consumer is not None and options["remove"]:
+            _remove_consumer(corpus, consumer, out)
+        elif consumer is not None and options["commit"]:
+            _commit(corpus, consumer, options["commit"], options["rewind"], out)
+        else:
+            feed = _Feed(corpus, after, consumer, is_committed=not options["no_commit"])
+            _print_changes(feed, out, follow=follow, limit=limit, what=what)
+
+
+def _check_options(consumer: str | None, after: str | None, options: dict[str, Any]) -> None:
+    names = ("commit", "no_commit", "rewind", "remove")
+    if consumer is None and any(options[name] not in (None, False) for name in names):
+        raise click.UsageError("--commit, --no-commit, --rewind and --remove need --consumer NAME")
+    if consumer is not None and after is not None:
+        raise click.UsageError(
+            "use either --after or --consumer: a consumer starts where its last run ended"
+        )
+    if options["rewind"] and options["commit"] is None:
+        raise click.UsageError("--rewind needs --commit: it lets --commit move the consumer back")
+    if options["commit"] == "":
+        # A script whose variable is empty must not print and commit instead.
+        raise click.UsageError("--commit needs a cursor, or `oldest` or `newest`")
+
+
+class _Feed:
+    """The changes of a corpus after a cursor or the place of a consumer, read in parts.
+
+    Parameters
+    ----------
+    corpus
+        Corpus open for reading.
+    after
+        Cursor to start after.
+    consumer
+        Name of a consumer to start from instead.
+    is_committed
+        Whether `commit` moves the consumer.
+    """
+
+    def __init__(
+        self, corpus: "Corpus", after: str | None, consumer: str | None, *, is_committed: bool
+    ) -> None:
+        self.corpus = corpus
+        self.after = after
+        self.first_cursor = after
+        self._consumer = consumer
+        self._is_committed = is_committed and consumer is not None
+        self._committed_at: str | None = None
+
+    def read(self) -> "list[PageChange]":
+        """Return the next changes; none if there are no more."""
+        name = self._consumer if self.after is None else None
+        try:
+            return self.corpus.changes(self.after, consumer=name, limit=_CHANGES_PER_READ)
+        except ValueError as error:
+            if name is not None:
+                raise click.UsageError(f"--consumer: {error}") from error
+            raise click.UsageError(
+                f"--after: {error}.  Take it from the last line of `recrawl changes --json`."
+            ) from error
+
+    def commit(self, out: Output) -> None:
+        """Remember the place of the consumer, after everything that was printed is written."""
+        if self._is_committed and self._consumer is not None and self.after != self._committed_at:
+            out.flush_to_disk()
+            if self.after is not None:
+                self.corpus.commit_changes(self._consumer, self.after)
+                self._committed_at = self.after
+
+
+def _print_changes(
+    feed: _Feed, out: Output, *, follow: bool, limit: int | None, what: tuple[str, ...]
+) -> None:
+    left = limit
+    is_any = False
+    while True:
+        changes = feed.read()
+        for change in changes:
+            feed.after = change.cursor
+            name = change.what.name.lower()
+            if what and name not in what:
                 continue
-            if not follow:
-                if not is_any:
-                    out.say(_no_changes_text(first_cursor, what))
-                return
-            time.sleep(_FOLLOW_SECONDS)
-            corpus.refresh()
+            out.row(
+                {
+                    "cursor": change.cursor,
+                    "url": change.url,
+                    "what": name,
+                    "at_ms": change.at_ms,
+                }
+            )
+            is_any = True
+            out.say(f"{instant_text(change.at_ms):<16}  {name:<8}  {change.url}", wrap=False)
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    feed.commit(out)
+                    return
+        if changes and not follow:
+            continue
+        feed.commit(out)
+        if changes:
+            continue
+        if not follow:
+            if not is_any:
+                out.say(_no_changes_text(feed, what))
+            return
+        time.sleep(_FOLLOW_SECONDS)
+        feed.corpus.refresh()
 
 
-def _no_changes_text(after: str | None, what: tuple[str, ...]) -> str:
+def _no_changes_text(feed: _Feed, what: tuple[str, ...]) -> str:
     kinds = f" of this kind ({', '.join(what)})" if what else ""
-    since = "" if after is None else f" after {after}"
+    since = "" if feed.first_cursor is None else f" after {feed.first_cursor}"
     return f"No changes{kinds}{since} yet.  They come from `recrawl report`."
+
+
+def _commit(corpus: "Corpus", consumer: str, cursor: str, rewind: bool, out: Output) -> None:
+    with value_errors_as_usage():
+        held = corpus.commit_changes(consumer, cursor, rewind=rewind)
+    out.row({"consumer": consumer, "cursor": held})
+    out.say(f"Consumer {consumer} continues after {held}.")
+    if cursor not in (held, "oldest", "newest"):
+        out.note(
+            f"Consumer {consumer} was already further than {cursor}.  Use --rewind to move it back."
+        )
+
+
+def _remove_consumer(corpus: "Corpus", consumer: str, out: Output) -> None:
+    with value_errors_as_usage():
+        is_removed = corpus.remove_consumer(consumer)
+    out.row({"consumer": consumer, "removed": is_removed})
+    out.say(f"Consumer {consumer} {'is removed' if is_removed else 'does not exist'}.")
+
+
+def _list_consumers(corpus: "Corpus", out: Output) -> None:
+    consumers = corpus.consumers()
+    for consumer in consumers:
+        out.row(consumer._asdict())
+        if consumer.problem is not None:
+            out.note(f"{consumer.problem}.")
+    now_ms = corpus.now_ms()
+    rows = [
+        (
+            consumer.name,
+            consumer.n_behind,
+            consumer.n_missed,
+            relative_time_text(consumer.committed_at_ms, now_ms),
+            consumer.cursor,
+        )
+        for consumer in consumers
+    ]
+    if rows:
+        out.table(("consumer", "changes to read", "missed", "last commit", "cursor"), rows)
+    else:
+        out.say("No consumers yet.  `recrawl changes --consumer NAME` creates one.")

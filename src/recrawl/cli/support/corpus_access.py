@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recrawl.errors import (
+    ChangesLost,
     ConfigError,
     CorpusError,
     FormatError,
@@ -80,6 +81,11 @@ _WHAT_TO_DO: tuple[tuple[type[RecrawlError], str], ...] = (
     (RecoveryError, "Run `recrawl doctor` to see what is left."),
     (WebFileError, ""),  # its message says what a web file may hold
     (ConfigError, ""),  # its message says what the setting accepts
+    (
+        ChangesLost,
+        "Run `recrawl changes --consumer NAME --commit oldest` (or `newest`), with --rewind if it "
+        "has to move back.",
+    ),
     (TimeLost, "To keep more of the log, set a higher snapshots.keep in recrawl.toml."),
     (OwnershipLost, "Another process has taken over the corpus.  Run this again to take it back."),
     (StorageError, "Check that the disk is not full and the folder is yours, then run this again."),

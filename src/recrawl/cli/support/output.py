@@ -17,6 +17,7 @@ import json
 import math
 import os
 import shutil
+import stat
 import sys
 import textwrap
 import time
@@ -163,6 +164,15 @@ class Output:
                 Text(value if isinstance(value, str) else _cell_text(value)),
             )
         self.console.print(grid)
+
+    def flush_to_disk(self) -> None:
+        """Write everything printed so far to where it goes; to the disk if stdout is a file."""
+        sys.stdout.flush()
+        # A pipe or a terminal cannot be synced, and has no file number in some tests.
+        with suppress(io.UnsupportedOperation):
+            number = sys.stdout.fileno()
+            if stat.S_ISREG(os.fstat(number).st_mode):
+                os.fsync(number)
 
     def note(self, text: str) -> None:
         """Print text to stderr, whether text or JSON is wanted."""

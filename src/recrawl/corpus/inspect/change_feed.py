@@ -55,16 +55,24 @@ class PageChange(NamedTuple):
 
 
 def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> list[PageChange]:
-    """Return at most ``limit`` changes after a cursor, oldest first."""
-    found = []
-    for i, node in enumerate(nodes):
-        rows = node.store.changes(cursor.places[i], limit)
-        found += [(row.at_ms, i, row) for row in rows]
-    found.sort(key=lambda entry: entry[0])
-    changes = []
-    for _, i, row in found[:limit]:
-        cursor = cursor.advance(i, row.cursor)
-        # A change whose URL was not stored only moves the cursor.
-        if row.url is not None:
-            changes.append(PageChange(str(cursor), row.url, Transition(row.transition), row.at_ms))
+    """Return at most ``limit`` changes after a cursor, oldest first.
+
+    Nothing is returned only if there are no more changes.
+    """
+    changes: list[PageChange] = []
+    while not changes:
+        found = []
+        for i, node in enumerate(nodes):
+            rows = node.store.changes(cursor.places[i], limit)
+            found += [(row.at_ms, i, row) for row in rows]
+        if not found:
+            break
+        found.sort(key=lambda entry: entry[0])
+        for _, i, row in found[:limit]:
+            cursor = cursor.advance(i, row.cursor)
+            # A change whose URL was not stored only moves the cursor.
+            if row.url is not None:
+                changes.append(
+                    PageChange(str(cursor), row.url, Transition(row.transition), row.at_ms)
+                )
     return changes

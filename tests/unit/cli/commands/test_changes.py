@@ -1,6 +1,9 @@
 """Tests of ``recrawl changes``."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +61,127 @@ def test_no_changes_prints_a_sentence(in_corpus: Recrawl) -> None:
     assert in_corpus("changes", "--no-json").out.startswith("No changes yet.")
     assert in_corpus("changes").out == ""
     assert "of this kind (gone)" in in_corpus("changes", "--no-json", "--what", "gone").out
+
+
+# ---------------------------------------------------------------------- consumers
+
+
+def test_a_consumer_prints_each_change_once(changed: Recrawl) -> None:
+    rows = changed("changes").rows
+    peek = changed("changes", "--consumer", "nightly", "--no-commit").rows
+    assert peek == rows
+    assert changed("changes", "--consumer", "nightly", "--limit", "2").rows == rows[:2]
+    # Changes that --what leaves out are done as well.
+    assert changed("changes", "--consumer", "nightly", "--what", "changed").rows == rows[5:]
+    assert changed("changes", "--consumer", "nightly").rows == []
+    text = changed("changes", "--consumer", "nightly", "--no-json").out
+    assert text.startswith("No changes yet.")
+
+
+def test_a_consumer_is_committed_explicitly(changed: Recrawl) -> None:
+    rows = changed("changes", "--consumer", "nightly", "--no-commit").rows
+    done = changed("changes", "--consumer", "nightly", "--commit", rows[3]["cursor"]).row
+    assert done == {"consumer": "nightly", "cursor": rows[3]["cursor"]}
+    assert changed("changes", "--consumer", "nightly", "--no-commit").rows == rows[4:]
+    back = ("changes", "--consumer", "nightly", "--commit", rows[0]["cursor"])
+    ran = changed(*back)
+    assert "--rewind" in ran.err
+    assert ran.row["cursor"] == rows[3]["cursor"]
+    assert changed(*back, "--rewind").err == ""
+    assert changed("changes", "--consumer", "nightly").rows == rows[1:]
+    changed("changes", "--consumer", "nightly", "--commit", "oldest", "--rewind")
+    (listed,) = changed("changes", "--consumers").rows
+    assert (listed["name"], listed["n_behind"], listed["problem"]) == ("nightly", 6, None)
+    assert "nightly" in changed("changes", "--consumers", "--no-json").out
+    assert changed("changes", "--consumer", "nightly", "--remove").row["removed"]
+    assert not changed("changes", "--consumer", "nightly", "--remove").row["removed"]
+    assert "No consumers yet" in changed("changes", "--consumers", "--no-json").out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--commit", "7.2"),
+        ("--no-commit",),
+        ("--remove",),
+        ("--consumer", "a", "--after", "7.2"),
+        ("--consumer", "a", "--commit", ""),
+        ("--consumer", "a", "--commit", "yesterday"),
+        ("--consumer", "a", "--rewind"),
+        ("--consumer", "../a"),
+    ],
+)
+def test_wrong_options_of_a_consumer_are_usage_errors(
+    changed: Recrawl, options: tuple[str, ...]
+) -> None:
+    assert changed("changes", *options).code == 2
+    assert changed("changes", "--consumers").rows == []
+
+
+def test_a_consumer_that_missed_changes_is_told_what_to_do(
+    changed: Recrawl, tmp_path: Path
+) -> None:
+    changed("changes", "--consumer", "nightly", "--limit", "1")
+    with library.open(tmp_path) as corpus:
+        corpus.nodes[0].store.trim_changes(before_ms=corpus.now_ms() + 10_000)
+    ran = changed("changes", "--consumer", "nightly")
+    assert ran.code == 1
+    assert "missed 5 changes" in ran.err
+    assert "--commit oldest" in ran.err
+    assert "missed 5 changes" in changed("changes", "--consumers").err
+    changed("changes", "--consumer", "nightly", "--commit", "oldest")
+    assert changed("changes", "--consumer", "nightly").code == 0
+
+
+def test_nothing_is_committed_if_the_output_cannot_be_written(
+    changed: Recrawl, tmp_path: Path
+) -> None:
+    arguments = [sys.executable, "-m", "recrawl", "changes", "--consumer", "nightly", "--json"]
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    broken = subprocess.run(arguments, cwd=tmp_path, stdout=write_end, check=False, timeout=120)
+    os.close(write_end)
+    assert broken.returncode == 141
+    assert changed("changes", "--consumers").rows == []
+    if Path("/dev/full").exists():
+        with open("/dev/full", "wb") as full:
+            failed = subprocess.run(arguments, cwd=tmp_path, stdout=full, check=False, timeout=120)
+        assert failed.returncode == 1
+        assert changed("changes", "--consumers").rows == []
+    with open(tmp_path / "changes.txt", "wb") as file:
+        subprocess.run(arguments, cwd=tmp_path, stdout=file, check=True, timeout=120)
+    assert len((tmp_path / "changes.txt").read_bytes().splitlines()) == 6
+    assert changed("changes", "--consumer", "nightly").rows == []
+
+
+def test_a_consumer_that_follows_commits_what_it_has_printed(
+    changed: Recrawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("recrawl.cli.commands.changes.time.sleep", stop)
+    ran = changed("changes", "--consumer", "nightly", "--follow")
+    assert (ran.code, len(ran.rows)) == (130, 6)
+    assert changed("changes", "--consumer", "nightly").rows == []
+
+
+def test_an_interrupted_command_commits_nothing(
+    changed: Recrawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "_CHANGES_PER_READ", 2)
+    n_reads = 0
+    read = following._Feed.read
+
+    def read_twice(feed: following._Feed) -> object:
+        nonlocal n_reads
+        n_reads += 1
+        if n_reads == 3:
+            raise KeyboardInterrupt
+        return read(feed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(following._Feed, "read", read_twice)
+        ran = changed("changes", "--consumer", "nightly")
+    assert (ran.code, len(ran.rows)) == (130, 4)
+    assert len(changed("changes", "--consumer", "nightly").rows) == 6

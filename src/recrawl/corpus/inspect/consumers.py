@@ -1,0 +1,353 @@
+"""Named consumers of the change feed: each continues where it last committed.
+
+A consumer is a small file in the folder ``consumers`` of a corpus.  It is not in the log, so that
+a process that only reads the corpus can commit while another one writes.  The file replaces the
+one before it atomically and is synced, and a lock makes commits of several processes take turns.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from recrawl.atomic_files import replace_file, sync_to_disk
+from recrawl.corpus.inspect.change_feed import CorpusCursor
+from recrawl.errors import ChangesLost, StorageError
+from recrawl.node.node import Node
+from recrawl.store import Cursor
+
+__all__ = [
+    "CONSUMERS_MAX",
+    "NEWEST",
+    "OLDEST",
+    "Consumer",
+    "commit_consumer",
+    "consumer_place",
+    "delete_consumer",
+    "is_ahead",
+    "list_consumers",
+]
+
+CONSUMERS_MAX = 1_000
+"""Maximum number of consumers of a corpus."""
+OLDEST = "oldest"
+"""Cursor that stands for the oldest change in the feed."""
+NEWEST = "newest"
+"""Cursor that stands for the end of the feed."""
+
+_FORMAT = 1
+_FILE_BYTES_MAX = 4 << 20
+_FOLDER = "consumers"
+_SUFFIX = ".json"
+# Lower case only, because some file systems do not tell "Nightly" from "nightly".
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+class Consumer(NamedTuple):
+    """A named consumer of the change feed."""
+
+    name: str
+    cursor: str
+    """Place that was committed last."""
+    committed_at_ms: int
+    n_behind: int
+    """Number of changes in the feed after its place."""
+    n_missed: int
+    """Number of changes after its place that the feed no longer has; at least so many."""
+    problem: str | None
+    """Reason why it cannot continue; None if it can."""
+
+
+class _Place(NamedTuple):
+    """The committed place of a consumer in one partition."""
+
+    cursor: Cursor
+    n_read: int | None
+    """Number of changes of the partition before the place; None if it was not known."""
+    last: tuple[int, int, int] | None
+    """Page, transition and instant of the change before the place, which show whether a later
+    feed is the same one."""
+
+
+class _Committed(NamedTuple):
+    """The content of a consumer's file."""
+
+    places: tuple[_Place, ...]
+    committed_at_ms: int
+
+    @property
+    def cursor(self) -> CorpusCursor:
+        return CorpusCursor(tuple(place.cursor for place in self.places))
+
+
+def consumer_place(folder: Path, nodes: Sequence[Node], name: str) -> CorpusCursor:
+    """Return the place from which a consumer continues; a new one starts with the oldest change.
+
+    Raises
+    ------
+    ChangesLost
+        If the feed no longer has all changes after its place, or is not the feed it has read.
+    """
+    committed = _read(_path(folder, name), len(nodes))
+    if committed is None:
+        return _oldest(nodes)
+    problem = _problem_of(name, nodes, committed)
+    if problem is not None:
+        raise ChangesLost(problem)
+    return committed.cursor
+
+
+def is_ahead(folder: Path, nodes: Sequence[Node], name: str) -> bool:
+    """Return whether a consumer's place is after the end of the feed as the nodes see it."""
+    committed = _read(_path(folder, name), len(nodes))
+    return committed is not None and any(map(_is_ahead, nodes, committed.places))
+
+
+def commit_consumer(
+    folder: Path,
+    nodes: Sequence[Node],
+    name: str,
+    cursor: str,
+    *,
+    now_ms: int,
+    rewind: bool = False,
+) -> CorpusCursor:
+    """Commit the place of a consumer durably, and return the place that holds now.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+    nodes
+        Nodes, one per partition.
+    name
+        Name of the consumer; it is created if it does not exist.
+    cursor
+        Cursor of the last change that the consumer has processed; `OLDEST` or `NEWEST`.
+    now_ms
+        Time of the commit, in milliseconds since 1970.
+    rewind
+        Whether the place may move back.  Otherwise a partition whose place is already further
+        keeps it, so that a slow process does not undo the commit of a faster one.
+    """
+    path = _path(folder, name)
+    wanted = _parse(cursor, nodes)
+    _create_folder(folder)
+    with _lock(path.parent):
+        before = _read(path, len(nodes))
+        if before is None and sum(1 for _ in _files(folder)) >= CONSUMERS_MAX:
+            raise ValueError(
+                f"a corpus has at most {CONSUMERS_MAX} consumers; remove one that is not used"
+            )
+        places = [
+            _place_at(node, place, None if before is None else before.places[i], rewind)
+            for i, (node, place) in enumerate(zip(nodes, wanted.places, strict=True))
+        ]
+        committed = _Committed(tuple(places), now_ms)
+        _write(path, name, committed)
+    return committed.cursor
+
+
+def list_consumers(folder: Path, nodes: Sequence[Node]) -> list[Consumer]:
+    """Return all consumers, by name."""
+    consumers = []
+    for path in sorted(_files(folder)):
+        name = path.name.removesuffix(_SUFFIX)
+        try:
+            committed = _read(path, len(nodes))
+        except StorageError as error:
+            consumers.append(Consumer(name, "", 0, 0, 0, str(error)))
+            continue
+        if committed is None:  # removed meanwhile
+            continue
+        behind, missed = zip(*map(_counts, nodes, committed.places), strict=True)
+        consumers.append(
+            Consumer(
+                name,
+                str(committed.cursor),
+                committed.committed_at_ms,
+                sum(behind),
+                sum(missed),
+                _problem_of(name, nodes, committed),
+            )
+        )
+    return consumers
+
+
+def delete_consumer(folder: Path, name: str) -> bool:
+    """Delete a consumer; return whether it existed."""
+    path = _path(folder, name)
+    if not path.parent.is_dir():
+        return False
+    with _lock(path.parent):
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return False
+        sync_to_disk(path.parent)
+    return True
+
+
+# ---------------------------------------------------------------------- places
+
+
+def _oldest(nodes: Sequence[Node]) -> CorpusCursor:
+    return CorpusCursor(tuple(node.store.first_change for node in nodes))
+
+
+def _parse(text: str, nodes: Sequence[Node]) -> CorpusCursor:
+    if text == OLDEST:
+        return _oldest(nodes)
+    if text == NEWEST:
+        return CorpusCursor(tuple(Cursor(node.store.position, 0) for node in nodes))
+    cursor = CorpusCursor.parse(text, len(nodes))
+    for node, place in zip(nodes, cursor.places, strict=True):
+        if place > Cursor(node.store.position, 0):
+            raise ValueError(f"cursor {text} is after the end of the change feed")
+    return cursor
+
+
+def _place_at(node: Node, wanted: Cursor, before: _Place | None, rewind: bool) -> _Place:
+    """Return the place to commit in one partition, with what is needed to check it later."""
+    if before is not None and (wanted == before.cursor or (wanted < before.cursor and not rewind)):
+        return before
+    store = node.store
+    if wanted == Cursor(0, 0):
+        # Nothing was read from this partition: its first change is the oldest that is stored.
+        return _Place(wanted, store.n_trimmed_changes, None)
+    found = store.change_at(Cursor(wanted.position, wanted.row - 1)) if wanted.row else None
+    last = None if found is None else (found.page, found.transition, found.at_ms)
+    return _Place(wanted, store.n_changes_before(wanted), last)
+
+
+def _is_ahead(node: Node, place: _Place) -> bool:
+    return place.cursor > Cursor(node.store.position, 0)
+
+
+def _counts(node: Node, place: _Place) -> tuple[int, int]:
+    """Return how many changes after a place the feed has, and how many it no longer has."""
+    store = node.store
+    n_trimmed = store.n_trimmed_changes
+    if place.n_read is None:
+        is_missed = place.cursor < store.first_change
+        n_before = n_trimmed if is_missed else store.n_changes_before(place.cursor) or 0
+        return store.n_changes - n_before, int(is_missed)
+    return max(store.n_changes - max(place.n_read, n_trimmed), 0), max(n_trimmed - place.n_read, 0)
+
+
+def _is_other_feed(node: Node, place: _Place) -> bool:
+    if place.last is None:
+        return False
+    found = node.store.change_at(Cursor(place.cursor.position, place.cursor.row - 1))
+    return found is not None and (found.page, found.transition, found.at_ms) != place.last
+
+
+def _problem_of(name: str, nodes: Sequence[Node], committed: _Committed) -> str | None:
+    places = committed.places
+    if any(map(_is_ahead, nodes, places)) or any(map(_is_other_feed, nodes, places)):
+        return (
+            f"consumer {name} is at {committed.cursor}, which is not a place in this change feed: "
+            "the corpus was restored or has lost its newest changes since.  Commit a new place "
+            f"with rewind: {OLDEST!r} reads all stored changes again, {NEWEST!r} skips them"
+        )
+    n_missed = sum(missed for _, missed in map(_counts, nodes, places))
+    if n_missed:
+        return (
+            f"consumer {name} has missed {n_missed:,} changes or more: they were removed from the "
+            "change feed before it read them (changes.kept_for, changes.kept_max).  Commit "
+            f"{OLDEST!r} to continue with the oldest change that is left"
+        )
+    return None
+
+
+# ---------------------------------------------------------------------- files
+
+
+def _path(folder: Path, name: str) -> Path:
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            "the name of a consumer must be 1 to 64 lower-case letters, digits, '.', '_' and '-', "
+            f"and begin with a letter or digit, got {name!r}"
+        )
+    return folder / _FOLDER / f"{name}{_SUFFIX}"
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in (folder / _FOLDER).glob(f"*{_SUFFIX}"):
+        if _NAME.fullmatch(path.name.removesuffix(_SUFFIX)):
+            yield path
+
+
+def _create_folder(folder: Path) -> None:
+    consumers = folder / _FOLDER
+    if not consumers.is_dir():
+        consumers.mkdir(exist_ok=True)
+        sync_to_disk(folder)
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Wait until no other process or thread commits, and keep others waiting."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(folder / ".lock", flags, 0o666)
+    try:
+        if sys.platform == "win32":
+            import msvcrt  # noqa: PLC0415
+
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
+        else:
+            import fcntl  # noqa: PLC0415
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # also ends the lock
+
+
+def _read(path: Path, n_partitions: int) -> _Committed | None:
+    try:
+        with path.open("rb") as file:
+            content = json.loads(file.read(_FILE_BYTES_MAX))
+        if int(content["format"]) > _FORMAT:
+            raise StorageError(f"{path} was written by a newer version of recrawl")
+        cursors = CorpusCursor.parse(str(content["cursor"]), n_partitions).places
+        places = [
+            _Place(cursor, _number_or_none(read), _last_of(last))
+            for cursor, read, last in zip(cursors, content["n_read"], content["last"], strict=True)
+        ]
+        return _Committed(tuple(places), int(content["committed_at_ms"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(
+            f"{path} cannot be read: {error}.  Remove the consumer; it then starts with the oldest "
+            "change"
+        ) from error
+
+
+def _number_or_none(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _last_of(value: Any) -> tuple[int, int, int] | None:
+    if value is None:
+        return None
+    page, transition, at_ms = value
+    return int(page), int(transition), int(at_ms)
+
+
+def _write(path: Path, name: str, committed: _Committed) -> None:
+    content = {
+        "format": _FORMAT,
+        "name": name,
+        "cursor": str(committed.cursor),
+        "committed_at_ms": committed.committed_at_ms,
+        "n_read": [place.n_read for place in committed.places],
+        "last": [place.last for place in committed.places],
+    }
+    with replace_file(path, is_durable=True) as file:
+        file.write(json.dumps(content).encode())
