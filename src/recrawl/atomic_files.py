@@ -6,11 +6,11 @@ The content goes to a draft beside the file, which then takes the file's place.
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["replace_file", "sync_to_disk"]
+__all__ = ["create_folder", "replace_file", "sync_to_disk", "sync_tree"]
 
 
 @contextmanager
@@ -64,3 +64,26 @@ def sync_to_disk(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_tree(folder: Path) -> None:
+    """Wait until all files below a folder, and the folders that contain them, are on disk."""
+    for parent, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            sync_to_disk(Path(parent) / name)
+        sync_to_disk(Path(parent))
+
+
+def create_folder(folder: Path) -> None:
+    """Create a folder and its missing parents, and wait until their entries are on disk.
+
+    Without that wait a power cut could remove the whole folder later, also with files in it that
+    were synced.  A folder that exists is synced too: an earlier process may have died before.
+    """
+    missing = [folder]
+    while not missing[-1].parent.exists():
+        missing.append(missing[-1].parent)
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        with suppress(PermissionError):  # a parent that may not be read cannot be synced
+            sync_to_disk(path.parent)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recrawl.atomic_files import replace_file
+from recrawl.atomic_files import create_folder, replace_file
 
 
 def test_a_file_has_its_new_content_when_the_block_ends(tmp_path: Path) -> None:
@@ -67,3 +67,23 @@ def test_a_durable_write_reaches_the_disk_before_the_file_has_its_name(
     with replace_file(path, is_durable=True) as file:
         file.write(b"content")
     assert steps == ["sync", "name", "sync"]
+
+
+def test_the_entry_of_every_new_folder_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def watched_fsync(file: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{file}"))
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    folder = tmp_path / "a" / "b" / "c"
+    create_folder(folder)
+    assert folder.is_dir()
+    assert synced == [str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")]
+    synced.clear()
+    create_folder(folder)  # the process that created it may have died before its sync
+    assert synced == [str(tmp_path / "a" / "b")]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from recrawl.atomic_files import replace_file
+from recrawl.atomic_files import create_folder, replace_file
 from recrawl.corpus.corpus import Corpus
 from recrawl.errors import ConfigError, CorpusError
 from recrawl.ledger import Log, SnapshotFolder, SnapshotOrigin
@@ -71,7 +71,7 @@ def _open_identified_log(
 
 def _give_id(folder: Path, shape: CorpusFormat, corpus_id: str) -> CorpusFormat:
     shape = replace(shape, corpus_id=corpus_id)
-    folder.mkdir(parents=True, exist_ok=True)
+    create_folder(folder)
     write_format(folder, shape)
     return shape
 

@@ -10,6 +10,7 @@ from typing import Literal, NoReturn, Self, TypeAlias, cast, get_args
 
 from rocksdict import AccessType, Checkpoint, DbClosedError, Rdict, ReadOptions, WriteBatch
 
+from recrawl.atomic_files import create_folder
 from recrawl.errors import LockedError, StorageError
 from recrawl.kv.options import KvOptions, engine_options
 
@@ -220,7 +221,7 @@ class KeyValues:
             self._start_reader()
             return
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            create_folder(self._folder)
             self._engine = Rdict(str(self._folder), engine_options(self._options, is_reader=False))
         except Exception as error:
             self._fail(error)

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.atomic_files import sync_to_disk
+from recrawl.atomic_files import create_folder, sync_to_disk, sync_tree
 from recrawl.errors import LedgerError, SnapshotError
 
 __all__ = ["SavedSnapshot", "SnapshotDraft", "SnapshotFolder", "SnapshotOrigin"]
@@ -144,7 +144,7 @@ class SnapshotDraft:
                 corpus_id, partition = self._owner.origin
                 about = json.dumps({"id": corpus_id, "partition": partition})
                 (self._folder / _CORPUS).write_text(about, encoding="utf-8")
-            _sync_tree(self._folder)
+            sync_tree(self._folder)
             saved = self._owner._publish(self._position, self._folder)
         os.close(file)
         self._file = None
@@ -233,7 +233,8 @@ class SnapshotFolder:
         if position < newest:
             raise ValueError(f"position must be at least {newest}, got {position}")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            # All snapshots of a partition must not vanish with the entry of their folder.
+            create_folder(self._folder)
             for incomplete in self._folder.glob(f"{_TEMPORARY}*"):
                 shutil.rmtree(incomplete, ignore_errors=True)
             folder = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=self._folder))
@@ -291,11 +292,3 @@ class SnapshotFolder:
         folder.rename(aside)  # replaces the empty folder
         sync_to_disk(self._folder)
         shutil.rmtree(aside, ignore_errors=True)
-
-
-def _sync_tree(folder: Path) -> None:
-    """Sync all files below a folder, and then the folders that contain them."""
-    for parent, _, names in os.walk(folder, topdown=False):
-        for name in names:
-            sync_to_disk(Path(parent) / name)
-        sync_to_disk(Path(parent))

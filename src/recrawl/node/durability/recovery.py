@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from recrawl.atomic_files import sync_to_disk, sync_tree
 from recrawl.errors import (
     IdentityError,
     LedgerError,
@@ -192,7 +193,13 @@ def _install_store(partition: Partition, checkpoint: Path | None) -> Store:
         shutil.rmtree(aside, ignore_errors=True)
         folder.rename(aside)
     if checkpoint is not None:
-        shutil.copytree(checkpoint, folder)
+        # A copy that a power cut tears must not be taken for a store: it gets its name last.
+        draft = folder.with_name(folder.name + ".draft")
+        shutil.rmtree(draft, ignore_errors=True)
+        shutil.copytree(checkpoint, draft)
+        sync_tree(draft)
+        draft.rename(folder)
+        sync_to_disk(folder.parent)
     return _store_of(partition)
 
 
