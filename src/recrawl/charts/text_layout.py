@@ -3,6 +3,8 @@
 import html
 import re
 
+from recrawl.safe_text import escape_controls
+
 __all__ = ["escape_text", "shorten_text", "text_width"]
 
 # Characters that XML 1.0 does not allow, even escaped; lone surrogates are among them.
@@ -12,8 +14,9 @@ _NARROW, _WIDE = frozenset("iIjl.,:;'|!()[]/ \u202f"), frozenset("mwMW@%—…")
 
 
 def escape_text(text: object) -> str:
-    """Escape text for XML, HTML and their attributes."""
-    return html.escape(_FORBIDDEN.sub("\ufffd", str(text)), quote=True)
+    """Escape text for XML, HTML and their attributes; control characters become visible."""
+    visible = escape_controls(str(text), keep_newlines=True)
+    return html.escape(_FORBIDDEN.sub("\ufffd", visible), quote=True)
 
 
 def text_width(text: str, size: float) -> float:

@@ -34,6 +34,7 @@ from recrawl.cli.support.output import (
     INTERRUPTED,
     discard_output,
     prepare_streams,
+    print_note,
     wrap_for_stderr,
 )
 from recrawl.errors import RecrawlError
@@ -216,7 +217,7 @@ class _Commands(click.Group):
             raise _wrap_message(click_system_error(error)) from error
         except KeyboardInterrupt:
             saved = ctx.invoked_subcommand in _WRITING_COMMANDS
-            click.echo("Stopped." + (" Completed work is saved." if saved else ""), err=True)
+            print_note("Stopped." + (" Completed work is saved." if saved else ""))
             ctx.exit(INTERRUPTED)
 
 

@@ -16,20 +16,11 @@ _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "bad": ("✗", "bold 
 
 
 def _show(out: Output, check: str, level: str, what: str, todo: str) -> None:
-    if out.is_json:
-        return
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
     mark, style = _MARKS[level]
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=1)
-    grid.add_column(width=14)
-    grid.add_column(ratio=1)
-    grid.add_row(Text(mark, style), Text(check, "" if level == "ok" else style), Text(what))
+    rows = [((mark, style), (check, "" if level == "ok" else style), (what, ""))]
     if todo:
-        grid.add_row("", "", Text(f"→ {todo}", "dim"))
-    out.console.print(grid)
+        rows.append((("", ""), ("", ""), (f"→ {todo}", "dim")))
+    out.grid(rows, widths=(1, 14, None))
 
 
 def _compile(out: Output) -> None:

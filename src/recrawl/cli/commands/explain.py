@@ -152,7 +152,7 @@ def _show_history(history: "PageHistory", out: Output) -> None:
     if out.is_json or not (history.polls or history.signals):
         return
     name_width = 12
-    width = min(out.console.width - name_width - 4, _TEXT_WIDTH_MAX)
+    width = min(out.width - name_width - 4, _TEXT_WIDTH_MAX)
     if width >= 20:
         lines = list(text_timeline(history, width=width))
         for name, line in lines:

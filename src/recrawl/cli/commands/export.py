@@ -12,7 +12,9 @@ import click
 from recrawl.atomic_files import replace_file
 from recrawl.cli.support.corpus_access import corpus_option, open_to_read
 from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.exported_files import FORMULA, NOT_PRINTABLE, change_texts
 from recrawl.cli.support.output import Output
+from recrawl.safe_text import escape_controls, escape_json, protect_formula
 from recrawl.units import count_text
 
 if TYPE_CHECKING:
@@ -33,19 +35,47 @@ class _JsonLines:
         self._file = file
 
     def write(self, batch: "pa.RecordBatch") -> None:
-        lines = [json.dumps(row, ensure_ascii=False) for row in batch.to_pylist()]
+        lines = [escape_json(json.dumps(row, ensure_ascii=False)) for row in batch.to_pylist()]
         self._file.write(("\n".join(lines) + "\n").encode("utf-8", "replace"))
 
     def close(self) -> None:
         self._file.flush()
 
 
+class _CsvRows:
+    """Writer of rows as CSV, in which no cell is a formula of a spreadsheet.
+
+    Parameters
+    ----------
+    file
+        File to write to.
+    schema
+        Columns.
+    is_shown
+        Whether the output is a terminal, for which control characters are escaped as well.
+    """
+
+    def __init__(self, file: BinaryIO, schema: "pa.Schema", *, is_shown: bool) -> None:
+        from pyarrow.csv import CSVWriter  # noqa: PLC0415
+
+        self._rows = CSVWriter(file, schema)
+        self._is_shown = is_shown
+
+    def write(self, batch: "pa.RecordBatch") -> None:
+        batch = change_texts(batch, FORMULA, protect_formula)
+        if self._is_shown:
+            batch = change_texts(batch, NOT_PRINTABLE, escape_controls)
+        self._rows.write(batch)
+
+    def close(self) -> None:
+        self._rows.close()
+
+
 def _writer(format_name: str, file: BinaryIO, schema: "pa.Schema") -> Any:
     match format_name:
         case "csv":
-            from pyarrow.csv import CSVWriter  # noqa: PLC0415
-
-            return CSVWriter(file, schema)
+            is_shown = file is sys.stdout.buffer and sys.stdout.isatty()
+            return _CsvRows(file, schema, is_shown=is_shown)
         case "parquet":
             from pyarrow.parquet import ParquetWriter  # noqa: PLC0415
 
@@ -98,6 +128,9 @@ def command(format_name: str | None, path: Path | None, folder: Path) -> None:
     interval, the probability that the copy is fresh, the time when it is due, and its etag and
     last_modified.  `recrawl import` can read the file, but not the change rates: recrawl learns
     them again.
+
+    In CSV, text that a spreadsheet would compute, such as =1+1, has a ' before it; `recrawl import`
+    removes it again.
     """
     suffix = "" if path is None else path.suffix.lower().lstrip(".")
     if format_name is None and suffix in _WRONG_SUFFIXES:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recrawl.cli.support.output import print_log_messages, print_note
 from recrawl.errors import (
     ChangesLost,
     ConfigError,
@@ -161,6 +162,7 @@ def open_to_read(folder: Path) -> "Corpus":
     """Open a corpus for reading, even while another process is using it."""
     _require_corpus(folder)
     prepare_kernels(folder)
+    print_log_messages()
     import recrawl  # noqa: PLC0415
 
     return recrawl.open(folder.resolve(), read_only=True)
@@ -180,6 +182,7 @@ def open_to_change(folder: Path, *, n_bytes_input: int | None = 0) -> "Corpus":
     """
     _require_corpus(folder)
     prepare_kernels(folder, n_bytes_input=n_bytes_input)
+    print_log_messages()
     import recrawl  # noqa: PLC0415
 
     start = time.monotonic()
@@ -195,10 +198,9 @@ def open_to_change(folder: Path, *, n_bytes_input: int | None = 0) -> "Corpus":
                 raise
             if not is_announced and now >= start + _LOCK_SILENT_SECONDS:
                 is_announced = True
-                click.echo(
+                print_note(
                     "Another process is using this corpus; waiting for up to "
-                    f"{seconds_text(LOCK_SECONDS_MAX)} …",
-                    err=True,
+                    f"{seconds_text(LOCK_SECONDS_MAX)} …"
                 )
         time.sleep(_LOCK_LOOK_SECONDS)
 

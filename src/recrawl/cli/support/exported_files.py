@@ -1,18 +1,32 @@
-"""Reading files of ``recrawl export`` back: pages, their settings and their last fetch."""
+"""Files of ``recrawl export``: their text, and reading them back with settings and last fetch."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recrawl.errors import RecrawlError
+from recrawl.safe_text import unprotect_formula
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from recrawl.corpus import Corpus
 
-__all__ = ["export_batches", "is_export", "may_be_export", "restore_pages"]
+__all__ = [
+    "FORMULA",
+    "NOT_PRINTABLE",
+    "change_texts",
+    "export_batches",
+    "is_export",
+    "may_be_export",
+    "restore_pages",
+]
+
+FORMULA = "^'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
+"""Regular expression of texts that spreadsheets may compute, or that were protected from it."""
+NOT_PRINTABLE = "[^ -~]"
+"""Regular expression of texts with characters other than those of ASCII."""
 
 _ROWS_PER_BATCH = 16_384
 _LINE_BYTES_MAX = 1 << 20
@@ -71,14 +85,35 @@ def export_batches(path: Path) -> "Iterator[pa.RecordBatch]":
             from pyarrow import csv  # noqa: PLC0415
 
             types = {field.name: field.type for field in _schema()}
+            parse = csv.ParseOptions(newlines_in_values=True)
             # Only empty cells are null: a kind may be called NA.
             convert = csv.ConvertOptions(
                 column_types=types, strings_can_be_null=True, null_values=[""]
             )
-            for batch in csv.open_csv(path, convert_options=convert):
-                yield _with_export_columns(pa.Table.from_batches([batch]))
+            for batch in csv.open_csv(path, convert_options=convert, parse_options=parse):
+                plain = change_texts(batch, FORMULA, unprotect_formula)
+                yield _with_export_columns(pa.Table.from_batches([plain]))
     except pa.ArrowException as error:
         raise RecrawlError(f"{path} is not a file of `recrawl export`: {error}") from error
+
+
+def change_texts(
+    batch: "pa.RecordBatch", pattern: str, change: Callable[[str], str]
+) -> "pa.RecordBatch":
+    """Return a batch in which texts that match a regular expression are changed."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    for i, field in enumerate(batch.schema):
+        column = batch.column(i)
+        if pa.types.is_string(field.type):
+            is_match = pc.match_substring_regex(column, pattern).fill_null(False)
+            if is_match.true_count:
+                changed = pa.array(
+                    [change(text) for text in column.filter(is_match).to_pylist()], pa.string()
+                )
+                batch = batch.set_column(i, field, pc.replace_with_mask(column, is_match, changed))
+    return batch
 
 
 def _json_batches(path: Path) -> "Iterator[pa.RecordBatch]":

@@ -20,7 +20,7 @@ from typing import Literal
 
 import click
 
-from recrawl.cli.support.output import wrap_for_stderr
+from recrawl.cli.support.output import print_note
 from recrawl.kernel_mode import MODE_VARIABLE, KernelMode, use_kernels
 
 __all__ = [
@@ -116,7 +116,7 @@ def _apply_mode(mode: KernelMode) -> KernelMode:
 
 def _announce_compiling(command: str) -> None:
     if not is_compiled(command):
-        click.echo(wrap_for_stderr(_COMPILING), err=True)
+        print_note(_COMPILING)
         atexit.register(_record_compiled, [command])
 
 

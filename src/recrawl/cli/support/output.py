@@ -8,7 +8,7 @@ command writes every result in both forms, and `Output` prints the one that is w
     out.table(("host", "pages"), rows)  # people
 
 Notes and progress go to stderr, so that a pipe carries rows only.  `recrawl.units` formats
-amounts.
+amounts.  Everything printed here is escaped by `recrawl.safe_text`, so commands print only here.
 """
 
 import functools
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from recrawl.safe_text import escape_controls, escape_json
 from recrawl.units import seconds_text
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ __all__ = [
     "json_line",
     "output_option",
     "prepare_streams",
+    "print_log_messages",
+    "print_note",
     "relative_time_text",
     "wrap_for_stderr",
 ]
@@ -80,7 +83,30 @@ def json_line(row: Mapping[str, Any]) -> str:
     """Return a row as one line of JSON, without the newline."""
     # JSON escapes the characters that the encoding of stdout lacks.
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return json.dumps(_plain(row), ensure_ascii=not encoding.lower().startswith("utf"))
+    text = json.dumps(_plain(row), ensure_ascii=not encoding.lower().startswith("utf"))
+    return escape_json(text)
+
+
+def print_note(text: str) -> None:
+    """Print text to stderr, escaped and wrapped."""
+    click.echo(wrap_for_stderr(text), err=True)
+
+
+def print_log_messages() -> None:
+    """Print warnings that the library logs, escaped like all other text, until the command ends."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return
+    import logging  # noqa: PLC0415
+
+    class _Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            print_note(self.format(record))
+
+    handler = _Notes(logging.WARNING)
+    logger = logging.getLogger("recrawl")
+    logger.addHandler(handler)
+    context.find_root().call_on_close(lambda: logger.removeHandler(handler))
 
 
 class Output:
@@ -97,8 +123,13 @@ class Output:
         self._console: Console | None = None
 
     @property
-    def console(self) -> "Console":
-        """Console of rich on stdout, for text."""
+    def width(self) -> int:
+        """Width of the terminal in characters."""
+        return self._stdout.width
+
+    @property
+    def _stdout(self) -> "Console":
+        """Console of rich on stdout; it does not escape what it prints."""
         if self._console is None:
             from rich.console import Console  # noqa: PLC0415
 
@@ -123,7 +154,8 @@ class Output:
             Whether to wrap; otherwise the text stays on one line.
         """
         if not self.is_json:
-            self.console.print(text, style=style, markup=False, soft_wrap=not wrap)
+            text = escape_controls(text, keep_newlines=True)
+            self._stdout.print(text, style=style, markup=False, soft_wrap=not wrap)
 
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None
@@ -135,20 +167,19 @@ class Output:
         from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
-        table = Table(box=SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
-        shown = [
-            [cell if isinstance(cell, str) else _cell_text(cell) for cell in row] for row in rows
-        ]
+        heading = None if title is None else Text(escape_controls(title), style="table.title")
+        table = Table(box=SIMPLE_HEAD, title=heading, title_justify="left", pad_edge=False)
+        shown = [[_cell_text(cell) for cell in row] for row in rows]
         for i, name in enumerate(columns):
             is_number = all(_is_number(row[i]) for row in shown)
             table.add_column(
-                name,
+                Text(escape_controls(name)),
                 justify="right" if is_number else "left",
                 overflow="fold" if i == 0 else "ellipsis",
             )
         for row in shown:
             table.add_row(*(Text(cell) for cell in row))
-        self.console.print(table)
+        self._stdout.print(table)
 
     def facts(self, rows: Iterable[tuple[str, Any]]) -> None:
         """Print names and values, a pair per line, unless JSON is wanted."""
@@ -159,11 +190,32 @@ class Output:
 
         grid = Table.grid(padding=(0, 2), pad_edge=True)
         for name, value in rows:
-            grid.add_row(
-                Text(name, style="dim"),
-                Text(value if isinstance(value, str) else _cell_text(value)),
-            )
-        self.console.print(grid)
+            grid.add_row(Text(escape_controls(name), style="dim"), Text(_cell_text(value)))
+        self._stdout.print(grid)
+
+    def grid(
+        self, rows: Iterable[Sequence[tuple[str, str]]], *, widths: Sequence[int | None]
+    ) -> None:
+        """Print cells in columns, unless JSON is wanted.
+
+        Parameters
+        ----------
+        rows
+            Text and style of each cell.
+        widths
+            Width of each column in characters; None for the rest of the line.
+        """
+        if self.is_json:
+            return
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        grid = Table.grid(padding=(0, 1))
+        for width in widths:
+            grid.add_column(width=width, ratio=1 if width is None else None)
+        for row in rows:
+            grid.add_row(*(Text(escape_controls(cell), style) for cell, style in row))
+        self._stdout.print(grid)
 
     def flush_to_disk(self) -> None:
         """Write everything printed so far to where it goes; to the disk if stdout is a file."""
@@ -176,7 +228,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """Print text to stderr, whether text or JSON is wanted."""
-        click.echo(wrap_for_stderr(text), err=True)
+        print_note(text)
 
     def status(self, text: str) -> None:
         """Print what a long command does now, to stderr if it is a terminal."""
@@ -222,6 +274,7 @@ class Output:
             TextColumn(f"{amount} {unit}".strip()),
             TimeElapsedColumn() if total is None else TimeRemainingColumn(),
         )
+        what = escape_controls(what).replace("[", r"\[")  # rich would take it for markup
         bar = Progress(*columns, console=Console(stderr=True), transient=True)
         task = bar.add_task(what, total=total)
         begun = time.monotonic()
@@ -238,11 +291,13 @@ class Output:
 
 
 def _cell_text(cell: Any) -> str:
+    if isinstance(cell, str):
+        return escape_controls(cell)
     if cell is None:
         return "–"
     if isinstance(cell, float):
         return f"{cell:,.4g}" if abs(cell) < 1e4 else f"{cell:,.0f}"
-    return f"{cell:,}" if isinstance(cell, int) else str(cell)
+    return f"{cell:,}" if isinstance(cell, int) else escape_controls(str(cell))
 
 
 def _is_number(text: str) -> bool:
@@ -306,7 +361,7 @@ def relative_time_text(at_ms: int | None, now_ms: int) -> str:
 
 
 def wrap_for_stderr(text: str, *, prefix: str = "") -> str:
-    """Return text wrapped between words to the width of the terminal, if stderr is one.
+    """Return text escaped, and wrapped to the width of the terminal if stderr is one.
 
     Parameters
     ----------
@@ -315,6 +370,7 @@ def wrap_for_stderr(text: str, *, prefix: str = "") -> str:
     prefix
         Text that the caller prints before the first line.
     """
+    text = escape_controls(text, keep_newlines=True)
     if not sys.stderr.isatty():
         return text
     width = max(shutil.get_terminal_size().columns - 1, 20)
