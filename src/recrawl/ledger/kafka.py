@@ -26,12 +26,14 @@ from recrawl.ledger.contract import (
 )
 from recrawl.ledger.kafka_errors import (
     LOGGER,
-    TRANSIENT_ERRORS,
+    Brokers,
+    is_transient,
     raise_as_ledger_error,
     retry_while_transient,
 )
 from recrawl.ledger.kafka_topic import (
     MESSAGE_BYTES_MAX,
+    WantedCopies,
     admin_of,
     client_settings_of,
     find_or_create_topic,
@@ -99,13 +101,13 @@ class KafkaLog:
         admin: AdminClient,
         topic: str,
         n_partitions: int,
-        seconds_max: float,
+        brokers: Brokers,
     ) -> None:
         self._settings = settings
         self._admin = admin
         self._topic = topic
         self._n_partitions = n_partitions
-        self._seconds_max = seconds_max
+        self._brokers = brokers
         self._corpus_id: str | None = None
         self._ledgers: dict[int, KafkaLedger] = {}
         self._lock = threading.Lock()
@@ -119,6 +121,8 @@ class KafkaLog:
         n_partitions: int | None = None,
         create: bool = True,
         replication: int | None = None,
+        in_sync_min: int | None = None,
+        accept_weaker: bool = False,
         client_settings: Mapping[str, Any] | None = None,
         seconds_max: float = 60.0,
         corpus_id: str | None = None,
@@ -136,8 +140,14 @@ class KafkaLog:
         create
             Whether to create the topic if it does not exist.
         replication
-            Number of brokers that store a topic created here; None for the brokers' default.
-            From 3 on, a record is acknowledged when at least two brokers have it.
+            Number of brokers that store the topic: those of a topic created here, and the smallest
+            number that another one may have.  None for the brokers' default, and any number.
+        in_sync_min
+            Smallest ``min.insync.replicas`` of the topic: the number of brokers that have a record
+            when it is acknowledged.  By default 2 if ``replication`` is 3 or more, otherwise any.
+        accept_weaker
+            Whether to use a topic that has fewer copies than this, or that may elect a leader
+            without the newest records.
         client_settings
             Additional settings of ``librdkafka``, such as those for encryption and passwords.
         seconds_max
@@ -151,24 +161,27 @@ class KafkaLog:
             The topic holds the log of another corpus.
         LedgerError
             The brokers do not answer, the topic does not exist and may not be created, it has
-            another number of partitions, or its settings would delete records.
+            another number of partitions, its settings would delete records, or fewer brokers store
+            it than wanted.
         """
         if seconds_max <= 0:
             raise ValueError(f"seconds_max must be positive, got {seconds_max}")
         if n_partitions is not None and not 1 <= n_partitions <= N_PARTITIONS_MAX:
             raise ValueError(f"n_partitions must be 1 to {N_PARTITIONS_MAX}, got {n_partitions}")
-        settings = client_settings_of(bootstrap, client_settings or {})
+        brokers = Brokers(bootstrap, seconds_max)
+        settings = client_settings_of(brokers, client_settings or {})
         with raise_as_ledger_error("the Kafka settings are invalid"):
             admin = admin_of(settings)
+        brokers.ask_with(admin)
         n_found = find_or_create_topic(
             admin,
             topic,
             n_partitions=n_partitions,
             create=create,
-            replication=replication,
-            seconds_max=seconds_max,
+            copies=WantedCopies(replication, in_sync_min, accept_weaker),
+            brokers=brokers,
         )
-        log = cls(settings, admin, topic, n_found, seconds_max)
+        log = cls(settings, admin, topic, n_found, brokers)
         if corpus_id is not None:
             try:
                 log.identify(corpus_id)
@@ -207,7 +220,7 @@ class KafkaLog:
         with self._lock:
             if i not in self._ledgers:
                 self._ledgers[i] = KafkaLedger(
-                    self._settings, self._admin, self._topic, i, self._seconds_max
+                    self._settings, self._admin, self._topic, i, self._brokers
                 )
             return self._ledgers[i]
 
@@ -236,18 +249,19 @@ class KafkaLedger:
         admin: AdminClient,
         topic: str,
         i: int,
-        seconds_max: float,
+        brokers: Brokers,
     ) -> None:
         self._settings = settings
         self._admin = admin
         self._topic = topic
         self._i = i
-        self._seconds_max = seconds_max
+        self._brokers = brokers
+        self._seconds_max = brokers.seconds_max
         self._is_closed = False
         self._corpus: bytes | None = None  # id of the corpus, for the header of every message
         self._writing = threading.Lock()
         # Created now, because a new producer needs half a second until it may write.
-        self._producer = _producer_of(settings, seconds_max)
+        self._producer = _producer_of(settings, brokers.seconds_max)
         self._failure: str | None = None
         self._writer = os.urandom(8)
         self._n_written = 0
@@ -311,7 +325,7 @@ class KafkaLedger:
             raise ValueError(f"position must be at most {end}, got {position}")
         if position <= first:
             return
-        with raise_as_ledger_error("the log cannot be truncated"):
+        with raise_as_ledger_error("the log cannot be truncated", self._brokers):
             below = TopicPartition(self._topic, self._i, position)
             retry_while_transient(
                 lambda seconds: [
@@ -344,17 +358,18 @@ class KafkaLedger:
                 offsets.append(offset)
 
         give_up_at = time.monotonic() + self._seconds_max + _FLUSH_GRACE_SECONDS
-        with raise_as_ledger_error("the brokers refuse the records"):
+        with raise_as_ledger_error("the brokers refuse the records", self._brokers):
             for schema, data in records:
                 self._send(producer, schema, data, on_delivery, give_up_at)
             producer.flush(max(0.0, give_up_at - time.monotonic()))
         if failures:
             raise LedgerError(
-                f"{len(failures)} of {len(records)} records were not written: {failures[0]}"
+                f"{len(failures)} of {len(records)} records were not written: "
+                f"{self._brokers.problem(failures[0])}"
             )
         if len(offsets) + len(lost) < len(records):
             producer.purge()
-            raise LedgerError(f"the brokers did not answer within {self._seconds_max} s")
+            raise LedgerError(self._brokers.problem(KafkaError(KafkaError._MSG_TIMED_OUT)))
         if lost:
             # After a lost acknowledgement the batch is sent again and acknowledged without offsets.
             offsets += self._find_offsets(set(lost))
@@ -443,7 +458,7 @@ class KafkaLedger:
 
         with (
             self._reading,
-            raise_as_ledger_error("the brokers do not report the bounds of the log"),
+            raise_as_ledger_error("the brokers do not report the bounds of the log", self._brokers),
         ):
             return retry_while_transient(request, self._seconds_max)
 
@@ -460,7 +475,7 @@ class KafkaLedger:
         messages: list[Message] = []
         n_bytes = 0
         give_up_at = time.monotonic() + self._seconds_max
-        with raise_as_ledger_error("the log cannot be read"):
+        with raise_as_ledger_error("the log cannot be read", self._brokers):
             if self._next != position:
                 consumer.assign([TopicPartition(self._topic, self._i, position)])
                 self._next, self._ahead = position, None
@@ -472,7 +487,7 @@ class KafkaLedger:
                         break
                     if time.monotonic() > give_up_at:
                         self._stop_fetching(consumer)
-                        raise LedgerError(f"no records arrived within {self._seconds_max} s")
+                        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
                     continue
                 n_bytes += len(message)
                 if messages and n_bytes > n_bytes_max:
@@ -490,7 +505,7 @@ class KafkaLedger:
         assert error is not None
         if error.code() == KafkaError._PARTITION_EOF:
             return (message.offset() or 0) >= end
-        if error.code() in TRANSIENT_ERRORS or error.retriable():
+        if is_transient(error):
             LOGGER.info("reading %s, partition %d: %s", self._topic, self._i, error)
             return False
         position = self._next

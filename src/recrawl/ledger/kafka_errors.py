@@ -4,6 +4,7 @@ The extra ``kafka`` installs the client library for Kafka, `confluent-kafka`.
 """
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,59 +14,168 @@ from recrawl.errors import LedgerError
 
 try:
     from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient
 except ImportError as error:
     raise ImportError(
         'a log on Kafka needs the package confluent-kafka: pip install "recrawl[kafka]"'
     ) from error
 
-__all__ = ["LOGGER", "TRANSIENT_ERRORS", "raise_as_ledger_error", "retry_while_transient"]
+__all__ = [
+    "LOGGER",
+    "TRANSIENT_ERRORS",
+    "Brokers",
+    "is_transient",
+    "raise_as_ledger_error",
+    "retry_while_transient",
+]
 
 LOGGER = logging.getLogger("recrawl.ledger.kafka")
 LOGGER.addHandler(logging.NullHandler())  # without it, Python prints warnings to stderr
 
 _T = TypeVar("_T")
 _RETRY_SECONDS = 0.05
+# A request in progress cannot be interrupted, so a long wait is many attempts.
+_ATTEMPT_SECONDS_MAX = 10.0
+_PROBE_SECONDS = 1.5
+_BROKERS_NAMED_MAX = 9
+_IN_STATE = re.compile(r" \(after \d+ms in state [^)]*\)$")
 
-# Errors while brokers start, stop or move a partition, and just after a topic was created.
-TRANSIENT_ERRORS = frozenset(
-    {
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._WAIT_COORD,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-    }
+# Errors while brokers start, stop or move a partition, while the network fails, and just after a
+# topic was created.  A test compares this list with the errors that Kafka calls retriable.
+_TRANSIENT_NAMES = (
+    "_ALL_BROKERS_DOWN",
+    "_DESTROY_BROKER",
+    "_FAIL",
+    "_INTR",
+    "_ISR_INSUFF",
+    "_NODE_UPDATE",
+    "_NOENT",  # "No leaders found"
+    "_OUTDATED",
+    "_PREV_IN_PROGRESS",
+    "_RESOLVE",
+    "_RETRY",
+    "_TIMED_OUT",
+    "_TIMED_OUT_QUEUE",
+    "_TRANSPORT",
+    "_UNKNOWN_BROKER",
+    "_UNKNOWN_PARTITION",
+    "_UNKNOWN_TOPIC",
+    "_WAIT_CACHE",
+    "_WAIT_COORD",
+    "BROKER_NOT_AVAILABLE",
+    "CONCURRENT_TRANSACTIONS",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "ELIGIBLE_LEADERS_NOT_AVAILABLE",
+    "FENCED_LEADER_EPOCH",
+    "FETCH_SESSION_ID_NOT_FOUND",
+    "INCONSISTENT_TOPIC_ID",
+    "INVALID_FETCH_SESSION_EPOCH",
+    "INVALID_MSG",  # a checksum that does not fit: damaged on the way
+    "KAFKA_STORAGE_ERROR",
+    "LEADER_NOT_AVAILABLE",
+    "LISTENER_NOT_FOUND",
+    "NETWORK_EXCEPTION",
+    "NOT_CONTROLLER",
+    "NOT_COORDINATOR",
+    "NOT_ENOUGH_REPLICAS",
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+    "NOT_LEADER_FOR_PARTITION",
+    "OFFSET_NOT_AVAILABLE",
+    "PREFERRED_LEADER_NOT_AVAILABLE",
+    "REASSIGNMENT_IN_PROGRESS",
+    "REPLICA_NOT_AVAILABLE",
+    "REQUEST_TIMED_OUT",
+    "STALE_BROKER_EPOCH",
+    "STALE_CTRL_EPOCH",
+    "THROTTLING_QUOTA_EXCEEDED",
+    "UNKNOWN_LEADER_EPOCH",
+    "UNKNOWN_TOPIC_ID",
+    "UNKNOWN_TOPIC_OR_PART",
+    "UNSTABLE_OFFSET_COMMIT",
 )
+# Older releases of the client library lack some of the names.
+TRANSIENT_ERRORS: frozenset[int] = frozenset(
+    getattr(KafkaError, name) for name in _TRANSIENT_NAMES if hasattr(KafkaError, name)
+)
+"""Codes of the errors after which a request may succeed later."""
+
+
+class Brokers:
+    """The brokers of a log: where they are, and what the client last said about them.
+
+    Parameters
+    ----------
+    address
+        Addresses of the first brokers to contact.
+    seconds_max
+        Time limit in seconds of every call.
+    """
+
+    def __init__(self, address: str, seconds_max: float) -> None:
+        self.address = address
+        self.seconds_max = seconds_max
+        self._admin: AdminClient | None = None
+        self._problems: dict[str, str] = {}  # the last one of each broker
+
+    def ask_with(self, admin: AdminClient) -> None:
+        """Use this client to find out why brokers do not answer."""
+        self._admin = admin
+
+    def on_error(self, error: KafkaError) -> None:
+        """Log and keep a message of a client, which calls this."""
+        LOGGER.info("%s", error)
+        broker, separator, problem = error.str().partition(": ")
+        if separator and len(self._problems) < _BROKERS_NAMED_MAX:
+            broker = broker.partition("/")[0]
+            self._problems[broker] = f"{broker}: {_IN_STATE.sub('', problem)}"
+
+    def problem(self, error: KafkaError) -> str:
+        """Return what went wrong; if no broker answers, which they are and why."""
+        is_waiting_over = is_transient(error) or error.code() == KafkaError._MSG_TIMED_OUT
+        if not is_waiting_over or self._admin is None:
+            return error.str()
+        self._admin.poll(0)
+        self._problems.clear()  # they may be hours old
+        try:
+            self._admin.list_topics(timeout=_PROBE_SECONDS)
+        except KafkaException as silence:
+            self._admin.poll(0)
+            why = "; ".join(self._problems.values()) or silence.args[0].str()
+        else:
+            return f"{error.str()}, for {self.seconds_max:g} s"
+        return (
+            f"Kafka at {self.address} did not answer within {self.seconds_max:g} s ({why}).\n"
+            "Check ledger.bootstrap, and that the brokers run; ledger.give_up_after is the time "
+            "to wait for them."
+        )
 
 
 @contextmanager
-def raise_as_ledger_error(what: str) -> Iterator[None]:
-    """Raise errors of the client library as `LedgerError`; the message starts with ``what``."""
+def raise_as_ledger_error(what: str, brokers: Brokers | None = None) -> Iterator[None]:
+    """Raise errors of the client library as `LedgerError`.
+
+    Parameters
+    ----------
+    what
+        First words of the message.
+    brokers
+        Brokers to name if they do not answer.
+    """
     try:
         yield
     except KafkaException as error:
-        raise LedgerError(f"{what}: {_message_of(error)}") from error
+        raise LedgerError(f"{what}: {_message_of(error, brokers)}") from error
     except SystemError as error:
         # A fatal error in a call with callbacks arrives wrapped in SystemError.
         if not isinstance(error.__cause__, KafkaException):
             raise
-        raise LedgerError(f"{what}: {_message_of(error.__cause__)}") from error
+        raise LedgerError(f"{what}: {_message_of(error.__cause__, brokers)}") from error
+
+
+def is_transient(error: KafkaError) -> bool:
+    """Return whether a request that failed with this error may succeed later."""
+    return error.code() in TRANSIENT_ERRORS or error.retriable()
 
 
 def retry_while_transient(request: Callable[[float], _T], seconds_max: float) -> _T:
@@ -80,15 +190,18 @@ def retry_while_transient(request: Callable[[float], _T], seconds_max: float) ->
     """
     give_up_at = time.monotonic() + seconds_max
     while True:
+        left = give_up_at - time.monotonic()
         try:
-            return request(max(_RETRY_SECONDS, give_up_at - time.monotonic()))
+            return request(min(max(_RETRY_SECONDS, left), _ATTEMPT_SECONDS_MAX))
         except KafkaException as error:
-            if error.args[0].code() not in TRANSIENT_ERRORS or time.monotonic() > give_up_at:
+            if not is_transient(error.args[0]) or time.monotonic() > give_up_at:
                 raise
-            LOGGER.info("retrying after: %s", _message_of(error))
+            LOGGER.info("retrying after: %s", _message_of(error, None))
             time.sleep(_RETRY_SECONDS)
 
 
-def _message_of(error: KafkaException) -> str:
+def _message_of(error: KafkaException, brokers: Brokers | None) -> str:
     cause = error.args[0]
-    return cause.str() if isinstance(cause, KafkaError) else str(cause)
+    if not isinstance(cause, KafkaError):
+        return str(cause)
+    return cause.str() if brokers is None else brokers.problem(cause)

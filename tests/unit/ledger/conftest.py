@@ -70,7 +70,7 @@ class FailingBroker:
 @pytest.fixture
 def failing_broker(kafka_topic: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FailingBroker]:
     # The mock broker does not answer requests for the settings of a topic.
-    monkeypatch.setattr(kafka_topic_module, "_DESCRIBE_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(kafka_topic_module, "_topic_settings", lambda *_: {})
     broker = FailingBroker(kafka_topic)
     yield broker
     broker.close()

@@ -6,19 +6,24 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from recrawl.errors import LedgerError, PositionLost
 from recrawl.ledger import kafka as kafka_module
+from recrawl.ledger import kafka_topic as kafka_topic_module
 from recrawl.ledger.contract import AppendedSpan, Record
 from recrawl.ledger.kafka import KafkaLedger, KafkaLog
+from recrawl.ledger.kafka_errors import TRANSIENT_ERRORS
 from recrawl.testing.ledgers import LEDGER_CHECKS, N_PARTITIONS, LedgerCheck
 from tests.kafka_broker import SCRIPT
 from tests.unit.ledger.conftest import (
@@ -189,6 +194,70 @@ def test_a_topic_that_would_delete_or_reject_records_is_refused(
         KafkaLog.open(kafka_bootstrap, kafka_topic)
 
 
+def make_topic(bootstrap: str, topic: str, **settings: str) -> None:
+    kept = {"retention.ms": "-1", "max.message.bytes": "8388608"}
+    new = NewTopic(
+        topic, 1, 1, config=kept | {key.replace("_", "."): settings[key] for key in settings}
+    )
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([new])[topic].result(30)
+
+
+def test_a_topic_with_fewer_copies_than_wanted_is_refused_unless_accepted(
+    kafka_bootstrap: str, kafka_topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_topic(kafka_bootstrap, kafka_topic, min_insync_replicas="1")
+    with pytest.raises(LedgerError) as caught:
+        KafkaLog.open(kafka_bootstrap, kafka_topic, replication=3)
+    message = str(caught.value)
+    assert "its replication factor is 1, and ledger.replication is 3" in message
+    assert "its min.insync.replicas is 1, and ledger.in_sync_min is 2" in message
+    assert f"--entity-name {kafka_topic} --add-config min.insync.replicas=2" in message
+    assert 'ledger.weaker_topic = "accept"' in message
+    with pytest.raises(LedgerError, match=r"min\.insync\.replicas is 1, and .* is 4"):
+        KafkaLog.open(kafka_bootstrap, kafka_topic, in_sync_min=4)
+    with KafkaLog.open(kafka_bootstrap, kafka_topic, replication=3, accept_weaker=True) as log:
+        assert log.partition(0).append(make_records(1)) == AppendedSpan(0, 1, True)
+    assert "may lose records that were acknowledged: its replication factor" in caplog.text
+    KafkaLog.open(kafka_bootstrap, kafka_topic, replication=1).close()
+
+
+def test_a_topic_that_may_elect_a_leader_without_the_newest_records_is_refused(
+    kafka_bootstrap: str, kafka_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_topic(kafka_bootstrap, kafka_topic, unclean_leader_election_enable="true")
+    KafkaLog.open(kafka_bootstrap, kafka_topic).close()  # the only copy: nobody else can lead
+    found = kafka_topic_module._FoundTopic(n_partitions=1, n_copies=3)
+    monkeypatch.setattr(kafka_topic_module, "_find_topic", lambda *_: found)
+    with pytest.raises(LedgerError, match=r"unclean\.leader\.election\.enable is true, so a bro"):
+        KafkaLog.open(kafka_bootstrap, kafka_topic, replication=3, in_sync_min=1)
+
+
+def test_the_settings_of_a_topic_must_be_read_unless_that_is_forbidden(
+    log: KafkaLog, kafka_bootstrap: str, kafka_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [KafkaError.NOT_CONTROLLER, KafkaError.TOPIC_AUTHORIZATION_FAILED]
+
+    class Answer:
+        def __init__(self, code: int) -> None:
+            self.code = code
+
+        def result(self) -> None:
+            raise KafkaException(KafkaError(self.code))
+
+    def describe(_: AdminClient, resources: list[Any], **__: Any) -> dict[Any, Answer]:
+        return {resources[0]: Answer(answers.pop(0))}
+
+    monkeypatch.setattr(AdminClient, "describe_configs", describe)
+    KafkaLog.open(kafka_bootstrap, kafka_topic).close()
+    assert answers == []
+    answers.append(KafkaError.INVALID_REQUEST)
+    with pytest.raises(
+        LedgerError, match=r"settings of the topic .* cannot be read: .*Invalid req"
+    ):
+        KafkaLog.open(kafka_bootstrap, kafka_topic)
+
+
 def test_reserved_and_invalid_settings_are_refused(kafka_bootstrap: str) -> None:
     with pytest.raises(ValueError, match="settings that recrawl sets: acks, enable"):
         KafkaLog.open(
@@ -283,6 +352,32 @@ def test_reads_retry_after_transient_errors(failing_broker: FailingBroker, shaky
     assert len(ledger.read(0)) == 10
 
 
+# The codes of errors that Kafka's own clients retry: the subclasses of RetriableException.
+RETRIABLE = [
+    2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 88, 89,
+    100, 103,
+]  # fmt: skip
+
+
+def test_all_errors_that_kafka_calls_retriable_count_as_transient() -> None:
+    assert set(RETRIABLE) <= TRANSIENT_ERRORS
+    fatal = {KafkaError._FATAL, KafkaError._FENCED, KafkaError._AUTHENTICATION, KafkaError._SSL}
+    assert not fatal & TRANSIENT_ERRORS
+    assert not {code for code in TRANSIENT_ERRORS if "uthorization" in KafkaError(code).str()}
+
+
+@pytest.mark.parametrize("error", RETRIABLE)
+def test_calls_wait_for_each_error_that_kafka_calls_retriable(
+    error: int, failing_broker: FailingBroker, shaky: KafkaLog
+) -> None:
+    ledger = shaky.partition(0)
+    failing_broker.fail(LIST_OFFSETS, error, error)
+    ledger.append(make_records(10))
+    assert (ledger.first, ledger.end) == (0, 10)
+    failing_broker.fail(FETCH, error, error)
+    assert len(ledger.read(0)) == 10
+
+
 def test_reading_without_permission_raises_ledger_error(
     failing_broker: FailingBroker, shaky: KafkaLog
 ) -> None:
@@ -352,6 +447,100 @@ def test_without_the_package_the_import_error_names_it() -> None:
 def script(*arguments: object) -> str:
     command = [sys.executable, str(SCRIPT), *map(str, arguments)]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=90).stdout
+
+
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return the folder of a broker that tests may stop and start."""
+    folder = tmp_path_factory.mktemp("broker")
+    script("up", "--folder", folder)
+    yield folder
+    script("down", "--folder", folder)
+
+
+def cluster_in(folder: Path) -> dict[str, Any]:
+    cluster: dict[str, Any] = json.loads((folder / "cluster.json").read_text())
+    return cluster
+
+
+@contextmanager
+def kill_and_restart(folder: Path) -> Iterator[None]:
+    """Kill the broker; start it again when the block ends."""
+    os.kill(cluster_in(folder)["pids"][0], signal.SIGKILL)
+    try:
+        yield
+    finally:
+        script("up", "--folder", folder)
+
+
+@contextmanager
+def freeze(folder: Path) -> Iterator[None]:
+    """Suspend the broker, which keeps its connections; let it go on when the block ends."""
+    pid = cluster_in(folder)["pids"][0]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+BEGUN_SECONDS = 2.0
+
+
+@pytest.mark.parametrize("absence", [kill_and_restart, freeze])
+def test_calls_wait_until_a_stopped_broker_is_back(
+    absence: Callable[[Path], AbstractContextManager[None]], own_broker: Path, kafka_topic: str
+) -> None:
+    where = (cluster_in(own_broker)["bootstrap"], kafka_topic)
+    with KafkaLog.open(*where, n_partitions=4) as log:
+        ledgers = [log.partition(i) for i in range(4)]
+        for ledger in ledgers:
+            ledger.append(make_records(100))
+        calls: list[Callable[[], Any]] = [
+            lambda: ledgers[0].append(make_records(100, "b")),
+            lambda: ledgers[1].read(0),
+            lambda: ledgers[2].end,
+            lambda: ledgers[3].truncate(50),
+            lambda: KafkaLog.open(*where, create=False),
+            lambda: KafkaLog.open(where[0], f"{kafka_topic}-new", n_partitions=1),
+        ]
+        with ThreadPoolExecutor(len(calls)) as pool:
+            with absence(own_broker):
+                begun = [pool.submit(call) for call in calls]
+                time.sleep(BEGUN_SECONDS)
+                assert not any(future.done() for future in begun)
+            results = [future.result(60) for future in begun]
+        assert results[:3] == [
+            AppendedSpan(100, 200, True),
+            list(enumerate(make_records(100))),
+            100,
+        ]
+        assert ledgers[3].first == 50
+        expected = make_records(100) + make_records(100, "b")
+        for opened in (log, results[4]):
+            assert opened.partition(0).read(0) == list(enumerate(expected))
+        for opened in results[4:]:
+            with opened:
+                assert opened.partition(0).append(make_records(1)).is_whole
+
+
+def test_an_error_names_the_broker_that_does_not_answer_and_why(
+    own_broker: Path, kafka_topic: str
+) -> None:
+    address = cluster_in(own_broker)["bootstrap"]
+    with KafkaLog.open(address, kafka_topic, n_partitions=1, seconds_max=3.0) as log:
+        ledger = log.partition(0)
+        ledger.append(make_records(1))
+        with kill_and_restart(own_broker):
+            why = rf"Kafka at {address} did not answer within 3 s \(.*Connection refused"
+            with pytest.raises(LedgerError, match=rf"an append failed: .*{why}"):
+                ledger.append(make_records(1))
+            with pytest.raises(LedgerError, match=rf"the bounds of the log: {why}"):
+                ledger.read(0)
+            with pytest.raises(LedgerError, match=rf"cannot be found or created: {why}"):
+                KafkaLog.open(address, kafka_topic, seconds_max=3.0)
+    with pytest.raises(LedgerError, match=r"nowhere.invalid:9092 .*Failed to resolve"):
+        KafkaLog.open("nowhere.invalid:9092", kafka_topic, seconds_max=0.5)
 
 
 def test_a_log_survives_a_killed_broker(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -175,6 +176,7 @@ def _create_corpus(
     from recrawl.corpus import CorpusConfig  # noqa: PLC0415
 
     is_ours = not toml.exists()
+    new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
     if is_ours:
         given: dict[str, dict[str, str]] = {}
         with value_errors_as_usage():
@@ -200,6 +202,9 @@ def _create_corpus(
     except BaseException:
         if is_ours:  # so that the same command can be run again
             toml.unlink()
+        with suppress(OSError):  # a folder that is not empty stays
+            for each in new_folders:
+                each.rmdir()
         raise
 
 

@@ -95,7 +95,16 @@ class LedgerConfig:
     topic: str | None = None
     """Kafka only.  Topic of the log, with as many partitions as the corpus."""
     replication: Count = 3
-    """Kafka only.  Number of copies of the topic, if recrawl creates it."""
+    """Kafka only.  Number of copies of the topic: recrawl creates it with as many, and refuses a
+    topic with fewer."""
+    in_sync_min: Count | None = None
+    """Kafka only.  Number of brokers that have a record when it counts as written; recrawl refuses
+    a topic whose min.insync.replicas is lower.  Default: 2 if replication is 3 or more, else 1."""
+    weaker_topic: Literal["refuse", "accept"] = "refuse"
+    """Kafka only.  Whether to refuse or to accept a topic that has fewer copies than configured, or
+    that may elect a leader without the newest records."""
+    give_up_after: Duration = 60.0
+    """Kafka only.  How long a call waits for brokers that do not answer, before it fails."""
     client_settings: Flags = field(default_factory=dict)
     """Kafka only.  Settings passed to the client unchanged, such as "security.protocol"."""
 
@@ -107,8 +116,15 @@ class LedgerConfig:
                     raise ConfigError(f'{name} must be given where kind is "kafka"')
             if self.durability != "sync":
                 raise ConfigError('durability must not be given where kind is "kafka"')
+            if self.in_sync_min is not None and self.in_sync_min > self.replication:
+                raise ConfigError(
+                    f"in_sync_min must be at most replication ({self.replication}), "
+                    f"got {self.in_sync_min}"
+                )
+            if not 0 < self.give_up_after < float("inf"):
+                raise ConfigError(f"give_up_after must be positive, got {self.give_up_after!r}")
         else:
-            for name in ("bootstrap", "topic", "client_settings"):
+            for name in ("bootstrap", "topic", "in_sync_min", "client_settings"):
                 if getattr(self, name):
                     raise ConfigError(f'{name} must not be given unless kind is "kafka"')
 

@@ -61,6 +61,9 @@ def open_log(
         n_partitions=n_partitions,
         create=mode == "writer",
         replication=ledger.replication,
+        in_sync_min=ledger.in_sync_min,
+        accept_weaker=ledger.weaker_topic == "accept",
         client_settings=ledger.client_settings,
         corpus_id=corpus_id,
+        seconds_max=ledger.give_up_after,
     )

@@ -8,6 +8,7 @@ import pytest
 
 from recrawl.cli.commands.init import toml_of
 from recrawl.corpus import CorpusConfig
+from recrawl.node.config.sections import LedgerConfig
 from tests.unit.cli.conftest import Recrawl
 
 
@@ -64,6 +65,23 @@ def test_an_unreachable_log_leaves_no_recrawl_toml(
     monkeypatch.setattr("recrawl.open", unreachable)
     assert "no broker" in recrawl("init", "--ledger", "kafka://localhost:1/topic").err
     assert not (tmp_path / "recrawl.toml").exists()
+    assert "no broker" in recrawl("init", "a/b", "--ledger", "kafka://localhost:1/topic").err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unreachable_broker_leaves_nothing_behind(
+    recrawl: Recrawl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("confluent_kafka")
+    monkeypatch.setattr(LedgerConfig, "__post_init__", _give_up_soon)
+    ran = recrawl("init", "a/b", "--ledger", "kafka://127.0.0.1:1/topic")
+    assert ran.code == 1
+    assert "Kafka at 127.0.0.1:1 did not answer" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def _give_up_soon(section: LedgerConfig) -> None:
+    object.__setattr__(section, "give_up_after", 0.5)
 
 
 @pytest.mark.parametrize("is_full", [False, True])

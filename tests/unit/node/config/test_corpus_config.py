@@ -184,6 +184,14 @@ def test_an_unknown_key_suggests_a_similar_one(text: str, problem: str) -> None:
         ('[ledger]\nkind = "kafka"', 'ledger.bootstrap must be given where kind is "kafka"'),
         ('[ledger]\ntopic = "t"', 'ledger.topic must not be given unless kind is "kafka"'),
         (
+            '[ledger]\nkind = "kafka"\nbootstrap = "b"\ntopic = "t"\nin_sync_min = 4',
+            "ledger.in_sync_min must be at most replication (3), got 4",
+        ),
+        (
+            '[ledger]\nkind = "kafka"\nbootstrap = "b"\ntopic = "t"\ngive_up_after = 0',
+            "ledger.give_up_after must be positive, got 0.0",
+        ),
+        (
             '[ledger]\nkind = "kafka"\nbootstrap = "b"\ntopic = "t"\ndurability = "os"',
             'ledger.durability must not be given where kind is "kafka"',
         ),
