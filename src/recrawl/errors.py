@@ -4,6 +4,7 @@
 
     Exception
     └── RecrawlError
+        ├── BackupError       a backup cannot be made, is damaged, or cannot be restored
         ├── ChangesLost       a consumer of the change feed cannot continue where it stopped
         ├── ConfigError       a configuration is invalid (also a `ValueError`)
         │   └── WebFileError  the description of a simulated web is invalid
@@ -28,6 +29,7 @@ bug and raises `AssertionError`.  Malformed data from the web raises nothing.
 """
 
 __all__ = [
+    "BackupError",
     "ChangesLost",
     "ConfigError",
     "CorpusError",
@@ -52,6 +54,10 @@ __all__ = [
 
 class RecrawlError(Exception):
     """Base class of the errors that recrawl raises on purpose."""
+
+
+class BackupError(RecrawlError):
+    """A backup cannot be made, is damaged, or cannot be restored."""
 
 
 class ChangesLost(RecrawlError):  # noqa: N818 - names a condition, as in the docs

@@ -76,9 +76,12 @@ def run(line: str) -> tuple[int, bytes, str]:
 
 @pytest.fixture(scope="module")
 def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the files and a corpus that has learned from them."""
-    folder = tmp_path_factory.mktemp("examples")
-    shutil.copytree(FILES, folder, dirs_exist_ok=True)
+    """Return a folder with the files and a corpus that has learned from them.
+
+    Beside it is a folder with a backup.
+    """
+    folder = tmp_path_factory.mktemp("examples") / "corpus"
+    shutil.copytree(FILES, folder)
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -89,6 +92,7 @@ def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "recrawl lease 3 | python fetch.py | recrawl report",
             "recrawl set --budget 30/h",
             "recrawl export -o pages.jsonl",
+            "recrawl backup ../backups",
         ):
             code, _, errors = run(line)
             assert code == 0, (line, errors)
@@ -119,7 +123,10 @@ def test_an_example_runs(
 ) -> None:
     if not example.is_run:
         pytest.skip("shown only")
-    shutil.copytree(small_corpus if example.needs_corpus else FILES, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
+    if example.needs_corpus:
+        shutil.copytree(small_corpus.parent, tmp_path, dirs_exist_ok=True)
+    else:
+        shutil.copytree(FILES, tmp_path / "corpus")
+    monkeypatch.chdir(tmp_path / "corpus")
     code, _, errors = run(example.line)
     assert code == example.exit_code, errors

@@ -119,6 +119,12 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
         "doctor": CommandEntry(
             "recrawl.cli.commands.doctor", "command", "Check a corpus for problems."
         ),
+        "backup": CommandEntry(
+            "recrawl.cli.commands.backup", "command", "Back up a corpus, and check backups."
+        ),
+        "restore": CommandEntry(
+            "recrawl.cli.commands.restore", "command", "Restore a corpus from a backup."
+        ),
         "completion": CommandEntry(
             "recrawl.cli.commands.completion", "command", "Set up command completion in your shell."
         ),

@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recrawl.corpus.aio import AsyncCorpus
+    from recrawl.corpus.backups.backup import (
+        BACKUPS_KEPT,
+        BackupCheck,
+        BackupResult,
+        back_up_corpus,
+        check_backups,
+    )
+    from recrawl.corpus.backups.restore import Restored, restore_corpus
     from recrawl.corpus.corpus import Corpus, Reported
     from recrawl.corpus.doctor import check_corpus
     from recrawl.corpus.doctor.check_results import CheckResult, Severity
@@ -52,10 +60,13 @@ if TYPE_CHECKING:
     from recrawl.shard import Transition
 
 __all__ = [
+    "BACKUPS_KEPT",
     "EXPORT_SCHEMA",
     "Added",
     "Amounts",
     "AsyncCorpus",
+    "BackupCheck",
+    "BackupResult",
     "BelievedPages",
     "CheckResult",
     "Clock",
@@ -75,6 +86,7 @@ __all__ = [
     "PageSettings",
     "Plan",
     "Reported",
+    "Restored",
     "Severity",
     "SourceRow",
     "SourceTable",
@@ -83,8 +95,10 @@ __all__ = [
     "Target",
     "TargetAnswer",
     "Transition",
+    "back_up_corpus",
     "bytes_to_replay",
     "ceiling_words",
+    "check_backups",
     "check_corpus",
     "data_bytes",
     "delay_words",
@@ -95,6 +109,7 @@ __all__ = [
     "next_goal",
     "open_corpus",
     "plan_words",
+    "restore_corpus",
     "target_words",
     "text_key",
     "text_timeline",
@@ -104,6 +119,14 @@ __all__ = [
 
 _MODULES = {
     "recrawl.corpus.aio": ("AsyncCorpus",),
+    "recrawl.corpus.backups.backup": (
+        "BACKUPS_KEPT",
+        "BackupCheck",
+        "BackupResult",
+        "back_up_corpus",
+        "check_backups",
+    ),
+    "recrawl.corpus.backups.restore": ("Restored", "restore_corpus"),
     "recrawl.corpus.corpus": ("Corpus", "Reported"),
     "recrawl.corpus.doctor": ("check_corpus",),
     "recrawl.corpus.doctor.check_results": ("CheckResult", "Severity"),

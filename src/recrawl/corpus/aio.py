@@ -21,6 +21,7 @@ from recrawl.node.orders import Order, Outcome
 from recrawl.node.routing import Urls
 
 if TYPE_CHECKING:
+    from recrawl.corpus.backups.backup import BackupResult
     from recrawl.corpus.import_crawl import CrawlImport
     from recrawl.corpus.inspect.beliefs import BelievedPages
     from recrawl.corpus.inspect.source_table import SourceTable
@@ -286,6 +287,10 @@ class AsyncCorpus:
     async def snapshot(self) -> None:
         """Take a snapshot of every partition now."""
         await self._run(self.corpus.snapshot)
+
+    async def backup(self, dest: str | os.PathLike[str], *, keep: int = 7) -> "BackupResult":
+        """Copy the corpus into a folder of backups, and check the copy."""
+        return await self._run(self.corpus.backup, dest, keep=keep)
 
     async def refresh(self) -> None:
         """Read what other processes have logged since; for a corpus opened with ``read_only``."""

@@ -5,6 +5,7 @@ methods for asyncio.  A corpus sends each call to the partitions of the pages' h
 the work.
 """
 
+import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -77,6 +78,7 @@ from recrawl.store import Names
 from recrawl.urls import PatternSet, canonical
 
 if TYPE_CHECKING:
+    from recrawl.corpus.backups.backup import BackupResult
     from recrawl.corpus.import_crawl import CrawlImport
     from recrawl.corpus.inspect.beliefs import BelievedPages
     from recrawl.corpus.inspect.source_table import SourceTable
@@ -223,6 +225,25 @@ class Corpus:
             state = "is closed" if self._is_closed else "was opened with read_only=True"
             raise RecrawlError(f"a snapshot cannot be taken: the corpus {state}")
         self._snapshotter.take_all()
+
+    def backup(self, dest: str | os.PathLike[str], *, keep: int = 7) -> "BackupResult":
+        """Copy the corpus into a folder of backups, and check the copy.
+
+        A corpus that is open for writing takes a snapshot first.  `recrawl.corpus.restore_corpus`
+        restores a backup.
+
+        Parameters
+        ----------
+        dest
+            Folder of the backups, on another disk if possible; created if it does not exist.
+        keep
+            Number of backups to keep in ``dest``; older ones are removed.
+        """
+        from recrawl.corpus.backups.backup import back_up_corpus  # noqa: PLC0415
+
+        if not self.is_reader:
+            self.snapshot()
+        return back_up_corpus(self.folder, dest, keep=keep, clock=self._clock)
 
     def refresh(self) -> None:
         """Read what other processes have logged since; for a corpus opened with ``read_only``."""

@@ -19,6 +19,8 @@ __all__ = ["KeyValues", "Mode"]
 Mode: TypeAlias = Literal["writer", "reader"]
 
 _ATTEMPTS_MAX = 100
+_ENTRIES_PER_PAUSE = 4_096
+_READAHEAD_BYTES = 1 << 20
 
 
 class KeyValues:
@@ -117,6 +119,35 @@ class KeyValues:
                     return
                 yield key, cast(bytes, cursor.value())
                 step()
+            cursor.status()
+        except Exception as error:
+            self._fail(error)
+
+    def check_blocks(self, start: bytes = b"") -> Iterator[bytes]:
+        """Read all blocks that hold keys from ``start`` on, and compare their checksums.
+
+        Yields the current key after some thousand entries, so that the caller can pause or stop.
+        What is read does not enter the block cache; blocks that are in it are not read from disk,
+        so open the folder without a cache for this.
+
+        Raises
+        ------
+        StorageError
+            If a checksum does not match.
+        """
+        options = ReadOptions()
+        options.fill_cache(False)  # type: ignore[call-arg]  # the stub lacks the argument
+        options.set_verify_checksums(True)
+        options.set_readahead_size(_READAHEAD_BYTES)
+        n_entries = 0
+        try:
+            cursor = self._require_engine().iter(options)
+            cursor.seek(start)
+            while cursor.valid():
+                n_entries += 1
+                if n_entries % _ENTRIES_PER_PAUSE == 0:
+                    yield cast(bytes, cursor.key())
+                cursor.next()
             cursor.status()
         except Exception as error:
             self._fail(error)

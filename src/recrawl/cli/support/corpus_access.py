@@ -17,6 +17,7 @@ import click
 
 from recrawl.cli.support.output import print_log_messages, print_note
 from recrawl.errors import (
+    BackupError,
     ChangesLost,
     ConfigError,
     CorpusError,
@@ -80,6 +81,7 @@ _WHAT_TO_DO: tuple[tuple[type[RecrawlError], str], ...] = (
         "Give the format with --format NAME, or the name of a column with --column NAME=FIELD.",
     ),
     (RecoveryError, "Run `recrawl doctor` to see what is left."),
+    (BackupError, ""),  # its message says what to do
     (WebFileError, ""),  # its message says what a web file may hold
     (ConfigError, ""),  # its message says what the setting accepts
     (

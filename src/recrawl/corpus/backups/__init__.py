@@ -1,0 +1,1 @@
+"""Backups of a corpus: independent, verified copies of its files in another folder."""
