@@ -11,6 +11,7 @@
         ├── CorpusError       a folder is not a corpus, or a newer version wrote it
         │   ├── IdentityError a log, store or snapshot belongs to another corpus
         │   └── RecoveryError the files on disk are not enough to recover the state
+        │       └── LogDamagedError    the log has lost records
         ├── EventError        bytes are not events that this version can read
         ├── LedgerError       a log cannot be written or read
         │   └── PositionLost  the log does not hold a position
@@ -38,6 +39,7 @@ __all__ = [
     "IdentityError",
     "LedgerError",
     "LockedError",
+    "LogDamagedError",
     "OwnershipLost",
     "PositionLost",
     "ReadError",
@@ -82,6 +84,10 @@ class IdentityError(CorpusError):
 
 class RecoveryError(CorpusError):
     """The state cannot be recovered: no snapshot is usable, and the log is not complete."""
+
+
+class LogDamagedError(RecoveryError):
+    """The log is missing, or has lost records that a snapshot or the store has applied."""
 
 
 class EventError(RecrawlError):

@@ -39,6 +39,7 @@ from recrawl.ledger import Log
 from recrawl.node.clock import Clock, NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.corpus_format import CorpusFormat
+from recrawl.node.durability.log_damage import write_log_ends
 from recrawl.node.durability.recovery import (
     Partition,
     identity_entry,
@@ -188,7 +189,15 @@ class Corpus:
             self._budget_split.set_budget(self.config)
         else:
             self._budget_split.begin_run(self.config)
+        self._record_log_ends(is_closed=False)
         self._snapshotter.start()
+
+    def _record_log_ends(self, *, is_closed: bool) -> None:
+        """Record where the logs in the folder end, so that a loss of records is recognised."""
+        ledger = self.config.ledger
+        if ledger.kind == "rocksdb" and ledger.durability == "sync":
+            ends = [node.ledger.end for node in self.nodes]
+            write_log_ends(self.folder, ends, is_closed=is_closed)
 
     def close(self) -> None:
         """Close the corpus.  The effect of every call that has returned is already on disk."""
@@ -207,6 +216,7 @@ class Corpus:
                     with suppress(RecrawlError):
                         node.log_price(self.time)
                 self._snapshotter.take_last()
+                self._record_log_ends(is_closed=True)
 
     def __enter__(self) -> Self:
         return self

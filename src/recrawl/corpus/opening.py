@@ -20,6 +20,7 @@ from recrawl.node.durability.corpus_format import (
     read_format,
     write_format,
 )
+from recrawl.node.durability.log_damage import check_log, is_log_missing, lost_records_error
 from recrawl.node.durability.open_log import check_log_client, open_log
 from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.urls import CANON_VERSION
@@ -154,6 +155,8 @@ def open_corpus(
         If its log, its store or a snapshot belongs to another corpus.
     ConfigError
         If the configuration is invalid, or differs in what cannot be changed.
+    LogDamagedError
+        If its log is missing or has lost records; ``recrawl doctor --repair`` continues.
     RecoveryError
         If log and snapshots on disk are not enough to recover from.
     """
@@ -184,6 +187,10 @@ def open_corpus(
     before = _last_config(folder, shape)
     config = config or before
     _check_shape(folder, shape, config)
+    if read_only and shape.ledger == "rocksdb" and is_log_missing(folder):
+        raise lost_records_error(folder, "its log is missing")
+    if not read_only:
+        check_log(folder, config)
     log, shape = _open_identified_log(folder, config, shape, read_only=read_only)
     corpus_id = shape.corpus_id
     nodes = []
@@ -200,6 +207,7 @@ def open_corpus(
                 ),
                 is_shared=config.ledger.kind == "kafka",
                 changes_max=config.changes.kept_max,
+                is_synced=config.ledger.kind == "kafka" or config.ledger.durability == "sync",
                 corpus_id=corpus_id,
             )
             for i in range(config.corpus.partitions)

@@ -23,7 +23,7 @@ from recrawl.ledger.contract import (
     check_records,
 )
 
-__all__ = ["FORMAT", "Durability", "RocksLedger", "RocksLog"]
+__all__ = ["FORMAT", "Durability", "RocksLedger", "RocksLog", "holds_log"]
 
 Durability: TypeAlias = Literal["sync", "os"]
 
@@ -244,6 +244,21 @@ class RocksLedger:
                     self._log._failure = str(error)
                     raise LedgerError(f"the log cannot be synced: {error}") from error
 
+    def begin_at(self, position: int) -> None:
+        """Give the first record of an empty ledger a position other than 0.
+
+        Raises
+        ------
+        ValueError
+            The ledger has had records.
+        """
+        with self._lock:
+            self._refuse_unless_writable()
+            if self._end != 0:
+                raise ValueError(f"the ledger must never have had records, got an end {self._end}")
+            self._values.write([self._first_key], [position.to_bytes(8, "big")], sync=True)
+            self._first = self._end = position
+
     def truncate(self, position: int) -> None:
         """Remove the records below a position; see `Ledger.truncate`."""
         with self._lock:
@@ -345,6 +360,12 @@ def _write_ranges(records: Sequence[Record]) -> list[tuple[int, int]]:
             starts.append(i)
             n_bytes = len(data)
     return list(zip(starts, [*starts[1:], len(records)], strict=True))
+
+
+def holds_log(folder: Path) -> bool:
+    """Return whether a folder of the engine holds a log: one that was created completely."""
+    with KeyValues.open(folder, mode="reader", options=_OPTIONS) as values:
+        return values.get(_FORMAT_KEY) is not None
 
 
 def _read_or_write_format(values: KeyValues, n_partitions: int | None) -> dict[str, Any]:

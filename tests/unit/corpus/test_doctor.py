@@ -239,7 +239,12 @@ def test_a_snapshot_of_an_older_format_is_not_compared_with_replay(
 def test_a_snapshot_beyond_the_log(broken: Path, clock: ManualClock) -> None:
     newest = snapshots_of(broken)[-1]
     newest.rename(newest.with_name("00000000000000099999"))
-    assert "is broken" in wrong(findings(broken, clock), Severity.WARN)["snapshots"]
+    assert "a snapshot is at 99,999" in wrong(findings(broken, clock))["log"]
+
+
+def test_a_missing_log(broken: Path, clock: ManualClock) -> None:
+    shutil.rmtree(broken / "log")
+    assert "it is missing" in wrong(findings(broken, clock))["log"]
 
 
 def test_a_lost_store(broken: Path, clock: ManualClock) -> None:
@@ -257,6 +262,8 @@ def test_a_store_ahead_of_its_log(
         corpus.add([f"https://more.example/{i}" for i in range(50)])
     shutil.rmtree(broken / "store")
     shutil.copytree(ahead / "store", broken / "store")
+    assert "the store is at" in wrong(findings(broken, clock))["log"]
+    (broken / "recrawl.toml").write_text('[ledger]\ndurability = "os"\n')
     assert "ahead of its log" in wrong(findings(broken, clock), Severity.WARN)["store"]
 
 

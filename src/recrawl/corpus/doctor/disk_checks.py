@@ -15,6 +15,7 @@ from recrawl.errors import (
     EventError,
     FormatError,
     LedgerError,
+    LogDamagedError,
     RecrawlError,
     SnapshotError,
     SnapshotFormatError,
@@ -24,6 +25,7 @@ from recrawl.kv import KeyValues
 from recrawl.ledger import Ledger, Log, SavedSnapshot, SnapshotFolder
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.corpus_format import read_format
+from recrawl.node.durability.log_damage import PartitionEnds, read_partition_ends
 from recrawl.node.durability.open_log import open_log
 from recrawl.node.durability.recovery import CHECKPOINT, _initial_shard
 from recrawl.node.node import apply_entry
@@ -48,6 +50,13 @@ __all__ = [
 _UNREADABLE = (StorageError, LedgerError, OSError, ValueError)
 _RESTORE = "Restore the folder from a backup"
 _NEWER = "Use the version of recrawl that wrote it, or a newer one."
+_REPAIR = (
+    "Restore the whole folder from a backup, or run `recrawl doctor --repair`: it continues from "
+    "the newest state that is left, and keeps the damaged files."
+)
+_REBUILT = (
+    "Nothing: the next command that changes the corpus rebuilds it from a snapshot and the log."
+)
 _LOCKS = Path("/proc/locks")
 
 
@@ -165,6 +174,20 @@ class _Bounds(NamedTuple):
 
 def partition_check(folder: Path, config: CorpusConfig) -> Iterator[CheckResult]:
     """Check that logs, stores and snapshots can be read and fit together."""
+    lost: dict[int, PartitionEnds] = {}
+    if config.ledger.kind == "rocksdb":
+        try:
+            lost = {
+                ends.partition: ends
+                for ends in read_partition_ends(folder, config)
+                if ends.has_lost_records
+            }
+        except LogDamagedError:
+            what = "it is missing or empty, although the corpus has been used"
+            yield bad("log", what, _REPAIR)
+            return
+        except _UNREADABLE:
+            pass  # reported below
     try:
         log = open_log(folder, config, mode="reader")
     except FormatError as error:
@@ -187,15 +210,19 @@ def partition_check(folder: Path, config: CorpusConfig) -> Iterator[CheckResult]
     with ExitStack() as closing:
         closing.callback(log.close)
         for i in range(config.corpus.partitions):
-            yield from _one_partition(folder, config, log, i)
+            yield from _one_partition(folder, config, log, i, lost.get(i))
 
 
 def _name(check: str, config: CorpusConfig, i: int) -> str:
     return check if config.corpus.partitions == 1 else f"{check} {i}"
 
 
-def _one_partition(folder: Path, config: CorpusConfig, log: Log, i: int) -> Iterator[CheckResult]:
+def _one_partition(
+    folder: Path, config: CorpusConfig, log: Log, i: int, lost: PartitionEnds | None
+) -> Iterator[CheckResult]:
     log_name, store_name = _name("log", config, i), _name("store", config, i)
+    # Before the log, because another process may write meanwhile.
+    store = _store_position(store_name, folder / "store" / str(i))
     try:
         ledger = log.partition(i)
         first, end = ledger.first, ledger.end
@@ -205,33 +232,42 @@ def _one_partition(folder: Path, config: CorpusConfig, log: Log, i: int) -> Iter
     except _UNREADABLE as error:
         yield bad(log_name, f"cannot be read: {error}", f"{_RESTORE}.")
         return
+    is_unsynced = config.ledger.kind == "rocksdb" and config.ledger.durability != "sync"
+    if lost is not None and not (is_unsynced and (lost.snapshot or 0) <= end):
+        yield bad(log_name, f"it has lost records: {lost}", _REPAIR)
+        return
     yield ok(log_name, f"{end - first:,} records, from {first:,} to {end:,}")
-    store_position, finding = _store_finding(store_name, folder / "store" / str(i), end)
-    yield finding
+    if isinstance(store, CheckResult):
+        yield store
+        store_position = None
+    else:
+        store_position = store
+        yield _store_finding(store_name, store, end)
     snapshots = SnapshotFolder(folder / "snapshots" / str(i), keep=config.snapshots.keep)
     yield from _snapshot_findings(
         _name("snapshots", config, i), snapshots, _Bounds(first, end, store_position)
     )
 
 
-def _store_finding(name: str, folder: Path, end: int) -> tuple[int | None, CheckResult]:
-    rebuilt = (
-        "Nothing: the next command that changes the corpus rebuilds it from a snapshot and the log."
-    )
+def _store_position(name: str, folder: Path) -> int | CheckResult:
+    """Return the position of a store, or the finding if it cannot be read."""
     try:
         with Store.open(folder, mode="reader") as store:
-            position = store.position
+            return store.position
     except FormatError as error:
-        return None, bad(name, str(error), _NEWER)
+        return bad(name, str(error), _NEWER)
     except _UNREADABLE as error:
-        return None, warn(
-            name, f"cannot be read: {error}", f"{rebuilt} Until then the corpus cannot be read."
+        return warn(
+            name, f"cannot be read: {error}", f"{_REBUILT} Until then the corpus cannot be read."
         )
+
+
+def _store_finding(name: str, position: int, end: int) -> CheckResult:
     if position > end:
         what = f"at {position:,}, ahead of its log, which ends at {end:,}: the log has lost records"
-        return position, warn(name, what, f"{rebuilt}  Find out why: a power cut, a copied folder?")
+        return warn(name, what, f"{_REBUILT}  Find out why: a power cut, a copied folder?")
     behind = end - position
-    return position, ok(name, "up to date" if not behind else f"{behind:,} records behind")
+    return ok(name, "up to date" if not behind else f"{behind:,} records behind")
 
 
 def _snapshot_findings(name: str, snapshots: SnapshotFolder, at: _Bounds) -> Iterator[CheckResult]:
@@ -246,7 +282,7 @@ def _snapshot_findings(name: str, snapshots: SnapshotFolder, at: _Bounds) -> Ite
             yield warn(name, f"{one.folder.name} is broken: {problem}", todo)
         elif one.position > at.end:
             what = f"{one.folder.name} is later than the log's end, {at.end:,}"
-            yield warn(name, what, "Nothing: the next command that changes the corpus removes it.")
+            yield bad(name, what, _REPAIR)
         else:
             whole.append(one)
     usable = [one for one in whole if one.position >= at.first]

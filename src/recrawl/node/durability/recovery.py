@@ -22,6 +22,7 @@ from recrawl.atomic_files import sync_to_disk, sync_tree
 from recrawl.errors import (
     IdentityError,
     LedgerError,
+    LogDamagedError,
     PositionLost,
     RecoveryError,
     SnapshotError,
@@ -30,6 +31,7 @@ from recrawl.errors import (
 )
 from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder, SnapshotOrigin
 from recrawl.node.durability.corpus_format import CorpusFormat
+from recrawl.node.durability.log_damage import PartitionEnds, lost_records_error
 from recrawl.node.node import Node, use_logged_price
 from recrawl.node.records import CorpusIdentified, entry_of
 from recrawl.node.shipped_due_table import shipped_due_table
@@ -57,6 +59,8 @@ class Partition(NamedTuple):
     """Whether other nodes may append to the log."""
     changes_max: int = CHANGES_MAX
     """Number of changes to keep in the feed."""
+    is_synced: bool = True
+    """Whether records are on disk before the store applies them."""
     corpus_id: str | None = None
     """Id of the corpus, which its log, store and snapshots must have; None to accept any."""
 
@@ -173,6 +177,9 @@ def _open_store(partition: Partition, end: int) -> Store | None:
         logger.warning("store %s is not used: %s", partition.store_folder, error)
         return None
     if store.position > end:
+        with ExitStack() as closing:
+            closing.callback(store.close)
+            _check_log_end(partition, [], end, store.position)
         # After a power cut an unsynced log may have lost records that the store has applied.
         logger.warning(
             "store %s is at %d, but the log ends at %d: rebuilding the store",
@@ -180,7 +187,6 @@ def _open_store(partition: Partition, end: int) -> Store | None:
             store.position,
             end,
         )
-        store.close()
         return None
     return store
 
@@ -212,18 +218,34 @@ def _store_of(partition: Partition) -> Store:
     )
 
 
-def _discard_later_snapshots(partition: Partition, end: int) -> None:
-    """Remove snapshots beyond the end of the log, whose records the log has lost."""
-    for saved in partition.snapshots.list_saved():
-        if saved.position <= end:
-            break
-        if partition.is_shared:
-            raise RecoveryError(
-                f"{saved.folder} has position {saved.position}, but the log ends at {end}: it is "
-                "not the log of this corpus. Check ledger.topic."
-            )
-        logger.warning("snapshot %s is removed: the log already ends at %d", saved.folder, end)
-        partition.snapshots.discard(saved)
+def _check_log_end(
+    partition: Partition, saved: list[SavedSnapshot], end: int, store_position: int
+) -> None:
+    """Raise `LogDamagedError` if a snapshot or the store is ahead of the log.
+
+    Without syncs a power cut may take records that the store has applied.  A snapshot waits in any
+    case until its records are on disk.
+    """
+    found = PartitionEnds(
+        partition.number,
+        0,
+        end,
+        store_position if partition.is_synced else None,
+        saved[0].position if saved else None,
+        None,
+    )
+    if not found.has_lost_records:
+        return
+    folder = partition.store_folder.parent.parent
+    if partition.is_shared:
+        raise LogDamagedError(
+            f"{found}: the topic has lost records, or it is not the topic of the corpus in "
+            f"{folder}. Nothing was changed. Check ledger.topic, and whether the brokers elect "
+            "leaders that lack records (unclean.leader.election.enable). "
+            f"`recrawl doctor --repair -C {folder}` continues from what the topic has, and keeps "
+            "the store and the snapshots aside."
+        )
+    raise lost_records_error(folder, str(found))
 
 
 def recover_node(partition: Partition, *, is_reader: bool = False) -> Node:
@@ -254,7 +276,9 @@ def _recover_reader(partition: Partition) -> Node:
             partition=partition.number,
         )
         closing.callback(store.close)
+        saved = partition.snapshots.list_saved()
         first = ledger.first
+        _check_log_end(partition, saved, ledger.end, store.position)
         start = _find_start(partition, first, ledger.end, is_reader=True)
         if start is None:
             raise _no_start_error(partition, first)
@@ -267,7 +291,7 @@ def _recover_writer(partition: Partition) -> Node:
     ledger = partition.ledger
     _check_origins(partition)
     first, end = ledger.first, ledger.end
-    _discard_later_snapshots(partition, end)
+    _check_log_end(partition, partition.snapshots.list_saved(), end, 0)
     with ExitStack() as closing:
         store = _open_store(partition, end)
         start = None
