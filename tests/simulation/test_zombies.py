@@ -25,6 +25,7 @@ from recrawl.node.records import (
     NamesNumbered,
     PagesAddedWithUrls,
     PagesReported,
+    UserDataSet,
     entry_of,
 )
 from recrawl.node.reporting import answers_of, report_answers
@@ -115,7 +116,7 @@ def valid_orders(log: KafkaLog, partition: int) -> tuple[set[tuple[int, int]], i
                 n_void += int(np.count_nonzero(~applied.valid))
             elif isinstance(event, PagesReported):
                 shard.apply(event.outcomes)
-            elif not isinstance(event, NamesNumbered | CorpusIdentified):
+            elif not isinstance(event, NamesNumbered | CorpusIdentified | UserDataSet):
                 shard.apply(event)
     return valid, n_void, shard
 

@@ -81,9 +81,30 @@ class AsyncCorpus:
         # A cancelled caller does not stop the thread: the call is completed.
         return await asyncio.to_thread(method, *args, **kwargs)
 
-    async def add(self, urls: Urls, *, importance: Any = None, cost: Any = None) -> Added:
+    async def add(
+        self,
+        urls: Urls,
+        *,
+        importance: Any = None,
+        cost: Any = None,
+        doc_id: Any = None,
+        metadata: Any = None,
+    ) -> Added:
         """Add pages to track."""
-        return await self._run(self.corpus.add, urls, importance=importance, cost=cost)
+        return await self._run(
+            self.corpus.add,
+            urls,
+            importance=importance,
+            cost=cost,
+            doc_id=doc_id,
+            metadata=metadata,
+        )
+
+    async def why_refused(
+        self, urls: Urls, *, doc_id: Any = None, metadata: Any = None
+    ) -> dict[int, str]:
+        """Return the rows that `add` refuses, and the reason of each."""
+        return await self._run(self.corpus.why_refused, urls, doc_id=doc_id, metadata=metadata)
 
     async def remove(self, urls: Urls | None = None, *, pattern: str | None = None) -> int:
         """Stop tracking pages, given by URL or by pattern; return the number of pages removed."""
@@ -95,9 +116,24 @@ class AsyncCorpus:
         """Change settings of pages, given by URL or by pattern; return the number of pages."""
         return await self._run(self.corpus.set, urls, pattern=pattern, **settings)
 
-    async def set_each(self, urls: Urls, *, importance: Any = None, cost: Any = None) -> int:
-        """Set the importance or the cost of each page to its own value."""
-        return await self._run(self.corpus.set_each, urls, importance=importance, cost=cost)
+    async def set_each(
+        self,
+        urls: Urls,
+        *,
+        importance: Any = None,
+        cost: Any = None,
+        doc_id: Any = None,
+        metadata: Any = None,
+    ) -> int:
+        """Set the importance, the cost, the doc_id or the metadata of each page."""
+        return await self._run(
+            self.corpus.set_each,
+            urls,
+            importance=importance,
+            cost=cost,
+            doc_id=doc_id,
+            metadata=metadata,
+        )
 
     async def set_host(self, host: str, **politeness: Any) -> None:
         """Set how often a host may be fetched from."""

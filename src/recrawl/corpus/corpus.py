@@ -67,6 +67,7 @@ from recrawl.node.routing import (
 from recrawl.node.settings.hosts import HostSettings, politeness_event
 from recrawl.node.settings.pages import PageSettings, set_by_pattern, set_pages
 from recrawl.node.settings.patterns import apply_patterns
+from recrawl.node.user_data import refused_rows, user_columns, without_refused
 from recrawl.shard import (
     LeasesExtended,
     LeasesReleased,
@@ -279,11 +280,23 @@ class Corpus:
     def _partitions(self, urls: pa.StringArray) -> NDArray[np.int64]:
         return partitions_of(urls, len(self.nodes), self.config.corpus.group_by)
 
-    def _split(self, urls: Urls) -> Iterator[UrlBatch]:
-        return split_by_partition(urls, len(self.nodes), self.config.corpus.group_by)
+    def _split(
+        self, urls: Urls, *, n_bytes_beside: NDArray[np.int64] | None = None
+    ) -> Iterator[UrlBatch]:
+        return split_by_partition(
+            urls, len(self.nodes), self.config.corpus.group_by, n_bytes_beside=n_bytes_beside
+        )
 
-    def add(self, urls: Urls, *, importance: Any = None, cost: Any = None) -> Added:
-        """Add pages to track.  Pages that are tracked already stay unchanged.
+    def add(
+        self,
+        urls: Urls,
+        *,
+        importance: Any = None,
+        cost: Any = None,
+        doc_id: Any = None,
+        metadata: Any = None,
+    ) -> Added:
+        """Add pages to track.  Pages that are tracked already keep their importance and cost.
 
         Parameters
         ----------
@@ -292,18 +305,46 @@ class Corpus:
         importance, cost
             Importance and cost of a fetch relative to other pages: one number, or one per URL.
             By default what the page's pattern in the configuration says, or 1.
+        doc_id
+            Your own name of each page: text of at most 256 bytes.  None keeps what a tracked page
+            has, an empty text removes it.
+        metadata
+            Your own data of each page: a JSON object of at most 8,192 bytes, as a dictionary or as
+            text.  None keeps what a tracked page has, an empty object removes it.  recrawl
+            returns doc_id and metadata with orders, changes and exports.
+
+        Notes
+        -----
+        A row whose URL, doc_id or metadata is not valid is counted as refused; `why_refused` gives
+        the reasons.
         """
         urls = as_array(urls)
         n_urls = len(urls)
+        own = user_columns(n_urls, doc_id=doc_id, metadata=metadata)
+        urls = without_refused(urls, own)
         importances = as_amounts("importance", importance, n_urls)
         costs = as_amounts("cost", cost, n_urls)
         n_added = n_valid = 0
-        for i, rows, url, given in self._split(urls):
+        for i, rows, url, given in self._split(urls, n_bytes_beside=own and own.n_bytes):
             fetch_url = null_where_same(given, url)
-            new = PagesToAdd(url, fetch_url, importances[rows], costs[rows])
+            of_rows = None if own is None else own.take(rows)
+            new = PagesToAdd(url, fetch_url, importances[rows], costs[rows], of_rows)
             n_added += int(np.count_nonzero(self._namers[i].add(new, self.time)))
             n_valid += rows.size
         return Added(n_added, n_valid - n_added, n_urls - n_valid)
+
+    def why_refused(
+        self, urls: Urls, *, doc_id: Any = None, metadata: Any = None
+    ) -> dict[int, str]:
+        """Return the rows that `add` refuses, and the reason of each.
+
+        Parameters
+        ----------
+        urls, doc_id, metadata
+            Arguments of `add`.
+        """
+        urls = as_array(urls)
+        return refused_rows(urls, user_columns(len(urls), doc_id=doc_id, metadata=metadata))
 
     def remove(self, urls: Urls | None = None, *, pattern: str | None = None) -> int:
         """Stop tracking pages, given by URL or by pattern; return the number of pages removed.
@@ -350,7 +391,8 @@ class Corpus:
             Pattern that the URLs match, such as ``/product/*``; recrawl looks at all pages.
         **settings
             ``importance``, ``cost``, ``kind`` (a name), ``min_age``, ``max_age``, ``stale_for``,
-            ``stale_probability``: see `recrawl.node.settings.pages.PageSettings`.
+            ``stale_probability``, ``doc_id``, ``metadata``: see
+            `recrawl.node.settings.pages.PageSettings`.
         """
         if (urls is None) == (pattern is None):
             raise ValueError("set takes either urls or a pattern")
@@ -372,8 +414,16 @@ class Corpus:
                 n_set += set_pages(node, self._namers[i], page[page >= 0], page_settings)
         return n_set
 
-    def set_each(self, urls: Urls, *, importance: Any = None, cost: Any = None) -> int:
-        """Set the importance or the cost of each page to its own value.
+    def set_each(
+        self,
+        urls: Urls,
+        *,
+        importance: Any = None,
+        cost: Any = None,
+        doc_id: Any = None,
+        metadata: Any = None,
+    ) -> int:
+        """Set the importance, the cost, the doc_id or the metadata of each page to its own value.
 
         Returns the number of pages that are tracked; other URLs are ignored.
 
@@ -383,13 +433,17 @@ class Corpus:
             URLs of the pages.
         importance, cost
             New values: one number, or one per URL.  None keeps the old values.
+        doc_id, metadata
+            Your own name and data of each page, as for `add`; rows with invalid ones are ignored.
         """
         from recrawl.corpus.import_crawl import set_each  # noqa: PLC0415
 
         urls = as_array(urls)
+        own = user_columns(len(urls), doc_id=doc_id, metadata=metadata)
         return set_each(
             self,
-            urls,
+            without_refused(urls, own),
+            own=own,
             importance=_numbers_or_none(importance, len(urls)),
             cost=_numbers_or_none(cost, len(urls)),
         )

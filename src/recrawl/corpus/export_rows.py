@@ -46,6 +46,8 @@ EXPORT_SCHEMA = pa.schema(
         pa.field("last_modified", pa.string()),
         pa.field("digest", pa.string()),
         pa.field("moved_to", pa.string()),
+        pa.field("doc_id", pa.string()),
+        pa.field("metadata", pa.string()),
     ]
 )
 """Columns of an export, one row per page; null for unknown, never or not set.
@@ -53,7 +55,7 @@ EXPORT_SCHEMA = pa.schema(
 ``change_period_days_low`` and ``_high`` bound the mean time between changes with 90 %
 probability.  The belief about the change rate per day is a Gamma distribution with the parameters
 ``belief_shape`` (shape) and ``belief_days`` (rate).  ``digest`` is the newest one, in hexadecimal.
-``due_at_ms`` holds as long as the price does not change.
+``due_at_ms`` holds as long as the price does not change.  ``metadata`` is a JSON object as text.
 """
 
 # Exported columns that have another name in `PAGE_COLUMNS`.
@@ -66,7 +68,7 @@ _RENAMED = {
 # Exported columns that are the same in `PAGE_COLUMNS`.
 _UNCHANGED_COLUMNS = (
     *("url", "fetch_url", "kind", "status", "fetched_at_ms", "errors", "stale_probability"),
-    "moved_to",
+    *("moved_to", "doc_id", "metadata"),
 )
 
 

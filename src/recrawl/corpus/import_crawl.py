@@ -22,6 +22,7 @@ from recrawl.node.orders import is_failed_fetch, is_success
 from recrawl.node.records import LogEntry, PagesReported
 from recrawl.node.reporting import stored_digest, verdicts
 from recrawl.node.routing import split_by_partition
+from recrawl.node.user_data import UserColumns, set_user_data
 from recrawl.shard import CostsSet, ImportanceSet, Outcomes, Transition, Verdict, event_of
 from recrawl.shard.events import slot_of_page
 from recrawl.shard.state.words import EPOCH_SECONDS
@@ -377,8 +378,9 @@ def set_each(
     *,
     importance: NDArray[np.float64] | None = None,
     cost: NDArray[np.float64] | None = None,
+    own: UserColumns | None = None,
 ) -> int:
-    """Set importance, cost or both of each page; return the number of pages that are tracked.
+    """Set values of each page; return the number of pages that are tracked.
 
     Parameters
     ----------
@@ -388,10 +390,15 @@ def set_each(
         URLs of the pages; those not tracked are left out.
     importance, cost
         New values, one per URL; None leaves what is set.
+    own
+        The user's own data, a row per URL; None leaves what is set.
     """
     n_set = 0
     for i, rows, url, _ in split_by_partition(
-        urls, len(corpus.nodes), corpus.config.corpus.group_by
+        urls,
+        len(corpus.nodes),
+        corpus.config.corpus.group_by,
+        n_bytes_beside=own and own.n_bytes,
     ):
         node = corpus.nodes[i]
         with node.lock:
@@ -405,7 +412,9 @@ def set_each(
                 events.append(event_of(ImportanceSet, page=page[known], importance=amount))
             if cost is not None:
                 events.append(event_of(CostsSet, page=page[known], cost=cost[rows[known]]))
-            valid = [applied.valid for applied in node.submit(events)]
-            if valid:
-                n_set += int(np.count_nonzero(np.any(valid, axis=0)))
+            node.submit(events)
+            if own is not None:
+                set_user_data(node, page[known], own.take(rows[known]))
+            if events or own is not None:
+                n_set += int(np.count_nonzero(node.shard.has_pages(page[known])))
     return n_set

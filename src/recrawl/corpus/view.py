@@ -24,7 +24,7 @@ class Added(NamedTuple):
     n_known: int
     """Duplicates: tracked already, or given twice."""
     n_refused: int
-    """Not valid URLs."""
+    """Rows whose URL, doc_id or metadata is not valid."""
 
 
 class CorpusView(Protocol):
@@ -44,6 +44,14 @@ class CorpusView(Protocol):
         """The log, store and snapshots of each partition."""
         ...
 
-    def add(self, urls: Urls, *, importance: Any = None, cost: Any = None) -> Added:
+    def add(
+        self,
+        urls: Urls,
+        *,
+        importance: Any = None,
+        cost: Any = None,
+        doc_id: Any = None,
+        metadata: Any = None,
+    ) -> Added:
         """Add pages to track."""
         ...

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from recrawl.errors import LedgerError, OwnershipLost, RecrawlError
@@ -25,6 +26,7 @@ from recrawl.node.records import (
     NamesNumbered,
     PagesAddedWithUrls,
     PagesReported,
+    UserDataSet,
     entry_of,
     record_of,
 )
@@ -82,9 +84,28 @@ def apply_entry(shard: Shard, entry: LogEntry) -> Applied:
             return Applied(np.ones(partition.size, np.bool_), _NO_TRANSITION)
         case NamesNumbered(epoch):
             return Applied(epoch == shard.epoch, _NO_TRANSITION)
+        case UserDataSet(page):
+            return Applied(shard.has_pages(page), _NO_TRANSITION)
         case PagesReported(outcomes):
             return shard.apply(outcomes)
     return shard.apply(entry)
+
+
+def _add_pages_to_batch(
+    entry: PagesAddedWithUrls, rows: NDArray[np.bool_], batch: StoreBatch
+) -> None:
+    """Add the pages of valid rows, and the data that their user gave, to the next write."""
+    page, (url, fetch_url, *own) = entry.added.page, entry[2:]
+    if not rows.all():
+        mask = pa.array(rows)
+        page, url, fetch_url = page[rows], url.filter(mask), fetch_url.filter(mask)
+        own = [None if column is None else column.filter(mask) for column in own]
+    batch.add_pages(page, url, fetch_url)
+    doc_id, metadata, _ = (pa.nulls(page.size, pa.string()) if c is None else c for c in own)
+    has_any = np.flatnonzero(pc.or_(doc_id.is_valid(), metadata.is_valid()))
+    if has_any.size:
+        given = pa.array(has_any)
+        batch.set_user_data(page[has_any], doc_id.take(given), metadata.take(given))
 
 
 class _Ticket:
@@ -207,12 +228,12 @@ class Node:
         """Add what the store keeps of an applied entry to the next write."""
         rows = applied.valid
         match entry:
-            case PagesAddedWithUrls(added, _, url, fetch_url):
-                if rows.all():
-                    batch.add_pages(added.page, url, fetch_url)
-                elif rows.any():
-                    mask = pa.array(rows)
-                    batch.add_pages(added.page[rows], url.filter(mask), fetch_url.filter(mask))
+            case PagesAddedWithUrls():
+                if rows.any():
+                    _add_pages_to_batch(entry, rows, batch)
+            case UserDataSet(page, doc_id, metadata):
+                mask = pa.array(rows)
+                batch.set_user_data(page[rows], doc_id.filter(mask), metadata.filter(mask))
             case NamesNumbered(_, what, number, key):
                 if rows.all():
                     batch.add_names(what, number, key)

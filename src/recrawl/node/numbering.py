@@ -16,6 +16,7 @@ from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig, PatternConfig
 from recrawl.node.node import Node
 from recrawl.node.records import LogEntry, NamesNumbered, PagesAddedWithUrls
+from recrawl.node.user_data import UserColumns, set_user_data
 from recrawl.shard import GroupsSet, LimitsSet, PagesAdded, PagesRemoved, PageStatus, event_of
 from recrawl.shard.events import slot_of_page
 from recrawl.shard.state.tables import Groups
@@ -42,6 +43,8 @@ class PagesToAdd(NamedTuple):
     """Importance of the page; NaN means that of its pattern."""
     cost: NDArray[np.float32]
     """Cost of a fetch; NaN means that of the page's pattern."""
+    own: UserColumns | None = None
+    """The user's own data of each page; None if there are none."""
 
 
 def limits_columns(pattern: PatternConfig) -> dict[str, float] | None:
@@ -187,7 +190,10 @@ class Namer:
         return self._matcher.first_match(urls)
 
     def add(self, new: PagesToAdd, time: NodeTime) -> NDArray[np.bool_]:
-        """Add pages that are not tracked yet; return which rows were added."""
+        """Add pages that are not tracked yet; return which rows were added.
+
+        Tracked pages keep everything but the user's own data, which is set where it is given.
+        """
         node = self._node
         n_rows = len(new.url)
         is_added = np.zeros(n_rows, np.bool_)
@@ -197,10 +203,11 @@ class Namer:
             rows = _first_occurrences(new.url)
             url = new.url if rows.size == n_rows else new.url.take(pa.array(rows))
             page = node.store.pages_of(url)
-            self._remove_retired(page)
+            kept = self._remove_retired(page)
             absent = page < 0
             self._add_missing_limits(url, page)
             if not absent.any():
+                self._set_user_data(new)
                 return is_added
             rows = rows[absent]
             fetch_url = new.fetch_url
@@ -220,12 +227,22 @@ class Namer:
                 at_ms=now_ms,
             )
             epoch = np.full(rows.size, node.shard.epoch, np.int64)
-            entries = [*group_entries, PagesAddedWithUrls(added, epoch, url, fetch_url)]
+            given = None if new.own is None else new.own.take(rows)
+            own = given if kept is None else kept.take(np.flatnonzero(absent)).merge(given)
+            texts = () if own is None else (own.doc_id, own.metadata)
+            entries = [*group_entries, PagesAddedWithUrls(added, epoch, url, fetch_url, *texts)]
             entries += self.limits_events(added.page, pattern)
             applied = node.submit(entries)
             node.check_owner()
             is_added[rows] = applied[len(group_entries)].valid
+            if rows.size != n_rows:
+                self._set_user_data(new)
         return is_added
+
+    def _set_user_data(self, new: PagesToAdd) -> None:
+        """Set the given data of all pages; the last value counts if a page is given twice."""
+        if new.own is not None:
+            set_user_data(self._node, self._node.store.pages_of(new.url), new.own)
 
     def _add_missing_limits(self, url: pa.StringArray, page: NDArray[np.int64]) -> None:
         """Set the limits of tracked pages that lack them because an earlier add was interrupted."""
@@ -237,14 +254,21 @@ class Namer:
             pattern = self.match(url.take(pa.array(known)))
             self._node.submit(self.limits_events(page[known], pattern))
 
-    def _remove_retired(self, page: NDArray[np.int64]) -> None:
-        """Remove retired pages, so that they can be added again; sets them to -1 in ``page``."""
+    def _remove_retired(self, page: NDArray[np.int64]) -> UserColumns | None:
+        """Remove retired pages, so that they can be added again; sets them to -1 in ``page``.
+
+        Returns the user's own data of these pages, null in other rows; None if no page is retired.
+        """
         status = self._node.shard.tables.pages.status
         retired = np.flatnonzero(page >= 0)
         retired = retired[status[slot_of_page(page[retired])] == PageStatus.RETIRED]
-        if retired.size:
-            self._node.submit([event_of(PagesRemoved, page=page[retired])])
-            page[retired] = -1
+        if retired.size == 0:
+            return None
+        kept = self._node.store.user_data_of(np.where(np.isin(page, page[retired]), page, -1))
+        self._node.submit([event_of(PagesRemoved, page=page[retired])])
+        page[retired] = -1
+        doc_id, metadata = (pa.array(column, pa.string()) for column in kept)
+        return UserColumns(doc_id, metadata, {})
 
     def _groups(self, url: pa.StringArray) -> tuple[NDArray[np.int64], list[LogEntry]]:
         """Return the group of each page, and the entries to log for new groups."""

@@ -6,14 +6,14 @@ columns are the fields of `Outcome`.
 """
 
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from recrawl.node.config.values import PARTITION_BITS, PARTITIONS_MAX
 from recrawl.shard import Ordered, Reason
-from recrawl.store import Store
+from recrawl.store import Store, metadata_object
 
 __all__ = [
     "GONE_STATUSES",
@@ -79,12 +79,17 @@ class Order(NamedTuple):
     reason: Reason
     expires_at_ms: int
     """Instant after which another fetcher may get the page."""
+    doc_id: str | None = None
+    """Name that you gave the page."""
+    metadata: dict[str, Any] | None = None
+    """JSON object that you gave with the page."""
 
 
 def orders_of(store: Store, partition: int, ordered: Ordered) -> list[Order]:
     """Return orders for fetchers, with the URLs and validators of their pages."""
     url = store.urls_of(ordered.page)
     etag, last_modified = store.validators_of(ordered.page)
+    own = store.user_data_of(ordered.page)
     return [
         Order(*row)
         for row in zip(
@@ -95,6 +100,8 @@ def orders_of(store: Store, partition: int, ordered: Ordered) -> list[Order]:
             last_modified,
             [_REASONS[reason] for reason in ordered.reason.tolist()],
             ordered.expires_at_ms.tolist(),
+            own.doc_id,
+            [metadata_object(text) for text in own.metadata],
             strict=True,
         )
     ]

@@ -2,7 +2,7 @@
 
 A shard knows pages by number.  The node adds URLs, names of groups, validators and digests to the
 same record as the shard's columns, so that one record is one complete entry: after a crash there is
-no page without its URL.
+no page without its URL, and none without the data that its user gave with it.
 
 Schema numbers below 100 belong to the shard.  A schema number never changes its meaning.
 """
@@ -34,6 +34,7 @@ __all__ = [
     "NamesNumbered",
     "PagesAddedWithUrls",
     "PagesReported",
+    "UserDataSet",
     "entry_of",
     "record_of",
 ]
@@ -59,6 +60,20 @@ class PagesAddedWithUrls(NamedTuple):
     """Canonical URL of the page."""
     fetch_url: pa.StringArray
     """URL to request, null where it equals ``url``."""
+    doc_id: pa.StringArray | None = None
+    """Name that the user gives the page; null, or no column, where there is none."""
+    metadata: pa.StringArray | None = None
+    """JSON object of the user as text; null, or no column, where there is none."""
+    key: pa.StringArray | None = None
+    """Key that identifies the page together with its URL, in a corpus grouped by key."""
+
+
+class UserDataSet(NamedTuple):
+    """Data that a user set for pages; a null leaves a value, an empty text removes it."""
+
+    page: NDArray[np.int64]
+    doc_id: pa.StringArray
+    metadata: pa.StringArray
 
 
 class NamesNumbered(NamedTuple):
@@ -84,9 +99,13 @@ class PagesReported(NamedTuple):
     moved_to: pa.StringArray
 
 
-LogEntry: TypeAlias = Event | CorpusIdentified | PagesAddedWithUrls | NamesNumbered | PagesReported
+LogEntry: TypeAlias = (
+    Event | CorpusIdentified | PagesAddedWithUrls | UserDataSet | NamesNumbered | PagesReported
+)
 
 _NAMES = [("url", pa.string()), ("fetch_url", pa.string())]
+_USER_DATA = [("doc_id", pa.string()), ("metadata", pa.string())]
+_KEY = [("key", pa.string())]
 _CONTENT = [
     ("digest", pa.binary(DIGEST_BYTES)),
     ("etag", pa.binary()),
@@ -101,11 +120,21 @@ _PAGES_ADDED_WITH_URLS = 101
 _NAMES_NUMBERED = 102
 _PAGES_REPORTED = 103
 _CORPUS_IDENTIFIED = 110
+_PAGES_ADDED_WITH_USER_DATA = 120
+_USER_DATA_SET = 121
 
 NODE_SCHEMAS: dict[int, pa.Schema] = {
     _PAGES_ADDED_WITH_URLS: pa.schema(
         [*arrow_schema_of(PagesAdded), pa.field("epoch", pa.int64(), False)]
         + [pa.field(name, type_) for name, type_ in _NAMES]
+    ),
+    _PAGES_ADDED_WITH_USER_DATA: pa.schema(
+        [*arrow_schema_of(PagesAdded), pa.field("epoch", pa.int64(), False)]
+        + [pa.field(name, type_) for name, type_ in [*_NAMES, *_USER_DATA, *_KEY]]
+    ),
+    _USER_DATA_SET: pa.schema(
+        [pa.field("page", pa.int64(), False)]
+        + [pa.field(name, type_) for name, type_ in _USER_DATA]
     ),
     _NAMES_NUMBERED: pa.schema(
         [
@@ -140,9 +169,16 @@ def record_of(entry: LogEntry) -> Record:
         case CorpusIdentified(partition, n_partitions, generation, corpus_id):
             numbers = [pa.array(column) for column in (partition, n_partitions, generation)]
             return _record(_CORPUS_IDENTIFIED, [*numbers, corpus_id])
-        case PagesAddedWithUrls(added, epoch, url, fetch_url):
+        case PagesAddedWithUrls():
+            added, epoch, url, fetch_url, *own = entry
             columns = [*to_arrow(added).columns, pa.array(epoch), url, fetch_url]
-            return _record(_PAGES_ADDED_WITH_URLS, columns)
+            if all(column is None or column.null_count == len(column) for column in own):
+                return _record(_PAGES_ADDED_WITH_URLS, columns)
+            no_rows = pa.nulls(len(url), pa.string())
+            columns += [no_rows if column is None else column for column in own]
+            return _record(_PAGES_ADDED_WITH_USER_DATA, columns)
+        case UserDataSet(page, doc_id, metadata):
+            return _record(_USER_DATA_SET, [pa.array(page), doc_id, metadata])
         case NamesNumbered(epoch, what, number, key):
             columns = [pa.array(epoch), pa.array(what), pa.array(number), key]
             return _record(_NAMES_NUMBERED, columns)
@@ -158,11 +194,15 @@ def entry_of(record: Record) -> LogEntry:
     if schema is None:
         return from_record(record.schema, record.data)
     batch = unpack_batch(record.data, schema)
-    if record.schema == _PAGES_ADDED_WITH_URLS:
+    if record.schema in (_PAGES_ADDED_WITH_URLS, _PAGES_ADDED_WITH_USER_DATA):
         added = from_arrow(batch, SCHEMA_ID[PagesAdded], check=False)
         assert isinstance(added, PagesAdded)
-        epoch = batch.column("epoch").to_numpy()
-        return PagesAddedWithUrls(added, epoch, batch.column("url"), batch.column("fetch_url"))
+        own = [*_NAMES, *_USER_DATA, *_KEY]
+        texts = [batch.column(name) for name, _ in own if name in schema.names]
+        return PagesAddedWithUrls(added, batch.column("epoch").to_numpy(), *texts)
+    if record.schema == _USER_DATA_SET:
+        page, doc_id, metadata = batch.columns
+        return UserDataSet(page.to_numpy(), doc_id, metadata)
     if record.schema == _CORPUS_IDENTIFIED:
         *numbers, corpus_id = batch.columns
         partition, n_partitions, generation = (column.to_numpy() for column in numbers)

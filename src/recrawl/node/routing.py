@@ -145,11 +145,15 @@ def batch_ranges(n_bytes: NDArray[Any]) -> Iterator[tuple[int, int]]:
         first = end
 
 
-def _url_batches(urls: pa.Array | pa.ChunkedArray) -> Iterator[tuple[int, pa.StringArray]]:
+def _url_batches(
+    urls: pa.Array | pa.ChunkedArray, n_bytes_beside: NDArray[np.int64] | None
+) -> Iterator[tuple[int, pa.StringArray]]:
     """Yield the first row of each batch and its URLs, within the limits of a batch."""
     first_row = 0
     for chunk in urls.chunks if isinstance(urls, pa.ChunkedArray) else [urls]:
         n_bytes = pc.binary_length(chunk).fill_null(0).to_numpy(zero_copy_only=False)
+        if n_bytes_beside is not None:
+            n_bytes = n_bytes + n_bytes_beside[first_row : first_row + len(chunk)]
         for first, end in batch_ranges(n_bytes):
             yield first_row + first, utf8_strings(chunk.slice(first, end - first))
         first_row += len(chunk)
@@ -186,9 +190,27 @@ def partition_of_key(key: str, n_partitions: int) -> int:
     return int(hashed[0] % np.uint64(n_partitions))
 
 
-def split_by_partition(urls: Urls, n_partitions: int, by: GroupBy) -> Iterator[UrlBatch]:
-    """Yield the valid URLs in canonical form, in batches of one partition each."""
-    for first, batch in _url_batches(as_array(urls)):
+def split_by_partition(
+    urls: Urls,
+    n_partitions: int,
+    by: GroupBy,
+    *,
+    n_bytes_beside: NDArray[np.int64] | None = None,
+) -> Iterator[UrlBatch]:
+    """Yield the valid URLs in canonical form, in batches of one partition each.
+
+    Parameters
+    ----------
+    urls
+        URLs as users give them.
+    n_partitions
+        Number of partitions of the corpus.
+    by
+        Grouping of the corpus; all pages of a group are in one partition.
+    n_bytes_beside
+        Size of what is logged with each URL, in bytes; a batch has a limit of bytes.
+    """
+    for first, batch in _url_batches(as_array(urls), n_bytes_beside):
         given, url = batch, canonical(batch).url
         valid = np.flatnonzero(url.is_valid().to_numpy(zero_copy_only=False))
         if valid.size == 0:

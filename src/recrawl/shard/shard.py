@@ -25,7 +25,7 @@ from recrawl.shard.picker import Picker
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.rules import has_learning_horizon, learning_horizon, log2_bonus, rules_of
 from recrawl.shard.state.snapshot import Snapshot, restore_tables
-from recrawl.shard.state.status import BudgetUnit
+from recrawl.shard.state.status import BudgetUnit, PageStatus
 from recrawl.shard.state.tables import GROUP_CLOSED, GROUP_HAS_POLICY, Tables
 
 __all__ = ["Applied", "Shard", "default_due_table"]
@@ -150,6 +150,17 @@ class Shard:
     def n_pages(self) -> int:
         """Number of pages."""
         return int(self.tables.registers.n_pages[0])
+
+    def has_pages(self, page: NDArray[np.int64]) -> FlagArray:
+        """Return which pages are tracked: they exist, and have not been removed."""
+        pages, n_slots = self.tables.pages, int(self.tables.registers.n_slots[0])
+        slots = page & 0xFFFFFFFF
+        is_there: FlagArray = (page >= 0) & (slots < n_slots)
+        if n_slots:
+            slots = np.where(is_there, slots, 0)
+            is_there &= pages.status[slots] != PageStatus.FREE
+            is_there &= pages.generation[slots] == page >> 32
+        return is_there
 
     def free_pages(self, n: int) -> NDArray[np.int64]:
         """Return the page numbers that the next ``n`` added pages must have, in this order."""

@@ -1,4 +1,4 @@
-"""Data that is too big for memory: URLs, names, fetch records and the feed of changes."""
+"""Data that is too big for memory: URLs, names, fetch records, data of users, the change feed."""
 
 from typing import TYPE_CHECKING
 
@@ -18,14 +18,22 @@ from recrawl.store.fetch_records import (
 from recrawl.store.names import Names
 from recrawl.store.page_urls import URL_TEXT_BYTES_MAX
 from recrawl.store.store import CHANGES_MAX, FORMAT, Store
+from recrawl.store.user_data import (
+    DOC_ID_BYTES_MAX,
+    METADATA_BYTES_MAX,
+    UserData,
+    metadata_object,
+)
 
 __all__ = [
     "CHANGES_MAX",
     "DIGESTS_MAX",
     "DIGEST_BYTES",
+    "DOC_ID_BYTES_MAX",
     "ETAG_BYTES_MAX",
     "FORMAT",
     "LAST_MODIFIED_BYTES_MAX",
+    "METADATA_BYTES_MAX",
     "MOVED_TO_BYTES_MAX",
     "PROFILE_BYTES_MAX",
     "SKETCH_BYTES_MAX",
@@ -36,6 +44,8 @@ __all__ = [
     "Store",
     "StoreBatch",
     "StoredChange",
+    "UserData",
+    "metadata_object",
 ]
 
 # Names of recrawl 0.1.0.

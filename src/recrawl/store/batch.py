@@ -24,6 +24,7 @@ from recrawl.store.fetch_records import (
 from recrawl.store.keys import PageArray, bytes_of_rows, spans_of, strings_of
 from recrawl.store.names import NAME_BYTES_MAX, Names
 from recrawl.store.page_urls import URL_TEXT_BYTES_MAX, stored_urls
+from recrawl.store.user_data import DOC_ID_BYTES_MAX, METADATA_BYTES_MAX
 
 __all__ = ["AddedPages", "NetPages", "StoreBatch", "net_pages"]
 
@@ -62,6 +63,7 @@ class StoreBatch:
         self.added: list[tuple[int, AddedPages]] = []
         self.removed: list[tuple[int, PageArray]] = []
         self.contents: list[tuple[PageArray, list[Content]]] = []
+        self.user_data: list[tuple[PageArray, list[bytes | None], list[bytes | None]]] = []
         self.names: list[tuple[NDArray[np.uint8], NDArray[np.int64], pa.StringArray]] = []
         self.changes: list[tuple[Cursor, int, int, int, bytes | None]] = []
         self._n_calls = 0
@@ -92,6 +94,25 @@ class StoreBatch:
     def remove_pages(self, page: PageArray) -> None:
         """Remove pages and their fetch records; pages that do not exist are ignored."""
         self.removed.append((self._turn(), _pages(page)))
+
+    def set_user_data(
+        self, page: PageArray, doc_id: pa.StringArray, metadata: pa.StringArray
+    ) -> None:
+        """Set the user's own data of pages; a null leaves a value, an empty text removes it.
+
+        Parameters
+        ----------
+        page
+            Pages that exist.
+        doc_id
+            Names that the user gives the pages.
+        metadata
+            JSON objects as text.
+        """
+        _check_rows(page, doc_id=doc_id, metadata=metadata)
+        _check_lengths(DOC_ID_BYTES_MAX, doc_id=doc_id)
+        _check_lengths(METADATA_BYTES_MAX, metadata=metadata)
+        self.user_data.append((_pages(page), _bytes_of(doc_id), _bytes_of(metadata)))
 
     def add_names(self, what: ArrayLike, numbers: ArrayLike, keys: pa.StringArray) -> None:
         """Add names and their numbers.

@@ -7,6 +7,7 @@
     q       slot, 4 bytes                URL of one page; empty if the slot is empty
     f       slot, 4 bytes                URL to request, where it differs
     r       slot, 4 bytes                fetch record of a page
+    d       slot, 4 bytes                doc_id and metadata of a page that has any
     n       what, 1 byte, and a name     number of the name
     m       what and number, 1 + 4       name of the number
     c       position and row, 8 + 4      a change
@@ -30,6 +31,7 @@ __all__ = [
     "NUMBER",
     "RECORD",
     "SINGLE",
+    "USER_DATA",
     "HashArray",
     "PageArray",
     "Writes",
@@ -46,6 +48,7 @@ BLOCK = b"p"
 SINGLE = b"q"
 FETCH = b"f"
 RECORD = b"r"
+USER_DATA = b"d"
 NUMBER = b"n"
 NAME = b"m"
 CHANGE = b"c"

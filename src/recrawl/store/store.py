@@ -35,6 +35,7 @@ from recrawl.store.keys import (
     FETCH,
     META,
     RECORD,
+    USER_DATA,
     HashArray,
     PageArray,
     Writes,
@@ -46,6 +47,7 @@ from recrawl.store.names import Names, names_of, numbers_of, put_names
 from recrawl.store.page_urls import put_urls, scan_urls, stored_urls
 from recrawl.store.state import State
 from recrawl.store.url_index import look_up_pages, put_in_buckets
+from recrawl.store.user_data import UserData, put_user_data, stored_user_data, user_data_in
 from recrawl.urls import CANON_VERSION, hash_urls
 
 __all__ = ["CHANGES_MAX", "FORMAT", "Store"]
@@ -56,6 +58,8 @@ CHANGES_MAX = 10_000_000
 
 _IDENTITY = META + b"store"
 _STATE = META + b"state"
+# Exists in a store in which a page has, or had, a doc_id or metadata.
+_HAS_USER_DATA = META + b"user-data"
 _HASH_KEY_BITS = 64
 # A large batch is written in parts of this size; the position moves with the last part.
 _KEYS_PER_WRITE = 200_000
@@ -88,6 +92,8 @@ class Store:
         self._canon_version = canon_version
         self._changes_max = changes_max
         self._state = State()
+        # Most corpora have no data of users, and then pay nothing for them.
+        self._has_user_data = False
         # Results of the latest look-ups, valid until the next write: a node looks up URLs just
         # before it adds them, and records just before it updates them.
         self._n_writes = 0
@@ -252,6 +258,13 @@ class Store:
         """Return the digests of the latest contents of pages, newest first."""
         return self.records_of(page).digests
 
+    def user_data_of(self, page: PageArray) -> UserData:
+        """Return the user's own data of pages: doc_id and metadata, None where there is none."""
+        page = np.asarray(page, np.int64)
+        if not self._has_user_data:
+            return UserData([None] * page.size, [None] * page.size)
+        return user_data_in(stored_user_data(self._kv, page))
+
     # ------------------------------------------------------------------ changes
 
     @property
@@ -327,6 +340,7 @@ class Store:
         state = self._put_changes(rest, batch, state)
         state = self._put_names(rest, batch, state)
         self._put_contents(rest, batch, read)
+        self._put_user_data(rest, batch)
         rest.put(_STATE, state.encode())
         self._write(pages, rest, is_divisible=net.removed.size == 0)
         self._n_writes += 1
@@ -363,6 +377,8 @@ class Store:
         )
         cleared = np.union1d(net.emptied, slot_of_page(net.removed))
         writes.deletes += keys_of(FETCH, cleared, 4) + keys_of(RECORD, cleared, 4)
+        if self._has_user_data:
+            writes.deletes += keys_of(USER_DATA, cleared, 4)
         rows = np.flatnonzero(fetch_urls.is_valid().to_numpy(zero_copy_only=False))
         writes.keys += keys_of(FETCH, slot_of_page(page[rows]), 4)
         writes.values += [
@@ -393,16 +409,33 @@ class Store:
             return
         page = np.concatenate([page for page, _ in batch.contents])
         contents = [row for _, rows in batch.contents for row in rows]
-        # Skip content of pages that the same batch removes.
-        removed = [page for _, page in batch.removed]
-        if removed:
-            remaining = np.flatnonzero(~np.isin(page, np.concatenate(removed)))
+        remaining = _not_removed(batch, page)
+        if remaining.size != page.size:
             page, contents = page[remaining], [contents[i] for i in remaining.tolist()]
         if read is not None and np.array_equal(read[1], page):
             values = read[2]
         else:
             values = stored_records(self._kv, page)
         put_contents(writes, page, values, contents)
+
+    def _put_user_data(self, writes: Writes, batch: StoreBatch) -> None:
+        if not batch.user_data:
+            return
+        page = np.concatenate([page for page, _, _ in batch.user_data])
+        doc_id = [row for _, rows, _ in batch.user_data for row in rows]
+        metadata = [row for _, _, rows in batch.user_data for row in rows]
+        remaining = _not_removed(batch, page)
+        distinct = np.unique(page[remaining])
+        put_user_data(
+            writes,
+            distinct,
+            stored_user_data(self._kv, distinct),
+            ((int(page[i]), doc_id[i], metadata[i]) for i in remaining.tolist()),
+        )
+        if not self._has_user_data:
+            writes.put(_HAS_USER_DATA, b"1")
+            # Set before the write, so that no look-up after it misses the data.
+            self._has_user_data = True
 
     def _put_changes(self, writes: Writes, batch: StoreBatch, state: State) -> State:
         if not batch.changes:
@@ -465,6 +498,15 @@ class Store:
         if value is None:
             raise StorageError(f"{self._kv.folder} is a store without its state: it is corrupt")
         self._state = State.decode(value)
+        self._has_user_data = self._kv.get(_HAS_USER_DATA) is not None
+
+
+def _not_removed(batch: StoreBatch, page: PageArray) -> NDArray[np.int64]:
+    """Return the rows whose page the same batch does not remove."""
+    removed = [removed_page for _, removed_page in batch.removed]
+    if not removed:
+        return np.arange(page.size)
+    return np.flatnonzero(~np.isin(page, np.concatenate(removed)))
 
 
 def _identity_of(kv: KeyValues) -> tuple[int, int]:

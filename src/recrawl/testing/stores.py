@@ -27,6 +27,7 @@ def contents_of(store: Store, n_slots: int) -> dict[str, Any]:
         page, url = store.scan_urls(first, min(_SLOTS_PER_SCAN, n_slots - first))
         columns = [url.to_pylist(), store.fetch_urls_of(page).to_pylist()]
         columns += [list(column) for column in store.records_of(page)]
+        columns += [list(column) for column in store.user_data_of(page)]
         pages |= dict(zip(page.tolist(), zip(*columns, strict=True), strict=True))
     names = {what: store.names_of(what, range(store.n_names(what) + 1)) for what in Names}
     changes: list[Any] = []

@@ -174,6 +174,8 @@ def _print_changes(
                     "url": change.url,
                     "what": name,
                     "at_ms": change.at_ms,
+                    "doc_id": change.doc_id,
+                    "metadata": change.metadata,
                 }
             )
             is_any = True

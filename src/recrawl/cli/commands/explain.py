@@ -1,5 +1,6 @@
 """``recrawl explain``: why a page is due or not, as text, in numbers and as a timeline."""
 
+import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,6 +74,10 @@ def _rows(page: "PageExplanation") -> list[tuple[str, str]]:
     ]
     if page.fetch_url != page.url:
         rows.append(("fetched as", page.fetch_url))
+    if page.doc_id is not None:
+        rows.append(("doc_id", page.doc_id))
+    if page.metadata is not None:
+        rows.append(("metadata", json.dumps(page.metadata, ensure_ascii=False)))
     if state.fetched_at_ms is not None:
         rows.append(("last fetch", instant_text(state.fetched_at_ms)))
     if state.due_at_ms is not None:

@@ -35,7 +35,11 @@ class _JsonLines:
         self._file = file
 
     def write(self, batch: "pa.RecordBatch") -> None:
-        lines = [escape_json(json.dumps(row, ensure_ascii=False)) for row in batch.to_pylist()]
+        rows = batch.to_pylist()
+        for row in rows:
+            if row["metadata"] is not None:
+                row["metadata"] = json.loads(row["metadata"])
+        lines = [escape_json(json.dumps(row, ensure_ascii=False)) for row in rows]
         self._file.write(("\n".join(lines) + "\n").encode("utf-8", "replace"))
 
     def close(self) -> None:

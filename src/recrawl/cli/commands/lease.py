@@ -190,4 +190,6 @@ def _row_of(order: "Order") -> dict[str, Any]:
         "last_modified": header_text(order.last_modified),
         "reason": order.reason,
         "expires_at_ms": order.expires_at_ms,
+        "doc_id": order.doc_id,
+        "metadata": order.metadata,
     }

@@ -30,8 +30,8 @@ NOT_PRINTABLE = "[^ -~]"
 
 _ROWS_PER_BATCH = 16_384
 _LINE_BYTES_MAX = 1 << 20
-# Enough for a row with URLs of the maximum length.
-_BEGIN_BYTES = 1 << 16
+# Enough for a row with URLs and metadata of the maximum length.
+_BEGIN_BYTES = 1 << 18
 _PARQUET = b"PAR1"
 _MARKS = ("first_seen_at_ms", "change_rate_per_day")
 _STATUS = {"gone": 404, "retired": 404, "moved": 301}
@@ -128,7 +128,10 @@ def _json_batches(path: Path) -> "Iterator[pa.RecordBatch]":
                 row = json.loads(line)
             except ValueError as error:
                 raise RecrawlError(f"{path}, line {number}: not JSON: {error}") from error
-            rows.append(row if isinstance(row, dict) else {})
+            row = row if isinstance(row, dict) else {}
+            if isinstance(row.get("metadata"), dict):
+                row["metadata"] = json.dumps(row["metadata"], ensure_ascii=False)
+            rows.append(row)
             if len(rows) == _ROWS_PER_BATCH:
                 yield _with_export_columns(pa.Table.from_pylist(rows, _schema()))
                 rows = []
@@ -160,7 +163,13 @@ def restore_pages(corpus: "Corpus", batch: "pa.RecordBatch") -> int:
     """Add the pages of a batch with their settings; return the number of new pages."""
     importance = batch.column("importance").fill_null(1.0).to_numpy()
     cost = batch.column("cost").fill_null(1.0).to_numpy()
-    added = corpus.add(_fetch_urls(batch), importance=importance, cost=cost)
+    added = corpus.add(
+        _fetch_urls(batch),
+        importance=importance,
+        cost=cost,
+        doc_id=batch.column("doc_id"),
+        metadata=batch.column("metadata"),
+    )
     if added.n_known:  # `add` does not change pages that are tracked already
         corpus.set_each(batch.column("url"), importance=importance, cost=cost)
     _restore_settings(corpus, batch)

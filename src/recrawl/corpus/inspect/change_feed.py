@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
+
+import numpy as np
 
 from recrawl.node.node import Node
 from recrawl.shard import Transition
-from recrawl.store import Cursor
+from recrawl.store import Cursor, metadata_object
 
 __all__ = ["CorpusCursor", "PageChange", "changes_after"]
 
@@ -52,12 +54,17 @@ class PageChange(NamedTuple):
     what: Transition
     at_ms: int
     """Time at which recrawl learned of it, in milliseconds since 1970; it never decreases."""
+    doc_id: str | None = None
+    """Name that you gave the page; None once the page is no longer tracked."""
+    metadata: dict[str, Any] | None = None
+    """JSON object that you gave with the page; None once the page is no longer tracked."""
 
 
 def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> list[PageChange]:
     """Return at most ``limit`` changes after a cursor, oldest first.
 
-    Nothing is returned only if there are no more changes.
+    Nothing is returned only if there are no more changes.  The user's own data is that of now, not
+    of the time of the change.
     """
     changes: list[PageChange] = []
     while not changes:
@@ -68,11 +75,25 @@ def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> li
         if not found:
             break
         found.sort(key=lambda entry: entry[0])
-        for _, i, row in found[:limit]:
+        found = found[:limit]
+        own = _user_data(nodes, [(i, row.page) for _, i, row in found])
+        for (_, i, row), (doc_id, metadata) in zip(found, own, strict=True):
             cursor = cursor.advance(i, row.cursor)
             # A change whose URL was not stored only moves the cursor.
             if row.url is not None:
-                changes.append(
-                    PageChange(str(cursor), row.url, Transition(row.transition), row.at_ms)
-                )
+                what = Transition(row.transition)
+                changes.append(PageChange(str(cursor), row.url, what, row.at_ms, doc_id, metadata))
     return changes
+
+
+def _user_data(
+    nodes: Sequence[Node], pages: list[tuple[int, int]]
+) -> list[tuple[str | None, dict[str, Any] | None]]:
+    """Return doc_id and metadata of pages, each given by its partition and number."""
+    found: list[tuple[str | None, dict[str, Any] | None]] = [(None, None)] * len(pages)
+    for i, node in enumerate(nodes):
+        rows = [row for row, (partition, _) in enumerate(pages) if partition == i]
+        own = node.store.user_data_of(np.array([pages[row][1] for row in rows], np.int64))
+        for row, doc_id, text in zip(rows, *own, strict=True):
+            found[row] = doc_id, metadata_object(text)
+    return found

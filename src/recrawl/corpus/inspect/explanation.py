@@ -11,7 +11,7 @@ from recrawl.node.node import Node, use_logged_price
 from recrawl.shard import Shard, Transition
 from recrawl.shard.explain import Explanation
 from recrawl.shard.state.tables import GROUP_CLOSED
-from recrawl.store import Cursor, Names, Store
+from recrawl.store import Cursor, Names, Store, metadata_object
 
 __all__ = [
     "CHANGES_READ_MAX",
@@ -136,6 +136,10 @@ class PageExplanation:
     now_ms: int
     state: Explanation
     """The explanation by the shard, with numbers."""
+    doc_id: str | None = None
+    """Name that the user gave the page."""
+    metadata: dict[str, Any] | None = None
+    """JSON object that the user gave with the page."""
 
     @property
     def has_price(self) -> bool:
@@ -155,6 +159,8 @@ class PageExplanation:
         return {
             "url": self.url,
             "fetch_url": self.fetch_url,
+            "doc_id": self.doc_id,
+            "metadata": self.metadata,
             "now_ms": self.now_ms,
             **state,
             "status": self.state.status.name.lower(),
@@ -242,6 +248,7 @@ def page_explanation(
     kind = store.names_of(Names.KIND, [state.kind])[0] if state.kind else None
     sources = store.names_of(Names.SOURCE, [view.source for view in state.sources])
     group = store.names_of(Names.GROUP, [state.group])[0] or ""
+    own = store.user_data_of(row)
     budget = float(shard.tables.registers.budget[0])
     return PageExplanation(
         url=url[0].as_py() or "",
@@ -259,6 +266,8 @@ def page_explanation(
         is_past=is_past,
         now_ms=now_ms,
         state=state,
+        doc_id=own.doc_id[0],
+        metadata=metadata_object(own.metadata[0]),
     )
 
 

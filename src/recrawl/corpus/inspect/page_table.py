@@ -57,14 +57,16 @@ PAGE_COLUMNS = pa.schema(
         pa.field("last_modified", pa.binary()),
         pa.field("digest", pa.binary()),
         pa.field("moved_to", pa.string()),
+        pa.field("doc_id", pa.string()),
+        pa.field("metadata", pa.string()),
     ]
 )
 """Columns of all pages, with names as in `recrawl.shard.Explanation`; null for never, none or not
-set.  ``digest`` is the latest one."""
+set.  ``digest`` is the latest one, ``metadata`` a JSON object as text."""
 
 _STATUSES = pa.array([status.name.lower() for status in sorted(PageStatus)], pa.string())
 _RECORD_NAMES = {"etag", "last_modified", "digest", "moved_to"}
-_FREE = int(PageStatus.FREE)
+_USER_DATA_NAMES = {"doc_id", "metadata"}
 
 
 class _Modelled(NamedTuple):
@@ -209,7 +211,8 @@ class _Partition:
             end = min(first + n_slots, int(shard.tables.registers.n_slots[0]))
             slots = np.arange(first, end)
             page = slots | shard.tables.pages.generation[slots].astype(np.int64) << 32
-        rows = np.flatnonzero(_is_tracked(shard, page))
+        # The store may be earlier or later than the shard.
+        rows = np.flatnonzero(shard.has_pages(page))
         if rows.size != page.size:
             page, url = page[rows], None if url is None else url.take(pa.array(rows))
         columns = self._columns(page, url)
@@ -232,20 +235,12 @@ class _Partition:
             columns["kind"] = _names(node, Names.KIND, shard.tables.pages.kind[slots], first=1)
         if _RECORD_NAMES & {*wanted}:
             columns |= _record_columns(node, page)
+        if _USER_DATA_NAMES & {*wanted}:
+            found = node.store.user_data_of(page)._asdict()
+            columns |= {name: pa.array(rows, pa.string()) for name, rows in found.items()}
         if self._terms is not None:
             columns |= _model_columns(shard, self._terms, slots, self._now_ms)
         return columns
-
-
-def _is_tracked(shard: Shard, page: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which pages the shard has; the store may be earlier or later than the shard."""
-    pages, n_slots = shard.tables.pages, int(shard.tables.registers.n_slots[0])
-    slots = page & 0xFFFFFFFF
-    is_tracked: NDArray[np.bool_] = slots < n_slots
-    slots = np.where(is_tracked, slots, 0)
-    if n_slots:
-        is_tracked &= (pages.status[slots] != _FREE) & (pages.generation[slots] == page >> 32)
-    return is_tracked
 
 
 def page_batches(

@@ -1,6 +1,8 @@
 """Change the settings of tracked pages, by page or by URL pattern."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,7 @@ from recrawl.node.node import Node
 from recrawl.node.numbering import Namer
 from recrawl.node.records import LogEntry
 from recrawl.node.routing import AMOUNT_MAX
+from recrawl.node.user_data import set_user_data, user_columns
 from recrawl.shard import CostsSet, ImportanceSet, KindsSet, LimitsSet, event_of
 from recrawl.shard.events import slot_of_page
 from recrawl.store import Names
@@ -33,6 +36,8 @@ class PageSettings:
         Seconds, or text such as ``"6h"``.
     stale_for, stale_probability
         Staleness limit: maximum probability of being stale for longer than this time.
+    doc_id, metadata
+        Name that you give the page, and a JSON object; an empty one removes it.
     """
 
     importance: float | None = None
@@ -42,6 +47,8 @@ class PageSettings:
     max_age: float | str | None = None
     stale_for: float | str | None = None
     stale_probability: float | None = None
+    doc_id: str | None = None
+    metadata: Mapping[str, Any] | str | None = None
 
     def __post_init__(self) -> None:
         for name in ("importance", "cost"):
@@ -67,6 +74,9 @@ class PageSettings:
             )
         if (self.stale_for is None) != (self.stale_probability is None):
             raise ValueError("stale_for must be given together with stale_probability")
+        own = user_columns(1, doc_id=self.doc_id, metadata=self.metadata)
+        if own is not None and own.problems:
+            raise ValueError(own.problems[0])
 
     @property
     def has_limits(self) -> bool:
@@ -90,8 +100,11 @@ def set_pages(node: Node, namer: Namer, page: NDArray[np.int64], settings: PageS
             entries.append(event_of(KindsSet, page=page, kind=int(kind)))
         if settings.has_limits:
             entries.append(_limits_event(node, page, settings))
-        applied = node.submit(entries)
-        return int(np.count_nonzero(applied[0].valid)) if applied else 0
+        node.submit(entries)
+        own = user_columns(page.size, doc_id=settings.doc_id, metadata=settings.metadata)
+        if own is not None:
+            set_user_data(node, page, own)
+        return int(np.count_nonzero(node.shard.has_pages(page)))
 
 
 def _limits_event(node: Node, page: NDArray[np.int64], settings: PageSettings) -> LimitsSet:
