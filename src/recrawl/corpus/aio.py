@@ -140,14 +140,23 @@ class AsyncCorpus:
         await self._run(self.corpus.set_host, host, **politeness)
 
     async def set_budget(self, rate: str | None) -> None:
-        """Set the budget: ``"30/h"``, ``"100/run"``, or None for unlimited."""
+        """Set the budget: ``"30/h"``, ``"20000/day"``, ``"100/run"``, or None for unlimited."""
         await self._run(self.corpus.set_budget, rate)
 
     async def lease(
-        self, n: int, *, seconds: float | None = None, exact: bool = False
+        self,
+        n: int,
+        *,
+        seconds: float | None = None,
+        exact: bool = False,
+        run: str | None = None,
     ) -> list[Order]:
         """Return up to ``n`` pages that are most worth fetching now."""
-        return await self._run(self.corpus.lease, n, seconds=seconds, exact=exact)
+        return await self._run(self.corpus.lease, n, seconds=seconds, exact=exact, run=run)
+
+    def run_name(self, run: str | None = None) -> str:
+        """Return the name of the run that pays for leases: the one given, or today's date."""
+        return self.corpus.run_name(run)
 
     async def paced(
         self,
@@ -155,12 +164,14 @@ class AsyncCorpus:
         batch_max: int = 100,
         seconds: float | None = None,
         for_seconds: float = float("inf"),
+        run: str | None = None,
     ) -> AsyncIterator[Order]:
         """Yield pages to fetch as they come due and the budget allows, waiting in between."""
+        run = self.corpus.run_name(run)
         loop = asyncio.get_running_loop()
         ends = loop.time() + for_seconds
         while loop.time() < ends:
-            orders = await self.lease(batch_max, seconds=seconds)
+            orders = await self.lease(batch_max, seconds=seconds, run=run)
             unused = [order.handle for order in reversed(orders)]
             try:
                 for order in orders:

@@ -4,23 +4,49 @@ The demand curve of a partition says what it would spend at each price.  The sum
 crosses the budget at one common price; what a partition spends at that price is its share.
 """
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+import hashlib
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from math import inf, isclose
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.config.sections import BURST_SECONDS_MIN
+from recrawl.node.config.time_windows import local_date, zone_of
 from recrawl.node.node import Node
-from recrawl.shard import BudgetSet, BudgetUnit, event_of
+from recrawl.shard import BudgetSet, BudgetUnit, CreditSet, RunBudgetSet, RunChosen, event_of
+from recrawl.shard.state.tables import Registers
 
-__all__ = ["BudgetSplit", "budget_shares", "split_amount"]
+__all__ = ["BudgetSplit", "budget_shares", "run_number", "split_amount", "todays_run"]
 
 # Shares stay unchanged while none differs by more than this share of the budget.
 _SHARE_MOVE_MIN = 0.02
 # Time between two checks of the shares.
 _REBALANCE_MS = 60_000
+# A new budget begins with what it earns in this time, or in its burst if that is shorter.
+_START_SECONDS = 86_400.0
+_RUN_NAME_LENGTH_MAX = 200
+
+
+def run_number(name: str) -> int:
+    """Return the number by which shards know a run, above 0."""
+    if not name.isprintable() or not name.strip():
+        raise ValueError(f"run must be a name without control characters, got {name!r}")
+    if len(name) > _RUN_NAME_LENGTH_MAX:
+        raise ValueError(
+            f"run must have {_RUN_NAME_LENGTH_MAX} characters at most, got {len(name)}"
+        )
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) or 1
+
+
+def todays_run(config: CorpusConfig, now_ms: int) -> str:
+    """Return the name of a run that has none: the date in the configured time zone."""
+    return local_date(now_ms, zone_of(config.budget.time_zone)).isoformat()
 
 
 class BudgetSplit:
@@ -39,37 +65,114 @@ class BudgetSplit:
     def __init__(self, nodes: Sequence[Node], config: CorpusConfig, clock: Clock) -> None:
         self._nodes = nodes
         self._clock = clock
-        self._burst_seconds = config.budget.burst
-        self._budget = _budget_of(nodes, config.budget.burst)
+        self._config = config
+        self._budget = _budget_of(self._registers(), config.budget.burst)
         self._rebalanced_ms = clock.running_ms()
+        # Number of the run whose budget this process has split.
+        self._run = 0
+        self._run_lock = threading.RLock()
+
+    def _registers(self) -> list[Registers]:
+        return [node.shard.tables.registers for node in self._nodes]
 
     def set_budget(self, config: CorpusConfig) -> None:
         """Set the budget of a configuration, if it has one."""
         event = config.budget_event()
-        if event is None:
-            return
-        self._budget = event
-        is_whole = bool(event.period_seconds[0] == 0) and config.budget.unit == "fetches"
-        parts = split_amount(float(event.amount[0]), budget_shares(self._nodes), is_whole=is_whole)
-        for node, part in zip(self._nodes, parts, strict=True):
-            node.submit([event._replace(amount=np.full(1, part))])
+        if isinstance(event, RunBudgetSet):
+            self._set_run_budget(event)
+        elif event is not None:
+            credit = _credit_after(event, self._registers(), self._credit())
+            self._budget = event
+            self._submit_budget(event, budget_shares(self._nodes), credit)
+
+    def _credit(self) -> float:
+        return sum(node.shard.credit(node.shard.now_ms) for node in self._nodes)
+
+    def _submit_budget(
+        self, event: BudgetSet, share: NDArray[np.float64], credit: float | None
+    ) -> None:
+        """Give each partition its share of the budget, and of the unspent credit unless None."""
+        for node, part in zip(self._nodes, share, strict=True):
+            entries: list[Any] = [event._replace(amount=event.amount * part)]
+            if credit is not None:
+                entries.append(event_of(CreditSet, credit=credit * part))
+            node.submit(entries)
+
+    def _set_run_budget(self, event: RunBudgetSet) -> None:
+        self._run = 0
+        for node in self._nodes:
+            registers = node.shard.tables.registers
+            columns = ("run_budget", "budget_unit", "price_mode", "fixed_price")
+            before = [getattr(registers, name)[0] for name in columns]
+            if before != [event.amount[0], event.unit[0], event.price_mode[0], event.price[0]]:
+                node.submit([event])
 
     def set_rate(self, rate: str | None) -> None:
         """Set the rate of the budget; its unit, fetches or cost, stays the same."""
-        unit = BudgetUnit(int(self._nodes[0].shard.tables.registers.budget_unit[0]))
-        budget = {
+        own = self._config.budget
+        unit = BudgetUnit(int(self._registers()[0].budget_unit[0])).name.lower()
+        budget: dict[str, Any] = {
             "rate": "unlimited" if rate is None else rate,
-            "unit": unit.name.lower(),
-            "burst": self._burst_seconds,
+            # Money is always counted in cost; what replaces it is as configured.
+            "unit": own.unit if own.rate is not None and own.rate.currency else unit,
+            "burst": own.burst,
+            "cost_per_fetch": own.cost_per_fetch,
         }
-        self.set_budget(CorpusConfig.from_dict({"budget": budget}))
+        given = {key: value for key, value in budget.items() if value is not None}
+        self.set_budget(CorpusConfig.from_dict({"budget": given}))
 
-    def begin_run(self, config: CorpusConfig) -> None:
-        """Renew the budget of a run, if the corpus has one."""
-        rate = config.budget.rate
-        is_per_run = float(self._nodes[0].shard.tables.registers.budget[0]) == 0.0
-        if is_per_run and rate is not None and rate.per_seconds is None:
+    def continue_budget(self, config: CorpusConfig) -> None:
+        """Give a corpus of 0.1.0 whose budget is per run one for each named run."""
+        rate, registers = config.budget.rate, self._registers()[0]
+        is_old = registers.budget[0] == 0 and registers.run_budget[0] == 0
+        if is_old and registers.credit_max[0] > 0 and rate is not None and not rate.per_seconds:
             self.set_budget(config)
+
+    # ------------------------------------------------------------------ runs
+
+    @property
+    def is_per_run(self) -> bool:
+        """Whether the budget is per run."""
+        return bool(self._registers()[0].run_budget[0] > 0)
+
+    @contextmanager
+    def use_run(self, name: str) -> Iterator[None]:
+        """Begin or continue a run: orders made in the context are paid from its budget.
+
+        Other threads wait, unless the budget is not per run.
+        """
+        run = run_number(name)
+        with self._run_lock if self.is_per_run else nullcontext():
+            if self.is_per_run and (
+                self._run != run or any(r.run[0] != run for r in self._registers())
+            ):
+                self._split_run(run)
+            yield
+
+    def split_rest(self) -> bool:
+        """Split the rest of the run again if a partition has spent its part; return whether so."""
+        credit = np.array([float(r.credit[0]) for r in self._registers()])
+        if not self.is_per_run or self._run == 0 or not (credit < 1).any() or credit.max() < 1:
+            return False
+        self._split_run(self._run)
+        return True
+
+    def _split_run(self, run: int) -> None:
+        with ExitStack() as locks:
+            for node in self._nodes:
+                locks.enter_context(node.lock)
+                node.check_owner()
+            registers = self._registers()[0]
+            spent = np.array([node.shard.run_spending(run) for node in self._nodes])
+            left = max(float(registers.run_budget[0]) - float(spent.sum()), 0.0)
+            is_whole = bool(registers.budget_unit[0] == BudgetUnit.FETCHES)
+            parts = split_amount(left, budget_shares(self._nodes), is_whole=is_whole)
+            for node, amount in zip(self._nodes, spent + parts, strict=True):
+                epoch = node.shard.epoch
+                node.submit([event_of(RunChosen, epoch=epoch, run=np.uint64(run), amount=amount)])
+            self._run = run
+
+    # ------------------------------------------------------------------ partitions
 
     def rebalance(self) -> None:
         """Move budget to the partitions where it achieves more, at most once a minute."""
@@ -80,23 +183,25 @@ class BudgetSplit:
         with ExitStack() as locks:
             for node in self._nodes:
                 locks.enter_context(node.lock)
-            for node, event in zip(self._nodes, self._rebalanced_budgets(), strict=False):
-                node.check_owner()
-                node.submit([event])
+            share = self._moved_shares()
+            if share is not None:
+                for node in self._nodes:
+                    node.check_owner()
+                self._submit_budget(self._budget, share, self._credit())
 
-    def _rebalanced_budgets(self) -> list[BudgetSet]:
-        """Return new budgets for all partitions if their shares have drifted; otherwise nothing.
+    def _moved_shares(self) -> NDArray[np.float64] | None:
+        """Return new shares of all partitions if they have drifted; otherwise None.
 
         They add up to the budget as it was set, which the old ones need not do.
         """
         total, period = float(self._budget.amount[0]), float(self._budget.period_seconds[0])
-        if not 0 < total < np.inf or period == 0:
-            return []
-        current = np.array([float(node.shard.tables.registers.budget[0]) for node in self._nodes])
+        if not 0 < total < np.inf or period == 0 or self.is_per_run:
+            return None
+        current = np.array([float(registers.budget[0]) for registers in self._registers()])
         share = budget_shares(self._nodes)
         if np.abs(total / period * share - current).max() < _SHARE_MOVE_MIN * total / period:
-            return []
-        return [self._budget._replace(amount=np.full(1, total * part)) for part in share]
+            return None
+        return share
 
 
 def budget_shares(nodes: Sequence[Node]) -> NDArray[np.float64]:
@@ -138,18 +243,54 @@ def split_amount(
     return part
 
 
-def _budget_of(nodes: Sequence[Node], burst_seconds: float) -> BudgetSet:
-    """Return the sum of the partitions' budgets."""
-    registers = [node.shard.tables.registers for node in nodes]
+def _budget_of(registers: Sequence[Registers], burst: float | None) -> BudgetSet:
+    """Return the sum of the partitions' budgets, in the unit of time in which it was set."""
+    period = float(registers[0].budget_period[0]) or 1.0
     return event_of(
         BudgetSet,
-        amount=sum(float(r.budget[0]) for r in registers),
-        period_seconds=1.0,
-        burst_seconds=burst_seconds,
+        amount=sum(float(r.budget[0]) for r in registers) * period,
+        period_seconds=period,
+        burst_seconds=max(period, BURST_SECONDS_MIN) if burst is None else burst,
         unit=registers[0].budget_unit[0],
         price_mode=registers[0].price_mode[0],
         price=registers[0].fixed_price[0],
     )
+
+
+def _credit_after(event: BudgetSet, registers: Sequence[Registers], credit: float) -> float | None:
+    """Return the unspent budget of all partitions after the budget is set; None to keep it.
+
+    A new budget begins with a day's worth of credit, or with its burst if that is shorter.  A
+    changed one adds or subtracts the difference, so that what has been spent stays spent.
+
+    Parameters
+    ----------
+    event
+        Budget to be set.
+    registers
+        Registers of all partitions.
+    credit
+        Unspent budget of all partitions.
+    """
+    period, burst = float(event.period_seconds[0]), float(event.burst_seconds[0])
+    if period == 0 or not 0 < event.amount[0] < inf:
+        return None
+    rate = float(event.amount[0]) / period
+    most = max(rate * burst, 1.0)
+    start = max(rate * min(burst, _START_SECONDS), 1.0)
+    before, saved = _total(registers, "budget"), _total(registers, "credit_max")
+    had_rate = 0 < before < inf and registers[0].run_budget[0] == 0
+    if not had_rate or registers[0].budget_unit[0] != event.unit[0]:
+        return start
+    if isclose(rate, before, rel_tol=1e-9) and registers[0].budget_period[0] in (0.0, period):
+        # Splitting it again must not lose credit.
+        return None if len(registers) == 1 else min(credit, most)
+    start_before = max(before * min(saved / before, _START_SECONDS), 1.0)
+    return min(max(credit + start - start_before, 0.0), most)
+
+
+def _total(registers: Iterable[Registers], name: str) -> float:
+    return sum(float(getattr(r, name)[0]) for r in registers)
 
 
 def _spending_at(

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.corpus.budget_split import BudgetSplit
+from recrawl.corpus.budget_split import BudgetSplit, todays_run
 from recrawl.corpus.inspect.change_feed import CorpusCursor, PageChange, changes_after
 from recrawl.corpus.inspect.consumers import (
     Consumer,
@@ -189,7 +189,7 @@ class Corpus:
         if config_given:
             self._budget_split.set_budget(self.config)
         else:
-            self._budget_split.begin_run(self.config)
+            self._budget_split.continue_budget(self.config)
         self._record_log_ends(is_closed=False)
         self._snapshotter.start()
 
@@ -496,14 +496,22 @@ class Corpus:
     # ------------------------------------------------------------------ orders
 
     def set_budget(self, rate: str | None) -> None:
-        """Set the budget: ``"30/h"``, ``"100/run"``, or None for unlimited.
+        """Set the budget: ``"30/h"``, ``"20000/day"``, ``"100/run"``, or None for unlimited.
 
-        It holds until it is set again, or until the corpus is opened with a configuration that
-        gives another.
+        What has been spent stays spent: only the difference to the budget before is added to what
+        may be spent at once.  It holds until it is set again, or until the corpus is opened with a
+        configuration that gives another.
         """
         self._budget_split.set_rate(rate)
 
-    def lease(self, n: int, *, seconds: float | None = None, exact: bool = False) -> list[Order]:
+    def lease(
+        self,
+        n: int,
+        *,
+        seconds: float | None = None,
+        exact: bool = False,
+        run: str | None = None,
+    ) -> list[Order]:
         """Return up to ``n`` pages that are most worth fetching now, within budget and politeness.
 
         Each order is held for the caller until it is reported, released, or its lease expires.
@@ -517,8 +525,19 @@ class Corpus:
         exact
             Whether to compare every page, also in a large corpus; useful for one large batch per
             night.
+        run
+            Name of the run that pays, if the budget is per run (``"500/run"``).  Every call with
+            the same name shares its budget, also from other processes and after a restart.
+            Today's date by default, in the time zone ``budget.time_zone``.
         """
         _check_seconds(seconds)
+        with self._budget_split.use_run(self.run_name(run)):
+            found = self._lease(n, seconds, exact)
+            if len(found) < n and self._budget_split.split_rest():
+                found += self._lease(n - len(found), seconds, exact)
+        return found
+
+    def _lease(self, n: int, seconds: float | None, exact: bool) -> list[Order]:
         self._budget_split.rebalance()
         self._next_node = (self._next_node + 1) % len(self.nodes)
         turn = [*range(self._next_node, len(self.nodes)), *range(self._next_node)]
@@ -530,6 +549,10 @@ class Corpus:
                 if wanted > 0:
                     found += self._lease_from(i, wanted, seconds, exact)
         return found
+
+    def run_name(self, run: str | None = None) -> str:
+        """Return the name of the run that pays for leases: the one given, or today's date."""
+        return todays_run(self.config, self.time.now_ms()) if run is None else run
 
     def _lease_from(self, i: int, n: int, seconds: float | None, exact: bool) -> list[Order]:
         node = self.nodes[i]
@@ -544,6 +567,7 @@ class Corpus:
         batch_max: int = 100,
         seconds: float | None = None,
         for_seconds: float = float("inf"),
+        run: str | None = None,
     ) -> Iterator[Order]:
         """Yield pages to fetch as they come due and the budget allows, waiting in between.
 
@@ -557,10 +581,13 @@ class Corpus:
             Length of each lease; the configured length by default.
         for_seconds
             Time after which the iterator ends.
+        run
+            Name of the run that pays, see `lease`.  The whole iteration is one run.
         """
+        run = self.run_name(run)
         ends_ms = self._clock.running_ms() + for_seconds * 1000
         while self._clock.running_ms() < ends_ms:
-            orders = self.lease(batch_max, seconds=seconds)
+            orders = self.lease(batch_max, seconds=seconds, run=run)
             unused = [order.handle for order in reversed(orders)]
             try:
                 for order in orders:
@@ -932,7 +959,11 @@ class Corpus:
     def stats(self) -> Stats:
         """Return counts, budget, price and estimated freshness."""
         with self._lock_all():
-            return stats_of([node.shard for node in self.nodes], now_ms=self.time.now_ms())
+            return stats_of(
+                [node.shard for node in self.nodes],
+                now_ms=self.time.now_ms(),
+                cost_per_fetch=self.config.budget.cost_per_fetch,
+            )
 
     def plan(self) -> Plan:
         """Return the freshness that each budget buys for this corpus."""

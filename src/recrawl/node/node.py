@@ -435,7 +435,7 @@ class Node:
         with self.lock:
             registers = self.shard.tables.registers
             missing = 1.0 - self.shard.credit(self.shard.now_ms)
-            if missing <= 0:
+            if missing <= 0 or (registers.run_budget[0] > 0 and registers.run[0] == 0):
                 return _IDLE_SECONDS
             rate = float(registers.budget[0])
             return max(missing / rate, _IDLE_SECONDS) if rate > 0 else float("inf")

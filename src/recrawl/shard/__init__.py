@@ -7,6 +7,7 @@ from recrawl.shard.events import (
     BudgetSet,
     Claimed,
     CostsSet,
+    CreditSet,
     CurvesSet,
     Event,
     GroupsSet,
@@ -23,6 +24,8 @@ from recrawl.shard.events import (
     PagesRemoved,
     PriorsSet,
     RequestsSeen,
+    RunBudgetSet,
+    RunChosen,
     SettingsSet,
     Signals,
     SourcesSet,
@@ -38,6 +41,7 @@ from recrawl.shard.state.status import (
     Reason,
     Transition,
     Verdict,
+    Why,
 )
 
 __all__ = [
@@ -46,6 +50,7 @@ __all__ = [
     "BudgetUnit",
     "Claimed",
     "CostsSet",
+    "CreditSet",
     "CurvesSet",
     "Event",
     "GroupsSet",
@@ -65,6 +70,8 @@ __all__ = [
     "PriorsSet",
     "Reason",
     "RequestsSeen",
+    "RunBudgetSet",
+    "RunChosen",
     "SettingsSet",
     "Shard",
     "ShardSettings",
@@ -73,5 +80,6 @@ __all__ = [
     "Ticked",
     "Transition",
     "Verdict",
+    "Why",
     "event_of",
 ]

@@ -46,6 +46,7 @@ __all__ = [
     "BudgetSet",
     "Claimed",
     "CostsSet",
+    "CreditSet",
     "CurvesSet",
     "Event",
     "GroupsSet",
@@ -62,6 +63,8 @@ __all__ = [
     "PagesRemoved",
     "PriorsSet",
     "RequestsSeen",
+    "RunBudgetSet",
+    "RunChosen",
     "SettingsSet",
     "Signals",
     "SourcesSet",
@@ -239,6 +242,42 @@ class BudgetSet(NamedTuple):
     """Value that a fetch must reach, if the price is fixed."""
 
 
+class RunBudgetSet(NamedTuple):
+    """Sets a budget for each named run, and how the price is found; one row.  From users."""
+
+    amount: F64
+    """Fetches or cost of a run, of all partitions together; above 0 and finite."""
+    unit: U8
+    """`recrawl.shard.state.status.BudgetUnit`."""
+    price_mode: U8
+    """`recrawl.shard.state.status.PriceMode`."""
+    price: F64
+    """Value that a fetch must reach, if the price is fixed."""
+
+
+class RunChosen(NamedTuple):
+    """Begins or continues a named run, from whose budget all later orders are paid; one row.
+
+    Void unless the budget is per run.  From the node.
+    """
+
+    epoch: I64
+    run: U64
+    """Number of the run, made from its name; above 0."""
+    amount: F64
+    """Fetches or cost that this partition may spend in the run, with what it has spent before."""
+
+
+class CreditSet(NamedTuple):
+    """Sets the unspent budget, which stays within what may be saved up; one row.
+
+    From the node, which moves budget between partitions or begins with a new one.
+    """
+
+    credit: F64
+    """Fetches or cost that may be spent now."""
+
+
 class SettingsSet(NamedTuple):
     """Sets the settings of the shard; one row.  From users."""
 
@@ -354,6 +393,9 @@ Event: TypeAlias = (
     | Claimed
     | Ticked
     | KindsWeighted
+    | RunBudgetSet
+    | RunChosen
+    | CreditSet
 )
 
 # Numbers never change: a kind whose columns change gets a new one, and the old stays readable.
@@ -380,6 +422,9 @@ SCHEMAS: dict[int, type[Event]] = {
     20: Claimed,
     21: Ticked,
     22: KindsWeighted,
+    35: RunBudgetSet,
+    36: RunChosen,
+    37: CreditSet,
 }
 SCHEMA_ID: dict[type[Event], int] = {kind: number for number, kind in SCHEMAS.items()}
 
@@ -514,8 +559,16 @@ def from_arrow(batch: pa.RecordBatch, schema_id: int | None = None, *, check: bo
 def _kind_of(schema_id: int) -> type[Event]:
     kind = SCHEMAS.get(schema_id)
     if kind is None:
-        raise EventError(f"schema must be one of 1 to {len(SCHEMAS)}, got {schema_id!r}")
+        raise EventError(f"schema must be one of {_schema_ranges()}, got {schema_id!r}")
     return kind
+
+
+def _schema_ranges() -> str:
+    """Return the numbers of all schemas as text, such as "1 to 22, 35 to 37"."""
+    numbers = sorted(SCHEMAS)
+    firsts = [n for n in numbers if n - 1 not in SCHEMAS]
+    ends = [n for n in numbers if n + 1 not in SCHEMAS]
+    return ", ".join(f"{first} to {end}" for first, end in zip(firsts, ends, strict=True))
 
 
 def _column_of(column: pa.Array, type_: pa.DataType, dtype: np.dtype[Any], check: bool) -> Any:

@@ -11,6 +11,7 @@ from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.codes import LOG2_CODE_ONE, link_row_of
 from recrawl.shard.state.tables import (
     GROUP_HAS_POLICY,
+    RUNS_MAX,
     Groups,
     Leases,
     Limits,
@@ -18,6 +19,7 @@ from recrawl.shard.state.tables import (
     Pages,
     Priors,
     Registers,
+    Runs,
     Sources,
     Tables,
     grow_table,
@@ -62,6 +64,7 @@ def empty_tables(settings: ShardSettings) -> Tables:
         zeros(Leases, n),
         limits,
         priors,
+        zeros(Runs, RUNS_MAX),
         registers,
     )
     set_group_defaults(tables.groups, settings, 0)

@@ -14,9 +14,8 @@ from recrawl.core.price.due_table import DueCodes, DueTable, build_due_table
 from recrawl.core.price.learning_rows import writable_copy, write_learning_rows
 from recrawl.errors import EventError
 from recrawl.shard import events, growth
-from recrawl.shard.apply import leases, outcomes, pages, signals
+from recrawl.shard.apply import budget, leases, outcomes, pages, signals
 from recrawl.shard.apply.kind_weights import propose_weights
-from recrawl.shard.apply.leases import credit_at, set_budget
 from recrawl.shard.apply.priors import is_refit_due, propose_priors
 from recrawl.shard.due import Terms
 from recrawl.shard.events import Event
@@ -52,6 +51,9 @@ def default_due_table() -> DueTable:
 
 _WordEvent: TypeAlias = (
     events.ImportanceSet | events.CostsSet | events.KindsSet | events.LimitsSet | events.CurvesSet
+)
+_BudgetEvent: TypeAlias = (
+    events.BudgetSet | events.RunBudgetSet | events.RunChosen | events.CreditSet
 )
 _PageEvent: TypeAlias = events.PagesRemoved | events.RequestsSeen | _WordEvent
 
@@ -191,7 +193,11 @@ class Shard:
 
     def credit(self, now_ms: int) -> float:
         """Return the fetches or cost that the budget allows to be spent now."""
-        return credit_at(self.tables.registers, now_ms)
+        return budget.credit_at(self.tables.registers, now_ms)
+
+    def run_spending(self, run: int) -> float:
+        """Return the fetches or cost that a named run has spent; 0 for an unknown run."""
+        return budget.run_spending(self.tables.registers, self.tables.runs, run)
 
     def explain(self, page: int, now_ms: int | None = None) -> Explanation | None:
         """Return what is known of a page and why it is or is not due; None for an unknown page."""
@@ -379,8 +385,10 @@ class Shard:
                 self._end_leases(event, valid)
             case events.Claimed():
                 self._claim(event, valid)
-            case events.BudgetSet():
-                set_budget(self.tables.registers, event, valid)
+            case (
+                events.BudgetSet() | events.RunBudgetSet() | events.RunChosen() | events.CreditSet()
+            ):
+                self._set_budget(event, valid)
             case events.GroupsSet():
                 self._set_groups(event, valid)
             case events.SourcesSet():
@@ -558,6 +566,18 @@ class Shard:
                 registers.owner[0] = event.owner[i]
                 self._move_time(int(event.at_ms[i]))
                 valid[i] = True
+
+    def _set_budget(self, event: _BudgetEvent, valid: FlagArray) -> None:
+        registers, runs = self.tables.registers, self.tables.runs
+        match event:
+            case events.BudgetSet():
+                budget.set_budget(registers, runs, event, valid)
+            case events.RunBudgetSet():
+                budget.set_run_budget(registers, runs, event, valid)
+            case events.RunChosen():
+                budget.choose_run(registers, runs, event, valid)
+            case events.CreditSet():
+                budget.set_credit(registers, event, valid)
 
     def _set_groups(self, event: events.GroupsSet, valid: FlagArray) -> None:
         valid[:] = (event.group < self.settings.groups_max) & (event.in_flight_max > 0)

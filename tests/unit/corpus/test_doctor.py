@@ -329,11 +329,12 @@ def test_no_pages_and_no_budget(open_corpus: Open, clock: ManualClock) -> None:
 @pytest.mark.parametrize(
     ("budget", "expected"),
     [
-        ({"rate": "30/h"}, "30/h"),
-        ({"rate": "100/run"}, "100 left"),
+        ({"rate": "30/h"}, "30 fetches/h"),
+        ({"rate": "100/run"}, "100 fetches/run"),
         ({"price": 500}, "a fixed price of 500"),
-        ({"rate": "2/d", "unit": "cost"}, "2/d in cost"),
-        ({"rate": "50/s"}, "50/s"),
+        ({"rate": "2/d", "unit": "cost"}, "2 cost/day"),
+        ({"rate": "50/s"}, "50 fetches/s"),
+        ({"rate": "50 EUR/month", "cost_per_fetch": "0.0005 EUR"}, "50 EUR/month"),
     ],
 )
 def test_the_budget_is_named(

@@ -41,6 +41,9 @@ GOLDEN = {
     20: "Claimed owner:uint64 epoch:int64 at_ms:int64",
     21: "Ticked epoch:int64 at_ms:int64 price:float64",
     22: "KindsWeighted epoch:int64 kind:uint16 weight:float32",
+    35: "RunBudgetSet amount:float64 unit:uint8 price_mode:uint8 price:float64",
+    36: "RunChosen epoch:int64 run:uint64 amount:float64",
+    37: "CreditSet credit:float64",
 }
 
 

@@ -101,7 +101,7 @@ def _ledger_section(text: str) -> dict[str, str]:
 @click.option(
     "--budget",
     metavar="RATE",
-    help="Budget of fetches, such as 30/h, 5/s or 100/run.  Unlimited if not set.",
+    help="Budget of fetches, such as 30/h, 20000/day or 100/run.  Unlimited if not set.",
 )
 @click.option(
     "--ledger",

@@ -60,10 +60,22 @@ class _PageCount(click.IntRange):
     is_flag=True,
     help="Find the best pages of a large corpus exactly, for one large batch a night.  Slower.",
 )
+@click.option(
+    "--run",
+    metavar="NAME",
+    help="Name of the run that pays, if the budget is per run (100/run).  Commands with the same "
+    "NAME share its budget.  Default: today's date.",
+)
 @corpus_option
 @output_option
 def command(
-    n: int, wait: float, lease_seconds: float | None, exact: bool, folder: Path, out: Output
+    n: int,
+    wait: float,
+    lease_seconds: float | None,
+    exact: bool,
+    run: str | None,
+    folder: Path,
+    out: Output,
 ) -> None:
     """Print up to N pages to fetch now.
 
@@ -73,7 +85,7 @@ def command(
     etag and last_modified (for a conditional request).
     """
     with open_to_change(folder) as corpus, value_errors_as_usage():
-        orders = _lease_or_wait(corpus, n, wait, lease_seconds, exact)
+        orders = _lease_or_wait(corpus, n, wait, lease_seconds, exact, run)
         now_ms = corpus.now_ms()
         if not orders:
             out.note(f"Nothing to fetch{_why_no_more(corpus, 0)}")
@@ -126,12 +138,17 @@ def _give_back(folder: Path, handles: list[int], out: Output) -> None:
 
 
 def _lease_or_wait(
-    corpus: "Corpus", n: int, wait_seconds: float, lease_seconds: float | None, exact: bool
+    corpus: "Corpus",
+    n: int,
+    wait_seconds: float,
+    lease_seconds: float | None,
+    exact: bool,
+    run: str | None,
 ) -> list["Order"]:
     """Return orders as soon as there are any, or no orders after ``wait_seconds``."""
     ends = time.monotonic() + wait_seconds
     while True:
-        orders = corpus.lease(n, seconds=lease_seconds, exact=exact)
+        orders = corpus.lease(n, seconds=lease_seconds, exact=exact, run=run)
         left = ends - time.monotonic()
         if orders or left <= 0:
             return orders

@@ -75,7 +75,7 @@ __all__ = ["command"]
     "--budget",
     metavar="RATE",
     callback=rate_option,
-    help="Budget of the corpus: 30/h, 5/s, 100/run or unlimited.",
+    help="Budget of the corpus: 30/h, 20000/day, 100/run (for each named run) or unlimited.",
 )
 @click.option(
     "--host",
@@ -212,4 +212,6 @@ def _set_budget(corpus: "Corpus", folder: Path, rate: str, out: Output) -> None:
     corpus.set_budget(rate)
     out.row({"budget": str(wanted), "config": where})
     nothing = ": nothing will be fetched" if wanted.amount == 0 else ""
-    out.say(f"The budget is {rate}{f' (changed in {where}, too)' if where else ''}{nothing}.")
+    out.say(
+        f"The budget is {wanted.text}{f' (changed in {where}, too)' if where else ''}{nothing}."
+    )

@@ -1,5 +1,6 @@
 """``recrawl stats``: page counts, freshness and budget of a corpus."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,28 +14,7 @@ from recrawl.units import count_text, number_text, seconds_text, share_text
 if TYPE_CHECKING:
     from recrawl.corpus import SourceRow, Stats
 
-__all__ = ["budget_words", "command"]
-
-# Hours before minutes: most budgets are given per hour.
-_UNITS = (("s", 1), ("h", 3_600), ("min", 60), ("day", 86_400), ("week", 604_800))
-
-
-def budget_words(stats: "Stats") -> str:
-    """Return the budget as text, in a unit in which it is a whole number."""
-    what = "fetches" if stats.budget_unit == "fetches" else "cost"
-    rate = stats.budget_per_second
-    if rate is None or rate == float("inf"):
-        return "unlimited"
-    if rate == 0 and not stats.credit:
-        return f"no {what}: the budget is 0 or spent"
-    if rate == 0:
-        return f"{stats.credit or 0:,.0f} {what} left of this run"
-    for unit, seconds in _UNITS:
-        amount = rate * seconds
-        if amount > 0.5 and abs(amount - round(amount)) < 1e-6 * amount:
-            noun = "fetch" if what == "fetches" and round(amount) == 1 else what
-            return f"{amount:,.0f} {noun}/{unit}"
-    return f"{rate * 3_600:,.3g} {what}/h"
+__all__ = ["command"]
 
 
 def _rows(stats: "Stats", groups: str) -> list[tuple[str, Any]]:
@@ -57,7 +37,8 @@ def _rows(stats: "Stats", groups: str) -> list[tuple[str, Any]]:
     rows += [
         ("due now", f"{stats.n_due:,}" + (" (no budget limits fetching)" if unlimited else "")),
         ("leased now", f"{stats.in_flight:,}"),
-        ("budget", budget_words(stats)),
+        ("budget", stats.budget_text),
+        *_left_rows(stats),
         (
             "price of a fetch",
             f"{seconds_text(stats.price)} of staleness that it must save"
@@ -76,6 +57,14 @@ def _rows(stats: "Stats", groups: str) -> list[tuple[str, Any]]:
         changes = number_text(round(stats.memory_changes, 1))
         rows.append(("history weight", f"about the last {changes} changes of a page"))
     return rows
+
+
+def _left_rows(stats: "Stats") -> list[tuple[str, str]]:
+    """Return what is left to spend; nothing if the budget is unlimited or 0."""
+    if stats.credit is None or not (stats.budget_per_second or stats.run_budget):
+        return []
+    what = "left of the present run" if stats.run_budget else "unspent budget"
+    return [(what, stats.amount_text(math.floor(max(stats.credit, 0.0) + 1e-6)))]
 
 
 def _show_sources(folder: Path, out: Output) -> None:
@@ -158,7 +147,7 @@ def command(sources: bool, folder: Path, out: Output) -> None:
     fresh = share_text(stats.freshness_modelled)
     out.say(
         f"{count_text(stats.n_pages, 'page')} on {hosts}; estimated freshness: {fresh}; "
-        f"budget: {budget_words(stats)}.",
+        f"budget: {stats.budget_text}.",
         style="bold",
     )
     out.facts(_rows(stats, f"{group}s"))

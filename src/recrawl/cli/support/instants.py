@@ -128,5 +128,7 @@ def rate_problem(text: str) -> str | None:
     try:
         Rate.of(text)
     except ValueError:
-        return f"{text!r} is not a rate; write 5/s, 100/min, 30/h, 1000/d, 100/run or unlimited."
+        return (
+            f"{text!r} is not a rate; write 5/s, 30/h, 20000/day, 500/month, 100/run or unlimited."
+        )
     return None

@@ -108,7 +108,7 @@ def _budget_of(corpus: Corpus) -> tuple[float, bool]:
 def budget_check(corpus: Corpus) -> Iterator[CheckResult]:
     """Check that a budget is set."""
     registers = [node.shard.tables.registers for node in corpus.nodes]
-    budget, is_cost = _budget_of(corpus)
+    budget, _ = _budget_of(corpus)
     if any(r.price_mode[0] == PriceMode.FIXED for r in registers):
         yield ok("budget", f"a fixed price of {float(registers[0].fixed_price[0]):.4g}")
     elif math.isinf(budget):
@@ -117,11 +117,8 @@ def budget_check(corpus: Corpus) -> Iterator[CheckResult]:
             "not set, so fetches are unlimited and every page is always due",
             "Set one with `recrawl set --budget 200/d`; `recrawl plan` shows what budgets achieve.",
         )
-    elif budget == 0:
-        left = sum(node.shard.credit(node.shard.now_ms) for node in corpus.nodes)
-        yield ok("budget", f"for each run; {left:,.0f} left of this one")
     else:
-        yield ok("budget", f"{_hourly(budget)}{' in cost' if is_cost else ''}")
+        yield ok("budget", corpus.stats().budget_text)
 
 
 class _Demand(NamedTuple):

@@ -17,9 +17,11 @@ from recrawl.corpus.inspect.decoded_words import (
     words_of,
 )
 from recrawl.corpus.inspect.page_sample import PageSample, sample_of
+from recrawl.node.config.rates import Money, duration_text, unit_name
 from recrawl.shard import Shard
 from recrawl.shard.state.status import BudgetUnit, LeaseStage, PageStatus, PriceMode
 from recrawl.shard.state.words import EPOCH_SECONDS
+from recrawl.units import count_text, number_text
 
 __all__ = [
     "PAGES_SUMMED_MAX",
@@ -39,6 +41,7 @@ _NO_FETCH = 2**32 - 1
 _NOT_FETCHED = (PageStatus.FREE, PageStatus.DISALLOWED, PageStatus.RETIRED)
 # Slots computed together, so that their intermediate arrays stay in the processor's cache.
 _SLOTS_AT_ONCE = 1 << 16
+_HOUR = 3_600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,18 +93,60 @@ class Stats:
     """Number of due pages that could be ordered at once, as far as the picker counts them."""
     budget_unit: Literal["fetches", "cost"]
     budget_per_second: float | None
-    """None if unlimited; 0 if the budget is for this run only."""
+    """None if unlimited; 0 if the budget is per run."""
+    budget_period_seconds: float | None
+    """Unit of time in which the user gave the budget, such as 86,400 for a day; None if unknown or
+    not per time."""
+    run_budget: float | None
+    """Budget of each named run; None if the budget is not per run."""
+    cost_per_fetch: str | None
+    """Price of a fetch if the budget is money, such as "0.0005 EUR"."""
     credit: float | None
-    """Budget that may be spent at once; None if unlimited."""
+    """Budget that may be spent at once, of the present run if it is per run; None if unlimited."""
     price: float
     """Price that the value of a fetch must reach; the mean over shards, weighted by pages."""
     price_is_fixed: bool
     oldest_fetch_at_ms: int | None
     """Time of the oldest copy's fetch, in milliseconds since 1970."""
 
+    @property
+    def budget_text(self) -> str:
+        """The budget in the unit of the user: "20,000 fetches/day", "50 EUR/month"."""
+        if self.run_budget is not None:
+            return self.amount_text(self.run_budget, "run")
+        rate = self.budget_per_second
+        if rate is None:
+            return "unlimited"
+        if rate == 0:
+            left = f", {self.amount_text(self.credit)} left" if self.credit else ""
+            return f"0 {'fetches' if self.budget_unit == 'fetches' else 'cost'}{left}"
+        period = self.budget_period_seconds or _HOUR
+        return self.amount_text(rate * period, unit_name(period) or duration_text(period))
+
+    def amount_text(self, amount: float, per: str | None = None) -> str:
+        """Return an amount of the budget with its noun: fetches, cost or money.
+
+        Parameters
+        ----------
+        amount
+            Fetches or cost.
+        per
+            Unit of time, for a rate.
+        """
+        suffix = "" if per is None else f"/{per}"
+        if self.cost_per_fetch is not None:
+            each = Money.of(self.cost_per_fetch)
+            return (
+                f"{number_text(_round_amount(amount * float(each.amount)))} {each.currency}{suffix}"
+            )
+        amount = _round_amount(amount)
+        if self.budget_unit == "cost":
+            return f"{number_text(amount)} cost{suffix}"
+        return count_text(amount, f"fetch{suffix}", f"fetches{suffix}")
+
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries and numbers, for JSON."""
-        return asdict(self)
+        return {**asdict(self), "budget": self.budget_text}
 
 
 class DemandCurve(NamedTuple):
@@ -196,11 +241,22 @@ def _totals(shard: Shard, sample: PageSample, now_ms: int) -> NDArray[np.float64
     return totals
 
 
+def _round_amount(amount: float) -> float:
+    """Return an amount that shares of partitions add up to, without the error of the sum."""
+    return round(amount, 9 - math.ceil(math.log10(amount))) if amount > 0 else 0.0
+
+
 def _if_finite(amount: float) -> float | None:
     return amount if math.isfinite(amount) else None
 
 
-def stats_of(shards: Sequence[Shard], *, now_ms: int, n_pages_max: int = PAGES_SUMMED_MAX) -> Stats:
+def stats_of(
+    shards: Sequence[Shard],
+    *,
+    now_ms: int,
+    n_pages_max: int = PAGES_SUMMED_MAX,
+    cost_per_fetch: Money | None = None,
+) -> Stats:
     """Return the statistics of shards, taken together.
 
     Parameters
@@ -211,6 +267,8 @@ def stats_of(shards: Sequence[Shard], *, now_ms: int, n_pages_max: int = PAGES_S
         Current time, in milliseconds since 1970.
     n_pages_max
         Largest number of pages whose freshness is added up; of more, a sample.
+    cost_per_fetch
+        Price of a fetch, if the budget is money.
     """
     if not shards:
         raise ValueError("there must be at least one shard, got none")
@@ -252,6 +310,9 @@ def stats_of(shards: Sequence[Shard], *, now_ms: int, n_pages_max: int = PAGES_S
         backlog=sum(shard.picker.backlog for shard in shards),
         budget_unit="cost" if in_cost else "fetches",
         budget_per_second=_if_finite(sum(float(r.budget[0]) for r in registers)),
+        budget_period_seconds=float(registers[0].budget_period[0]) or None,
+        run_budget=float(registers[0].run_budget[0]) or None,
+        cost_per_fetch=str(cost_per_fetch) if cost_per_fetch and in_cost else None,
         credit=_if_finite(sum(shard.credit(now_ms) for shard in shards)),
         price=sum(_price_of(s) * max(s.n_pages, 1) for s in shards)
         / sum(max(s.n_pages, 1) for s in shards),

@@ -30,9 +30,9 @@ from recrawl.node.config.sections import (
     SnapshotsConfig,
     shard_fields,
 )
-from recrawl.node.config.values import Rate
+from recrawl.node.config.values import Money, Rate, TimeWindows
 from recrawl.node.config.values import seconds as duration
-from recrawl.shard.events import BudgetSet, event_of
+from recrawl.shard.events import BudgetSet, RunBudgetSet, event_of
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.status import BudgetUnit, PriceMode
 
@@ -229,28 +229,35 @@ class CorpusConfig:
         """Return the settings of the shards."""
         return _shard_settings({f.name: getattr(self, f.name) for f in fields(self)})
 
-    def budget_event(self, *, share: float = 1.0) -> BudgetSet | None:
+    def budget_event(self, *, share: float = 1.0) -> BudgetSet | RunBudgetSet | None:
         """Return the event that sets the budget; None if neither rate nor price is configured.
 
         Parameters
         ----------
         share
-            Share of the budget that this shard gets, if there are several.
+            Share of the budget that this shard gets, if there are several.  The budget of a run is
+            split when the run is chosen.
         """
         budget = self.budget
         if budget.rate is None and budget.price is None:
             return None
         rate = budget.rate or Rate.of("unlimited")
+        is_finite = 0 < rate.amount < math.inf
+        common: dict[str, Any] = {
+            "unit": BudgetUnit.COST if budget.is_in_cost else BudgetUnit.FETCHES,
+            "price_mode": PriceMode.BUDGET if budget.price is None else PriceMode.FIXED,
+            "price": budget.price or 0.0,
+        }
+        if is_finite and rate.per_seconds is None:
+            return event_of(RunBudgetSet, amount=budget.amount, **common)
         return event_of(
             BudgetSet,
-            amount=rate.amount * share,
+            amount=budget.amount * share,
             # Period 0 for an unlimited budget, which needs no saving up, and for a budget of 0,
             # so that credit saved before cannot be spent.
-            period_seconds=rate.per_seconds or 0.0 if 0 < rate.amount < math.inf else 0.0,
-            burst_seconds=budget.burst,
-            unit=BudgetUnit.COST if budget.unit == "cost" else BudgetUnit.FETCHES,
-            price_mode=PriceMode.BUDGET if budget.price is None else PriceMode.FIXED,
-            price=budget.price or 0.0,
+            period_seconds=rate.per_seconds or 0.0 if is_finite else 0.0,
+            burst_seconds=budget.burst_seconds,
+            **common,
         )
 
     def politeness_of(self, host: str) -> PolitenessConfig:
@@ -267,8 +274,15 @@ def _non_default_values(section: Any) -> dict[str, Any]:
         value = getattr(section, f.name)
         default = f.default_factory() if f.default_factory is not MISSING else f.default
         if value != default:
-            values[f.name] = str(value) if isinstance(value, Rate) else value
+            values[f.name] = _plain_value(value)
     return values
+
+
+def _plain_value(value: Any) -> Any:
+    """Return a value as JSON and TOML have it."""
+    if isinstance(value, TimeWindows):
+        return value.texts()
+    return str(value) if isinstance(value, Rate | Money) else value
 
 
 def _require_table(table: Any, where: str) -> Mapping[str, Any]:

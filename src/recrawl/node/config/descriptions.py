@@ -13,7 +13,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.config.values import Duration, Rate, duration_text, hints_of, type_text
+from recrawl.node.config.values import (
+    Duration,
+    Money,
+    Rate,
+    TimeWindows,
+    duration_text,
+    hints_of,
+    type_text,
+)
 
 __all__ = ["KeyText", "SectionText", "default_of", "field_texts", "sections", "toml_text"]
 
@@ -63,9 +71,11 @@ def field_texts(section: type) -> dict[str, str]:
 
 def toml_text(value: Any, hint: Any) -> str:
     """Return the value of a field in TOML notation."""
-    if isinstance(value, Rate):
-        return f'"{value}"'
-    if isinstance(value, str):
+    if isinstance(value, TimeWindows):
+        value = value.texts()
+    if isinstance(value, list):
+        return f"[{', '.join(toml_text(one, str) for one in value)}]"
+    if isinstance(value, Rate | Money | str):
         return f'"{value}"'
     if isinstance(value, bool):
         return str(value).lower()

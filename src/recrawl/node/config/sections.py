@@ -11,17 +11,20 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from recrawl.errors import ConfigError
+from recrawl.node.config.time_windows import zone_of
 from recrawl.node.config.values import (
     PARTITIONS_MAX,
     Count,
     Duration,
     Flags,
+    Money,
     Number,
     PerSecond,
     Positive,
     Probability,
     Rate,
     Share,
+    TimeWindows,
     WholeNumber,
     read_fields,
 )
@@ -29,6 +32,7 @@ from recrawl.shard.settings import ShardSettings
 from recrawl.urls.patterns import Pattern
 
 __all__ = [
+    "BURST_SECONDS_MIN",
     "AuditConfig",
     "BudgetConfig",
     "CapacityConfig",
@@ -50,6 +54,8 @@ __all__ = [
 ]
 
 _DEFAULTS = ShardSettings()
+BURST_SECONDS_MIN = 60.0
+"""Least time for which unspent budget is saved up, unless ``budget.burst`` is set."""
 
 
 def _of_shard(name: str) -> Any:
@@ -134,13 +140,23 @@ class BudgetConfig:
     """The fetch budget.  If neither rate nor price is set here, `recrawl set --budget` sets it."""
 
     rate: Rate | None = None
-    """Number of fetches per unit of time, such as "30/h", or per run of the program, such as
-    "100/run".  Unlimited if not set."""
+    """Number of fetches per unit of time, such as "30/h" or "20000/day", per named run, such as
+    "100/run", or money, such as "50 EUR/month", with cost_per_fetch.  Unlimited if not set."""
     unit: Literal["fetches", "cost"] = "fetches"
     """Unit of the rate: fetches, or the sum of the costs of the fetched pages."""
-    burst: Duration = 60.0
+    cost_per_fetch: Money | None = None
+    """Price of one fetch if the rate is money, such as "0.0005 EUR"; for a page with a cost of its
+    own, this times its cost."""
+    burst: Duration | None = None
     """How long unspent budget is saved up.  The most that can be spent at once is the rate times
-    this duration, and at least one fetch.  Has no effect on a rate per run."""
+    this duration, and at least one fetch.  Has no effect on a rate per run.  Default: the unit of
+    the rate, so one day for "20000/day", and at least a minute."""
+    between: TimeWindows | None = None
+    """Hours of the day in which pages may be leased, such as "01:00-05:00" or ["22:00-02:00",
+    "12:00-13:00"].  Outside of them budget is saved up, as far as burst allows.  Always if not
+    set."""
+    time_zone: str = "UTC"
+    """Time zone of ``between``, and of the date that names a run, such as "Europe/Berlin"."""
     price: Number | None = None
     """Fixed price of a fetch, for experts: recrawl fetches a page once a fetch is expected to save
     this many seconds of staleness, times the importance of the page.  A rate limits spending in
@@ -148,8 +164,42 @@ class BudgetConfig:
 
     def __post_init__(self) -> None:
         read_fields(self)
-        if not self.burst < float("inf"):
+        if self.burst is not None and not self.burst < float("inf"):
             raise ConfigError(f"burst must be finite, got {self.burst!r}")
+        try:
+            zone_of(self.time_zone)
+        except ValueError as error:
+            raise ConfigError(f"time_zone {error}") from None
+        currency = None if self.rate is None else self.rate.currency
+        paid_in = None if self.cost_per_fetch is None else self.cost_per_fetch.currency
+        if currency is not None and currency != paid_in:
+            got = "nothing" if paid_in is None else repr(str(self.cost_per_fetch))
+            raise ConfigError(
+                f"cost_per_fetch must be given in {currency}, as rate is {str(self.rate)!r}, "
+                f"got {got}"
+            )
+
+    @property
+    def amount(self) -> float:
+        """Fetches or cost in each unit of the rate; money is converted to cost."""
+        if self.rate is None:
+            return float("inf")
+        if self.rate.currency is None or self.cost_per_fetch is None:
+            return self.rate.amount
+        return self.cost_per_fetch.amount_of(self.rate)
+
+    @property
+    def is_in_cost(self) -> bool:
+        """Whether the budget counts the cost of fetches, not their number."""
+        return self.unit == "cost" or (self.rate is not None and self.rate.currency is not None)
+
+    @property
+    def burst_seconds(self) -> float:
+        """How long unspent budget is saved up: ``burst``, or the unit of the rate."""
+        if self.burst is not None:
+            return self.burst
+        unit = None if self.rate is None else self.rate.per_seconds
+        return max(unit or 0.0, BURST_SECONDS_MIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

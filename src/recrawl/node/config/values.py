@@ -1,11 +1,10 @@
-"""Types of configuration values: durations, rates, counts and choices.
+"""Types of configuration values: durations, rates, counts, time windows and choices.
 
 The type of a field says which values it accepts.  It reads the value from TOML, checks it when an
 object is made in Python, and describes it on the reference page.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import NoneType, UnionType
@@ -13,7 +12,6 @@ from typing import (
     Annotated,
     Any,
     Literal,
-    Self,
     TypeAlias,
     Union,
     get_args,
@@ -22,6 +20,17 @@ from typing import (
 )
 
 from recrawl.errors import ConfigError
+from recrawl.node.config.rates import (
+    A_DURATION,
+    A_RATE,
+    SOME_MONEY,
+    Money,
+    Rate,
+    duration_text,
+    is_number,
+    seconds,
+)
+from recrawl.node.config.time_windows import A_WINDOW, TimeWindows
 
 __all__ = [
     "PARTITIONS_MAX",
@@ -29,12 +38,14 @@ __all__ = [
     "Count",
     "Duration",
     "Flags",
+    "Money",
     "Number",
     "PerSecond",
     "Positive",
     "Probability",
     "Rate",
     "Share",
+    "TimeWindows",
     "WholeNumber",
     "duration_text",
     "hints_of",
@@ -47,109 +58,6 @@ __all__ = [
 PARTITION_BITS = 12
 """Bits of an order's handle that name its partition."""
 PARTITIONS_MAX = 1 << PARTITION_BITS
-
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
-# "min" and "minutes" as well as "m": the first letter decides.
-_UNIT = r"s(?:ec(?:ond)?s?)?|m(?:in(?:ute)?s?)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:eeks?)?"
-_NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
-_DURATION = re.compile(rf"\s*({_NUMBER})\s*({_UNIT})\s*", re.IGNORECASE)
-_RATE = re.compile(rf"\s*({_NUMBER})\s*(?:/|\bper\b)\s*({_UNIT}|run)\s*", re.IGNORECASE)
-
-
-def seconds(duration: float | str) -> float:
-    """Return a duration in seconds, given as a number of seconds or as text with a unit.
-
-    Examples
-    --------
-    >>> seconds("90s"), seconds("15m"), seconds("6 hours"), seconds("2d"), seconds("1w"), seconds(5)
-    (90.0, 900.0, 21600.0, 172800.0, 604800.0, 5.0)
-    """
-    if isinstance(duration, str):
-        match = _DURATION.fullmatch(duration)
-        if match:
-            return float(match[1]) * _SECONDS[match[2][0].lower()]
-    elif _is_number(duration) and not math.isnan(duration):
-        return float(duration)
-    raise ValueError(f"must be {_A_DURATION}, got {duration!r}")
-
-
-def duration_text(duration: float) -> str:
-    """Return a duration as text, in the largest unit that divides it.
-
-    Examples
-    --------
-    >>> duration_text(86_400), duration_text(90), duration_text(0.5)
-    ('1d', '90s', '0.5s')
-    """
-    if math.isinf(duration):
-        return "inf"
-    for unit, size in reversed(_SECONDS.items()):
-        if duration and duration % size == 0:
-            return f"{duration / size:g}{unit}"
-    return f"{duration:g}s"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
-    """An amount per unit of time, or per run of the program.
-
-    Parameters
-    ----------
-    amount
-        Amount, 0 or more; infinite means unlimited.
-    per_seconds
-        Unit of time in seconds; None means one run.
-
-    Examples
-    --------
-    >>> Rate.of("30/h"), Rate.of("30 per hour")
-    (Rate(amount=30.0, per_seconds=3600.0), Rate(amount=30.0, per_seconds=3600.0))
-    >>> Rate.of("100/run").per_seconds is None
-    True
-    """
-
-    amount: float
-    per_seconds: float | None
-
-    def __post_init__(self) -> None:
-        if not self.amount >= 0:
-            raise ConfigError(f"amount must not be negative, got {self.amount!r}")
-        if self.per_seconds is not None and not 0 < self.per_seconds < math.inf:
-            raise ConfigError(f"per_seconds must be positive, got {self.per_seconds!r}")
-
-    def __str__(self) -> str:
-        """Return the rate as text that `of` reads, such as ``30/h``."""
-        if math.isinf(self.amount):
-            return "unlimited"
-        units = {size: unit for unit, size in _SECONDS.items()}
-        if self.per_seconds is None:
-            return f"{_shortest(self.amount)}/run"
-        unit = units.get(self.per_seconds)
-        if unit is None:
-            return f"{_shortest(self.amount / self.per_seconds)}/s"
-        return f"{_shortest(self.amount)}/{unit}"
-
-    @classmethod
-    def of(cls, rate: Self | str) -> Self:
-        """Return the rate that a text describes; a `Rate` is returned unchanged."""
-        if isinstance(rate, cls):
-            return rate
-        if isinstance(rate, str):
-            if rate.strip() == "unlimited":
-                return cls(amount=math.inf, per_seconds=1.0)
-            match = _RATE.fullmatch(rate)
-            if match:
-                unit = match[2].lower()
-                return cls(
-                    amount=float(match[1]),
-                    per_seconds=None if unit == "run" else _SECONDS[unit[0]],
-                )
-        raise ValueError(f"must be {_A_RATE}, got {rate!r}")
-
-
-def _shortest(amount: float) -> str:
-    """Return the shortest text that reads back as the same number."""
-    return f"{amount:.0f}" if amount.is_integer() and amount < 1e15 else repr(amount)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +79,9 @@ class _Allowed:
             value = seconds(value)
         elif self.unit == "rate" and isinstance(value, str):
             rate = Rate.of(value)
-            value = math.nan if rate.per_seconds is None else rate.amount / rate.per_seconds
-        fits = _is_number(value) and (isinstance(value, int) or not self.is_whole)
+            is_plain = rate.per_seconds is not None and rate.currency is None
+            value = rate.amount / (rate.per_seconds or 1.0) if is_plain else math.nan
+        fits = is_number(value) and (isinstance(value, int) or not self.is_whole)
         if fits and self.is_open:
             fits = self.low < value < self.high
         if not (fits and self.low <= value <= self.high):
@@ -180,14 +89,7 @@ class _Allowed:
         return int(value) if self.is_whole else float(value)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-_A_DURATION = 'a duration (seconds, or text such as "90s", "15m", "6h", "2d", "1w")'
-_A_RATE = 'a rate (text such as "5/s", "100/min", "30/h", "1000/d", "100/run", or "unlimited")'
-
-Duration: TypeAlias = Annotated[float, _Allowed(what=_A_DURATION, unit="duration")]
+Duration: TypeAlias = Annotated[float, _Allowed(what=A_DURATION, unit="duration")]
 """Seconds; in TOML also text with a unit."""
 PerSecond: TypeAlias = Annotated[
     float, _Allowed(what='a rate (per second, or text such as "5/s", "30/h", "1/d")', unit="rate")
@@ -207,6 +109,9 @@ Flags: TypeAlias = Mapping[str, str | int | float | bool]
 """Settings of another program, passed on unchanged."""
 
 
+_READ_BY_THEMSELVES: dict[Any, str] = {Rate: A_RATE, Money: SOME_MONEY, TimeWindows: A_WINDOW}
+
+
 def read_value(hint: Any, value: Any) -> Any:
     """Return a value as a field of this type stores it; raise ValueError if it is not accepted."""
     if get_origin(hint) is Annotated:
@@ -218,8 +123,8 @@ def read_value(hint: Any, value: Any) -> Any:
         if value not in get_args(hint):
             raise ValueError(f"must be {type_text(hint)}, got {value!r}")
         return value
-    if hint is Rate:
-        return Rate.of(value)
+    if hint in _READ_BY_THEMSELVES:
+        return hint.of(value)
     if hint is str:
         if not (isinstance(value, str) and value.strip()):
             raise ValueError(f"must be {type_text(hint)}, got {value!r}")
@@ -246,8 +151,8 @@ def type_text(hint: Any) -> str:
         return type_text(_without_none(hint))
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(f'"{choice}"' for choice in get_args(hint))
-    if hint is Rate:
-        return _A_RATE
+    if hint in _READ_BY_THEMSELVES:
+        return _READ_BY_THEMSELVES[hint]
     return "text" if hint is str else "a table of text, numbers and booleans"
 
 

@@ -3,14 +3,12 @@
 The leases are a ring buffer: the row of an order is its number modulo the size of the table.
 """
 
-import math
-
 import numpy as np
 
 from recrawl.core.arrays import FlagArray
 from recrawl.core.kernel import table_kernel
 from recrawl.shard.apply.pages import page_slot_of
-from recrawl.shard.events import BudgetSet, LeasesExpired, LeasesExtended, LeasesReleased, Ordered
+from recrawl.shard.events import LeasesExpired, LeasesExtended, LeasesReleased, Ordered
 from recrawl.shard.state.codes import log2_of_code
 from recrawl.shard.state.rules import Rules
 from recrawl.shard.state.status import BudgetUnit, LeaseStage
@@ -19,7 +17,6 @@ from recrawl.shard.state.words import is_held, number_of, with_held
 
 __all__ = [
     "close_lease",
-    "credit_at",
     "expire_leases",
     "extend_leases",
     "forget_leases",
@@ -28,36 +25,8 @@ __all__ = [
     "overdue_leases",
     "release_group",
     "release_leases",
-    "set_budget",
     "trip_breaker",
 ]
-
-
-def credit_at(registers: Registers, now_ms: int) -> float:
-    """Return the credit at an instant: the fetches, or the cost, that may be spent then."""
-    seconds = max(now_ms - int(registers.credited_at[0]), 0) / 1000
-    earned = float(registers.budget[0]) * seconds if seconds > 0 else 0.0
-    return min(float(registers.credit[0]) + earned, float(registers.credit_max[0]))
-
-
-def set_budget(registers: Registers, event: BudgetSet, valid: FlagArray) -> None:
-    """Set the budget; rows with impossible values are void."""
-    for i in range(valid.size):
-        amount, period = float(event.amount[i]), float(event.period_seconds[i])
-        burst = float(event.burst_seconds[i])
-        if not (amount >= 0 and 0 <= period < math.inf and 0 <= burst < math.inf):
-            continue
-        if event.unit[i] > 1 or event.price_mode[i] > 1 or not event.price[i] >= 0:
-            continue
-        rate = amount / period if period > 0 else 0.0
-        most = max(rate * burst, 1.0) if period > 0 and amount < math.inf else amount
-        registers.budget[0] = rate if amount < math.inf else math.inf
-        registers.credit_max[0] = most
-        registers.credit[0] = min(float(registers.credit[0]), most) if period > 0 else amount
-        registers.budget_unit[0] = event.unit[i]
-        registers.price_mode[0] = event.price_mode[i]
-        registers.fixed_price[0] = event.price[i]
-        valid[i] = True
 
 
 _EMPTY = int(LeaseStage.EMPTY)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.arrays import FloatArray
-from recrawl.shard.apply.leases import credit_at
+from recrawl.shard.apply.budget import credit_at
 from recrawl.shard.due import CEILING_BONUS, Terms
 from recrawl.shard.picker.discovery import UnfetchedPages
 from recrawl.shard.picker.forecast import sample_demand

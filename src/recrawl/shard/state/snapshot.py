@@ -22,10 +22,11 @@ from recrawl.core.kernel import table_kernel
 from recrawl.errors import SnapshotError, SnapshotFormatError
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.codes import LOG2_CODE_ONE
-from recrawl.shard.state.tables import TABLES, Pages, Tables, dtypes_of
+from recrawl.shard.state.tables import RUNS_MAX, TABLES, Pages, Tables, dtypes_of, zeros
 
 __all__ = [
     "ADDED_COLUMNS",
+    "ADDED_TABLES",
     "FORMAT",
     "FORMATS_READ",
     "Piece",
@@ -34,14 +35,19 @@ __all__ = [
     "restore_tables",
 ]
 
-FORMAT = 3
-FORMATS_READ = (1, 2, 3)
+FORMAT = 4
+FORMATS_READ = (1, 2, 3, 4)
 # Columns that older formats lack: the format that introduced them, and their default.
 ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float]] = {
     ("priors", "weight"): (2, LOG2_CODE_ONE),
     ("pages", "surprise"): (3, 0),
     ("registers", "memory_lost"): (3, 0.0),
+    ("registers", "budget_period"): (4, 0.0),
+    ("registers", "run_budget"): (4, 0.0),
+    ("registers", "run"): (4, 0),
 }
+# Tables that older formats lack: the format that introduced them, and their rows, all zero.
+ADDED_TABLES: dict[str, tuple[int, int]] = {"runs": (4, RUNS_MAX)}
 _ALIGNMENT = 64
 # Two megabytes, copied while the shard waits.
 _ROWS_PER_PIECE = 1 << 15
@@ -241,8 +247,11 @@ def restore_tables(
     body = _parse_manifest(manifest)
     if buffer.size < body["n_bytes"]:
         raise SnapshotError(f"buffer must have {body['n_bytes']} bytes, got {buffer.size}")
-    tables = []
+    tables: list[Any] = []
     for name, table in TABLES.items():
+        if name not in body["tables"] and body["format"] < ADDED_TABLES.get(name, (0, 0))[0]:
+            tables.append(zeros(table, ADDED_TABLES[name][1]))
+            continue
         columns: list[NDArray[Any]] = []
         for column, dtype in dtypes_of(table).items():
             place = body["tables"].get(name, {}).get(column)

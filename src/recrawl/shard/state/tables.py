@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 __all__ = [
     "GROUP_CLOSED",
     "GROUP_HAS_POLICY",
+    "RUNS_MAX",
     "SOURCE_DELAY_GIVEN",
     "SOURCE_HEARD",
     "SOURCE_PRECISION_GIVEN",
@@ -24,6 +25,7 @@ __all__ = [
     "Pages",
     "Priors",
     "Registers",
+    "Runs",
     "Sources",
     "Tables",
     "bytes_per_row",
@@ -197,6 +199,20 @@ class Priors(NamedTuple):
     """Factor on the importance of pages of the kind, log2 in steps of 1/1024."""
 
 
+class Runs(NamedTuple):
+    """The latest named runs and what each has spent: 24 bytes a run, `RUNS_MAX` rows.
+
+    The spending of the present run is in the registers: ``credit_max`` less ``credit``.
+    """
+
+    run: U64
+    """Number of the run, made from its name; 0 for an empty row."""
+    spent: F64
+    """Fetches or cost, without that of the present run since it was chosen."""
+    used_at: I64
+    """Shard time in milliseconds when the run was last chosen; the oldest run makes room."""
+
+
 class Registers(NamedTuple):
     """Single values of a shard; each column has one row."""
 
@@ -245,6 +261,12 @@ class Registers(NamedTuple):
     """Number of those that found it fresh."""
     n_void: I64
     """Number of rows of events that were ignored."""
+    budget_period: F64
+    """Unit of time in which the user gave the budget, in seconds; 0 for none or unknown."""
+    run_budget: F64
+    """Fetches or cost of each named run of the whole corpus; 0 for a budget per unit of time."""
+    run: U64
+    """Number of the present run; 0 for none."""
 
 
 class Tables(NamedTuple):
@@ -257,17 +279,20 @@ class Tables(NamedTuple):
     leases: Leases
     limits: Limits
     priors: Priors
+    runs: Runs
     registers: Registers
 
 
 TABLES: dict[str, type] = dict(
     zip(
         Tables._fields,
-        (Pages, Links, Groups, Sources, Leases, Limits, Priors, Registers),
+        (Pages, Links, Groups, Sources, Leases, Limits, Priors, Runs, Registers),
         strict=True,
     )
 )
 
+RUNS_MAX = 256
+"""Number of named runs whose spending a shard remembers."""
 GROUP_HAS_POLICY = 1
 """Bit of `Groups.flags`: the group has a politeness policy of its own."""
 GROUP_CLOSED = 2

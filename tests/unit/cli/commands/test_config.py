@@ -58,7 +58,7 @@ def test_a_setting_is_explained(recrawl: Recrawl) -> None:
     row = recrawl("config", "explain", "politeness.delay").row
     assert row["default"] == '"1s"'
     assert row["allowed"].startswith("a duration")
-    assert len(recrawl("config", "explain", "budget").rows) == 4
+    assert len(recrawl("config", "explain", "budget").rows) == 7
     assert recrawl("config", "explain", "pattern[0].match").row["key"] == "pattern.match"
     words = recrawl("config", "explain", "pattern", "--no-json").out
     assert "[[pattern]]" in words

@@ -32,7 +32,10 @@ def test_text_starts_with_a_summary(in_corpus: Recrawl) -> None:
         ("5/s", "5 fetches/s"),
         ("1000/d", "1,000 fetches/day"),
         ("unlimited", "budget: unlimited"),
-        ("7/run", "7 fetches left of this run"),
+        ("7/run", "7 fetches/run"),
+        ("20000/d", "budget: 20,000 fetches/day."),
+        ("1/week", "1 fetch/week"),
+        ("300/month", "300 fetches/month"),
         ("2.55/h", "2.55 fetches/h"),
     ],
 )

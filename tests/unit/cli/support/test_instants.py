@@ -32,4 +32,4 @@ def test_text_that_is_not_a_duration_is_a_usage_error(text: str) -> None:
 
 def test_a_rate_problem_names_the_accepted_forms() -> None:
     assert rate_problem("30 per hour") is None
-    assert "write 5/s, 100/min, 30/h" in (rate_problem("30/month") or "")
+    assert "write 5/s, 30/h, 20000/day" in (rate_problem("30/year") or "")

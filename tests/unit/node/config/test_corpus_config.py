@@ -21,6 +21,7 @@ from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.status import BudgetUnit, PriceMode
 
 HOUR = 3_600.0
+DAY = 24 * HOUR
 DAY = 86_400.0
 
 
@@ -246,8 +247,14 @@ def test_a_host_section_overrides_politeness() -> None:
 @pytest.mark.parametrize(
     ("budget", "columns"),
     [
-        ('rate = "30/h"', (30, HOUR, 60, BudgetUnit.FETCHES, PriceMode.BUDGET, 0)),
-        ('rate = "100/run"', (100, 0, 60, BudgetUnit.FETCHES, PriceMode.BUDGET, 0)),
+        ('rate = "30/h"', (30, HOUR, HOUR, BudgetUnit.FETCHES, PriceMode.BUDGET, 0)),
+        ('rate = "20000/day"', (20_000, DAY, DAY, BudgetUnit.FETCHES, PriceMode.BUDGET, 0)),
+        ('rate = "5/s"', (5, 1, 60, BudgetUnit.FETCHES, PriceMode.BUDGET, 0)),
+        ('rate = "100/run"', (100, BudgetUnit.FETCHES, PriceMode.BUDGET, 0)),
+        (
+            'rate = "50 EUR/month"\ncost_per_fetch = "0.0005 EUR"',
+            (100_000, 30.4375 * DAY, 30.4375 * DAY, BudgetUnit.COST, PriceMode.BUDGET, 0),
+        ),
         (
             'rate = "5/s"\nunit = "cost"\nburst = "1h"',
             (5, 1, HOUR, BudgetUnit.COST, PriceMode.BUDGET, 0),

@@ -16,6 +16,7 @@ from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.codes import log2_code_of
 from recrawl.shard.state.status import PageStatus
 from recrawl.shard.state.tables import (
+    RUNS_MAX,
     Groups,
     Leases,
     Limits,
@@ -23,6 +24,7 @@ from recrawl.shard.state.tables import (
     Pages,
     Priors,
     Registers,
+    Runs,
     Sources,
     Tables,
     zeros,
@@ -66,6 +68,7 @@ def empty_tables(n_pages: int, n_groups: int) -> Tables:
         zeros(Leases, 16),
         zeros(Limits, 8),
         zeros(Priors, 1),
+        zeros(Runs, RUNS_MAX),
         zeros(Registers, 1),
     )
 
