@@ -104,6 +104,9 @@ class Reported(NamedTuple):
     later than the last outcome of its page."""
     transition: NDArray[np.uint8]
     """What the outcome means for the page, a `recrawl.corpus.Transition`: new, changed, gone …"""
+    has_dropped: NDArray[np.bool_]
+    """True for an outcome of which a value (etag, last_modified, moved_to, sketch) was not stored,
+    because it is too long or has control characters."""
 
 
 class Corpus:
@@ -671,7 +674,7 @@ class Corpus:
                 if named.size:
                     page[named] = node.store.pages_of(url.take(pa.array(rows[named])))
                 counted[rows], transition[rows] = report_answers(node, page, order, part, self.time)
-        return Reported(counted, transition)
+        return Reported(counted, transition, answers.has_dropped)
 
     # ------------------------------------------------------------------ signals and requests
 

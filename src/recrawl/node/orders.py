@@ -5,6 +5,7 @@ partition with the number of the partition.  Many outcomes at once may also be a
 columns are the fields of `Outcome`.
 """
 
+import re
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -35,6 +36,7 @@ MOVED_STATUSES = (301, 308)
 GONE_STATUSES = (404, 410)
 
 _REASONS = tuple(Reason)
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 def handle_of(order: NDArray[np.int64], partition: int) -> NDArray[np.int64]:
@@ -88,7 +90,7 @@ class Order(NamedTuple):
 def orders_of(store: Store, partition: int, ordered: Ordered) -> list[Order]:
     """Return orders for fetchers, with the URLs and validators of their pages."""
     url = store.urls_of(ordered.page)
-    etag, last_modified = store.validators_of(ordered.page)
+    etag, last_modified = map(_safe_headers, store.validators_of(ordered.page))
     own = store.user_data_of(ordered.page)
     return [
         Order(*row)
@@ -105,6 +107,11 @@ def orders_of(store: Store, partition: int, ordered: Ordered) -> list[Order]:
             strict=True,
         )
     ]
+
+
+def _safe_headers(values: list[bytes | None]) -> list[bytes | None]:
+    """Return values without those that have control characters, which version 0.1.0 stored."""
+    return [None if value is None or _CONTROL.search(value) else value for value in values]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +131,8 @@ class Outcome:
     digest
         Digest of the relevant content, of any length; equal digests mean equal content.
     etag, last_modified
-        Headers as the server sent them, for the next conditional request.
+        Headers as the server sent them, for the next conditional request.  A value with control
+        characters, or one that is too long, is not stored.
     fetched_at_ms
         Instant of the fetch; now unless given.
     retry_after_seconds

@@ -103,6 +103,8 @@ class Answers(NamedTuple):
     disallowed: NDArray[np.bool_]
     divergence: NDArray[np.float32]
     sketch: pa.BinaryArray
+    has_dropped: NDArray[np.bool_]
+    """Whether a value was dropped because it was too long or had control characters."""
 
     @property
     def n_bytes(self) -> NDArray[np.int64]:
@@ -190,13 +192,11 @@ def answers_of(outcomes: Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Answe
         if unknown:
             raise ValueError(f"columns must be among {', '.join(OUTCOME_FIELDS)}, got {unknown}")
         present = set(outcomes.schema.names)
-        columns = (
-            _column_from_table(
-                name, outcomes.column(name) if name in present else None, outcomes.num_rows
-            )
+        n_rows = outcomes.num_rows
+        columns = [
+            _column_from_table(name, outcomes.column(name) if name in present else None, n_rows)
             for name in OUTCOME_FIELDS
-        )
-        answers = Answers(*columns)
+        ]
     else:
         rows = list(outcomes)
         for row in rows:
@@ -205,18 +205,22 @@ def answers_of(outcomes: Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Answe
                     "outcomes must be recrawl.Outcome objects or an Arrow table, got "
                     f"{type(row).__name__}"
                 )
-        answers = Answers(
-            *(
-                _column_from_values(name, [getattr(row, name) for row in rows])
-                for name in OUTCOME_FIELDS
-            )
-        )
+        n_rows = len(rows)
+        columns = [
+            _column_from_values(name, [getattr(row, name) for row in rows])
+            for name in OUTCOME_FIELDS
+        ]
+    columns.append(np.zeros(n_rows, np.bool_))
+    answers = Answers(*columns)
     _check(answers)
-    return _drop_too_long(answers)
+    return _drop_unusable(answers)
 
 
-def _drop_too_long(answers: Answers) -> Answers:
-    """Return answers without values that are too long for the store, so they are not logged."""
+def _drop_unusable(answers: Answers) -> Answers:
+    """Return answers without values that are too long for the store or unsafe to send back.
+
+    Fetchers send etag and last_modified in a header, where a line break would begin another one.
+    """
     limits = {
         "etag": ETAG_BYTES_MAX,
         "last_modified": LAST_MODIFIED_BYTES_MAX,
@@ -224,12 +228,24 @@ def _drop_too_long(answers: Answers) -> Answers:
         "moved_to": MOVED_TO_BYTES_MAX,
     }
     fitting: dict[str, pa.Array] = {}
+    has_dropped = answers.has_dropped
     for name, n_bytes_max in limits.items():
         column = getattr(answers, name)
-        is_long = pc.greater(pc.binary_length(column), n_bytes_max)
-        if pc.any(is_long).as_py():
-            fitting[name] = pc.if_else(is_long, pa.scalar(None, column.type), column)
-    return answers._replace(**fitting)
+        if column.null_count == len(column):
+            continue
+        is_wrong = pc.greater(pc.binary_length(column), n_bytes_max)
+        if name != "sketch":
+            is_wrong = pc.or_(is_wrong, _has_controls(column))
+        is_wrong = is_wrong.fill_null(False)
+        if is_wrong.true_count:
+            fitting[name] = pc.if_else(is_wrong, pa.scalar(None, column.type), column)
+            has_dropped = has_dropped | is_wrong.to_numpy(zero_copy_only=False)
+    return answers._replace(has_dropped=has_dropped, **fitting)
+
+
+def _has_controls(column: pa.Array) -> pa.BooleanArray:
+    """Return which texts or byte strings have a control character of ASCII."""
+    return pc.match_substring_regex(column, r"[\x00-\x1f\x7f]")
 
 
 def _check(answers: Answers) -> None:

@@ -8,7 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from recrawl.urls import GroupBy, canonical, group_keys, hash_urls
+from recrawl.urls import (
+    GroupBy,
+    are_sendable,
+    canonical,
+    group_keys,
+    hash_urls,
+    have_control_characters,
+)
 
 __all__ = [
     "AMOUNT_MAX",
@@ -120,10 +127,15 @@ def as_amounts(name: str, values: Any, n_rows: int) -> NDArray[Any]:
 
 
 def null_where_same(given: pa.StringArray, url: pa.StringArray) -> pa.StringArray:
-    """Return the URLs to request, null where they equal the canonical ones."""
+    """Return the URLs to request, null where the canonical ones are requested.
+
+    The canonical one is requested if it is the same, or if the given one cannot be sent as it is,
+    because of a space or letters that are not ASCII.
+    """
     is_same = pc.equal(given, url)
     if pc.all(is_same).as_py():
         return pa.nulls(len(url), pa.string())
+    is_same = pc.or_(is_same, pc.invert(are_sendable(given)))
     return pc.if_else(is_same, pa.scalar(None, pa.string()), given)
 
 
@@ -199,6 +211,8 @@ def split_by_partition(
 ) -> Iterator[UrlBatch]:
     """Yield the valid URLs in canonical form, in batches of one partition each.
 
+    URLs with control characters are left out like those that are not valid.
+
     Parameters
     ----------
     urls
@@ -212,6 +226,8 @@ def split_by_partition(
     """
     for first, batch in _url_batches(as_array(urls), n_bytes_beside):
         given, url = batch, canonical(batch).url
+        if url is not given:  # canonical URLs have no control characters
+            url = pc.if_else(have_control_characters(given), pa.scalar(None, pa.string()), url)
         valid = np.flatnonzero(url.is_valid().to_numpy(zero_copy_only=False))
         if valid.size == 0:
             continue

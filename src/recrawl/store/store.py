@@ -6,6 +6,7 @@ the log that the store has lost.
 """
 
 import json
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -61,6 +62,7 @@ _STATE = META + b"state"
 # Exists in a store in which a page has, or had, a doc_id or metadata.
 _HAS_USER_DATA = META + b"user-data"
 _HASH_KEY_BITS = 64
+_GRAPHIC = re.compile(rb"[!-~]+")
 # A large batch is written in parts of this size; the position moves with the last part.
 _KEYS_PER_WRITE = 200_000
 # Small blocks: reading a URL decompresses one block, and URLs compress well even in small blocks.
@@ -217,7 +219,10 @@ class Store:
         generations = generation_of(page[valid]).tolist()
         texts = urls.to_pylist()
         for row, generation, value in zip(valid.tolist(), generations, values, strict=True):
-            if value is not None and value[0] == generation and texts[row] is not None:
+            if value is None or value[0] != generation or texts[row] is None:
+                continue
+            # Version 0.1.0 stored URLs that cannot be sent as they are: the canonical ones can.
+            if _GRAPHIC.fullmatch(value, 1):
                 texts[row] = value[1:].decode()
         return pa.array(texts, pa.string())
 

@@ -8,6 +8,7 @@ from recrawl.urls.canonical import (
     UrlProblem,
     canonical,
 )
+from recrawl.urls.fetch_urls import are_sendable, have_control_characters
 from recrawl.urls.groups import (
     GroupBy,
     group_index,
@@ -29,10 +30,12 @@ __all__ = [
     "Pattern",
     "PatternSet",
     "UrlProblem",
+    "are_sendable",
     "canonical",
     "group_index",
     "group_keys",
     "hash_urls",
+    "have_control_characters",
     "host_index",
     "hosts",
     "registrable_domains",

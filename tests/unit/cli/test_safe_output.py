@@ -156,3 +156,17 @@ def test_csv_has_no_formulas_and_is_read_back_as_it_was(in_corpus: Recrawl, tmp_
     rows = in_corpus("-C", "copy", "export").rows
     found = {row["url"]: row["kind"] for row in rows}
     assert [found[url] for url in PAGES[:4]] == kinds
+
+
+def test_add_says_which_urls_have_control_characters(in_corpus: Recrawl, tmp_path: Path) -> None:
+    rows = [{"url": "https://a.example/\r\nX: y"}, {"url": "https://a.example/new"}]
+    (tmp_path / "urls.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    ran = in_corpus("add", "urls.jsonl")
+    assert ran.row["n_added"] == 1
+    assert ran.row["refused_by_reason"] == {"with a control character": 1}
+
+
+def test_report_counts_headers_that_it_does_not_store(in_corpus: Recrawl) -> None:
+    line = json.dumps({"url": PAGES[0], "status": 200, "digest": "1", "etag": "1\r\nX: y"})
+    assert in_corpus("report", stdin=line).row["n_dropped"] == 1
+    assert "not stored" in in_corpus("report", "--no-json", stdin=line.replace("1", "2")).out

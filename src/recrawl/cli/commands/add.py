@@ -93,9 +93,16 @@ class _PageAdder:
         import numpy as np  # noqa: PLC0415
         import pyarrow as pa  # noqa: PLC0415
 
-        from recrawl.urls import UrlProblem, canonical  # noqa: PLC0415
+        from recrawl.urls import (  # noqa: PLC0415
+            UrlProblem,
+            canonical,
+            have_control_characters,
+        )
 
         problem = canonical(url).problem
+        has_control = have_control_characters(url).to_numpy(zero_copy_only=False) & (problem == 0)
+        if has_control.any():
+            self._refuse(url.filter(pa.array(has_control)), "with a control character")
         for number in np.unique(problem[problem > 0]):
             wrong = url.filter(pa.array(problem == number))
             self._refuse(wrong, _PROBLEMS[UrlProblem(number).name])

@@ -33,6 +33,7 @@ class _OutcomeReporter:
 
     def __init__(self) -> None:
         self.n_lines = self.n_counted = self.n_failed = self.n_void = self.n_bad = 0
+        self.n_dropped = 0
         self.transitions: Counter[str] = Counter()
         self.examples: list[str] = []
 
@@ -58,6 +59,7 @@ class _OutcomeReporter:
         n_counted = int(reported.counted.sum())
         self.n_counted += n_counted
         self.n_void += len(outcomes) - n_counted
+        self.n_dropped += int(reported.has_dropped.sum())
         for outcome, is_counted, number in zip(
             outcomes, reported.counted.tolist(), reported.transition.tolist(), strict=True
         ):
@@ -71,7 +73,7 @@ class _OutcomeReporter:
         from recrawl.corpus import Transition  # noqa: PLC0415
 
         counts = {"n_lines": self.n_lines, "n_counted": self.n_counted, "n_void": self.n_void}
-        counts |= {"n_bad": self.n_bad, "n_failed": self.n_failed}
+        counts |= {"n_bad": self.n_bad, "n_failed": self.n_failed, "n_dropped": self.n_dropped}
         names = [t.name.lower() for t in Transition if t is not Transition.NONE]
         return counts | {f"n_{name}": self.transitions[name] for name in names}
 
@@ -88,6 +90,11 @@ class _OutcomeReporter:
             parts.append(f"{self.n_void:,} ignored (unknown page, or already reported)")
         if self.n_bad:
             parts.append(f"{count_text(self.n_bad, 'bad line')}")
+        if self.n_dropped:
+            parts.append(
+                f"{self.n_dropped:,} with headers that were not stored (too long, or with control "
+                "characters)"
+            )
         return ", ".join(parts) + "."
 
 
