@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
     from recrawl.corpus.backups.restore import Restored, restore_corpus
     from recrawl.corpus.corpus import Corpus, Reported
-    from recrawl.corpus.doctor import check_corpus
+    from recrawl.corpus.doctor import check_corpus, repair_corpus
     from recrawl.corpus.doctor.check_results import CheckResult, Severity
     from recrawl.corpus.export_rows import EXPORT_SCHEMA
     from recrawl.corpus.folder_size import (
@@ -109,6 +109,7 @@ __all__ = [
     "next_goal",
     "open_corpus",
     "plan_words",
+    "repair_corpus",
     "restore_corpus",
     "target_words",
     "text_key",
@@ -128,7 +129,7 @@ _MODULES = {
     ),
     "recrawl.corpus.backups.restore": ("Restored", "restore_corpus"),
     "recrawl.corpus.corpus": ("Corpus", "Reported"),
-    "recrawl.corpus.doctor": ("check_corpus",),
+    "recrawl.corpus.doctor": ("check_corpus", "repair_corpus"),
     "recrawl.corpus.doctor.check_results": ("CheckResult", "Severity"),
     "recrawl.corpus.export_rows": ("EXPORT_SCHEMA",),
     "recrawl.corpus.folder_size": (

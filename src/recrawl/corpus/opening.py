@@ -20,7 +20,12 @@ from recrawl.node.durability.corpus_format import (
     read_format,
     write_format,
 )
-from recrawl.node.durability.log_damage import check_log, is_log_missing, lost_records_error
+from recrawl.node.durability.log_damage import (
+    check_log,
+    is_log_missing,
+    lost_records_error,
+    refuse_unfinished_repair,
+)
 from recrawl.node.durability.open_log import check_log_client, open_log
 from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.urls import CANON_VERSION
@@ -168,7 +173,14 @@ def open_corpus(
     folder = Path(path).resolve()
     if folder.is_file():
         raise CorpusError(f"{folder} is a file, not the folder of a corpus")
-    clock = clock or SystemClock()
+    refuse_unfinished_repair(folder)
+    return _open(folder, config, read_only=read_only, clock=clock or SystemClock())
+
+
+def _open(
+    folder: Path, config: CorpusConfig | None, *, read_only: bool = False, clock: Clock
+) -> Corpus:
+    """Open or create a corpus, also one that is being repaired."""
     config_given = True
     if config is None:
         toml = folder / _CONFIG_FILE

@@ -170,6 +170,11 @@ class Store:
         return self._state.position
 
     @property
+    def n_slots(self) -> int:
+        """Number of slots that have ever been used."""
+        return self._state.n_slots
+
+    @property
     def canon_version(self) -> int:
         """Version of the canonical form of the store's URLs."""
         return self._canon_version

@@ -7,8 +7,8 @@ import pytest
 
 import recrawl
 from recrawl import Outcome
-from recrawl.corpus import Corpus, CorpusConfig
-from recrawl.errors import OwnershipLost
+from recrawl.corpus import Corpus, CorpusConfig, repair_corpus
+from recrawl.errors import IdentityError, LogDamagedError, OwnershipLost
 from recrawl.testing.stores import contents_of
 from tests.manual_clock import ManualClock
 
@@ -87,3 +87,38 @@ def test_after_another_machine_takes_over_the_first_leases_nothing_more(
             first.refresh()
             second.refresh()
             assert state_of(first) == state_of(second)
+
+
+def test_a_snapshot_ahead_of_the_topic_is_refused_and_a_repair_keeps_it_aside(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    with recrawl.open(tmp_path, config, clock=clock) as corpus:
+        corpus.add(URLS)
+        corpus.snapshot()
+        expected = [contents["pages"] for _, contents in state_of(corpus)]
+    newest = max((tmp_path / "snapshots" / "0").iterdir())
+    newest.rename(newest.with_name(f"{99_999:020d}"))
+    with pytest.raises(LogDamagedError, match=r"the topic has lost records.*Check ledger\.topic"):
+        recrawl.open(tmp_path, config, clock=clock)
+    results = list(repair_corpus(tmp_path, clock=clock))
+    assert any("continues from what the topic has" in result.what for result in results)
+    (aside,) = tmp_path.glob("damaged-*")
+    assert (aside / "snapshots" / "0" / f"{99_999:020d}").is_dir()
+    assert (aside / "store" / "0").is_dir()
+    with recrawl.open(tmp_path, config, clock=clock) as corpus:
+        assert corpus.stats().n_pages == 50
+        assert [found["pages"] for _, found in state_of(corpus)] == expected
+
+
+def test_the_topic_of_another_corpus_is_refused(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    with recrawl.open(tmp_path / "a", config, clock=clock) as first:
+        first.add(URLS)
+        ours = first.format.corpus_id
+    with recrawl.open(tmp_path / "b", config, clock=clock) as second:
+        assert second.format.corpus_id == ours  # a second machine takes over the id of the topic
+    text = (tmp_path / "b" / "FORMAT").read_text()
+    (tmp_path / "b" / "FORMAT").write_text(text.replace(str(ours), "0" * 32))
+    with pytest.raises(IdentityError, match=f"corpus {ours}.*corpus {'0' * 32}"):
+        recrawl.open(tmp_path / "b", config, clock=clock)

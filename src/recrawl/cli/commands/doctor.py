@@ -45,6 +45,10 @@ def _compile(out: Output) -> None:
         CommandExample("recrawl doctor"),
         CommandExample("recrawl doctor --deep", "read and compare all data"),
         CommandExample(
+            "recrawl doctor --repair",
+            "continue after the log has lost records; keeps the damaged files",
+        ),
+        CommandExample(
             "recrawl doctor --compile",
             "once after an upgrade, so that no command has to compile",
             needs_corpus=False,
@@ -54,6 +58,13 @@ def _compile(out: Output) -> None:
 )
 @click.option("--deep", is_flag=True, help="Read all data: every record, entry and checksum.")
 @click.option(
+    "--repair",
+    "is_repair",
+    is_flag=True,
+    help="Continue a corpus whose log has lost records, from the newest state that is left.  Moves "
+    "the damaged files into a folder inside the corpus, and deletes nothing.",
+)
+@click.option(
     "--compile",
     "is_compile",
     is_flag=True,
@@ -61,11 +72,11 @@ def _compile(out: Output) -> None:
 )
 @corpus_option
 @output_option
-def command(deep: bool, is_compile: bool, folder: Path, out: Output) -> None:
+def command(deep: bool, is_repair: bool, is_compile: bool, folder: Path, out: Output) -> None:
     """Check a corpus for problems, and print what to do about them.
 
-    Changes nothing, and can run while another process is using the corpus.  Exit code 3 if
-    anything is broken.
+    Changes nothing without --repair, and can run while another process is using the corpus.  Exit
+    code 3 if anything is broken.
     """
     if is_compile:
         _compile(out)
@@ -73,12 +84,13 @@ def command(deep: bool, is_compile: bool, folder: Path, out: Output) -> None:
     import logging  # noqa: PLC0415
 
     prepare_kernels(folder)
-    from recrawl.corpus import check_corpus  # noqa: PLC0415
+    from recrawl.corpus import check_corpus, repair_corpus  # noqa: PLC0415
 
     # Warnings logged while reading are among the results, so they are not printed twice.
     logging.getLogger("recrawl").addHandler(logging.NullHandler())
     n_by_level = dict.fromkeys(_MARKS, 0)
-    for finding in check_corpus(folder, is_deep=deep):
+    findings = repair_corpus(folder) if is_repair else check_corpus(folder, is_deep=deep)
+    for finding in findings:
         level = finding.level.value
         n_by_level[level] += 1
         out.row(asdict(finding))
@@ -90,6 +102,8 @@ def command(deep: bool, is_compile: bool, folder: Path, out: Output) -> None:
             style="bold",
         )
         click.get_current_context().exit(CHECK_FAILED)
+    if is_repair:
+        return
     n_warnings = n_by_level["warn"]
     more = f"; {count_text(n_warnings, 'warning')}" if n_warnings else ""
     out.say(f"Nothing is broken{more}.", style="bold")

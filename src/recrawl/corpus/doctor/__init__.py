@@ -32,10 +32,11 @@ from recrawl.corpus.doctor.machine_checks import (
     kernels_check,
     versions_check,
 )
+from recrawl.corpus.doctor.repair import repair_corpus
 from recrawl.corpus.opening import open_corpus
 from recrawl.node.clock import Clock, SystemClock
 
-__all__ = ["CheckResult", "Severity", "check_corpus", "kernels_check"]
+__all__ = ["CheckResult", "Severity", "check_corpus", "kernels_check", "repair_corpus"]
 
 
 def check_corpus(

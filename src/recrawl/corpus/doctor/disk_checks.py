@@ -44,6 +44,7 @@ __all__ = [
     "format_check",
     "lock_check",
     "partition_check",
+    "process_using",
 ]
 
 # Errors that reading broken files raises; RocksDB's own are among `StorageError`.
@@ -140,17 +141,22 @@ def lock_check(folder: Path) -> Iterator[CheckResult]:
     if not lock.exists() or not _LOCKS.exists():
         yield ok("lock", "unknown on this system" if lock.exists() else "free")
         return
-    inode = lock.stat().st_ino
-    holders = [
-        line.split()
-        for line in _LOCKS.read_text().splitlines()
-        if f":{inode} " in line and " WRITE " in line
-    ]
-    pid = next((line[4] for line in holders if len(line) > 4 and line[4].isdigit()), None)
+    pid = process_using(lock)
     if pid is None:
         yield ok("lock", "free: no process is using the corpus")
     else:
         yield ok("lock", f"process {pid}{_command_of(pid)} is using the corpus")
+
+
+def process_using(lock: Path) -> str | None:
+    """Return the id of the process that holds a lock file; None if it is free or not known."""
+    try:
+        inode = lock.stat().st_ino
+        lines = _LOCKS.read_text().splitlines()
+    except OSError:
+        return None
+    holders = [line.split() for line in lines if f":{inode} " in line and " WRITE " in line]
+    return next((line[4] for line in holders if len(line) > 4 and line[4].isdigit()), None)
 
 
 def _command_of(pid: str) -> str:

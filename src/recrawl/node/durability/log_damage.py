@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from recrawl.atomic_files import replace_file
-from recrawl.errors import LedgerError, LogDamagedError, StorageError
+from recrawl.errors import LedgerError, LogDamagedError, RecoveryError, StorageError
 from recrawl.ledger import RocksLog, SnapshotFolder
 from recrawl.ledger.rocks import holds_log
 from recrawl.node.config.corpus_config import CorpusConfig
@@ -24,6 +24,7 @@ from recrawl.store import Store
 
 __all__ = [
     "LOG_ENDS_FILE",
+    "REPAIR_FILE",
     "LogEnds",
     "PartitionEnds",
     "check_log",
@@ -31,11 +32,15 @@ __all__ = [
     "is_log_missing",
     "lost_records_error",
     "read_log_ends",
+    "read_other_ends",
     "read_partition_ends",
+    "refuse_unfinished_repair",
     "write_log_ends",
 ]
 
 LOG_ENDS_FILE = "log-ends.json"
+REPAIR_FILE = "repair.json"
+"""File that exists while a repair is under way, and after one that was interrupted."""
 _LAST_CONFIG_FILE = "last-config.json"
 
 
@@ -147,31 +152,50 @@ def read_partition_ends(
     StorageError, LedgerError
         If the log cannot be read.
     """
-    n = config.corpus.partitions
-    stores = [_store_position(folder / "store" / str(i)) if with_stores else None for i in range(n)]
-    saved = [SnapshotFolder(folder / "snapshots" / str(i)).list_saved() for i in range(n)]
-    recorded = read_log_ends(folder, n)
+    others = read_other_ends(folder, config, with_stores=with_stores)
     if is_log_missing(folder):
         raise lost_records_error(folder, "its log is missing")
     try:
-        log = RocksLog.open(folder / "log", n, mode="reader")
+        log = RocksLog.open(folder / "log", len(others), mode="reader")
     except LedgerError:
         if has_begun(folder) and not holds_log(folder / "log"):
             raise lost_records_error(folder, "its log is empty") from None
         raise
     with log:
-        ledgers = [log.partition(i) for i in range(n)]
         return [
+            other._replace(first=ledger.first, end=ledger.end)
+            for other, ledger in zip(others, map(log.partition, range(len(others))), strict=True)
+        ]
+
+
+def read_other_ends(
+    folder: Path, config: CorpusConfig, *, with_stores: bool = True
+) -> list[PartitionEnds]:
+    """Return the positions of all parts except the logs, which count as empty."""
+    found = []
+    recorded = read_log_ends(folder, config.corpus.partitions)
+    for i in range(config.corpus.partitions):
+        saved = SnapshotFolder(folder / "snapshots" / str(i)).list_saved()
+        found.append(
             PartitionEnds(
                 i,
-                ledger.first,
-                ledger.end,
-                stores[i],
-                saved[i][0].position if saved[i] else None,
-                None if recorded is None else recorded.ends[i],
+                first=0,
+                end=0,
+                store=_store_position(folder / "store" / str(i)) if with_stores else None,
+                snapshot=saved[0].position if saved else None,
+                recorded=None if recorded is None else recorded.ends[i],
             )
-            for i, ledger in enumerate(ledgers)
-        ]
+        )
+    return found
+
+
+def refuse_unfinished_repair(folder: Path) -> None:
+    """Raise `RecoveryError` if a repair of the corpus was interrupted."""
+    if (folder / REPAIR_FILE).exists():
+        raise RecoveryError(
+            f"a repair of {folder} was interrupted, or is still under way. Run `recrawl doctor "
+            f"--repair -C {folder}` to finish it."
+        )
 
 
 def _store_position(folder: Path) -> int | None:
