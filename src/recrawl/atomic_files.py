@@ -1,16 +1,34 @@
 """Write a file completely or not at all: readers see the old content or the new, never a part.
 
-The content goes to a draft beside the file, which then takes the file's place.
+The content goes to a draft beside the file, which then takes the file's place.  Others may be able
+to write to that folder, as to /tmp: so the name of a draft cannot be guessed, and a draft is opened
+only if its name is free and never through a symbolic link.
 """
 
 import os
-import threading
+import secrets
+import stat
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["create_folder", "replace_file", "sync_to_disk", "sync_tree"]
+__all__ = [
+    "create_folder",
+    "hold_lock",
+    "open_new_file",
+    "replace_file",
+    "sync_to_disk",
+    "sync_tree",
+]
+
+# Windows has no such links, and no other flag for them.
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | os.O_CLOEXEC
+_NAMES_TRIED_MAX = 100
+_ABANDONED_SECONDS = 3600.0
+"""Age after which a draft belongs to a process that was killed."""
 
 
 @contextmanager
@@ -40,21 +58,77 @@ def replace_file(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
     >>> folder.cleanup()
     """
     path = path.resolve() if path.is_symlink() else path
-    draft = path.with_name(f".{path.name}.{threading.get_native_id()}.part")
+    _remove_abandoned_drafts(path)
+    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+    draft, file = _open_draft(path, mode)
     try:
-        with draft.open("wb") as file:
+        with file:
             yield file
             if is_durable:
                 file.flush()
                 os.fsync(file.fileno())
-        if path.exists():
-            draft.chmod(path.stat().st_mode)
         draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
     if is_durable:
         sync_to_disk(path.parent)
+
+
+def _open_draft(path: Path, mode: int | None) -> tuple[Path, BinaryIO]:
+    """Create a draft of a file, with the permissions of the file that it replaces."""
+    for _ in range(_NAMES_TRIED_MAX):
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+        try:
+            file = open_new_file(draft, mode=0o666 if mode is None else mode)
+        except FileExistsError:
+            continue
+        if mode is not None:
+            os.chmod(file.fileno() if os.chmod in os.supports_fd else draft, mode)
+        return draft, file
+    raise FileExistsError(f"no free name for a draft of {path}")
+
+
+def _remove_abandoned_drafts(path: Path) -> None:
+    """Remove the drafts of a file that killed processes have left behind."""
+    before = time.time() - _ABANDONED_SECONDS
+    prefix, suffix = f".{path.name}.", ".part"
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if entry.name.startswith(prefix) and entry.name.endswith(suffix):
+                with suppress(OSError):
+                    if entry.stat(follow_symlinks=False).st_mtime < before:
+                        os.unlink(entry.path)
+
+
+def open_new_file(path: Path, *, mode: int = 0o666) -> BinaryIO:
+    """Create a file for writing; raise `FileExistsError` if its name is taken, also by a link."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS
+    return open(os.open(path, flags, mode), "wb")
+
+
+@contextmanager
+def hold_lock(path: Path) -> Iterator[None]:
+    """Hold the lock of a lock file; wait for other processes and threads that hold it.
+
+    Parameters
+    ----------
+    path
+        Lock file, which is created and stays; never a symbolic link.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o666)
+    try:
+        if sys.platform == "win32":
+            import msvcrt  # noqa: PLC0415
+
+            msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
+        else:
+            import fcntl  # noqa: PLC0415
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)  # also ends the lock
 
 
 def sync_to_disk(path: Path) -> None:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from recrawl.atomic_files import replace_file
 from recrawl.cli.support.corpus_access import is_corpus, prepare_kernels, value_errors_as_usage
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import rate_problem
@@ -191,7 +192,8 @@ def _create_corpus(
         CorpusConfig.from_toml(text)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            toml.write_text(text, encoding="utf-8")
+            with replace_file(toml, is_durable=True) as file:
+                file.write(text.encode("utf-8"))
         except OSError as error:
             raise RecrawlError(
                 f"no corpus can be created in {_folder_text(folder)}: {error.strerror}.\n"

@@ -20,6 +20,7 @@ from typing import Literal
 
 import click
 
+from recrawl.atomic_files import replace_file
 from recrawl.cli.support.output import print_note
 from recrawl.kernel_mode import MODE_VARIABLE, KernelMode, use_kernels
 
@@ -181,8 +182,9 @@ def _record_compiled(commands: Sequence[str]) -> None:
     path = _compiled_notes_path()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a") as file:
-            file.write("".join(f"{command}\n" for command in commands))
+        known = sorted({*_compiled_commands(), *commands})
+        with replace_file(path) as file:
+            file.write("".join(f"{command}\n" for command in known).encode())
     except OSError:
         return
 

@@ -6,15 +6,12 @@ one before it atomically and is synced, and a lock makes commits of several proc
 """
 
 import json
-import os
 import re
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recrawl.atomic_files import replace_file, sync_to_disk
+from recrawl.atomic_files import create_folder, hold_lock, replace_file, sync_to_disk
 from recrawl.corpus.inspect.change_feed import CorpusCursor
 from recrawl.errors import ChangesLost, StorageError
 from recrawl.node.node import Node
@@ -43,6 +40,7 @@ _FORMAT = 1
 _FILE_BYTES_MAX = 4 << 20
 _FOLDER = "consumers"
 _SUFFIX = ".json"
+_LOCK = ".lock"
 # Lower case only, because some file systems do not tell "Nightly" from "nightly".
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
@@ -136,8 +134,8 @@ def commit_consumer(
     """
     path = _path(folder, name)
     wanted = _parse(cursor, nodes)
-    _create_folder(folder)
-    with _lock(path.parent):
+    create_folder(path.parent)
+    with hold_lock(path.parent / _LOCK):
         before = _read(path, len(nodes))
         if before is None and sum(1 for _ in _files(folder)) >= CONSUMERS_MAX:
             raise ValueError(
@@ -183,7 +181,7 @@ def delete_consumer(folder: Path, name: str) -> bool:
     path = _path(folder, name)
     if not path.parent.is_dir():
         return False
-    with _lock(path.parent):
+    with hold_lock(path.parent / _LOCK):
         try:
             path.unlink()
         except FileNotFoundError:
@@ -280,32 +278,6 @@ def _files(folder: Path) -> Iterator[Path]:
     for path in (folder / _FOLDER).glob(f"*{_SUFFIX}"):
         if _NAME.fullmatch(path.name.removesuffix(_SUFFIX)):
             yield path
-
-
-def _create_folder(folder: Path) -> None:
-    consumers = folder / _FOLDER
-    if not consumers.is_dir():
-        consumers.mkdir(exist_ok=True)
-        sync_to_disk(folder)
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Wait until no other process or thread commits, and keep others waiting."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(folder / ".lock", flags, 0o666)
-    try:
-        if sys.platform == "win32":
-            import msvcrt  # noqa: PLC0415
-
-            msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
-        else:
-            import fcntl  # noqa: PLC0415
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)  # also ends the lock
 
 
 def _read(path: Path, n_partitions: int) -> _Committed | None:
