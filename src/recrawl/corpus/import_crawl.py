@@ -51,6 +51,7 @@ _ROW = np.dtype(
     ],
     align=True,
 )
+_OWN_COLUMNS = ("doc_id", "metadata")
 _Rows: TypeAlias = NDArray[Any]
 _Flags: TypeAlias = NDArray[np.bool_]
 
@@ -143,11 +144,21 @@ class CrawlImport:
         importance = np.full(len(url), np.nan)
         importance[row] = batch.column("importance").to_numpy(zero_copy_only=False)
         has_importance = (importance >= 0) & (importance <= 1e12)
+        own = {
+            name: _last_values(batch.column(name), row, len(url))
+            for name in _OWN_COLUMNS
+            if name in batch.schema.names
+        }
         for is_given in (False, True):
             some = np.flatnonzero(has_importance == is_given)
             if some.size:
                 given = importance[some] if is_given else None
-                added = self._corpus.add(url.take(pa.array(some)), importance=given)
+                values = {
+                    name: column.take(pa.array(some))
+                    for name, column in own.items()
+                    if column is not None
+                }
+                added = self._corpus.add(url.take(pa.array(some)), importance=given, **values)
                 self._n_added += added.n_added
         page, partition = np.full(len(url), -1), np.zeros(len(url), np.int64)
         nodes = self._corpus.nodes
@@ -258,6 +269,16 @@ class CrawlImport:
                 is_change = applied.valid & np.isin(applied.transition, _CHANGES)
                 n_changed += int(np.count_nonzero(is_change))
         return n_counted, n_changed
+
+
+def _last_values(column: pa.Array, row: NDArray[np.int64], n_urls: int) -> pa.Array | None:
+    """Return the last value that the fetches of each URL have; None if no fetch has one."""
+    given = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    if given.size == 0:
+        return None
+    last = np.full(n_urls, -1)
+    last[row[given]] = given
+    return column.take(pa.array(last, mask=last < 0))
 
 
 def _stored_digests(column: pa.BinaryArray) -> tuple[NDArray[np.uint64], _Flags]:

@@ -16,7 +16,7 @@ from recrawl.node.node import Node
 from recrawl.node.records import LogEntry, UserDataSet
 from recrawl.node.routing import batch_ranges, utf8_strings
 from recrawl.store import DOC_ID_BYTES_MAX, METADATA_BYTES_MAX
-from recrawl.urls import UrlProblem, canonical
+from recrawl.urls import UrlProblem, canonical, have_control_characters
 
 __all__ = [
     "METADATA_DEPTH_MAX",
@@ -228,7 +228,11 @@ def refused_rows(urls: pa.Array | pa.ChunkedArray, own: UserColumns | None) -> d
     found: dict[int, str] = {} if own is None else dict(own.problems)
     first = 0
     for chunk in urls.chunks if isinstance(urls, pa.ChunkedArray) else [urls]:
-        problem = canonical(utf8_strings(chunk)).problem
+        texts = utf8_strings(chunk)
+        problem = canonical(texts).problem
+        has_control = have_control_characters(texts).to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(has_control).tolist():
+            found[first + row] = "with a control character"
         for row in problem.nonzero()[0].tolist():
             found[first + row] = _WRONG_URL[UrlProblem(int(problem[row]))]
         first += len(chunk)

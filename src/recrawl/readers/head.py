@@ -2,7 +2,8 @@
 
 import csv
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,11 +13,15 @@ import pyarrow.parquet as pq
 
 from recrawl.errors import ReadError
 from recrawl.readers.inputs import HEAD_BYTES_MAX, Input
+from recrawl.readers.spellings import URL_SPELLINGS, simple_name, simple_names
 
 __all__ = ["Head", "delimiter_of", "header_cells"]
 
 _LINES_MAX = 50
 _PARQUET = b"PAR1"
+_URL = re.compile("https?://", re.IGNORECASE)
+# A file with one of these names on its first line is a table with a single column.
+_LONE_NAMES = {*simple_names(URL_SPELLINGS)}
 DELIMITERS = (",", "\t", ";", "|")
 
 
@@ -75,24 +80,54 @@ class Head:
             return None
         return value if isinstance(value, dict) else None
 
+    def has_any(self, names: Iterable[str]) -> bool:
+        """Return whether a table has a column with one of these names, in any spelling."""
+        wanted = simple_names(names)
+        return not {simple_name(name) for name in self.columns}.isdisjoint(wanted)
+
     @cached_property
     def columns(self) -> frozenset[str]:
         """Names of columns in lower case, and ours for those the user named; empty for no table."""
         names = self._columns()
-        return names | {ours for ours, name in self.renamed.items() if name.lower() in names}
+        known = simple_names(names)
+        return names | {ours for ours, name in self.renamed.items() if simple_name(name) in known}
+
+    @cached_property
+    def field_names(self) -> list[str]:
+        """Names of columns as in the file and in its order; empty for no table."""
+        if self.is_parquet:
+            return self._parquet_columns()
+        if self.first_object is not None:
+            return list(self.first_object)
+        return header_cells(self.first)
+
+    @cached_property
+    def url_field(self) -> str | None:
+        """Name of the first field whose value in the first row is a URL; None if there is none."""
+        if self.first_object is not None:
+            cells: list[object] = list(self.first_object.values())
+        else:
+            index = next((i for i, line in enumerate(self.lines) if line == self.first), 0)
+            second = self.lines[index + 1] if index + 1 < len(self.lines) else ""
+            cells = [*header_cells(second, delimiter_of(self.first))]
+        named = zip(self.field_names, cells, strict=False)
+        return next((name for name, cell in named if _URL.match(str(cell).strip())), None)
 
     def _columns(self) -> frozenset[str]:
         if self.is_parquet:
-            return frozenset(self._parquet_columns())
+            return frozenset(name.lower() for name in self._parquet_columns())
         if self.first_object is not None:
             return frozenset(name.lower() for name in self.first_object)
         cells = [cell.lower() for cell in header_cells(self.first)]
-        return frozenset(cells) if len(cells) > 1 or cells == ["url"] else frozenset()
+        is_header = len(cells) > 1 or {*simple_names(cells)} <= _LONE_NAMES | {
+            simple_name(name) for name in self.renamed.values()
+        }
+        return frozenset(cells) if is_header else frozenset()
 
     def _parquet_columns(self) -> list[str]:
         try:
             with self.source.open_seekable() as file:
-                return [name.lower() for name in pq.read_schema(file).names]
+                return list(pq.read_schema(file).names)
         except (OSError, ValueError, pa.ArrowException, ReadError):
             return []
 
@@ -102,10 +137,10 @@ def delimiter_of(line: str) -> str:
     return max(DELIMITERS, key=line.count)
 
 
-def header_cells(line: str) -> list[str]:
+def header_cells(line: str, delimiter: str | None = None) -> list[str]:
     """Return the cells of a table's first line; an empty list if it is not a CSV row."""
     try:
-        cells = next(csv.reader([line], delimiter=delimiter_of(line)), [])
+        cells = next(csv.reader([line], delimiter=delimiter or delimiter_of(line)), [])
     except csv.Error:
         return []
     return [cell.strip() for cell in cells]

@@ -36,6 +36,9 @@ _ORDER = (
 FORMATS: dict[str, Format] = {known.name: known for known in _ORDER}
 """Formats by name."""
 
+_FIELDS_SHOWN_MAX = 20
+_NAME_CHARACTERS_MAX = 40
+
 
 def format_by_name(name: str) -> Format:
     """Return a format by its name."""
@@ -58,6 +61,8 @@ def _no_format_text(head: Head) -> str:
         return f"{name} is a folder, but neither a git repository nor a known data set"
     if not head.data:
         return f"{name} is empty"
+    if head.columns:
+        return f"{name} has no field that is known to have URLs.  {_fields_text(head)}"
     if head.data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head.data[:1_000]:
         return f"{name} is not text in UTF-8, nor Parquet; convert it first"
     shown = head.first[:60] + ("…" if len(head.first) > 60 else "")
@@ -65,4 +70,17 @@ def _no_format_text(head: Head) -> str:
     return (
         f"{name} begins with {shown!r}, which matches no known format ({tried}); "
         "name the format or the columns"
+    )
+
+
+def _fields_text(head: Head) -> str:
+    """Return the fields of a table, and the option that says which one has the URLs."""
+    names = [name[:_NAME_CHARACTERS_MAX] for name in head.field_names[:_FIELDS_SHOWN_MAX]]
+    more = ", …" if len(head.field_names) > _FIELDS_SHOWN_MAX else ""
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in ", ".join(names))
+    guess = head.url_field or "NAME"
+    option = guess if guess.isidentifier() else f'"{guess[:_NAME_CHARACTERS_MAX]}"'
+    return (
+        f"Its fields are {shown}{more}; name the format or the columns, on the command line with "
+        f"--column url={option}"
     )

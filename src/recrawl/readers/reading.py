@@ -10,7 +10,10 @@ from recrawl.readers.inputs import Input
 from recrawl.readers.refused import Refused
 from recrawl.readers.schemas import Kind
 
-__all__ = ["Format", "ReadOptions", "Reading"]
+__all__ = ["IGNORED_MAX", "Format", "ReadOptions", "Reading"]
+
+IGNORED_MAX = 100
+"""Number of fields that are not read whose names are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +22,11 @@ class ReadOptions:
 
     columns: Mapping[str, str] = field(default_factory=dict)
     """Tables: our name of a column to its name in the file."""
+    metadata: tuple[str, ...] = ()
+    """Tables: fields to keep as metadata of the pages; ``("all",)`` for all that have no other
+    meaning."""
+    has_keys: bool = False
+    """Tables: whether the field ``key`` is the key of the page's group."""
     base_url: str | None = None
     """Base URL of the paths of an access log or of the files of a repository."""
     paths: tuple[str, ...] = ()
@@ -38,6 +46,8 @@ class Reading:
     source: Input
     options: ReadOptions
     refused: Refused
+    ignored: dict[str, None] = field(default_factory=dict)
+    """Names of fields of a table that are not read, in their order, at most `IGNORED_MAX`."""
     windows: list[pa.RecordBatch] = field(default_factory=list)
     """Windows in which pages were observed; filled while changes are read."""
 

@@ -30,9 +30,16 @@ LISTED = pa.schema(
         pa.field("importance", pa.float64()),
         pa.field("cost", pa.float64()),
         pa.field("last_modified_at_ms", pa.int64()),
+        pa.field("doc_id", pa.string()),
+        pa.field("metadata", pa.string()),
+        pa.field("key", pa.string()),
     ]
 )
-"""One row per page."""
+"""One row per page.
+
+``doc_id`` and ``metadata`` (a JSON object as text) are the user's own, ``key`` names the group of
+the page in a corpus that is grouped by key.
+"""
 
 OBSERVED = pa.schema(
     [
@@ -42,6 +49,9 @@ OBSERVED = pa.schema(
         pa.field("changed", pa.bool_()),
         pa.field("status", pa.int16()),
         pa.field("importance", pa.float64()),
+        pa.field("doc_id", pa.string()),
+        pa.field("metadata", pa.string()),
+        pa.field("key", pa.string()),
     ]
 )
 """One row per fetch.

@@ -51,6 +51,11 @@ class Source:
         return self._reading.refused
 
     @property
+    def ignored_fields(self) -> tuple[str, ...]:
+        """Names of the fields of a table that were not read so far, at most `IGNORED_MAX`."""
+        return tuple(self._reading.ignored)
+
+    @property
     def n_bytes(self) -> int | None:
         """Size of the file, compressed; None if unknown."""
         return self._reading.source.n_bytes
@@ -103,6 +108,8 @@ def open_source(
     *,
     format: str | None = None,
     columns: Mapping[str, str] | None = None,
+    metadata: Sequence[str] = (),
+    has_keys: bool = False,
     base_url: str | None = None,
     paths: Sequence[str] = (),
     revision: str = "HEAD",
@@ -121,6 +128,11 @@ def open_source(
         Name of a format, one of `FORMATS`; by default guessed from the file's beginning.
     columns
         Columns of a table: recrawl's names, mapped to the names in the file, as ``{"at": "ts"}``.
+    metadata
+        Fields of a table to keep as ``metadata`` of the pages, or ``["all"]`` for all fields that
+        have no other meaning.  Without it `Source.ignored_fields` names them.
+    has_keys
+        Whether the field ``key`` of a table is the key of the page's group.
     base_url
         Base URL of the paths of an access log or of the files of a repository.
     paths
@@ -151,6 +163,8 @@ def open_source(
     """
     options = ReadOptions(
         columns=dict(columns or {}),
+        metadata=tuple(metadata),
+        has_keys=has_keys,
         base_url=base_url,
         paths=tuple(paths),
         revision=revision,

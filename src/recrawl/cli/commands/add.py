@@ -15,7 +15,10 @@ from recrawl.cli.support.input_files import (
     column_option,
     format_option,
     inputs_argument,
+    metadata_fields,
+    metadata_option,
     open_input,
+    show_ignored,
     show_refused,
     split_inputs,
     url_batch,
@@ -31,13 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_PROBLEMS = {
-    "NOT_TEXT": "not text",
-    "NOT_A_URL": "not a URL",
-    "SCHEME": "neither http nor https",
-    "TOO_LONG": "too long",
-    "CREDENTIALS": "with a user or a password",
-}
 _AMOUNT_MAX = 1e12
 
 
@@ -75,11 +71,16 @@ class _PageAdder:
                 for i, (name, amount) in enumerate(amounts.items())
                 if int(given) >> i & 1
             }
-            added = self._corpus.add(url, **values)
+            own = {
+                name: batch.column(name).take(pa.array(rows))
+                for name in ("doc_id", "metadata")
+                if batch.column(name).null_count < batch.num_rows
+            }
+            added = self._corpus.add(url, **values, **own)
             self.n_added += added.n_added
             self.n_known += added.n_known
             if added.n_refused:
-                self._refuse_urls(url)
+                self._refuse_rows(url, own)
 
     def _amounts(self, batch: "pa.RecordBatch", name: str) -> Any:
         """Return the values of a column, the option's value where it has none, or else nan."""
@@ -89,23 +90,14 @@ class _PageAdder:
         column = batch.column(name).to_numpy(zero_copy_only=False).astype(np.float64)
         return np.where(np.isnan(column), np.nan if option is None else option, column)
 
-    def _refuse_urls(self, url: "pa.Array") -> None:
-        import numpy as np  # noqa: PLC0415
+    def _refuse_rows(self, url: "pa.Array", own: dict[str, "pa.Array"]) -> None:
         import pyarrow as pa  # noqa: PLC0415
 
-        from recrawl.urls import (  # noqa: PLC0415
-            UrlProblem,
-            canonical,
-            have_control_characters,
-        )
-
-        problem = canonical(url).problem
-        has_control = have_control_characters(url).to_numpy(zero_copy_only=False) & (problem == 0)
-        if has_control.any():
-            self._refuse(url.filter(pa.array(has_control)), "with a control character")
-        for number in np.unique(problem[problem > 0]):
-            wrong = url.filter(pa.array(problem == number))
-            self._refuse(wrong, _PROBLEMS[UrlProblem(number).name])
+        rows_by_reason: dict[str, list[int]] = {}
+        for row, reason in self._corpus.why_refused(url, **own).items():
+            rows_by_reason.setdefault(reason, []).append(row)
+        for reason, rows in rows_by_reason.items():
+            self._refuse(url.take(pa.array(rows)), reason)
 
     def _refuse(self, url: "pa.Array", reason: str) -> None:
         self.problems[reason] += len(url)
@@ -122,6 +114,10 @@ class _PageAdder:
         CommandExample(
             "recrawl add products.csv --column url=link", "the URLs are in the column link"
         ),
+        CommandExample(
+            "recrawl add products.csv --column url=link --metadata all",
+            "keep the other columns as metadata of the pages",
+        ),
         CommandExample("recrawl add sitemap.xml --importance 2"),
         CommandExample("cat urls.txt | recrawl add"),
     ),
@@ -129,6 +125,7 @@ class _PageAdder:
 @inputs_argument
 @format_option(*LIST_FORMATS)
 @column_option
+@metadata_option
 @click.option(
     "--importance",
     type=click.FloatRange(0),
@@ -147,6 +144,7 @@ def command(
     inputs: tuple[str, ...],
     format_name: str | None,
     columns: tuple[str, ...],
+    metadata: str | None,
     importance: float | None,
     cost: float | None,
     folder: Path,
@@ -155,7 +153,12 @@ def command(
     """Add pages to track, given as URLs or as files of URLs.
 
     A file is a list of URLs, CSV, JSON lines, Parquet or a sitemap, compressed or not; without
-    arguments recrawl reads stdin.  Pages that are tracked already are not changed.
+    arguments recrawl reads stdin.  The field with the URLs may be called url, link, Page URL or
+    the like.  Further known fields are importance, cost, last_modified, doc_id (your own name of
+    the page) and metadata (a JSON object).
+
+    Pages that are tracked already keep what they have, except a doc_id and metadata, which the
+    file replaces.
     """
     pages = split_inputs(inputs)
     with open_to_change(folder, n_bytes_input=pages.n_bytes) as corpus, value_errors_as_usage():
@@ -165,7 +168,9 @@ def command(
             adder.add(url_batch(pages.urls))
         for file in pages.files:
             name = file.name
-            source = open_input(file, format_name=format_name, columns=columns)
+            source = open_input(
+                file, format_name=format_name, columns=columns, metadata=metadata_fields(metadata)
+            )
             if source.kind != "listed":
                 raise RecrawlError(
                     f"{name} is a log of fetches or changes ({source.format}), not a list of "
@@ -174,6 +179,7 @@ def command(
             for batch in batches_with_progress(source, file, out):
                 adder.add(batch)
             show_refused(source, name, out)
+            show_ignored(source, name, out)
             n_refused += source.refused.n_refused
     n_wrong = sum(adder.problems.values())
     out.row(

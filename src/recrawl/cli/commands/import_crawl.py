@@ -20,8 +20,11 @@ from recrawl.cli.support.input_files import (
     first_bytes,
     format_option,
     input_file,
+    metadata_fields,
+    metadata_option,
     open_input,
     refused_counts,
+    show_ignored,
     show_refused,
 )
 from recrawl.cli.support.output import Output, output_option
@@ -50,6 +53,7 @@ __all__ = ["command"]
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @format_option(*CRAWL_FORMATS, "access-log", "export")
 @column_option
+@metadata_option
 @click.option(
     "--base-url", metavar="URL", help="Site that the access log is from: https://example.com."
 )
@@ -60,6 +64,7 @@ def command(
     files: tuple[str, ...],
     format_name: str | None,
     columns: tuple[str, ...],
+    metadata: str | None,
     base_url: str | None,
     with_bots: bool,
     folder: Path,
@@ -93,6 +98,7 @@ def command(
                 file,
                 format_name=format_name,
                 columns=columns,
+                metadata=metadata_fields(metadata),
                 base_url=base_url,
                 with_bots=with_bots,
             )
@@ -120,6 +126,7 @@ def _import_fetches(corpus: "Corpus", source: "Source", file: InputFile, out: Ou
         for batch in batches_with_progress(source, file, out):
             crawl.add_batch(batch)
         show_refused(source, name, out)
+        show_ignored(source, name, out)
         learned: ImportCounts | None = None
         with out.progress("learning", crawl.n_rows, unit="fetches") as advance:
             n_before = 0

@@ -122,8 +122,8 @@ def command(file: Any, folder: Path, out: Output) -> None:
     Optional keys: etag, last_modified and retry_after_seconds (from the headers of the response),
     fetched_at_ms (time of the fetch, now by default), moved_to (target of a permanent redirect),
     disallowed (true if robots.txt forbids the fetch) and divergence (share of the old content that
-    is outdated, 0 to 1).  Other keys are ignored, so a fetcher can copy the row that lease printed
-    and add its results.
+    is outdated, 0 to 1).  Names may be spelled otherwise: URL, statusCode.  Other keys are ignored,
+    so a fetcher can copy the row that lease printed and add its results.
     """
     if _is_keyboard(file):
         out.status(

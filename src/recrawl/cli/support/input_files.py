@@ -93,6 +93,22 @@ column_option = click.option(
 )
 
 
+metadata_option = click.option(
+    "--metadata",
+    "metadata",
+    metavar="FIELDS",
+    help="Fields to keep as metadata of the pages, such as team,language, or all.",
+)
+
+
+def metadata_fields(text: str | None) -> tuple[str, ...]:
+    """Return the names of fields in the value of ``--metadata``."""
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    if text is not None and not names:
+        raise click.UsageError("--metadata needs names of fields, such as team,language, or all.")
+    return ("all",) if "all" in names else names
+
+
 def is_url(text: str) -> bool:
     """Return whether an argument is a URL rather than a file."""
     return text.lower().startswith(("http://", "https://"))
@@ -266,6 +282,25 @@ def show_refused(source: "Source", name: str, out: Output) -> None:
         out.note(f"  {row}")
     if refused.n_refused > REASONS_SHOWN_MAX:
         out.note("  …")
+
+
+_IGNORED_SHOWN_MAX = 10
+
+
+def show_ignored(source: "Source", name: str, out: Output) -> None:
+    """Print to stderr which fields of a table are ignored, and how to keep them."""
+    fields = source.ignored_fields
+    if not fields:
+        return
+    shown = ", ".join(field[:40] for field in fields[:_IGNORED_SHOWN_MAX])
+    more = f" and {len(fields) - _IGNORED_SHOWN_MAX} more" * (len(fields) > _IGNORED_SHOWN_MAX)
+    plain = [field for field in fields if "," not in field and field.isprintable()]
+    example = ",".join(plain[:2]) or "all"
+    quoted = example if example.replace(",", "").isidentifier() else f'"{example}"'
+    out.note(
+        f"{name}: ignored the fields {shown}{more}.  Keep them as metadata of the pages with "
+        f"--metadata {quoted}, or --metadata all."
+    )
 
 
 def url_batch(urls: Sequence[str]) -> "pa.RecordBatch":

@@ -121,6 +121,46 @@ _READ = {
 }
 
 
+# Simple forms of names that fetchers use for our fields.
+_OTHER_NAMES = {
+    "uri": "url",
+    "statuscode": "status",
+    "httpstatus": "status",
+    "httpstatuscode": "status",
+    "haschanged": "changed",
+    "ischanged": "changed",
+    "hash": "digest",
+    "contenthash": "digest",
+    "checksum": "digest",
+}
+_FIELD_NAMES = (*_READ, "digest", "body", "body_path")
+_OUR_NAMES = _OTHER_NAMES | {name.replace("_", ""): name for name in _FIELD_NAMES}
+
+
+def _with_our_names(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with our names of fields that are spelled otherwise: ``URL``, ``statusCode``."""
+    if row.keys() <= _KNOWN_NAMES:
+        return row
+    from recrawl.readers.spellings import simple_name  # noqa: PLC0415
+
+    renamed = dict(row)
+    for name, value in row.items():
+        ours = _OUR_NAMES.get(simple_name(name))
+        if ours is None or value is None or row.get(ours) is not None:
+            continue
+        if simple_name(name) in _OTHER_NAMES and not isinstance(value, str | int):
+            continue  # something else that happens to have the name
+        if ours in renamed and renamed[ours] is not None:
+            raise BadOutcome(f"several fields may be {ours}; name it {ours}")
+        renamed[ours] = value
+    return renamed
+
+
+_KNOWN_NAMES = frozenset(
+    (*_FIELD_NAMES, "fetch_url", "reason", "expires_at_ms", "doc_id", "metadata")
+)
+
+
 def outcome_of(line: bytes) -> "Outcome":
     """Return the outcome in a line of JSON.
 
@@ -138,6 +178,7 @@ def outcome_of(line: bytes) -> "Outcome":
         raise BadOutcome(f"not JSON: {shown}") from None
     if not isinstance(row, dict):
         raise BadOutcome('not a JSON object such as {"handle": 4096, "status": 200, …}')
+    row = _with_our_names(row)
     fields: dict[str, Any] = {
         name: read(name, row[name]) for name, read in _READ.items() if row.get(name) is not None
     }

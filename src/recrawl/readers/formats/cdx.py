@@ -148,6 +148,7 @@ def _text_batches(
             pa.nulls(n, pa.bool_()),
             status,
             pa.nulls(n, pa.float64()),
+            *(pa.nulls(n, pa.string()) for _ in ("doc_id", "metadata", "key")),
         ],
         schema=OBSERVED,
     )

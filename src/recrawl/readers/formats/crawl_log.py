@@ -7,7 +7,8 @@ import pyarrow as pa
 from recrawl.readers.head import Head
 from recrawl.readers.reading import Format, Reading
 from recrawl.readers.schemas import OBSERVED
-from recrawl.readers.tabular.columns import Names
+from recrawl.readers.spellings import URL_SPELLINGS
+from recrawl.readers.tabular.columns import KEY_NAMES, OWN_NAMES
 from recrawl.readers.tabular.fields import OBSERVED_FIELDS, batches_of
 from recrawl.readers.tabular.tables import table_rows
 
@@ -16,11 +17,11 @@ __all__ = ["CRAWL_LOG", "CRAWL_LOG_NAMES"]
 _NAMES_SHOWN_MAX = 20
 _NAME_CHARACTERS_MAX = 40
 
-CRAWL_LOG_NAMES: Names = {
-    "url": ("url", "original", "uri", "page", "page_url", "page_id"),
+CRAWL_LOG_NAMES: dict[str, tuple[str, ...]] = {
+    "url": ("url", "original", *URL_SPELLINGS[1:], "page_id"),
     "at": (
         *("at", "timestamp", "ts", "fetched_at", "fetched_at_ms", "time", "at_ms", "fetch_time"),
-        "crawled_at",
+        *("crawled_at", "crawl_time", "crawl_date", "fetch_date"),
     ),
     "digest": (
         *("digest", "hash", "content_hash", "checksum", "signature", "sha1", "sha256", "md5"),
@@ -28,25 +29,25 @@ CRAWL_LOG_NAMES: Names = {
     ),
     "changed": ("changed", "is_changed", "has_changed"),
     "status": ("status", "statuscode", "status_code", "http_status"),
-    "importance": ("importance", "weight"),
+    "importance": ("importance", "weight", "priority"),
+    **OWN_NAMES,
 }
 
 
 def _suits(head: Head) -> bool:
-    columns = head.columns
-    return not (
-        columns.isdisjoint(CRAWL_LOG_NAMES["url"]) or columns.isdisjoint(CRAWL_LOG_NAMES["at"])
-    )
+    return head.has_any(CRAWL_LOG_NAMES["url"]) and head.has_any(CRAWL_LOG_NAMES["at"])
 
 
 def _read(reading: Reading) -> Iterator[pa.RecordBatch]:
-    columns = Head(reading.source, reading.options.columns).columns
-    names = {*CRAWL_LOG_NAMES["digest"], *CRAWL_LOG_NAMES["changed"]}
-    if columns and columns.isdisjoint(names):
+    head = Head(reading.source, reading.options.columns)
+    columns = head.columns
+    names = (*CRAWL_LOG_NAMES["digest"], *CRAWL_LOG_NAMES["changed"])
+    if columns and not head.has_any(names):
         reading.refused.note(
             f"none of the fields is known as a digest or a changed flag: {_names_text(columns)}"
         )
-    for rows in table_rows(reading, CRAWL_LOG_NAMES, required=("url", "at")):
+    own = CRAWL_LOG_NAMES | KEY_NAMES if reading.options.has_keys else CRAWL_LOG_NAMES
+    for rows in table_rows(reading, own, required=("url", "at"), with_extra=True):
         yield from batches_of(rows, OBSERVED_FIELDS, OBSERVED, reading.refused)
 
 

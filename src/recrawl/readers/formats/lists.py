@@ -9,18 +9,23 @@ from recrawl.readers.head import Head, header_cells
 from recrawl.readers.lines import line_blocks
 from recrawl.readers.reading import Format, Reading
 from recrawl.readers.schemas import LISTED
+from recrawl.readers.spellings import URL_SPELLINGS
 from recrawl.readers.tabular.cells import number_cells
-from recrawl.readers.tabular.columns import Names, Rows
+from recrawl.readers.tabular.columns import KEY_NAMES, OWN_NAMES, Rows
 from recrawl.readers.tabular.fields import LISTED_FIELDS, batches_of
 from recrawl.readers.tabular.tables import table_rows
 
 __all__ = ["URL_LIST", "URL_TABLE"]
 
-URL_NAMES: Names = {
-    "url": ("url", "uri", "loc", "address", "page", "link"),
-    "importance": ("importance", "weight", "requests", "score"),
+URL_NAMES: dict[str, tuple[str, ...]] = {
+    "url": URL_SPELLINGS,
+    "importance": ("importance", "weight", "priority", "requests", "score"),
     "cost": ("cost",),
-    "last_modified": ("last_modified", "lastmod", "last_modified_at", "last_modified_at_ms"),
+    "last_modified": (
+        *("last_modified", "lastmod", "last_modified_at", "last_modified_at_ms"),
+        *("modified", "modified_at", "last_updated", "updated_at"),
+    ),
+    **OWN_NAMES,
 }
 _HEADLESS = ("url", "importance", "cost")
 
@@ -38,7 +43,7 @@ def _is_list(head: Head) -> bool:
 
 
 def _is_table(head: Head) -> bool:
-    if not head.columns.isdisjoint(URL_NAMES["url"]):
+    if head.has_any(URL_NAMES["url"]):
         return True
     # A URL and one or two numbers: a table without a header.
     url, *numbers = header_cells(head.first) or [""]
@@ -64,7 +69,8 @@ def _read_list(reading: Reading) -> Iterator[pa.RecordBatch]:
 
 
 def _read_table(reading: Reading) -> Iterator[pa.RecordBatch]:
-    for rows in table_rows(reading, URL_NAMES, headless=_HEADLESS):
+    names = URL_NAMES | KEY_NAMES if reading.options.has_keys else URL_NAMES
+    for rows in table_rows(reading, names, headless=_HEADLESS, with_extra=True):
         yield from batches_of(rows, LISTED_FIELDS, LISTED, reading.refused)
 
 
@@ -79,7 +85,8 @@ URL_LIST = Format(
 URL_TABLE = Format(
     name="url-table",
     kind="listed",
-    about="url, and importance, cost, last_modified if known; JSON lines, CSV, Parquet",
+    about="url, and importance, cost, last_modified, doc_id, metadata if known; JSON lines, CSV, "
+    "Parquet",
     suits=_is_table,
     read=_read_table,
 )

@@ -4,8 +4,10 @@ A column is an Arrow array of any type, from Parquet, or a list of values from J
 empty cell is valid and becomes null.
 """
 
+import datetime as dt
+import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,10 +25,13 @@ __all__ = [
     "changed_cells",
     "digest_cells",
     "instant_cells",
+    "metadata_cells",
     "no_cells",
     "number_cells",
     "status_cells",
+    "text_cells",
     "url_cells",
+    "with_extra_fields",
 ]
 
 Column: TypeAlias = pa.Array | Sequence[object]
@@ -83,6 +88,73 @@ def _url(cell: object) -> object:
     if isinstance(cell, int) and not isinstance(cell, bool) and abs(cell) < 1 << 128:
         return str(cell)
     return _WRONG
+
+
+def text_cells(column: Column) -> Cells:
+    """Convert texts and whole numbers to text; they are kept as they are."""
+    return _convert_each(column, _text, pa.string())
+
+
+def _text(cell: object) -> object:
+    if isinstance(cell, float):
+        # Other programs store whole numbers with gaps as floats; NaN is a gap.
+        cell = None if math.isnan(cell) else int(cell) if cell.is_integer() else cell
+        if cell is None:
+            return None
+    if isinstance(cell, int) and not isinstance(cell, bool) and abs(cell) < 1 << 128:
+        return str(cell)
+    return cell if isinstance(cell, str) else _WRONG
+
+
+def metadata_cells(column: Column) -> Cells:
+    """Convert JSON objects to text."""
+    cells = column.to_pylist() if isinstance(column, pa.Array) else column
+    # One by one, because objects cannot be told apart by their hash.
+    taken = [None if cell is None or cell == "" else _metadata(cell) for cell in cells]
+    is_wrong = np.fromiter((cell is _WRONG for cell in taken), bool, len(taken))
+    texts = [None if cell is _WRONG else cell for cell in taken]
+    return Cells(as_strings(texts), is_wrong)
+
+
+def _metadata(cell: object) -> object:
+    try:
+        value = json.loads(cell) if isinstance(cell, str) else cell
+        if not isinstance(value, dict):
+            return _WRONG
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+    except (ValueError, TypeError, RecursionError):
+        return _WRONG
+
+
+def _plain(value: object) -> object:
+    """Return a value that JSON does not have as text."""
+    if isinstance(value, (dt.date, dt.time)):
+        return value.isoformat()
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def with_extra_fields(
+    metadata: Column | None, extra: Mapping[str, Column], n_rows: int
+) -> list[object]:
+    """Return metadata with further fields of each row; empty fields are left out.
+
+    A field of the metadata stays if a further field has the same name.
+    """
+    names = list(extra)
+    columns = [c.to_pylist() if isinstance(c, pa.Array) else c for c in extra.values()]
+    given: Sequence[object] = [None] * n_rows
+    if metadata is not None:
+        given = metadata.to_pylist() if isinstance(metadata, pa.Array) else metadata
+    rows: list[object] = []
+    for cell, *values in zip(given, *columns, strict=True):
+        fields = {
+            name: value
+            for name, value in zip(names, values, strict=True)
+            if not (value is None or value == "" or value != value)  # noqa: PLR0124 - NaN
+        }
+        own = _metadata(cell) if cell is not None and cell != "" else "{}"
+        rows.append(cell if not isinstance(own, str) else {**fields, **json.loads(own)} or None)
+    return rows
 
 
 def instant_cells(column: Column) -> Cells:

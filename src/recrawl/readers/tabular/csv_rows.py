@@ -8,7 +8,8 @@ from recrawl.readers.head import delimiter_of, header_cells
 from recrawl.readers.lines import line_blocks
 from recrawl.readers.reading import Reading
 from recrawl.readers.refused import Refused
-from recrawl.readers.tabular.columns import Names, Rows, choose_columns
+from recrawl.readers.spellings import simple_names
+from recrawl.readers.tabular.columns import Names, Rows, choose_columns, choose_extra
 
 __all__ = ["CSV_ROW_LINES_MAX", "csv_rows"]
 
@@ -19,7 +20,12 @@ _UNCLOSED = "a quote that is not closed"
 
 
 def csv_rows(
-    reading: Reading, names: Names, required: tuple[str, ...], headless: tuple[str, ...]
+    reading: Reading,
+    names: Names,
+    required: tuple[str, ...],
+    headless: tuple[str, ...],
+    *,
+    with_extra: bool = False,
 ) -> Iterator[Rows]:
     """Yield the rows of a CSV file, with recrawl's names for the columns; see `table_rows`.
 
@@ -36,10 +42,14 @@ def csv_rows(
             cells = header_cells(header)
             if headless and not _is_header(cells, reading, names):
                 chosen = {ours: n for n, ours in enumerate(headless) if n < len(cells)}
-                table = _Table(header, chosen, max(len(cells), len(headless)), reading.refused)
+                n_cells = max(len(cells), len(headless))
+                table = _Table(header, chosen, [], n_cells, reading.refused)
             else:
-                chosen = choose_columns(reading, names, required, cells)
-                table = _Table(header, chosen, len(cells), reading.refused)
+                chosen = choose_columns(reading, names, required, cells, is_strict=with_extra)
+                used = [cells[n] for n in chosen.values()]
+                extra = choose_extra(reading, cells, used) if with_extra else []
+                kept = [(name, cells.index(name)) for name in extra]
+                table = _Table(header, chosen, kept, len(cells), reading.refused)
                 texts[index] = ""
         yield from table.rows(block.first_line, texts)
     if table is not None:
@@ -48,17 +58,24 @@ def csv_rows(
 
 def _is_header(cells: list[str], reading: Reading, names: Names) -> bool:
     """Return whether a cell of the first line is the name of a known column."""
-    known = set(chain.from_iterable(names.values())) | {
-        name.lower() for name in reading.options.columns.values()
-    }
-    return not known.isdisjoint(cell.lower() for cell in cells)
+    known = {*simple_names(chain.from_iterable(names.values()))}
+    known |= {*simple_names(reading.options.columns.values())}
+    return not known.isdisjoint(simple_names(cells))
 
 
 class _Table:
     """Parser of a table whose columns are known; keeps the lines of an unfinished row."""
 
-    def __init__(self, header: str, chosen: dict[str, int], n_cells: int, refused: Refused) -> None:
+    def __init__(
+        self,
+        header: str,
+        chosen: dict[str, int],
+        extra: list[tuple[str, int]],
+        n_cells: int,
+        refused: Refused,
+    ) -> None:
         self._chosen = chosen
+        self._extra = extra
         self._n_cells = n_cells
         self._refused = refused
         self._feed = _Feed()
@@ -120,11 +137,11 @@ class _Table:
         if rows:
             # Only the columns needed: filling in all columns could use unbounded memory if a long
             # header comes before many short rows.
-            columns = {
-                ours: [row[n] if n < len(row) else None for row in rows]
-                for ours, n in self._chosen.items()
-            }
-            yield Rows(lines=lines, columns=columns)
+            columns, extra = (
+                {name: [row[n] if n < len(row) else None for row in rows] for name, n in places}
+                for places in (self._chosen.items(), self._extra)
+            )
+            yield Rows(lines=lines, columns=columns, extra=extra)
 
 
 class _Feed:

@@ -14,10 +14,13 @@ from recrawl.readers.tabular.cells import (
     changed_cells,
     digest_cells,
     instant_cells,
+    metadata_cells,
     no_cells,
     number_cells,
     status_cells,
+    text_cells,
     url_cells,
+    with_extra_fields,
 )
 from recrawl.readers.tabular.columns import Rows
 
@@ -53,6 +56,19 @@ _IMPORTANCE = Field(
     wrong="the importance is not a number of 0 or more",
 )
 
+_OWN = (
+    Field(
+        name="doc_id", column="doc_id", cells=text_cells, wrong="the doc_id is not text or a number"
+    ),
+    Field(
+        name="metadata",
+        column="metadata",
+        cells=metadata_cells,
+        wrong="the metadata is not a JSON object",
+    ),
+    Field(name="key", column="key", cells=text_cells, wrong="the key is not text or a number"),
+)
+
 LISTED_FIELDS = (
     _URL,
     _IMPORTANCE,
@@ -68,6 +84,7 @@ LISTED_FIELDS = (
         cells=instant_cells,
         wrong="the last modification is invalid or outside 1990 to 2100",
     ),
+    *_OWN,
 )
 
 OBSERVED_FIELDS = (
@@ -95,6 +112,7 @@ OBSERVED_FIELDS = (
         name="status", column="status", cells=status_cells, wrong="the status is not an HTTP status"
     ),
     _IMPORTANCE,
+    *_OWN,
 )
 
 
@@ -106,6 +124,8 @@ def batches_of(
     arrays: list[pa.Array] = []
     for field in fields:
         given = rows.columns.get(field.name)
+        if field.name == "metadata" and rows.extra:
+            given = with_extra_fields(given, rows.extra, len(rows))
         kind = schema.field(field.column).type
         values, is_wrong = no_cells(len(rows), kind) if given is None else field.cells(given)
         reasons = [(is_wrong, field.wrong)]

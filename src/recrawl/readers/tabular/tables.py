@@ -17,7 +17,15 @@ from recrawl.readers.lines import LineBlock, line_blocks
 from recrawl.readers.reading import Reading
 from recrawl.readers.refused import Refused
 from recrawl.readers.tabular.cells import Column
-from recrawl.readers.tabular.columns import Names, Rows, check_columns, choose_columns
+from recrawl.readers.tabular.columns import (
+    Names,
+    Rows,
+    candidates,
+    check_ambiguous,
+    check_columns,
+    choose_columns,
+    choose_extra,
+)
 from recrawl.readers.tabular.csv_rows import csv_rows
 
 __all__ = ["PARQUET_ROWS", "json_objects", "table_rows"]
@@ -32,6 +40,7 @@ def table_rows(
     *,
     required: tuple[str, ...] = ("url",),
     headless: tuple[str, ...] = (),
+    with_extra: bool = False,
     parquet_rows: int = PARQUET_ROWS,
 ) -> Iterator[Rows]:
     """Yield the rows of a table in CSV, JSON lines or Parquet.
@@ -44,16 +53,19 @@ def table_rows(
         Columns that a table must have; for JSON lines, the caller checks each object.
     headless
         Our names of the columns of a CSV file without a header.
+    with_extra
+        Whether further fields may be kept as metadata, and two fields that may be one of ours are
+        an error.
     parquet_rows
         Number of rows of a Parquet file that are read at a time.
     """
     check_columns(reading.options.columns, names)
     head = Head(reading.source)
     if head.is_parquet:
-        return _parquet_rows(reading, names, required, parquet_rows)
+        return _parquet_rows(reading, names, required, parquet_rows, with_extra)
     if head.first.lstrip().startswith(("{", "[")):
-        return _json_rows(reading, names)
-    return csv_rows(reading, names, required, headless)
+        return _json_rows(reading, names, with_extra)
+    return csv_rows(reading, names, required, headless, with_extra=with_extra)
 
 
 # ------------------------------------------------------------------------------ JSON lines
@@ -101,20 +113,34 @@ def _in_array(text: str) -> object:
     return text
 
 
-def _json_rows(reading: Reading, names: Names) -> Iterator[Rows]:
+def _json_rows(reading: Reading, names: Names, with_extra: bool) -> Iterator[Rows]:
     given = reading.options.columns
+    is_first = True
     for block in line_blocks(reading.source, reading.refused):
         lines, objects = json_objects(block, reading.refused)
         if not objects:
             continue
-        keys = set(chain.from_iterable(objects))
+        keys = list(dict.fromkeys(chain.from_iterable(objects)))
         columns: dict[str, Column] = {}
+        used: list[str] = []
         for ours, known in names.items():
-            candidates = (given[ours],) if ours in given else known
-            present = [name for name in candidates if name in keys]
+            # Rows may spell a field differently, so each takes the best name that it has.
+            if ours in given:
+                present = candidates(given[ours], (), keys)
+            else:
+                present = candidates(ours, known, keys)
+                if with_extra and is_first and len(present) > 1:
+                    for found in objects:
+                        both = [name for name in present if found.get(name) is not None]
+                        check_ambiguous(reading, ours, both)
+            used += present
             if present:
                 columns[ours] = _values(objects, present)
-        yield Rows(lines=lines, columns=columns)
+        extra = choose_extra(reading, keys, used, is_whole=False) if with_extra else []
+        yield Rows(
+            lines=lines, columns=columns, extra={name: _values(objects, [name]) for name in extra}
+        )
+        is_first = False
 
 
 def _values(objects: list[dict[str, Any]], names: list[str]) -> list[object]:
@@ -131,7 +157,11 @@ def _values(objects: list[dict[str, Any]], names: list[str]) -> list[object]:
 
 
 def _parquet_rows(
-    reading: Reading, names: Names, required: tuple[str, ...], n_at_a_time: int
+    reading: Reading,
+    names: Names,
+    required: tuple[str, ...],
+    n_at_a_time: int,
+    with_extra: bool,
 ) -> Iterator[Rows]:
     row = 1
     with reading.source.open_seekable() as file:
@@ -144,14 +174,18 @@ def _parquet_rows(
                 f"{reading.source.name} is not a complete Parquet file: {str(error)[:200]}; "
                 "download or create it again"
             ) from error
-        chosen = choose_columns(reading, names, required, theirs)
-        wanted = [theirs[n] for n in dict.fromkeys(chosen.values())]
+        chosen = choose_columns(reading, names, required, theirs, is_strict=with_extra)
+        used = [theirs[n] for n in dict.fromkeys(chosen.values())]
+        extra = choose_extra(reading, theirs, used) if with_extra else []
+        wanted = [*used, *(name for name in extra if name not in used)]
         try:
             for batch in table.iter_batches(n_at_a_time, columns=wanted):
                 batch.validate(full=True)
                 reading.refused.n_rows += batch.num_rows
                 columns = {ours: batch.column(theirs[n]) for ours, n in chosen.items()}
-                yield Rows(lines=range(row, row + batch.num_rows), columns=columns)
+                kept = {name: batch.column(name) for name in extra}
+                lines = range(row, row + batch.num_rows)
+                yield Rows(lines=lines, columns=columns, extra=kept)
                 row += batch.num_rows
                 # Parquet is not read in order, so progress is estimated from the rows.
                 n_bytes = reading.source.n_bytes or 0

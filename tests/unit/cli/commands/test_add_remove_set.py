@@ -1,6 +1,7 @@
 """Tests of ``recrawl add``, ``remove`` and ``set``."""
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,85 @@ def test_importance_in_a_file_overrides_the_option(recrawl: Recrawl, tmp_path: P
     assert ran.row["n_added"] == 2
     assert importance_of(tmp_path, "https://a.example/1") == pytest.approx(8, rel=0.01)
     assert importance_of(tmp_path, "https://a.example/2") == pytest.approx(4, rel=0.01)
+
+
+OWN = "Link,DocID,team,Language\nhttps://a.example/1,d1,docs,de\nhttps://a.example/2,,,\n"
+
+
+def own_data(folder: Path, url: str) -> tuple[object, object]:
+    with library.open(folder, read_only=True) as corpus:
+        page = corpus.explain(url)
+        assert page is not None
+        return page.doc_id, page.metadata
+
+
+def test_further_columns_are_kept_as_metadata_or_named_as_ignored(
+    recrawl: Recrawl, tmp_path: Path
+) -> None:
+    recrawl("init")
+    (tmp_path / "pages.csv").write_text(OWN)
+    ran = recrawl("add", "pages.csv")
+    assert ran.row["n_added"] == 2
+    assert own_data(tmp_path, "https://a.example/1") == ("d1", None)
+    assert "ignored the fields team, Language." in " ".join(ran.err.split())
+    assert "--metadata team,Language" in " ".join(ran.err.split())
+    ran = recrawl("add", "pages.csv", "--metadata", "team")
+    assert "ignored the fields Language." in ran.err
+    assert own_data(tmp_path, "https://a.example/1") == ("d1", {"team": "docs"})
+    ran = recrawl("add", "pages.csv", "--metadata", "all")
+    assert "ignored" not in ran.err
+    assert own_data(tmp_path, "https://a.example/1")[1] == {"team": "docs", "Language": "de"}
+    assert own_data(tmp_path, "https://a.example/2") == (None, None)
+
+
+def test_doc_id_and_metadata_are_in_every_output_and_are_imported_again(
+    recrawl: Recrawl, tmp_path: Path
+) -> None:
+    recrawl("init")
+    (tmp_path / "pages.csv").write_text(OWN)
+    recrawl("add", "pages.csv", "--metadata", "all")
+    (order,) = recrawl("lease", "1").rows
+    assert order["doc_id"] == "d1"
+    assert order["metadata"] == {"team": "docs", "Language": "de"}
+    recrawl("report", stdin=json.dumps(order | {"status": 200, "digest": "x"}))
+    (change,) = recrawl("changes").rows
+    assert (change["doc_id"], change["metadata"]) == ("d1", order["metadata"])
+    assert recrawl("explain", "https://a.example/1").row["doc_id"] == "d1"
+    for name in ("pages.jsonl", "pages.parquet", "export.csv"):
+        recrawl("export", "-o", name)
+        copy = tmp_path / name.replace(".", "-")
+        recrawl("init", copy)
+        assert recrawl("import", name, "-C", copy).code == 0
+        assert own_data(copy, "https://a.example/1") == ("d1", order["metadata"])
+    log = {"Page URL": "https://a.example/9", "timestamp": 1700000000, "hash": "x"}
+    (tmp_path / "log.jsonl").write_text(json.dumps(log | {"doc_id": 9, "team": "web"}))
+    ran = recrawl("import", "log.jsonl", "--metadata", "team")
+    assert ran.code == 0
+    assert own_data(tmp_path, "https://a.example/9") == ("9", {"team": "web"})
+
+
+def test_rows_with_invalid_own_data_are_refused_with_the_reason(
+    recrawl: Recrawl, tmp_path: Path
+) -> None:
+    recrawl("init")
+    (tmp_path / "pages.csv").write_text(f"url,doc_id\nhttps://a.example/1,{'x' * 300}\n")
+    ran = recrawl("add", "pages.csv", "https://a.example/2")
+    reason = "the doc_id is not text of at most 256 bytes"
+    assert ran.row["refused_by_reason"] == {reason: 1}
+    assert ran.row["n_added"] == 1
+    assert f"{reason}: 'https://a.example/1'" in ran.err
+
+
+def test_a_refused_file_lists_its_fields_and_the_option_that_accepts_it(
+    recrawl: Recrawl, tmp_path: Path
+) -> None:
+    recrawl("init")
+    (tmp_path / "pages.csv").write_text("titel,Seite\nA,https://a.example/\n")
+    ran = recrawl("add", "pages.csv")
+    assert ran.code != 0
+    assert "Its fields are titel, Seite" in " ".join(ran.err.split())
+    assert "--column url=Seite" in " ".join(ran.err.split())
+    assert recrawl("add", "pages.csv", "--column", "url=Seite").row["n_added"] == 1
 
 
 def test_refused_urls_are_counted_with_the_first_reasons(recrawl: Recrawl, tmp_path: Path) -> None:

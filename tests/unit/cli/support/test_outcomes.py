@@ -31,6 +31,17 @@ def test_numbers_may_be_given_as_text() -> None:
     assert (outcome.handle, outcome.status, outcome.retry_after_seconds) == (4096, 0, 30.0)
 
 
+def test_fields_may_be_spelled_otherwise() -> None:
+    row = {"URL": "https://a.example/", "statusCode": 200, "Content-Hash": "abc", "ETag": '"1"'}
+    outcome = outcome_of(line(**row, **{"Last-Modified": "x", "fetchedAtMs": 5}))
+    assert (outcome.url, outcome.status, outcome.digest) == ("https://a.example/", 200, b"abc")
+    assert (outcome.etag, outcome.last_modified, outcome.fetched_at_ms) == (b'"1"', b"x", 5)
+    ours = outcome_of(line(handle=1, status=404, statusCode=200, hash=[1], uri={}))
+    assert (ours.status, ours.digest, ours.url) == (404, None, None)
+    with pytest.raises(BadOutcome, match="several fields may be status; name it status"):
+        outcome_of(line(handle=1, statusCode=200, http_status=404))
+
+
 def test_content_is_given_as_digest_body_or_file(tmp_path: Path) -> None:
     (tmp_path / "body").write_text("text")
     by_text = outcome_of(line(handle=1, body="text"))

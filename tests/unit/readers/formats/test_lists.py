@@ -67,6 +67,9 @@ def test_rows_with_invalid_cells_are_refused() -> None:
         "importance": 2.5,
         "cost": None,
         "last_modified_at_ms": 1_704_067_200_000,
+        "doc_id": None,
+        "metadata": None,
+        "key": None,
     }
     assert source.refused.by_reason == {
         "the URL is not text of at most 65,535 bytes": 1,

@@ -26,6 +26,9 @@ def test_a_feed_is_read_like_a_sitemap(data: bytes) -> None:
             "importance": None,
             "cost": None,
             "last_modified_at_ms": 1_704_164_645_000,
+            "doc_id": None,
+            "metadata": None,
+            "key": None,
         }
     ]
 
