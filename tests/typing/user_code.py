@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 import recrawl
 from recrawl.core.belief import GammaBelief, after_poll, mean_rate
 from recrawl.core.value import crawl_value
+from recrawl.corpus import Orders
 from recrawl.errors import RecrawlError
 from recrawl.papers.change_rate import PollHistories, irregular_change_rate
 
@@ -46,7 +47,10 @@ def keep_a_corpus(folder: str) -> None:
         assert_type(corpus, recrawl.Corpus)
         assert_type(corpus.add(["https://example.com/"]).n_added, int)
         orders = corpus.lease(10)
-        assert_type(orders, list[recrawl.Order])
+        assert_type(orders, Orders)
+        assert_type(orders[:3], list[recrawl.Order])
+        if orders.shortfall is not None:
+            assert_type(orders.shortfall.seconds, float | None)
         reported = corpus.report(
             recrawl.Outcome(handle=order.handle, status=200, digest=b"") for order in orders
         )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from recrawl.corpus.inspect.explanation import PageExplanation
     from recrawl.corpus.inspect.source_table import SourceRow, SourceTable
     from recrawl.corpus.inspect.stats import Stats
+    from recrawl.corpus.leasing.shortfall import Orders, Shortfall, ShortfallReason
     from recrawl.corpus.opening import open_corpus
     from recrawl.corpus.past.explanation_text import explanation_words
     from recrawl.corpus.past.page_history import PageHistory
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from recrawl.node.config.corpus_config import CorpusConfig
     from recrawl.node.orders import Order, Outcome
     from recrawl.node.settings.pages import PageSettings
-    from recrawl.shard import Transition
+    from recrawl.shard import Transition, Why
 
 __all__ = [
     "BACKUPS_KEPT",
@@ -79,6 +80,7 @@ __all__ = [
     "ImportCounts",
     "KindPlan",
     "Order",
+    "Orders",
     "Outcome",
     "PageChange",
     "PageExplanation",
@@ -88,6 +90,8 @@ __all__ = [
     "Reported",
     "Restored",
     "Severity",
+    "Shortfall",
+    "ShortfallReason",
     "SourceRow",
     "SourceTable",
     "Stats",
@@ -95,6 +99,7 @@ __all__ = [
     "Target",
     "TargetAnswer",
     "Transition",
+    "Why",
     "back_up_corpus",
     "bytes_to_replay",
     "ceiling_words",
@@ -145,6 +150,7 @@ _MODULES = {
     "recrawl.corpus.inspect.explanation": ("PageExplanation",),
     "recrawl.corpus.inspect.source_table": ("SourceRow", "SourceTable"),
     "recrawl.corpus.inspect.stats": ("Stats",),
+    "recrawl.corpus.leasing.shortfall": ("Orders", "Shortfall", "ShortfallReason"),
     "recrawl.corpus.opening": ("open_corpus",),
     "recrawl.corpus.past.explanation_text": ("explanation_words",),
     "recrawl.corpus.past.page_history": ("PageHistory",),
@@ -168,7 +174,7 @@ _MODULES = {
     "recrawl.node.config.corpus_config": ("CorpusConfig",),
     "recrawl.node.orders": ("Order", "Outcome"),
     "recrawl.node.settings.pages": ("PageSettings",),
-    "recrawl.shard": ("Transition",),
+    "recrawl.shard": ("Transition", "Why"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

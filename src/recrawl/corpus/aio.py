@@ -13,6 +13,7 @@ from recrawl.corpus.inspect.change_feed import PageChange
 from recrawl.corpus.inspect.consumers import Consumer
 from recrawl.corpus.inspect.explanation import PageExplanation
 from recrawl.corpus.inspect.stats import Stats
+from recrawl.corpus.leasing.shortfall import Orders
 from recrawl.corpus.opening import open_corpus
 from recrawl.corpus.plan.curve import Plan
 from recrawl.node.clock import Clock
@@ -150,7 +151,7 @@ class AsyncCorpus:
         seconds: float | None = None,
         exact: bool = False,
         run: str | None = None,
-    ) -> list[Order]:
+    ) -> Orders:
         """Return up to ``n`` pages that are most worth fetching now."""
         return await self._run(self.corpus.lease, n, seconds=seconds, exact=exact, run=run)
 

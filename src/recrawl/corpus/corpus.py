@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.corpus.budget_split import BudgetSplit, todays_run
+from recrawl.corpus.budget_split import BudgetSplit
 from recrawl.corpus.inspect.change_feed import CorpusCursor, PageChange, changes_after
 from recrawl.corpus.inspect.consumers import (
     Consumer,
@@ -32,6 +32,8 @@ from recrawl.corpus.inspect.explanation import PageExplanation, explain_page
 from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.corpus.inspect.page_table import page_batches
 from recrawl.corpus.inspect.stats import Stats, stats_of
+from recrawl.corpus.leasing.pages import Leasing, check_seconds
+from recrawl.corpus.leasing.shortfall import Orders
 from recrawl.corpus.plan.curve import Plan, plan_of
 from recrawl.corpus.view import Added
 from recrawl.errors import PositionLost, RecrawlError
@@ -49,7 +51,7 @@ from recrawl.node.durability.recovery import (
 from recrawl.node.durability.snapshotter import Snapshotter
 from recrawl.node.node import Node, use_logged_price
 from recrawl.node.numbering import Namer, PagesToAdd
-from recrawl.node.orders import Order, Outcome, order_of, orders_of, partition_of
+from recrawl.node.orders import Order, Outcome, order_of, partition_of
 from recrawl.node.reporting import answers_of, report_answers
 from recrawl.node.routing import (
     UrlBatch,
@@ -93,7 +95,6 @@ __all__ = ["WAIT_SECONDS_MAX", "Added", "Corpus", "Reported"]
 
 WAIT_SECONDS_MAX = 1.0
 """Longest time that `Corpus.paced` waits before it leases again."""
-_LEASE_SECONDS_MAX = 366 * 86_400.0
 
 
 class Reported(NamedTuple):
@@ -156,8 +157,8 @@ class Corpus:
             config,
             clock,
         )
-        self._next_node = 0
         self._budget_split = BudgetSplit(nodes, config, clock)
+        self._leasing = Leasing(self.nodes, self._budget_split, config, self.time)
         self._is_closed = False
         self.is_reader = nodes[0].is_reader
 
@@ -514,10 +515,11 @@ class Corpus:
         seconds: float | None = None,
         exact: bool = False,
         run: str | None = None,
-    ) -> list[Order]:
+    ) -> Orders:
         """Return up to ``n`` pages that are most worth fetching now, within budget and politeness.
 
-        Each order is held for the caller until it is reported, released, or its lease expires.
+        Each order is held for the caller until it is reported, released, or its lease expires.  If
+        there are fewer than ``n``, the attribute ``shortfall`` of the list says why.
 
         Parameters
         ----------
@@ -533,36 +535,11 @@ class Corpus:
             the same name shares its budget, also from other processes and after a restart.
             Today's date by default, in the time zone ``budget.time_zone``.
         """
-        _check_seconds(seconds)
-        with self._budget_split.use_run(self.run_name(run)):
-            found = self._lease(n, seconds, exact)
-            if len(found) < n and self._budget_split.split_rest():
-                found += self._lease(n - len(found), seconds, exact)
-        return found
-
-    def _lease(self, n: int, seconds: float | None, exact: bool) -> list[Order]:
-        self._budget_split.rebalance()
-        self._next_node = (self._next_node + 1) % len(self.nodes)
-        turn = [*range(self._next_node, len(self.nodes)), *range(self._next_node)]
-        found: list[Order] = []
-        # First an equal part from each partition, then the rest from those that have more.
-        for share in (-(-n // len(turn)), n) if len(turn) > 1 else (n,):
-            for i in turn:
-                wanted = min(share, n - len(found))
-                if wanted > 0:
-                    found += self._lease_from(i, wanted, seconds, exact)
-        return found
+        return self._leasing.lease(n, seconds=seconds, exact=exact, run=run)
 
     def run_name(self, run: str | None = None) -> str:
         """Return the name of the run that pays for leases: the one given, or today's date."""
-        return todays_run(self.config, self.time.now_ms()) if run is None else run
-
-    def _lease_from(self, i: int, n: int, seconds: float | None, exact: bool) -> list[Order]:
-        node = self.nodes[i]
-        ordered = node.order(n, self.time, lease_seconds=seconds, exact=exact)
-        if ordered.order.size == 0:
-            return []
-        return orders_of(node.store, i, ordered)
+        return self._leasing.run_name(run)
 
     def paced(
         self,
@@ -590,7 +567,9 @@ class Corpus:
         run = self.run_name(run)
         ends_ms = self._clock.running_ms() + for_seconds * 1000
         while self._clock.running_ms() < ends_ms:
-            orders = self.lease(batch_max, seconds=seconds, run=run)
+            orders = self._leasing.lease(
+                batch_max, seconds=seconds, exact=False, run=run, with_shortfall=False
+            )
             unused = [order.handle for order in reversed(orders)]
             try:
                 for order in orders:
@@ -608,13 +587,14 @@ class Corpus:
     def wait_seconds(self) -> float:
         """Return the seconds to wait before the next `lease` after one that returned nothing.
 
-        Infinite when the budget of a run is spent.
+        Infinite when the budget of a run is spent.  Outside the hours of the budget
+        (``budget.between``) it is the time until they begin.
         """
-        return min(node.wait_seconds() for node in self.nodes)
+        return self._leasing.wait_seconds()
 
     def extend(self, handles: Sequence[int], *, seconds: float) -> int:
         """Hold orders until ``seconds`` from now; return the number that were still held."""
-        _check_seconds(seconds)
+        check_seconds(seconds)
         expires_at_ms = self.time.now_ms() + round(seconds * 1000)
         return sum(
             self._submit(i, event_of(LeasesExtended, order=order, expires_at_ms=expires_at_ms))
@@ -1019,8 +999,3 @@ class Corpus:
 
 def _numbers_or_none(values: Any, n: int) -> NDArray[np.float64] | None:
     return None if values is None else as_numbers(values, n, np.float64)
-
-
-def _check_seconds(seconds: float | None) -> None:
-    if seconds is not None and not 0 < seconds <= _LEASE_SECONDS_MAX:
-        raise ValueError(f"seconds must be above 0 and at most a year, got {seconds!r}")

@@ -6,7 +6,6 @@ All three processes start at once, and only one process can write to a corpus.  
 the corpus before it prints, and ``report`` opens it when the first outcome arrives.
 """
 
-import sys
 import time
 from collections import deque
 from pathlib import Path
@@ -20,10 +19,10 @@ from recrawl.cli.support.instants import duration_option
 from recrawl.cli.support.outcomes import header_text
 from recrawl.cli.support.output import Output, discard_output, output_option, relative_time_text
 from recrawl.errors import RecrawlError
-from recrawl.units import count_text, seconds_text
+from recrawl.units import count_text
 
 if TYPE_CHECKING:
-    from recrawl.corpus import Corpus, Order
+    from recrawl.corpus import Corpus, Order, Orders
 
 __all__ = ["command"]
 
@@ -80,17 +79,15 @@ def command(
     """Print up to N pages to fetch now.
 
     There are fewer than N, or none, if the budget or the limits of hosts (see [politeness] in
-    recrawl.toml) allow no more.  Each page is reserved for you (leased) until you report it or the
-    lease ends.  A row has fetch_url (the URL to fetch), handle (the number to report it with), and
-    etag and last_modified (for a conditional request).
+    recrawl.toml) allow no more; the standard error output says why.  Each page is reserved for you
+    (leased) until you report it or the lease ends.  A row has fetch_url (the URL to fetch), handle
+    (the number to report it with), and etag and last_modified (for a conditional request).
     """
     with open_to_change(folder) as corpus, value_errors_as_usage():
         orders = _lease_or_wait(corpus, n, wait, lease_seconds, exact, run)
         now_ms = corpus.now_ms()
-        if not orders:
-            out.note(f"Nothing to fetch{_why_no_more(corpus, 0)}")
-        elif len(orders) < n and _is_terminal():
-            out.note(f"{len(orders)} of {n:,}{_why_no_more(corpus, len(orders))}")
+        if orders.shortfall is not None:
+            out.note(f"{'' if orders else 'Nothing to fetch now: '}{orders.shortfall.text}")
     unseen = deque(order.handle for order in orders)
     try:
         for order in orders:
@@ -144,7 +141,7 @@ def _lease_or_wait(
     lease_seconds: float | None,
     exact: bool,
     run: str | None,
-) -> list["Order"]:
+) -> "Orders":
     """Return orders as soon as there are any, or no orders after ``wait_seconds``."""
     ends = time.monotonic() + wait_seconds
     while True:
@@ -153,45 +150,6 @@ def _lease_or_wait(
         if orders or left <= 0:
             return orders
         time.sleep(min(left, corpus.wait_seconds(), 1.0))
-
-
-def _is_terminal() -> bool:
-    """Return whether a person may read the notes; in a loop they are not worth the time."""
-    return sys.stderr.isatty()
-
-
-def _why_no_more(corpus: "Corpus", n_orders: int) -> str:
-    """Return the reason why no more pages can be leased now, as the end of a sentence."""
-    stats = corpus.stats()
-    if stats.n_pages == 0:
-        return ": the corpus has no pages yet.  Add some with `recrawl add`."
-    if stats.credit is not None and stats.credit < 1:
-        if not stats.budget_per_second:
-            return f": {_no_budget_text(corpus)}  Set another with `recrawl set --budget RATE`."
-        seconds = (1 - stats.credit) / stats.budget_per_second
-        return f" now: the budget allows the next fetch in {seconds_text(seconds)}."
-    if stats.in_flight > n_orders:
-        pages = count_text(stats.in_flight - n_orders, "page was", "pages were")
-        length = seconds_text(corpus.config.leases.length)
-        return (
-            f" now: {pages} leased before and not reported yet, and no other host can be fetched "
-            f"from.  Report what is leased, or wait until the leases end (after {length} unless "
-            "--lease-seconds was given)."
-        )
-    if stats.n_due == 0:
-        return " now: no other page is due." if n_orders else " now: no page is due."
-    due = count_text(stats.n_due, "page is", "pages are")
-    return (
-        f" now: {due} due, but on hosts that cannot be fetched from now: they have as many fetches "
-        "as they allow, are paused, or are closed.  `recrawl explain URL` says which, for one page."
-    )
-
-
-def _no_budget_text(corpus: "Corpus") -> str:
-    rate = corpus.config.budget.rate
-    if rate is None:
-        return "the budget is 0, or the budget of this run is spent."
-    return "the budget is 0." if rate.amount == 0 else f"the budget of {rate} is spent."
 
 
 def _time_left(order: "Order", now_ms: int) -> str:

@@ -1,6 +1,5 @@
 """``recrawl stats``: page counts, freshness and budget of a corpus."""
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +36,7 @@ def _rows(stats: "Stats", groups: str) -> list[tuple[str, Any]]:
     rows += [
         ("due now", f"{stats.n_due:,}" + (" (no budget limits fetching)" if unlimited else "")),
         ("leased now", f"{stats.in_flight:,}"),
-        ("budget", stats.budget_text),
+        ("budget", stats.budget),
         *_left_rows(stats),
         (
             "price of a fetch",
@@ -61,10 +60,10 @@ def _rows(stats: "Stats", groups: str) -> list[tuple[str, Any]]:
 
 def _left_rows(stats: "Stats") -> list[tuple[str, str]]:
     """Return what is left to spend; nothing if the budget is unlimited or 0."""
-    if stats.credit is None or not (stats.budget_per_second or stats.run_budget):
+    if stats.credit_text is None or not (stats.budget_per_second or stats.run_budget):
         return []
     what = "left of the present run" if stats.run_budget else "unspent budget"
-    return [(what, stats.amount_text(math.floor(max(stats.credit, 0.0) + 1e-6)))]
+    return [(what, stats.credit_text)]
 
 
 def _show_sources(folder: Path, out: Output) -> None:
@@ -147,7 +146,7 @@ def command(sources: bool, folder: Path, out: Output) -> None:
     fresh = share_text(stats.freshness_modelled)
     out.say(
         f"{count_text(stats.n_pages, 'page')} on {hosts}; estimated freshness: {fresh}; "
-        f"budget: {stats.budget_text}.",
+        f"budget: {stats.budget}.",
         style="bold",
     )
     out.facts(_rows(stats, f"{group}s"))

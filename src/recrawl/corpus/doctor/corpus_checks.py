@@ -118,7 +118,7 @@ def budget_check(corpus: Corpus) -> Iterator[CheckResult]:
             "Set one with `recrawl set --budget 200/d`; `recrawl plan` shows what budgets achieve.",
         )
     else:
-        yield ok("budget", corpus.stats().budget_text)
+        yield ok("budget", corpus.stats().budget)
 
 
 class _Demand(NamedTuple):

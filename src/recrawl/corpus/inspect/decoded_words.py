@@ -29,6 +29,7 @@ __all__ = [
     "fresh_chance",
     "log2_of_codes",
     "page_due",
+    "page_earliest",
     "words_of",
 ]
 
@@ -161,6 +162,15 @@ def page_due(
         earliest, latest = _bounds(pages, limits, slots[rows])
         due[rows] = np.maximum(np.minimum(due[rows], latest), earliest)
     return due
+
+
+def page_earliest(pages: Pages, limits: Limits, slots: RowArray, words: Words) -> FloatArray:
+    """Return the earliest times to order pages, in shard seconds: after errors, and by min_age."""
+    earliest: FloatArray = pages.not_before[slots].astype(np.float64)
+    rows = np.flatnonzero(words.is_bounded)
+    if rows.size:
+        earliest[rows] = _bounds(pages, limits, slots[rows])[0]
+    return earliest
 
 
 def _bounds(pages: Pages, limits: Limits, slots: RowArray) -> tuple[FloatArray, FloatArray]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.arrays import FloatArray
+from recrawl.corpus.budget_view import BudgetView
 from recrawl.corpus.inspect.decoded_words import (
     current_terms,
     fresh_chance,
@@ -17,11 +18,11 @@ from recrawl.corpus.inspect.decoded_words import (
     words_of,
 )
 from recrawl.corpus.inspect.page_sample import PageSample, sample_of
-from recrawl.node.config.rates import Money, duration_text, unit_name
+from recrawl.corpus.inspect.page_waits import price_of
+from recrawl.node.config.rates import Money
 from recrawl.shard import Shard
-from recrawl.shard.state.status import BudgetUnit, LeaseStage, PageStatus, PriceMode
+from recrawl.shard.state.status import LeaseStage, PageStatus, PriceMode
 from recrawl.shard.state.words import EPOCH_SECONDS
-from recrawl.units import count_text, number_text
 
 __all__ = [
     "PAGES_SUMMED_MAX",
@@ -41,7 +42,6 @@ _NO_FETCH = 2**32 - 1
 _NOT_FETCHED = (PageStatus.FREE, PageStatus.DISALLOWED, PageStatus.RETIRED)
 # Slots computed together, so that their intermediate arrays stay in the processor's cache.
 _SLOTS_AT_ONCE = 1 << 16
-_HOUR = 3_600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +91,8 @@ class Stats:
     """Pages that are worth the price now or have reached a limit, without those in flight."""
     backlog: int
     """Number of due pages that could be ordered at once, as far as the picker counts them."""
+    budget: str
+    """The budget in the unit of the user: "20,000 fetches/day", "50 EUR/month"."""
     budget_unit: Literal["fetches", "cost"]
     budget_per_second: float | None
     """None if unlimited; 0 if the budget is per run."""
@@ -103,50 +105,17 @@ class Stats:
     """Price of a fetch if the budget is money, such as "0.0005 EUR"."""
     credit: float | None
     """Budget that may be spent at once, of the present run if it is per run; None if unlimited."""
+    credit_text: str | None
+    """The same with its unit, rounded down: "13 fetches"."""
     price: float
     """Price that the value of a fetch must reach; the mean over shards, weighted by pages."""
     price_is_fixed: bool
     oldest_fetch_at_ms: int | None
     """Time of the oldest copy's fetch, in milliseconds since 1970."""
 
-    @property
-    def budget_text(self) -> str:
-        """The budget in the unit of the user: "20,000 fetches/day", "50 EUR/month"."""
-        if self.run_budget is not None:
-            return self.amount_text(self.run_budget, "run")
-        rate = self.budget_per_second
-        if rate is None:
-            return "unlimited"
-        if rate == 0:
-            left = f", {self.amount_text(self.credit)} left" if self.credit else ""
-            return f"0 {'fetches' if self.budget_unit == 'fetches' else 'cost'}{left}"
-        period = self.budget_period_seconds or _HOUR
-        return self.amount_text(rate * period, unit_name(period) or duration_text(period))
-
-    def amount_text(self, amount: float, per: str | None = None) -> str:
-        """Return an amount of the budget with its noun: fetches, cost or money.
-
-        Parameters
-        ----------
-        amount
-            Fetches or cost.
-        per
-            Unit of time, for a rate.
-        """
-        suffix = "" if per is None else f"/{per}"
-        if self.cost_per_fetch is not None:
-            each = Money.of(self.cost_per_fetch)
-            return (
-                f"{number_text(_round_amount(amount * float(each.amount)))} {each.currency}{suffix}"
-            )
-        amount = _round_amount(amount)
-        if self.budget_unit == "cost":
-            return f"{number_text(amount)} cost{suffix}"
-        return count_text(amount, f"fetch{suffix}", f"fetches{suffix}")
-
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries and numbers, for JSON."""
-        return {**asdict(self), "budget": self.budget_text}
+        return asdict(self)
 
 
 class DemandCurve(NamedTuple):
@@ -213,19 +182,11 @@ def _statuses(shards: Sequence[Shard]) -> tuple[dict[str, int], int | None]:
     return counts, None if oldest == _NO_FETCH else (oldest + 1 + EPOCH_SECONDS) * 1000
 
 
-def _price_of(shard: Shard) -> float:
-    registers = shard.tables.registers
-    if registers.price_mode[0] == PriceMode.FIXED:
-        return float(registers.fixed_price[0])
-    # The picker has a newer price than the latest tick; before its first decision it is the same.
-    return shard.picker.price
-
-
 def _totals(shard: Shard, sample: PageSample, now_ms: int) -> NDArray[np.float64]:
     """Return the sums of pages, importance, fresh pages, fresh importance and due pages."""
     pages, limits = shard.tables.pages, shard.tables.limits
     now = max(now_ms, shard.now_ms) / 1000 - EPOCH_SECONDS
-    log2_price = math.log2(max(_price_of(shard), 1e-300))
+    log2_price = math.log2(max(price_of(shard), 1e-300))
     terms = current_terms(shard)
     totals = np.zeros(5)
     for first in range(0, sample.slot.size, _SLOTS_AT_ONCE):
@@ -239,11 +200,6 @@ def _totals(shard: Shard, sample: PageSample, now_ms: int) -> NDArray[np.float64
         is_due &= ~words.is_held
         totals += [n.sum(), n @ importance, n @ fresh, n @ (importance * fresh), n @ is_due]
     return totals
-
-
-def _round_amount(amount: float) -> float:
-    """Return an amount that shares of partitions add up to, without the error of the sum."""
-    return round(amount, 9 - math.ceil(math.log10(amount))) if amount > 0 else 0.0
 
 
 def _if_finite(amount: float) -> float | None:
@@ -285,7 +241,7 @@ def stats_of(
         return sum(int(getattr(r, name)[0]) for r in registers)
 
     by_status, oldest = _statuses(shards)
-    in_cost = all(r.budget_unit[0] == BudgetUnit.COST for r in registers)
+    budget = BudgetView.of(shards, cost_per_fetch, now_ms)
     return Stats(
         at_ms=now_ms,
         n_pages=n_pages,
@@ -308,13 +264,17 @@ def stats_of(
         is_sampled=not all(sample.is_all for sample in samples),
         n_due=round(n_due),
         backlog=sum(shard.picker.backlog for shard in shards),
-        budget_unit="cost" if in_cost else "fetches",
-        budget_per_second=_if_finite(sum(float(r.budget[0]) for r in registers)),
-        budget_period_seconds=float(registers[0].budget_period[0]) or None,
-        run_budget=float(registers[0].run_budget[0]) or None,
-        cost_per_fetch=str(cost_per_fetch) if cost_per_fetch and in_cost else None,
-        credit=_if_finite(sum(shard.credit(now_ms) for shard in shards)),
-        price=sum(_price_of(s) * max(s.n_pages, 1) for s in shards)
+        budget=budget.text,
+        budget_unit=budget.unit,
+        budget_per_second=budget.per_second,
+        budget_period_seconds=budget.period_seconds,
+        run_budget=budget.run_budget,
+        cost_per_fetch=None if budget.cost_per_fetch is None else str(budget.cost_per_fetch),
+        credit=budget.credit,
+        credit_text=None
+        if budget.credit is None
+        else budget.amount_text(math.floor(max(budget.credit, 0.0) + 1e-6)),
+        price=sum(price_of(s) * max(s.n_pages, 1) for s in shards)
         / sum(max(s.n_pages, 1) for s in shards),
         price_is_fixed=all(r.price_mode[0] == PriceMode.FIXED for r in registers),
         oldest_fetch_at_ms=oldest,

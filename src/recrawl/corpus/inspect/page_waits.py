@@ -1,0 +1,169 @@
+"""Why pages are not leased now, and until when they wait, for many pages at once.
+
+The reasons are those of `Shard.explain`; a test compares them.  Only numpy is used, because a
+command finishes before a compiler could be loaded.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core.arrays import FlagArray, FloatArray, RowArray
+from recrawl.corpus.inspect.decoded_words import current_terms, page_due, page_earliest, words_of
+from recrawl.shard import Shard
+from recrawl.shard.state.status import LeaseStage, PageStatus, PriceMode, Why
+from recrawl.shard.state.tables import GROUP_CLOSED, Groups, Tables
+from recrawl.shard.state.words import EPOCH_SECONDS
+from recrawl.units import seconds_text
+
+__all__ = ["WHYS", "PageWaits", "is_by_price", "price_of", "reason_text", "waits_of"]
+
+WHYS = tuple(Why)
+"""Reasons by number."""
+_CODE = {why: code for code, why in enumerate(WHYS)}
+
+
+class PageWaits(NamedTuple):
+    """Why pages wait, and until when; one row per page."""
+
+    why: NDArray[np.uint8]
+    """Position in `WHYS`; that of `Why.DUE` for a page that can be leased now."""
+    until_ms: FloatArray
+    """Time until which each waits, in milliseconds since 1970; infinite if unknown or for ever."""
+
+
+def price_of(shard: Shard) -> float:
+    """Return the price that a fetch must be worth; 0 for none."""
+    registers = shard.tables.registers
+    if registers.price_mode[0] == PriceMode.FIXED:
+        return float(registers.fixed_price[0])
+    # The picker has a newer price than the latest tick; before its first decision it is the same.
+    return shard.picker.price
+
+
+def is_by_price(shard: Shard) -> bool:
+    """Return whether a lease leaves out pages that are not worth the price.
+
+    A small corpus is searched for the best pages, whatever they are worth, unless the price is
+    fixed.
+    """
+    settings = shard.settings
+    if shard.tables.registers.price_mode[0] == PriceMode.FIXED:
+        return True
+    if settings.picker == "auto":
+        return shard.n_pages > settings.scan_pages_max
+    return settings.picker == "sweep"
+
+
+def _lease_ends(tables: Tables, slots: RowArray) -> FloatArray:
+    """Return when the leases of pages end, in milliseconds since 1970; inf for no lease."""
+    leases = tables.leases
+    rows = np.flatnonzero(leases.stage == LeaseStage.IN_FLIGHT)
+    held = leases.page[rows] & 0xFFFFFFFF
+    order = np.argsort(held)
+    held, ends = held[order], leases.expires_at[rows][order].astype(np.float64)
+    found = np.full(slots.size, np.inf)
+    if held.size:
+        place = np.minimum(np.searchsorted(held, slots), held.size - 1)
+        found = np.where(held[place] == slots, ends[place], np.inf)
+    return found
+
+
+def _ready_at(groups: Groups, group: RowArray) -> FloatArray:
+    """Return when groups may be ordered from, apart from blocks and fetches in flight."""
+    allowance = np.where(
+        groups.in_flight_max[group] > 1,
+        (groups.burst[group].astype(np.int64) - 1) * groups.delay_ms[group].astype(np.int64),
+        0,
+    )
+    ready: FloatArray = (groups.ready_at[group] - allowance).astype(np.float64)
+    return ready
+
+
+def waits_of(shard: Shard, slots: RowArray, now_ms: int, *, by_price: bool) -> PageWaits:
+    """Return why pages wait.
+
+    Parameters
+    ----------
+    shard
+        Shard of the pages.
+    slots
+        Slots of the pages.
+    now_ms
+        Time in milliseconds since 1970.
+    by_price
+        Whether pages wait until they are worth the price.
+    """
+    tables = shard.tables
+    pages, groups = tables.pages, tables.groups
+    words, group = words_of(pages.word[slots]), pages.group[slots].astype(np.int64)
+    now = now_ms / 1000 - EPOCH_SECONDS
+    why = np.full(slots.size, _CODE[Why.DUE], np.uint8)
+    until = np.full(slots.size, float(now_ms))
+
+    def wait(is_so: FlagArray, reason: Why, until_ms: FloatArray | float) -> None:
+        """Set the reason where it applies; later calls override earlier ones."""
+        why[is_so] = _CODE[reason]
+        until[is_so] = np.broadcast_to(until_ms, is_so.shape)[is_so]
+
+    ready, blocked = _ready_at(groups, group), groups.blocked_until[group].astype(np.float64)
+    wait(ready > now_ms, Why.GROUP_RESTING, ready)
+    wait(groups.in_flight[group] >= groups.in_flight_max[group], Why.GROUP_BUSY, math.inf)
+    wait(blocked > now_ms, Why.GROUP_BLOCKED, blocked)
+    wait((groups.flags[group] & GROUP_CLOSED) > 0, Why.GROUP_CLOSED, math.inf)
+    earliest = due = page_earliest(pages, tables.limits, slots, words)
+    if by_price:
+        log2_price = math.log2(max(price_of(shard), 1e-300))
+        due = page_due(pages, tables.limits, slots, words, current_terms(shard), log2_price)
+        wait((due > now) & np.isfinite(due), Why.NOT_YET, (due + EPOCH_SECONDS) * 1000)
+        wait(np.isinf(due), Why.NEVER, math.inf)
+    wait(earliest > now, Why.FLOOR, (due + EPOCH_SECONDS) * 1000)
+    not_before = pages.not_before[slots].astype(np.float64)
+    wait(not_before > now, Why.BACKING_OFF, (not_before + EPOCH_SECONDS) * 1000)
+    wait(words.is_held, Why.IN_FLIGHT, _lease_ends(tables, slots))
+    wait(pages.status[slots] == PageStatus.RETIRED, Why.RETIRED, math.inf)
+    return PageWaits(why, until)
+
+
+_PAGE_TEXTS = {
+    Why.DUE: ("it is due", ""),
+    Why.NOT_YET: ("it is not worth a fetch yet", "due in about {}"),
+    Why.NEVER: ("it is never worth a fetch at the current price", ""),
+    Why.IN_FLIGHT: ("a fetcher has it already", "its lease ends in {}"),
+    Why.BACKING_OFF: ("it waits after its last fetch", "tried again in {}"),
+    Why.FLOOR: ("its min_age is not over", "due in {}"),
+    Why.GROUP_BUSY: ("its host has as many fetches in flight as it may", ""),
+    Why.GROUP_RESTING: ("its host waits between two fetches", "free in {}"),
+    Why.GROUP_BLOCKED: ("its host is paused", "fetched from again in {}"),
+    Why.GROUP_CLOSED: ("its host is closed", ""),
+    Why.RETIRED: ("it was gone too often and has been given up", ""),
+    Why.BUDGET_SPENT: ("the budget is spent for now", "the next fetch is possible in {}"),
+    Why.RUN_SPENT: ("the budget of the run is spent", ""),
+    Why.NO_BUDGET: ("the budget is 0", ""),
+    Why.OUTSIDE_WINDOW: ("it is outside the budget's hours", "they begin in {}"),
+    Why.NOT_TRACKED: ("the URL is not tracked", ""),
+    Why.INVALID_URL: ("it is not a valid URL", ""),
+}
+
+
+def reason_text(why: Why, seconds: float | None = None) -> str:
+    """Return why one page is not leased, in words, and when that ends.
+
+    Parameters
+    ----------
+    why
+        Reason.
+    seconds
+        Seconds until it ends; None if unknown.
+
+    Examples
+    --------
+    >>> reason_text(Why.GROUP_RESTING, 3.0), reason_text(Why.NOT_TRACKED)
+    ('its host waits between two fetches; free in 3 s', 'the URL is not tracked')
+    """
+    text, end = _PAGE_TEXTS.get(why, (str(why), "until then {}"))
+    if seconds is None or not end or not math.isfinite(seconds):
+        return text
+    return f"{text}; {end.format(seconds_text(max(seconds, 0.0)))}"

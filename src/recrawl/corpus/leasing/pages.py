@@ -1,0 +1,134 @@
+"""Lease the pages that are most worth fetching, from all partitions."""
+
+from collections.abc import Sequence
+
+from recrawl.corpus.budget_split import BudgetSplit, todays_run
+from recrawl.corpus.leasing.shortfall import (
+    Orders,
+    Shortfall,
+    ShortfallReason,
+    find_shortfall,
+    window_reason,
+)
+from recrawl.node.clock import NodeTime
+from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.node import Node
+from recrawl.node.orders import Order, orders_of
+
+__all__ = ["Leasing", "check_seconds"]
+
+_LEASE_SECONDS_MAX = 366 * 86_400.0
+
+
+class Leasing:
+    """Leases of a corpus.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of all partitions.
+    budget_split
+        Budget of the corpus, split among them.
+    config
+        Configuration of the corpus.
+    time
+        Time of the corpus.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        budget_split: BudgetSplit,
+        config: CorpusConfig,
+        time: NodeTime,
+    ) -> None:
+        self._nodes = nodes
+        self._budget_split = budget_split
+        self._config = config
+        self._time = time
+        self._next_node = 0
+
+    def run_name(self, run: str | None) -> str:
+        """Return the name of the run that pays: the one given, or today's date."""
+        return todays_run(self._config, self._time.now_ms()) if run is None else run
+
+    def lease(
+        self,
+        n: int,
+        *,
+        seconds: float | None,
+        exact: bool,
+        run: str | None,
+        with_shortfall: bool = True,
+    ) -> Orders:
+        """Return up to ``n`` orders, see `Corpus.lease`.
+
+        Parameters
+        ----------
+        n
+            Largest number of orders.
+        seconds
+            Length of the leases; the configured length if None.
+        exact
+            Whether to compare every page.
+        run
+            Name of the run that pays; today's date if None.
+        with_shortfall
+            Whether to say why there are fewer than ``n``.
+        """
+        check_seconds(seconds)
+        name = self.run_name(run)
+        closed = window_reason(self._config, self._time.now_ms())
+        if closed is not None:
+            return Orders((), _shortfall_of(n, closed) if n > 0 else None)
+        with self._budget_split.use_run(name):
+            found = self._from_partitions(n, seconds, exact)
+            if len(found) < n and self._budget_split.split_rest():
+                found += self._from_partitions(n - len(found), seconds, exact)
+            if len(found) >= n or not with_shortfall:
+                return Orders(found)
+            shortfall = find_shortfall(
+                self._nodes,
+                self._config,
+                run=name,
+                n_requested=n,
+                n_leased=len(found),
+                now_ms=self._time.now_ms(),
+            )
+        return Orders(found, shortfall)
+
+    def _from_partitions(self, n: int, seconds: float | None, exact: bool) -> list[Order]:
+        self._budget_split.rebalance()
+        self._next_node = (self._next_node + 1) % len(self._nodes)
+        turn = [*range(self._next_node, len(self._nodes)), *range(self._next_node)]
+        found: list[Order] = []
+        # First an equal part from each partition, then the rest from those that have more.
+        for share in (-(-n // len(turn)), n) if len(turn) > 1 else (n,):
+            for i in turn:
+                wanted = min(share, n - len(found))
+                if wanted > 0:
+                    found += self._from_partition(i, wanted, seconds, exact)
+        return found
+
+    def _from_partition(self, i: int, n: int, seconds: float | None, exact: bool) -> list[Order]:
+        node = self._nodes[i]
+        ordered = node.order(n, self._time, lease_seconds=seconds, exact=exact)
+        if ordered.order.size == 0:
+            return []
+        return orders_of(node.store, i, ordered)
+
+    def wait_seconds(self) -> float:
+        """Return the seconds until the next lease may return an order, see `Corpus`."""
+        wait = min(node.wait_seconds() for node in self._nodes)
+        closed = window_reason(self._config, self._time.now_ms())
+        return wait if closed is None or closed.seconds is None else max(wait, closed.seconds)
+
+
+def _shortfall_of(n: int, reason: ShortfallReason) -> Shortfall:
+    return Shortfall(n_requested=n, n_leased=0, reasons=(reason,), is_sampled=False)
+
+
+def check_seconds(seconds: float | None) -> None:
+    """Raise ValueError unless a length of leases is possible."""
+    if seconds is not None and not 0 < seconds <= _LEASE_SECONDS_MAX:
+        raise ValueError(f"seconds must be above 0 and at most a year, got {seconds!r}")

@@ -1,0 +1,323 @@
+"""Why a lease has fewer pages than requested: the budget, its hours, hosts, or pages not due.
+
+Reasons that concern pages are counted.  Of a large corpus a sample is counted, so that the answer
+takes milliseconds.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from recrawl.core.arrays import RowArray
+from recrawl.corpus.budget_view import BudgetView
+from recrawl.corpus.inspect.page_waits import WHYS, is_by_price, waits_of
+from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.config.time_windows import zone_of
+from recrawl.node.node import Node
+from recrawl.node.orders import Order
+from recrawl.shard import Shard
+from recrawl.shard.state.status import BudgetUnit, PageStatus, Why
+from recrawl.units import count_text, seconds_text
+
+__all__ = [
+    "PAGES_COUNTED_MAX",
+    "Orders",
+    "Shortfall",
+    "ShortfallReason",
+    "budget_reason",
+    "find_shortfall",
+    "window_reason",
+]
+
+PAGES_COUNTED_MAX = 1 << 16
+"""Number of pages of a partition up to which all are counted; of more, about this many."""
+_REASONS_MAX = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortfallReason:
+    """One reason why a lease has fewer pages than requested."""
+
+    why: Why
+    n_pages: int | None
+    """Number of pages that wait for this reason; None if it concerns the whole corpus."""
+    seconds: float | None
+    """Seconds until the first of them may be leased; None if unknown or never."""
+    text: str
+    """The reason in words, without a full stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortfall:
+    """Why a lease has fewer pages than requested."""
+
+    n_requested: int
+    n_leased: int
+    reasons: tuple[ShortfallReason, ...]
+    """Reasons, the most important first."""
+    is_sampled: bool
+    """Whether numbers of pages are estimated from a sample."""
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds until more pages may be leased; None if unknown or never."""
+        return min((one.seconds for one in self.reasons if one.seconds is not None), default=None)
+
+    @property
+    def text(self) -> str:
+        """All reasons as one sentence."""
+        head = f"{self.n_leased:,} of {count_text(self.n_requested, 'page')}"
+        reasons = "; ".join(one.text for one in self.reasons[:_REASONS_MAX])
+        about = " (numbers of pages are estimates)" if self.is_sampled else ""
+        return f"{head}: {reasons}{about}."
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain dictionaries and numbers, for JSON."""
+        return {
+            "n_requested": self.n_requested,
+            "n_leased": self.n_leased,
+            "seconds": self.seconds,
+            "text": self.text,
+            "is_sampled": self.is_sampled,
+            "reasons": [asdict(one) | {"why": one.why.name.lower()} for one in self.reasons],
+        }
+
+
+class Orders(list[Order]):
+    """The orders of a lease, and why there are fewer than requested.
+
+    Parameters
+    ----------
+    orders
+        Orders of the lease.
+    shortfall
+        Why there are fewer than requested; None if there are not.
+    """
+
+    def __init__(self, orders: Iterable[Order] = (), shortfall: Shortfall | None = None) -> None:
+        super().__init__(orders)
+        self.shortfall = shortfall
+
+
+# ---------------------------------------------------------------------------- the whole corpus
+
+
+def window_reason(config: CorpusConfig, now_ms: int) -> ShortfallReason | None:
+    """Return the reason that pages may not be leased at this time of day; None if they may."""
+    windows = config.budget.between
+    if windows is None:
+        return None
+    zone = zone_of(config.budget.time_zone)
+    opens_at_ms = windows.opens_at_ms(now_ms, zone)
+    if opens_at_ms <= now_ms:
+        return None
+    seconds = (opens_at_ms - now_ms) / 1000
+    return ShortfallReason(
+        why=Why.OUTSIDE_WINDOW,
+        n_pages=None,
+        seconds=seconds,
+        text=f"pages are leased only between {windows} ({config.budget.time_zone}), next in "
+        f"{seconds_text(seconds)}",
+    )
+
+
+def _is_spent(shard: Shard) -> bool:
+    """Return whether a partition can pay for no order now."""
+    credit = shard.credit(shard.now_ms)
+    is_in_cost = shard.tables.registers.budget_unit[0] == BudgetUnit.COST
+    return credit <= 1e-9 if is_in_cost else credit < 1 - 1e-6
+
+
+def _seconds_to_earn(shard: Shard, amount: float) -> float:
+    rate = float(shard.tables.registers.budget[0])
+    missing = amount - shard.credit(shard.now_ms)
+    return missing / rate if rate > 0 else math.inf
+
+
+def budget_reason(
+    shards: Sequence[Shard], config: CorpusConfig, run: str, n_missing: int
+) -> ShortfallReason | None:
+    """Return the reason that a budget is spent in some partitions; None if it is in none.
+
+    Parameters
+    ----------
+    shards
+        Shards of the partitions.
+    config
+        Configuration of the corpus.
+    run
+        Name of the present run.
+    n_missing
+        Number of pages that are missing.
+    """
+    spent = [shard for shard in shards if shard.n_pages and _is_spent(shard)]
+    if not spent:
+        return None
+    view = BudgetView.of(shards, config.budget.cost_per_fetch)
+    if view.run_budget is not None:
+        text = f"the budget of {view.text} is spent in the run {run!r}"
+        return ShortfallReason(why=Why.RUN_SPENT, n_pages=None, seconds=None, text=text)
+    if not view.per_second:
+        text = "the budget is 0, or was spent"
+        return ShortfallReason(why=Why.NO_BUDGET, n_pages=None, seconds=None, text=text)
+    is_in_cost = view.unit == "cost"
+    seconds = max(min(_seconds_to_earn(shard, 0.0 if is_in_cost else 1.0) for shard in spent), 0.0)
+    text = f"the budget of {view.text} is spent for now, the next fetch is possible in "
+    text += seconds_text(seconds)
+    if not is_in_cost and 1 < n_missing <= view.credit_max:
+        left = n_missing - sum(shard.credit(shard.now_ms) for shard in spent)
+        text += f" and {n_missing:,} in {seconds_text(max(left, 0.0) / view.per_second)}"
+    return ShortfallReason(why=Why.BUDGET_SPENT, n_pages=None, seconds=seconds, text=text)
+
+
+# ---------------------------------------------------------------------------- pages
+
+
+class _Waiting(NamedTuple):
+    n_pages: float
+    until_ms: float
+
+
+def _sample(shard: Shard) -> tuple[RowArray, int]:
+    """Return slots of pages a fixed distance apart, and the distance."""
+    n_slots = int(shard.tables.registers.n_slots[0])
+    stride = max(1, -(-n_slots // PAGES_COUNTED_MAX))
+    slots = np.arange(0, n_slots, stride)
+    return slots[shard.tables.pages.status[slots] != PageStatus.FREE], stride
+
+
+def _count_waiting(shard: Shard, now_ms: int) -> tuple[dict[Why, _Waiting], bool]:
+    """Return how many pages wait for each reason, and whether they are a sample."""
+    slots, stride = _sample(shard)
+    waits = waits_of(shard, slots, now_ms, by_price=is_by_price(shard))
+    counts = np.bincount(waits.why, minlength=len(WHYS))
+    found = {}
+    for code in np.flatnonzero(counts):
+        until = waits.until_ms[waits.why == code]
+        found[WHYS[code]] = _Waiting(float(counts[code] * stride), float(until.min()))
+    return found, stride > 1
+
+
+def _merge(parts: Iterable[dict[Why, _Waiting]]) -> dict[Why, _Waiting]:
+    found: dict[Why, _Waiting] = {}
+    for part in parts:
+        for why, waiting in part.items():
+            before = found.get(why, _Waiting(0.0, math.inf))
+            found[why] = _Waiting(
+                before.n_pages + waiting.n_pages, min(before.until_ms, waiting.until_ms)
+            )
+    return found
+
+
+# Singular, plural, and when the first of the pages stops waiting.
+_COUNTED_TEXTS = {
+    Why.NOT_YET: ("is not worth a fetch yet", "are not worth a fetch yet", "the next in about {}"),
+    Why.NEVER: ("is never worth the price", "are never worth the price", ""),
+    Why.IN_FLIGHT: (
+        "is leased already and not reported",
+        "are leased already and not reported",
+        "the first lease ends in {}",
+    ),
+    Why.BACKING_OFF: (
+        "waits after its last fetch",
+        "wait after their last fetches",
+        "the next in {}",
+    ),
+    Why.FLOOR: ("has a min_age that is not over", "have a min_age that is not over", "next in {}"),
+    Why.GROUP_BUSY: (
+        "is on a host that has as many fetches in flight as it may",
+        "are on hosts that have as many fetches in flight as they may",
+        "",
+    ),
+    Why.GROUP_RESTING: (
+        "is on a host that waits between fetches",
+        "are on hosts that wait between fetches",
+        "the next in {}",
+    ),
+    Why.GROUP_BLOCKED: ("is on a paused host", "are on paused hosts", "the next in {}"),
+    Why.GROUP_CLOSED: ("is on a closed host", "are on closed hosts", ""),
+    Why.RETIRED: ("was gone too often and is given up", "were gone too often and are given up", ""),
+    Why.DUE: (
+        "is due but was not looked at yet; lease again",
+        "are due but were not looked at yet; lease again",
+        "",
+    ),
+}
+
+
+def _counted_reason(why: Why, waiting: _Waiting, now_ms: int) -> ShortfallReason:
+    texts = _COUNTED_TEXTS.get(why, (f"waits: {why}", f"wait: {why}", "the next in {}"))
+    n_pages = round(waiting.n_pages)
+    seconds = max((waiting.until_ms - now_ms) / 1000, 0.0)
+    is_known = math.isfinite(seconds)
+    when = f" ({texts[2].format(seconds_text(seconds))})" if is_known and texts[2] else ""
+    return ShortfallReason(
+        why=why,
+        n_pages=n_pages,
+        seconds=seconds if is_known else None,
+        text=count_text(n_pages, f"page {texts[0]}", f"pages {texts[1]}") + when,
+    )
+
+
+def find_shortfall(
+    nodes: Sequence[Node],
+    config: CorpusConfig,
+    *,
+    run: str,
+    n_requested: int,
+    n_leased: int,
+    now_ms: int,
+) -> Shortfall:
+    """Return why a lease that has just been made has fewer pages than requested.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of all partitions.
+    config
+        Configuration of the corpus.
+    run
+        Name of the run that paid.
+    n_requested
+        Number of pages requested.
+    n_leased
+        Number of pages leased.
+    now_ms
+        Time in milliseconds since 1970.
+    """
+    shards = [node.shard for node in nodes]
+    reasons: list[ShortfallReason] = []
+    is_sampled = False
+    if sum(shard.n_pages for shard in shards) == 0:
+        text = "the corpus has no pages yet; add some with `recrawl add`"
+        reasons.append(ShortfallReason(why=Why.NO_PAGES, n_pages=None, seconds=None, text=text))
+    else:
+        budget = budget_reason(shards, config, run, n_requested - n_leased)
+        reasons += [] if budget is None else [budget]
+        most = shards[0].settings.orders_max
+        if n_leased >= most:
+            text = f"one lease has at most {most:,} pages of a partition (picker.orders_max)"
+            reasons.append(
+                ShortfallReason(why=Why.LEASE_FULL, n_pages=None, seconds=0.0, text=text)
+            )
+        counted = [_count_waiting(s, now_ms) for s in shards if s.n_pages and not _is_spent(s)]
+        is_sampled = any(sampled for _, sampled in counted)
+        waiting = _merge(found for found, _ in counted)
+        held = waiting.pop(Why.IN_FLIGHT, None)
+        # Pages of this very lease do not count as leased already.
+        if held is not None and held.n_pages > n_leased:
+            waiting[Why.IN_FLIGHT] = held._replace(n_pages=held.n_pages - n_leased)
+        by_number = sorted(waiting.items(), key=lambda item: -item[1].n_pages)
+        reasons += [_counted_reason(why, each, now_ms) for why, each in by_number]
+    if not reasons:
+        text = "all other pages are in this lease already" if n_leased else "no page can be leased"
+        reasons.append(ShortfallReason(why=Why.IN_FLIGHT, n_pages=0, seconds=None, text=text))
+    return Shortfall(
+        n_requested=n_requested,
+        n_leased=n_leased,
+        reasons=tuple(reasons),
+        is_sampled=is_sampled,
+    )
