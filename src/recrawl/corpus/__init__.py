@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from recrawl.corpus.inspect.change_feed import PageChange
     from recrawl.corpus.inspect.consumers import Consumer
     from recrawl.corpus.inspect.explanation import PageExplanation
+    from recrawl.corpus.inspect.hosts import newcomers_words
     from recrawl.corpus.inspect.source_table import SourceRow, SourceTable
     from recrawl.corpus.inspect.stats import Stats
     from recrawl.corpus.leasing.shortfall import Orders, Shortfall, ShortfallReason
@@ -111,6 +112,7 @@ __all__ = [
     "explanation_words",
     "is_corpus_folder",
     "is_log_remote",
+    "newcomers_words",
     "next_goal",
     "open_corpus",
     "plan_words",
@@ -148,6 +150,7 @@ _MODULES = {
     "recrawl.corpus.inspect.change_feed": ("PageChange",),
     "recrawl.corpus.inspect.consumers": ("Consumer",),
     "recrawl.corpus.inspect.explanation": ("PageExplanation",),
+    "recrawl.corpus.inspect.hosts": ("newcomers_words",),
     "recrawl.corpus.inspect.source_table": ("SourceRow", "SourceTable"),
     "recrawl.corpus.inspect.stats": ("Stats",),
     "recrawl.corpus.leasing.shortfall": ("Orders", "Shortfall", "ShortfallReason"),

@@ -265,6 +265,10 @@ class AsyncCorpus:
         """Return the number of tracked pages of a host."""
         return await self._run(self.corpus.n_pages_of_host, host)
 
+    async def newcomers(self) -> dict[str, int]:
+        """Return the hosts whose new pages have a limited share of the budget."""
+        return await self._run(self.corpus.newcomers)
+
     async def similar_hosts(self, host: str) -> dict[str, int]:
         """Return the hosts with this name at any port, and the number of pages of each."""
         return await self._run(self.corpus.similar_hosts, host)

@@ -66,7 +66,7 @@ from recrawl.node.routing import (
     partitions_of,
     split_by_partition,
 )
-from recrawl.node.settings.hosts import HostSettings, politeness_event
+from recrawl.node.settings.hosts import HostSettings, host_events
 from recrawl.node.settings.pages import PageSettings, set_by_pattern, set_pages
 from recrawl.node.settings.patterns import apply_patterns
 from recrawl.node.user_data import refused_rows, user_columns, without_refused
@@ -461,6 +461,7 @@ class Corpus:
         burst: int | None = None,
         blocked_until_ms: int | None = None,
         is_closed: bool | None = None,
+        is_unlimited: bool | None = None,
     ) -> None:
         """Set how often a host (or domain, if ``group_by`` is "domain") may be fetched from.
 
@@ -482,6 +483,9 @@ class Corpus:
         is_closed
             Whether nothing is fetched from the host, for instance because its robots.txt forbids
             it or could not be read.
+        is_unlimited
+            Whether pages added to the host are never limited as newcomers; see the section
+            "protection" of the configuration.
         """
         settings = HostSettings(
             delay=delay,
@@ -489,13 +493,14 @@ class Corpus:
             burst=burst,
             blocked_until_ms=blocked_until_ms,
             is_closed=is_closed,
+            is_unlimited=is_unlimited,
         )
         host = canonical_host(host, self.config.corpus.group_by)
         i = partition_of_key(host, len(self.nodes))
         node = self.nodes[i]
         with node.lock:
             number = int(self._namers[i].numbers(Names.GROUP, [host])[0])
-            node.submit([politeness_event(node, number, settings)])
+            node.submit(host_events(node, number, settings))
 
     # ------------------------------------------------------------------ orders
 
@@ -840,6 +845,16 @@ class Corpus:
         from recrawl.corpus.inspect.hosts import pages_of_host  # noqa: PLC0415
 
         return pages_of_host(self.nodes, host.lower())
+
+    def newcomers(self) -> dict[str, int]:
+        """Return the hosts whose new pages have a limited share of the budget, most pages first.
+
+        The number of such pages by host, at most a thousand hosts of each partition; see the
+        section "protection" of the configuration.
+        """
+        from recrawl.corpus.inspect.hosts import newcomers_by_host  # noqa: PLC0415
+
+        return newcomers_by_host(self.nodes, self.time.now_ms())
 
     def similar_hosts(self, host: str) -> dict[str, int]:
         """Return the hosts with this name at any port, and the number of pages of each."""

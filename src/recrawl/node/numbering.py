@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from recrawl.errors import ConfigError
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig, PatternConfig
+from recrawl.node.domains import domain_entries
 from recrawl.node.node import Node
 from recrawl.node.records import LogEntry, NamesNumbered, PagesAddedWithUrls
 from recrawl.node.user_data import UserColumns, set_user_data
@@ -148,6 +149,8 @@ class Namer:
         with self._node.lock:
             self._node.check_owner()
             numbers, entries = self._assign_numbers(what, keys)
+            if what == Names.GROUP:
+                entries += self._domain_entries(entries)
             self._node.submit(entries)
             # A new owner may have taken over meanwhile; the numbers would be void.
             self._node.check_owner()
@@ -275,12 +278,26 @@ class Namer:
         distinct, index = group_index(url, self._config.corpus.group_by)
         keys: list[str] = distinct.to_pylist()
         numbers, entries = self._assign_numbers(Names.GROUP, keys)
-        if entries and self._config.hosts:
+        if entries:
             new = entries[0]
             assert isinstance(new, NamesNumbered)
-            new_groups = zip(new.key.to_pylist(), new.number.tolist(), strict=True)
-            entries += self.group_events(list(new_groups))
+            new_groups = list(zip(new.key.to_pylist(), new.number.tolist(), strict=True))
+            entries += self._domain_entries(entries)
+            if self._config.hosts:
+                entries += self.group_events(new_groups)
         return numbers[index], entries
+
+    def _domain_entries(self, entries: Sequence[LogEntry]) -> list[LogEntry]:
+        """Return the entries that tell the shard the domains of new hosts."""
+        if self._config.corpus.group_by != "host":
+            return []
+        new = [
+            pair
+            for entry in entries
+            if isinstance(entry, NamesNumbered)
+            for pair in zip(entry.key.to_pylist(), entry.number.tolist(), strict=True)
+        ]
+        return domain_entries(self._node, new) if new else []
 
     def apply_host_settings(self) -> None:
         """Log the configured politeness of known hosts where it differs from the current one."""

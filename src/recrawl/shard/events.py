@@ -48,6 +48,7 @@ __all__ = [
     "CostsSet",
     "CreditSet",
     "CurvesSet",
+    "DomainsSet",
     "Event",
     "GroupsSet",
     "ImportanceSet",
@@ -213,6 +214,16 @@ class GroupsSet(NamedTuple):
     """End of a wait that the site asked for; 0 for none."""
     is_closed: U8
     """1 if its rules forbid fetching or could not be read, else 0."""
+
+
+class DomainsSet(NamedTuple):
+    """Says which hosts belong to one registrable domain.  From the node, and from users."""
+
+    group: U32
+    domain: U32
+    """Group that keeps the account of the domain; the group itself for one without others."""
+    is_unlimited: U8
+    """1 if the pages of the group are never limited as newcomers, else 0."""
 
 
 class SourcesSet(NamedTuple):
@@ -393,6 +404,7 @@ Event: TypeAlias = (
     | Claimed
     | Ticked
     | KindsWeighted
+    | DomainsSet
     | RunBudgetSet
     | RunChosen
     | CreditSet
@@ -422,6 +434,7 @@ SCHEMAS: dict[int, type[Event]] = {
     20: Claimed,
     21: Ticked,
     22: KindsWeighted,
+    30: DomainsSet,
     35: RunBudgetSet,
     36: RunChosen,
     37: CreditSet,

@@ -7,6 +7,7 @@ import numpy as np
 
 from recrawl.core.belief.codes import decode_of
 from recrawl.core.belief.gamma import GammaBelief, rate_quantile
+from recrawl.shard.apply.newcomers import are_newcomers_limited, domain_credit_of, domain_of
 from recrawl.shard.apply.signals import aged_last_of
 from recrawl.shard.due import Terms, bounds_of, due_at_of, log2_value_of, page_due_of, ready_at_of
 from recrawl.shard.state.codes import (
@@ -113,6 +114,8 @@ class Explanation:
     price: float
     due_at_ms: int | None
     group_ready_at_ms: int | None
+    newcomer_until_ms: int | None = None
+    """Until when the page is a newcomer, with a limited share; None if it is not one."""
     why: Why
     forward: tuple[Forward, ...]
 
@@ -162,7 +165,17 @@ def _sources_of(tables: Tables, rules: Rules, slot: int) -> tuple[SourceView, ..
     return tuple(views)
 
 
-def _why(tables: Tables, slot: int, now: float, due: float) -> Why:
+def _is_share_spent(tables: Tables, rules: Rules, slot: int, now: float) -> bool:
+    """Return whether a page is a newcomer whose domain, or all newcomers, have no credit."""
+    shares = rules.new_pages_share, rules.new_domain_share
+    if tables.pages.newcomer_until[slot] <= now or not are_newcomers_limited(*shares):
+        return False
+    domain = domain_of(tables.groups, int(tables.pages.group[slot]))
+    credit = domain_credit_of(tables.groups, tables.registers, domain, *shares)
+    return min(credit, float(tables.registers.newcomer_credit[0])) < 1.0
+
+
+def _why(tables: Tables, rules: Rules, slot: int, now: float, due: float) -> Why:
     pages, groups = tables.pages, tables.groups
     word, group = pages.word[slot], int(pages.group[slot])
     if pages.status[slot] == PageStatus.RETIRED:
@@ -182,7 +195,9 @@ def _why(tables: Tables, slot: int, now: float, due: float) -> Why:
         return Why.GROUP_BLOCKED
     if groups.in_flight[group] >= groups.in_flight_max[group]:
         return Why.GROUP_BUSY
-    return Why.GROUP_RESTING if ready_at_of(groups, group) > now_ms else Why.DUE
+    if ready_at_of(groups, group) > now_ms:
+        return Why.GROUP_RESTING
+    return Why.SHARE_SPENT if _is_share_spent(tables, rules, slot, now) else Why.DUE
 
 
 def _forward(
@@ -226,6 +241,7 @@ def explanation_of(
     fetched = float(pages.fetched_at[slot])
     row = int(pages.limits[slot])
     ready = float(ready_at_of(tables.groups, int(pages.group[slot])))
+    until = float(pages.newcomer_until[slot])
     page = slot | int(pages.generation[slot]) << 32
     return Explanation(
         page=page,
@@ -263,6 +279,7 @@ def explanation_of(
         price=price,
         due_at_ms=_ms(due),
         group_ready_at_ms=round(ready) if math.isfinite(ready) else None,
-        why=_why(tables, slot, now, due),
+        newcomer_until_ms=_ms(until) if until > now else None,
+        why=_why(tables, rules, slot, now, due),
         forward=_forward(tables, rules, terms, slot, now, price),
     )

@@ -55,6 +55,18 @@ class ShardSettings:
     signal_evidence_max
         Largest number of signals that the evidence about a source counts for; beyond it the
         evidence is halved.
+    untested_signals_max
+        Number of signals of a new source that move pages forward before fetches have tested as
+        many; infinite for no limit.
+    new_pages_share
+        Largest share of orders for newcomers: pages added beyond the normal growth of the shard or
+        of their domain.  It counts only while other pages are due; 1 for no limit.
+    new_domain_share
+        Largest share of orders for the newcomers of one domain, likewise.
+    growth_share
+        Share by which a shard or a domain grows normally in thirty days.
+    newcomer_seconds_max
+        Seconds after which a page is no newcomer any more, however fast its domain grows.
     request_half_life, request_prior_rate, request_prior_seconds
         Parameters of importance learned from requests; see
         `recrawl.core.requests.RequestImportance`.
@@ -111,6 +123,11 @@ class ShardSettings:
     signal_delay_weight: float = 2.0
     signal_rate_seconds: float = DAY
     signal_evidence_max: float = 200.0
+    untested_signals_max: float = 16.0
+    new_pages_share: float = 0.2
+    new_domain_share: float = 0.05
+    growth_share: float = 0.5
+    newcomer_seconds_max: float = 90 * DAY
     request_half_life: float = 30 * DAY
     request_prior_rate: float = 1 / DAY
     request_prior_seconds: float = 7 * DAY
@@ -148,6 +165,11 @@ class ShardSettings:
         for name in ("signal_precision", "discovery_share", "audit_share"):
             if not getattr(self, name) < 1:
                 raise ValueError(f"{name} must be below 1, got {getattr(self, name)!r}")
+        for name in ("new_pages_share", "new_domain_share"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(
+                    f"{name} must be above 0 and at most 1, got {getattr(self, name)!r}"
+                )
         if not 0 < self.memory_changes_min <= self.memory_changes_max:
             raise ValueError(
                 "memory_changes_min must be positive and at most memory_changes_max "
@@ -185,8 +207,15 @@ class ShardSettings:
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any]) -> Self:
         """Return settings from a log or a snapshot of this version or an older one."""
-        # Versions without this setting did not forget by changes.
-        return cls(**{"memory_changes_max": math.inf, **stored})
+        # Versions without these settings did not forget by changes, and limited neither newcomers
+        # nor new sources.
+        before = {
+            "memory_changes_max": math.inf,
+            "untested_signals_max": math.inf,
+            "new_pages_share": 1.0,
+            "new_domain_share": 1.0,
+        }
+        return cls(**{**before, **stored})
 
 
 _CHOICES = {

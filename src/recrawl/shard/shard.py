@@ -14,7 +14,7 @@ from recrawl.core.price.due_table import DueCodes, DueTable, build_due_table
 from recrawl.core.price.learning_rows import writable_copy, write_learning_rows
 from recrawl.errors import EventError
 from recrawl.shard import events, growth
-from recrawl.shard.apply import budget, leases, outcomes, pages, signals
+from recrawl.shard.apply import budget, leases, newcomers, outcomes, pages, signals
 from recrawl.shard.apply.kind_weights import propose_weights
 from recrawl.shard.apply.priors import is_refit_due, propose_priors
 from recrawl.shard.due import Terms
@@ -25,7 +25,12 @@ from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.rules import has_learning_horizon, learning_horizon, log2_bonus, rules_of
 from recrawl.shard.state.snapshot import Snapshot, restore_tables
 from recrawl.shard.state.status import BudgetUnit, PageStatus
-from recrawl.shard.state.tables import GROUP_CLOSED, GROUP_HAS_POLICY, Tables
+from recrawl.shard.state.tables import (
+    GROUP_CLOSED,
+    GROUP_HAS_POLICY,
+    GROUP_UNLIMITED,
+    Tables,
+)
 
 __all__ = ["Applied", "Shard", "default_due_table"]
 
@@ -33,6 +38,8 @@ _CODES = DueCodes()
 # Number of slots rewritten at once, and of beliefs moved to a new prior with each tick.
 _REBASED_AT_ONCE = 1 << 18
 _REBASED_PER_TICK = 1 << 16
+# Number of slots whose signals are weighed anew with each tick.
+_REAGED_PER_TICK = 1 << 16
 _EXPIRED_MAX = 1 << 16
 
 
@@ -393,6 +400,8 @@ class Shard:
                 self._set_groups(event, valid)
             case events.SourcesSet():
                 self._set_sources(event, valid)
+            case events.DomainsSet():
+                self._set_domains(event, valid)
             case events.SettingsSet():
                 self._set_settings(event, valid)
             case events.PriorsSet():
@@ -484,6 +493,7 @@ class Shard:
         self.tables = growth.with_leases(self.tables, event.page.size)
         t = self.tables
         leases.order_pages(t.pages, t.groups, t.leases, t.registers, event, valid)
+        newcomers.charge_newcomers(t.pages, t.groups, t.registers, self.rules, event, valid)
 
     @property
     def _grace_ms(self) -> int:
@@ -500,6 +510,8 @@ class Shard:
             leases.forget_leases(self.tables.leases, registers, self._grace_ms)
             if registers.rebased_to[0] < registers.n_slots[0]:
                 self._rebase(_REBASED_PER_TICK)
+            if registers.n_to_reage[0] > 0:
+                self._reage()
 
     def _add(self, event: events.PagesAdded, valid: FlagArray) -> None:
         if event.page.size == 0:
@@ -536,6 +548,7 @@ class Shard:
             event,
             valid,
         )
+        newcomers.count_added(t.pages, t.groups, t.registers, self.rules, event, valid)
         self._touch(event.page, valid)
 
     def _end_leases(
@@ -589,8 +602,25 @@ class Shard:
         burst = np.maximum(event.burst[valid], 1).astype(np.int64)
         growth.set_politeness(groups, group, delay_ms, most.astype(np.int64), burst, self.now_ms)
         groups.blocked_until[group] = event.blocked_until_ms[valid]
-        groups.flags[group] = GROUP_HAS_POLICY + GROUP_CLOSED * (event.is_closed[valid] > 0)
+        kept = groups.flags[group] & GROUP_UNLIMITED
+        groups.flags[group] = GROUP_HAS_POLICY + GROUP_CLOSED * (event.is_closed[valid] > 0) + kept
         self.picker.wake(self.tables, group)
+
+    def _set_domains(self, event: events.DomainsSet, valid: FlagArray) -> None:
+        numbers = np.concatenate([event.group, event.domain]).astype(np.int64)
+        numbers = numbers[numbers < self.settings.groups_max]
+        self.tables = t = growth.with_groups(
+            self.tables, int(numbers.max(initial=0)) + 1, self.settings
+        )
+        newcomers.set_domains(t.groups, event, self.settings.groups_max, valid)
+        freed = event.group[valid & (event.is_unlimited > 0)]
+        if freed.size:
+            n_slots = int(t.registers.n_slots[0])
+            slots = np.flatnonzero(np.isin(t.pages.group[:n_slots], freed))
+            slots = slots[t.pages.newcomer_until[slots] > 0]
+            self._preserve_rows(slots)
+            t.pages.newcomer_until[slots] = 0
+            self.picker.touch(t, slots)
 
     def _set_sources(self, event: events.SourcesSet, valid: FlagArray) -> None:
         fits = event.source < self.settings.sources_max
@@ -672,11 +702,26 @@ class Shard:
         self._preserve_range(first, min(first + n_slots, int(t.registers.n_slots[0])))
         pages.rebase(t.pages, t.links, t.sources, t.priors, t.registers, self.rules, n_slots)
 
+    def _reage(self) -> None:
+        """Weigh the signals of the next pages anew, as their sources have turned out to be."""
+        t = self.tables
+        n_slots = int(t.registers.n_slots[0])
+        first = int(t.registers.reage_from[0])
+        n = min(_REAGED_PER_TICK, int(t.registers.n_to_reage[0]))
+        if self._snapshot is not None:
+            self._preserve_rows((first + np.arange(n)) % max(n_slots, 1))
+        changed = np.empty(n, np.int64)
+        n_changed = signals.reage_pages(
+            t.pages, t.links, t.sources, t.priors, t.registers, self.rules, n, changed
+        )
+        self.picker.touch(t, changed[:n_changed])
+
     def _set_pages(self, event: _PageEvent, valid: FlagArray) -> None:
         t = self.tables
         match event:
             case events.PagesRemoved():
                 pages.remove_pages(t.pages, t.groups, t.registers, event, valid)
+                newcomers.count_removed(t.pages, t.groups, t.registers, self.rules, event, valid)
             case events.RequestsSeen():
                 pages.count_requests(
                     t.pages, t.links, t.sources, t.priors, t.registers, self.rules, event, valid

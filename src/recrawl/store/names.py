@@ -24,6 +24,8 @@ class Names(IntEnum):
     KIND = 1
     SOURCE = 2
     PATTERNS = 3
+    DOMAIN = 4
+    """The number of a domain is that of the group that keeps its account."""
 
 
 def _number_key(what: int, name: bytes) -> bytes:

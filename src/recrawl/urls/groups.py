@@ -23,7 +23,15 @@ from recrawl.urls._arrow_text import ByteArray, SpanArray, Text, strings_at, tex
 from recrawl.urls._canonical_check import host_start
 from recrawl.urls.hashes import HashArray, sip_hash, sip_key
 
-__all__ = ["GroupBy", "group_index", "group_keys", "host_index", "hosts", "registrable_domains"]
+__all__ = [
+    "GroupBy",
+    "group_index",
+    "group_keys",
+    "host_index",
+    "hosts",
+    "registrable_domain",
+    "registrable_domains",
+]
 
 GroupBy: TypeAlias = Literal["host", "domain"]
 IndexArray: TypeAlias = NDArray[np.int32]
@@ -107,7 +115,7 @@ def group_index(urls: pa.StringArray, by: GroupBy) -> tuple[pa.StringArray, Inde
     distinct, index = host_index(urls)
     if by == "host":
         return distinct, index
-    domains = pa.array([_domain_of(host) for host in distinct.to_pylist()], pa.string())
+    domains = pa.array([registrable_domain(host) for host in distinct.to_pylist()], pa.string())
     encoded = domains.dictionary_encode()
     domain_of_host = encoded.indices.to_numpy(zero_copy_only=False)
     is_known = index >= 0
@@ -116,7 +124,8 @@ def group_index(urls: pa.StringArray, by: GroupBy) -> tuple[pa.StringArray, Inde
 
 
 @lru_cache(DOMAINS_CACHED_MAX)
-def _domain_of(host: str) -> str:
+def registrable_domain(host: str) -> str:
+    """Return the registrable domain of a canonical host; see `registrable_domains`."""
     if host.startswith("["):
         return host[: host.index("]") + 1]
     name = host.partition(":")[0]

@@ -144,7 +144,7 @@ def test_the_network_is_never_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket, "socket", refuse)
     groups._suffixes.cache_clear()
-    groups._domain_of.cache_clear()
+    groups.registrable_domain.cache_clear()
     assert domain_of("https://www.example.com/") == "example.com"
 
 

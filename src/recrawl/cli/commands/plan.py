@@ -82,12 +82,15 @@ def command(
     """
     if plot is not None and plot.suffix.lower() not in (".svg", ".html"):
         raise click.BadParameter(f"must end with .svg or .html, got {plot}", param_hint="--plot")
+    from recrawl.corpus import newcomers_words  # noqa: PLC0415
+
     with open_to_read(folder) as corpus, value_errors_as_usage():
         corpus_plan = corpus.plan_targets(
             targets,
             budget_per_hour=None if budget is None else _per_hour(budget),
             is_weighted=not unweighted,
         )
+        newcomers = corpus.newcomers()
     if plot is not None:
         _write_plot(plot, corpus_plan)
     if out.is_json:
@@ -95,6 +98,8 @@ def command(
             out.row(row)
     else:
         _show(corpus_plan, out)
+        if newcomers:
+            out.say(f"{newcomers_words(newcomers)}  The plan counts them like all pages.")
     if plot is not None:
         out.note(f"Written to {plot}.")
     if not corpus_plan.is_answered_yes:

@@ -80,7 +80,7 @@ __all__ = ["command"]
 @click.option(
     "--host",
     metavar="HOST",
-    help="Host to change with --delay, --in-flight-max, --burst, --closed or --open.",
+    help="Host to change with --delay, --in-flight-max, --burst, --closed, --open or --unlimited.",
 )
 @click.option(
     "--delay", metavar="TIME", callback=checked_duration_option, help="Pause between two fetches."
@@ -102,6 +102,12 @@ __all__ = ["command"]
     "is_closed",
     default=None,
     help="Fetch nothing from the host, or fetch from it again.",
+)
+@click.option(
+    "--unlimited/--limited",
+    "is_unlimited",
+    default=None,
+    help="Never limit the share of pages that are added to the host, or limit it again.",
 )
 @corpus_option
 @output_option
@@ -139,7 +145,7 @@ def command(
 
 
 _HOSTS_NAMED_MAX = 3
-_FOR_HOST = ("delay", "in_flight_max", "burst", "is_closed")
+_FOR_HOST = ("delay", "in_flight_max", "burst", "is_closed", "is_unlimited")
 
 
 def _check_options(
@@ -164,7 +170,8 @@ def _check_options(
         raise click.UsageError("give --stale-for together with --stale-probability.")
     if (host is None) != (not for_host):
         raise click.UsageError(
-            "--host goes with --delay, --in-flight-max, --burst, --closed or --open."
+            "--host goes with --delay, --in-flight-max, --burst, --closed, --open, --unlimited "
+            "or --limited."
         )
     if not (given or host or budget):
         raise click.UsageError("nothing to set; give an option, such as --budget 30/h.")
@@ -173,7 +180,7 @@ def _check_options(
 def _set_host(corpus: "Corpus", host: str, settings: dict[str, Any], out: Output) -> None:
     from recrawl.node.config.corpus_config import duration  # noqa: PLC0415
 
-    if host in corpus.config.hosts and settings.keys() != {"is_closed"}:
+    if host in corpus.config.hosts and settings.keys() - {"is_closed", "is_unlimited"}:
         raise RecrawlError(
             f'recrawl.toml has a section [hosts."{host}"], which overrides this.\nChange it there.'
         )

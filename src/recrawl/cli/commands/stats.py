@@ -135,10 +135,13 @@ def command(sources: bool, folder: Path, out: Output) -> None:
     if sources:
         _show_sources(folder, out)
         return
+    from recrawl.corpus import newcomers_words  # noqa: PLC0415
+
     with open_to_read(folder) as corpus:
         stats = corpus.stats()
+        newcomers = corpus.newcomers()
         group = corpus.config.corpus.group_by
-    out.row(stats.as_dict())
+    out.row({**stats.as_dict(), "newcomers": newcomers})
     if stats.n_pages == 0:
         out.say("No pages yet.  Add some with `recrawl add urls.txt`.")
         return
@@ -150,5 +153,7 @@ def command(sources: bool, folder: Path, out: Output) -> None:
         style="bold",
     )
     out.facts(_rows(stats, f"{group}s"))
+    if newcomers:
+        out.say(newcomers_words(newcomers))
     if stats.is_sampled:
         out.say("Freshness and pages due are estimated from a sample of pages.", style="dim")

@@ -1,14 +1,21 @@
-"""Find hosts by name: how many pages one has, and which hosts have a similar name."""
+"""Find hosts: by name, by similar names, and those whose new pages are limited."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from recrawl.node.node import Node
+from recrawl.shard import PageStatus
+from recrawl.shard.state.words import EPOCH_SECONDS
 from recrawl.store import Names
+from recrawl.units import count_text
 
-__all__ = ["pages_of_host", "similar_hosts"]
+__all__ = ["newcomers_by_host", "newcomers_words", "pages_of_host", "similar_hosts"]
 
 # The largest corpora have millions of hosts; searching all would take too long for a hint.
 _NAMES_MAX = 100_000
+_HOSTS_SHOWN_MAX = 1_000
+_HOSTS_NAMED_MAX = 3
 
 
 def pages_of_host(nodes: Sequence[Node], host: str) -> int:
@@ -20,6 +27,44 @@ def pages_of_host(nodes: Sequence[Node], host: str) -> int:
             if number >= 0:
                 n_pages += int(node.shard.tables.groups.n_pages[number])
     return n_pages
+
+
+def newcomers_by_host(nodes: Sequence[Node], now_ms: int) -> dict[str, int]:
+    """Return the hosts with newcomers, most first, and the number of newcomers of each.
+
+    At most a thousand hosts of each partition.
+    """
+    now = now_ms // 1000 - EPOCH_SECONDS
+    found: dict[str, int] = {}
+    for node in nodes:
+        with node.lock:
+            tables, settings = node.shard.tables, node.shard.settings
+            is_limited = settings.new_pages_share < 1 or settings.new_domain_share < 1
+            if not is_limited or tables.registers.newcomers_until[0] <= now:
+                continue
+            n_slots = int(tables.registers.n_slots[0])
+            slots = np.flatnonzero(tables.pages.newcomer_until[:n_slots] > now)
+            slots = slots[tables.pages.status[slots] != PageStatus.FREE]
+            n_of_group = np.bincount(tables.pages.group[slots])
+            groups = np.argsort(-n_of_group, kind="stable")[:_HOSTS_SHOWN_MAX]
+            groups = groups[n_of_group[groups] > 0]
+            names = node.store.names_of(Names.GROUP, groups.tolist())
+        for group, name in zip(groups.tolist(), names, strict=True):
+            found[name or str(group)] = int(n_of_group[group])
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def newcomers_words(newcomers: Mapping[str, int]) -> str:
+    """Return a sentence about newcomers, given as their number by host, most first."""
+    n_pages = sum(newcomers.values())
+    named = [f"{host} ({n:,})" for host, n in list(newcomers.items())[:_HOSTS_NAMED_MAX]]
+    n_more = len(newcomers) - len(named)
+    hosts = ", ".join(named) + (f" and {count_text(n_more, 'more host')}" if n_more else "")
+    are = "is a newcomer with" if n_pages == 1 else "are newcomers with"
+    return (
+        f"{count_text(n_pages, 'page')} {are} a limited share of the budget, because many were "
+        f"added at once: {hosts}.  `recrawl set --host HOST --unlimited` lifts the limit."
+    )
 
 
 def similar_hosts(nodes: Sequence[Node], host: str) -> dict[str, int]:

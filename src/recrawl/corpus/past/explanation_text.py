@@ -353,6 +353,13 @@ def _host_sentence(page: PageExplanation, now_ms: int) -> str | None:
                 f"Its host {group.name} is closed, by you or because of its robots.txt: "
                 f"`recrawl set --host {group.name} --open` opens it."
             )
+        case Why.SHARE_SPENT:
+            until = since_words(page.state.newcomer_until_ms or now_ms, now_ms)
+            return (
+                f"It is waiting: its host {group.name} has used its share of the budget for new "
+                f"pages, because its domain added many at once.  The page is limited until {until};"
+                f" `recrawl set --host {group.name} --unlimited` lifts the limit."
+            )
     return None
 
 

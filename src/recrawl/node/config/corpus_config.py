@@ -24,6 +24,7 @@ from recrawl.node.config.sections import (
     PatternConfig,
     PickerConfig,
     PolitenessConfig,
+    ProtectionConfig,
     RequestsConfig,
     ShapeConfig,
     SignalsConfig,
@@ -51,6 +52,7 @@ __all__ = [
     "PatternConfig",
     "PickerConfig",
     "PolitenessConfig",
+    "ProtectionConfig",
     "Rate",
     "RequestsConfig",
     "ShapeConfig",
@@ -99,6 +101,7 @@ class CorpusConfig:
     discovery: DiscoveryConfig = field(default_factory=DiscoveryConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
     signals: SignalsConfig = field(default_factory=SignalsConfig)
+    protection: ProtectionConfig = field(default_factory=ProtectionConfig)
     requests: RequestsConfig = field(default_factory=RequestsConfig)
     leases: LeasesConfig = field(default_factory=LeasesConfig)
     errors: ErrorsConfig = field(default_factory=ErrorsConfig)

@@ -46,6 +46,7 @@ __all__ = [
     "PatternConfig",
     "PickerConfig",
     "PolitenessConfig",
+    "ProtectionConfig",
     "RequestsConfig",
     "ShapeConfig",
     "SignalsConfig",
@@ -290,6 +291,29 @@ class SignalsConfig:
     evidence_max: Number = _of_shard("signal_evidence_max")
     """Maximum number of signals that recrawl remembers of a source.  Beyond it, older signals
     count half, so that recrawl notices when a source becomes better or worse."""
+
+    def __post_init__(self) -> None:
+        read_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtectionConfig:
+    """How much of the budget one site can take by adding pages, or by false signals."""
+
+    new_pages_share: Share = _of_shard("new_pages_share")
+    """Maximum share of fetches for newcomers: pages that were added faster than the corpus or their
+    domain grows normally.  It holds only while other pages are due.  1 for no limit."""
+    new_domain_share: Share = _of_shard("new_domain_share")
+    """Maximum share of fetches for the newcomers of one registrable domain, such as example.co.uk
+    with all its hosts.  A domain with more pages may have more.  1 for no limit."""
+    normal_growth: Positive = _of_shard("growth_share")
+    """Share by which a corpus, and each domain, grows normally in 30 days.  Pages beyond it are
+    newcomers for some time."""
+    newcomer_max: Duration = _of_shard("newcomer_seconds_max")
+    """Maximum of that time."""
+    untested_signals: Number = _of_shard("untested_signals_max")
+    """Number of signals of a new source that recrawl follows before fetches have tested as many.
+    The others count once these are tested."""
 
     def __post_init__(self) -> None:
         read_fields(self)

@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 
 from recrawl.node.config.corpus_config import duration
+from recrawl.node.domains import limit_event
 from recrawl.node.node import Node
+from recrawl.node.records import LogEntry
 from recrawl.shard import GroupsSet, event_of
 from recrawl.shard.state.tables import GROUP_CLOSED
 
-__all__ = ["HostSettings", "politeness_event"]
+__all__ = ["HostSettings", "host_events", "politeness_event"]
 
 _COUNT_MAX = 0xFFFF
 # The shard stores milliseconds in four bytes.
@@ -30,6 +32,8 @@ class HostSettings:
         Instant before which the host must not be fetched.
     is_closed
         Whether the host's rules forbid all fetches, or could not be read.
+    is_unlimited
+        Whether pages added to the host are never limited as newcomers.
     """
 
     delay: float | str | None = None
@@ -37,6 +41,13 @@ class HostSettings:
     burst: int | None = None
     blocked_until_ms: int | None = None
     is_closed: bool | None = None
+    is_unlimited: bool | None = None
+
+    @property
+    def has_politeness(self) -> bool:
+        """Whether any setting of politeness is given."""
+        given = (self.delay, self.in_flight_max, self.burst, self.blocked_until_ms, self.is_closed)
+        return any(setting is not None for setting in given)
 
     def __post_init__(self) -> None:
         for name in ("in_flight_max", "burst"):
@@ -55,6 +66,16 @@ class HostSettings:
                 f"got {self.delay!r}"
             )
         object.__setattr__(self, "delay", delay)
+
+
+def host_events(node: Node, group: int, settings: HostSettings) -> list[LogEntry]:
+    """Return the events that apply new settings to a group."""
+    events: list[LogEntry] = []
+    if settings.has_politeness or settings.is_unlimited is None:
+        events.append(politeness_event(node, group, settings))
+    if settings.is_unlimited is not None:
+        events.append(limit_event(node, group, is_unlimited=settings.is_unlimited))
+    return events
 
 
 def politeness_event(node: Node, group: int, settings: HostSettings) -> GroupsSet:

@@ -12,7 +12,7 @@ from recrawl.core.kernel import table_kernel
 from recrawl.core.signal_quality.learning import precision_after_change_of
 from recrawl.shard.apply.leases import close_lease, lease_row_of, trip_breaker
 from recrawl.shard.apply.pages import page_slot_of, seconds_of
-from recrawl.shard.apply.signals import age_by_signal
+from recrawl.shard.apply.signals import age_by_signal, note_precision
 from recrawl.shard.events import Outcomes
 from recrawl.shard.state.codes import link_row_of, prior_of, rate_of, rebuild_word
 from recrawl.shard.state.rules import COUNTS, Rules
@@ -77,6 +77,7 @@ def _observe_signals(
     pages: Pages,
     links: Links,
     sources: Sources,
+    registers: Registers,
     rules: Rules,
     slot: int,
     elapsed: float,
@@ -106,8 +107,10 @@ def _observe_signals(
         if n == 0 or sources.flags[source] & SOURCE_PRECISION_GIVEN:
             continue
         n = min(n, SIGNALS_COUNTED_MAX)
+        sources.n_tested[source] += np.float32(1.0)
         if not changed:
             sources.total[source] += n
+            note_precision(sources, registers, rules, source)
             continue
         own = false_chance_of(sources, source, rules, n)
         others = math.log(max(false_chance / own, 1e-300)) if own > 0.0 else 0.0
@@ -124,6 +127,7 @@ def _observe_signals(
             # Only this source's signals can explain the change, so one of them was true.
             sources.true[source] += 1.0
             sources.total[source] += n
+        note_precision(sources, registers, rules, source)
     return false_chance
 
 
@@ -277,7 +281,9 @@ def _observe(
     elapsed = float(fetched) - float(pages.fetched_at[slot])
     false_chance = 1.0
     if verdict != _V_REVERTED:
-        false_chance = _observe_signals(pages, links, sources, rules, slot, elapsed, changed)
+        false_chance = _observe_signals(
+            pages, links, sources, registers, rules, slot, elapsed, changed
+        )
     if rules.estimator == COUNTS:
         _observe_counts(pages, slot, elapsed, changed, fetched)
         return

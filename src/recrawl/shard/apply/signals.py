@@ -1,4 +1,9 @@
-"""Apply signals: each ages its page to the time at which it would be as likely to be stale."""
+"""Apply signals: each ages its page to the time at which it would be as likely to be stale.
+
+A new source may be unreliable, so only a few of its signals age pages before fetches have tested as
+many.  The others wait: they count once the source is tested.  Whenever that happens, or a source
+proves much less reliable than it was, the signals of all pages are weighed anew (`reage_pages`).
+"""
 
 import math
 
@@ -13,6 +18,7 @@ from recrawl.shard.state.codes import link_row_of, rebuild_word
 from recrawl.shard.state.rules import Rules
 from recrawl.shard.state.status import PageStatus
 from recrawl.shard.state.tables import (
+    I64,
     SOURCE_DELAY_GIVEN,
     SOURCE_HEARD,
     SOURCE_PRECISION_GIVEN,
@@ -22,7 +28,13 @@ from recrawl.shard.state.tables import (
     Registers,
     Sources,
 )
-from recrawl.shard.state.trust import delay_of, next_precision_of
+from recrawl.shard.state.trust import (
+    delay_of,
+    false_chance_of,
+    is_tested,
+    next_precision_of,
+    precision_of,
+)
 from recrawl.shard.state.words import (
     SECONDS_MAX,
     last_of,
@@ -32,8 +44,16 @@ from recrawl.shard.state.words import (
     with_last,
 )
 
-__all__ = ["age_by_signal", "aged_last_of", "apply_signals", "set_sources"]
+__all__ = [
+    "age_by_signal",
+    "aged_last_of",
+    "apply_signals",
+    "note_precision",
+    "reage_pages",
+    "set_sources",
+]
 
+_FREE = int(PageStatus.FREE)
 _NEW = int(PageStatus.NEW)
 _COUNT_MAX = 65_535
 # Claimed times are accepted up to this far ahead of the shard's time.
@@ -159,9 +179,108 @@ def apply_signals(
             if delay > 0.0:
                 precision *= -math.expm1(-(at - fetched) / delay)
         rebuild_word(pages, links, sources, priors, rules, slot, float(at))
-        if pages.status[slot] != _NEW:
+        if pages.status[slot] != _NEW and _may_age(pages, sources, rules, slot, source):
             age_by_signal(pages, rules, slot, float(at), precision)
         valid[i] = True
+
+
+@table_kernel
+def _may_age(pages: Pages, sources: Sources, rules: Rules, slot: int, source: int) -> bool:
+    """Return whether a signal ages its page now; count it if its source is not tested yet."""
+    if is_tested(sources, source, rules):
+        return True
+    if last_of(pages.word[slot]) < number_of(pages.fetched_at[slot]):
+        return True
+    if sources.n_untested[source] >= rules.untested_signals_max + sources.n_tested[source]:
+        return False
+    sources.n_untested[source] += np.float32(1.0)
+    return True
+
+
+@table_kernel
+def note_precision(sources: Sources, registers: Registers, rules: Rules, source: int) -> None:
+    """Have all signals weighed anew if a source is now tested, or only half as precise as it was.
+
+    Called after a fetch has changed the evidence about the source.
+    """
+    precision = precision_of(sources, source, rules)
+    used = float(sources.precision_used[source])
+    if used == 0.0:
+        if not is_tested(sources, source, rules):
+            return
+    elif precision > 0.5 * used:
+        sources.precision_used[source] = max(precision, used)
+        return
+    sources.precision_used[source] = precision
+    registers.n_to_reage[0] = registers.n_slots[0]
+
+
+@table_kernel
+def _reaged_last_of(pages: Pages, links: Links, sources: Sources, rules: Rules, slot: int) -> int:
+    """Return the effective last fetch of a page by all its signals, as precise as sources are now.
+
+    -1 for a page without signals since its fetch, or with signals that are not tested and wait.
+    """
+    fetched = number_of(pages.fetched_at[slot])
+    log_false = 0.0
+    is_all_tested = True
+    n_all = 0
+    for k in range(number_of(pages.n_sources[slot])):
+        row = link_row_of(links, slot, k) if k > 0 else 0
+        n = number_of(links.n_signals[row]) if k > 0 else number_of(pages.n_signals[slot])
+        if n == 0:
+            continue
+        source = number_of(links.source[row]) if k > 0 else number_of(pages.source[slot])
+        log_false += math.log(max(false_chance_of(sources, source, rules, n), 1e-300))
+        is_all_tested &= is_tested(sources, source, rules)
+        n_all += n
+    word = pages.word[slot]
+    if n_all == 0 or (last_of(word) >= fetched and not is_all_tested):
+        return -1
+    shape = rules.shapes[shape_of(word)]
+    seconds = shape * math.exp2(log2_period_of(word))
+    at = max(number_of(pages.heard_at[slot]), fetched)
+    elapsed = float(at - fetched)
+    # All signals as if they had come with the last one: see `elapsed_after_signal_of`.
+    aged = elapsed + (seconds + elapsed) * math.expm1(min(-log_false / shape, 700.0))
+    return int(max(at - min(aged, float(SECONDS_MAX)), 1.0))
+
+
+@table_kernel
+def reage_pages(
+    pages: Pages,
+    links: Links,
+    sources: Sources,
+    priors: Priors,
+    registers: Registers,
+    rules: Rules,
+    n_slots: int,
+    changed: I64,
+) -> int:
+    """Weigh the signals of the next ``n_slots`` slots anew; return the number of pages changed.
+
+    A page whose signals waited is aged by them.  One that was aged by signals that have turned out
+    to be less precise becomes younger again.
+    """
+    n = 0
+    now = float(seconds_of(registers.now[0], registers.now[0]))
+    for _ in range(min(n_slots, registers.n_to_reage[0])):
+        slot = registers.reage_from[0]
+        if slot >= registers.n_slots[0]:
+            slot = 0
+        registers.reage_from[0] = slot + 1
+        registers.n_to_reage[0] -= 1
+        if pages.n_sources[slot] == 0 or pages.status[slot] in (_FREE, _NEW):
+            continue
+        fetched = number_of(pages.fetched_at[slot])
+        last = last_of(pages.word[slot])
+        reaged = _reaged_last_of(pages, links, sources, rules, slot)
+        if reaged > 0 and (reaged > last or last >= fetched) and reaged != last:
+            pages.word[slot] = with_last(pages.word[slot], reaged)
+            rebuild_word(pages, links, sources, priors, rules, slot, now)
+            changed[n] = slot
+            n += 1
+    return n
 
 
 @table_kernel

@@ -9,7 +9,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from recrawl.core.arrays import FloatArray
 from recrawl.core.kernel import table_kernel
@@ -18,7 +17,7 @@ from recrawl.core.price.due_table import LOG2_NEVER, interval_periods_of
 from recrawl.shard.due import Terms, rough_exp2_of
 from recrawl.shard.state.codes import log2_of_code
 from recrawl.shard.state.status import BudgetUnit, PageStatus
-from recrawl.shard.state.tables import Tables
+from recrawl.shard.state.tables import Pages, Tables
 from recrawl.shard.state.words import class_of, is_held, log2_period_of, log2_weight_of, shape_of
 
 __all__ = ["N_PRICES", "N_PRICES_NEAR", "DemandCounter", "SampledDemand", "sample_demand"]
@@ -100,9 +99,8 @@ def _add_page(
 
 @table_kernel
 def _add_pages(
-    word: NDArray[np.uint64],
-    status: NDArray[np.uint8],
-    cost: NDArray[np.uint16],
+    pages: Pages,
+    newcomers_after: float,
     terms: Terms,
     with_cost: bool,
     first: int,
@@ -110,14 +108,20 @@ def _add_pages(
     stride: int,
     curve: SampledDemand,
 ) -> None:
-    """Add every ``stride``-th page; those in flight count, retired pages and free slots do not."""
+    """Add every ``stride``-th page; those in flight count.
+
+    Retired pages, free slots and newcomers, which have a share of their own, do not count.
+    """
     log2_price = math.log2(curve.price[0])
+    word, status = pages.word, pages.status
     for slot in range(first, end, stride):
         if is_held(word[slot]) and (status[slot] == _FREE or status[slot] == _RETIRED):
             continue
+        if pages.newcomer_until[slot] > newcomers_after:
+            continue
         rate = stride * rough_exp2_of(-log2_period_of(word[slot]))
         if with_cost:
-            rate *= math.exp2(log2_of_code(cost[slot]))
+            rate *= math.exp2(log2_of_code(pages.cost[slot]))
         _add_page(word[slot], terms, log2_price, rate, float(stride), curve)
 
 
@@ -143,15 +147,13 @@ class DemandCounter:
         steps = (np.arange(n_prices) - n_prices // 2) * terms.table.log2_target_step
         self._curve = SampledDemand(price * np.exp2(steps), np.zeros(n_prices), np.zeros(n_prices))
 
-    def add(self, tables: Tables, end: int) -> None:
+    def add(self, tables: Tables, end: int, newcomers_after: float = math.inf) -> None:
         """Count the pages up to a slot that have not been counted yet."""
         if self._next >= end:
             return
-        pages = tables.pages
         _add_pages(
-            pages.word,
-            pages.status,
-            pages.cost,
+            tables.pages,
+            newcomers_after,
             self._terms,
             bool(tables.registers.budget_unit[0] == BudgetUnit.COST),
             self._next,
@@ -167,10 +169,16 @@ class DemandCounter:
 
 
 def sample_demand(
-    tables: Tables, terms: Terms, price: float, *, n_prices: int = N_PRICES, n_counted: int = 32_768
+    tables: Tables,
+    terms: Terms,
+    price: float,
+    *,
+    n_prices: int = N_PRICES,
+    n_counted: int = 32_768,
+    newcomers_after: float = math.inf,
 ) -> SampledDemand:
     """Return the demand curve of a sample of all pages, at prices around ``price``."""
     n_slots = int(tables.registers.n_slots[0])
     count = DemandCounter(terms, price, n_prices, max(1, n_slots // n_counted))
-    count.add(tables, n_slots)
+    count.add(tables, n_slots, newcomers_after)
     return count.demand()

@@ -10,7 +10,8 @@ from recrawl.core.arrays import FloatArray
 from recrawl.shard.apply.budget import credit_at
 from recrawl.shard.due import CEILING_BONUS, Terms
 from recrawl.shard.picker.discovery import UnfetchedPages
-from recrawl.shard.picker.forecast import sample_demand
+from recrawl.shard.picker.forecast import SampledDemand, sample_demand
+from recrawl.shard.picker.newcomers import NO_NEWCOMERS, Newcomers, are_fresh
 from recrawl.shard.picker.pricing import BudgetPrice
 from recrawl.shard.picker.queue.market import (
     M_BACKLOG,
@@ -44,6 +45,8 @@ _VALUE = int(Reason.VALUE)
 
 # Weight of the latest marginal page in the price that scans maintain.
 _SMOOTHING = 0.1
+# Newcomers are ordered if they are worth the price, up to this many octaves below it.
+_NEWCOMER_OCTAVES = 1.0
 # Price to begin a demand curve at if there is none: an hour of one page's staleness.
 _PRICE_ANYWHERE = 3_600.0
 # Codes of costs in `Pages`: log2 in steps of 1/1024.
@@ -88,6 +91,8 @@ class Picker:
         self._budget_price = BudgetPrice()
         self._sweep = RollingSweep(terms, empty_market(), settings.pool_max)
         self._new_pages = UnfetchedPages(terms)
+        self._newcomers = Newcomers(settings, terms)
+        self._newcomers_after = NO_NEWCOMERS
         self._looked_to = 0
         self._n_unordered = 0
         self._fixed_price = 0.0
@@ -141,8 +146,11 @@ class Picker:
         if not self._is_sweeping or demand is None:
             if self._tables is None:
                 return np.empty(0), np.empty(0)
-            demand = sample_demand(self._tables, self._terms, self.price or _PRICE_ANYWHERE)
+            demand = self._sample_demand(self._tables, self.price or _PRICE_ANYWHERE)
         return demand.price, demand.spent
+
+    def _sample_demand(self, tables: Tables, price: float) -> SampledDemand:
+        return sample_demand(tables, self._terms, price, newcomers_after=self._newcomers_after)
 
     def decide(self, tables: Tables, now_ms: int, n: int, *, exact: bool = False) -> Proposal:
         """Return at most ``n`` orders, best first.
@@ -165,6 +173,7 @@ class Picker:
         self._is_fixed = bool(registers.price_mode[0] == PriceMode.FIXED)
         self._fixed_price = float(registers.fixed_price[0])
         self._is_sweeping = self._should_sweep(tables)
+        self._newcomers_after = self._newcomers.limited_after(tables, now_ms)
         moment = None
         if self._is_sweeping:
             moment = self._advance(tables, now_ms)
@@ -193,8 +202,7 @@ class Picker:
         if self._settings.discovery_share > 0.0:
             self._new_pages.offer(tables, self._now(tables), slots)
         if self._is_sweeping:
-            moment = self._sweep.moment(tables, self._now(tables), self._log2_price())
-            self._sweep.queue_pages(tables, moment, slots)
+            self._sweep.queue_pages(tables, self._moment(tables, self._now(tables)), slots)
 
     def wake(self, tables: Tables, groups: NDArray[np.int64]) -> None:
         """Update groups that may be ordered from earlier than before."""
@@ -216,6 +224,10 @@ class Picker:
         if slot.size:
             self._mean_cost += _SMOOTHING * (float(cost.mean()) - self._mean_cost)
         return int((np.cumsum(cost) - cost < credit).sum())
+
+    def _moment(self, tables: Tables, now_ms: int) -> Moment:
+        after = self._newcomers.limited_after(tables, now_ms)
+        return self._sweep.moment(tables, now_ms, self._log2_price(), after)
 
     def _log2_price(self) -> float:
         return math.log2(self.price) if self.price > 0.0 else -1e3
@@ -242,10 +254,10 @@ class Picker:
         budget = float(tables.registers.budget[0])
         price = self._budget_price
         if price.demand is None or (not self._is_fixed and budget > 0.0 and self.price == 0.0):
-            demand = sample_demand(tables, self._terms, self.price or _PRICE_ANYWHERE)
+            demand = self._sample_demand(tables, self.price or _PRICE_ANYWHERE)
             if not self._is_fixed and budget > 0.0 and self.price == 0.0:
                 # A second curve around the price found: the first may not reach that far.
-                demand = sample_demand(tables, self._terms, demand.price_for(budget))
+                demand = self._sample_demand(tables, demand.price_for(budget))
             price.update_demand(demand, budget)
         now = now_ms / 1000.0
         # The first sweep finds pages long due; the price must not follow that backlog.
@@ -259,7 +271,7 @@ class Picker:
                 sweep_seconds=self.sweep_seconds,
                 cost=self._mean_cost,
             )
-        moment = self._sweep.moment(tables, now_ms, self._log2_price())
+        moment = self._moment(tables, now_ms)
         self._sweep.set_sweep_seconds(moment.now, self._planned_sweep_seconds(tables))
         if self._settings.discovery_share > 0.0:
             self._look_for_new(tables, now_ms)
@@ -317,7 +329,7 @@ class Picker:
             found = self._discovery_orders(tables, now_ms, at.size, moment is None)
             slot[at[: found.size]] = found
         at = np.flatnonzero(slot < 0)
-        found, why = self._value_orders(tables, now_ms, at.size, moment)
+        found, why = self._orders_with_newcomers(tables, now_ms, at.size, moment)
         slot[at[: found.size]] = found
         reason[at[: found.size]] = why
         is_had = slot >= 0
@@ -341,6 +353,50 @@ class Picker:
             return ranked.slot
         self._make_rows(n)
         return self._new_pages.order(tables, self._market, now_ms, n)
+
+    def _orders_with_newcomers(
+        self, tables: Tables, now_ms: int, n: int, moment: Moment | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Return newcomers within their shares, then other pages, then more newcomers if need be.
+
+        Newcomers beyond their shares come only in place of copies that are almost certainly fresh,
+        or if there are no other pages to order.
+        """
+        if self._newcomers_after == NO_NEWCOMERS or n == 0:
+            return self._value_orders(tables, now_ms, n, moment)
+        least = self._log2_price() - _NEWCOMER_OCTAVES if self.price > 0.0 else -math.inf
+        self._make_rows(n)
+        within = self._newcomers.order(
+            tables,
+            self._market,
+            now_ms,
+            self._newcomers.n_allowed(tables, n),
+            log2_least=least,
+            n_deciding=n,
+        )
+        n_left = n - within.size
+        slot, why = self._value_orders(tables, now_ms, n_left, moment)
+        may_wait = are_fresh(tables, slot, now_ms) & (why != _CEILING)
+        n_missing = n_left - slot.size
+        self._make_rows(n_missing + int(may_wait.sum()))
+        beyond = self._newcomers.order(
+            tables,
+            self._market,
+            now_ms,
+            n_missing + int(may_wait.sum()),
+            log2_least=least,
+            n_deciding=n,
+            is_free=True,
+        )
+        if beyond.size > n_missing:
+            waiting = np.flatnonzero(may_wait)[n_missing - beyond.size :]
+            unmark_ordered(self._market, slot[waiting])
+            if moment is not None:
+                self._sweep.queue_pages(tables, moment, slot[waiting])
+            slot, why = np.delete(slot, waiting), np.delete(why, waiting)
+        reasons = [np.full(within.size, _VALUE, np.uint8), why]
+        reasons.append(np.full(beyond.size, _SPARE, np.uint8))
+        return np.concatenate([within, slot, beyond]), np.concatenate(reasons)
 
     def _value_orders(
         self, tables: Tables, now_ms: int, n: int, moment: Moment | None
@@ -400,6 +456,7 @@ class Picker:
             n,
             log2_guess=self._log2_marginal,
             log2_least=self._log2_price() if self._is_fixed else -math.inf,
+            newcomers_after=self._newcomers_after,
         )
         return ranked
 

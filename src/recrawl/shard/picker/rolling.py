@@ -101,7 +101,9 @@ class RollingSweep:
         """Slot that the sweep visits next."""
         return self._cursor
 
-    def moment(self, tables: Tables, now_ms: int, log2_price: float) -> Moment:
+    def moment(
+        self, tables: Tables, now_ms: int, log2_price: float, newcomers_after: float = math.inf
+    ) -> Moment:
         """Return the parameters of the present moment for kernels."""
         return Moment(
             int(now_ms),
@@ -111,6 +113,7 @@ class RollingSweep:
             float(self.sweep_seconds),
             int(self._cursor),
             int(tables.registers.n_slots[0]),
+            float(newcomers_after),
         )
 
     def set_sweep_seconds(self, now: float, sweep_seconds: float) -> None:
@@ -140,7 +143,14 @@ class RollingSweep:
             return
         assert self._wheel is not None
         value_pages(
-            tables.pages, tables.limits, self._terms, moment.log2_price, moment.now, self._found, n
+            tables.pages,
+            tables.limits,
+            self._terms,
+            moment.log2_price,
+            moment.now,
+            moment.newcomers_after,
+            self._found,
+            n,
         )
         first = 0
         while first < n:
@@ -241,7 +251,7 @@ class RollingSweep:
             stride = max(1, round(moment.n_slots / n_counted))
             price = math.exp2(moment.log2_price) if moment.log2_price > _LOG2_NO_PRICE else 1.0
             self._count = DemandCounter(self._terms, price, N_PRICES_NEAR, stride)
-        self._count.add(tables, end)
+        self._count.add(tables, end, moment.newcomers_after)
 
     def _drain(self, tables: Tables, moment: Moment) -> None:
         """Take the due pages out of the wheel, and place all pages found."""
@@ -318,7 +328,14 @@ class RollingSweep:
                 break
             taken = Found(slot[n_done : n_done + n], *_empty_found(n)[1:])
             value_pages(
-                tables.pages, tables.limits, self._terms, moment.log2_price, moment.now, taken, n
+                tables.pages,
+                tables.limits,
+                self._terms,
+                moment.log2_price,
+                moment.now,
+                moment.newcomers_after,
+                taken,
+                n,
             )
             shortfall = moment.log2_price - taken.log2_worth
             why = np.where(shortfall <= _VALUE_TOLERANCE, int(Reason.VALUE), int(Reason.SPARE))

@@ -85,6 +85,8 @@ class _Band(NamedTuple):
     low: float
     high: float
     positions: FloatArray
+    newcomers_after: float
+    """Shard seconds: pages that are newcomers beyond it are not in the band."""
 
 
 @table_kernel
@@ -113,6 +115,8 @@ def _collect(
             age = (now - last_of(word)) * (1.0 + 2.0 * ROUGHNESS)
             if age < rough_age_of(word, due, band.positions):
                 continue
+        if pages.newcomer_until[slot] > band.newcomers_after:
+            continue
         if has_bit(market.taken, slot) or not may_order(market, groups, pages.group[slot], now_ms):
             continue
         worth = log2_worth_of(pages, limits, slot, terms, now)
@@ -160,6 +164,7 @@ def order_exactly(
     log2_guess: float = math.inf,
     log2_least: float = -math.inf,
     only_new: bool = False,
+    newcomers_after: float = math.inf,
 ) -> tuple[Ranked, Market]:
     """Order exactly the ``n`` best pages that groups allow, and record them in the market.
 
@@ -179,6 +184,8 @@ def order_exactly(
         log2 of the least worth of a page that is ordered.
     only_new
         Whether to order only pages never fetched.
+    newcomers_after
+        Shard seconds: pages that are newcomers beyond it are not ordered; infinite for none.
     """
     orders: list[Ranked] = []
     n_ordered = 0
@@ -195,7 +202,8 @@ def order_exactly(
         low = max(low, log2_least)
         if low >= high:
             continue
-        band = _Band(low, high, first_positions(terms, max(low, -1e3)))
+        positions = first_positions(terms, max(low, -1e3))
+        band = _Band(low, high, positions, float(newcomers_after))
         found = _pages_in_band(tables, terms, market, now_ms, band, only_new)
         high = low
         chosen = np.zeros(found.slot.size, np.bool_)

@@ -46,6 +46,8 @@ class Moment(NamedTuple):
     cursor: int
     """The slot that the sweep looks at next."""
     n_slots: int
+    newcomers_after: float
+    """Shard seconds: pages that are newcomers beyond it are not placed; inf for none."""
 
 
 class Found(NamedTuple):
@@ -97,15 +99,18 @@ def value_pages(
     terms: Terms,
     log2_price: float,
     now: float,
+    newcomers_after: float,
     found: Found,
     n: int,
 ) -> None:
-    """Write due time and worth of the first ``n`` pages; a held page is never due."""
+    """Write due time and worth of the first ``n`` pages; held pages and newcomers are never due."""
     for i in range(n):
         slot = found.slot[i]
         found.due[i] = math.inf
         found.log2_worth[i] = -math.inf
-        if slot >= 0 and not is_held(pages.word[slot]):
+        if slot < 0 or is_held(pages.word[slot]):
+            continue
+        if pages.newcomer_until[slot] <= newcomers_after:
             found.last[i] = last_of(pages.word[slot])
             found.due[i] = page_due_of(pages, limits, slot, terms, log2_price)
             found.log2_worth[i] = log2_worth_of(pages, limits, slot, terms, now)

@@ -48,6 +48,11 @@ class Rules(NamedTuple):
     delay_prior_weight: float
     signal_rate_seconds: float
     signal_evidence_max: float
+    untested_signals_max: float
+    new_pages_share: float
+    new_domain_share: float
+    growth_share: float
+    newcomer_max: float
     request_time_constant: float
     request_prior_rate: float
     request_prior_seconds: float
@@ -91,6 +96,11 @@ def rules_of(settings: ShardSettings, codes: DueCodes) -> Rules:
         delay_prior_weight=float(settings.signal_delay_weight),
         signal_rate_seconds=float(settings.signal_rate_seconds),
         signal_evidence_max=float(settings.signal_evidence_max),
+        untested_signals_max=float(settings.untested_signals_max),
+        new_pages_share=float(settings.new_pages_share),
+        new_domain_share=float(settings.new_domain_share),
+        growth_share=float(settings.growth_share),
+        newcomer_max=min(float(settings.newcomer_seconds_max), 1e9),
         request_time_constant=min(settings.request_half_life, 1e18) / math.log(2),
         request_prior_rate=float(settings.request_prior_rate),
         request_prior_seconds=float(settings.request_prior_seconds),

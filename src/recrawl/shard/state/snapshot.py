@@ -37,11 +37,29 @@ __all__ = [
 
 FORMAT = 4
 FORMATS_READ = (1, 2, 3, 4)
-# Columns that older formats lack: the format that introduced them, and their default.
-ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float]] = {
+# Columns that older formats lack: the format that introduced them, and their default, which is a
+# number or the name of an earlier column of the table.
+ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float | str]] = {
     ("priors", "weight"): (2, LOG2_CODE_ONE),
     ("pages", "surprise"): (3, 0),
     ("registers", "memory_lost"): (3, 0.0),
+    ("pages", "newcomer_until"): (4, 0),
+    ("groups", "domain"): (4, 0),
+    ("groups", "domain_pages"): (4, "n_pages"),
+    ("groups", "growth_pages"): (4, 0),
+    ("groups", "growth_until"): (4, 0),
+    ("groups", "newcomer_credit"): (4, 0.0),
+    ("groups", "newcomer_credit_at"): (4, 0),
+    ("sources", "n_tested"): (4, "total"),
+    ("sources", "n_untested"): (4, 0.0),
+    ("sources", "precision_used"): (4, 0.0),
+    ("registers", "growth_pages"): (4, 0),
+    ("registers", "growth_until"): (4, 0),
+    ("registers", "newcomers_until"): (4, 0),
+    ("registers", "newcomer_credit"): (4, 0.0),
+    ("registers", "n_newcomers_ordered"): (4, 0),
+    ("registers", "reage_from"): (4, 0),
+    ("registers", "n_to_reage"): (4, 0),
     ("registers", "budget_period"): (4, 0.0),
     ("registers", "run_budget"): (4, 0.0),
     ("registers", "run"): (4, 0),
@@ -257,7 +275,10 @@ def restore_tables(
             place = body["tables"].get(name, {}).get(column)
             added_in, default = ADDED_COLUMNS.get((name, column), (0, 0))
             if place is None and columns and body["format"] < added_in:
-                columns.append(np.full(columns[0].size, default, dtype))
+                if isinstance(default, str):
+                    columns.append(columns[list(dtypes_of(table)).index(default)].astype(dtype))
+                else:
+                    columns.append(np.full(columns[0].size, default, dtype))
                 continue
             if place is None or place["type"] != dtype.name:
                 raise SnapshotError(f"column {name}.{column} must be {dtype.name}, got {place!r}")

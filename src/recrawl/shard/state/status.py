@@ -101,7 +101,8 @@ class Reason(IntEnum):
     AUDIT = 3
     """Chosen by hash, to measure freshness without bias."""
     SPARE = 4
-    """Below the price, but the budget would have been left unspent."""
+    """Below the price, or beyond the share of newcomers, but the budget would have been left
+    unspent."""
 
 
 class Why(StrEnum):
@@ -129,3 +130,4 @@ class Why(StrEnum):
     LEASE_FULL = "one lease has no more pages than this"
     NOT_TRACKED = "the URL is not tracked"
     INVALID_URL = "the text is not a valid URL"
+    SHARE_SPENT = "its host has used its share of the budget for new pages"

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 __all__ = [
     "GROUP_CLOSED",
     "GROUP_HAS_POLICY",
+    "GROUP_UNLIMITED",
     "RUNS_MAX",
     "SOURCE_DELAY_GIVEN",
     "SOURCE_HEARD",
@@ -45,12 +46,12 @@ F64 = NDArray[np.float64]
 
 
 class Pages(NamedTuple):
-    """Pages, one row per slot: 8 hot, 8 warm, 4 group and 54 cold bytes a page.
+    """Pages, one row per slot: 8 hot, 8 warm, 4 group and 58 cold bytes a page.
 
     The sweep reads the hot column of all pages and other columns only of pages that are about to be
     due.  An event reads the columns of its own pages.  The columns of signals (23 bytes), curves
-    (3) and requests (12) take memory only in a corpus that has any.  Instants are shard seconds, 0
-    for never.
+    (3), requests (12) and newcomers (4) take memory only in a corpus that has any.  Instants are
+    shard seconds, 0 for never.
     """
 
     word: U64
@@ -107,6 +108,8 @@ class Pages(NamedTuple):
     """Cold: seconds during which requests were counted, discounted likewise."""
     requested_at: U32
     """Cold: when requests were last counted."""
+    newcomer_until: U32
+    """Cold: until when the page is a newcomer (`recrawl.shard.apply.newcomers`); 0 for never."""
 
 
 class Links(NamedTuple):
@@ -123,7 +126,11 @@ class Links(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Groups of pages that share a politeness policy: 32 bytes each; instants in milliseconds."""
+    """Groups of pages that share a politeness policy: 64 bytes each; instants in milliseconds.
+
+    The hosts of one registrable domain share an account of their newcomers: the columns from
+    ``domain_pages`` on count only in the row of the group that keeps the account.
+    """
 
     ready_at: I64
     """When the next fetch may begin, unless the limit of fetches in flight is reached."""
@@ -138,12 +145,24 @@ class Groups(NamedTuple):
     n_errors: U8
     """Number of transient errors in a row."""
     flags: U8
-    """Bits: `GROUP_HAS_POLICY`, `GROUP_CLOSED`."""
+    """Bits: `GROUP_HAS_POLICY`, `GROUP_CLOSED`, `GROUP_UNLIMITED`."""
     n_pages: U32
+    domain: U32
+    """1 + the group that keeps the account of the domain; 0 for the group itself."""
+    domain_pages: U32
+    """Number of pages of the domain."""
+    growth_pages: U32
+    """Number of pages that the domain's normal growth is a share of."""
+    growth_until: I64
+    """Time until which the normal growth of the domain is used up."""
+    newcomer_credit: F32
+    """Number of orders that newcomers of the domain may have, when it was last updated."""
+    newcomer_credit_at: I64
+    """``Registers.n_ordered`` when the credit was last updated."""
 
 
 class Sources(NamedTuple):
-    """Sources of signals and their quality: 49 bytes a source."""
+    """Sources of signals and their quality: 61 bytes a source."""
 
     true: F64
     """Signals that announced a change, without the prior's (`SourceCounts`)."""
@@ -155,6 +174,12 @@ class Sources(NamedTuple):
     given_delay: F32
     flags: U8
     """Bits: `SOURCE_HEARD`, `SOURCE_PRECISION_GIVEN`, `SOURCE_DELAY_GIVEN`."""
+    n_tested: F32
+    """Number of fetches that showed whether its signals about a page were true."""
+    n_untested: F32
+    """Number of pages that signals moved forward before the source was tested enough."""
+    precision_used: F32
+    """Largest precision since its signals were last weighed anew; 0 if they never were."""
 
 
 class Leases(NamedTuple):
@@ -261,6 +286,20 @@ class Registers(NamedTuple):
     """Number of those that found it fresh."""
     n_void: I64
     """Number of rows of events that were ignored."""
+    growth_pages: I64
+    """Number of pages that the normal growth of the shard is a share of."""
+    growth_until: I64
+    """Time until which the normal growth of the shard is used up, in milliseconds."""
+    newcomers_until: I64
+    """When the last newcomer stops to be one, in shard seconds."""
+    newcomer_credit: F64
+    """Number of orders that all newcomers together may have now."""
+    n_newcomers_ordered: I64
+    """Number of orders of newcomers."""
+    reage_from: I64
+    """Slot of the next page whose signals are weighed anew."""
+    n_to_reage: I64
+    """Number of slots, from that one on, whose signals are still to be weighed anew."""
     budget_period: F64
     """Unit of time in which the user gave the budget, in seconds; 0 for none or unknown."""
     run_budget: F64
@@ -297,6 +336,8 @@ GROUP_HAS_POLICY = 1
 """Bit of `Groups.flags`: the group has a politeness policy of its own."""
 GROUP_CLOSED = 2
 """Bit of `Groups.flags`: no page of the group may be ordered."""
+GROUP_UNLIMITED = 4
+"""Bit of `Groups.flags`: pages added to the group are never newcomers."""
 SOURCE_HEARD = 1
 """Bit of `Sources.flags`: a signal of the source has arrived."""
 SOURCE_PRECISION_GIVEN = 2

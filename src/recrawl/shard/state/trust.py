@@ -11,6 +11,7 @@ __all__ = [
     "SIGNALS_COUNTED_MAX",
     "delay_of",
     "false_chance_of",
+    "is_tested",
     "next_precision_of",
     "precision_of",
 ]
@@ -51,6 +52,14 @@ def false_chance_of(sources: Sources, source: int, rules: Rules, n: int) -> floa
     true = sources.true[source] + rules.precision_prior_true
     true = min(max(true, 0.0), _PRECISION_MAX * total)
     return math.exp(log_false_chance_of(true, total, min(n, SIGNALS_COUNTED_MAX)))
+
+
+@table_kernel
+def is_tested(sources: Sources, source: int, rules: Rules) -> bool:
+    """Return whether the precision of a source was given, or enough of its signals were tested."""
+    if sources.flags[source] & SOURCE_PRECISION_GIVEN:
+        return True
+    return bool(sources.n_tested[source] >= rules.untested_signals_max)
 
 
 @table_kernel
