@@ -18,6 +18,7 @@ from recrawl.corpus.opening import open_corpus
 from recrawl.corpus.plan.curve import Plan
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.durability.scrubber import ScrubReport
 from recrawl.node.orders import Order, Outcome
 from recrawl.node.routing import Urls
 
@@ -343,6 +344,10 @@ class AsyncCorpus:
     async def backup(self, dest: str | os.PathLike[str], *, keep: int = 7) -> "BackupResult":
         """Copy the corpus into a folder of backups, and check the copy."""
         return await self._run(self.corpus.backup, dest, keep=keep)
+
+    async def last_scrub(self) -> ScrubReport | None:
+        """Return what the last complete reading of all files found; None if there was none."""
+        return await self._run(self.corpus.last_scrub)
 
     async def refresh(self) -> None:
         """Read what other processes have logged since; for a corpus opened with ``read_only``."""

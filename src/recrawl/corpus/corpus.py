@@ -48,6 +48,7 @@ from recrawl.node.durability.recovery import (
     recover_node,
     settings_event,
 )
+from recrawl.node.durability.scrubber import Scrubber, ScrubReport, read_scrub_report
 from recrawl.node.durability.snapshotter import Snapshotter
 from recrawl.node.node import Node, use_logged_price
 from recrawl.node.numbering import Namer, PagesToAdd
@@ -157,6 +158,7 @@ class Corpus:
             config,
             clock,
         )
+        self._scrubber = Scrubber(folder, format, config.scrub, clock)
         self._budget_split = BudgetSplit(nodes, config, clock)
         self._leasing = Leasing(self.nodes, self._budget_split, config, self.time)
         self._is_closed = False
@@ -196,6 +198,7 @@ class Corpus:
             self._budget_split.continue_budget(self.config)
         self._record_log_ends(is_closed=False)
         self._snapshotter.start()
+        self._scrubber.start()
 
     def _record_log_ends(self, *, is_closed: bool) -> None:
         """Record where the logs in the folder end, so that a loss of records is recognised."""
@@ -209,6 +212,7 @@ class Corpus:
         if self._is_closed:
             return
         self._is_closed = True
+        self._scrubber.stop()
         self._snapshotter.stop()
         with ExitStack() as closing:
             # If closing one fails, the others are still closed.
@@ -259,6 +263,10 @@ class Corpus:
         if not self.is_reader:
             self.snapshot()
         return back_up_corpus(self.folder, dest, keep=keep, clock=self._clock)
+
+    def last_scrub(self) -> ScrubReport | None:
+        """Return what the last complete reading of all files found; None if there was none."""
+        return read_scrub_report(self.folder)
 
     def refresh(self) -> None:
         """Read what other processes have logged since; for a corpus opened with ``read_only``."""

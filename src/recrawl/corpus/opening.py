@@ -3,13 +3,14 @@
 import json
 import logging
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from recrawl.atomic_files import create_folder, replace_file
 from recrawl.corpus.corpus import Corpus
-from recrawl.errors import ConfigError, CorpusError
+from recrawl.errors import ConfigError, CorpusError, RecrawlError
 from recrawl.ledger import Log, SnapshotFolder, SnapshotOrigin
 from recrawl.node.clock import Clock, SystemClock
 from recrawl.node.config.corpus_config import CorpusConfig
@@ -231,8 +232,10 @@ def _open(
             if config_given:
                 _save_config(folder, config)
     except BaseException:
-        for node in nodes:
-            node.store.close()
-        log.close()
+        closing = [*(node.store.close for node in nodes), log.close]
+        for close in closing:
+            # A damaged store may raise again; the first error says more, and the log must close.
+            with suppress(RecrawlError):
+                close()
         raise
     return corpus

@@ -1,6 +1,17 @@
 """A sorted key-value store on disk, behind a small interface; the engine is RocksDB."""
 
+from recrawl.kv.damage_marks import damage_mark, is_damage, mark_damaged, unmark_damaged
 from recrawl.kv.keyvalues import KeyValues, Mode
 from recrawl.kv.options import Compression, KvOptions, TornLog
 
-__all__ = ["Compression", "KeyValues", "KvOptions", "Mode", "TornLog"]
+__all__ = [
+    "Compression",
+    "KeyValues",
+    "KvOptions",
+    "Mode",
+    "TornLog",
+    "damage_mark",
+    "is_damage",
+    "mark_damaged",
+    "unmark_damaged",
+]

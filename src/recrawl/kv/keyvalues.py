@@ -12,6 +12,7 @@ from rocksdict import AccessType, Checkpoint, DbClosedError, Rdict, ReadOptions,
 
 from recrawl.atomic_files import create_folder
 from recrawl.errors import LockedError, StorageError
+from recrawl.kv.damage_marks import is_damage, mark_damaged
 from recrawl.kv.options import KvOptions, engine_options
 
 __all__ = ["KeyValues", "Mode"]
@@ -35,10 +36,13 @@ class KeyValues:
     in `flush`, in `checkpoint` and for `sync`.
     """
 
-    def __init__(self, folder: Path, mode: Mode, options: KvOptions) -> None:
+    def __init__(
+        self, folder: Path, mode: Mode, options: KvOptions, *, marks_damage: bool = False
+    ) -> None:
         self._folder = folder
         self._mode = mode
         self._options = options
+        self._marks_damage = marks_damage
         self._scratch: Path | None = None
         self._engine: Rdict | None = None
         # Version of the manifest that a reader's engine has read.
@@ -46,8 +50,26 @@ class KeyValues:
         self._n_starts = 0
 
     @classmethod
-    def open(cls, folder: Path, *, mode: Mode = "writer", options: KvOptions | None = None) -> Self:
+    def open(
+        cls,
+        folder: Path,
+        *,
+        mode: Mode = "writer",
+        options: KvOptions | None = None,
+        marks_damage: bool = False,
+    ) -> Self:
         """Open a folder; a writer creates it if it does not exist.
+
+        Parameters
+        ----------
+        folder
+            Folder of the files.
+        mode
+            Mode, ``"writer"`` or ``"reader"``.
+        options
+            Options of the engine.
+        marks_damage
+            Whether a wrong checksum is noted with `mark_damaged`.
 
         Raises
         ------
@@ -58,7 +80,7 @@ class KeyValues:
         """
         if mode not in get_args(Mode):
             raise ValueError(f"mode must be one of {get_args(Mode)}, got {mode!r}")
-        opened = cls(Path(folder), mode, options or KvOptions())
+        opened = cls(Path(folder), mode, options or KvOptions(), marks_damage=marks_damage)
         try:
             opened._start()
         except BaseException:
@@ -123,12 +145,12 @@ class KeyValues:
         except Exception as error:
             self._fail(error)
 
-    def check_blocks(self, start: bytes = b"") -> Iterator[bytes]:
+    def check_blocks(self, start: bytes = b"") -> Iterator[tuple[bytes, int]]:
         """Read all blocks that hold keys from ``start`` on, and compare their checksums.
 
-        Yields the current key after some thousand entries, so that the caller can pause or stop.
-        What is read does not enter the block cache; blocks that are in it are not read from disk,
-        so open the folder without a cache for this.
+        Yields the current key and the bytes read since, about every megabyte, so that the caller
+        can pause or stop.  What is read does not enter the block cache; blocks that are in it are
+        not read from disk, so open the folder without a cache for this.
 
         Raises
         ------
@@ -139,14 +161,17 @@ class KeyValues:
         options.fill_cache(False)  # type: ignore[call-arg]  # the stub lacks the argument
         options.set_verify_checksums(True)
         options.set_readahead_size(_READAHEAD_BYTES)
-        n_entries = 0
+        n_bytes = n_entries = 0
         try:
             cursor = self._require_engine().iter(options)
             cursor.seek(start)
             while cursor.valid():
+                key = cast(bytes, cursor.key())
+                n_bytes += len(key) + len(cast(bytes, cursor.value()))
                 n_entries += 1
-                if n_entries % _ENTRIES_PER_PAUSE == 0:
-                    yield cast(bytes, cursor.key())
+                if n_bytes >= _READAHEAD_BYTES or n_entries >= _ENTRIES_PER_PAUSE:
+                    yield key, n_bytes
+                    n_bytes = n_entries = 0
                 cursor.next()
             cursor.status()
         except Exception as error:
@@ -330,4 +355,6 @@ class KeyValues:
             message = "closed"
         elif "already borrowed" in message.lower():
             message = "in use by another thread"
+        if self._marks_damage and is_damage(message):
+            mark_damaged(self._folder, message)
         raise StorageError(f"{self._folder}: {message}") from error

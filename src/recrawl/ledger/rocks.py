@@ -105,7 +105,7 @@ class RocksLog:
             )
         if n_partitions is not None and not 1 <= n_partitions <= N_PARTITIONS_MAX:
             raise ValueError(f"n_partitions must be 1 to {N_PARTITIONS_MAX}, got {n_partitions}")
-        values = KeyValues.open(folder, mode=mode, options=_OPTIONS)
+        values = KeyValues.open(folder, mode=mode, options=_OPTIONS, marks_damage=mode == "writer")
         try:
             log = cls(values, _read_or_write_format(values, n_partitions), durability)
             if corpus_id is not None:

@@ -145,7 +145,7 @@ class Store:
         """
         if changes_max < 1:
             raise ValueError(f"changes_max must be at least 1, got {changes_max}")
-        kv = KeyValues.open(folder, mode=mode, options=options)
+        kv = KeyValues.open(folder, mode=mode, options=options, marks_damage=mode == "writer")
         try:
             hash_key, canon_version = _identity_of(kv)
             if corpus_id is not None:

@@ -44,6 +44,7 @@ def _compile(out: Output) -> None:
     examples=(
         CommandExample("recrawl doctor"),
         CommandExample("recrawl doctor --deep", "read and compare all data"),
+        CommandExample("recrawl doctor --scrub", "find blocks that the disk has damaged"),
         CommandExample(
             "recrawl doctor --repair",
             "continue after the log has lost records; keeps the damaged files",
@@ -65,6 +66,12 @@ def _compile(out: Output) -> None:
     "the damaged files into a folder inside the corpus, and deletes nothing.",
 )
 @click.option(
+    "--scrub",
+    is_flag=True,
+    help="Read all files and compare their checksums, also those of snapshots.  A store that turns "
+    "out damaged is rebuilt by the next command that changes the corpus.",
+)
+@click.option(
     "--compile",
     "is_compile",
     is_flag=True,
@@ -72,7 +79,9 @@ def _compile(out: Output) -> None:
 )
 @corpus_option
 @output_option
-def command(deep: bool, is_repair: bool, is_compile: bool, folder: Path, out: Output) -> None:
+def command(
+    deep: bool, is_repair: bool, scrub: bool, is_compile: bool, folder: Path, out: Output
+) -> None:
     """Check a corpus for problems, and print what to do about them.
 
     Changes nothing without --repair, and can run while another process is using the corpus.  Exit
@@ -89,7 +98,9 @@ def command(deep: bool, is_repair: bool, is_compile: bool, folder: Path, out: Ou
     # Warnings logged while reading are among the results, so they are not printed twice.
     logging.getLogger("recrawl").addHandler(logging.NullHandler())
     n_by_level = dict.fromkeys(_MARKS, 0)
-    findings = repair_corpus(folder) if is_repair else check_corpus(folder, is_deep=deep)
+    findings = (
+        repair_corpus(folder) if is_repair else check_corpus(folder, is_deep=deep, is_scrub=scrub)
+    )
     for finding in findings:
         level = finding.level.value
         n_by_level[level] += 1

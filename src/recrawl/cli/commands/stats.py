@@ -141,7 +141,12 @@ def command(sources: bool, folder: Path, out: Output) -> None:
         stats = corpus.stats()
         newcomers = corpus.newcomers()
         group = corpus.config.corpus.group_by
-    out.row({**stats.as_dict(), "newcomers": newcomers})
+        scrub = corpus.last_scrub()
+    last_scrub = None if scrub is None else scrub._asdict()
+    out.row({**stats.as_dict(), "newcomers": newcomers, "last_scrub": last_scrub})
+    if scrub is not None and scrub.damage:
+        n = count_text(len(scrub.damage), "damaged part")
+        out.note(f"The last reading of all files found {n}.  Run `recrawl doctor`.")
     if stats.n_pages == 0:
         out.say("No pages yet.  Add some with `recrawl add urls.txt`.")
         return
@@ -152,7 +157,12 @@ def command(sources: bool, folder: Path, out: Output) -> None:
         f"budget: {stats.budget}.",
         style="bold",
     )
-    out.facts(_rows(stats, f"{group}s"))
+    rows = _rows(stats, f"{group}s")
+    if scrub is not None:
+        found = "damage" if scrub.damage else "no damage"
+        ago = relative_time_text(scrub.ended_at_ms, stats.at_ms)
+        rows.append(("files read completely", f"{ago}: {found}"))
+    out.facts(rows)
     if newcomers:
         out.say(newcomers_words(newcomers))
     if stats.is_sampled:

@@ -33,14 +33,16 @@ from recrawl.corpus.doctor.machine_checks import (
     versions_check,
 )
 from recrawl.corpus.doctor.repair import repair_corpus
+from recrawl.corpus.doctor.scrub_checks import scrub_check
 from recrawl.corpus.opening import open_corpus
 from recrawl.node.clock import Clock, SystemClock
+from recrawl.node.durability.corpus_format import read_format
 
 __all__ = ["CheckResult", "Severity", "check_corpus", "kernels_check", "repair_corpus"]
 
 
 def check_corpus(
-    folder: Path, *, is_deep: bool = False, clock: Clock | None = None
+    folder: Path, *, is_deep: bool = False, is_scrub: bool = False, clock: Clock | None = None
 ) -> Iterator[CheckResult]:
     """Check the corpus in a folder, which need not open; yield the results, basic ones first.
 
@@ -50,6 +52,9 @@ def check_corpus(
         Folder of the corpus.
     is_deep
         Whether to read everything: all records and entries, and to replay the log and compare.
+    is_scrub
+        Whether to read all files and compare their checksums; this notes the result in the folder,
+        and marks a damaged store, so that the next opening rebuilds it.
     clock
         Time source; the system clock by default.
     """
@@ -58,10 +63,12 @@ def check_corpus(
     yield from run_check("kernels", kernels_check)
     if folder.is_dir():
         yield from run_check("disk", partial(disk_check, folder))
-    yield from run_check("corpus", partial(_corpus_results, folder, is_deep, clock))
+    yield from run_check("corpus", partial(_corpus_results, folder, is_deep, is_scrub, clock))
 
 
-def _corpus_results(folder: Path, is_deep: bool, clock: Clock) -> Iterator[CheckResult]:
+def _corpus_results(
+    folder: Path, is_deep: bool, is_scrub: bool, clock: Clock
+) -> Iterator[CheckResult]:
     shape, findings = format_check(folder)
     yield from findings
     if shape is None:
@@ -77,6 +84,11 @@ def _corpus_results(folder: Path, is_deep: bool, clock: Clock) -> Iterator[Check
         yield finding
     if is_deep and is_log_read:
         yield from run_check("reading everything", partial(deep_check, folder, config))
+    format_file = read_format(folder)
+    assert format_file is not None
+    yield from run_check(
+        "scrub", partial(scrub_check, folder, format_file, config.scrub, clock, is_now=is_scrub)
+    )
     try:
         corpus = open_corpus(folder, config, read_only=True, clock=clock)
     except Exception as error:

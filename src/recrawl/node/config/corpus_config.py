@@ -26,6 +26,7 @@ from recrawl.node.config.sections import (
     PolitenessConfig,
     ProtectionConfig,
     RequestsConfig,
+    ScrubConfig,
     ShapeConfig,
     SignalsConfig,
     SnapshotsConfig,
@@ -55,6 +56,7 @@ __all__ = [
     "ProtectionConfig",
     "Rate",
     "RequestsConfig",
+    "ScrubConfig",
     "ShapeConfig",
     "SignalsConfig",
     "SnapshotsConfig",
@@ -106,6 +108,7 @@ class CorpusConfig:
     leases: LeasesConfig = field(default_factory=LeasesConfig)
     errors: ErrorsConfig = field(default_factory=ErrorsConfig)
     snapshots: SnapshotsConfig = field(default_factory=SnapshotsConfig)
+    scrub: ScrubConfig = field(default_factory=ScrubConfig)
     changes: ChangesConfig = field(default_factory=ChangesConfig)
     picker: PickerConfig = field(default_factory=PickerConfig)
     capacity: CapacityConfig = field(default_factory=CapacityConfig)

@@ -48,6 +48,7 @@ __all__ = [
     "PolitenessConfig",
     "ProtectionConfig",
     "RequestsConfig",
+    "ScrubConfig",
     "ShapeConfig",
     "SignalsConfig",
     "SnapshotsConfig",
@@ -427,6 +428,22 @@ class SnapshotsConfig:
     kept back to the oldest of them."""
 
     def __post_init__(self) -> None:
+        read_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubConfig:
+    """How often recrawl reads all its files, to find blocks that the disk has damaged."""
+
+    every: Duration = 3 * 86_400.0
+    """Time between two such readings, by the process that writes the corpus; "never" switches them
+    off.  `recrawl doctor --scrub` reads everything at once."""
+    bytes_per_second: Count = 10_000_000
+    """Maximum speed of reading, so that it does not delay other work."""
+
+    def __post_init__(self) -> None:
+        if str(self.every) == "never":
+            object.__setattr__(self, "every", float("inf"))
         read_fields(self)
 
 

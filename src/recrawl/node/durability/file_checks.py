@@ -18,12 +18,13 @@ from recrawl.ledger import SavedSnapshot
 __all__ = ["check_database", "check_snapshot"]
 
 _PIECE_BYTES = 1 << 20
+_ATTEMPTS_MAX = 3
 # Without a cache every block is read from its file.
 _OPTIONS = KvOptions(block_cache_bytes=0)
 
 
 def check_database(folder: Path) -> Iterator[int]:
-    """Read all blocks of a RocksDB database; yield about how many bytes were read since.
+    """Read all blocks of a RocksDB database; yield how many bytes were read since.
 
     Another process, or this one, may have the database open for writing.
 
@@ -32,20 +33,23 @@ def check_database(folder: Path) -> Iterator[int]:
     StorageError
         If a checksum does not match, or the database does not open.
     """
-    n_bytes = _drop_from_memory(folder)
-    with KeyValues.open(folder, mode="reader", options=_OPTIONS) as values:
-        for _ in values.check_blocks():
-            yield min(_PIECE_BYTES, max(n_bytes, 0))
-            n_bytes -= _PIECE_BYTES
-    yield max(n_bytes, 0)
+    _drop_from_memory(folder)
+    start = b""
+    for attempt in range(_ATTEMPTS_MAX):
+        try:
+            with KeyValues.open(folder, mode="reader", options=_OPTIONS) as values:
+                for key, n_bytes in values.check_blocks(start):
+                    start = key  # to continue there after an error
+                    yield n_bytes
+            return
+        except StorageError:
+            # A writer may have replaced files while they were opened; damage is found again.
+            if attempt == _ATTEMPTS_MAX - 1:
+                raise
 
 
-def _drop_from_memory(folder: Path) -> int:
-    """Ask the system to forget its copy of the sorted files, so that the disk is read.
-
-    Returns the total size of these files.
-    """
-    n_bytes = 0
+def _drop_from_memory(folder: Path) -> None:
+    """Ask the system to forget its copy of the sorted files, so that the disk is read."""
     for path in folder.glob("*.sst"):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -54,11 +58,9 @@ def _drop_from_memory(folder: Path) -> int:
         except OSError as error:
             raise StorageError(f"{path} cannot be read: {error}") from error
         try:
-            n_bytes += os.fstat(descriptor).st_size
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(descriptor)
-    return n_bytes
 
 
 def check_snapshot(saved: SavedSnapshot) -> Iterator[int]:

@@ -10,7 +10,6 @@ the checkpoint inside the snapshot, which is never behind that snapshot.
 """
 
 import logging
-import shutil
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from recrawl.atomic_files import sync_to_disk, sync_tree
 from recrawl.errors import (
     IdentityError,
     LedgerError,
@@ -32,17 +30,21 @@ from recrawl.errors import (
 from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder, SnapshotOrigin
 from recrawl.node.durability.corpus_format import CorpusFormat
 from recrawl.node.durability.log_damage import PartitionEnds, lost_records_error
+from recrawl.node.durability.store_repair import (
+    CHECKPOINT,
+    rebuild_damaged_store,
+    replace_store,
+)
 from recrawl.node.node import Node, use_logged_price
 from recrawl.node.records import CorpusIdentified, entry_of
 from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.shard import SettingsSet, Shard, ShardSettings, event_of
 from recrawl.store import CHANGES_MAX, Store
 
-__all__ = ["Partition", "identity_entry", "recover_node", "settings_event"]
+__all__ = ["CHECKPOINT", "Partition", "identity_entry", "recover_node", "settings_event"]
 
 logger = logging.getLogger(__name__)
 
-CHECKPOINT = "store"
 _READER_ATTEMPTS = 5
 # A log begins with the id of the corpus and the settings; that of 0.1.0 with the settings.
 _BEGINNING_RECORDS = 2
@@ -175,7 +177,9 @@ def _open_store(partition: Partition, end: int) -> Store | None:
         if type(error) is not StorageError:
             raise  # locked, or of a newer version, but not corrupt
         logger.warning("store %s is not used: %s", partition.store_folder, error)
-        return None
+        if not _rebuild_store(partition):
+            return None
+        store = _store_of(partition)
     if store.position > end:
         with ExitStack() as closing:
             closing.callback(store.close)
@@ -191,21 +195,14 @@ def _open_store(partition: Partition, end: int) -> Store | None:
     return store
 
 
+def _rebuild_store(partition: Partition) -> bool:
+    """Rebuild the store if it is marked as damaged; return whether it was."""
+    return rebuild_damaged_store(partition.store_folder, partition.ledger, partition.snapshots)
+
+
 def _install_store(partition: Partition, checkpoint: Path | None) -> Store:
     """Replace the store by a checkpoint or an empty one; keep the old files as ``.broken``."""
-    folder = partition.store_folder
-    if folder.exists():
-        aside = folder.with_name(folder.name + ".broken")
-        shutil.rmtree(aside, ignore_errors=True)
-        folder.rename(aside)
-    if checkpoint is not None:
-        # A copy that a power cut tears must not be taken for a store: it gets its name last.
-        draft = folder.with_name(folder.name + ".draft")
-        shutil.rmtree(draft, ignore_errors=True)
-        shutil.copytree(checkpoint, draft)
-        sync_tree(draft)
-        draft.rename(folder)
-        sync_to_disk(folder.parent)
+    replace_store(partition.store_folder, checkpoint)
     return _store_of(partition)
 
 
@@ -292,6 +289,7 @@ def _recover_writer(partition: Partition) -> Node:
     _check_origins(partition)
     first, end = ledger.first, ledger.end
     _check_log_end(partition, partition.snapshots.list_saved(), end, 0)
+    _rebuild_store(partition)
     with ExitStack() as closing:
         store = _open_store(partition, end)
         start = None
