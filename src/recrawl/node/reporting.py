@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 from email.utils import parsedate_to_datetime
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from recrawl.node.orders import (
     is_success,
 )
 from recrawl.node.records import LogEntry, PagesReported
+from recrawl.node.repeated_outcomes import Fetches, judge_in_turn, turns_of
 from recrawl.node.routing import utf8_or_none, utf8_strings
 from recrawl.shard import Applied, Outcomes, Verdict, event_of
 from recrawl.store import (
@@ -118,6 +120,18 @@ class Answers(NamedTuple):
         index = pa.array(rows)
         columns: list[Any] = [
             column[rows] if isinstance(column, np.ndarray) else column.take(index)
+            for column in self
+        ]
+        return Answers(*columns)
+
+    def slice(self, first: int, end: int) -> "Answers":
+        """Return the rows of a range, without copying them."""
+        if first == 0 and end == self.handle.size:
+            return self
+        columns: list[Any] = [
+            column[first:end]
+            if isinstance(column, np.ndarray)
+            else column.slice(first, end - first)
             for column in self
         ]
         return Answers(*columns)
@@ -268,18 +282,6 @@ def _check(answers: Answers) -> None:
         )
 
 
-def _rounds(page: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Split rows into rounds of distinct pages, so that each is compared with the previous one."""
-    left = np.arange(page.size)
-    rounds = []
-    while left.size:
-        _, first = np.unique(page[left], return_index=True)
-        first.sort()
-        rounds.append(left[first])
-        left = np.delete(left, first)
-    return rounds
-
-
 def _content_verdicts(node: Node, page: NDArray[np.int64], answers: Answers) -> NDArray[np.uint8]:
     """Return the verdict of each answer by its content: changed, unchanged or reverted."""
     verdict = np.where(answers.changed == 0, Verdict.UNCHANGED, Verdict.CHANGED).astype(np.uint8)
@@ -320,14 +322,57 @@ def report_answers(
     # Without the node's lock: while one caller waits for the disk, others compute verdicts.
     now_ms = node.tick(time)
     known = np.flatnonzero(page >= 0)
-    for among_known in _rounds(page[known]):
-        rows = known[among_known]
-        part = answers if rows.size == page.size else answers.take(rows)
-        verdict = verdicts(part.status, part.disallowed, _content_verdicts(node, page[rows], part))
-        entry = _report_entry(node, page[rows], order[rows], part, verdict, now_ms)
-        applied: Applied = node.submit([entry])[0]
-        counted[rows], transition[rows] = applied.valid, applied.transition
+    if known.size == 0:
+        return counted, transition
+    turn = turns_of(page[known])
+    # One entry for the first outcome of each page, one for the second, and so on.
+    rows = known[np.argsort(turn, kind="stable")]
+    is_all = rows.size == page.size and not turn.any()
+    part = answers if is_all else answers.take(rows)
+    at_ms = np.where(part.fetched_at_ms > 0, part.fetched_at_ms, now_ms)
+    part = part._replace(fetched_at_ms=at_ms)
+    content = _content_verdicts(node, page[rows], part)
+    if turn.any():
+        _judge_repeated(node, page[rows], order[rows], part, content)
+    verdict = verdicts(part.status, part.disallowed, content)
+    ends = np.cumsum(np.bincount(turn)).tolist()
+    entries = []
+    for first, end in pairwise([0, *ends]):
+        some = slice(first, end)
+        entries.append(
+            _report_entry(
+                node, page[rows[some]], order[rows[some]], part.slice(first, end), verdict[some]
+            )
+        )
+    applied: list[Applied] = node.submit(entries)
+    counted[rows] = np.concatenate([one.valid for one in applied])
+    transition[rows] = np.concatenate([one.transition for one in applied])
     return counted, transition
+
+
+def _judge_repeated(
+    node: Node,
+    page: NDArray[np.int64],
+    order: NDArray[np.int64],
+    answers: Answers,
+    content: NDArray[np.uint8],
+) -> None:
+    """Compare the answers of pages that occur several times with each other."""
+    _, place, count = np.unique(page, return_inverse=True, return_counts=True)
+    rows = np.flatnonzero(count[place] > 1)
+    some = answers.take(rows)
+    verdict = verdicts(some.status, some.disallowed, content[rows])
+    fetches = Fetches(
+        page=page[rows],
+        order=order[rows],
+        fetched_at_ms=some.fetched_at_ms,
+        is_poll=verdict < Verdict.DISALLOWED,
+        compares_digest=(some.changed == _UNKNOWN) & is_success(some.status),
+        digest=some.digest.to_pylist(),
+    )
+    in_turn = content[rows]
+    judge_in_turn(node, fetches, in_turn)
+    content[rows] = in_turn
 
 
 def _report_entry(
@@ -336,7 +381,6 @@ def _report_entry(
     order: NDArray[np.int64],
     answers: Answers,
     verdict: NDArray[np.uint8],
-    now_ms: int,
 ) -> LogEntry:
     modified_ms: Any = 0
     if node.shard.settings.last_modified == "trust":
@@ -346,7 +390,7 @@ def _report_entry(
         Outcomes,
         page=page,
         order=order,
-        fetched_at_ms=np.where(answers.fetched_at_ms > 0, answers.fetched_at_ms, now_ms),
+        fetched_at_ms=answers.fetched_at_ms,
         verdict=verdict,
         divergence=answers.divergence,
         last_modified_at_ms=modified_ms,

@@ -1,0 +1,111 @@
+"""Compare several outcomes of one page with each other, when they are reported together.
+
+Each is compared with the one before it that counts.  Which ones count is decided only when they are
+applied, but it can be told in advance, from the order of a report and the times of the fetches.  So
+all of them are judged first, and then logged with one sync.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.node.node import Node
+from recrawl.shard import Verdict
+from recrawl.shard.apply.pages import seconds_of
+from recrawl.shard.events import slot_of_page
+from recrawl.shard.state.status import LeaseStage
+from recrawl.store import DIGESTS_MAX
+
+__all__ = ["Fetches", "judge_in_turn", "turns_of"]
+
+
+class Fetches(NamedTuple):
+    """Outcomes as far as they matter here, one row each, in the order reported."""
+
+    page: NDArray[np.int64]
+    order: NDArray[np.int64]
+    fetched_at_ms: NDArray[np.int64]
+    is_poll: NDArray[np.bool_]
+    """Whether the outcome says something about the page, so that its time must be later than that
+    of the outcome before."""
+    compares_digest: NDArray[np.bool_]
+    """Whether the digest decides if the page has changed."""
+    digest: list[bytes | None]
+
+
+def turns_of(page: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return for each row how many rows before it are of the same page.
+
+    Examples
+    --------
+    >>> turns_of(np.array([7, 8, 7, 7, 8])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    order = np.argsort(page, kind="stable")
+    row = np.arange(page.size)
+    is_first = np.ones(page.size, np.bool_)
+    is_first[1:] = page[order][1:] != page[order][:-1]
+    turn = np.empty(page.size, np.int64)
+    turn[order] = row - np.maximum.accumulate(np.where(is_first, row, 0))
+    return turn
+
+
+def judge_in_turn(node: Node, fetches: Fetches, verdict: NDArray[np.uint8]) -> None:
+    """Write the verdicts by digest of outcomes of one page each, or of several in turn.
+
+    Parameters
+    ----------
+    node
+        Node of the pages.
+    fetches
+        Outcomes of pages that occur several times, in the order reported.
+    verdict
+        Verdicts, changed where the digest decides.
+    """
+    pages = np.unique(fetches.page)
+    recent = dict(zip(pages.tolist(), node.store.digests_of(pages), strict=True))
+    fetched_at = node.shard.tables.pages.fetched_at[slot_of_page(pages)]
+    last = dict(zip(pages.tolist(), fetched_at.tolist(), strict=True))
+    is_settled = _can_settle(node, fetches).tolist()
+    fetched = _fetch_seconds(node, fetches)
+    is_poll, compares = fetches.is_poll.tolist(), fetches.compares_digest.tolist()
+    for i, (page, new) in enumerate(zip(fetches.page.tolist(), fetches.digest, strict=True)):
+        known = recent[page]
+        if compares[i]:
+            verdict[i] = _verdict_by_digest(new, known)
+        if not is_settled[i] or (is_poll[i] and fetched[i] <= last[page]):
+            continue  # it will not count
+        if is_poll[i]:
+            last[page] = fetched[i]
+        if new is not None:
+            recent[page] = [new, *(old for old in known if old != new)][:DIGESTS_MAX]
+
+
+def _verdict_by_digest(new: bytes | None, known: list[bytes]) -> Verdict:
+    if known and known[0] == new:
+        return Verdict.UNCHANGED
+    return Verdict.REVERTED if new in known else Verdict.CHANGED
+
+
+def _can_settle(node: Node, fetches: Fetches) -> NDArray[np.bool_]:
+    """Return which outcomes have no order, or are the first to report an open order."""
+    order = fetches.order
+    leases = node.shard.tables.leases
+    row = order & (leases.page.size - 1)
+    is_known = node.pages_of_orders(order) == fetches.page
+    is_open = np.isin(leases.stage[row], (LeaseStage.IN_FLIGHT, LeaseStage.EXPIRED))
+    is_first = np.zeros(order.size, np.bool_)
+    is_first[np.unique(order, return_index=True)[1]] = True
+    is_settled: NDArray[np.bool_] = (order <= 0) | (is_known & is_open & is_first)
+    return is_settled
+
+
+def _fetch_seconds(node: Node, fetches: Fetches) -> list[int]:
+    """Return the times of fetches in shard seconds, no earlier than their orders and not later."""
+    leases, now_ms = node.shard.tables.leases, node.shard.now_ms
+    ordered_at = leases.ordered_at[fetches.order & (leases.page.size - 1)]
+    at_ms = np.where(
+        fetches.order > 0, np.maximum(fetches.fetched_at_ms, ordered_at), fetches.fetched_at_ms
+    )
+    return [int(seconds_of(at, now_ms)) for at in at_ms.tolist()]
