@@ -26,6 +26,7 @@ def open(
     *,
     read_only: bool = False,
     clock: "Clock | None" = None,
+    accept_clock: bool = False,
 ) -> "Corpus":
     """Open the corpus in a folder; create it if the folder holds none.
 
@@ -40,6 +41,8 @@ def open(
         Whether to open the corpus for reading only; another process may write to it meanwhile.
     clock
         Time source; the system clock unless given.
+    accept_clock
+        Whether to open a corpus whose last change is longer ago than ``clock.gap_max``.
 
     Examples
     --------
@@ -56,7 +59,7 @@ def open(
     # Imported here: compiled code takes a second to load, and `--version` needs none of it.
     from recrawl.corpus import open_corpus  # noqa: PLC0415
 
-    return open_corpus(path, config, read_only=read_only, clock=clock)
+    return open_corpus(path, config, read_only=read_only, clock=clock, accept_clock=accept_clock)
 
 
 def __getattr__(name: str) -> Any:

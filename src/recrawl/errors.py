@@ -9,6 +9,7 @@
         ├── ConfigError       a configuration is invalid (also a `ValueError`)
         │   └── WebFileError  the description of a simulated web is invalid
         ├── CorpusError       a folder is not a corpus, or a newer version wrote it
+        │   ├── ClockError    the system clock is far ahead of the log, or was never set
         │   ├── IdentityError a log, store or snapshot belongs to another corpus
         │   └── RecoveryError the files on disk are not enough to recover the state
         │       └── LogDamagedError    the log has lost records
@@ -32,6 +33,7 @@ bug and raises `AssertionError`.  Malformed data from the web raises nothing.
 __all__ = [
     "BackupError",
     "ChangesLost",
+    "ClockError",
     "ConfigError",
     "CorpusError",
     "EventError",
@@ -76,6 +78,10 @@ class WebFileError(ConfigError):
 
 class CorpusError(RecrawlError):
     """A folder is not a corpus, or a newer version wrote it."""
+
+
+class ClockError(CorpusError):
+    """The system clock is so far from the time of the corpus that it is probably wrong."""
 
 
 class IdentityError(CorpusError):

@@ -45,7 +45,7 @@ class AsyncCorpus:
 
     Parameters
     ----------
-    path, config, read_only, clock
+    path, config, read_only, clock, accept_clock
         Arguments of `recrawl.open`.
     """
 
@@ -56,8 +56,11 @@ class AsyncCorpus:
         *,
         read_only: bool = False,
         clock: Clock | None = None,
+        accept_clock: bool = False,
     ) -> None:
-        self._open = lambda: open_corpus(path, config, read_only=read_only, clock=clock)
+        self._open = lambda: open_corpus(
+            path, config, read_only=read_only, clock=clock, accept_clock=accept_clock
+        )
         self._corpus: Corpus | None = None
 
     @property
@@ -336,6 +339,10 @@ class AsyncCorpus:
             budget_per_hour=budget_per_hour,
             is_weighted=is_weighted,
         )
+
+    async def reset_clock(self) -> float:
+        """Move a corpus that is ahead of the system clock back; return by how many seconds."""
+        return await self._run(self.corpus.reset_clock)
 
     async def snapshot(self) -> None:
         """Take a snapshot of every partition now."""

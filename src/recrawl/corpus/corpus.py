@@ -9,7 +9,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -38,7 +38,7 @@ from recrawl.corpus.plan.curve import Plan, plan_of
 from recrawl.corpus.view import Added
 from recrawl.errors import PositionLost, RecrawlError
 from recrawl.ledger import Log
-from recrawl.node.clock import Clock, NodeTime
+from recrawl.node.clock import Clock, NodeTime, true_time
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.corpus_format import CorpusFormat
 from recrawl.node.durability.log_damage import write_log_ends
@@ -151,7 +151,8 @@ class Corpus:
         self._partitions_on_disk = partitions
         self._log = log
         self._clock = clock
-        self.time = NodeTime(clock, max(node.shard.now_ms for node in nodes))
+        last_ms = max(node.shard.now_ms for node in nodes)
+        self.time = NodeTime(clock, last_ms, gap_seconds_max=config.clock.gap_max)
         self._namers = [Namer(node, config) for node in nodes]
         self._snapshotter = Snapshotter(
             [(node, part.snapshots) for node, part in zip(nodes, partitions, strict=True)],
@@ -267,6 +268,26 @@ class Corpus:
     def last_scrub(self) -> ScrubReport | None:
         """Return what the last complete reading of all files found; None if there was none."""
         return read_scrub_report(self.folder)
+
+    def reset_clock(self) -> float:
+        """Move a corpus that is ahead of the system clock back; return by how many seconds.
+
+        Times that were logged while the clock was wrong move back by as much, so that the age of
+        each copy, lease and pause stays what it is; earlier times stay.
+
+        Raises
+        ------
+        ClockError
+            If the system clock was never set.
+        """
+        with self._lock_all():
+            before_ms = self.time.now_ms()
+            at_ms = true_time(self._clock)
+            for node in self.nodes:
+                if node.shard.now_ms > at_ms:
+                    node.reset_clock(at_ms, self.time)
+            self.time.restart(max(node.shard.now_ms for node in self.nodes))
+            return max(before_ms - self.time.now_ms(), 0) / 1000
 
     def refresh(self) -> None:
         """Read what other processes have logged since; for a corpus opened with ``read_only``."""
@@ -965,11 +986,12 @@ class Corpus:
     def stats(self) -> Stats:
         """Return counts, budget, price and estimated freshness."""
         with self._lock_all():
-            return stats_of(
+            stats = stats_of(
                 [node.shard for node in self.nodes],
                 now_ms=self.time.now_ms(),
                 cost_per_fetch=self.config.budget.cost_per_fetch,
             )
+        return replace(stats, clock_held_back_seconds=self.time.held_back_ms / 1000)
 
     def plan(self) -> Plan:
         """Return the freshness that each budget buys for this corpus."""

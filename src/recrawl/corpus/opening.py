@@ -12,7 +12,7 @@ from recrawl.atomic_files import create_folder, replace_file
 from recrawl.corpus.corpus import Corpus
 from recrawl.errors import ConfigError, CorpusError, RecrawlError
 from recrawl.ledger import Log, SnapshotFolder, SnapshotOrigin
-from recrawl.node.clock import Clock, SystemClock
+from recrawl.node.clock import Clock, SystemClock, check_gap
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.corpus_format import (
     FORMAT_FILE,
@@ -134,6 +134,7 @@ def open_corpus(
     *,
     read_only: bool = False,
     clock: Clock | None = None,
+    accept_clock: bool = False,
 ) -> Corpus:
     """Open the corpus in a folder, and create it if there is none.
 
@@ -149,9 +150,13 @@ def open_corpus(
         while another process uses it.
     clock
         Time source; the system clock by default.
+    accept_clock
+        Whether to open a corpus whose last change is longer ago than ``clock.gap_max``.
 
     Raises
     ------
+    ClockError
+        If the system clock is further ahead of the last change than ``clock.gap_max``.
     LockedError
         If another process has it open for writing.
     CorpusError
@@ -175,11 +180,22 @@ def open_corpus(
     if folder.is_file():
         raise CorpusError(f"{folder} is a file, not the folder of a corpus")
     refuse_unfinished_repair(folder)
-    return _open(folder, config, read_only=read_only, clock=clock or SystemClock())
+    return _open(
+        folder,
+        config,
+        read_only=read_only,
+        clock=clock or SystemClock(),
+        accept_clock=accept_clock,
+    )
 
 
 def _open(
-    folder: Path, config: CorpusConfig | None, *, read_only: bool = False, clock: Clock
+    folder: Path,
+    config: CorpusConfig | None,
+    *,
+    read_only: bool = False,
+    clock: Clock,
+    accept_clock: bool = True,
 ) -> Corpus:
     """Open or create a corpus, also one that is being repaired."""
     config_given = True
@@ -226,6 +242,10 @@ def _open(
             for i in range(config.corpus.partitions)
         ]
         nodes += [recover_node(partition, is_reader=read_only) for partition in partitions]
+        if not (read_only or accept_clock):
+            last_ms = max(node.shard.now_ms for node in nodes)
+            accept = f"recrawl doctor -C {folder} --accept-clock"
+            check_gap(clock, last_ms, config.clock.gap_max, accept)
         corpus = Corpus(folder, nodes, partitions, log, config, clock, shape)
         if not read_only:
             corpus.begin(config_given=config_given, before=before)

@@ -33,6 +33,7 @@ from recrawl.node.records import (
 from recrawl.shard import (
     Applied,
     Claimed,
+    ClockReset,
     Outcomes,
     PagesRemoved,
     Shard,
@@ -397,6 +398,15 @@ class Node:
                 self._weighed_ms = now_ms
             self.submit(proposals)
         return now_ms
+
+    def reset_clock(self, at_ms: int, time: NodeTime) -> None:
+        """Log that time goes back to ``at_ms``, because the system clock was wrong before."""
+        with self.lock:
+            self.check_owner()
+            # Instants move back by as much as the shard's time, so this must be the present one.
+            tick = self.shard.tick(time.now_ms())
+            self.submit([tick, event_of(ClockReset, epoch=self.shard.epoch, at_ms=at_ms)])
+            self._ticked_ms = self._weighed_ms = 0
 
     def order(
         self, n: int, time: NodeTime, *, lease_seconds: float | None = None, exact: bool = False

@@ -6,6 +6,7 @@ It keeps pages as columns, reads no clock and does no I/O.
 from recrawl.shard.events import (
     BudgetSet,
     Claimed,
+    ClockReset,
     CostsSet,
     CreditSet,
     CurvesSet,
@@ -50,6 +51,7 @@ __all__ = [
     "BudgetSet",
     "BudgetUnit",
     "Claimed",
+    "ClockReset",
     "CostsSet",
     "CreditSet",
     "CurvesSet",

@@ -45,6 +45,7 @@ __all__ = [
     "SCHEMAS",
     "BudgetSet",
     "Claimed",
+    "ClockReset",
     "CostsSet",
     "CreditSet",
     "CurvesSet",
@@ -381,6 +382,17 @@ class Ticked(NamedTuple):
     """Value that a fetch had to reach."""
 
 
+class ClockReset(NamedTuple):
+    """Sets time back to an instant, because the clock of the node was ahead; one row.
+
+    Every instant after it moves back by as much as time does; earlier instants stay.  From users.
+    """
+
+    epoch: I64
+    at_ms: I64
+    """The new time; void unless it is before the present one."""
+
+
 Event: TypeAlias = (
     PagesAdded
     | PagesRemoved
@@ -408,6 +420,7 @@ Event: TypeAlias = (
     | RunBudgetSet
     | RunChosen
     | CreditSet
+    | ClockReset
 )
 
 # Numbers never change: a kind whose columns change gets a new one, and the old stays readable.
@@ -438,6 +451,7 @@ SCHEMAS: dict[int, type[Event]] = {
     35: RunBudgetSet,
     36: RunChosen,
     37: CreditSet,
+    43: ClockReset,
 }
 SCHEMA_ID: dict[type[Event], int] = {kind: number for number, kind in SCHEMAS.items()}
 

@@ -15,6 +15,7 @@ from recrawl.core.price.learning_rows import writable_copy, write_learning_rows
 from recrawl.errors import EventError
 from recrawl.shard import events, growth
 from recrawl.shard.apply import budget, leases, newcomers, outcomes, pages, signals
+from recrawl.shard.apply.clock_reset import move_times_back
 from recrawl.shard.apply.kind_weights import propose_weights
 from recrawl.shard.apply.priors import is_refit_due, propose_priors
 from recrawl.shard.due import Terms
@@ -392,6 +393,8 @@ class Shard:
                 self._end_leases(event, valid)
             case events.Claimed():
                 self._claim(event, valid)
+            case events.ClockReset():
+                self._reset_clock(event, valid)
             case (
                 events.BudgetSet() | events.RunBudgetSet() | events.RunChosen() | events.CreditSet()
             ):
@@ -591,6 +594,20 @@ class Shard:
                 budget.choose_run(registers, runs, event, valid)
             case events.CreditSet():
                 budget.set_credit(registers, event, valid)
+
+    def _reset_clock(self, event: events.ClockReset, valid: FlagArray) -> None:
+        registers = self.tables.registers
+        for i in range(valid.size):
+            at_ms = int(event.at_ms[i])
+            if event.epoch[i] == self.epoch and 0 < at_ms < self.now_ms:
+                self._preserve_range(0, int(registers.n_slots[0]))
+                move_times_back(self.tables, at_ms)
+                valid[i] = True
+        if valid.any():
+            self._overdue_from = 0
+            price = self.picker.price
+            self.picker = Picker(self.settings, self.terms)
+            self.picker.set_price(price)
 
     def _set_groups(self, event: events.GroupsSet, valid: FlagArray) -> None:
         valid[:] = (event.group < self.settings.groups_max) & (event.in_flight_max > 0)

@@ -45,6 +45,7 @@ GOLDEN = {
     35: "RunBudgetSet amount:float64 unit:uint8 price_mode:uint8 price:float64",
     36: "RunChosen epoch:int64 run:uint64 amount:float64",
     37: "CreditSet credit:float64",
+    43: "ClockReset epoch:int64 at_ms:int64",
 }
 
 

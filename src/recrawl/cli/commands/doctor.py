@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from recrawl.cli.support.corpus_access import corpus_option, prepare_kernels
+from recrawl.cli.support.corpus_access import corpus_option, open_to_change, prepare_kernels
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
-from recrawl.units import count_text
+from recrawl.units import count_text, instant_text, seconds_text
 
 __all__ = ["command"]
 
@@ -37,6 +37,27 @@ def _compile(out: Output) -> None:
         compile_all()
         out.say("All commands are compiled.")
     out.row({"is_compiled": True})
+
+
+def _accept_clock(out: Output, folder: Path) -> None:
+    with open_to_change(folder, accept_clock=True) as corpus:
+        at_ms = corpus.now_ms()
+    out.say(f"The time of the corpus is now {instant_text(at_ms)} UTC.")
+    out.row({"at_ms": at_ms})
+
+
+def _reset_clock(out: Output, folder: Path) -> None:
+    with open_to_change(folder) as corpus:
+        seconds = corpus.reset_clock()
+        at_ms = corpus.now_ms()
+    if seconds:
+        out.say(
+            f"The time of the corpus went back by {seconds_text(seconds)}, to "
+            f"{instant_text(at_ms)} UTC."
+        )
+    else:
+        out.say("The corpus is not ahead of the system clock; nothing was changed.")
+    out.row({"at_ms": at_ms, "moved_back_seconds": seconds})
 
 
 @example_command(
@@ -77,18 +98,44 @@ def _compile(out: Output) -> None:
     is_flag=True,
     help="Compile all commands now, and check nothing.  Takes up to two minutes, once per version.",
 )
+@click.option(
+    "--accept-clock",
+    "is_accepting_clock",
+    is_flag=True,
+    help="Confirm that the system clock is right, although the last change of the corpus is longer "
+    "ago than clock.gap_max.",
+)
+@click.option(
+    "--reset-clock",
+    "is_resetting_clock",
+    is_flag=True,
+    help="Move a corpus whose time is in the future back to the time of the system clock.",
+)
 @corpus_option
 @output_option
 def command(
-    deep: bool, is_repair: bool, scrub: bool, is_compile: bool, folder: Path, out: Output
+    deep: bool,
+    is_repair: bool,
+    scrub: bool,
+    is_compile: bool,
+    is_accepting_clock: bool,
+    is_resetting_clock: bool,
+    folder: Path,
+    out: Output,
 ) -> None:
     """Check a corpus for problems, and print what to do about them.
 
-    Changes nothing without --repair, and can run while another process is using the corpus.  Exit
-    code 3 if anything is broken.
+    Changes nothing without --repair, --accept-clock and --reset-clock, and can run while another
+    process is using the corpus.  Exit code 3 if anything is broken.
     """
     if is_compile:
         _compile(out)
+        return
+    if is_accepting_clock:
+        _accept_clock(out, folder)
+        return
+    if is_resetting_clock:
+        _reset_clock(out, folder)
         return
     import logging  # noqa: PLC0415
 

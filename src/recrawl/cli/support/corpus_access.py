@@ -170,7 +170,9 @@ def open_to_read(folder: Path) -> "Corpus":
     return recrawl.open(folder.resolve(), read_only=True)
 
 
-def open_to_change(folder: Path, *, n_bytes_input: int | None = 0) -> "Corpus":
+def open_to_change(
+    folder: Path, *, n_bytes_input: int | None = 0, accept_clock: bool = False
+) -> "Corpus":
     """Open a corpus for writing; use it with ``with``.
 
     Waits up to `LOCK_SECONDS_MAX` for another process that is using it.
@@ -181,6 +183,8 @@ def open_to_change(folder: Path, *, n_bytes_input: int | None = 0) -> "Corpus":
         Folder of the corpus.
     n_bytes_input
         Size of the input in bytes; None if it may be large.
+    accept_clock
+        Whether to open a corpus whose last change is longer ago than ``clock.gap_max``.
     """
     _require_corpus(folder)
     prepare_kernels(folder, n_bytes_input=n_bytes_input)
@@ -193,7 +197,7 @@ def open_to_change(folder: Path, *, n_bytes_input: int | None = 0) -> "Corpus":
     while True:
         try:
             # Resolved, because locks within a process go by the name of the folder.
-            return recrawl.open(folder.resolve())
+            return recrawl.open(folder.resolve(), accept_clock=accept_clock)
         except LockedError:
             now = time.monotonic()
             if now >= ends:

@@ -107,7 +107,8 @@ def _corpus_results(
 
 def _open_corpus_results(corpus: Corpus, is_deep: bool, clock: Clock) -> Iterator[CheckResult]:
     log_ms = max(node.shard.now_ms for node in corpus.nodes)
-    yield from run_check("clock", partial(clock_check, clock, log_ms))
+    gap_max = corpus.config.clock.gap_max
+    yield from run_check("clock", partial(clock_check, clock, log_ms, gap_max))
     for name, check in (
         ("pages", pages_check),
         ("budget", budget_check),

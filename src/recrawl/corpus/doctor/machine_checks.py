@@ -113,12 +113,27 @@ def _size(n_bytes: float) -> str:
     return f"{n_bytes:.0f} {unit}" if n_bytes >= 10 else f"{n_bytes:.1f} {unit}"
 
 
-def clock_check(clock: Clock, log_ms: int) -> Iterator[CheckResult]:
-    """Check that the system clock is not behind the latest time in the log."""
+def clock_check(clock: Clock, log_ms: int, gap_seconds_max: float) -> Iterator[CheckResult]:
+    """Check that the system clock is neither behind the latest time in the log nor far ahead."""
     ahead = (log_ms - clock.wall_ms()) / 1000
+    if log_ms > 0 and -ahead > gap_seconds_max:
+        what = (
+            f"the system clock is {seconds_text(-ahead)} ahead of the latest time in the log, more "
+            f"than clock.gap_max ({seconds_text(gap_seconds_max)}), so the corpus cannot be changed"
+        )
+        todo = (
+            "If the clock is wrong, correct it.  If nobody used the corpus for so long, run "
+            "`recrawl doctor --accept-clock` once."
+        )
+        yield bad("clock", what, todo)
+        return
     if ahead <= _AHEAD_SECONDS_MAX:
         yield ok("clock", "system clock OK")
         return
-    what = f"the system clock is {seconds_text(ahead)} behind the latest time in the log"
-    todo = "Correct the clock; until it has caught up, recrawl counts on from the log's time."
+    what = f"the corpus is {seconds_text(ahead)} ahead of the system clock"
+    todo = (
+        "If the clock is wrong, correct it.  If it was wrong before, run `recrawl doctor "
+        "--reset-clock`; otherwise recrawl counts on from the log's time until the clock has "
+        "caught up."
+    )
     yield (bad if ahead > _AHEAD_SECONDS_BAD else warn)("clock", what, todo)

@@ -112,6 +112,9 @@ class Stats:
     price_is_fixed: bool
     oldest_fetch_at_ms: int | None
     """Time of the oldest copy's fetch, in milliseconds since 1970."""
+    clock_held_back_seconds: float = 0.0
+    """Seconds by which the system clock is ahead of the corpus, because it jumped while the corpus
+    was open; 0 if it did not."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries and numbers, for JSON."""

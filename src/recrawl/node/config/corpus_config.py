@@ -15,6 +15,7 @@ from recrawl.node.config.sections import (
     BudgetConfig,
     CapacityConfig,
     ChangesConfig,
+    ClockConfig,
     DiscoveryConfig,
     ErrorsConfig,
     HostConfig,
@@ -43,6 +44,7 @@ __all__ = [
     "BudgetConfig",
     "CapacityConfig",
     "ChangesConfig",
+    "ClockConfig",
     "CorpusConfig",
     "DiscoveryConfig",
     "ErrorsConfig",
@@ -110,6 +112,7 @@ class CorpusConfig:
     snapshots: SnapshotsConfig = field(default_factory=SnapshotsConfig)
     scrub: ScrubConfig = field(default_factory=ScrubConfig)
     changes: ChangesConfig = field(default_factory=ChangesConfig)
+    clock: ClockConfig = field(default_factory=ClockConfig)
     picker: PickerConfig = field(default_factory=PickerConfig)
     capacity: CapacityConfig = field(default_factory=CapacityConfig)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from recrawl.errors import ConfigError
+from recrawl.node.clock import GAP_SECONDS_MAX
 from recrawl.node.config.time_windows import zone_of
 from recrawl.node.config.values import (
     PARTITIONS_MAX,
@@ -37,6 +38,7 @@ __all__ = [
     "BudgetConfig",
     "CapacityConfig",
     "ChangesConfig",
+    "ClockConfig",
     "DiscoveryConfig",
     "ErrorsConfig",
     "HostConfig",
@@ -444,6 +446,19 @@ class ScrubConfig:
     def __post_init__(self) -> None:
         if str(self.every) == "never":
             object.__setattr__(self, "every", float("inf"))
+        read_fields(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockConfig:
+    """How far recrawl trusts the clock of the machine."""
+
+    gap_max: Duration = GAP_SECONDS_MAX
+    """Maximum time since the last change of the corpus.  If the clock says that it was longer ago,
+    the corpus is not opened for writing until `recrawl doctor --accept-clock` confirms it.  A clock
+    that jumps ahead by more than this while a program runs is never followed."""
+
+    def __post_init__(self) -> None:
         read_fields(self)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from recrawl.corpus import CorpusConfig
 from tests.corpus_fixtures import (
     small_table_without_jit,  # noqa: F401 - for the corpora made here
 )
+from tests.manual_clock import ManualClock
 
 
 def run(folder: Path, *arguments: str) -> Result:
@@ -64,3 +66,36 @@ def test_a_folder_without_a_corpus_exits_with_3(tmp_path: Path) -> None:
 def test_it_works_while_another_process_writes(folder: Path) -> None:
     with recrawl.open(folder):
         assert run(folder, "--json").exit_code == 0
+
+
+def test_a_corpus_from_the_future_is_reported_and_reset(folder: Path, tmp_path: Path) -> None:
+    ahead = shutil.copytree(folder, tmp_path / "ahead")
+    clock = ManualClock(time.time_ns() // 1_000_000 + 86_400_000 * 365)
+    recrawl.open(ahead, clock=clock, accept_clock=True).close()
+    result = run(ahead, "--no-json")
+    assert result.exit_code == 3
+    assert "corpus is 12 months ahead of the system clock" in " ".join(result.output.split())
+    assert "--reset-clock" in result.output
+    result = run(ahead, "--reset-clock", "--no-json")
+    assert result.exit_code == 0, result.output
+    assert "went back by 12 months" in result.output
+    assert run(ahead, "--no-json").exit_code == 0
+    assert "nothing was changed" in run(ahead, "--reset-clock", "--no-json").output
+
+
+def test_a_corpus_that_nobody_used_for_long_is_reported_and_accepted(tmp_path: Path) -> None:
+    idle = tmp_path / "idle"
+    clock = ManualClock(time.time_ns() // 1_000_000 - 86_400_000 * 365)
+    with recrawl.open(idle, clock=clock) as corpus:
+        corpus.add(["https://a.example/"])
+    result = run(idle, "--no-json")
+    assert result.exit_code == 3
+    assert "clock is 12 months ahead of the latest time" in " ".join(result.output.split())
+    refused = CliRunner().invoke(main, ["lease", "1", "-C", str(idle)])
+    assert refused.exit_code == 1
+    assert "--accept-clock` once" in " ".join(refused.output.split())
+    result = run(idle, "--accept-clock", "--no-json")
+    assert result.exit_code == 0, result.output
+    assert "The time of the corpus is now" in result.output
+    assert run(idle, "--no-json").exit_code == 0
+    assert CliRunner().invoke(main, ["lease", "1", "-C", str(idle)]).exit_code == 0
