@@ -14,6 +14,7 @@
         │   └── RecoveryError the files on disk are not enough to recover the state
         │       └── LogDamagedError    the log has lost records
         ├── EventError        bytes are not events that this version can read
+        ├── ForkedError       a corpus was used in a child of the process that opened it
         ├── LedgerError       a log cannot be written or read
         │   └── PositionLost  the log does not hold a position
         ├── OwnershipLost     another node has claimed the partition
@@ -37,6 +38,7 @@ __all__ = [
     "ConfigError",
     "CorpusError",
     "EventError",
+    "ForkedError",
     "FormatError",
     "IdentityError",
     "LedgerError",
@@ -98,6 +100,10 @@ class LogDamagedError(RecoveryError):
 
 class EventError(RecrawlError):
     """Bytes are not events, or are events of a schema that this version does not know."""
+
+
+class ForkedError(RecrawlError):
+    """A corpus was used in a child (fork) of the process that opened it."""
 
 
 class LedgerError(RecrawlError):

@@ -7,6 +7,7 @@ the work.
 
 import os
 import secrets
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import fields, replace
@@ -71,6 +72,7 @@ from recrawl.node.settings.hosts import HostSettings, host_events
 from recrawl.node.settings.pages import PageSettings, set_by_pattern, set_pages
 from recrawl.node.settings.patterns import apply_patterns
 from recrawl.node.user_data import refused_rows, user_columns, without_refused
+from recrawl.one_process import OneProcess, forked_error
 from recrawl.shard import (
     LeasesExtended,
     LeasesReleased,
@@ -164,6 +166,7 @@ class Corpus:
         self._leasing = Leasing(self.nodes, self._budget_split, config, self.time)
         self._is_closed = False
         self.is_reader = nodes[0].is_reader
+        self._fork_watch = _ForkWatch(self)
 
     # ------------------------------------------------------------------ opening and closing
 
@@ -1044,3 +1047,41 @@ class Corpus:
 
 def _numbers_or_none(values: Any, n: int) -> NDArray[np.float64] | None:
     return None if values is None else as_numbers(values, n, np.float64)
+
+
+class _ForkWatch(OneProcess):
+    """Makes every method of a corpus raise `ForkedError` in a child of its process."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = weakref.ref(corpus)
+        self.remember_process()
+
+    def enter_child(self) -> None:
+        """Replace the methods of the corpus."""
+        corpus = self._corpus()
+        if corpus is not None:
+            corpus.__class__ = _ForkedCorpus
+
+
+class _ForkedCorpus(Corpus):
+    """A corpus in a child of the process that opened it: only closing it does nothing."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("__class__", "close"):
+            return object.__getattribute__(self, name)
+        watch: _ForkWatch = object.__getattribute__(self, "_fork_watch")
+        raise forked_error(watch._process)
+
+    def close(self) -> None:
+        """Do nothing: the files belong to the other process."""
+
+    def __enter__(self) -> Self:
+        return self.__getattribute__("__enter__")  # type: ignore[no-any-return]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pass

@@ -1,5 +1,7 @@
 """A folder of sorted keys and values, with one writer process and any number of readers."""
 
+import ctypes
+import os
 import shutil
 import tempfile
 from collections import deque
@@ -11,9 +13,10 @@ from typing import Literal, NoReturn, Self, TypeAlias, cast, get_args
 from rocksdict import AccessType, Checkpoint, DbClosedError, Rdict, ReadOptions, WriteBatch
 
 from recrawl.atomic_files import create_folder
-from recrawl.errors import LockedError, StorageError
+from recrawl.errors import ForkedError, LockedError, StorageError
 from recrawl.kv.damage_marks import is_damage, mark_damaged
 from recrawl.kv.options import KvOptions, engine_options
+from recrawl.one_process import OneProcess
 
 __all__ = ["KeyValues", "Mode"]
 
@@ -24,7 +27,7 @@ _ENTRIES_PER_PAUSE = 4_096
 _READAHEAD_BYTES = 1 << 20
 
 
-class KeyValues:
+class KeyValues(OneProcess):
     """Keys and values of bytes in a folder, sorted by key.
 
     One process writes, others may read meanwhile: a reader sees the state at its last `catch_up`.
@@ -35,6 +38,9 @@ class KeyValues:
     values, so large batches delay other threads; it releases the GIL while it waits for the disk:
     in `flush`, in `checkpoint` and for `sync`.
     """
+
+    _engine_process = 0
+    """Process in which an engine was first started; 0 before."""
 
     def __init__(
         self, folder: Path, mode: Mode, options: KvOptions, *, marks_damage: bool = False
@@ -48,6 +54,11 @@ class KeyValues:
         # Version of the manifest that a reader's engine has read.
         self._seen_manifest: tuple[str, int] | None = None
         self._n_starts = 0
+        self.remember_process()
+
+    def native_handles(self) -> tuple[object, ...]:
+        """Return the engine, whose destructor would write files and wait for its threads."""
+        return (self._engine,)
 
     @classmethod
     def open(
@@ -83,6 +94,7 @@ class KeyValues:
         opened = cls(Path(folder), mode, options or KvOptions(), marks_damage=marks_damage)
         try:
             opened._start()
+            KeyValues._engine_process = KeyValues._engine_process or os.getpid()
         except BaseException:
             opened.close()
             raise
@@ -245,7 +257,12 @@ class KeyValues:
             self._fail(error)
 
     def close(self) -> None:
-        """Close the folder; a second call does nothing.  No other thread may use the object."""
+        """Close the folder; a second call does nothing.  No other thread may use the object.
+
+        In a child of the process that opened it, it does nothing at all.
+        """
+        if self.is_forked:
+            return
         engine, self._engine = self._engine, None
         scratch, self._scratch = self._scratch, None
         try:
@@ -276,11 +293,27 @@ class KeyValues:
         if self._mode == "reader":
             self._start_reader()
             return
+        self._check_engine_process()
         try:
             create_folder(self._folder)
             self._engine = Rdict(str(self._folder), engine_options(self._options, is_reader=False))
         except Exception as error:
             self._fail(error)
+
+    @classmethod
+    def _check_engine_process(cls) -> None:
+        """Raise `ForkedError` in a child of a process that has started the engine.
+
+        The threads that flush and compact do not exist in the child, and closing would wait for
+        them for ever.  A reader needs no such threads.
+        """
+        if cls._engine_process not in (0, os.getpid()):
+            raise ForkedError(
+                f"process {os.getpid()} is a child (fork) of process {cls._engine_process}, which "
+                "has opened a corpus before: the threads of the storage engine do not exist here. "
+                'Start the process with the multiprocessing method "spawn" or "forkserver", '
+                "or open corpora only after the fork."
+            )
 
     def _start_reader(self) -> None:
         # Checked here, because the engine would create the folder.
@@ -338,13 +371,14 @@ class KeyValues:
         return name, (self._folder / name).stat().st_size
 
     def _require_engine(self) -> Rdict:
+        self.check_process()
         if self._engine is None:
             raise StorageError(f"{self._folder} is closed")
         return self._engine
 
     def _fail(self, error: Exception) -> NoReturn:
         """Raise an error of the engine, which is a bare `Exception`, as one of `recrawl.errors`."""
-        if isinstance(error, StorageError | TypeError | ValueError | MemoryError):
+        if isinstance(error, ForkedError | StorageError | TypeError | ValueError | MemoryError):
             raise error
         message = str(error)
         if "lock" in message and "LOCK" in message:
@@ -358,3 +392,18 @@ class KeyValues:
         if self._marks_damage and is_damage(message):
             mark_damaged(self._folder, message)
         raise StorageError(f"{self._folder}: {message}") from error
+
+
+def _leave_child_early() -> None:
+    """Let a forked child end without the engine's exit handler.
+
+    The handler waits for threads of the engine, which do not exist in the child, and crashes.  Exit
+    handlers run in reverse order, so the one that is registered last runs first.
+    """
+    if KeyValues._engine_process:
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "on_exit"):
+            libc.on_exit(libc._exit, None)
+
+
+os.register_at_fork(after_in_child=_leave_child_early)

@@ -38,6 +38,7 @@ from recrawl.ledger.kafka_topic import (
     client_settings_of,
     find_or_create_topic,
 )
+from recrawl.one_process import OneProcess, ProcessLock
 
 # After kafka_errors, which raises a helpful ImportError if the package is missing.
 from confluent_kafka import (  # isort: skip
@@ -110,7 +111,7 @@ class KafkaLog:
         self._brokers = brokers
         self._corpus_id: str | None = None
         self._ledgers: dict[int, KafkaLedger] = {}
-        self._lock = threading.Lock()
+        self._lock = ProcessLock(threading.Lock())
 
     @classmethod
     def open(
@@ -225,7 +226,9 @@ class KafkaLog:
             return self._ledgers[i]
 
     def close(self) -> None:
-        """Close all connections; a second call does nothing."""
+        """Close all connections; a second call, or one in a forked child, does nothing."""
+        if self._lock.is_forked:
+            return
         with self._lock:
             for ledger in self._ledgers.values():
                 ledger._close()
@@ -237,7 +240,7 @@ class KafkaLog:
         self.close()
 
 
-class KafkaLedger:
+class KafkaLedger(OneProcess):
     """The log of one partition; `KafkaLog.partition` creates it.
 
     It has a connection for writing, and from the first read on a second one for reading.
@@ -259,17 +262,22 @@ class KafkaLedger:
         self._seconds_max = brokers.seconds_max
         self._is_closed = False
         self._corpus: bytes | None = None  # id of the corpus, for the header of every message
-        self._writing = threading.Lock()
+        self._writing = ProcessLock(threading.Lock())
         # Created now, because a new producer needs half a second until it may write.
         self._producer = _producer_of(settings, brokers.seconds_max)
         self._failure: str | None = None
         self._writer = os.urandom(8)
         self._n_written = 0
         self._end_seen: int | None = None  # lower bound of the positions of our next records
-        self._reading = threading.RLock()
+        self._reading = ProcessLock(threading.RLock())
         self._consumer: Consumer | None = None
         self._next: int | None = None  # position of the message that the consumer returns next
         self._ahead: Message | None = None  # message beyond the limit of the last read
+        self.remember_process()
+
+    def native_handles(self) -> tuple[object, ...]:
+        """Return the clients, whose destructors would wait for their threads."""
+        return self._producer, self._consumer, self._admin
 
     @property
     def first(self) -> int:

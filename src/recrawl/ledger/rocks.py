@@ -22,6 +22,7 @@ from recrawl.ledger.contract import (
     check_partition,
     check_records,
 )
+from recrawl.one_process import ProcessLock
 
 __all__ = ["FORMAT", "Durability", "RocksLedger", "RocksLog", "holds_log"]
 
@@ -58,7 +59,7 @@ class RocksLog:
         self._syncs = _SharedSync(values) if durability == "sync" else None
         self._failure: str | None = None
         self._ledgers: dict[int, RocksLedger] = {}
-        self._lock = threading.Lock()
+        self._lock = ProcessLock(threading.Lock())
 
     @classmethod
     def open(
@@ -165,7 +166,7 @@ class RocksLedger:
         self._values = log._values
         self._prefix = i.to_bytes(2, "big")
         self._first_key = _FIRST_KEY + self._prefix
-        self._lock = threading.RLock()
+        self._lock = ProcessLock(threading.RLock())
         self._first, self._end = self._read_bounds()
 
     @property

@@ -30,6 +30,7 @@ from recrawl.node.records import (
     entry_of,
     record_of,
 )
+from recrawl.one_process import ProcessLock
 from recrawl.shard import (
     Applied,
     Claimed,
@@ -161,7 +162,7 @@ class Node:
         self.partition = partition
         self.is_reader = is_reader
         self.is_shared = is_shared
-        self.lock = threading.RLock()
+        self.lock = ProcessLock(threading.RLock())
         self.log_bytes = 0
         """Bytes appended or replayed since the node was opened."""
         self._pending: deque[_Ticket] = deque()
@@ -308,6 +309,7 @@ class Node:
 
         The thread that gets the lock commits the entries of all waiting threads.
         """
+        self.store.check_process()
         ticket = _Ticket(entries)
         self._pending.append(ticket)
         with self.lock:

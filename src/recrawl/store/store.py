@@ -159,6 +159,10 @@ class Store:
 
     # ------------------------------------------------------------------ identity
 
+    def check_process(self) -> None:
+        """Raise `ForkedError` in a child of the process that opened the store."""
+        self._kv.check_process()
+
     @property
     def folder(self) -> Path:
         """Folder of the store."""

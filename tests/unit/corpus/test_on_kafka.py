@@ -11,6 +11,7 @@ from recrawl.corpus import Corpus, CorpusConfig, repair_corpus
 from recrawl.errors import IdentityError, LogDamagedError, OwnershipLost
 from recrawl.testing.stores import contents_of
 from tests.manual_clock import ManualClock
+from tests.unit.corpus.test_fork import check_refused, run_in_child
 
 pytestmark = pytest.mark.slow_without_jit
 URLS = [f"https://h{i % 5}.example/page/{i}" for i in range(50)]
@@ -122,3 +123,22 @@ def test_the_topic_of_another_corpus_is_refused(
     (tmp_path / "b" / "FORMAT").write_text(text.replace(str(ours), "0" * 32))
     with pytest.raises(IdentityError, match=f"corpus {ours}.*corpus {'0' * 32}"):
         recrawl.open(tmp_path / "b", config, clock=clock)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_raises_and_ends(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    with recrawl.open(tmp_path, config, clock=clock) as corpus:
+        corpus.add(URLS)
+        log, ledger = corpus._log, corpus.nodes[0].ledger
+
+        def in_child() -> None:
+            check_refused(lambda: corpus.add(["https://new.example/"]))
+            check_refused(lambda: ledger.end)
+            check_refused(lambda: ledger.append([]))
+            corpus.close()
+            log.close()
+
+        run_in_child(in_child)
+        assert corpus.add(["https://new.example/"]).n_added == 1
