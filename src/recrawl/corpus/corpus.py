@@ -650,8 +650,8 @@ class Corpus:
 
     def _split_handles(self, handles: Sequence[int]) -> Iterator[tuple[int, NDArray[np.int64]]]:
         handle = np.asarray(handles, np.int64).reshape(-1)
-        partition = partition_of(handle)
-        for i in np.unique(partition[(partition < len(self.nodes)) & (handle > 0)]):
+        partition = partition_of(handle, self.format.generation)
+        for i in np.unique(partition[(partition >= 0) & (partition < len(self.nodes))]):
             yield int(i), order_of(handle[partition == i])
 
     def _submit(self, i: int, event: Any) -> int:
@@ -672,7 +672,7 @@ class Corpus:
         answers = answers_of([outcomes] if isinstance(outcomes, Outcome) else outcomes)
         n_rows = answers.handle.size
         counted, transition = np.zeros(n_rows, np.bool_), np.zeros(n_rows, np.uint8)
-        partition = np.where(answers.handle != 0, partition_of(answers.handle), -1)
+        partition = partition_of(answers.handle, self.format.generation)
         url = pa.nulls(n_rows, pa.string())
         by_url = np.flatnonzero(answers.handle == 0)
         if by_url.size:
@@ -942,7 +942,7 @@ class Corpus:
             If the feed no longer has all changes after the consumer's place.
         """
         if consumer is None:
-            place = CorpusCursor.parse(after, len(self.nodes))
+            place = CorpusCursor.parse(after, len(self.nodes), self.format.generation)
         elif after is not None:
             raise ValueError("changes takes either a cursor or a consumer")
         else:

@@ -238,6 +238,7 @@ def _open(
                 changes_max=config.changes.kept_max,
                 is_synced=config.ledger.kind == "kafka" or config.ledger.durability == "sync",
                 corpus_id=corpus_id,
+                generation=shape.generation,
             )
             for i in range(config.corpus.partitions)
         ]

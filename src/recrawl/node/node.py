@@ -20,6 +20,7 @@ from recrawl.errors import LedgerError, OwnershipLost, RecrawlError
 from recrawl.ledger import Ledger, Record
 from recrawl.ledger.contract import check_records
 from recrawl.node.clock import NodeTime
+from recrawl.node.orders import ORDERS_MAX
 from recrawl.node.records import (
     CorpusIdentified,
     LogEntry,
@@ -142,6 +143,8 @@ class Node:
         Whether the node only follows the log: it appends nothing and does not write to the store.
     is_shared
         Whether other nodes may append to the log: every tick reads their records.
+    generation
+        Layout generation of the corpus, for handles and cursors.
     """
 
     def __init__(
@@ -154,6 +157,7 @@ class Node:
         partition: int = 0,
         is_reader: bool = False,
         is_shared: bool = False,
+        generation: int = 0,
     ) -> None:
         self.shard = shard
         self.ledger = ledger
@@ -162,6 +166,7 @@ class Node:
         self.partition = partition
         self.is_reader = is_reader
         self.is_shared = is_shared
+        self.generation = generation
         self.lock = ProcessLock(threading.RLock())
         self.log_bytes = 0
         """Bytes appended or replayed since the node was opened."""
@@ -417,6 +422,12 @@ class Node:
         with self.lock:
             now_ms = self.tick(time)
             self.check_owner()
+            n_left = ORDERS_MAX - int(self.shard.tables.registers.next_order[0])
+            if n_left <= 0:
+                raise RecrawlError(
+                    f"partition {self.partition} has given out all {ORDERS_MAX:,} order numbers"
+                )
+            n = min(n, n_left)
             proposal = self.shard.decide(now_ms, n, lease_seconds=lease_seconds, exact=exact)
             if proposal.order.size == 0:
                 return proposal

@@ -1,7 +1,14 @@
 """Orders for fetchers, and the outcomes that fetchers report.
 
 The `handle` of an order identifies it in the whole corpus: it combines the order's number in the
-partition with the number of the partition.  Many outcomes at once may also be an Arrow table whose
+partition with the number of the partition and the layout generation of the corpus, which changes
+whenever the division into partitions does:
+
+    bits 59 to 62   layout generation
+    bits 12 to 58   number of the order in its partition
+    bits 0 to 11    partition
+
+Many outcomes at once may also be an Arrow table whose
 columns are the fields of `Outcome`.
 """
 
@@ -20,6 +27,7 @@ __all__ = [
     "GONE_STATUSES",
     "MOVED_STATUSES",
     "NOT_MODIFIED",
+    "ORDERS_MAX",
     "Order",
     "Outcome",
     "handle_of",
@@ -35,23 +43,33 @@ MOVED_STATUSES = (301, 308)
 """Permanent redirects."""
 GONE_STATUSES = (404, 410)
 
+_ORDER_BITS = 47
+ORDERS_MAX = 1 << _ORDER_BITS
+"""Limit of the order numbers of a partition: a million per second for four years."""
+_GENERATION_SHIFT = PARTITION_BITS + _ORDER_BITS
+
 _REASONS = tuple(Reason)
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
-def handle_of(order: NDArray[np.int64], partition: int) -> NDArray[np.int64]:
+def handle_of(order: NDArray[np.int64], partition: int, generation: int = 0) -> NDArray[np.int64]:
     """Return the handles of orders of a partition."""
-    return order << PARTITION_BITS | partition
+    return generation << _GENERATION_SHIFT | order << PARTITION_BITS | partition
 
 
 def order_of(handle: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the numbers of orders in their partitions, from their handles."""
-    return handle >> PARTITION_BITS
+    return handle >> PARTITION_BITS & (ORDERS_MAX - 1)
 
 
-def partition_of(handle: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the partitions of orders, from their handles."""
-    return handle & (PARTITIONS_MAX - 1)
+def partition_of(handle: NDArray[np.int64], generation: int = 0) -> NDArray[np.int64]:
+    """Return the partitions of orders, from their handles.
+
+    It is -1 for what is not a handle, and for handles of another layout generation, whose
+    partitions no longer exist.
+    """
+    is_ours = (handle > 0) & (handle >> _GENERATION_SHIFT == generation)
+    return np.where(is_ours, handle & (PARTITIONS_MAX - 1), -1)
 
 
 def is_success(status: ArrayLike) -> NDArray[np.bool_]:
@@ -87,7 +105,7 @@ class Order(NamedTuple):
     """JSON object that you gave with the page."""
 
 
-def orders_of(store: Store, partition: int, ordered: Ordered) -> list[Order]:
+def orders_of(store: Store, partition: int, ordered: Ordered, generation: int = 0) -> list[Order]:
     """Return orders for fetchers, with the URLs and validators of their pages."""
     url = store.urls_of(ordered.page)
     etag, last_modified = map(_safe_headers, store.validators_of(ordered.page))
@@ -95,7 +113,7 @@ def orders_of(store: Store, partition: int, ordered: Ordered) -> list[Order]:
     return [
         Order(*row)
         for row in zip(
-            handle_of(ordered.order, partition).tolist(),
+            handle_of(ordered.order, partition, generation).tolist(),
             url.to_pylist(),
             store.fetch_urls_of(ordered.page, url).to_pylist(),
             etag,

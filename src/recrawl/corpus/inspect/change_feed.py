@@ -1,5 +1,6 @@
 """The feed of changes: new, changed and gone pages after a cursor, in the order of the log."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -12,37 +13,54 @@ from recrawl.store import Cursor, metadata_object
 
 __all__ = ["CorpusCursor", "PageChange", "changes_after"]
 
+_GENERATION = re.compile(r"g\d{1,2}_")
+
 
 @dataclass(frozen=True, slots=True)
 class CorpusCursor:
-    """Position in the feed of changes: one cursor for each partition."""
+    """Position in the feed of changes: one cursor for each partition.
+
+    As text, it begins with the layout generation of the corpus unless that is 0: ``g1_``.
+    """
 
     places: tuple[Cursor, ...]
+    generation: int = 0
+    """Layout generation of the corpus: number of changes of its division into partitions."""
 
     @classmethod
-    def parse(cls, text: str | None, n_partitions: int) -> Self:
+    def parse(cls, text: str | None, n_partitions: int, generation: int = 0) -> Self:
         """Return the cursor that a text encodes; None is the beginning of the feed.
 
         Raises
         ------
         ValueError
-            If the text is not a cursor of a corpus with this many partitions.
+            If the text is not a cursor of a corpus with this many partitions, or comes from
+            another layout generation.
         """
         if text is None:
-            return cls((Cursor.parse(None),) * n_partitions)
+            return cls((Cursor.parse(None),) * n_partitions, generation)
         places = text.split("_")
+        found = int(places.pop(0)[1:]) if _GENERATION.match(text) else 0
+        if found != generation:
+            raise ValueError(
+                f"cursor {text!r} is from layout generation {found}, but the corpus has "
+                f"generation {generation}: its division into partitions was changed. Begin with "
+                "the oldest change, or with the newest"
+            )
         if len(places) != n_partitions:
             raise ValueError(f"cursor must have {n_partitions} parts, got {text!r}")
-        return cls(tuple(Cursor.parse(place) for place in places))
+        return cls(tuple(Cursor.parse(place) for place in places), generation)
 
     def advance(self, partition: int, place: Cursor) -> "CorpusCursor":
         """Return the cursor after a change of one partition."""
         return CorpusCursor(
-            tuple(place if i == partition else old for i, old in enumerate(self.places))
+            tuple(place if i == partition else old for i, old in enumerate(self.places)),
+            self.generation,
         )
 
     def __str__(self) -> str:
-        return "_".join(str(place) for place in self.places)
+        prefix = f"g{self.generation}_" if self.generation else ""
+        return prefix + "_".join(str(place) for place in self.places)
 
 
 class PageChange(NamedTuple):

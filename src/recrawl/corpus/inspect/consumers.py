@@ -76,10 +76,11 @@ class _Committed(NamedTuple):
 
     places: tuple[_Place, ...]
     committed_at_ms: int
+    generation: int
 
     @property
     def cursor(self) -> CorpusCursor:
-        return CorpusCursor(tuple(place.cursor for place in self.places))
+        return CorpusCursor(tuple(place.cursor for place in self.places), self.generation)
 
 
 def consumer_place(folder: Path, nodes: Sequence[Node], name: str) -> CorpusCursor:
@@ -90,7 +91,7 @@ def consumer_place(folder: Path, nodes: Sequence[Node], name: str) -> CorpusCurs
     ChangesLost
         If the feed no longer has all changes after its place, or is not the feed it has read.
     """
-    committed = _read(_path(folder, name), len(nodes))
+    committed = _read(_path(folder, name), nodes)
     if committed is None:
         return _oldest(nodes)
     problem = _problem_of(name, nodes, committed)
@@ -101,7 +102,7 @@ def consumer_place(folder: Path, nodes: Sequence[Node], name: str) -> CorpusCurs
 
 def is_ahead(folder: Path, nodes: Sequence[Node], name: str) -> bool:
     """Return whether a consumer's place is after the end of the feed as the nodes see it."""
-    committed = _read(_path(folder, name), len(nodes))
+    committed = _read(_path(folder, name), nodes)
     return committed is not None and any(map(_is_ahead, nodes, committed.places))
 
 
@@ -136,7 +137,7 @@ def commit_consumer(
     wanted = _parse(cursor, nodes)
     create_folder(path.parent)
     with hold_lock(path.parent / _LOCK):
-        before = _read(path, len(nodes))
+        before = _read(path, nodes)
         if before is None and sum(1 for _ in _files(folder)) >= CONSUMERS_MAX:
             raise ValueError(
                 f"a corpus has at most {CONSUMERS_MAX} consumers; remove one that is not used"
@@ -145,7 +146,7 @@ def commit_consumer(
             _place_at(node, place, None if before is None else before.places[i], rewind)
             for i, (node, place) in enumerate(zip(nodes, wanted.places, strict=True))
         ]
-        committed = _Committed(tuple(places), now_ms)
+        committed = _Committed(tuple(places), now_ms, nodes[0].generation)
         _write(path, name, committed)
     return committed.cursor
 
@@ -156,7 +157,7 @@ def list_consumers(folder: Path, nodes: Sequence[Node]) -> list[Consumer]:
     for path in sorted(_files(folder)):
         name = path.name.removesuffix(_SUFFIX)
         try:
-            committed = _read(path, len(nodes))
+            committed = _read(path, nodes)
         except StorageError as error:
             consumers.append(Consumer(name, "", 0, 0, 0, str(error)))
             continue
@@ -194,15 +195,17 @@ def delete_consumer(folder: Path, name: str) -> bool:
 
 
 def _oldest(nodes: Sequence[Node]) -> CorpusCursor:
-    return CorpusCursor(tuple(node.store.first_change for node in nodes))
+    return CorpusCursor(tuple(node.store.first_change for node in nodes), nodes[0].generation)
 
 
 def _parse(text: str, nodes: Sequence[Node]) -> CorpusCursor:
     if text == OLDEST:
         return _oldest(nodes)
     if text == NEWEST:
-        return CorpusCursor(tuple(Cursor(node.store.position, 0) for node in nodes))
-    cursor = CorpusCursor.parse(text, len(nodes))
+        return CorpusCursor(
+            tuple(Cursor(node.store.position, 0) for node in nodes), nodes[0].generation
+        )
+    cursor = CorpusCursor.parse(text, len(nodes), nodes[0].generation)
     for node, place in zip(nodes, cursor.places, strict=True):
         if place > Cursor(node.store.position, 0):
             raise ValueError(f"cursor {text} is after the end of the change feed")
@@ -280,18 +283,19 @@ def _files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _read(path: Path, n_partitions: int) -> _Committed | None:
+def _read(path: Path, nodes: Sequence[Node]) -> _Committed | None:
+    generation = nodes[0].generation
     try:
         with path.open("rb") as file:
             content = json.loads(file.read(_FILE_BYTES_MAX))
         if int(content["format"]) > _FORMAT:
             raise StorageError(f"{path} was written by a newer version of recrawl")
-        cursors = CorpusCursor.parse(str(content["cursor"]), n_partitions).places
+        cursors = CorpusCursor.parse(str(content["cursor"]), len(nodes), generation).places
         places = [
             _Place(cursor, _number_or_none(read), _last_of(last))
             for cursor, read, last in zip(cursors, content["n_read"], content["last"], strict=True)
         ]
-        return _Committed(tuple(places), int(content["committed_at_ms"]))
+        return _Committed(tuple(places), int(content["committed_at_ms"]), generation)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:

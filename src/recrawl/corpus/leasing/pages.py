@@ -115,7 +115,7 @@ class Leasing:
         ordered = node.order(n, self._time, lease_seconds=seconds, exact=exact)
         if ordered.order.size == 0:
             return []
-        return orders_of(node.store, i, ordered)
+        return orders_of(node.store, i, ordered, node.generation)
 
     def wait_seconds(self) -> float:
         """Return the seconds until the next lease may return an order, see `Corpus`."""

@@ -65,6 +65,8 @@ class Partition(NamedTuple):
     """Whether records are on disk before the store applies them."""
     corpus_id: str | None = None
     """Id of the corpus, which its log, store and snapshots must have; None to accept any."""
+    generation: int = 0
+    """Layout generation of the corpus."""
 
 
 def settings_event(settings: ShardSettings) -> SettingsSet:
@@ -337,6 +339,7 @@ def _make_node(
         partition=partition.number,
         is_reader=is_reader,
         is_shared=partition.is_shared,
+        generation=partition.generation,
     )
     node.follow()
     if is_reader or float(shard.tables.registers.price[0]) > 0:
