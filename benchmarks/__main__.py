@@ -5,6 +5,7 @@ import dataclasses
 import json
 
 from benchmarks import (
+    attacks,
     backtests,
     calls,
     cdx_stream,
@@ -47,6 +48,9 @@ def _argument_parser() -> argparse.ArgumentParser:
     command = commands.add_parser("shard-learning", help=shard_learning.__doc__)
     command.add_argument("--webs", type=int, default=8, help="number of webs per setting")
     command.add_argument("--hours", type=float, default=2_000.0)
+    command = commands.add_parser("attacks", help=attacks.__doc__)
+    command.add_argument("--pages", type=int, default=2_000, help="number of pages of the corpus")
+    command.add_argument("--webs", type=int, default=1, help="number of webs per attack")
     command = commands.add_parser("exactness", help=exactness.__doc__)
     command.add_argument("--webs", type=int, default=4, help="number of webs per setting")
     command.add_argument(
@@ -113,6 +117,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             )
         case "shard-learning":
             return shard_learning.measure(arguments.webs, arguments.hours)
+        case "attacks":
+            return attacks.measure(arguments.pages, arguments.webs)
         case "exactness":
             return exactness.measure(arguments.webs, arguments.scale)
         case "crash":

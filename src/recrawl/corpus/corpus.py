@@ -360,14 +360,23 @@ class Corpus:
         urls = without_refused(urls, own)
         importances = as_amounts("importance", importance, n_urls)
         costs = as_amounts("cost", cost, n_urls)
-        n_added = n_valid = 0
+        n_added = n_valid = n_limited = limited_until_ms = 0
         for i, rows, url, given in self._split(urls, n_bytes_beside=own and own.n_bytes):
             fetch_url = null_where_same(given, url)
             of_rows = None if own is None else own.take(rows)
             new = PagesToAdd(url, fetch_url, importances[rows], costs[rows], of_rows)
-            n_added += int(np.count_nonzero(self._namers[i].add(new, self.time)))
+            added = self._namers[i].add(new, self.time)
+            n_added += int(np.count_nonzero(added.is_added))
+            n_limited += added.n_limited
+            limited_until_ms = max(limited_until_ms, added.limited_until_ms)
             n_valid += rows.size
-        return Added(n_added, n_valid - n_added, n_urls - n_valid)
+        return Added(
+            n_added,
+            n_valid - n_added,
+            n_urls - n_valid,
+            n_limited=n_limited,
+            limited_until_ms=limited_until_ms,
+        )
 
     def why_refused(
         self, urls: Urls, *, doc_id: Any = None, metadata: Any = None

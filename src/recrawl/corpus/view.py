@@ -6,7 +6,7 @@ imports them and offers their functions as methods.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
@@ -17,14 +17,49 @@ from recrawl.node.routing import Urls
 __all__ = ["Added", "CorpusView"]
 
 
-class Added(NamedTuple):
-    """Counts of the URLs that `Corpus.add` was given."""
-
+class _AddedCounts(NamedTuple):
     n_added: int
     n_known: int
     """Duplicates: tracked already, or given twice."""
     n_refused: int
     """Rows whose URL, doc_id or metadata is not valid."""
+
+
+class Added(_AddedCounts):
+    """Counts of the URLs that `Corpus.add` was given: a tuple of the first three.
+
+    Parameters
+    ----------
+    n_added
+        Number of pages added.
+    n_known
+        Duplicates: tracked already, or given twice.
+    n_refused
+        Rows whose URL, doc_id or metadata is not valid.
+    n_limited
+        Number of added pages that are newcomers: their share of fetches is limited while other
+        pages are due; see the section "protection" of the configuration.
+    limited_until_ms
+        When the last of them stops being one, in milliseconds since 1970; 0 for none.
+    """
+
+    n_limited: int
+    limited_until_ms: int
+
+    def __new__(
+        cls,
+        n_added: int,
+        n_known: int,
+        n_refused: int,
+        *,
+        n_limited: int = 0,
+        limited_until_ms: int = 0,
+    ) -> Self:
+        """Return the counts as a tuple of three, with the others as attributes."""
+        added = super().__new__(cls, n_added, n_known, n_refused)
+        added.n_limited = n_limited
+        added.limited_until_ms = limited_until_ms
+        return added
 
 
 class CorpusView(Protocol):

@@ -21,10 +21,11 @@ from recrawl.node.user_data import UserColumns, set_user_data
 from recrawl.shard import GroupsSet, LimitsSet, PagesAdded, PagesRemoved, PageStatus, event_of
 from recrawl.shard.events import slot_of_page
 from recrawl.shard.state.tables import Groups
+from recrawl.shard.state.words import EPOCH_SECONDS
 from recrawl.store import Names
 from recrawl.urls import PatternSet, group_index
 
-__all__ = ["Namer", "PagesToAdd", "limits_columns"]
+__all__ = ["AddedRows", "Namer", "PagesToAdd", "limits_columns"]
 
 
 # Limit of a name: a host, or the name of a source followed by a host.
@@ -46,6 +47,17 @@ class PagesToAdd(NamedTuple):
     """Cost of a fetch; NaN means that of the page's pattern."""
     own: UserColumns | None = None
     """The user's own data of each page; None if there are none."""
+
+
+class AddedRows(NamedTuple):
+    """Result of adding pages to one partition."""
+
+    is_added: NDArray[np.bool_]
+    """Which rows were added; the others are tracked already."""
+    n_limited: int = 0
+    """Number of added pages that are newcomers, with a limited share of fetches."""
+    limited_until_ms: int = 0
+    """When the last of them stops being one, in milliseconds since 1970; 0 for none."""
 
 
 def limits_columns(pattern: PatternConfig) -> dict[str, float] | None:
@@ -192,7 +204,7 @@ class Namer:
             return np.full(len(urls), -1, np.int16)
         return self._matcher.first_match(urls)
 
-    def add(self, new: PagesToAdd, time: NodeTime) -> NDArray[np.bool_]:
+    def add(self, new: PagesToAdd, time: NodeTime) -> AddedRows:
         """Add pages that are not tracked yet; return which rows were added.
 
         Tracked pages keep everything but the user's own data, which is set where it is given.
@@ -211,7 +223,7 @@ class Namer:
             self._add_missing_limits(url, page)
             if not absent.any():
                 self._set_user_data(new)
-                return is_added
+                return AddedRows(is_added)
             rows = rows[absent]
             fetch_url = new.fetch_url
             if rows.size != n_rows:
@@ -240,7 +252,11 @@ class Namer:
             is_added[rows] = applied[len(group_entries)].valid
             if rows.size != n_rows:
                 self._set_user_data(new)
-        return is_added
+            slots = slot_of_page(added.page[applied[len(group_entries)].valid])
+            until = node.shard.tables.pages.newcomer_until[slots].astype(np.int64)
+        n_limited = int(np.count_nonzero(until))
+        last = (int(until.max()) + EPOCH_SECONDS) * 1000 if n_limited else 0
+        return AddedRows(is_added, n_limited, last)
 
     def _set_user_data(self, new: PagesToAdd) -> None:
         """Set the given data of all pages; the last value counts if a page is given twice."""

@@ -126,7 +126,7 @@ class ShardSettings:
     untested_signals_max: float = 16.0
     new_pages_share: float = 0.2
     new_domain_share: float = 0.05
-    growth_share: float = 0.5
+    growth_share: float = 1.0
     newcomer_seconds_max: float = 90 * DAY
     request_half_life: float = 30 * DAY
     request_prior_rate: float = 1 / DAY

@@ -25,7 +25,9 @@ def corpus(open_corpus: Callable[..., Corpus], clock: ManualClock) -> Corpus:
     for k in range(4):
         fetch(corpus, 50, b"%d" % k)
         clock.sleep(86_400)
-    corpus.add(NEW)
+    added = corpus.add(NEW)
+    assert (added.n_added, added.n_limited) == (200, 180)
+    assert added.limited_until_ms > corpus.now_ms()
     return corpus
 
 
@@ -59,6 +61,20 @@ def test_explain_says_that_the_host_has_used_its_share(corpus: Corpus, clock: Ma
     assert page.state.why == Why.DUE
     assert page.state.newcomer_until_ms is None
     assert "n3.flood.example" not in corpus.newcomers()
+
+
+def test_add_says_so_at_once(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, corpus: Corpus
+) -> None:
+    corpus.close()
+    monkeypatch.setattr("recrawl.corpus.opening.SystemClock", lambda: clock)
+    more = tmp_path / "more.txt"
+    more.write_text("".join(f"https://second.example/{i}\n" for i in range(100)))
+    result = CliRunner().invoke(main, ["add", str(more), "-C", str(tmp_path / "corpus")])
+    assert result.exit_code == 0, result.output
+    text = " ".join(result.stderr.split())
+    assert "80 of these pages are newcomers" in text
+    assert "those of one domain get up to 5 % of the fetches" in text
 
 
 @pytest.mark.usefixtures("corpus")

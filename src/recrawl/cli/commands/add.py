@@ -25,7 +25,7 @@ from recrawl.cli.support.input_files import (
 )
 from recrawl.cli.support.output import Output, output_option
 from recrawl.errors import RecrawlError
-from recrawl.units import count_text
+from recrawl.units import count_text, seconds_text, share_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ class _PageAdder:
     def __init__(self, corpus: "Corpus", importance: float | None, cost: float | None) -> None:
         self._corpus = corpus
         self._options = {"importance": importance, "cost": cost}
-        self.n_added = self.n_known = 0
+        self.n_added = self.n_known = self.n_limited = self.limited_until_ms = 0
         self.problems: Counter[str] = Counter()
         self.examples: list[str] = []
 
@@ -79,6 +79,8 @@ class _PageAdder:
             added = self._corpus.add(url, **values, **own)
             self.n_added += added.n_added
             self.n_known += added.n_known
+            self.n_limited += added.n_limited
+            self.limited_until_ms = max(self.limited_until_ms, added.limited_until_ms)
             if added.n_refused:
                 self._refuse_rows(url, own)
 
@@ -163,6 +165,7 @@ def command(
     pages = split_inputs(inputs)
     with open_to_change(folder, n_bytes_input=pages.n_bytes) as corpus, value_errors_as_usage():
         adder = _PageAdder(corpus, importance, cost)
+        protection, now_ms = corpus.config.protection, corpus.now_ms()
         n_refused = 0
         if pages.urls:
             adder.add(url_batch(pages.urls))
@@ -188,11 +191,20 @@ def command(
             "n_known": adder.n_known,
             "n_refused": n_wrong + n_refused,
             "refused_by_reason": dict(adder.problems),
+            "n_limited": adder.n_limited,
         }
     )
     parts = [f"{count_text(adder.n_added, 'page')} added", f"{adder.n_known:,} tracked already"]
     parts += [f"{n_wrong + n_refused:,} refused"] if n_wrong + n_refused else []
     out.say(", ".join(parts) + ".")
+    if adder.n_limited:
+        out.note(
+            f"{adder.n_limited:,} of these pages are newcomers, because many were added at once: "
+            f"for {seconds_text((adder.limited_until_ms - now_ms) / 1000)} at most, those of one "
+            f"domain get up to {share_text(protection.new_domain_share)} of the fetches, and all "
+            f"newcomers {share_text(protection.new_pages_share)}, while other pages may be stale.  "
+            "`recrawl set --host HOST --unlimited` lifts this."
+        )
     for text in adder.examples:
         out.note(f"  {text}")
     if n_wrong > len(adder.examples):

@@ -12,7 +12,6 @@ from recrawl.corpus.corpus import Corpus
 from recrawl.corpus.doctor.check_results import CheckResult, Severity, bad, ok, run_check
 from recrawl.corpus.doctor.corpus_checks import (
     budget_check,
-    consumers_check,
     flapping_check,
     hosts_check,
     limits_check,
@@ -117,7 +116,6 @@ def _open_corpus_results(corpus: Corpus, is_deep: bool, clock: Clock) -> Iterato
         ("hosts", hosts_check),
         ("sources", sources_check),
         ("flapping", flapping_check),
-        ("consumers", consumers_check),
     ):
         yield from run_check(name, partial(check, corpus))
     if is_deep:

@@ -36,7 +36,7 @@ INSTANTS: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 """Columns that hold instants, by table and unit, besides the words of pages."""
-NOT_INSTANTS: frozenset[tuple[str, str]] = frozenset({("groups", "newcomer_credit_at")})
+NOT_INSTANTS: frozenset[tuple[str, str]] = frozenset()
 """Columns whose names end like those of instants, and which count something else."""
 _ROWS_AT_ONCE = 1 << 18
 _LAST = np.uint64(0x7FFFFFFF)

@@ -6,8 +6,8 @@ longer the more of them there are.  All orders of newcomers, first fetches and l
 accounts that earn a share of all orders: one of the domain, and one of all newcomers together.
 The picker heeds the accounts while other pages are due (`recrawl.shard.picker.newcomers`).
 
-The pages of a shard that is still being filled are not newcomers: growth counts from when every
-second page has been polled.
+The pages of a shard that is still being filled are not newcomers: growth counts from when the
+shard has had as many polls as pages.
 
 The pace is kept by a clock for each domain and one for the shard (a leaky bucket, also known as the
 generic cell rate algorithm): each page moves the clock ahead by the time that the pace allows for
@@ -64,9 +64,16 @@ def are_newcomers_limited(new_pages_share: float, new_domain_share: float) -> bo
 
 @table_kernel
 def start_growth(registers: Registers) -> None:
-    """Begin to count growth once every second page has been polled."""
-    if registers.growth_until[0] == 0 and 2 * registers.n_polls[0] >= registers.n_pages[0] > 0:
+    """Begin to count growth once there were as many polls as there are pages."""
+    if registers.growth_until[0] == 0 and registers.n_polls[0] >= registers.n_pages[0] > 0:
         registers.growth_until[0] = max(registers.now[0], 1)
+
+
+@table_kernel
+def part_of_pages(groups: Groups, registers: Registers, domain: int) -> float:
+    """Return the share of a domain in the pages of the shard, before their present growth."""
+    pages = max(float(registers.growth_pages[0]), 1.0)
+    return min(number_of(groups.growth_pages[domain]) / pages, 1.0)
 
 
 @table_kernel
@@ -79,8 +86,10 @@ def _shard_step_ms(registers: Registers, rules: Rules) -> int:
 @table_kernel
 def _domain_step_ms(groups: Groups, registers: Registers, rules: Rules, domain: int) -> int:
     """Return the milliseconds that the normal growth of a domain allows for one page."""
+    part = part_of_pages(groups, registers, domain)
     pace = max(
         rules.growth_share * number_of(groups.growth_pages[domain]),
+        part * _SHARD_GROWTH_MIN,
         _DOMAIN_GROWTH_MIN_SHARE * registers.growth_pages[0],
         _DOMAIN_GROWTH_MIN,
     )
@@ -210,8 +219,8 @@ def domain_share_of(
 
     A domain that has most pages of the shard may have most of the share of all newcomers.
     """
-    part = number_of(groups.growth_pages[domain]) / max(float(registers.growth_pages[0]), 1.0)
-    return max(new_domain_share, new_pages_share * min(part, 1.0))
+    part = part_of_pages(groups, registers, domain)
+    return max(new_domain_share, new_pages_share * part)
 
 
 @table_kernel
@@ -224,7 +233,7 @@ def domain_credit_of(
 ) -> float:
     """Return the number of orders that newcomers of a domain may have now."""
     share = domain_share_of(groups, registers, domain, new_pages_share, new_domain_share)
-    earned = share * (registers.n_ordered[0] - groups.newcomer_credit_at[domain])
+    earned = share * (registers.n_ordered[0] - groups.credited_order[domain])
     return float(min(groups.newcomer_credit[domain] + earned, credit_max_of(registers)))
 
 
@@ -258,7 +267,7 @@ def charge_newcomers(
             continue
         n_charged += 1
         domain = domain_of(groups, number_of(pages.group[slot]))
-        if groups.newcomer_credit_at[domain] < n_after:
+        if groups.credited_order[domain] < n_after:
             # What the orders of this batch earn is not limited by what an account may save up.
             registers.n_ordered[0] = n_after - n_valid
             share = domain_share_of(
@@ -269,7 +278,7 @@ def charge_newcomers(
             )
             registers.n_ordered[0] = n_after
             groups.newcomer_credit[domain] = saved + share * n_valid
-            groups.newcomer_credit_at[domain] = n_after
+            groups.credited_order[domain] = n_after
         groups.newcomer_credit[domain] -= np.float32(1.0)
     credit = registers.newcomer_credit[0] + rules.new_pages_share * n_valid - n_charged
     registers.newcomer_credit[0] = min(credit, credit_max_of(registers))

@@ -49,7 +49,7 @@ ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float | str]] = {
     ("groups", "growth_pages"): (4, 0),
     ("groups", "growth_until"): (4, 0),
     ("groups", "newcomer_credit"): (4, 0.0),
-    ("groups", "newcomer_credit_at"): (4, 0),
+    ("groups", "credited_order"): (4, 0),
     ("sources", "n_tested"): (4, "total"),
     ("sources", "n_untested"): (4, 0.0),
     ("sources", "precision_used"): (4, 0.0),

@@ -157,7 +157,7 @@ class Groups(NamedTuple):
     """Time until which the normal growth of the domain is used up."""
     newcomer_credit: F32
     """Number of orders that newcomers of the domain may have, when it was last updated."""
-    newcomer_credit_at: I64
+    credited_order: I64
     """``Registers.n_ordered`` when the credit was last updated."""
 
 

@@ -73,6 +73,20 @@ def test_a_large_domain_may_grow_faster_than_a_small_one() -> None:
     assert newcomers(story, story.add(100, at=2 * DAY, group=9)) == 80
 
 
+def test_a_site_that_adds_articles_every_day_has_no_newcomers() -> None:
+    story = established(2_000, 1)
+    for day in range(2, 60):
+        story.tick(day * DAY)
+        page = story.add(50, at=day * DAY)
+        until = story.shard.tables.pages.newcomer_until[ev.slot_of_page(page)]
+        assert until.max() == 0, day
+
+
+def test_a_small_shard_may_double_at_once() -> None:
+    story = established(200, 1)
+    assert newcomers(story, story.add(200, at=2 * DAY)) == 0
+
+
 def test_pages_on_many_domains_are_newcomers_if_the_shard_grows_too_fast() -> None:
     story = established()
     page = story.add(1_000, at=2 * DAY, group=100 + np.arange(1_000))
@@ -146,8 +160,8 @@ def test_newcomers_take_what_no_other_page_can_use(picker: str) -> None:
 
 def test_a_domain_with_most_pages_may_use_most_of_the_share_of_newcomers() -> None:
     story = established(n_hosts=1)
-    page = story.add(1_000, at=2 * DAY)[20:]
-    assert 0.15 <= share_of_orders(story, page, 400) <= 0.25
+    page = story.add(1_000, at=2 * DAY)[200:]
+    assert 0.15 <= share_of_orders(story, page, 400) <= 0.28
 
 
 def test_users_lift_the_limit_of_a_host() -> None:
