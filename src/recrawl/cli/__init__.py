@@ -113,6 +113,9 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
             "recrawl.cli.commands.set", "command", "Change settings of pages, hosts, the budget."
         ),
         "remove": CommandEntry("recrawl.cli.commands.remove", "command", "Stop tracking pages."),
+        "forget": CommandEntry(
+            "recrawl.cli.commands.forget", "command", "Erase pages and all traces of them."
+        ),
         "config": CommandEntry(
             "recrawl.cli.commands.config", "command", "Show, check and explain settings."
         ),
@@ -134,7 +137,7 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
 installed is not listed."""
 
 
-_WRITING_COMMANDS = {"add", "import", "report", "signal", "set", "remove"}
+_WRITING_COMMANDS = {"add", "import", "report", "signal", "set", "remove", "forget"}
 
 
 def _is_installed(entry: CommandEntry) -> bool:

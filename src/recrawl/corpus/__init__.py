@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         is_corpus_folder,
         is_log_remote,
     )
+    from recrawl.corpus.forgetting.forget import Forgotten, forget_states
     from recrawl.corpus.import_crawl import CrawlImport, ImportCounts
     from recrawl.corpus.inspect.beliefs import BelievedPages
     from recrawl.corpus.inspect.change_feed import PageChange
@@ -77,6 +78,7 @@ __all__ = [
     "CorpusConfig",
     "CorpusPlan",
     "CrawlImport",
+    "Forgotten",
     "HostPlan",
     "ImportCounts",
     "KindPlan",
@@ -110,6 +112,7 @@ __all__ = [
     "delay_words",
     "doubt_words",
     "explanation_words",
+    "forget_states",
     "is_corpus_folder",
     "is_log_remote",
     "newcomers_words",
@@ -145,6 +148,7 @@ _MODULES = {
         "is_corpus_folder",
         "is_log_remote",
     ),
+    "recrawl.corpus.forgetting.forget": ("Forgotten", "forget_states"),
     "recrawl.corpus.import_crawl": ("CrawlImport", "ImportCounts"),
     "recrawl.corpus.inspect.beliefs": ("BelievedPages",),
     "recrawl.corpus.inspect.change_feed": ("PageChange",),

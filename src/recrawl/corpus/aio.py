@@ -24,6 +24,7 @@ from recrawl.node.routing import Urls
 
 if TYPE_CHECKING:
     from recrawl.corpus.backups.backup import BackupResult
+    from recrawl.corpus.forgetting.forget import Forgotten
     from recrawl.corpus.import_crawl import CrawlImport
     from recrawl.corpus.inspect.beliefs import BelievedPages
     from recrawl.corpus.inspect.source_table import SourceTable
@@ -114,6 +115,20 @@ class AsyncCorpus:
     async def remove(self, urls: Urls | None = None, *, pattern: str | None = None) -> int:
         """Stop tracking pages, given by URL or by pattern; return the number of pages removed."""
         return await self._run(self.corpus.remove, urls, pattern=pattern)
+
+    async def forget(
+        self,
+        urls: Urls | None = None,
+        *,
+        pattern: str | None = None,
+        backups: Sequence[str | os.PathLike[str]] = (),
+    ) -> "list[Forgotten]":
+        """Erase pages from store, change feed, log, snapshots and backups."""
+        return await self._run(self.corpus.forget, urls, pattern=pattern, backups=backups)
+
+    async def forget_states(self) -> "list[Forgotten]":
+        """Return the state of every forget so far: whether it is complete, and what remains."""
+        return await self._run(self.corpus.forget_states)
 
     async def set(
         self, urls: Urls | None = None, *, pattern: str | None = None, **settings: Any

@@ -86,6 +86,7 @@ from recrawl.urls import PatternSet, canonical
 
 if TYPE_CHECKING:
     from recrawl.corpus.backups.backup import BackupResult
+    from recrawl.corpus.forgetting.forget import Forgotten
     from recrawl.corpus.import_crawl import CrawlImport
     from recrawl.corpus.inspect.beliefs import BelievedPages
     from recrawl.corpus.inspect.source_table import SourceTable
@@ -406,6 +407,53 @@ class Corpus:
         if pattern is not None:
             return sum(self._remove(matching) for matching in self._matching_urls(pattern))
         return self._remove(urls if urls is not None else ())
+
+    def forget(
+        self,
+        urls: Urls | None = None,
+        *,
+        pattern: str | None = None,
+        backups: Sequence[str | os.PathLike[str]] = (),
+    ) -> "list[Forgotten]":
+        """Erase pages from store, change feed, log, snapshots and backups.
+
+        Without URLs and pattern, it completes earlier forgets.  This rewrites all files of the
+        corpus, and removes the log from before, so `history` no longer reaches back.
+
+        Parameters
+        ----------
+        urls
+            URLs of the pages, tracked or not.
+        pattern
+            Pattern that the URLs match, such as ``/user/jane/*``.
+        backups
+            Folders of backups, whose backups are replaced by a new one.
+
+        Returns
+        -------
+        list of Forgotten
+            State of each forget: whether it is complete, and what remains.
+        """
+        from recrawl.corpus.forgetting.forget import Forgetting  # noqa: PLC0415
+
+        if urls is not None and pattern is not None:
+            raise ValueError("forget takes either urls or a pattern")
+        for node in self.nodes:
+            node.check_owner()
+        forgetting = Forgetting(self.folder, self.nodes, self._log, self._snapshotter, self._clock)
+        folders = [Path(backup) for backup in backups]
+        if pattern is not None:
+            return [forgetting.forget_pattern(pattern, folders)]
+        if urls is not None:
+            known = canonical(as_array(urls)).url.drop_null()
+            return [forgetting.forget_urls(known, folders)]
+        return forgetting.finish(folders)
+
+    def forget_states(self) -> "list[Forgotten]":
+        """Return the state of every forget so far: whether it is complete, and what remains."""
+        from recrawl.corpus.forgetting.forget import forget_states  # noqa: PLC0415
+
+        return forget_states(self.folder, self._clock.wall_ms())
 
     def _matching_urls(self, pattern: str) -> Iterator[pa.StringArray]:
         matcher = PatternSet([pattern])

@@ -10,7 +10,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, NoReturn, Self, TypeAlias, cast, get_args
 
-from rocksdict import AccessType, Checkpoint, DbClosedError, Rdict, ReadOptions, WriteBatch
+from rocksdict import (
+    AccessType,
+    BottommostLevelCompaction,
+    Checkpoint,
+    CompactOptions,
+    DbClosedError,
+    Rdict,
+    ReadOptions,
+    WriteBatch,
+)
 
 from recrawl.atomic_files import create_folder
 from recrawl.errors import ForkedError, LockedError, StorageError
@@ -250,9 +259,16 @@ class KeyValues(OneProcess):
             self._fail(error)
 
     def compact(self) -> None:
-        """Merge all files, which reads and writes everything once."""
+        """Merge all files, which reads and writes everything once.
+
+        What was deleted or overwritten is in no file afterwards, unless an iterator still uses it.
+        """
+        options = CompactOptions()
+        # Otherwise files of the last level that nothing overlaps would stay as they are.
+        options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
         try:
-            self._require_engine().compact_range(None, None)
+            self._require_engine().flush()
+            self._require_engine().compact_range(None, None, options)
         except Exception as error:
             self._fail(error)
 

@@ -147,6 +147,14 @@ class RocksLog:
                 self._ledgers[i] = RocksLedger(self, i)
             return self._ledgers[i]
 
+    def compact(self) -> None:
+        """Rewrite all files, so that truncated records are in none of them."""
+        text = self._values.get(_FORMAT_KEY)
+        assert text is not None
+        # Written again, so that there is something to flush: then the write-ahead log ends, too.
+        self._values.write([_FORMAT_KEY], [text])
+        self._values.compact()
+
     def close(self) -> None:
         """Close the folder; a second call does nothing."""
         self._values.close()

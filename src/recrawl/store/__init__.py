@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from recrawl.deprecated_names import find_moved_names
 from recrawl.store.batch import StoreBatch
 from recrawl.store.changes import Cursor, StoredChange
+from recrawl.store.erasure import IsForgotten
 from recrawl.store.fetch_records import (
     DIGEST_BYTES,
     DIGESTS_MAX,
@@ -39,6 +40,7 @@ __all__ = [
     "SKETCH_BYTES_MAX",
     "URL_TEXT_BYTES_MAX",
     "Cursor",
+    "IsForgotten",
     "Names",
     "Records",
     "Store",

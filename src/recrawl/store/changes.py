@@ -16,6 +16,8 @@ __all__ = [
     "number_from",
     "put_change",
     "range_before",
+    "url_of_change",
+    "without_url",
 ]
 
 # Layout of a value: number among all changes, page, instant, transition; then the URL.
@@ -83,6 +85,16 @@ def put_change(
     page, transition, at_ms = change
     value = _HEAD.pack(number, page, at_ms, transition) + (url or b"")
     writes.put(_key(*place), value)
+
+
+def url_of_change(value: bytes) -> bytes:
+    """Return the URL in the stored bytes of a change, empty if there is none."""
+    return value[_HEAD.size :]
+
+
+def without_url(value: bytes) -> bytes:
+    """Return the stored bytes of a change without its URL; such a change only moves cursors."""
+    return value[: _HEAD.size]
 
 
 def changes_from(kv: KeyValues, after: Cursor, limit: int) -> list[StoredChange]:

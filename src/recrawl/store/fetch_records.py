@@ -26,6 +26,7 @@ __all__ = [
     "put_contents",
     "records_in",
     "stored_records",
+    "without_moved_to",
 ]
 
 DIGEST_BYTES = 16
@@ -117,6 +118,12 @@ def records_in(values: list[bytes | None]) -> Records:
         )
     columns: Iterable[list[Any]] = map(list, zip(*rows, strict=True)) if rows else ([],) * 6
     return Records(*columns)
+
+
+def without_moved_to(value: bytes) -> bytes:
+    """Return the stored bytes of a record without the target of its redirect."""
+    *head, n_moved_to = _HEAD.unpack_from(value)
+    return _HEAD.pack(*head, 0) + value[_HEAD.size : len(value) - n_moved_to]
 
 
 def put_contents(

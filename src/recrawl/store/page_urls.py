@@ -24,7 +24,14 @@ from recrawl.store.keys import (
     strings_of,
 )
 
-__all__ = ["URL_TEXT_BYTES_MAX", "put_urls", "scan_urls", "stored_urls"]
+__all__ = [
+    "URL_TEXT_BYTES_MAX",
+    "block_without",
+    "put_urls",
+    "scan_urls",
+    "stored_urls",
+    "urls_in_block",
+]
 
 BLOCK_PAGES = 32
 URL_TEXT_BYTES_MAX = 0xFFFF
@@ -69,6 +76,22 @@ def _url_in(block: bytes, place: int) -> bytes:
     high = block[_LENGTHS + BLOCK_PAGES : _LENGTHS + BLOCK_PAGES + place + 1]
     end = _URLS + sum(low) + (sum(high) << 8)
     return block[end - low[place] - (high[place] << 8) : end]
+
+
+def urls_in_block(block: bytes) -> list[bytes]:
+    """Return the URLs of the 32 places of a block."""
+    return [_url_in(block, place) for place in range(BLOCK_PAGES)]
+
+
+def block_without(block: bytes, is_erased: NDArray[np.bool_]) -> bytes:
+    """Return a block with empty URLs at some places."""
+    urls = [
+        b"" if erased else url
+        for url, erased in zip(urls_in_block(block), is_erased.tolist(), strict=True)
+    ]
+    lengths = [len(url) for url in urls]
+    low, high = bytes(n & 0xFF for n in lengths), bytes(n >> 8 for n in lengths)
+    return block[:_LENGTHS] + low + high + b"".join(urls)
 
 
 def put_urls(

@@ -9,6 +9,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias
@@ -31,6 +32,7 @@ from recrawl.store.changes import (
     put_change,
     range_before,
 )
+from recrawl.store.erasure import Erased, IsForgotten, erase_urls, find_urls
 from recrawl.store.fetch_records import Records, put_contents, records_in, stored_records
 from recrawl.store.keys import (
     FETCH,
@@ -469,6 +471,30 @@ class Store:
             for row in np.flatnonzero(np.isin(page, wanted)).tolist():
                 urls[int(page[row])] = url[row].as_py().encode()
         return urls
+
+    def find_urls(self, is_forgotten: IsForgotten) -> set[bytes]:
+        """Return the forgotten URLs that are in the change feed, in redirects, or in old blocks."""
+        return find_urls(self._kv, is_forgotten)
+
+    def erase_urls(self, is_forgotten: IsForgotten, lock: AbstractContextManager[object]) -> Erased:
+        """Erase URLs of removed pages from the change feed, from redirects, and from old blocks.
+
+        Changes without their URL only move cursors.  `compact` then removes the old values from
+        disk.
+
+        Parameters
+        ----------
+        is_forgotten
+            Function that recognizes the URLs.
+        lock
+            Lock that keeps others from writing; it is held for one batch of values at a time.
+        """
+        erased = erase_urls(self._kv, is_forgotten, lock)
+        with lock:
+            self._n_writes += 1  # records that were read before are no longer valid
+            # Written again, so that there is something to flush: the write-ahead log ends then.
+            self._kv.write([_STATE], [self._state.encode()])
+        return erased
 
     # ------------------------------------------------------------------ files
 

@@ -28,7 +28,7 @@ __all__ = ["BACKUPS_KEPT", "BackupCheck", "BackupResult", "back_up_corpus", "che
 
 BACKUPS_KEPT = 7
 """Default number of backups kept in a folder."""
-COPIED_FILES = ("recrawl.toml", "last-config.json", "FORMAT")
+COPIED_FILES = ("recrawl.toml", "last-config.json", "forgets.json", "FORMAT")
 # The cursors of named consumers of the change feed.
 COPIED_FOLDER = "consumers"
 _ATTEMPTS_MAX = 5

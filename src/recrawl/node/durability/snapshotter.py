@@ -14,6 +14,7 @@ from recrawl.errors import RecrawlError
 from recrawl.ledger import SnapshotFolder
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.durability.file_checks import check_database, check_snapshot
 from recrawl.node.durability.recovery import CHECKPOINT
 from recrawl.node.node import Node
 from recrawl.shard.state.tables import Pages, bytes_per_row
@@ -134,6 +135,30 @@ class Snapshotter:
             self._positions[i] = take_snapshot(node, folder)
         self._log_bytes[i] = log_bytes
         self._trim_changes(node)
+
+    def take_alone(self, i: int) -> int:
+        """Take a snapshot of a node now, remove all others, and truncate the log to it.
+
+        Returns the position of the snapshot.
+        """
+        node, folder = self._nodes[i]
+        with self._taking:
+            log_bytes = node.log_bytes
+            self._taken_ms[i] = self._clock.running_ms()
+            position = self._positions[i] = take_snapshot(node, folder)
+            self._log_bytes[i] = log_bytes
+            newest, *older = folder.list_saved()
+            # It will be the only one, so it is read back first.
+            for _ in check_snapshot(newest):
+                pass
+            for _ in check_database(newest.folder / CHECKPOINT):
+                pass
+            for saved in older:
+                folder.discard(saved)
+            with node.lock:
+                node.check_owner()  # the snapshots of another owner may be older
+                node.ledger.truncate(position)
+        return position
 
     def _trim_changes(self, node: Node) -> None:
         """Remove changes from the feed that are older than the configured time."""

@@ -1,0 +1,1 @@
+"""Forgetting pages: erase them from store, change feed, log, snapshots and backups."""
