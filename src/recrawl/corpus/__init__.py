@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from recrawl.corpus.inspect.consumers import Consumer
     from recrawl.corpus.inspect.explanation import PageExplanation
     from recrawl.corpus.inspect.hosts import newcomers_words
+    from recrawl.corpus.inspect.page_waits import reason_text
     from recrawl.corpus.inspect.source_table import SourceRow, SourceTable
     from recrawl.corpus.inspect.stats import Stats
     from recrawl.corpus.leasing.shortfall import Orders, Shortfall, ShortfallReason
+    from recrawl.corpus.leasing.urls import LeasedUrl, LeasedUrls
     from recrawl.corpus.opening import open_corpus
     from recrawl.corpus.past.explanation_text import explanation_words
     from recrawl.corpus.past.page_history import PageHistory
@@ -82,6 +84,8 @@ __all__ = [
     "HostPlan",
     "ImportCounts",
     "KindPlan",
+    "LeasedUrl",
+    "LeasedUrls",
     "Order",
     "Orders",
     "Outcome",
@@ -119,6 +123,7 @@ __all__ = [
     "next_goal",
     "open_corpus",
     "plan_words",
+    "reason_text",
     "repair_corpus",
     "restore_corpus",
     "target_words",
@@ -155,9 +160,11 @@ _MODULES = {
     "recrawl.corpus.inspect.consumers": ("Consumer",),
     "recrawl.corpus.inspect.explanation": ("PageExplanation",),
     "recrawl.corpus.inspect.hosts": ("newcomers_words",),
+    "recrawl.corpus.inspect.page_waits": ("reason_text",),
     "recrawl.corpus.inspect.source_table": ("SourceRow", "SourceTable"),
     "recrawl.corpus.inspect.stats": ("Stats",),
     "recrawl.corpus.leasing.shortfall": ("Orders", "Shortfall", "ShortfallReason"),
+    "recrawl.corpus.leasing.urls": ("LeasedUrl", "LeasedUrls"),
     "recrawl.corpus.opening": ("open_corpus",),
     "recrawl.corpus.past.explanation_text": ("explanation_words",),
     "recrawl.corpus.past.page_history": ("PageHistory",),

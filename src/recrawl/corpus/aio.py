@@ -14,6 +14,7 @@ from recrawl.corpus.inspect.consumers import Consumer
 from recrawl.corpus.inspect.explanation import PageExplanation
 from recrawl.corpus.inspect.stats import Stats
 from recrawl.corpus.leasing.shortfall import Orders
+from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.opening import open_corpus
 from recrawl.corpus.plan.curve import Plan
 from recrawl.node.clock import Clock
@@ -173,6 +174,17 @@ class AsyncCorpus:
     ) -> Orders:
         """Return up to ``n`` pages that are most worth fetching now."""
         return await self._run(self.corpus.lease, n, seconds=seconds, exact=exact, run=run)
+
+    async def lease_urls(
+        self,
+        urls: Urls,
+        *,
+        add: bool = False,
+        seconds: float | None = None,
+        run: str | None = None,
+    ) -> LeasedUrls:
+        """Return an order for each URL that may be fetched now, or the reason why it may not."""
+        return await self._run(self.corpus.lease_urls, urls, add=add, seconds=seconds, run=run)
 
     def run_name(self, run: str | None = None) -> str:
         """Return the name of the run that pays for leases: the one given, or today's date."""

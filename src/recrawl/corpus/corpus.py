@@ -35,6 +35,7 @@ from recrawl.corpus.inspect.page_table import page_batches
 from recrawl.corpus.inspect.stats import Stats, stats_of
 from recrawl.corpus.leasing.pages import Leasing, check_seconds
 from recrawl.corpus.leasing.shortfall import Orders
+from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.plan.curve import Plan, plan_of
 from recrawl.corpus.view import Added
 from recrawl.errors import PositionLost, RecrawlError
@@ -630,6 +631,37 @@ class Corpus:
             Today's date by default, in the time zone ``budget.time_zone``.
         """
         return self._leasing.lease(n, seconds=seconds, exact=exact, run=run)
+
+    def lease_urls(
+        self,
+        urls: Urls,
+        *,
+        add: bool = False,
+        seconds: float | None = None,
+        run: str | None = None,
+    ) -> LeasedUrls:
+        """Return an order for each URL that may be fetched now, or the reason why it may not.
+
+        A page is ordered if it is worth the price, its host allows it and the budget pays; the
+        first URLs come first.  Orders are those of `lease`: logged, paid from the budget, and held
+        until they are reported, released or expire.  A spider that finds its own URLs asks before
+        it requests them.
+
+        Parameters
+        ----------
+        urls
+            URLs of the pages.
+        add
+            Whether to track URLs that are not tracked yet.
+        seconds
+            Length of the leases; the configured length by default.
+        run
+            Name of the run that pays, see `lease`.
+        """
+        urls = as_array(urls)
+        if add:
+            self.add(urls)
+        return self._leasing.lease_urls(urls, self._split(urls), seconds=seconds, run=run)
 
     def run_name(self, run: str | None = None) -> str:
         """Return the name of the run that pays for leases: the one given, or today's date."""

@@ -43,7 +43,7 @@ from recrawl.shard import (
     event_of,
     events,
 )
-from recrawl.shard.state.status import PriceMode
+from recrawl.shard.state.status import PriceMode, Why
 from recrawl.store import Store, StoreBatch
 
 __all__ = ["Node", "apply_entry", "use_logged_price"]
@@ -62,6 +62,9 @@ _TICK_MS = 1_000
 _WEIGH_MS = 60_000
 
 _NO_TRANSITION = np.zeros(0, np.uint8)
+# Positions of reasons in ``tuple(Why)``.
+_ORDERED = tuple(Why).index(Why.DUE)
+_HELD = tuple(Why).index(Why.IN_FLIGHT)
 
 
 def _n_rows(entry: LogEntry) -> int:
@@ -434,6 +437,33 @@ class Node:
             (applied,) = self.submit([proposal])
             self._has_ordered = True
             return events.select_rows(proposal, applied.valid)
+
+    def order_given(
+        self, page: NDArray[np.int64], time: NodeTime, *, lease_seconds: float | None = None
+    ) -> tuple[events.Ordered, NDArray[np.uint8]]:
+        """Order given pages as far as possible; return the orders, and the reason of each page.
+
+        Parameters
+        ----------
+        page
+            Numbers of the pages, -1 for none.
+        time
+            Time of the corpus.
+        lease_seconds
+            Length of the leases; the configured length by default.
+        """
+        with self.lock:
+            now_ms = self.tick(time)
+            self.check_owner()
+            proposal, why = self.shard.decide_given(now_ms, page, lease_seconds=lease_seconds)
+            if proposal.order.size == 0:
+                return proposal, why
+            (applied,) = self.submit([proposal])
+            self._has_ordered = True
+            # Another fetcher has an order that turned out void.
+            rows = np.flatnonzero(why == _ORDERED)
+            why[rows[~applied.valid]] = _HELD
+            return events.select_rows(proposal, applied.valid), why
 
     def log_price(self, time: NodeTime) -> None:
         """Log the current price, so that the next process that opens the corpus starts with it."""

@@ -25,7 +25,7 @@ from recrawl.shard.picker import Picker
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.rules import has_learning_horizon, learning_horizon, log2_bonus, rules_of
 from recrawl.shard.state.snapshot import Snapshot, restore_tables
-from recrawl.shard.state.status import BudgetUnit, PageStatus
+from recrawl.shard.state.status import BudgetUnit, PageStatus, Reason
 from recrawl.shard.state.tables import (
     GROUP_CLOSED,
     GROUP_HAS_POLICY,
@@ -256,6 +256,17 @@ class Shard:
         if registers.budget_unit[0] == BudgetUnit.FETCHES:  # the picker handles one in cost
             n = int(min(max(self.credit(now_ms) + 1e-6, 0), n))
         slot, reason = self.picker.decide(self.tables, now_ms, n, exact=exact)
+        return self._propose(now_ms, slot, reason, lease_seconds)
+
+    def _propose(
+        self,
+        now_ms: int,
+        slot: NDArray[np.int64],
+        reason: NDArray[np.uint8],
+        lease_seconds: float | None,
+    ) -> events.Ordered:
+        """Return orders of slots with the next numbers."""
+        registers = self.tables.registers
         length = self.settings.lease_seconds if lease_seconds is None else lease_seconds
         length = min(length, self.settings.lease_seconds_max)
         return events.event_of(
@@ -267,6 +278,41 @@ class Shard:
             expires_at_ms=now_ms + round(length * 1000),
             reason=reason,
         )
+
+    def decide_given(
+        self, now_ms: int, page: NDArray[np.int64], *, lease_seconds: float | None = None
+    ) -> tuple[events.Ordered, NDArray[np.uint8]]:
+        """Propose orders of given pages, and return the reason of each.
+
+        A page is ordered if it is due at the price, its group allows it, and the budget pays.
+
+        Parameters
+        ----------
+        now_ms
+            Time of the owner; at least the shard's own time.
+        page
+            Numbers of the pages, -1 for none; those first come first.
+        lease_seconds
+            Seconds for which each order is held for its fetcher; by default from the settings.
+
+        Returns
+        -------
+        ordered
+            Proposal, in the order of the pages.
+        why
+            Reason of each given page as its position in ``tuple(Why)``: 0 (`Why.DUE`) if it is in
+            the proposal.
+        """
+        self._refresh_due_table()
+        now_ms = max(now_ms, self.now_ms)
+        registers = self.tables.registers
+        slots = np.empty(page.size, np.int64)
+        pages.find_slots(self.tables.pages, registers, page, slots)
+        slot, why = self.picker.decide_given(
+            self.tables, now_ms, slots, self.credit(now_ms), self.settings.orders_max
+        )
+        reason = np.full(slot.size, Reason.VALUE, np.uint8)
+        return self._propose(now_ms, slot, reason, lease_seconds), why
 
     def overdue(self, now_ms: int) -> events.LeasesExpired:
         """Propose to end leases that have run out, at most 65,536 at a time."""

@@ -7,7 +7,7 @@ the corpus before it prints, and ``report`` opens it when the first outcome arri
 """
 
 import time
-from collections import deque
+from collections import Counter, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import click
 
 from recrawl.cli.support.corpus_access import corpus_option, open_to_change, value_errors_as_usage
 from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.input_files import input_urls, is_url, split_inputs
 from recrawl.cli.support.instants import duration_option
 from recrawl.cli.support.outcomes import header_text
 from recrawl.cli.support.output import Output, discard_output, output_option, relative_time_text
@@ -22,9 +23,12 @@ from recrawl.errors import RecrawlError
 from recrawl.units import count_text
 
 if TYPE_CHECKING:
-    from recrawl.corpus import Corpus, Order, Orders
+    from recrawl.corpus import Corpus, LeasedUrls, Order, Orders, Why
 
 __all__ = ["command"]
+
+# Number of answers of a batch among which a reason with its time is looked for.
+_REFUSED_LOOKED_AT = 1_000
 
 
 class _PageCount(click.IntRange):
@@ -37,9 +41,23 @@ class _PageCount(click.IntRange):
         CommandExample("recrawl lease 10"),
         CommandExample("recrawl lease 100 | python fetch.py | recrawl report"),
         CommandExample("recrawl lease 1 --wait 1s --lease-seconds 60"),
+        CommandExample("recrawl lease https://example.com/news", "only if it is worth a fetch"),
+        CommandExample("recrawl lease --urls urls.txt --add"),
     ),
 )
-@click.argument("n", type=_PageCount(1))
+@click.argument("pages", nargs=-1, metavar="[N|URL...]")
+@click.option(
+    "--urls",
+    "url_file",
+    metavar="FILE",
+    help="Lease the pages of FILE, or of stdin (-), as far as each may be fetched now.",
+)
+@click.option("--add", "is_adding", is_flag=True, help="Add given URLs that are not tracked yet.")
+@click.option(
+    "--with-refused",
+    is_flag=True,
+    help="Print given URLs that may not be fetched now, too, with the reason (why, text, seconds).",
+)
 @click.option(
     "--wait",
     metavar="TIME",
@@ -68,7 +86,10 @@ class _PageCount(click.IntRange):
 @corpus_option
 @output_option
 def command(
-    n: int,
+    pages: tuple[str, ...],
+    url_file: str | None,
+    is_adding: bool,
+    with_refused: bool,
     wait: float,
     lease_seconds: float | None,
     exact: bool,
@@ -76,18 +97,93 @@ def command(
     folder: Path,
     out: Output,
 ) -> None:
-    """Print up to N pages to fetch now.
+    """Print up to N pages to fetch now, or those of given URLs that may be fetched now.
 
     There are fewer than N, or none, if the budget or the limits of hosts (see [politeness] in
     recrawl.toml) allow no more; the standard error output says why.  Each page is reserved for you
     (leased) until you report it or the lease ends.  A row has fetch_url (the URL to fetch), handle
     (the number to report it with), and etag and last_modified (for a conditional request).
     """
+    if url_file is not None or (pages and is_url(pages[0])):
+        if wait or exact:
+            raise click.UsageError("--wait and --exact go with a number of pages, not with URLs.")
+        inputs = (*pages, *(() if url_file is None else (url_file,)))
+        answers, now_ms = _lease_urls(folder, inputs, is_adding, lease_seconds, run, out)
+        orders = [order for part in answers for order in part.orders]
+        _print_orders(folder, orders, now_ms, out)
+        if with_refused:
+            _print_refused(answers, out)
+        return
+    if is_adding or with_refused:
+        raise click.UsageError("--add and --with-refused go with URLs or --urls.")
+    n = _page_count(pages)
     with open_to_change(folder) as corpus, value_errors_as_usage():
         orders = _lease_or_wait(corpus, n, wait, lease_seconds, exact, run)
         now_ms = corpus.now_ms()
         if orders.shortfall is not None:
             out.note(f"{'' if orders else 'Nothing to fetch now: '}{orders.shortfall.text}")
+    _print_orders(folder, orders, now_ms, out)
+
+
+def _page_count(pages: tuple[str, ...]) -> int:
+    """Return the number of pages that the argument N asks for."""
+    if len(pages) != 1:
+        raise click.UsageError("give the number of pages, N, or URLs, or --urls FILE.")
+    context = click.get_current_context()
+    parameter = next(one for one in context.command.params if one.name == "pages")
+    n: Any = pages[0]
+    return int(_PageCount(1).convert(n, parameter, context))
+
+
+def _lease_urls(
+    folder: Path,
+    inputs: tuple[str, ...],
+    is_adding: bool,
+    lease_seconds: float | None,
+    run: str | None,
+    out: Output,
+) -> "tuple[list[LeasedUrls], int]":
+    """Return the answers for given URLs, in batches, and the time."""
+    given = split_inputs(inputs)
+    with open_to_change(folder, n_bytes_input=given.n_bytes) as corpus, value_errors_as_usage():
+        answers = [
+            corpus.lease_urls(urls, add=is_adding, seconds=lease_seconds, run=run)
+            for urls in input_urls(given, None, (), out)
+        ]
+        now_ms = corpus.now_ms()
+    _note_refused(answers, out)
+    return answers, now_ms
+
+
+def _note_refused(answers: "list[LeasedUrls]", out: Output) -> None:
+    """Print how many URLs may not be fetched now, by reason."""
+    counts: Counter[Why] = Counter()
+    for part in answers:
+        counts.update(part.counts())
+    n_given = sum(counts.values())
+    first = {answer.why: answer for part in answers for answer in part[:_REFUSED_LOOKED_AT]}
+    from recrawl.corpus import reason_text  # noqa: PLC0415
+
+    reasons = [
+        f"{n:,} × {first[why].text if n == 1 and why in first else reason_text(why)}"
+        for why, n in counts.most_common()
+        if why.name != "DUE"
+    ]
+    if reasons:
+        n_due = n_given - sum(n for why, n in counts.items() if why.name != "DUE")
+        out.note(f"{n_due:,} of {count_text(n_given, 'URL')}: {'; '.join(reasons)}.")
+
+
+def _print_refused(answers: "list[LeasedUrls]", out: Output) -> None:
+    refused = [answer for part in answers for answer in part if answer.order is None]
+    for answer in refused:
+        out.row(answer.as_dict())
+    if refused:
+        out.table(("URL", "why not"), [(answer.url, answer.text) for answer in refused])
+
+
+def _print_orders(folder: Path, orders: "list[Order]", now_ms: int, out: Output) -> None:
+    """Print orders; give back those that could not be printed."""
     unseen = deque(order.handle for order in orders)
     try:
         for order in orders:

@@ -1,6 +1,8 @@
-"""Lease the pages that are most worth fetching, from all partitions."""
+"""Lease pages of all partitions: those that are most worth fetching, or given ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
 
 from recrawl.corpus.budget_split import BudgetSplit, todays_run
 from recrawl.corpus.leasing.shortfall import (
@@ -10,10 +12,12 @@ from recrawl.corpus.leasing.shortfall import (
     find_shortfall,
     window_reason,
 )
+from recrawl.corpus.leasing.urls import LeasedUrls, lease_urls, refuse_urls
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.node import Node
 from recrawl.node.orders import Order, orders_of
+from recrawl.node.routing import UrlBatch
 
 __all__ = ["Leasing", "check_seconds"]
 
@@ -116,6 +120,44 @@ class Leasing:
         if ordered.order.size == 0:
             return []
         return orders_of(node.store, i, ordered, node.generation)
+
+    def lease_urls(
+        self,
+        urls: pa.StringArray,
+        batches: Iterable[UrlBatch],
+        *,
+        seconds: float | None,
+        run: str | None,
+    ) -> LeasedUrls:
+        """Return an order or a reason for each URL, see `Corpus.lease_urls`.
+
+        Parameters
+        ----------
+        urls
+            URLs as they were given.
+        batches
+            Valid ones among them, by partition.
+        seconds
+            Length of the leases; the configured length if None.
+        run
+            Name of the run that pays; today's date if None.
+        """
+        check_seconds(seconds)
+        name = self.run_name(run)
+        closed = window_reason(self._config, self._time.now_ms())
+        if closed is not None:
+            return refuse_urls(urls, closed)
+        with self._budget_split.use_run(name):
+            self._budget_split.rebalance()
+            return lease_urls(
+                self._nodes,
+                batches,
+                urls,
+                config=self._config,
+                time=self._time,
+                run=name,
+                seconds=seconds,
+            )
 
     def wait_seconds(self) -> float:
         """Return the seconds until the next lease may return an order, see `Corpus`."""

@@ -11,6 +11,7 @@ from recrawl.shard.apply.budget import credit_at
 from recrawl.shard.due import CEILING_BONUS, Terms
 from recrawl.shard.picker.discovery import UnfetchedPages
 from recrawl.shard.picker.forecast import SampledDemand, sample_demand
+from recrawl.shard.picker.given import Allowed, order_given_pages
 from recrawl.shard.picker.newcomers import NO_NEWCOMERS, Newcomers, are_fresh
 from recrawl.shard.picker.pricing import BudgetPrice
 from recrawl.shard.picker.queue.market import (
@@ -49,6 +50,10 @@ _SMOOTHING = 0.1
 _NEWCOMER_OCTAVES = 1.0
 # Price to begin a demand curve at if there is none: an hour of one page's staleness.
 _PRICE_ANYWHERE = 3_600.0
+# Seconds between two computations of a price for given pages where no lease finds one, and the
+# number of pages that it is computed from.
+_GIVEN_PRICE_SECONDS = 60.0
+_GIVEN_PAGES_COUNTED = 4_096
 # Codes of costs in `Pages`: log2 in steps of 1/1024.
 _COST_CODES_PER_OCTAVE = 1024.0
 _COST_OCTAVES = 32.0
@@ -103,6 +108,8 @@ class Picker:
         self._is_sweeping = False
         self._tables: Tables | None = None
         self._mean_cost = 1.0
+        self._given_price = 0.0
+        self._given_price_at = -math.inf
 
     @property
     def price(self) -> float:
@@ -194,6 +201,78 @@ class Picker:
                 self._sweep.queue_pages(tables, moment, slot[n_kept:])
             slot, reason = slot[:n_kept], reason[:n_kept]
         return Proposal(slot, reason)
+
+    def decide_given(
+        self, tables: Tables, now_ms: int, slots: NDArray[np.int64], credit: float, n_max: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Return the given pages that may be ordered now, and the reason of every given page.
+
+        Parameters
+        ----------
+        tables
+            State of the shard, which stays unchanged.
+        now_ms
+            Time in milliseconds since 1970.
+        slots
+            Slots of the pages, -1 for none; judged in this order.
+        credit
+            Fetches or cost that may be spent.
+        n_max
+            Largest number of orders.
+
+        Returns
+        -------
+        ordered
+            Slots of the pages to order.
+        why
+            Reason of each given page, its position in ``tuple(Why)``.
+        """
+        self._tables = tables
+        self._now_ms = max(now_ms, self._now_ms)
+        self._fit(tables)
+        registers = tables.registers
+        self._is_fixed = bool(registers.price_mode[0] == PriceMode.FIXED)
+        self._fixed_price = float(registers.fixed_price[0])
+        self._find_given_price(tables, now_ms / 1000.0)
+        self._make_rows(int(np.unique(tables.pages.group[slots[slots >= 0]]).size))
+        why = np.empty(slots.size, np.uint8)
+        in_cost = bool(registers.budget_unit[0] == BudgetUnit.COST)
+        order_given_pages(
+            tables.pages,
+            tables.groups,
+            tables.limits,
+            self._terms,
+            self._market,
+            Allowed(
+                now_ms=now_ms,
+                log2_price=self._log2_price(),
+                credit=float(credit),
+                credit_min=1e-9 if in_cost else 1.0 - 1e-6,
+                in_cost=in_cost,
+                n_max=n_max,
+            ),
+            slots,
+            why,
+        )
+        ordered = slots[why == 0]
+        end_decision(self._market, ordered)
+        return ordered, why
+
+    def _find_given_price(self, tables: Tables, now: float) -> None:
+        """Compute the price from the demand curve, unless leases have found one."""
+        budget = float(tables.registers.budget[0])
+        if self._is_fixed or not 0.0 < budget < math.inf:
+            return
+        is_own = self.price in (0.0, self._given_price)
+        if not is_own or now < self._given_price_at + _GIVEN_PRICE_SECONDS:
+            return
+        self._given_price_at = now
+        price = self.price or _PRICE_ANYWHERE
+        for _ in range(2):  # the first curve may not reach far enough
+            demand = sample_demand(tables, self._terms, price, n_counted=_GIVEN_PAGES_COUNTED)
+            price = demand.price_for(budget)
+        self._budget_price.set_price(price)
+        self._given_price = self.price
 
     def touch(self, tables: Tables, slots: NDArray[np.int64]) -> None:
         """Look at pages that an event changed: they may be due before the next sweep."""

@@ -22,6 +22,7 @@ def test_a_leased_page_is_reported_and_appears_in_changes(in_corpus: Recrawl) ->
     assert len(orders) == 3  # one for each host
     assert set(orders[0]) == {
         *("handle", "url", "fetch_url", "etag", "last_modified", "reason", "expires_at_ms"),
+        *("doc_id", "metadata"),
     }
     told = [{**order, "status": 200, "body": "text", "etag": '"1"'} for order in orders]
     row = in_corpus("report", stdin=outcomes(*told)).row
@@ -193,3 +194,31 @@ def test_report_at_a_terminal_says_what_it_reads(
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
     monkeypatch.setattr("recrawl.cli.commands.report._is_keyboard", lambda _: True)
     assert "end with Ctrl-D" in in_corpus("report").err
+
+
+def test_given_urls_are_leased_or_refused_with_a_reason(in_corpus: Recrawl, tmp_path: Path) -> None:
+    ran = in_corpus("lease", PAGES[0], PAGES[1], "https://new.example/")
+    assert [row["url"] for row in ran.rows] == [PAGES[0]]
+    assert " ".join(ran.err.split()) == (
+        "1 of 3 URLs: 1 × its host has as many fetches in flight as it may; 1 × the URL is not "
+        "tracked."
+    )
+    (tmp_path / "mine.txt").write_text("https://new.example/\n")
+    ran = in_corpus("lease", "--urls", "mine.txt", "--add", "--run", "a")
+    assert [row["url"] for row in ran.rows] == ["https://new.example/"]
+    assert ran.err == ""
+    ran = in_corpus("lease", "--urls", "-", "--with-refused", stdin="https://new.example/\n")
+    assert ran.row["why"] == "in_flight"
+    assert ran.row["seconds"] > 0
+    assert (
+        "a fetcher has it already"
+        in in_corpus("lease", "--with-refused", "--no-json", "https://new.example/").out
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("5", "6"), ("5", "--add"), (PAGES[0], "--exact"), ("--urls", "-", "--wait", "5s")],
+)
+def test_numbers_and_urls_are_not_mixed(in_corpus: Recrawl, arguments: tuple[str, ...]) -> None:
+    assert in_corpus("lease", *arguments).code == 2

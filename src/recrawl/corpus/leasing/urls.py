@@ -1,0 +1,191 @@
+"""Lease given URLs: an order for each page that may be fetched now, or the reason why not."""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from recrawl.core.arrays import FloatArray
+from recrawl.corpus.inspect.page_waits import WHYS, reason_text, waits_of
+from recrawl.corpus.leasing.shortfall import ShortfallReason, budget_reason
+from recrawl.node.clock import NodeTime
+from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.node import Node
+from recrawl.node.orders import Order, orders_of
+from recrawl.node.routing import UrlBatch
+from recrawl.shard import Shard
+from recrawl.shard.state.status import Why
+
+__all__ = ["LeasedUrl", "LeasedUrls", "lease_urls", "refuse_urls"]
+
+_CODE = {why: code for code, why in enumerate(WHYS)}
+_ORDERED = _CODE[Why.DUE]
+# Reasons that do not depend on the state of a page.
+_NOT_OF_PAGE = (Why.DUE, Why.BUDGET_SPENT, Why.LEASE_FULL, Why.NOT_TRACKED, Why.INVALID_URL)
+
+
+class LeasedUrl(NamedTuple):
+    """The answer for one URL: an order, or the reason why there is none."""
+
+    url: str
+    """URL as it was given."""
+    order: Order | None
+    why: Why
+    """`Why.DUE` with an order, otherwise the reason."""
+    seconds: float | None
+    """Seconds until the reason ends; None if unknown or never."""
+
+    @property
+    def text(self) -> str:
+        """The reason in words."""
+        return reason_text(self.why, self.seconds)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the answer without the order, for JSON."""
+        return {
+            "url": self.url,
+            "why": self.why.name.lower(),
+            "seconds": self.seconds,
+            "text": self.text,
+        }
+
+
+class LeasedUrls(Sequence[LeasedUrl]):
+    """The answers for given URLs, in their order; also as columns.
+
+    Parameters
+    ----------
+    urls
+        URLs as they were given.
+    order
+        Order of each URL; None for a URL without one.
+    why
+        Reason of each URL, as its position in ``tuple(Why)``.
+    seconds
+        Seconds until each reason ends; infinite if unknown or never.
+    """
+
+    def __init__(
+        self,
+        urls: pa.StringArray,
+        order: list[Order | None],
+        why: NDArray[np.uint8],
+        seconds: FloatArray,
+    ) -> None:
+        self.urls = urls
+        self.order = order
+        self.why = why
+        self.seconds = seconds
+
+    @property
+    def orders(self) -> list[Order]:
+        """The orders alone."""
+        return [order for order in self.order if order is not None]
+
+    def counts(self) -> dict[Why, int]:
+        """Return the number of URLs by reason, the most frequent first."""
+        n = np.bincount(self.why, minlength=len(WHYS))
+        return {WHYS[code]: int(n[code]) for code in np.argsort(-n, kind="stable") if n[code]}
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    @overload
+    def __getitem__(self, row: int) -> LeasedUrl: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[LeasedUrl]: ...
+
+    def __getitem__(self, row: int | slice) -> LeasedUrl | list[LeasedUrl]:
+        if isinstance(row, slice):
+            return [self[i] for i in range(*row.indices(len(self)))]
+        seconds = float(self.seconds[row])
+        # -1 counts from the end, which Arrow does not do.
+        url = self.urls[range(len(self))[row]].as_py()
+        return LeasedUrl(
+            "" if url is None else url,
+            self.order[row],
+            WHYS[self.why[row]],
+            seconds if math.isfinite(seconds) else None,
+        )
+
+    def __iter__(self) -> Iterator[LeasedUrl]:
+        return (self[i] for i in range(len(self)))
+
+
+def refuse_urls(urls: pa.StringArray, reason: ShortfallReason) -> LeasedUrls:
+    """Return answers that refuse all URLs for one reason."""
+    n = len(urls)
+    seconds = math.inf if reason.seconds is None else reason.seconds
+    return LeasedUrls(
+        urls, [None] * n, np.full(n, _CODE[reason.why], np.uint8), np.full(n, seconds)
+    )
+
+
+def lease_urls(
+    nodes: Sequence[Node],
+    batches: Iterable[UrlBatch],
+    urls: pa.StringArray,
+    *,
+    config: CorpusConfig,
+    time: NodeTime,
+    run: str,
+    seconds: float | None,
+) -> LeasedUrls:
+    """Return an order or a reason for each URL.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of all partitions.
+    batches
+        Valid URLs by partition.
+    urls
+        All URLs, as they were given.
+    config
+        Configuration of the corpus.
+    time
+        Time of the corpus.
+    run
+        Name of the run that pays.
+    seconds
+        Length of the leases; the configured length if None.
+    """
+    order: list[Order | None] = [None] * len(urls)
+    why = np.full(len(urls), _CODE[Why.INVALID_URL], np.uint8)
+    until = np.full(len(urls), np.inf)
+    for batch in batches:
+        i, rows, url = batch[0], batch[1], batch[2]
+        node = nodes[i]
+        with node.lock:
+            page = node.store.pages_of(url)
+            ordered, codes = node.order_given(page, time, lease_seconds=seconds)
+            until[rows] = _seconds_until(node.shard, page, codes, time.now_ms())
+            spent = codes == _CODE[Why.BUDGET_SPENT]
+            reason = budget_reason([node.shard], config, run, 1) if spent.any() else None
+        if reason is not None:
+            codes[spent] = _CODE[reason.why]
+            until[rows[spent]] = math.inf if reason.seconds is None else reason.seconds
+        why[rows] = codes
+        granted = orders_of(node.store, i, ordered) if ordered.order.size else []
+        for row, one in zip(rows[codes == _ORDERED].tolist(), granted, strict=True):
+            order[row] = one
+    return LeasedUrls(urls, order, why, until)
+
+
+def _seconds_until(
+    shard: Shard, page: NDArray[np.int64], codes: NDArray[np.uint8], now_ms: int
+) -> FloatArray:
+    """Return the seconds until the reasons of pages end; infinite if unknown."""
+    seconds = np.full(page.size, np.inf)
+    of_page = np.flatnonzero(~np.isin(codes, [_CODE[why] for why in _NOT_OF_PAGE]))
+    if of_page.size:
+        waits = waits_of(shard, page[of_page] & 0xFFFFFFFF, now_ms, by_price=True)
+        is_same = waits.why == codes[of_page]
+        left = np.maximum(waits.until_ms - now_ms, 0.0) / 1000
+        seconds[of_page] = np.where(is_same, left, np.inf)
+    seconds[codes == _ORDERED] = 0.0
+    return seconds
