@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     )
     from recrawl.corpus.backups.restore import Restored, restore_corpus
     from recrawl.corpus.corpus import Corpus, Reported
-    from recrawl.corpus.doctor import check_corpus, repair_corpus
+    from recrawl.corpus.doctor import check_corpus, repair_corpus, repair_from_backup
     from recrawl.corpus.doctor.check_results import CheckResult, Severity
     from recrawl.corpus.export_rows import EXPORT_SCHEMA
     from recrawl.corpus.folder_size import (
@@ -125,6 +125,7 @@ __all__ = [
     "plan_words",
     "reason_text",
     "repair_corpus",
+    "repair_from_backup",
     "restore_corpus",
     "target_words",
     "text_key",
@@ -144,7 +145,7 @@ _MODULES = {
     ),
     "recrawl.corpus.backups.restore": ("Restored", "restore_corpus"),
     "recrawl.corpus.corpus": ("Corpus", "Reported"),
-    "recrawl.corpus.doctor": ("check_corpus", "repair_corpus"),
+    "recrawl.corpus.doctor": ("check_corpus", "repair_corpus", "repair_from_backup"),
     "recrawl.corpus.doctor.check_results": ("CheckResult", "Severity"),
     "recrawl.corpus.export_rows": ("EXPORT_SCHEMA",),
     "recrawl.corpus.folder_size": (

@@ -270,13 +270,18 @@ class SnapshotFolder:
             (int(name["position"]), int(name["edition"] or 0), path) for name, path in names if name
         )
 
-    def _publish(self, position: int, draft: Path) -> SavedSnapshot:
+    def adopt(self, position: int, draft: Path) -> Path:
+        """Add the complete, synced folder of a snapshot, and remove none; return where it is."""
         editions = [edition for at, edition, _ in self._editions() if at == position]
         name = f"{position:020d}" + (f".{max(editions) + 1}" if editions else "")
         folder = self._folder / name
         draft.chmod(0o755)  # mkdtemp allows only the owner; a backup may run as another user
         draft.rename(folder)
         sync_to_disk(self._folder)
+        return folder
+
+    def _publish(self, position: int, draft: Path) -> SavedSnapshot:
+        folder = self.adopt(position, draft)
         self._prune()
         return SavedSnapshot(position=position, folder=folder)
 

@@ -87,6 +87,13 @@ def _reset_clock(out: Output, folder: Path) -> None:
     "the damaged files into a folder inside the corpus, and deletes nothing.",
 )
 @click.option(
+    "--backup",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DEST",
+    help="With --repair: rebuild a store that is damaged, from these backups if the corpus itself "
+    "does not suffice.  No change is lost.",
+)
+@click.option(
     "--scrub",
     is_flag=True,
     help="Read all files and compare their checksums, also those of snapshots.  A store that turns "
@@ -116,6 +123,7 @@ def _reset_clock(out: Output, folder: Path) -> None:
 def command(
     deep: bool,
     is_repair: bool,
+    backup: Path | None,
     scrub: bool,
     is_compile: bool,
     is_accepting_clock: bool,
@@ -128,6 +136,8 @@ def command(
     Changes nothing without --repair, --accept-clock and --reset-clock, and can run while another
     process is using the corpus.  Exit code 3 if anything is broken.
     """
+    if backup is not None and not is_repair:
+        raise click.UsageError("--backup needs --repair.")
     if is_compile:
         _compile(out)
         return
@@ -140,14 +150,17 @@ def command(
     import logging  # noqa: PLC0415
 
     prepare_kernels(folder)
-    from recrawl.corpus import check_corpus, repair_corpus  # noqa: PLC0415
+    from recrawl.corpus import check_corpus, repair_corpus, repair_from_backup  # noqa: PLC0415
 
     # Warnings logged while reading are among the results, so they are not printed twice.
     logging.getLogger("recrawl").addHandler(logging.NullHandler())
     n_by_level = dict.fromkeys(_MARKS, 0)
-    findings = (
-        repair_corpus(folder) if is_repair else check_corpus(folder, is_deep=deep, is_scrub=scrub)
-    )
+    if backup is not None:
+        findings = repair_from_backup(folder, backup)
+    elif is_repair:
+        findings = repair_corpus(folder)
+    else:
+        findings = check_corpus(folder, is_deep=deep, is_scrub=scrub)
     for finding in findings:
         level = finding.level.value
         n_by_level[level] += 1

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from recrawl.corpus.corpus import Corpus
+from recrawl.corpus.doctor.backup_repair import repair_from_backup
 from recrawl.corpus.doctor.check_results import CheckResult, Severity, bad, ok, run_check
 from recrawl.corpus.doctor.corpus_checks import (
     budget_check,
@@ -38,7 +39,14 @@ from recrawl.corpus.opening import open_corpus
 from recrawl.node.clock import Clock, SystemClock
 from recrawl.node.durability.corpus_format import read_format
 
-__all__ = ["CheckResult", "Severity", "check_corpus", "kernels_check", "repair_corpus"]
+__all__ = [
+    "CheckResult",
+    "Severity",
+    "check_corpus",
+    "kernels_check",
+    "repair_corpus",
+    "repair_from_backup",
+]
 
 
 def check_corpus(

@@ -10,8 +10,8 @@ import pytest
 
 import recrawl
 from recrawl import Outcome
-from recrawl.corpus import Corpus, CorpusConfig, check_corpus
-from recrawl.errors import RecoveryError, StorageError
+from recrawl.corpus import Corpus, CorpusConfig, check_corpus, repair_from_backup
+from recrawl.errors import BackupError, RecoveryError, StorageError
 from recrawl.kv import damage_mark
 from recrawl.ledger import SnapshotFolder
 from recrawl.node.config.sections import ScrubConfig
@@ -189,6 +189,47 @@ def test_a_store_that_nothing_can_rebuild_is_left_as_it_is(scenario: Scenario) -
     with pytest.raises(RecoveryError, match=r"doctor --repair --backup DEST"):
         open_it(folder, clock)
     assert sorted(path.name for path in (folder / "store/0").glob("*.sst")) == files
+
+
+def test_a_store_is_rebuilt_from_a_backup_and_the_log(scenario: Scenario, tmp_path: Path) -> None:
+    folder, clock = scenario
+    with open_it(folder, clock, snapshots={"keep": 1}) as corpus:
+        corpus.add(["https://new.example/"])
+        corpus.backup(tmp_path / "backups")
+        corpus.add(["https://after-the-backup.example/"])
+        expected = contents(corpus)
+        assert corpus.nodes[0].ledger.first > 0
+    for path in folder.glob("snapshots/0/*/store/*.sst"):
+        damage(path)
+    assert next(repair_from_backup(folder, tmp_path / "backups")).check == "repair"
+    scrub_corpus(folder, shape_of(folder), clock)
+    with pytest.raises(RecoveryError, match=r"doctor --repair --backup DEST"):
+        open_it(folder, clock)
+    largest_file = largest(tmp_path / "backups/files", "*/*")
+    damage(largest_file)
+    with pytest.raises(BackupError, match=r"no backup .* can be used"):
+        list(repair_from_backup(folder, tmp_path / "backups"))
+    damage(largest_file)
+    (result,) = repair_from_backup(folder, tmp_path / "backups")
+    assert "rebuilt from backup 000001" in result.what
+    assert (folder / "store/0.broken").exists()
+    with open_it(folder, clock, snapshots={"keep": 1}) as corpus:
+        assert contents(corpus) == expected
+        assert corpus.n_pages == len(URLS) + 2
+
+
+def test_a_backup_of_another_corpus_repairs_nothing(scenario: Scenario, tmp_path: Path) -> None:
+    folder, clock = scenario
+    with open_it(tmp_path / "other", clock) as other:
+        other.backup(tmp_path / "backups")
+    with open_it(folder, clock, snapshots={"keep": 1}) as corpus:
+        corpus.add(["https://new.example/"])
+        corpus.snapshot()
+    for path in folder.glob("snapshots/0/*/store/*.sst"):
+        damage(path)
+    scrub_corpus(folder, shape_of(folder), clock)
+    with pytest.raises(BackupError, match="of another corpus"):
+        list(repair_from_backup(folder, tmp_path / "backups"))
 
 
 def read_all(folder: Path, clock: ManualClock) -> None:
