@@ -27,7 +27,7 @@ from recrawl.node.durability.log_damage import (
     lost_records_error,
     refuse_unfinished_repair,
 )
-from recrawl.node.durability.open_log import check_log_client, open_log
+from recrawl.node.durability.open_log import check_log_client, note_log, open_log
 from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.urls import CANON_VERSION
 
@@ -70,6 +70,8 @@ def _open_identified_log(
             shape = _give_id(folder, shape, log.corpus_id or new_corpus_id())
             assert shape.corpus_id is not None
             log.identify(shape.corpus_id)
+        if not read_only:
+            note_log(folder, config, log)
     except BaseException:
         log.close()
         raise

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 from recrawl.errors import IdentityError, LedgerError, PositionLost
@@ -37,6 +38,7 @@ from recrawl.ledger.kafka_topic import (
     admin_of,
     client_settings_of,
     find_or_create_topic,
+    topic_id_of,
 )
 from recrawl.one_process import OneProcess, ProcessLock
 
@@ -202,6 +204,14 @@ class KafkaLog:
         found = (self.partition(i).find_corpus_id() for i in range(self._n_partitions))
         return next((corpus_id for corpus_id in found if corpus_id is not None), None)
 
+    @cached_property
+    def topic_id(self) -> str | None:
+        """Id that the brokers gave the topic; a topic created again has another one.
+
+        None if the brokers do not tell.
+        """
+        return topic_id_of(self._admin, self._topic, self._brokers)
+
     def identify(self, corpus_id: str) -> None:
         """Check the id of the corpus in all partitions; later records carry it."""
         for i in range(self._n_partitions):
@@ -311,6 +321,12 @@ class KafkaLedger(OneProcess):
                     raise LedgerError(f"an append failed: {error}") from error
                 raise
             first, end = min(offsets), max(offsets) + 1
+            if first < self._end_seen:
+                self._failure = (
+                    f"the records are at {first:,}, but the log went to {self._end_seen:,} before: "
+                    f"the topic {self._topic} was created again, or has lost records"
+                )
+                raise LedgerError(f"an append failed: {self._failure}")
             self._end_seen = end
             if end - first == len(records):
                 return AppendedSpan(first, end, True)

@@ -15,7 +15,7 @@ from recrawl.ledger.kafka_errors import (
 )
 
 # After kafka_errors, which says what to install where it is missing.
-from confluent_kafka import KafkaError, KafkaException  # isort: skip
+from confluent_kafka import KafkaError, KafkaException, TopicCollection  # isort: skip
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # isort: skip
     AdminClient,
     ConfigResource,
@@ -25,19 +25,24 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # isort: skip
 
 __all__ = [
     "MESSAGE_BYTES_MAX",
+    "TopicMissing",
     "WantedCopies",
     "admin_of",
     "client_settings_of",
     "find_or_create_topic",
+    "topic_id_of",
 ]
 
 MESSAGE_BYTES_MAX = 8 << 20
 assert RECORD_BYTES_MAX < MESSAGE_BYTES_MAX
 _RETRY_SECONDS = 0.05
 _ANSWER_SECONDS_MAX = 20.0
+# A broker may list a topic some moments later than another one.
+_UNLISTED_SECONDS_MAX = 3.0
 _SOCKET_MS_MIN = 2_000
 # With fewer copies, waiting for a second one would stop the log when a single broker fails.
 _REPLICATION_FOR_TWO_IN_SYNC = 3
+_NO_TOPIC_IDS = ("None", "AAAAAAAAAAAAAAAAAAAAAA")  # from brokers that have no ids
 _NOT_PERMITTED = frozenset(
     {
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -92,6 +97,10 @@ def admin_of(settings: Mapping[str, Any]) -> AdminClient:
     return AdminClient(dict(settings))
 
 
+class TopicMissing(LedgerError):  # noqa: N818 - names a condition
+    """A topic does not exist, and must not be created."""
+
+
 class WantedCopies(NamedTuple):
     """How many brokers must store a topic."""
 
@@ -136,17 +145,44 @@ def find_or_create_topic(
                     f"the topic {topic} does not exist; give n_partitions to create it"
                 )
             found = _create_topic(admin, topic, n_partitions, copies, brokers.seconds_max)
+        elif found is None:
+            found = _wait_until_listed(
+                admin, topic, min(_UNLISTED_SECONDS_MAX, brokers.seconds_max)
+            )
     if found is None:
-        raise LedgerError(f"the topic {topic} does not exist, and creating it is disabled")
+        raise TopicMissing(f"the topic {topic} does not exist, and creating it is disabled")
     if n_partitions not in (None, found.n_partitions):
         raise LedgerError(
-            f"n_partitions must be {found.n_partitions} for topic {topic}, got {n_partitions}"
+            f"n_partitions must be {found.n_partitions} for topic {topic}, got {n_partitions}: it "
+            "is the topic of another log, or partitions were added to it.  Nothing was changed"
         )
     with raise_as_ledger_error(f"the settings of the topic {topic} cannot be read", brokers):
         settings = _topic_settings(admin, topic, brokers.seconds_max)
     _check_topic_settings(topic, settings)
     _check_copies(topic, settings, found.n_copies, copies, brokers)
     return found.n_partitions
+
+
+def topic_id_of(admin: AdminClient, topic: str, brokers: Brokers) -> str | None:
+    """Return the id that the brokers gave a topic; another topic of the same name has another one.
+
+    None if the brokers are older than Kafka 2.8, or the account may not describe the topic.
+    """
+
+    def describe(seconds: float) -> Any:
+        answers = admin.describe_topics(TopicCollection([topic]), request_timeout=seconds)
+        return answers[topic].result()
+
+    try:
+        found = str(retry_while_transient(describe, brokers.seconds_max).topic_id)
+    except KafkaException as error:
+        if error.args[0].code() not in _NOT_PERMITTED:
+            raise LedgerError(
+                f"the topic {topic} cannot be described: {brokers.problem(error.args[0])}"
+            ) from error
+        LOGGER.warning("the id of topic %s cannot be read: %s", topic, error)
+        return None
+    return None if found in _NO_TOPIC_IDS else found
 
 
 def _find_topic(admin: AdminClient, topic: str, seconds_max: float) -> _FoundTopic | None:
@@ -192,10 +228,18 @@ def _create_topic(
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # created meanwhile
             raise
+    found = _wait_until_listed(admin, topic, seconds_max)
+    if found is None:
+        raise LedgerError(f"the topic {topic} was created but is still not listed")
+    return found
+
+
+def _wait_until_listed(admin: AdminClient, topic: str, seconds_max: float) -> _FoundTopic | None:
+    """Return a topic; None if it is not listed in time."""
     give_up_at = time.monotonic() + seconds_max
     while (found := _find_topic(admin, topic, seconds_max)) is None:
         if time.monotonic() > give_up_at:
-            raise LedgerError(f"the topic {topic} was created but is still not listed")
+            return None
         time.sleep(_RETRY_SECONDS)
     return found
 

@@ -1,14 +1,20 @@
 """A corpus with its log on Kafka works like any other, and yields to a new owner."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    NewPartitions,
+    NewTopic,
+)
 
 import recrawl
 from recrawl import Outcome
 from recrawl.corpus import Corpus, CorpusConfig, repair_corpus
-from recrawl.errors import IdentityError, LogDamagedError, OwnershipLost
+from recrawl.errors import IdentityError, LedgerError, LogDamagedError, OwnershipLost
 from recrawl.testing.stores import contents_of
 from tests.manual_clock import ManualClock
 from tests.unit.corpus.test_fork import check_refused, run_in_child
@@ -31,6 +37,94 @@ def config(kafka_bootstrap: str, kafka_topic: str) -> CorpusConfig:
             "politeness": {"delay": 0, "in_flight_max": 100, "burst": 100},
         }
     )
+
+
+@pytest.fixture
+def used(tmp_path: Path, config: CorpusConfig, clock: ManualClock) -> Path:
+    """Return the folder of a corpus that was used and closed."""
+    with recrawl.open(tmp_path / "used", config, clock=clock) as corpus:
+        corpus.add(URLS)
+    return tmp_path / "used"
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in ("LOG", "LOCK") and "LOG.old" not in path.name
+    }
+
+
+def delete_topic(config: CorpusConfig) -> AdminClient:
+    topic = config.ledger.topic
+    assert topic is not None
+    admin = AdminClient({"bootstrap.servers": str(config.ledger.bootstrap)})
+    admin.delete_topics([topic])[topic].result(30)
+    while topic in admin.list_topics(timeout=30).topics:
+        time.sleep(0.05)
+    return admin
+
+
+def recreate_topic(config: CorpusConfig, n_partitions: int = 2) -> None:
+    admin = delete_topic(config)
+    settings = {"retention.ms": "-1", "max.message.bytes": "8388608"}
+    new = NewTopic(str(config.ledger.topic), n_partitions, 1, config=settings)
+    admin.create_topics([new])[new.topic].result(30)
+
+
+def test_a_deleted_topic_is_not_created_again(used: Path, config: CorpusConfig) -> None:
+    before = files_of(used)
+    admin = delete_topic(config)
+    for read_only in (False, True):
+        with pytest.raises(IdentityError, match=r"does not exist at .*: it was deleted, or"):
+            recrawl.open(used, config, read_only=read_only)
+    assert files_of(used) == before
+    assert config.ledger.topic not in admin.list_topics(timeout=30).topics
+
+
+def test_a_topic_that_was_deleted_and_created_again_is_refused(
+    used: Path, config: CorpusConfig
+) -> None:
+    recreate_topic(config)
+    before = files_of(used)
+    for read_only in (False, True):
+        with pytest.raises(
+            IdentityError, match=r"was deleted and created again: its id was .* now"
+        ):
+            recrawl.open(used, config, read_only=read_only)
+    assert files_of(used) == before
+    # Without the note the positions show it.
+    (used / "topic.json").unlink()
+    with pytest.raises(LogDamagedError, match="the topic has lost records, or it is not the topic"):
+        recrawl.open(used, config)
+
+
+def test_a_topic_with_another_number_of_partitions_is_refused(
+    used: Path, config: CorpusConfig
+) -> None:
+    before = files_of(used)
+    admin = AdminClient({"bootstrap.servers": str(config.ledger.bootstrap)})
+    more = NewPartitions(str(config.ledger.topic), 3)
+    admin.create_partitions([more])[str(config.ledger.topic)].result(30)
+    while len(admin.list_topics(timeout=30).topics[str(config.ledger.topic)].partitions) < 3:
+        time.sleep(0.05)
+    with pytest.raises(LedgerError, match=r"n_partitions must be 3 .* got 2: .*were added to it"):
+        recrawl.open(used, config)
+    assert files_of(used) == before
+
+
+def test_a_topic_created_again_while_the_corpus_is_open_stops_it(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    corpus = recrawl.open(tmp_path, config, clock=clock)
+    try:
+        corpus.add(URLS)
+        recreate_topic(config)
+        more = [f"https://h{i % 5}.example/more/{i}" for i in range(5)]
+        with pytest.raises(LedgerError, match=r"created again, or has lost records|position must"):
+            corpus.add(more)
+    finally:
+        corpus.close()
 
 
 def state_of(corpus: Corpus) -> list[Any]:
