@@ -72,7 +72,7 @@ class Rival:
         )
         no_numbers = np.full(6, np.nan, np.float32)
         fetch_url = pa.nulls(6, pa.string())
-        self.namer.add(PagesToAdd(batch.url, fetch_url, no_numbers, no_numbers), self.time)
+        self.namer.add(PagesToAdd(batch.name, fetch_url, no_numbers, no_numbers), self.time)
 
     def order(self, n: int) -> None:
         ordered = self.node.order(n, self.time)

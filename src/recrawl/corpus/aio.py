@@ -96,6 +96,7 @@ class AsyncCorpus:
         cost: Any = None,
         doc_id: Any = None,
         metadata: Any = None,
+        key: Any = None,
     ) -> Added:
         """Add pages to track."""
         return await self._run(
@@ -105,17 +106,22 @@ class AsyncCorpus:
             cost=cost,
             doc_id=doc_id,
             metadata=metadata,
+            key=key,
         )
 
     async def why_refused(
-        self, urls: Urls, *, doc_id: Any = None, metadata: Any = None
+        self, urls: Urls, *, doc_id: Any = None, metadata: Any = None, key: Any = None
     ) -> dict[int, str]:
         """Return the rows that `add` refuses, and the reason of each."""
-        return await self._run(self.corpus.why_refused, urls, doc_id=doc_id, metadata=metadata)
+        return await self._run(
+            self.corpus.why_refused, urls, doc_id=doc_id, metadata=metadata, key=key
+        )
 
-    async def remove(self, urls: Urls | None = None, *, pattern: str | None = None) -> int:
+    async def remove(
+        self, urls: Urls | None = None, *, pattern: str | None = None, key: Any = None
+    ) -> int:
         """Stop tracking pages, given by URL or by pattern; return the number of pages removed."""
-        return await self._run(self.corpus.remove, urls, pattern=pattern)
+        return await self._run(self.corpus.remove, urls, pattern=pattern, key=key)
 
     async def forget(
         self,
@@ -132,10 +138,15 @@ class AsyncCorpus:
         return await self._run(self.corpus.forget_states)
 
     async def set(
-        self, urls: Urls | None = None, *, pattern: str | None = None, **settings: Any
+        self,
+        urls: Urls | None = None,
+        *,
+        pattern: str | None = None,
+        key: Any = None,
+        **settings: Any,
     ) -> int:
         """Change settings of pages, given by URL or by pattern; return the number of pages."""
-        return await self._run(self.corpus.set, urls, pattern=pattern, **settings)
+        return await self._run(self.corpus.set, urls, pattern=pattern, key=key, **settings)
 
     async def set_each(
         self,
@@ -145,6 +156,7 @@ class AsyncCorpus:
         cost: Any = None,
         doc_id: Any = None,
         metadata: Any = None,
+        key: Any = None,
     ) -> int:
         """Set the importance, the cost, the doc_id or the metadata of each page."""
         return await self._run(
@@ -154,6 +166,7 @@ class AsyncCorpus:
             cost=cost,
             doc_id=doc_id,
             metadata=metadata,
+            key=key,
         )
 
     async def set_host(self, host: str, **politeness: Any) -> None:
@@ -237,16 +250,23 @@ class AsyncCorpus:
         return await self._run(self.corpus.report, outcomes)
 
     async def signal(
-        self, urls: Urls, *, source: str, at_ms: Any = 0, claimed_at_ms: Any = 0
+        self, urls: Urls, *, source: str, at_ms: Any = 0, claimed_at_ms: Any = 0, key: Any = None
     ) -> int:
         """Signal that pages may have changed; return the number of signals that counted."""
         return await self._run(
-            self.corpus.signal, urls, source=source, at_ms=at_ms, claimed_at_ms=claimed_at_ms
+            self.corpus.signal,
+            urls,
+            source=source,
+            at_ms=at_ms,
+            claimed_at_ms=claimed_at_ms,
+            key=key,
         )
 
-    async def requests(self, urls: Urls, n_requests: Any = 1, *, at_ms: Any = 0) -> int:
+    async def requests(
+        self, urls: Urls, n_requests: Any = 1, *, at_ms: Any = 0, key: Any = None
+    ) -> int:
         """Report how often users requested pages; requested pages become more important."""
-        return await self._run(self.corpus.requests, urls, n_requests, at_ms=at_ms)
+        return await self._run(self.corpus.requests, urls, n_requests, at_ms=at_ms, key=key)
 
     def now_ms(self) -> int:
         """Return the current time of the corpus, in milliseconds since 1970."""
@@ -258,10 +278,15 @@ class AsyncCorpus:
         return self.corpus.n_pages
 
     async def explain(
-        self, url: str, *, at_ms: int | None = None, on_record: "OnRecord | None" = None
+        self,
+        url: str,
+        *,
+        at_ms: int | None = None,
+        on_record: "OnRecord | None" = None,
+        key: str | None = None,
     ) -> PageExplanation | None:
         """Return everything known of a page and why it is or is not due; None if not tracked."""
-        return await self._run(self.corpus.explain, url, at_ms=at_ms, on_record=on_record)
+        return await self._run(self.corpus.explain, url, at_ms=at_ms, on_record=on_record, key=key)
 
     async def history(
         self,
@@ -270,6 +295,7 @@ class AsyncCorpus:
         until_ms: int | None = None,
         with_beliefs: bool = True,
         on_record: "OnRecord | None" = None,
+        key: str | None = None,
     ) -> "PageHistory | None":
         """Return the fetches, signals and orders of a page from the log; None if not tracked."""
         return await self._run(
@@ -278,11 +304,12 @@ class AsyncCorpus:
             until_ms=until_ms,
             with_beliefs=with_beliefs,
             on_record=on_record,
+            key=key,
         )
 
-    async def n_log_records(self, url: str | None = None) -> int:
+    async def n_log_records(self, url: str | None = None, *, key: str | None = None) -> int:
         """Return the number of records in the log, or in the partition of a page."""
-        return await self._run(self.corpus.n_log_records, url)
+        return await self._run(self.corpus.n_log_records, url, key=key)
 
     async def similar_urls(self, url: str) -> list[str]:
         """Return up to three URLs of tracked pages that are spelled much like this one."""

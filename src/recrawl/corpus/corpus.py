@@ -64,26 +64,31 @@ from recrawl.node.routing import (
     as_numbers,
     batch_ranges,
     canonical_host,
+    key_column,
     null_where_same,
     partition_of_key,
     partitions_of,
     split_by_partition,
 )
 from recrawl.node.settings.hosts import HostSettings, host_events
-from recrawl.node.settings.pages import PageSettings, set_by_pattern, set_pages
+from recrawl.node.settings.pages import (
+    PageSettings,
+    set_by_pattern,
+    set_pages,
+    stop_tracking,
+)
 from recrawl.node.settings.patterns import apply_patterns
 from recrawl.node.user_data import refused_rows, user_columns, without_refused
 from recrawl.one_process import OneProcess, forked_error
 from recrawl.shard import (
     LeasesExtended,
     LeasesReleased,
-    PagesRemoved,
     RequestsSeen,
     Signals,
     event_of,
 )
 from recrawl.store import Names
-from recrawl.urls import PatternSet, canonical
+from recrawl.urls import PatternSet, canonical, page_names, split_page_names
 
 if TYPE_CHECKING:
     from recrawl.corpus.backups.backup import BackupResult
@@ -319,11 +324,10 @@ class Corpus:
         return partitions_of(urls, len(self.nodes), self.config.corpus.group_by)
 
     def _split(
-        self, urls: Urls, *, n_bytes_beside: NDArray[np.int64] | None = None
+        self, urls: Urls, key: Any = None, *, n_bytes_beside: NDArray[np.int64] | None = None
     ) -> Iterator[UrlBatch]:
-        return split_by_partition(
-            urls, len(self.nodes), self.config.corpus.group_by, n_bytes_beside=n_bytes_beside
-        )
+        by = self.config.corpus.group_by
+        return split_by_partition(urls, len(self.nodes), by, key=key, n_bytes_beside=n_bytes_beside)
 
     def add(
         self,
@@ -333,6 +337,7 @@ class Corpus:
         cost: Any = None,
         doc_id: Any = None,
         metadata: Any = None,
+        key: Any = None,
     ) -> Added:
         """Add pages to track.  Pages that are tracked already keep their importance and cost.
 
@@ -350,11 +355,14 @@ class Corpus:
             Your own data of each page: a JSON object of at most 8,192 bytes, as a dictionary or as
             text.  None keeps what a tracked page has, an empty object removes it.  recrawl
             returns doc_id and metadata with orders, changes and exports.
+        key
+            Key of each page's group, in a corpus grouped by key: one text, or one per URL.  The
+            same URL under two keys is two pages.
 
         Notes
         -----
-        A row whose URL, doc_id or metadata is not valid is counted as refused; `why_refused` gives
-        the reasons.
+        A row whose URL, doc_id, metadata or key is not valid is counted as refused; `why_refused`
+        gives the reasons.
         """
         urls = as_array(urls)
         n_urls = len(urls)
@@ -363,10 +371,11 @@ class Corpus:
         importances = as_amounts("importance", importance, n_urls)
         costs = as_amounts("cost", cost, n_urls)
         n_added = n_valid = n_limited = limited_until_ms = 0
-        for i, rows, url, given in self._split(urls, n_bytes_beside=own and own.n_bytes):
+        for i, rows, name, given in self._split(urls, key, n_bytes_beside=own and own.n_bytes):
+            keys, url = split_page_names(name)
             fetch_url = null_where_same(given, url)
             of_rows = None if own is None else own.take(rows)
-            new = PagesToAdd(url, fetch_url, importances[rows], costs[rows], of_rows)
+            new = PagesToAdd(url, fetch_url, importances[rows], costs[rows], of_rows, keys)
             added = self._namers[i].add(new, self.time)
             n_added += int(np.count_nonzero(added.is_added))
             n_limited += added.n_limited
@@ -381,19 +390,23 @@ class Corpus:
         )
 
     def why_refused(
-        self, urls: Urls, *, doc_id: Any = None, metadata: Any = None
+        self, urls: Urls, *, doc_id: Any = None, metadata: Any = None, key: Any = None
     ) -> dict[int, str]:
         """Return the rows that `add` refuses, and the reason of each.
 
         Parameters
         ----------
-        urls, doc_id, metadata
+        urls, doc_id, metadata, key
             Arguments of `add`.
         """
         urls = as_array(urls)
-        return refused_rows(urls, user_columns(len(urls), doc_id=doc_id, metadata=metadata))
+        own = user_columns(len(urls), doc_id=doc_id, metadata=metadata)
+        keys = key_column(key, len(urls), self.config.corpus.group_by)
+        return refused_rows(urls, own, keys)
 
-    def remove(self, urls: Urls | None = None, *, pattern: str | None = None) -> int:
+    def remove(
+        self, urls: Urls | None = None, *, pattern: str | None = None, key: Any = None
+    ) -> int:
         """Stop tracking pages, given by URL or by pattern; return the number of pages removed.
 
         Parameters
@@ -402,12 +415,25 @@ class Corpus:
             URLs of the pages.
         pattern
             Pattern that the URLs match, such as ``/tag/*``; recrawl looks at all pages.
+        key
+            Key of the pages' groups, one or one per URL, in a corpus grouped by key.
         """
         if (urls is None) == (pattern is None):
             raise ValueError("remove takes either urls or a pattern")
         if pattern is not None:
-            return sum(self._remove(matching) for matching in self._matching_urls(pattern))
-        return self._remove(urls if urls is not None else ())
+            _check_no_key(key)
+            matcher = PatternSet([pattern])
+            return sum(
+                stop_tracking(node, page[matcher.first_match(url) >= 0])
+                for node in self.nodes
+                for page, url in node.scan_urls()
+            )
+        n_removed = 0
+        for i, _, name, _ in self._split(urls if urls is not None else (), key):
+            node = self.nodes[i]
+            with node.lock:
+                n_removed += stop_tracking(node, np.unique(node.store.pages_of(name)))
+        return n_removed
 
     def forget(
         self,
@@ -424,7 +450,7 @@ class Corpus:
         Parameters
         ----------
         urls
-            URLs of the pages, tracked or not.
+            URLs of the pages, tracked or not; in a corpus grouped by key, under all keys.
         pattern
             Pattern that the URLs match, such as ``/user/jane/*``.
         backups
@@ -456,25 +482,14 @@ class Corpus:
 
         return forget_states(self.folder, self._clock.wall_ms())
 
-    def _matching_urls(self, pattern: str) -> Iterator[pa.StringArray]:
-        matcher = PatternSet([pattern])
-        for node in self.nodes:
-            for _, url in node.scan_urls():
-                yield url.filter(pa.array(matcher.first_match(url) >= 0))
-
-    def _remove(self, urls: Urls) -> int:
-        n_removed = 0
-        for i, _, url, _ in self._split(urls):
-            node = self.nodes[i]
-            with node.lock:
-                page = np.unique(node.store.pages_of(url))
-                page = page[page >= 0]
-                if page.size:
-                    (applied,) = node.submit([event_of(PagesRemoved, page=page)])
-                    n_removed += int(np.count_nonzero(applied.valid))
-        return n_removed
-
-    def set(self, urls: Urls | None = None, *, pattern: str | None = None, **settings: Any) -> int:
+    def set(
+        self,
+        urls: Urls | None = None,
+        *,
+        pattern: str | None = None,
+        key: Any = None,
+        **settings: Any,
+    ) -> int:
         """Change settings of pages, given by URL or by pattern; return the number of pages.
 
         Parameters
@@ -483,6 +498,8 @@ class Corpus:
             URLs of the pages.
         pattern
             Pattern that the URLs match, such as ``/product/*``; recrawl looks at all pages.
+        key
+            Key of the pages' groups, one or one per URL, in a corpus grouped by key.
         **settings
             ``importance``, ``cost``, ``kind`` (a name), ``min_age``, ``max_age``, ``stale_for``,
             ``stale_probability``, ``doc_id``, ``metadata``: see
@@ -496,15 +513,16 @@ class Corpus:
                 raise TypeError(f"set() has no setting {name!r}; choose from {', '.join(known)}")
         page_settings = PageSettings(**settings)
         if pattern is not None:
+            _check_no_key(key)
             return sum(
                 set_by_pattern(node, namer, pattern, page_settings)
                 for node, namer in zip(self.nodes, self._namers, strict=True)
             )
         n_set = 0
-        for i, _, url, _ in self._split(urls if urls is not None else ()):
+        for i, _, name, _ in self._split(urls if urls is not None else (), key):
             node = self.nodes[i]
             with node.lock:
-                page = np.unique(node.store.pages_of(url))
+                page = np.unique(node.store.pages_of(name))
                 n_set += set_pages(node, self._namers[i], page[page >= 0], page_settings)
         return n_set
 
@@ -516,6 +534,7 @@ class Corpus:
         cost: Any = None,
         doc_id: Any = None,
         metadata: Any = None,
+        key: Any = None,
     ) -> int:
         """Set the importance, the cost, the doc_id or the metadata of each page to its own value.
 
@@ -529,6 +548,8 @@ class Corpus:
             New values: one number, or one per URL.  None keeps the old values.
         doc_id, metadata
             Your own name and data of each page, as for `add`; rows with invalid ones are ignored.
+        key
+            Key of the pages' groups, one or one per URL, in a corpus grouped by key.
         """
         from recrawl.corpus.import_crawl import set_each  # noqa: PLC0415
 
@@ -538,6 +559,7 @@ class Corpus:
             self,
             without_refused(urls, own),
             own=own,
+            key=key,
             importance=_numbers_or_none(importance, len(urls)),
             cost=_numbers_or_none(cost, len(urls)),
         )
@@ -553,14 +575,14 @@ class Corpus:
         is_closed: bool | None = None,
         is_unlimited: bool | None = None,
     ) -> None:
-        """Set how often a host (or domain, if ``group_by`` is "domain") may be fetched from.
+        """Set how often a host (or the domain or key that pages are grouped by) is fetched from.
 
         Arguments that are not given leave their setting unchanged.
 
         Parameters
         ----------
         host
-            Host name.  It may have no tracked pages yet.
+            Host name, domain or key.  It may have no tracked pages yet.
         delay
             Time between two fetches: seconds, or text such as ``"5s"``.
         in_flight_max
@@ -765,7 +787,11 @@ class Corpus:
         url = pa.nulls(n_rows, pa.string())
         by_url = np.flatnonzero(answers.handle == 0)
         if by_url.size:
-            url = canonical(answers.url).url
+            by = self.config.corpus.group_by
+            # In other corpora the column is full of nulls, or an error.
+            has_key = by == "key" or answers.key.null_count < n_rows
+            keys = key_column(answers.key if has_key else None, n_rows, by)
+            url = page_names(keys, canonical(answers.url).url)
             found = by_url[url.is_valid().to_numpy(zero_copy_only=False)[by_url]]
             partition[found] = self._partitions(url.take(pa.array(found)))
         for i in np.unique(partition[(partition >= 0) & (partition < len(self.nodes))]):
@@ -784,7 +810,9 @@ class Corpus:
 
     # ------------------------------------------------------------------ signals and requests
 
-    def signal(self, urls: Urls, *, source: str, at_ms: Any = 0, claimed_at_ms: Any = 0) -> int:
+    def signal(
+        self, urls: Urls, *, source: str, at_ms: Any = 0, claimed_at_ms: Any = 0, key: Any = None
+    ) -> int:
         """Signal that pages may have changed; return the number of signals that counted.
 
         Parameters
@@ -799,6 +827,8 @@ class Corpus:
         claimed_at_ms
             Time at which the page changed, according to the source; 0 if it does not say.  A
             signal with a time that was seen before is ignored.
+        key
+            Key of the pages' groups, one or one per URL, in a corpus grouped by key.
         """
         if not source.isprintable() or not source:
             raise ValueError(f"source must be a name without control characters, got {source!r}")
@@ -808,14 +838,14 @@ class Corpus:
             as_numbers(claimed_at_ms, len(urls), np.int64),
         )
         n_counted = 0
-        for i, rows, url, _ in self._split(urls):
+        for i, rows, name, _ in self._split(urls, key):
             node = self.nodes[i]
             now_ms = node.tick(self.time)
-            page = node.store.pages_of(url)
+            page = node.store.pages_of(name)
             known = np.flatnonzero(page >= 0)
             if known.size == 0:
                 continue
-            number = self._namers[i].source_numbers(url.take(pa.array(known)), source)
+            number = self._namers[i].source_numbers(name.take(pa.array(known)), source)
             signalled_at = at[rows[known]]
             event = event_of(
                 Signals,
@@ -828,7 +858,7 @@ class Corpus:
             n_counted += int(np.count_nonzero(applied.valid))
         return n_counted
 
-    def requests(self, urls: Urls, n_requests: Any = 1, *, at_ms: Any = 0) -> int:
+    def requests(self, urls: Urls, n_requests: Any = 1, *, at_ms: Any = 0, key: Any = None) -> int:
         """Report how often users requested pages; requested pages become more important.
 
         Returns the number of pages that are tracked.
@@ -841,17 +871,19 @@ class Corpus:
             Number of requests of each page since the previous report.
         at_ms
             End of the period that was counted, in milliseconds since 1970; now by default.
+        key
+            Key of the pages' groups, one or one per URL, in a corpus grouped by key.
         """
         urls = as_array(urls)
         count = as_amounts("n_requests", n_requests, len(urls))
         at = as_numbers(at_ms, len(urls), np.int64)
         n_counted = 0
-        for i, rows, url, _ in self._split(urls):
+        for i, rows, name, _ in self._split(urls, key):
             node = self.nodes[i]
             now_ms = node.tick(self.time)
             event = event_of(
                 RequestsSeen,
-                page=node.store.pages_of(url),
+                page=node.store.pages_of(name),
                 n_requests=count[rows],
                 at_ms=np.where(at[rows] > 0, at[rows], now_ms),
             )
@@ -877,7 +909,12 @@ class Corpus:
         return stack
 
     def explain(
-        self, url: str, *, at_ms: int | None = None, on_record: "OnRecord | None" = None
+        self,
+        url: str,
+        *,
+        at_ms: int | None = None,
+        on_record: "OnRecord | None" = None,
+        key: str | None = None,
     ) -> PageExplanation | None:
         """Return everything known of a page and why it is or is not due; None if not tracked.
 
@@ -891,6 +928,8 @@ class Corpus:
             default.
         on_record
             Called with 1 for each record of the log that is read.
+        key
+            Key of the page, in a corpus grouped by key.
 
         Raises
         ------
@@ -900,9 +939,9 @@ class Corpus:
         if at_ms is not None:
             from recrawl.corpus.past.replay import explain_page_at  # noqa: PLC0415
 
-            return explain_page_at(self, url, at_ms, on_record=on_record)
-        for i, _, canon, _ in self._split([url]):
-            return explain_page(self.nodes[i], canon, self.time.now_ms())
+            return explain_page_at(self, url, at_ms, on_record=on_record, key=key)
+        for i, _, name, _ in self._split([url], key):
+            return explain_page(self.nodes[i], name, self.time.now_ms())
         return None
 
     def history(
@@ -912,6 +951,7 @@ class Corpus:
         until_ms: int | None = None,
         with_beliefs: bool = True,
         on_record: "OnRecord | None" = None,
+        key: str | None = None,
     ) -> "PageHistory | None":
         """Return the fetches, signals and orders of a page from the log; None if not tracked.
 
@@ -927,14 +967,21 @@ class Corpus:
             does not show whether some outcomes counted.
         on_record
             Called with 1 for each record of the log that is read.
+        key
+            Key of the page, in a corpus grouped by key.
         """
         from recrawl.corpus.past.page_history import read_page_history  # noqa: PLC0415
 
         return read_page_history(
-            self, url, until_ms=until_ms, with_beliefs=with_beliefs, on_record=on_record
+            self,
+            url,
+            until_ms=until_ms,
+            with_beliefs=with_beliefs,
+            on_record=on_record,
+            key=key,
         )
 
-    def n_log_records(self, url: str | None = None) -> int:
+    def n_log_records(self, url: str | None = None, *, key: str | None = None) -> int:
         """Return the number of records in the log, or in the partition of a page.
 
         0 for a page that is not tracked.  `explain` and `history` read at most as many.
@@ -943,7 +990,7 @@ class Corpus:
             return sum(node.ledger.end - node.ledger.first for node in self.nodes)
         from recrawl.corpus.past.replay import locate_page  # noqa: PLC0415
 
-        place = locate_page(self, url)
+        place = locate_page(self, url, key)
         if place is None:
             return 0
         ledger = self.nodes[place[0]].ledger
@@ -962,10 +1009,11 @@ class Corpus:
         return source_table(self.nodes)
 
     def n_pages_of_host(self, host: str) -> int:
-        """Return the number of tracked pages of a host (or domain, as pages are grouped)."""
+        """Return the number of tracked pages of a host (or domain or key, as pages are grouped)."""
         from recrawl.corpus.inspect.hosts import pages_of_host  # noqa: PLC0415
 
-        return pages_of_host(self.nodes, host.lower())
+        is_key = self.config.corpus.group_by == "key"
+        return pages_of_host(self.nodes, host if is_key else host.lower())
 
     def newcomers(self) -> dict[str, int]:
         """Return the hosts whose new pages have a limited share of the budget, most pages first.
@@ -1136,6 +1184,11 @@ class Corpus:
 
 def _numbers_or_none(values: Any, n: int) -> NDArray[np.float64] | None:
     return None if values is None else as_numbers(values, n, np.float64)
+
+
+def _check_no_key(key: Any) -> None:
+    if key is not None:
+        raise ValueError("key goes with urls; a pattern applies to the pages of all keys")
 
 
 class _ForkWatch(OneProcess):

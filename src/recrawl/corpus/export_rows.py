@@ -48,6 +48,7 @@ EXPORT_SCHEMA = pa.schema(
         pa.field("moved_to", pa.string()),
         pa.field("doc_id", pa.string()),
         pa.field("metadata", pa.string()),
+        pa.field("key", pa.string()),
     ]
 )
 """Columns of an export, one row per page; null for unknown, never or not set.
@@ -68,7 +69,7 @@ _RENAMED = {
 # Exported columns that are the same in `PAGE_COLUMNS`.
 _UNCHANGED_COLUMNS = (
     *("url", "fetch_url", "kind", "status", "fetched_at_ms", "errors", "stale_probability"),
-    *("moved_to", "doc_id", "metadata"),
+    *("moved_to", "doc_id", "metadata", "key"),
 )
 
 

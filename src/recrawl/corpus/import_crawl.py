@@ -27,6 +27,7 @@ from recrawl.shard import CostsSet, ImportanceSet, Outcomes, Transition, Verdict
 from recrawl.shard.events import slot_of_page
 from recrawl.shard.state.words import EPOCH_SECONDS
 from recrawl.store import DIGEST_BYTES, DIGESTS_MAX
+from recrawl.urls import page_names, split_page_names
 
 __all__ = ["BUNDLES", "ROWS_IN_MEMORY_MAX", "CrawlImport", "ImportCounts", "set_each"]
 
@@ -139,8 +140,11 @@ class CrawlImport:
 
     def _pages_of(self, batch: pa.RecordBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Add new pages; return the page and partition of each row, -1 where the URL is invalid."""
-        codes = batch.column("url").dictionary_encode()
-        url, row = codes.dictionary, codes.indices.to_numpy()
+        by = self._corpus.config.corpus.group_by
+        key = batch.column("key").fill_null("") if by == "key" else None
+        codes = page_names(key, batch.column("url")).dictionary_encode()
+        name, row = codes.dictionary, codes.indices.to_numpy()
+        keys, url = split_page_names(name)
         importance = np.full(len(url), np.nan)
         importance[row] = batch.column("importance").to_numpy(zero_copy_only=False)
         has_importance = (importance >= 0) & (importance <= 1e12)
@@ -158,14 +162,14 @@ class CrawlImport:
                     for name, column in own.items()
                     if column is not None
                 }
+                if keys is not None:
+                    values["key"] = keys.take(pa.array(some))
                 added = self._corpus.add(url.take(pa.array(some)), importance=given, **values)
                 self._n_added += added.n_added
         page, partition = np.full(len(url), -1), np.zeros(len(url), np.int64)
         nodes = self._corpus.nodes
-        for i, rows, canonical_url, _ in split_by_partition(
-            url, len(nodes), self._corpus.config.corpus.group_by
-        ):
-            page[rows] = nodes[i].store.pages_of(canonical_url)
+        for i, rows, page_name, _ in split_by_partition(url, len(nodes), by, key=keys):
+            page[rows] = nodes[i].store.pages_of(page_name)
             partition[rows] = i
         return page[row], partition[row]
 
@@ -400,6 +404,7 @@ def set_each(
     importance: NDArray[np.float64] | None = None,
     cost: NDArray[np.float64] | None = None,
     own: UserColumns | None = None,
+    key: Any = None,
 ) -> int:
     """Set values of each page; return the number of pages that are tracked.
 
@@ -413,17 +418,20 @@ def set_each(
         New values, one per URL; None leaves what is set.
     own
         The user's own data, a row per URL; None leaves what is set.
+    key
+        Key of the pages, one or one per URL, in a corpus grouped by key.
     """
     n_set = 0
-    for i, rows, url, _ in split_by_partition(
+    for i, rows, name, _ in split_by_partition(
         urls,
         len(corpus.nodes),
         corpus.config.corpus.group_by,
+        key=key,
         n_bytes_beside=own and own.n_bytes,
     ):
         node = corpus.nodes[i]
         with node.lock:
-            page = node.store.pages_of(url)
+            page = node.store.pages_of(name)
             known = np.flatnonzero(page >= 0)
             if known.size == 0:
                 continue

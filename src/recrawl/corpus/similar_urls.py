@@ -34,12 +34,14 @@ def similar_urls(corpus: CorpusView, url: str) -> list[str]:
     parts = _split_url(url)
     if parts is None:
         return []
-    found = _tracked_urls(corpus, _variants(parts))
+    # In a corpus grouped by key, a URL alone does not name a page.
+    is_keyed = corpus.config.corpus.group_by == "key"
+    found = [] if is_keyed else _tracked_urls(corpus, _variants(parts))
     n_pages = sum(node.shard.n_pages for node in corpus.nodes)
     if len(found) < SIMILAR_MAX and n_pages <= PAGES_SCANNED_MAX:
-        others = [
-            other for other in _urls_of_host(corpus, parts.hostname or "") if other not in found
-        ]
+        # Under several keys, a URL occurs several times.
+        urls = dict.fromkeys(_urls_of_host(corpus, parts.hostname or ""))
+        others = [other for other in urls if other not in found]
         found += difflib.get_close_matches(url, others, SIMILAR_MAX, _LIKENESS_MIN)
     return found[:SIMILAR_MAX]
 

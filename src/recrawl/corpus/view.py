@@ -22,7 +22,7 @@ class _AddedCounts(NamedTuple):
     n_known: int
     """Duplicates: tracked already, or given twice."""
     n_refused: int
-    """Rows whose URL, doc_id or metadata is not valid."""
+    """Rows whose URL, doc_id, metadata or key is not valid."""
 
 
 class Added(_AddedCounts):
@@ -87,6 +87,7 @@ class CorpusView(Protocol):
         cost: Any = None,
         doc_id: Any = None,
         metadata: Any = None,
+        key: Any = None,
     ) -> Added:
         """Add pages to track."""
         ...

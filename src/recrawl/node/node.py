@@ -45,6 +45,7 @@ from recrawl.shard import (
 )
 from recrawl.shard.state.status import PriceMode, Why
 from recrawl.store import Store, StoreBatch
+from recrawl.urls import page_names
 
 __all__ = ["Node", "apply_entry", "use_logged_price"]
 
@@ -102,6 +103,7 @@ def _add_pages_to_batch(
 ) -> None:
     """Add the pages of valid rows, and the data that their user gave, to the next write."""
     page, (url, fetch_url, *own) = entry.added.page, entry[2:]
+    url = page_names(entry.key, url)
     if not rows.all():
         mask = pa.array(rows)
         page, url, fetch_url = page[rows], url.filter(mask), fetch_url.filter(mask)

@@ -23,7 +23,7 @@ from recrawl.shard.events import slot_of_page
 from recrawl.shard.state.tables import Groups
 from recrawl.shard.state.words import EPOCH_SECONDS
 from recrawl.store import Names
-from recrawl.urls import PatternSet, group_index
+from recrawl.urls import PatternSet, group_index, page_names
 
 __all__ = ["AddedRows", "Namer", "PagesToAdd", "limits_columns"]
 
@@ -47,6 +47,13 @@ class PagesToAdd(NamedTuple):
     """Cost of a fetch; NaN means that of the page's pattern."""
     own: UserColumns | None = None
     """The user's own data of each page; None if there are none."""
+    key: pa.StringArray | None = None
+    """Key of each page; None unless the corpus is grouped by key."""
+
+    @property
+    def name(self) -> pa.StringArray:
+        """Names of the pages, by which the store finds them."""
+        return page_names(self.key, self.url)
 
 
 class AddedRows(NamedTuple):
@@ -168,9 +175,9 @@ class Namer:
             self._node.check_owner()
             return numbers
 
-    def source_numbers(self, url: pa.StringArray, source: str) -> NDArray[np.int64]:
+    def source_numbers(self, name: pa.StringArray, source: str) -> NDArray[np.int64]:
         """Return the number of a source for each page; each group of pages has its own."""
-        distinct, index = group_index(url, self._config.corpus.group_by)
+        distinct, index = group_index(name, self._config.corpus.group_by)
         keys = [f"{source}\t{group}" for group in distinct.to_pylist()]
         return self.numbers(Names.SOURCE, keys)[index]
 
@@ -215,9 +222,11 @@ class Namer:
         with node.lock:
             now_ms = node.tick(time)
             node.check_owner()
-            rows = _first_occurrences(new.url)
+            names = new.name
+            rows = _first_occurrences(names)
             url = new.url if rows.size == n_rows else new.url.take(pa.array(rows))
-            page = node.store.pages_of(url)
+            name = names if rows.size == n_rows else names.take(pa.array(rows))
+            page = node.store.pages_of(name)
             kept = self._remove_retired(page)
             absent = page < 0
             self._add_missing_limits(url, page)
@@ -225,12 +234,13 @@ class Namer:
                 self._set_user_data(new)
                 return AddedRows(is_added)
             rows = rows[absent]
-            fetch_url = new.fetch_url
+            fetch_url, key = new.fetch_url, new.key
             if rows.size != n_rows:
-                url = new.url.take(pa.array(rows))
+                url, name = new.url.take(pa.array(rows)), names.take(pa.array(rows))
                 fetch_url = fetch_url.take(pa.array(rows))
+                key = None if key is None else key.take(pa.array(rows))
             pattern = self.match(url)
-            group, group_entries = self._groups(url)
+            group, group_entries = self._groups(name)
             importance, cost = new.importance[rows], new.cost[rows]
             added = event_of(
                 PagesAdded,
@@ -244,8 +254,9 @@ class Namer:
             epoch = np.full(rows.size, node.shard.epoch, np.int64)
             given = None if new.own is None else new.own.take(rows)
             own = given if kept is None else kept.take(np.flatnonzero(absent)).merge(given)
-            texts = () if own is None else (own.doc_id, own.metadata)
-            entries = [*group_entries, PagesAddedWithUrls(added, epoch, url, fetch_url, *texts)]
+            doc_id, metadata = (None, None) if own is None else (own.doc_id, own.metadata)
+            with_urls = PagesAddedWithUrls(added, epoch, url, fetch_url, doc_id, metadata, key)
+            entries = [*group_entries, with_urls]
             entries += self.limits_events(added.page, pattern)
             applied = node.submit(entries)
             node.check_owner()
@@ -261,7 +272,7 @@ class Namer:
     def _set_user_data(self, new: PagesToAdd) -> None:
         """Set the given data of all pages; the last value counts if a page is given twice."""
         if new.own is not None:
-            set_user_data(self._node, self._node.store.pages_of(new.url), new.own)
+            set_user_data(self._node, self._node.store.pages_of(new.name), new.own)
 
     def _add_missing_limits(self, url: pa.StringArray, page: NDArray[np.int64]) -> None:
         """Set the limits of tracked pages that lack them because an earlier add was interrupted."""
@@ -289,9 +300,9 @@ class Namer:
         doc_id, metadata = (pa.array(column, pa.string()) for column in kept)
         return UserColumns(doc_id, metadata, {})
 
-    def _groups(self, url: pa.StringArray) -> tuple[NDArray[np.int64], list[LogEntry]]:
+    def _groups(self, name: pa.StringArray) -> tuple[NDArray[np.int64], list[LogEntry]]:
         """Return the group of each page, and the entries to log for new groups."""
-        distinct, index = group_index(url, self._config.corpus.group_by)
+        distinct, index = group_index(name, self._config.corpus.group_by)
         keys: list[str] = distinct.to_pylist()
         numbers, entries = self._assign_numbers(Names.GROUP, keys)
         if entries:

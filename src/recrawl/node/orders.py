@@ -103,11 +103,13 @@ class Order(NamedTuple):
     """Name that you gave the page."""
     metadata: dict[str, Any] | None = None
     """JSON object that you gave with the page."""
+    key: str | None = None
+    """Key of the page, in a corpus grouped by key."""
 
 
 def orders_of(store: Store, partition: int, ordered: Ordered, generation: int = 0) -> list[Order]:
     """Return orders for fetchers, with the URLs and validators of their pages."""
-    url = store.urls_of(ordered.page)
+    key, url = store.keys_and_urls_of(ordered.page)
     etag, last_modified = map(_safe_headers, store.validators_of(ordered.page))
     own = store.user_data_of(ordered.page)
     return [
@@ -122,6 +124,7 @@ def orders_of(store: Store, partition: int, ordered: Ordered, generation: int = 
             ordered.expires_at_ms.tolist(),
             own.doc_id,
             [metadata_object(text) for text in own.metadata],
+            [None] * len(url) if key is None else key.to_pylist(),
             strict=True,
         )
     ]
@@ -163,6 +166,8 @@ class Outcome:
         Share of the previous copy that is no longer right; NaN if not known.
     sketch
         Sketch of the content, to measure divergence; stored unchanged.
+    key
+        Key of the page, needed with ``url`` in a corpus grouped by key.
     """
 
     handle: int = 0
@@ -178,6 +183,7 @@ class Outcome:
     disallowed: bool = False
     divergence: float = float("nan")
     sketch: bytes | None = None
+    key: str | None = None
 
     @property
     def is_failure(self) -> bool:

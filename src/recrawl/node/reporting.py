@@ -105,6 +105,7 @@ class Answers(NamedTuple):
     disallowed: NDArray[np.bool_]
     divergence: NDArray[np.float32]
     sketch: pa.BinaryArray
+    key: pa.StringArray
     has_dropped: NDArray[np.bool_]
     """Whether a value was dropped because it was too long or had control characters."""
 
@@ -152,6 +153,7 @@ _TYPES: dict[str, Any] = {
     "disallowed": np.bool_,
     "divergence": np.float32,
     "sketch": pa.binary(),
+    "key": pa.string(),
 }
 
 
@@ -161,7 +163,7 @@ def _column_from_values(name: str, values: list[Any]) -> Any:
         values = [_UNKNOWN if value is None else int(value) for value in values]
     if name == "digest":
         values = [None if value is None else stored_digest(value) for value in values]
-    if name in ("url", "moved_to"):
+    if name in ("url", "moved_to", "key"):
         values = [utf8_or_none(value) for value in values]
     return pa.array(values, kind) if isinstance(kind, pa.DataType) else np.array(values, kind)
 

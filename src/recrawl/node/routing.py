@@ -9,16 +9,20 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from recrawl.urls import (
+    KEY_BYTES_MAX,
     GroupBy,
     are_sendable,
     canonical,
     group_keys,
     hash_urls,
     have_control_characters,
+    is_key,
+    page_names,
 )
 
 __all__ = [
     "AMOUNT_MAX",
+    "KEY_RULE",
     "UrlBatch",
     "Urls",
     "as_amounts",
@@ -26,6 +30,7 @@ __all__ = [
     "as_numbers",
     "batch_ranges",
     "canonical_host",
+    "key_column",
     "null_where_same",
     "partition_of_key",
     "partitions_of",
@@ -53,8 +58,8 @@ class UrlBatch(NamedTuple):
     partition: int
     rows: NDArray[np.int64]
     """Row of each URL in the input."""
-    url: pa.StringArray
-    """Canonical URLs."""
+    name: pa.StringArray
+    """Names of the pages: canonical URLs, after a key if the corpus is grouped by key."""
     given: pa.StringArray
     """URLs as given by the user."""
 
@@ -172,7 +177,7 @@ def _url_batches(
 
 
 def partitions_of(urls: pa.StringArray, n_partitions: int, by: GroupBy) -> NDArray[np.int64]:
-    """Return the partition of each canonical URL; all URLs of a group share one."""
+    """Return the partition of each page by its name; all pages of a group share one."""
     if n_partitions == 1:
         return np.zeros(len(urls), np.int64)
     keys = group_keys(urls, by)
@@ -182,18 +187,62 @@ def partitions_of(urls: pa.StringArray, n_partitions: int, by: GroupBy) -> NDArr
 
 
 def canonical_host(host: str, by: GroupBy) -> str:
-    """Return the key of a host's group: its canonical host or domain.
+    """Return the name of a host's group: its canonical host or domain, or the key itself.
 
     Raises
     ------
     ValueError
-        If the text is not a host.
+        If the text is not a host, or not a key.
     """
+    if by == "key":
+        if not is_key(host):
+            raise ValueError(f"host must be the key of a group here, {KEY_RULE}, got {host!r}")
+        return host
     url = canonical([f"http://{host}/"]).url
     if url.null_count or url[0].as_py().count("/") != 3:
         raise ValueError(f"host must be a host name such as 'example.com', got {host!r}")
     key: str = group_keys(url, by)[0].as_py()
     return key
+
+
+KEY_RULE = f"text without control characters of at most {KEY_BYTES_MAX} bytes"
+"""What a key must be, for messages."""
+
+
+def key_column(key: Any, n_rows: int, by: GroupBy) -> pa.StringArray | None:
+    """Return the key of each row, null where it is not valid; None if the corpus has no keys.
+
+    Parameters
+    ----------
+    key
+        Key of all rows, or a list with the key of each row.
+    n_rows
+        Number of rows.
+    by
+        Grouping of the corpus.
+
+    Raises
+    ------
+    ValueError
+        If the corpus is grouped by key and there is none, or the other way round.
+    """
+    if by != "key":
+        if key is not None:
+            raise ValueError(
+                f'key is for a corpus with corpus.group_by = "key"; this one has "{by}"'
+            )
+        return None
+    if key is None:
+        raise ValueError('this corpus has corpus.group_by = "key": give the key of the pages')
+    if isinstance(key, str):
+        if not is_key(key):
+            raise ValueError(f"key must be {KEY_RULE}, got {key!r}")
+        return pa.array([key] * n_rows, pa.string())
+    is_arrow = isinstance(key, (pa.Array, pa.ChunkedArray))
+    rows = key.to_pylist() if is_arrow else list(key)
+    if len(rows) != n_rows:
+        raise ValueError(f"key must be one text or {n_rows}, got {len(rows)}")
+    return pa.array([row if is_key(row) else None for row in rows], pa.string())
 
 
 def partition_of_key(key: str, n_partitions: int) -> int:
@@ -207,9 +256,10 @@ def split_by_partition(
     n_partitions: int,
     by: GroupBy,
     *,
+    key: Any = None,
     n_bytes_beside: NDArray[np.int64] | None = None,
 ) -> Iterator[UrlBatch]:
-    """Yield the valid URLs in canonical form, in batches of one partition each.
+    """Yield the valid URLs as names of pages, in batches of one partition each.
 
     URLs with control characters are left out like those that are not valid.
 
@@ -221,13 +271,27 @@ def split_by_partition(
         Number of partitions of the corpus.
     by
         Grouping of the corpus; all pages of a group are in one partition.
+    key
+        Key of each page's group: one text for all, or one for each URL; a URL with an invalid one
+        is left out.  Only for a corpus grouped by key, which needs it.
     n_bytes_beside
         Size of what is logged with each URL, in bytes; a batch has a limit of bytes.
+
+    Raises
+    ------
+    ValueError
+        If a key is missing, is not valid for all URLs, or the corpus has no keys.
     """
-    for first, batch in _url_batches(as_array(urls), n_bytes_beside):
+    urls = as_array(urls)
+    keys = key_column(key, len(urls), by)
+    if keys is not None and isinstance(urls, pa.ChunkedArray):
+        urls = urls.combine_chunks()
+    for first, batch in _url_batches(urls, n_bytes_beside):
         given, url = batch, canonical(batch).url
         if url is not given:  # canonical URLs have no control characters
             url = pc.if_else(have_control_characters(given), pa.scalar(None, pa.string()), url)
+        if keys is not None:
+            url = page_names(keys.slice(first, len(url)), url)
         valid = np.flatnonzero(url.is_valid().to_numpy(zero_copy_only=False))
         if valid.size == 0:
             continue

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from recrawl.node.node import Node
 from recrawl.node.records import LogEntry, UserDataSet
-from recrawl.node.routing import batch_ranges, utf8_strings
+from recrawl.node.routing import KEY_RULE, batch_ranges, utf8_strings
 from recrawl.store import DOC_ID_BYTES_MAX, METADATA_BYTES_MAX
 from recrawl.urls import UrlProblem, canonical, have_control_characters
 
@@ -215,7 +215,9 @@ def without_refused(
     return pc.if_else(pa.array(is_refused), pa.scalar(None, urls.type), urls)
 
 
-def refused_rows(urls: pa.Array | pa.ChunkedArray, own: UserColumns | None) -> dict[int, str]:
+def refused_rows(
+    urls: pa.Array | pa.ChunkedArray, own: UserColumns | None, key: pa.StringArray | None = None
+) -> dict[int, str]:
     """Return the rows that cannot be added, and the reason of each.
 
     Parameters
@@ -224,8 +226,13 @@ def refused_rows(urls: pa.Array | pa.ChunkedArray, own: UserColumns | None) -> d
         URLs as the user gives them.
     own
         The user's own data of each row, if any.
+    key
+        Key of each row, null where it is not valid; None if the corpus has no keys.
     """
     found: dict[int, str] = {} if own is None else dict(own.problems)
+    if key is not None:
+        for row in np.flatnonzero(key.is_null()).tolist():
+            found[row] = f"no key, or not {KEY_RULE}"
     first = 0
     for chunk in urls.chunks if isinstance(urls, pa.ChunkedArray) else [urls]:
         texts = utf8_strings(chunk)

@@ -72,6 +72,8 @@ class StoredChange(NamedTuple):
     at_ms: int
     url: str | None
     """URL of the page, None if it was not known."""
+    key: str | None = None
+    """Key of the page, in a corpus grouped by key."""
 
 
 def _key(position: int, row: int) -> bytes:
@@ -105,8 +107,11 @@ def changes_from(kv: KeyValues, after: Cursor, limit: int) -> list[StoredChange]
     for key, value in kv.scan(_key(*after), _END):
         _, position, row = _KEY.unpack(key)
         _, page, at_ms, transition = _HEAD.unpack_from(value)
-        url = value[_HEAD.size :].decode() or None
-        changes.append(StoredChange(Cursor(position, row + 1), page, transition, at_ms, url))
+        # The name of the page: its URL, in a corpus grouped by key after the key and a tab.
+        name_key, tab, url = value[_HEAD.size :].decode().rpartition("\t")
+        place = Cursor(position, row + 1)
+        page_key = name_key if tab else None
+        changes.append(StoredChange(place, page, transition, at_ms, url or None, page_key))
         if len(changes) == limit:
             break
     return changes

@@ -104,6 +104,11 @@ def _flags(texts: list[list[bytes]], is_forgotten: IsForgotten) -> list[NDArray[
     return np.split(flags, ends[:-1]) if texts else []
 
 
+def _without_key(name: bytes) -> bytes:
+    """Return the URL in the name of a page, which may begin with a key and a tab."""
+    return name.rpartition(b"\t")[2]
+
+
 def _redirect_target(value: bytes) -> list[bytes]:
     (moved_to,) = records_in([value]).moved_to
     return [(moved_to or "").encode()]
@@ -117,7 +122,11 @@ _KINDS: tuple[
     ],
     ...,
 ] = (
-    (BLOCK, urls_in_block, block_without),
-    (CHANGE, lambda value: [url_of_change(value)], lambda value, _: without_url(value)),
+    (BLOCK, lambda value: [*map(_without_key, urls_in_block(value))], block_without),
+    (
+        CHANGE,
+        lambda value: [_without_key(url_of_change(value))],
+        lambda value, _: without_url(value),
+    ),
     (RECORD, _redirect_target, lambda value, _: without_moved_to(value)),
 )

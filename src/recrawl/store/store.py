@@ -51,7 +51,7 @@ from recrawl.store.page_urls import put_urls, scan_urls, stored_urls
 from recrawl.store.state import State
 from recrawl.store.url_index import look_up_pages, put_in_buckets
 from recrawl.store.user_data import UserData, put_user_data, stored_user_data, user_data_in
-from recrawl.urls import CANON_VERSION, hash_urls
+from recrawl.urls import CANON_VERSION, hash_urls, split_page_names
 
 __all__ = ["CHANGES_MAX", "FORMAT", "Store"]
 
@@ -198,18 +198,26 @@ class Store:
 
     # ------------------------------------------------------------------ pages
 
-    def pages_of(self, urls: pa.StringArray) -> PageArray:
-        """Return the pages of canonical URLs, -1 for URLs without a page."""
-        if len(urls) == 0:
+    def pages_of(self, names: pa.StringArray) -> PageArray:
+        """Return the pages with these names, -1 for names without a page.
+
+        The name of a page is its canonical URL, in a corpus grouped by key after the key and a tab:
+        see `recrawl.urls.page_names`.
+        """
+        if len(names) == 0:
             return np.empty(0, np.int64)
         n_writes = self._n_writes
-        page, absent = look_up_pages(self._kv, self._hash_urls(urls, self._hash_key), urls)
+        page, absent = look_up_pages(self._kv, self._hash_urls(names, self._hash_key), names)
         self._absent = n_writes, absent
         return page
 
     def urls_of(self, page: PageArray) -> pa.StringArray:
         """Return the canonical URLs of pages, null for pages that do not exist."""
-        return strings_of(stored_urls(self._kv, np.asarray(page, np.int64)))
+        return self.keys_and_urls_of(page)[1]
+
+    def keys_and_urls_of(self, page: PageArray) -> tuple[pa.StringArray | None, pa.StringArray]:
+        """Return the keys and the canonical URLs of pages; no keys if pages have none."""
+        return split_page_names(strings_of(stored_urls(self._kv, np.asarray(page, np.int64))))
 
     def fetch_urls_of(self, page: PageArray, urls: pa.StringArray | None = None) -> pa.StringArray:
         """Return the URLs to request for pages, null for pages that do not exist.
@@ -239,6 +247,11 @@ class Store:
 
     def scan_urls(self, start_slot: int, n: int) -> tuple[PageArray, pa.StringArray]:
         """Return the pages in ``n`` slots from ``start_slot`` on, and their URLs, by slot."""
+        page, name = scan_urls(self._kv, start_slot, n)
+        return page, split_page_names(name)[1]
+
+    def scan_names(self, start_slot: int, n: int) -> tuple[PageArray, pa.StringArray]:
+        """Return the pages in ``n`` slots from ``start_slot`` on, and their names, by slot."""
         return scan_urls(self._kv, start_slot, n)
 
     # ------------------------------------------------------------------ names

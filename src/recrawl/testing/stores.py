@@ -24,7 +24,7 @@ def contents_of(store: Store, n_slots: int) -> dict[str, Any]:
     """
     pages: dict[int, Any] = {}
     for first in range(0, n_slots, _SLOTS_PER_SCAN):
-        page, url = store.scan_urls(first, min(_SLOTS_PER_SCAN, n_slots - first))
+        page, url = store.scan_names(first, min(_SLOTS_PER_SCAN, n_slots - first))
         columns = [url.to_pylist(), store.fetch_urls_of(page).to_pylist()]
         columns += [list(column) for column in store.records_of(page)]
         columns += [list(column) for column in store.user_data_of(page)]

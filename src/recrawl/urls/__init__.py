@@ -18,10 +18,12 @@ from recrawl.urls.groups import (
     registrable_domains,
 )
 from recrawl.urls.hashes import hash_urls
+from recrawl.urls.page_names import KEY_BYTES_MAX, is_key, page_names, split_page_names
 from recrawl.urls.patterns import PATTERNS_MAX, Pattern, PatternSet
 
 __all__ = [
     "CANON_VERSION",
+    "KEY_BYTES_MAX",
     "PATTERNS_MAX",
     "URL_BYTES_MAX",
     "URL_INPUT_BYTES_MAX",
@@ -38,5 +40,8 @@ __all__ = [
     "have_control_characters",
     "host_index",
     "hosts",
+    "is_key",
+    "page_names",
     "registrable_domains",
+    "split_page_names",
 ]

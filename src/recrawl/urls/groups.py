@@ -1,4 +1,4 @@
-"""Groups of pages: their hosts and registrable domains.
+"""Groups of pages: their hosts, their registrable domains, or keys that the client gives.
 
 A group is the set of pages that one politeness rule covers.  By default that is a host, as for
 robots.txt; the registrable domain (``example.co.uk`` for ``www.shop.example.co.uk``) covers a whole
@@ -22,6 +22,7 @@ from recrawl.core.kernel import table_kernel
 from recrawl.urls._arrow_text import ByteArray, SpanArray, Text, strings_at, text_of
 from recrawl.urls._canonical_check import host_start
 from recrawl.urls.hashes import HashArray, sip_hash, sip_key
+from recrawl.urls.page_names import split_page_names
 
 __all__ = [
     "GroupBy",
@@ -33,7 +34,7 @@ __all__ = [
     "registrable_domains",
 ]
 
-GroupBy: TypeAlias = Literal["host", "domain"]
+GroupBy: TypeAlias = Literal["host", "domain", "key"]
 IndexArray: TypeAlias = NDArray[np.int32]
 
 DOMAINS_CACHED_MAX = 1 << 17
@@ -101,7 +102,10 @@ def registrable_domains(urls: pa.StringArray) -> pa.StringArray:
 
 
 def group_keys(urls: pa.StringArray, by: GroupBy) -> pa.StringArray:
-    """Return the group of each URL: its host or its registrable domain."""
+    """Return the group of each page: its host, its registrable domain or its key.
+
+    ``urls`` are canonical URLs, or names of pages (`recrawl.urls.page_names`) if ``by`` is "key".
+    """
     if by == "host":
         return hosts(urls)
     distinct, index = group_index(urls, by)
@@ -109,9 +113,14 @@ def group_keys(urls: pa.StringArray, by: GroupBy) -> pa.StringArray:
 
 
 def group_index(urls: pa.StringArray, by: GroupBy) -> tuple[pa.StringArray, IndexArray]:
-    """Return the distinct groups of a batch in order of appearance, and the index of each row's."""
+    """Return the distinct groups of a batch in order of appearance, and the index of each row's.
+
+    ``urls`` are canonical URLs, or names of pages (`recrawl.urls.page_names`) if ``by`` is "key".
+    """
+    if by == "key":
+        return _key_index(urls)
     if by not in ("host", "domain"):
-        raise ValueError(f"by must be 'host' or 'domain', got {by!r}")
+        raise ValueError(f"by must be 'host', 'domain' or 'key', got {by!r}")
     distinct, index = host_index(urls)
     if by == "host":
         return distinct, index
@@ -121,6 +130,13 @@ def group_index(urls: pa.StringArray, by: GroupBy) -> tuple[pa.StringArray, Inde
     is_known = index >= 0
     index[is_known] = domain_of_host[index[is_known]]
     return encoded.dictionary, index
+
+
+def _key_index(names: pa.StringArray) -> tuple[pa.StringArray, IndexArray]:
+    key, _ = split_page_names(names)
+    encoded = (pa.nulls(len(names), pa.string()) if key is None else key).dictionary_encode()
+    index = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return encoded.dictionary, index.astype(np.int32)
 
 
 @lru_cache(DOMAINS_CACHED_MAX)

@@ -43,7 +43,7 @@ def test_batches_keep_row_numbers_and_all_urls_of_a_host_share_a_partition() -> 
     partition_of_host: dict[str, int] = {}
     for batch in split_by_partition(urls, 4, "host"):
         seen[batch.rows] += 1
-        for row, url in zip(batch.rows, batch.url.to_pylist(), strict=True):
+        for row, url in zip(batch.rows, batch.name.to_pylist(), strict=True):
             assert url == urls[row]
             host = url.split("/")[2]
             assert partition_of_host.setdefault(host, batch.partition) == batch.partition

@@ -380,7 +380,7 @@ def test_changes_are_read_from_a_cursor_on(store: Store) -> None:
     tell(store, 9, 2, at_ms=90)
     changes = store.changes(START, 4)
     assert [str(change.cursor) for change in changes] == ["5.1", "5.2", "5.3", "9.1"]
-    assert changes[1][1:] == (1, 1, 50, "https://shop.example/item/1")
+    assert changes[1][1:5] == (1, 1, 50, "https://shop.example/item/1")
     rest = store.changes(Cursor.parse("9.1"), 10)
     assert [change.page for change in rest] == [1]
     assert store.changes(rest[-1].cursor, 10) == []

@@ -14,7 +14,10 @@ from recrawl.cli.support.input_files import (
     batches_with_progress,
     column_option,
     format_option,
+    has_keys,
     inputs_argument,
+    key_argument,
+    key_option,
     metadata_fields,
     metadata_option,
     open_input,
@@ -40,8 +43,15 @@ _AMOUNT_MAX = 1e12
 class _PageAdder:
     """Adds pages in batches, and counts those added, tracked already, and refused."""
 
-    def __init__(self, corpus: "Corpus", importance: float | None, cost: float | None) -> None:
+    def __init__(
+        self,
+        corpus: "Corpus",
+        importance: float | None,
+        cost: float | None,
+        key: str | None,
+    ) -> None:
         self._corpus = corpus
+        self._key = key
         self._options = {"importance": importance, "cost": cost}
         self.n_added = self.n_known = self.n_limited = self.limited_until_ms = 0
         self.problems: Counter[str] = Counter()
@@ -71,11 +81,12 @@ class _PageAdder:
                 for i, (name, amount) in enumerate(amounts.items())
                 if int(given) >> i & 1
             }
-            own = {
+            own: dict[str, Any] = {
                 name: batch.column(name).take(pa.array(rows))
                 for name in ("doc_id", "metadata")
                 if batch.column(name).null_count < batch.num_rows
             }
+            own |= key_argument(self._corpus, self._key, batch.column("key").take(pa.array(rows)))
             added = self._corpus.add(url, **values, **own)
             self.n_added += added.n_added
             self.n_known += added.n_known
@@ -92,7 +103,7 @@ class _PageAdder:
         column = batch.column(name).to_numpy(zero_copy_only=False).astype(np.float64)
         return np.where(np.isnan(column), np.nan if option is None else option, column)
 
-    def _refuse_rows(self, url: "pa.Array", own: dict[str, "pa.Array"]) -> None:
+    def _refuse_rows(self, url: "pa.Array", own: dict[str, Any]) -> None:
         import pyarrow as pa  # noqa: PLC0415
 
         rows_by_reason: dict[str, list[int]] = {}
@@ -128,6 +139,7 @@ class _PageAdder:
 @format_option(*LIST_FORMATS)
 @column_option
 @metadata_option
+@key_option
 @click.option(
     "--importance",
     type=click.FloatRange(0),
@@ -147,6 +159,7 @@ def command(
     format_name: str | None,
     columns: tuple[str, ...],
     metadata: str | None,
+    key: str | None,
     importance: float | None,
     cost: float | None,
     folder: Path,
@@ -164,7 +177,7 @@ def command(
     """
     pages = split_inputs(inputs)
     with open_to_change(folder, n_bytes_input=pages.n_bytes) as corpus, value_errors_as_usage():
-        adder = _PageAdder(corpus, importance, cost)
+        adder = _PageAdder(corpus, importance, cost, key)
         protection, now_ms = corpus.config.protection, corpus.now_ms()
         n_refused = 0
         if pages.urls:
@@ -172,7 +185,11 @@ def command(
         for file in pages.files:
             name = file.name
             source = open_input(
-                file, format_name=format_name, columns=columns, metadata=metadata_fields(metadata)
+                file,
+                format_name=format_name,
+                columns=columns,
+                metadata=metadata_fields(metadata),
+                has_keys=has_keys(corpus),
             )
             if source.kind != "listed":
                 raise RecrawlError(

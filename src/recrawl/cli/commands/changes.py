@@ -176,6 +176,7 @@ def _print_changes(
                     "at_ms": change.at_ms,
                     "doc_id": change.doc_id,
                     "metadata": change.metadata,
+                    "key": change.key,
                 }
             )
             is_any = True

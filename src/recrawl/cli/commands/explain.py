@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recrawl.cli.support.corpus_access import corpus_option, open_to_read
+from recrawl.cli.support.corpus_access import (
+    corpus_option,
+    open_to_read,
+    value_errors_as_usage,
+)
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.input_files import is_url
 from recrawl.cli.support.instants import instant_option
@@ -74,6 +78,8 @@ def _rows(page: "PageExplanation") -> list[tuple[str, str]]:
     ]
     if page.fetch_url != page.url:
         rows.append(("fetched as", page.fetch_url))
+    if page.key is not None:
+        rows.append(("key", page.key))
     if page.doc_id is not None:
         rows.append(("doc_id", page.doc_id))
     if page.metadata is not None:
@@ -117,16 +123,18 @@ def _unknown_page_error(corpus: "Corpus", url: str) -> click.ClickException:
     return click.ClickException(f"{url} is not in the corpus.\n{hint}")
 
 
-def _explain_page(corpus: "Corpus", url: str, at_ms: int | None, out: Output) -> "PageExplanation":
-    page = corpus.explain(url)
+def _explain_page(
+    corpus: "Corpus", url: str, key: str | None, at_ms: int | None, out: Output
+) -> "PageExplanation":
+    page = corpus.explain(url, key=key)
     if page is None:
         raise _unknown_page_error(corpus, url)
     if at_ms is None:
         return page
-    total = corpus.n_log_records(url)
+    total = corpus.n_log_records(url, key=key)
     try:
         with out.progress("reading the log", total, unit="records") as step:
-            then = corpus.explain(url, at_ms=at_ms, on_record=step)
+            then = corpus.explain(url, at_ms=at_ms, on_record=step, key=key)
     except TimeLost as error:
         raise click.ClickException(
             f"{error}.\nTo keep more of the log, set a higher snapshots.keep in recrawl.toml."
@@ -140,15 +148,23 @@ def _explain_page(corpus: "Corpus", url: str, at_ms: int | None, out: Output) ->
 
 
 def _read_history(
-    corpus: "Corpus", url: str, at_ms: int | None, out: Output, *, with_beliefs: bool
+    corpus: "Corpus",
+    url: str,
+    key: str | None,
+    at_ms: int | None,
+    out: Output,
+    *,
+    with_beliefs: bool,
 ) -> "PageHistory | None":
-    total = corpus.n_log_records(url)
+    total = corpus.n_log_records(url, key=key)
     with out.progress("reading the log", total, unit="records") as step:
-        return corpus.history(url, until_ms=at_ms, with_beliefs=with_beliefs, on_record=step)
+        return corpus.history(
+            url, until_ms=at_ms, with_beliefs=with_beliefs, on_record=step, key=key
+        )
 
 
-def _is_log_short(corpus: "Corpus", url: str) -> bool:
-    return corpus.n_log_records(url) <= _RECORDS_READ_MAX
+def _is_log_short(corpus: "Corpus", url: str, key: str | None) -> bool:
+    return corpus.n_log_records(url, key=key) <= _RECORDS_READ_MAX
 
 
 def _show_history(history: "PageHistory", out: Output) -> None:
@@ -223,6 +239,7 @@ def _plot_path(ctx: click.Context, param: click.Parameter, value: Path | None) -
     ),
 )
 @click.argument("url")
+@click.option("--key", metavar="KEY", help='Key of the page, in a corpus with group_by = "key".')
 @click.option(
     "--at",
     "at_ms",
@@ -243,7 +260,13 @@ def _plot_path(ctx: click.Context, param: click.Parameter, value: Path | None) -
 @corpus_option
 @output_option
 def command(
-    url: str, at_ms: int | None, is_history: bool, plot: Path | None, folder: Path, out: Output
+    url: str,
+    key: str | None,
+    at_ms: int | None,
+    is_history: bool,
+    plot: Path | None,
+    folder: Path,
+    out: Output,
 ) -> None:
     """Explain when a page is fetched next, and why: what recrawl knows about it, and its limits.
 
@@ -251,11 +274,11 @@ def command(
     would be outdated.  recrawl fetches a page when the value reaches the price.  The price follows
     from the budget, and changes while recrawl learns.
     """
-    with open_to_read(folder) as corpus:
-        page = _explain_page(corpus, url, at_ms, out)
+    with open_to_read(folder) as corpus, value_errors_as_usage():
+        page = _explain_page(corpus, url, key, at_ms, out)
         history = None
-        if is_history or plot is not None or _is_log_short(corpus, url):
-            history = _read_history(corpus, url, at_ms, out, with_beliefs=plot is not None)
+        if is_history or plot is not None or _is_log_short(corpus, url, key):
+            history = _read_history(corpus, url, key, at_ms, out, with_beliefs=plot is not None)
     # Imported after the corpus was opened, which chooses the kernels.
     from recrawl.corpus import explanation_words  # noqa: PLC0415
 

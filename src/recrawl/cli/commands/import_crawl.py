@@ -19,7 +19,10 @@ from recrawl.cli.support.input_files import (
     column_option,
     first_bytes,
     format_option,
+    has_keys,
     input_file,
+    key_argument,
+    key_option,
     metadata_fields,
     metadata_option,
     open_input,
@@ -32,6 +35,8 @@ from recrawl.errors import RecrawlError
 from recrawl.units import count_text, instant_text, share_text
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from recrawl.corpus import Corpus, ImportCounts
     from recrawl.readers import Source
 
@@ -54,6 +59,7 @@ __all__ = ["command"]
 @format_option(*CRAWL_FORMATS, "access-log", "export")
 @column_option
 @metadata_option
+@key_option
 @click.option(
     "--base-url", metavar="URL", help="Site that the access log is from: https://example.com."
 )
@@ -65,6 +71,7 @@ def command(
     format_name: str | None,
     columns: tuple[str, ...],
     metadata: str | None,
+    key: str | None,
     base_url: str | None,
     with_bots: bool,
     folder: Path,
@@ -92,21 +99,22 @@ def command(
             name = given.name
             file = stack.enter_context(_as_regular_file(given, format_name, corpus.folder))
             if format_name == "export" or (format_name is None and _is_export(file)):
-                _import_export(corpus, file, out)
+                _import_export(corpus, file, key, out)
                 continue
             source = open_input(
                 file,
                 format_name=format_name,
                 columns=columns,
                 metadata=metadata_fields(metadata),
+                has_keys=has_keys(corpus),
                 base_url=base_url,
                 with_bots=with_bots,
             )
             match source.kind:
                 case "observed":
-                    _import_fetches(corpus, source, file, out)
+                    _import_fetches(corpus, source, file, key, out)
                 case "listed" if source.format == "access-log":
-                    _import_requests(corpus, source, file, out)
+                    _import_requests(corpus, source, file, key, out)
                 case "listed":
                     raise RecrawlError(
                         f"{name} is a list of pages ({source.format}): it has no times of "
@@ -120,11 +128,13 @@ def command(
                     )
 
 
-def _import_fetches(corpus: "Corpus", source: "Source", file: InputFile, out: Output) -> None:
+def _import_fetches(
+    corpus: "Corpus", source: "Source", file: InputFile, key: str | None, out: Output
+) -> None:
     name = file.name
     with corpus.import_crawl() as crawl:
         for batch in batches_with_progress(source, file, out):
-            crawl.add_batch(batch)
+            crawl.add_batch(_with_key(corpus, batch, key))
         show_refused(source, name, out)
         show_ignored(source, name, out)
         learned: ImportCounts | None = None
@@ -168,7 +178,19 @@ def _skipped_counts(learned: "ImportCounts") -> dict[str, int]:
     }
 
 
-def _import_requests(corpus: "Corpus", source: "Source", file: InputFile, out: Output) -> None:
+def _with_key(corpus: "Corpus", batch: "pa.RecordBatch", key: str | None) -> "pa.RecordBatch":
+    """Return fetches with the key of ``--key`` where the file has none."""
+    if key is None:
+        return batch
+    if not has_keys(corpus):
+        raise click.UsageError('--key is for a corpus with group_by = "key"; this one has no keys.')
+    place = batch.schema.get_field_index("key")
+    return batch.set_column(place, batch.schema.field(place), batch.column(place).fill_null(key))
+
+
+def _import_requests(
+    corpus: "Corpus", source: "Source", file: InputFile, key: str | None, out: Output
+) -> None:
     """Set the importance of pages to their numbers of requests."""
     import numpy as np  # noqa: PLC0415
 
@@ -177,7 +199,11 @@ def _import_requests(corpus: "Corpus", source: "Source", file: InputFile, out: O
     for batch in batches_with_progress(source, file, out):
         importance = batch.column("importance").to_numpy(zero_copy_only=False)
         n_rows += batch.num_rows
-        n_set += corpus.set_each(batch.column("url"), importance=np.nan_to_num(importance))
+        n_set += corpus.set_each(
+            batch.column("url"),
+            importance=np.nan_to_num(importance),
+            **key_argument(corpus, key, batch.column("key")),
+        )
     show_refused(source, name, out)
     row: dict[str, Any] = {"file": name, "format": source.format}
     out.row(row | {"n_pages": n_rows, "n_set": n_set} | refused_counts(source))
@@ -212,7 +238,7 @@ def _is_export(file: InputFile) -> bool:
     return isinstance(file.source, Path) and is_export(file.source)
 
 
-def _import_export(corpus: "Corpus", file: InputFile, out: Output) -> None:
+def _import_export(corpus: "Corpus", file: InputFile, key: str | None, out: Output) -> None:
     from recrawl.cli.support.exported_files import export_batches, restore_pages  # noqa: PLC0415
 
     assert isinstance(file.source, Path)
@@ -220,7 +246,7 @@ def _import_export(corpus: "Corpus", file: InputFile, out: Output) -> None:
     n_added = n_pages = 0
     with out.progress(f"reading {Path(name).name}", unit="pages") as advance:
         for batch in export_batches(file.source):
-            n_added += restore_pages(corpus, batch)
+            n_added += restore_pages(corpus, batch, key)
             n_pages += batch.num_rows
             advance(batch.num_rows)
     out.row({"file": name, "format": "export", "n_pages": n_pages, "n_added": n_added})

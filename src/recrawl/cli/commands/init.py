@@ -118,6 +118,12 @@ def _ledger_section(text: str) -> dict[str, str]:
     help="Number of parts that the corpus is split into, 1 by default.  Cannot be changed later.",
 )
 @click.option(
+    "--group-by",
+    type=click.Choice(["host", "domain", "key"]),
+    help="Pages that share one politeness rule: those of a host (the default), of a domain, or "
+    "those to which you give the same key.  Cannot be changed later.",
+)
+@click.option(
     "--full",
     "is_full",
     is_flag=True,
@@ -129,6 +135,7 @@ def command(
     budget: str | None,
     ledger: str,
     partitions: int | None,
+    group_by: str | None,
     is_full: bool,
     out: Output,
 ) -> None:
@@ -137,7 +144,8 @@ def command(
     FOLDER is created if it does not exist.  If it has a corpus already, nothing is changed.
     """
     toml = folder / CONFIG_FILE
-    has_options = budget is not None or ledger != "rocksdb" or partitions is not None
+    is_default = budget is None and ledger == "rocksdb"
+    has_options = not is_default or partitions is not None or group_by is not None
     if has_options and (is_corpus(folder) or toml.exists()):
         what = "a corpus" if is_corpus(folder) else CONFIG_FILE
         raise click.UsageError(
@@ -149,7 +157,9 @@ def command(
         out.row({"folder": str(folder), "is_new": False, "config": _path_or_none(toml)})
         return
     prepare_kernels(folder)
-    _create_corpus(folder, toml, budget, ledger, partitions, is_full)
+    shape = {} if partitions is None else {"partitions": str(partitions)}
+    shape |= {} if group_by is None else {"group_by": f'"{group_by}"'}
+    _create_corpus(folder, toml, budget, ledger, shape, is_full)
     out.row({"folder": str(folder), "is_new": True, "config": str(toml)})
     where = "" if folder == Path() else f" -C {folder}"
     out.say(f"Created a corpus in {_folder_text(folder)}.  Edit {toml} to configure it.")
@@ -170,7 +180,7 @@ def _create_corpus(
     toml: Path,
     budget: str | None,
     ledger: str,
-    partitions: int | None,
+    shape: dict[str, str],
     is_full: bool,
 ) -> None:
     import recrawl  # noqa: PLC0415
@@ -186,8 +196,8 @@ def _create_corpus(
             if problem := rate_problem(budget):
                 raise RecrawlError(f"--budget: {problem}")
             given["budget"] = {"rate": f'"{budget}"'}
-        if partitions is not None:
-            given["corpus"] = {"partitions": str(partitions)}
+        if shape:
+            given["corpus"] = shape
         text = toml_of(given, is_full=is_full)
         CorpusConfig.from_toml(text)
         try:

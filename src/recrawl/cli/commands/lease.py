@@ -263,4 +263,5 @@ def _row_of(order: "Order") -> dict[str, Any]:
         "expires_at_ms": order.expires_at_ms,
         "doc_id": order.doc_id,
         "metadata": order.metadata,
+        "key": order.key,
     }

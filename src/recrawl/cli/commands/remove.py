@@ -11,8 +11,9 @@ from recrawl.cli.support.input_files import (
     Inputs,
     column_option,
     format_option,
-    input_urls,
+    input_pages,
     inputs_argument,
+    key_option,
     split_inputs,
 )
 from recrawl.cli.support.output import Output, output_option
@@ -33,6 +34,7 @@ __all__ = ["command"]
 @click.option(
     "--pattern", metavar="PATTERN", help="Remove all pages whose URL matches, such as '/tag/*'."
 )
+@key_option
 @format_option(*LIST_FORMATS)
 @column_option
 @corpus_option
@@ -40,6 +42,7 @@ __all__ = ["command"]
 def command(
     inputs: tuple[str, ...],
     pattern: str | None,
+    key: str | None,
     format_name: str | None,
     columns: tuple[str, ...],
     folder: Path,
@@ -55,11 +58,13 @@ def command(
     n_given = n_removed = 0
     with open_to_change(folder, n_bytes_input=pages.n_bytes) as corpus, value_errors_as_usage():
         if pattern is not None:
-            n_given = n_removed = corpus.remove(pattern=pattern)
+            n_given = n_removed = corpus.remove(pattern=pattern, key=key)
         else:
-            for urls in input_urls(pages, format_name, columns, out):
+            for urls, keys in input_pages(
+                corpus, pages, key, out, format_name=format_name, columns=columns
+            ):
                 n_given += len(urls)
-                n_removed += corpus.remove(urls)
+                n_removed += corpus.remove(urls, **keys)
     out.row({"n_removed": n_removed})
     rest = n_given - n_removed
     text = f"{count_text(n_removed, 'page')} removed"

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,9 @@ class _OutcomeReporter:
         """Report outcomes to the corpus, and count how many took effect."""
         from recrawl.corpus import Transition  # noqa: PLC0415
 
+        if corpus.config.corpus.group_by != "key":
+            # A fetcher may use the name for something of its own.
+            outcomes = [replace(one, key=None) if one.key else one for one in outcomes]
         with value_errors_as_usage():
             reported = corpus.report(outcomes)
         n_counted = int(reported.counted.sum())
@@ -115,7 +119,8 @@ class _OutcomeReporter:
 def command(file: Any, folder: Path, out: Output) -> None:
     """Report what your fetches found: JSON lines from FILE or stdin, one for each fetch.
 
-    A line has the handle from `recrawl lease` (or the url of a page) and the HTTP status, 0 if
+    A line has the handle from `recrawl lease` (or the url of a page, and its key if the corpus is
+    grouped by key) and the HTTP status, 0 if
     there was no answer.  A successful fetch also needs one of: digest (a hash of the content),
     body (the content), body_path (a file with it), or changed (true or false).
 

@@ -8,7 +8,13 @@ import click
 from recrawl.atomic_files import replace_file
 from recrawl.cli.support.corpus_access import corpus_option, open_to_change, value_errors_as_usage
 from recrawl.cli.support.examples import CommandExample, example_command
-from recrawl.cli.support.input_files import Inputs, input_urls, inputs_argument, split_inputs
+from recrawl.cli.support.input_files import (
+    Inputs,
+    input_pages,
+    inputs_argument,
+    key_option,
+    split_inputs,
+)
 from recrawl.cli.support.instants import checked_duration_option, rate_option
 from recrawl.cli.support.output import Output, output_option
 from recrawl.errors import RecrawlError
@@ -30,6 +36,7 @@ __all__ = ["command"]
     ),
 )
 @inputs_argument
+@key_option
 @click.option(
     "--pattern", metavar="PATTERN", help="Change all pages whose URL matches, such as '/product/*'."
 )
@@ -80,7 +87,8 @@ __all__ = ["command"]
 @click.option(
     "--host",
     metavar="HOST",
-    help="Host to change with --delay, --in-flight-max, --burst, --closed, --open or --unlimited.",
+    help="Host (or key, if pages are grouped by key) to change with --delay, --in-flight-max, "
+    "--burst, --closed, --open or --unlimited.",
 )
 @click.option(
     "--delay", metavar="TIME", callback=checked_duration_option, help="Pause between two fetches."
@@ -125,7 +133,7 @@ def command(
     """
     given = {name: value for name, value in options.items() if value is not None}
     budget, host = given.pop("budget", None), given.pop("host", None)
-    pattern = given.pop("pattern", None)
+    pattern, key = given.pop("pattern", None), given.pop("key", None)
     for_host = {name: given.pop(name) for name in _FOR_HOST if name in given}
     _check_options(inputs, pattern, given, host, for_host, budget)
     pages = split_inputs(inputs) if given and pattern is None else Inputs([], [])
@@ -136,10 +144,10 @@ def command(
             _set_host(corpus, host, for_host, out)
         if given:
             if pattern is not None:
-                n_set = corpus.set(pattern=pattern, **given)
+                n_set = corpus.set(pattern=pattern, key=key, **given)
             else:
-                batches = input_urls(pages, None, (), out)
-                n_set = sum(corpus.set(urls, **given) for urls in batches)
+                batches = input_pages(corpus, pages, key, out)
+                n_set = sum(corpus.set(urls, **keys, **given) for urls, keys in batches)
             out.row({"n_set": n_set, **given})
             out.say(f"Set for {count_text(n_set, 'page')}.")
 

@@ -11,7 +11,10 @@ from recrawl.cli.support.input_files import (
     batches_with_progress,
     column_option,
     format_option,
+    has_keys,
     inputs_argument,
+    key_argument,
+    key_option,
     open_input,
     show_refused,
     split_inputs,
@@ -37,6 +40,7 @@ __all__ = ["command"]
     metavar="NAME",
     help="Name of the source, such as sitemap.  recrawl learns how reliable it is for each host.",
 )
+@key_option
 @format_option(*LIST_FORMATS)
 @column_option
 @corpus_option
@@ -44,6 +48,7 @@ __all__ = ["command"]
 def command(
     inputs: tuple[str, ...],
     source: str,
+    key: str | None,
     format_name: str | None,
     columns: tuple[str, ...],
     folder: Path,
@@ -60,17 +65,22 @@ def command(
     with open_to_change(folder, n_bytes_input=pages.n_bytes) as corpus, value_errors_as_usage():
         if pages.urls:
             n_read += len(pages.urls)
-            n_heard += corpus.signal(pages.urls, source=source)
+            n_heard += corpus.signal(pages.urls, source=source, **key_argument(corpus, key))
         for file in pages.files:
             name = file.name
-            read = open_input(file, format_name=format_name, columns=columns)
+            read = open_input(
+                file, format_name=format_name, columns=columns, has_keys=has_keys(corpus)
+            )
             if read.kind != "listed":
                 raise click.UsageError(f"{name} ({read.format}) is not a list of pages.")
             for batch in batches_with_progress(read, file, out):
                 claimed = batch.column("last_modified_at_ms").fill_null(0)
                 n_read += batch.num_rows
                 n_heard += corpus.signal(
-                    batch.column("url"), source=source, claimed_at_ms=claimed.to_numpy()
+                    batch.column("url"),
+                    source=source,
+                    claimed_at_ms=claimed.to_numpy(),
+                    **key_argument(corpus, key, batch.column("key")),
                 )
             show_refused(read, name, out)
     out.row({"n_read": n_read, "n_heard": n_heard, "source": source})

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from recrawl.cli.support.input_files import has_keys
 from recrawl.errors import RecrawlError
 from recrawl.safe_text import unprotect_formula
 
@@ -159,8 +160,28 @@ def _with_export_columns(table: "pa.Table") -> "pa.RecordBatch":
     return batch.filter(batch.column("url").is_valid())
 
 
-def restore_pages(corpus: "Corpus", batch: "pa.RecordBatch") -> int:
-    """Add the pages of a batch with their settings; return the number of new pages."""
+def restore_pages(corpus: "Corpus", batch: "pa.RecordBatch", key: str | None = None) -> int:
+    """Add the pages of a batch with their settings; return the number of new pages.
+
+    Parameters
+    ----------
+    corpus
+        Corpus that gets the pages.
+    batch
+        Rows of an export.
+    key
+        Key of pages without one, in a corpus grouped by key.
+    """
+    keys = batch.column("key")
+    if not has_keys(corpus):
+        if keys.null_count < len(keys):
+            raise RecrawlError(
+                "the export is of a corpus whose pages have keys, and this corpus has none.\n"
+                'Create one with group_by = "key" in the section [corpus] of recrawl.toml.'
+            )
+    elif key is not None:
+        place = batch.schema.get_field_index("key")
+        batch = batch.set_column(place, "key", keys.fill_null(key))
     importance = batch.column("importance").fill_null(1.0).to_numpy()
     cost = batch.column("cost").fill_null(1.0).to_numpy()
     added = corpus.add(
@@ -169,13 +190,20 @@ def restore_pages(corpus: "Corpus", batch: "pa.RecordBatch") -> int:
         cost=cost,
         doc_id=batch.column("doc_id"),
         metadata=batch.column("metadata"),
+        **_keys(corpus, batch),
     )
     if added.n_known:  # `add` does not change pages that are tracked already
-        corpus.set_each(batch.column("url"), importance=importance, cost=cost)
+        corpus.set_each(
+            batch.column("url"), importance=importance, cost=cost, **_keys(corpus, batch)
+        )
     _restore_settings(corpus, batch)
     _restore_fetches(corpus, batch)
     _restore_disallowed(corpus, batch)
     return int(added.n_added)
+
+
+def _keys(corpus: "Corpus", batch: "pa.RecordBatch") -> "dict[str, pa.Array]":
+    return {"key": batch.column("key")} if has_keys(corpus) else {}
 
 
 def _fetch_urls(batch: "pa.RecordBatch") -> "pa.Array":
@@ -195,14 +223,18 @@ _SETTINGS = {
 
 def _restore_settings(corpus: "Corpus", batch: "pa.RecordBatch") -> None:
     """Set kinds and limits, for all pages with the same values at once."""
-    urls_by_values: dict[tuple[Any, ...], list[str]] = {}
+    import pyarrow as pa  # noqa: PLC0415
+
+    rows_by_values: dict[tuple[Any, ...], list[int]] = {}
     columns = [batch.column(name).to_pylist() for name in _SETTINGS]
-    for url, *values_of_page in zip(batch.column("url").to_pylist(), *columns, strict=True):
+    for row, values_of_page in enumerate(zip(*columns, strict=True)):
         if any(value is not None for value in values_of_page):
-            urls_by_values.setdefault(tuple(values_of_page), []).append(url)
-    for values, urls in urls_by_values.items():
+            rows_by_values.setdefault(values_of_page, []).append(row)
+    for values, rows in rows_by_values.items():
         named = zip(_SETTINGS.values(), values, strict=True)
-        corpus.set(urls, **{name: value for name, value in named if value is not None})
+        settings = {name: value for name, value in named if value is not None}
+        some = batch.take(pa.array(rows))
+        corpus.set(some.column("url"), **_keys(corpus, some), **settings)
 
 
 def _restore_fetches(corpus: "Corpus", batch: "pa.RecordBatch") -> None:
@@ -226,6 +258,7 @@ def _restore_fetches(corpus: "Corpus", batch: "pa.RecordBatch") -> None:
         pa.table(
             {
                 "url": batch.column("url"),
+                **_keys(corpus, batch),
                 "status": pa.array(np.array(status, np.int64)),
                 "changed": pa.array([True] * batch.num_rows),
                 "digest": pa.array(digest, pa.binary()),
@@ -243,9 +276,11 @@ def _restore_disallowed(corpus: "Corpus", batch: "pa.RecordBatch") -> None:
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.compute as pc  # noqa: PLC0415
 
-    url = batch.column("url").filter(pc.equal(batch.column("status"), "disallowed"))
-    if len(url):
-        corpus.report(pa.table({"url": url, "disallowed": pa.array([True] * len(url))}))
+    batch = batch.filter(pc.equal(batch.column("status"), "disallowed"))
+    if batch.num_rows:
+        flags = pa.array([True] * batch.num_rows)
+        columns = {"url": batch.column("url"), "disallowed": flags, **_keys(corpus, batch)}
+        corpus.report(pa.table(columns))
 
 
 def _bytes_of(text: str | None) -> bytes | None:

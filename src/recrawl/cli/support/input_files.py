@@ -14,6 +14,7 @@ from recrawl.units import count_text, share_text
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from recrawl.corpus import Corpus
     from recrawl.readers import Source
 
 __all__ = [
@@ -26,9 +27,15 @@ __all__ = [
     "column_option",
     "first_bytes",
     "format_option",
+    "has_keys",
     "input_file",
+    "input_pages",
     "inputs_argument",
     "is_url",
+    "key_argument",
+    "key_option",
+    "metadata_fields",
+    "metadata_option",
     "open_input",
     "refused_counts",
     "show_refused",
@@ -92,6 +99,12 @@ column_option = click.option(
     help="If a column has another name: url=link reads url from the column link.  May be repeated.",
 )
 
+
+key_option = click.option(
+    "--key",
+    metavar="KEY",
+    help='Key of the pages, in a corpus with group_by = "key".  A file may have a field key, too.',
+)
 
 metadata_option = click.option(
     "--metadata",
@@ -323,4 +336,51 @@ def input_urls(
         source = open_input(file, format_name=format_name, columns=columns)
         for batch in batches_with_progress(source, file, out):
             yield batch.column("url")
+        show_refused(source, file.name, out)
+
+
+def key_argument(
+    corpus: "Corpus", key: str | None, column: "pa.Array | None" = None
+) -> dict[str, Any]:
+    """Return the argument ``key`` of methods of a corpus; empty for a corpus without keys.
+
+    Parameters
+    ----------
+    corpus
+        Open corpus.
+    key
+        Value of ``--key``, for pages without a key of their own.
+    column
+        Keys in a file, one for each page; null where there is none.
+    """
+    if column is None or not has_keys(corpus) or column.null_count == len(column):
+        return {} if key is None else {"key": key}
+    return {"key": column if key is None else column.fill_null(key)}
+
+
+def has_keys(corpus: "Corpus") -> bool:
+    """Return whether the pages of a corpus are grouped by key."""
+    return corpus.config.corpus.group_by == "key"
+
+
+def input_pages(
+    corpus: "Corpus",
+    inputs: Inputs,
+    key: str | None,
+    out: Output,
+    *,
+    format_name: str | None = None,
+    columns: tuple[str, ...] = (),
+) -> "Iterator[tuple[pa.Array, dict[str, Any]]]":
+    """Yield the URLs among the arguments, then those in the files, with their argument ``key``."""
+    if inputs.urls:
+        yield url_batch(inputs.urls).column("url"), key_argument(corpus, key)
+    for file in inputs.files:
+        source = open_input(
+            file, format_name=format_name, columns=columns, has_keys=has_keys(corpus)
+        )
+        for batch in batches_with_progress(source, file, out):
+            has_key = "key" in batch.schema.names
+            column = batch.column("key") if has_key else None
+            yield batch.column("url"), key_argument(corpus, key, column)
         show_refused(source, file.name, out)

@@ -118,6 +118,7 @@ _READ = {
     "moved_to": _text,
     "disallowed": _flag,
     "divergence": _number,
+    "key": _text,
 }
 
 

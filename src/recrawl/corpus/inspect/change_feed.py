@@ -76,6 +76,8 @@ class PageChange(NamedTuple):
     """Name that you gave the page; None once the page is no longer tracked."""
     metadata: dict[str, Any] | None = None
     """JSON object that you gave with the page; None once the page is no longer tracked."""
+    key: str | None = None
+    """Key of the page, in a corpus grouped by key."""
 
 
 def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> list[PageChange]:
@@ -100,7 +102,9 @@ def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> li
             # A change whose URL was not stored only moves the cursor.
             if row.url is not None:
                 what = Transition(row.transition)
-                changes.append(PageChange(str(cursor), row.url, what, row.at_ms, doc_id, metadata))
+                changes.append(
+                    PageChange(str(cursor), row.url, what, row.at_ms, doc_id, metadata, row.key)
+                )
     return changes
 
 

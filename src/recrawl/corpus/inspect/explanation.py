@@ -140,6 +140,8 @@ class PageExplanation:
     """Name that the user gave the page."""
     metadata: dict[str, Any] | None = None
     """JSON object that the user gave with the page."""
+    key: str | None = None
+    """Key of the page, in a corpus grouped by key."""
 
     @property
     def has_price(self) -> bool:
@@ -161,6 +163,7 @@ class PageExplanation:
             "fetch_url": self.fetch_url,
             "doc_id": self.doc_id,
             "metadata": self.metadata,
+            "key": self.key,
             "now_ms": self.now_ms,
             **state,
             "status": self.state.status.name.lower(),
@@ -237,7 +240,7 @@ def page_explanation(
         # The shard treats it as fetched long ago, which makes it due before it was added.
         state = replace(state, due_at_ms=max(state.due_at_ms, state.added_at_ms))
     row = np.array([page], np.int64)
-    url = store.urls_of(row)
+    key, url = store.keys_and_urls_of(row)
     fetched_at_ms = state.fetched_at_ms
     outcome = None
     if fetched_at_ms is not None and not is_past:
@@ -268,13 +271,14 @@ def page_explanation(
         state=state,
         doc_id=own.doc_id[0],
         metadata=metadata_object(own.metadata[0]),
+        key=None if key is None else key[0].as_py(),
     )
 
 
-def explain_page(node: Node, url: pa.StringArray, now_ms: int) -> PageExplanation | None:
-    """Return what is known of the page with a canonical URL; None if it is not tracked."""
+def explain_page(node: Node, name: pa.StringArray, now_ms: int) -> PageExplanation | None:
+    """Return what is known of the page with a name; None if it is not tracked."""
     with node.lock:
-        page = node.store.pages_of(url)
+        page = node.store.pages_of(name)
         if page[0] < 0:
             return None
         if node.is_reader:

@@ -25,6 +25,7 @@ from recrawl.shard.state.status import LeaseStage, PageStatus
 from recrawl.shard.state.tables import Limits, Links, Pages, Sources
 from recrawl.shard.state.words import EPOCH_SECONDS, last_of, log2_period_of, shape_of
 from recrawl.store import Names
+from recrawl.urls import split_page_names
 
 __all__ = ["PAGE_COLUMNS", "ROWS_PER_BATCH_MAX", "page_batches"]
 
@@ -59,6 +60,7 @@ PAGE_COLUMNS = pa.schema(
         pa.field("moved_to", pa.string()),
         pa.field("doc_id", pa.string()),
         pa.field("metadata", pa.string()),
+        pa.field("key", pa.string()),
     ]
 )
 """Columns of all pages, with names as in `recrawl.shard.Explanation`; null for never, none or not
@@ -204,9 +206,9 @@ class _Partition:
     def batch(self, first: int, n_slots: int) -> pa.RecordBatch:
         """Return the pages in a range of slots."""
         node, shard = self._node, self._node.shard
-        url: pa.Array | None = None
-        if {"url", "fetch_url"} & {*self._wanted}:
-            page, url = node.store.scan_urls(first, n_slots)
+        name: pa.Array | None = None
+        if {"url", "fetch_url", "key"} & {*self._wanted}:
+            page, name = node.store.scan_names(first, n_slots)
         else:
             end = min(first + n_slots, int(shard.tables.registers.n_slots[0]))
             slots = np.arange(first, end)
@@ -214,18 +216,21 @@ class _Partition:
         # The store may be earlier or later than the shard.
         rows = np.flatnonzero(shard.has_pages(page))
         if rows.size != page.size:
-            page, url = page[rows], None if url is None else url.take(pa.array(rows))
-        columns = self._columns(page, url)
+            page, name = page[rows], None if name is None else name.take(pa.array(rows))
+        columns = self._columns(page, name)
         return pa.RecordBatch.from_arrays(
             [columns[name] for name in self._wanted], schema=self._schema
         )
 
-    def _columns(self, page: NDArray[np.int64], url: pa.Array | None) -> dict[str, pa.Array]:
+    def _columns(self, page: NDArray[np.int64], name: pa.Array | None) -> dict[str, pa.Array]:
         node, shard, wanted = self._node, self._node.shard, self._wanted
         slots = page & 0xFFFFFFFF
         columns = _table_columns(shard, page)
-        if url is not None:
+        url: pa.Array | None = None
+        if name is not None:
+            key, url = split_page_names(name)
             columns["url"] = url
+            columns["key"] = pa.nulls(page.size, pa.string()) if key is None else key
         if "fetch_url" in wanted:
             columns["fetch_url"] = node.store.fetch_urls_of(page, url)
         if "group" in wanted:

@@ -478,6 +478,7 @@ def read_page_history(
     until_ms: int | None = None,
     with_beliefs: bool = True,
     on_record: OnRecord | None = None,
+    key: str | None = None,
 ) -> PageHistory | None:
     """Return the history of a page; None if it is not tracked.
 
@@ -495,8 +496,10 @@ def read_page_history(
         some counted stays unknown.
     on_record
         Called with 1 for each record that is read.
+    key
+        Key of the page, in a corpus grouped by key.
     """
-    place = locate_page(corpus, url)
+    place = locate_page(corpus, url, key)
     if place is None:
         return None
     i, page = place

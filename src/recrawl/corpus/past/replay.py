@@ -86,13 +86,13 @@ class Step(NamedTuple):
     """Time of the shard after the entry has been applied."""
 
 
-def locate_page(corpus: CorpusView, url: str) -> tuple[int, int] | None:
-    """Return the partition and the page number of a URL; None if it is not tracked."""
-    config = corpus.config.corpus
-    for i, _, canon, _ in split_by_partition([url], len(corpus.nodes), config.group_by):
+def locate_page(corpus: CorpusView, url: str, key: str | None = None) -> tuple[int, int] | None:
+    """Return the partition and the number of a page; None if it is not tracked."""
+    by = corpus.config.corpus.group_by
+    for i, _, name, _ in split_by_partition([url], len(corpus.nodes), by, key=key):
         node = corpus.nodes[i]
         with node.lock:
-            page = int(node.store.pages_of(canon)[0])
+            page = int(node.store.pages_of(name)[0])
         return (i, page) if page >= 0 else None
     return None
 
@@ -257,7 +257,12 @@ def shard_at(partition: Partition, at_ms: int, *, on_record: OnRecord | None = N
 
 
 def explain_page_at(
-    corpus: CorpusView, url: str, at_ms: int, *, on_record: OnRecord | None = None
+    corpus: CorpusView,
+    url: str,
+    at_ms: int,
+    *,
+    on_record: OnRecord | None = None,
+    key: str | None = None,
 ) -> PageExplanation | None:
     """Return the explanation of a page as of a time; None if it was not tracked then.
 
@@ -273,13 +278,15 @@ def explain_page_at(
         Time in milliseconds since 1970.
     on_record
         Called with 1 for each record that is read.
+    key
+        Key of the page, in a corpus grouped by key.
 
     Raises
     ------
     TimeLost
         If the log no longer reaches back to ``at_ms``.
     """
-    place = locate_page(corpus, url)
+    place = locate_page(corpus, url, key)
     if place is None:
         return None
     i, page = place

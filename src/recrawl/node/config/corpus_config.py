@@ -123,7 +123,10 @@ class CorpusConfig:
         self._check_patterns()
 
     def _check_host(self, host: str) -> None:
-        if not host or host != host.lower() or set(host) & set("/ @?#"):
+        if self.corpus.group_by == "key":
+            if not host or not host.isprintable():
+                raise ConfigError(f'hosts."{host}" must be the key of a group, got {host!r}')
+        elif not host or host != host.lower() or set(host) & set("/ @?#"):
             raise ConfigError(
                 f'hosts."{host}" must be a host such as "example.com", in lower case, got {host!r}'
             )

@@ -78,9 +78,10 @@ class ShapeConfig:
 
     partitions: Count = 1
     """Number of parts of the corpus, each with its own log and pages.  Cannot be changed later."""
-    group_by: Literal["host", "domain"] = "host"
-    """Pages that share one politeness rule (a group): those of a host, or those of all hosts of a
-    registrable domain, such as example.co.uk.  Cannot be changed later."""
+    group_by: Literal["host", "domain", "key"] = "host"
+    """Pages that share one politeness rule (a group): those of a host, those of all hosts of a
+    registrable domain, such as example.co.uk, or those to which you give the same key.  With
+    "key", a page is identified by its key and its URL.  Cannot be changed later."""
     objective: Literal["freshness", "fragments"] = _of_shard("objective")
     """Goal.  "freshness": as many copies as possible equal their page.  "fragments": as little text
     as possible in the copies is outdated, which needs the divergence of each fetch."""
@@ -208,7 +209,7 @@ class BudgetConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolitenessConfig:
-    """Limits on fetching from one host (or domain, see corpus.group_by)."""
+    """Limits on fetching from one host (or domain or key, see corpus.group_by)."""
 
     delay: Duration = _of_shard("group_delay")
     """Pause between the end of one fetch and the start of the next.  If in_flight_max is above 1:
@@ -382,7 +383,7 @@ class CapacityConfig:
     kinds_max: Count = _of_shard("kinds_max")
     """Maximum number of kinds of page."""
     groups_max: Count = _of_shard("groups_max")
-    """Maximum number of hosts (or domains, see corpus.group_by)."""
+    """Maximum number of hosts (or domains or keys, see corpus.group_by)."""
     sources_max: Count = _of_shard("sources_max")
     """Maximum number of sources of signals."""
     sources_per_page_max: Count = _of_shard("sources_per_page_max")

@@ -13,12 +13,12 @@ from recrawl.node.numbering import Namer
 from recrawl.node.records import LogEntry
 from recrawl.node.routing import AMOUNT_MAX
 from recrawl.node.user_data import set_user_data, user_columns
-from recrawl.shard import CostsSet, ImportanceSet, KindsSet, LimitsSet, event_of
+from recrawl.shard import CostsSet, ImportanceSet, KindsSet, LimitsSet, PagesRemoved, event_of
 from recrawl.shard.events import slot_of_page
 from recrawl.store import Names
 from recrawl.urls import PatternSet
 
-__all__ = ["PageSettings", "set_by_pattern", "set_pages"]
+__all__ = ["PageSettings", "set_by_pattern", "set_pages", "stop_tracking"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +125,15 @@ def _value_or_old(
     value: float | str | None, old: NDArray[np.float64]
 ) -> NDArray[np.float64] | float:
     return old if value is None else float(value)
+
+
+def stop_tracking(node: Node, page: NDArray[np.int64]) -> int:
+    """Remove pages of a node; return how many there were.  Negative numbers are ignored."""
+    page = page[page >= 0]
+    if page.size == 0:
+        return 0
+    (applied,) = node.submit([event_of(PagesRemoved, page=page)])
+    return int(np.count_nonzero(applied.valid))
 
 
 def set_by_pattern(node: Node, namer: Namer, pattern: str, settings: PageSettings) -> int:

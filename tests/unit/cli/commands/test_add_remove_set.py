@@ -94,6 +94,52 @@ def test_doc_id_and_metadata_are_in_every_output_and_are_imported_again(
     assert own_data(tmp_path, "https://a.example/9") == ("9", {"team": "web"})
 
 
+def test_pages_of_a_corpus_grouped_by_key_have_keys_in_every_command(
+    recrawl: Recrawl, tmp_path: Path
+) -> None:
+    assert recrawl("init", "--group-by", "key").code == 0
+    page = "https://a.example/1"
+    (tmp_path / "pages.csv").write_text(f"url,Key\n{page},blog\n{page},\n")
+    assert recrawl("add", "pages.csv", "--key", "shop").row["n_added"] == 2
+    ran = recrawl("add", "pages.csv")
+    assert (ran.row["n_known"], ran.row["n_refused"]) == (1, 1)
+    assert "no key, or not text" in ran.err
+    ran = recrawl("add", page)
+    assert ran.code == 2
+    assert "give the key of the pages" in ran.err
+    assert recrawl("set", page, "--key", "shop", "--importance", "4").row["n_set"] == 1
+    assert recrawl("set", "--host", "shop", "--delay", "1s").row["n_pages"] == 1
+    assert recrawl("signal", page, "--source", "ping", "--key", "shop").row["n_heard"] == 1
+    orders = recrawl("lease", "5").rows
+    assert {order["key"] for order in orders} == {"shop", "blog"}
+    assert {order["url"] for order in orders} == {page}
+    outcome = {"url": page, "key": "shop", "status": 200, "digest": "x"}
+    assert recrawl("report", stdin=json.dumps(outcome)).row["n_counted"] == 1
+    (change,) = recrawl("changes").rows
+    assert (change["key"], change["url"]) == ("shop", page)
+    assert recrawl("explain", page, "--key", "blog").row["key"] == "blog"
+    assert "key" in recrawl("explain", page, "--key", "blog", "--no-json").out
+    recrawl("export", "-o", "pages.jsonl")
+    recrawl("init", "copy", "--group-by", "key")
+    assert recrawl("import", "pages.jsonl", "-C", "copy").row["n_added"] == 2
+    assert recrawl("explain", page, "--key", "shop", "-C", "copy").row["importance"] > 3.9
+    recrawl("init", "plain")
+    ran = recrawl("import", "pages.jsonl", "-C", "plain")
+    assert ran.code == 1
+    assert "this corpus has none" in ran.err
+    assert recrawl("add", page, "--key", "shop", "-C", "plain").code == 2
+    log = {"url": page, "at": 1700000000, "hash": "x"}
+    (tmp_path / "log.jsonl").write_text(json.dumps(log))
+    assert recrawl("import", "log.jsonl", "--key", "new").row["n_added"] == 1
+    assert recrawl("remove", page, "--key", "blog").row["n_removed"] == 1
+    assert "2 keys" in recrawl("stats", "--no-json").out
+
+
+def test_a_fetchers_own_key_does_not_disturb_other_corpora(in_corpus: Recrawl) -> None:
+    outcome = {"url": PAGES[0], "key": "s3://bucket", "status": 200, "digest": "x"}
+    assert in_corpus("report", stdin=json.dumps(outcome)).row["n_counted"] == 1
+
+
 def test_rows_with_invalid_own_data_are_refused_with_the_reason(
     recrawl: Recrawl, tmp_path: Path
 ) -> None:
