@@ -236,3 +236,19 @@ def test_a_forked_child_raises_and_ends(
 
         run_in_child(in_child)
         assert corpus.add(["https://new.example/"]).n_added == 1
+
+
+def test_a_consumer_of_the_change_feed_continues_where_it_committed(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    with recrawl.open(tmp_path, config, clock=clock) as corpus:
+        corpus.add(URLS)
+        corpus.report([Outcome(url=url, digest=b"a") for url in URLS[:20]])
+        with recrawl.open(tmp_path, config, clock=clock, read_only=True) as reader:
+            seen = reader.changes(consumer="nightly", limit=12)
+            reader.commit_changes("nightly", seen[-1].cursor)
+        clock.pass_seconds(60)
+        corpus.report([Outcome(url=url, digest=b"b") for url in URLS[:5]])
+    with recrawl.open(tmp_path, config, clock=clock) as corpus:
+        assert corpus.consumers()[0].n_behind == 13
+        assert len(corpus.changes(consumer="nightly")) == 13

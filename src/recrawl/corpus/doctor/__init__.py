@@ -13,6 +13,7 @@ from recrawl.corpus.doctor.backup_repair import repair_from_backup
 from recrawl.corpus.doctor.check_results import CheckResult, Severity, bad, ok, run_check
 from recrawl.corpus.doctor.corpus_checks import (
     budget_check,
+    consumers_check,
     flapping_check,
     hosts_check,
     limits_check,
@@ -124,6 +125,7 @@ def _open_corpus_results(corpus: Corpus, is_deep: bool, clock: Clock) -> Iterato
         ("hosts", hosts_check),
         ("sources", sources_check),
         ("flapping", flapping_check),
+        ("consumers", consumers_check),
     ):
         yield from run_check(name, partial(check, corpus))
     if is_deep:

@@ -25,6 +25,7 @@ from recrawl.units import count_text, share_text
 
 __all__ = [
     "budget_check",
+    "consumers_check",
     "flapping_check",
     "hosts_check",
     "limits_check",
@@ -93,6 +94,18 @@ def names_check(corpus: Corpus) -> Iterator[CheckResult]:
         yield bad("names", f"{n_missing:,} pages have no URL", todo)
     else:
         yield ok("names", "every page has a URL")
+
+
+def consumers_check(corpus: Corpus) -> Iterator[CheckResult]:
+    """Check that the consumers of the change feed can continue, and have missed nothing."""
+    consumers = corpus.consumers()
+    for consumer in consumers:
+        if consumer.problem is not None:
+            todo = f"See `recrawl changes --consumer {consumer.name}`; remove it if it is not used."
+            yield warn("consumers", consumer.problem, todo)
+    sound = [f"{one.name} ({one.n_behind:,} to read)" for one in consumers if one.problem is None]
+    if sound:
+        yield ok("consumers", _list_names(sound))
 
 
 # ---------------------------------------------------------------------------- budget and limits

@@ -117,10 +117,21 @@ class CorpusConfig:
     capacity: CapacityConfig = field(default_factory=CapacityConfig)
 
     def __post_init__(self) -> None:
+        self._check_types()
         self.shard_settings()
         for host in self.hosts:
             self._check_host(host)
         self._check_patterns()
+
+    def _check_types(self) -> None:
+        for section in fields(self):
+            kind: Any = section.default_factory
+            value = getattr(self, section.name)
+            if isinstance(kind, type) and not isinstance(value, kind):
+                raise TypeError(
+                    f"{section.name} must be a {kind.__name__}, got {type(value).__name__}.  For "
+                    f"plain values use CorpusConfig.from_dict({{{section.name!r}: {{...}}}})"
+                )
 
     def _check_host(self, host: str) -> None:
         if self.corpus.group_by == "key":

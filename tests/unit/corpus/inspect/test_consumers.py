@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import pytest
 
-from recrawl.corpus import Corpus, Outcome
+from recrawl.corpus import Corpus, Outcome, check_corpus, restore_corpus
 from recrawl.corpus.inspect import consumers
 from recrawl.errors import ChangesLost, StorageError
 from recrawl.store import Cursor
@@ -277,3 +277,44 @@ def test_changes_without_a_url_do_not_end_the_feed(open_corpus: Open) -> None:
     corpus.remove(URLS[:8])
     store.write(batch, store.position)
     assert [change.url for change in corpus.changes(limit=2)] == [URLS[8]]
+
+
+def test_a_restored_consumer_misses_nothing(
+    open_corpus: Open, clock: ManualClock, tmp_path: Path
+) -> None:
+    corpus = open_corpus(corpus={"partitions": 2})
+    corpus.add(URLS)
+    report(corpus, b"1", URLS[:5])
+    assert len(read(corpus)) == 5
+    clock.pass_seconds(60)
+    report(corpus, b"2", URLS[:3])
+    corpus.backup(tmp_path / "backups")
+    assert len(read(corpus)) == 3  # after the backup
+    corpus.close()
+    restore_corpus(tmp_path / "backups", tmp_path / "restored")
+    corpus = open_corpus("restored", corpus={"partitions": 2})
+    clock.pass_seconds(60)
+    report(corpus, b"3", URLS[10:12])
+    assert sorted(read(corpus)) == sorted(URLS[:3] + URLS[10:12])
+
+
+def test_the_doctor_names_consumers_that_missed_changes(
+    open_corpus: Open, clock: ManualClock, tmp_path: Path
+) -> None:
+    corpus = open_corpus(changes={"kept_for": "10d"})
+    corpus.add(URLS)
+    report(corpus, b"1")
+    read(corpus, "slow", limit=5)
+    clock.pass_seconds(86_400 * 20)
+    report(corpus, b"2", URLS[:4])
+    corpus.snapshot()
+    corpus.commit_changes("nightly", "oldest")
+    corpus.close()
+    found = [
+        (result.level.name, result.what)
+        for result in check_corpus(tmp_path / "corpus", clock=clock)
+        if result.check == "consumers"
+    ]
+    assert [level for level, _ in found] == ["WARN", "OK"]
+    assert "slow has missed 15 changes" in found[0][1]
+    assert found[1][1] == "nightly (4 to read)"

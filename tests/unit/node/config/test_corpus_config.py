@@ -274,3 +274,8 @@ def test_one_of_several_shards_gets_its_share_of_the_budget() -> None:
     event = CorpusConfig.from_toml('[budget]\nrate = "30/h"').budget_event(share=0.25)
     assert event is not None
     assert event.amount[0] == 7.5
+
+
+def test_a_section_as_a_dict_says_what_to_use_instead() -> None:
+    with pytest.raises(TypeError, match=r"budget must be a BudgetConfig.*from_dict"):
+        CorpusConfig(budget={"rate": "30/h"})  # type: ignore[arg-type]
