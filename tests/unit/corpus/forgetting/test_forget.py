@@ -1,6 +1,8 @@
 """Forgotten pages are in no file of the corpus and of its backups, compressed or not."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 from recrawl import Outcome
 from recrawl.corpus import Corpus, back_up_corpus, restore_corpus
 from recrawl.corpus.forgetting import forget as forget_module
-from recrawl.corpus.forgetting.remains import Remainder, data_files
+from recrawl.corpus.forgetting.remains import Remainder, data_files, open_elsewhere
 from recrawl.errors import BackupError, CorpusError
 from recrawl.kv import KeyValues
 from recrawl.node.durability.snapshotter import Snapshotter
@@ -195,6 +197,24 @@ def test_a_process_that_reads_is_named(
     assert state.remains == [remainder]
     found.clear()
     assert corpus.forget_states()[0].is_complete
+
+
+def test_a_process_that_has_a_deleted_file_open_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "000001.sst"
+    path.write_bytes(b"1")
+    program = "import sys; file = open(sys.argv[1]); print(flush=True); sys.stdin.read()"
+    reader = subprocess.Popen(
+        [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert reader.stdin is not None
+    assert reader.stdout is not None
+    with reader.stdin, reader.stdout:
+        reader.stdout.readline()
+        assert not list(open_elsewhere(tmp_path))
+        path.unlink()
+        assert [one.where for one in open_elsewhere(tmp_path)] == [str(reader.pid)]
+    reader.wait()
+    assert not list(open_elsewhere(tmp_path))
 
 
 def test_wrong_arguments_and_a_damaged_record_are_refused(corpus: Corpus, tmp_path: Path) -> None:
