@@ -405,7 +405,8 @@ class KeyValues(OneProcess):
             message = "closed"
         elif "already borrowed" in message.lower():
             message = "in use by another thread"
-        if self._marks_damage and is_damage(message):
+        # Not while it opens: the caller may be able to do without what is damaged.
+        if self._marks_damage and self._engine is not None and is_damage(message):
             mark_damaged(self._folder, message)
         raise StorageError(f"{self._folder}: {message}") from error
 

@@ -9,11 +9,12 @@ and the first position of each partition.
 import json
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 from recrawl.errors import IdentityError, LedgerError, PositionLost, StorageError
-from recrawl.kv import KeyValues, KvOptions, Mode
+from recrawl.kv import KeyValues, KvOptions, Mode, TornLog
 from recrawl.ledger.contract import (
     N_PARTITIONS_MAX,
     READ_BYTES_MAX,
@@ -70,6 +71,7 @@ class RocksLog:
         durability: Durability = "sync",
         mode: Mode = "writer",
         corpus_id: str | None = None,
+        torn_log: TornLog = "refuse",
     ) -> Self:
         """Open the log in a folder; a writer creates it if it does not exist.
 
@@ -88,6 +90,9 @@ class RocksLog:
         corpus_id
             Id of the corpus, which must be that of the log; a writer records it in a log that has
             none.  None to accept any.
+        torn_log
+            Behaviour if a record before the end is damaged: ``"refuse"`` to open, or
+            ``"keep_prefix"`` to drop it and everything after it.
 
         Raises
         ------
@@ -106,7 +111,8 @@ class RocksLog:
             )
         if n_partitions is not None and not 1 <= n_partitions <= N_PARTITIONS_MAX:
             raise ValueError(f"n_partitions must be 1 to {N_PARTITIONS_MAX}, got {n_partitions}")
-        values = KeyValues.open(folder, mode=mode, options=_OPTIONS, marks_damage=mode == "writer")
+        options = replace(_OPTIONS, torn_log=torn_log)
+        values = KeyValues.open(folder, mode=mode, options=options, marks_damage=mode == "writer")
         try:
             log = cls(values, _read_or_write_format(values, n_partitions), durability)
             if corpus_id is not None:

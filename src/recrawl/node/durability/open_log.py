@@ -8,6 +8,7 @@ from recrawl.ledger import Log, RocksLog
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.log_damage import has_begun
 from recrawl.node.durability.topic_identity import check_topic, missing_topic_error, note_topic
+from recrawl.node.durability.torn_log import open_rocks_log
 
 __all__ = ["check_log_client", "note_log", "open_log"]
 
@@ -44,6 +45,8 @@ def open_log(
     """
     n_partitions = config.corpus.partitions
     ledger = config.ledger
+    if ledger.kind == "rocksdb" and mode == "writer":
+        return open_rocks_log(folder, config, corpus_id)
     if ledger.kind == "rocksdb":
         return RocksLog.open(
             folder / "log",
