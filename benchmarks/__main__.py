@@ -15,6 +15,7 @@ from benchmarks import (
     histories,
     kernels,
     learning,
+    power,
     reading,
     scale,
     shard,
@@ -65,6 +66,9 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--bootstrap", help="address of a Kafka broker, as scripts/kafka prints it"
     )
+    command.add_argument("--seed", type=int, default=0)
+    command = commands.add_parser("power", help=power.__doc__)
+    command.add_argument("--cuts", type=int, default=1_000)
     command.add_argument("--seed", type=int, default=0)
     command = commands.add_parser("backtests", help=backtests.__doc__)
     command.add_argument("--runs", type=int, default=100, help="number of webs; each has one log")
@@ -128,6 +132,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 bootstrap=arguments.bootstrap,
                 seed=arguments.seed,
             )
+        case "power":
+            return power.measure(arguments.cuts, seed=arguments.seed)
         case "backtests":
             return backtests.measure(arguments.runs)
         case "histories":

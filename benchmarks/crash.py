@@ -1,17 +1,24 @@
 """Kill a writer at random moments, and check that the corpus keeps everything it acknowledged.
 
-A child process opens the corpus, writes to a pipe what it is about to do and what the corpus has
-acknowledged, and is killed with SIGKILL at a random moment: while it opens, adds, leases, reports
-or takes a snapshot.  The next child opens the same corpus and compares it with everything that the
-corpus acknowledged to earlier children.
+A child process opens a corpus of several partitions.  Several threads of it add, remove, set,
+lease, report, release and signal at random; another one takes snapshots.  Each writes to a pipe
+what it is about to do and what the corpus has acknowledged.  The child is killed with SIGKILL at a
+random moment, also while it opens the corpus.  The next child opens the same corpus, compares it
+with everything that the corpus acknowledged to earlier children, and settles every operation in
+doubt: it was done completely or not at all in each partition.
+
+After some kills the end of the log is cut off in a copy of the corpus.  Either that took only what
+was never acknowledged, or the corpus must refuse to open.
 
 Children are forked from a process that has loaded and compiled everything and opened nothing.
 """
 
 import json
 import os
+import pickle
 import random
 import select
+import shutil
 import signal
 import sys
 import tempfile
@@ -19,7 +26,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +33,10 @@ import numpy as np
 import pyarrow as pa
 
 import recrawl
-from recrawl.corpus import Corpus, CorpusConfig
+from benchmarks.acknowledged import Acknowledged
+from benchmarks.workload import CONFIG, Worker
+from recrawl.corpus import CorpusConfig
+from recrawl.errors import RecrawlError
 from recrawl.ledger import SnapshotFolder
 from recrawl.node.durability.open_log import open_log
 from recrawl.node.durability.recovery import Partition, recover_node
@@ -38,234 +47,200 @@ from recrawl.urls import hash_urls, host_index
 
 __all__ = ["measure"]
 
-_N_HOSTS = 40
-_PAGES_PER_ADD = 200
-
-
-def _page_url(i: int) -> str:
-    return f"https://h{i % _N_HOSTS}.example/page/{i}"
+_N_PARTITIONS = 3
+_N_THREADS = 3
+_PAGES_PER_CALL = 60
+# After so many kills the log of a copy is cut; a child compares with a replay as often.
+_CUT_EVERY = 5
+_REPLAY_EVERY = 20
+_CUT_BYTES_MAX = 20_000
 
 
 def _corpus_config(ledger: dict[str, Any]) -> CorpusConfig:
     return CorpusConfig.from_dict(
         {
+            **CONFIG,
+            "corpus": {"partitions": _N_PARTITIONS},
             "ledger": ledger,
-            "politeness": {"delay": 0, "in_flight_max": 1000, "burst": 1000},
             # Snapshots are never deleted, so that the log can be replayed from its beginning.
             "snapshots": {"keep": 100_000},
         }
     )
 
 
-@dataclass
-class Acknowledged:
-    """What the corpus acknowledged to all children, and what it may have done besides."""
-
-    n_added: int = 0
-    """Number of URLs whose addition was acknowledged."""
-    in_doubt_added: int = 0
-    """Number of URLs that may have been added."""
-    n_counted: int = 0
-    in_doubt_counted: int = 0
-    n_signals: int = 0
-    in_doubt_signals: int = 0
-    reported: list[int] = field(default_factory=list)
-    """Handles whose report was acknowledged."""
-    leased: set[int] = field(default_factory=set)
-    """Handles of the orders that were leased."""
-    n_twice: int = 0
-    n_operations: int = 0
-    _intent: dict[str, Any] | None = None
-
-    def record_line(self, line: dict[str, Any]) -> None:
-        """Record one line that a child wrote."""
-        match line["what"]:
-            case "will":
-                self._intent = line
-            case "added":
-                self.n_added = line["until"]
-            case "leased":
-                for handle in line["handles"]:
-                    self.n_twice += handle in self.leased
-                    self.leased.add(handle)
-            case "counted":
-                self.n_counted += line["n"]
-                self.reported += line["handles"]
-            case "signalled":
-                self.n_signals += line["n"]
-        if line["what"] != "will":
-            self._intent = None
-            self.n_operations += 1
-
-    def child_died(self) -> None:
-        """Record that the operation under way may have been done."""
-        intent = self._intent or {}
-        self.in_doubt_added = max(self.in_doubt_added, self.n_added, intent.get("add_until", 0))
-        self.in_doubt_counted += intent.get("report", 0)
-        self.in_doubt_signals += intent.get("signal", 0)
-        self._intent = None
-
-
-def _check_corpus(corpus: Corpus, acknowledged: Acknowledged) -> None:
-    """Compare a corpus with what it acknowledged."""
-    node = corpus.nodes[0]
-    urls = pa.array([_page_url(i) for i in range(acknowledged.in_doubt_added)], pa.string())
-    page = node.store.pages_of(urls)
-    assert (page[: acknowledged.n_added] >= 0).all(), f"lost pages: {np.flatnonzero(page < 0)[:9]}"
-    there = page[page >= 0]
-    assert np.unique(there).size == there.size, "two URLs have one page"
-    assert node.shard.n_pages == there.size, f"{node.shard.n_pages} pages, {there.size} URLs"
-    assert node.store.urls_of(page[: acknowledged.n_added]).equals(urls[: acknowledged.n_added]), (
-        "wrong URLs"
-    )
-    registers = node.shard.tables.registers
-    n_outcomes, n_signals = int(registers.n_outcomes[0]), int(registers.n_signals[0])
-    most = acknowledged.n_counted + acknowledged.in_doubt_counted
-    assert acknowledged.n_counted <= n_outcomes <= most, (acknowledged.n_counted, n_outcomes, most)
-    most = acknowledged.n_signals + acknowledged.in_doubt_signals
-    assert acknowledged.n_signals <= n_signals <= most, (acknowledged.n_signals, n_signals, most)
-    again = [
-        recrawl.Outcome(handle=handle, changed=True) for handle in acknowledged.reported[-300:]
-    ]
-    if again:
-        assert not corpus.report(again).counted.any(), "an outcome counted twice"
-
-
 def _check_replay(folder: Path, config: CorpusConfig) -> None:
     """Compare a recovered corpus with a replay of its log from the beginning."""
     log = open_log(folder, config)
     try:
-        kept = Partition(
-            0, log.partition(0), folder / "store" / "0", SnapshotFolder(folder / "snapshots" / "0")
-        )
-        with tempfile.TemporaryDirectory() as scratch:
-            anew = Partition(
-                0, log.partition(0), Path(scratch) / "s", SnapshotFolder(Path(scratch) / "n")
-            )
-            live, replayed = recover_node(kept), recover_node(anew)
-            assert live.shard.digest() == replayed.shard.digest(), "the shard differs from a replay"
-            assert live.position == replayed.position
-            n_slots = int(live.shard.tables.registers.n_slots[0])
-            same = contents_of(live.store, n_slots) == contents_of(replayed.store, n_slots)
-            assert same, "the store differs"
-            live.store.close()
-            replayed.store.close()
+        for i in range(_N_PARTITIONS):
+            snapshots = SnapshotFolder(folder / "snapshots" / str(i))
+            kept = Partition(i, log.partition(i), folder / "store" / str(i), snapshots)
+            with tempfile.TemporaryDirectory() as scratch:
+                empty = SnapshotFolder(Path(scratch) / "n")
+                anew = Partition(i, log.partition(i), Path(scratch) / "s", empty)
+                live, replayed = recover_node(kept), recover_node(anew)
+                same = live.shard.digest() == replayed.shard.digest()
+                assert same, f"the shard of partition {i} differs from a replay"
+                assert live.position == replayed.position
+                n_slots = int(live.shard.tables.registers.n_slots[0])
+                same = contents_of(live.store, n_slots) == contents_of(replayed.store, n_slots)
+                assert same, f"the store of partition {i} differs from a replay"
+                live.store.close()
+                replayed.store.close()
     finally:
         log.close()
 
 
 def _run_operations(
-    corpus: Corpus, acknowledged: Acknowledged, rng: random.Random, say: Callable[..., None]
+    corpus: recrawl.Corpus, name: str, seed: int, say: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Run random operations for ever; write each to the pipe before and after."""
-    n_added = acknowledged.n_added
-    held: list[int] = []
-    snapshot = threading.Thread(target=corpus.snapshot)
+    """Run random operations in several threads for ever, and snapshots beside them."""
+
+    def work(thread: int) -> None:
+        rng = random.Random(f"{seed} {thread}")
+        worker = Worker(corpus, f"{name}t{thread}", rng, say, batch_max=_PAGES_PER_CALL)
+        try:
+            while True:
+                worker.step()
+        except BaseException:
+            say({"failed": traceback.format_exc()})
+
+    for i in range(_N_THREADS):
+        threading.Thread(target=work, args=(i,), daemon=True).start()
+    rng = random.Random(seed)
     while True:
-        choice = rng.random()
-        if rng.random() < 0.08 and not snapshot.is_alive():
-            # A snapshot runs beside the operations, so that kills interrupt snapshots too.
-            snapshot = threading.Thread(target=corpus.snapshot, daemon=True)
-            snapshot.start()
-        if choice < 0.25 or n_added == 0:
-            until = n_added + _PAGES_PER_ADD
-            say("will", add_until=until)
-            corpus.add([_page_url(i) for i in range(n_added, until)])
-            n_added = until
-            say("added", until=until)
-        elif choice < 0.55 or not held:
-            say("will")
-            handles = [order.handle for order in corpus.lease(rng.randrange(1, 120), seconds=3600)]
-            held += handles
-            say("leased", handles=handles)
-        elif choice < 0.85:
-            rng.shuffle(held)
-            n = rng.randrange(1, len(held) + 1)
-            handles, held = held[:n], held[n:]
-            say("will", report=n)
-            outcomes = [
-                recrawl.Outcome(handle=h, digest=rng.randbytes(8), etag=b'"e%d"' % h)
-                for h in handles
-            ]
-            counted = corpus.report(outcomes).counted
-            say("counted", n=int(counted.sum()), handles=handles)
-        else:
-            urls = [_page_url(rng.randrange(n_added)) for _ in range(rng.randrange(1, 50))]
-            say("will", signal=len(urls))
-            say("signalled", n=corpus.signal(urls, source="sitemap"))
+        # Snapshots run beside the operations, so that kills interrupt snapshots too.
+        time.sleep(rng.uniform(0.0, 0.3))
+        corpus.snapshot()
 
 
 def _run_child(
     folder: Path,
     config: CorpusConfig,
     acknowledged: Acknowledged,
+    settled: Path,
     seed: int,
     write_fd: int,
     *,
     is_last: bool,
 ) -> None:
-    def say(what: str, **facts: Any) -> None:
-        os.write(write_fd, json.dumps({"what": what, **facts}).encode() + b"\n")
+    turn = threading.Lock()
+
+    def say(line: dict[str, Any]) -> None:
+        data = memoryview(json.dumps(line).encode() + b"\n")
+        with turn:
+            while data:
+                data = data[os.write(write_fd, data) :]
 
     try:
-        if is_last or seed % 20 == 19:
+        if is_last or seed % _REPLAY_EVERY == _REPLAY_EVERY - 1:
             _check_replay(folder, config)
         with recrawl.open(folder, config) as corpus:
-            _check_corpus(corpus, acknowledged)
-            say("checked")
+            acknowledged.check(corpus)
+            settled.write_bytes(pickle.dumps(acknowledged))
+            say({"checked": True})
             if not is_last:
-                _run_operations(corpus, acknowledged, random.Random(seed), say)
+                _run_operations(corpus, f"k{seed}", seed, say)
     except BaseException:
-        say("failed", why=traceback.format_exc())
+        say({"failed": traceback.format_exc()})
     os._exit(0)
 
 
-def _run_and_kill_child(
-    folder: Path,
-    config: CorpusConfig,
-    acknowledged: Acknowledged,
-    rng: random.Random,
-    i: int,
-    *,
-    is_last: bool,
-) -> bool:
-    """Run one child, kill it and record its lines; return whether it had checked the corpus."""
-    read_fd, write_fd = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+class _Killer:
+    """Runs children one after the other, kills them, and keeps the account.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+    scratch
+        Folder for other files.
+    config
+        Configuration of the corpus.
+    rng
+        Source of randomness for the moments.
+    """
+
+    def __init__(
+        self, folder: Path, scratch: Path, config: CorpusConfig, rng: random.Random
+    ) -> None:
+        self._folder = folder
+        self._settled = scratch / "settled"
+        self._copy = scratch / "copy"
+        self._config = config
+        self._rng = rng
+        self.acknowledged = Acknowledged(_N_PARTITIONS)
+        self.n_checked = 0
+        self.n_cut = 0
+        self.n_cut_refused = 0
+
+    def run_child(self, i: int, *, is_last: bool = False) -> None:
+        """Run a child, kill it after some time, and record its lines."""
+        read_fd, write_fd = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(read_fd)
+            account = (self.acknowledged, self._settled)
+            _run_child(self._folder, self._config, *account, i, write_fd, is_last=is_last)
+        os.close(write_fd)
+        # One child in eight is killed while it opens the corpus, the others after some work.
+        is_early = self._rng.random() < 0.125 and not is_last
+        seconds = self._rng.uniform(0.02, 0.4) if is_early else 3600.0 if is_last else 300.0
+        lines: list[dict[str, Any]] = []
+        reader = _LineReader(read_fd)
+        for line in reader.until(time.monotonic() + seconds):
+            lines.append(line)
+            if "failed" in line or "checked" in line:
+                break
+        if lines and "checked" in lines[-1] and not is_last:
+            lines += reader.until(time.monotonic() + self._rng.uniform(0.0, 1.0))
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        lines += reader.until(time.monotonic() + 60.0)
         os.close(read_fd)
-        _run_child(folder, config, acknowledged, i, write_fd, is_last=is_last)
-    os.close(write_fd)
-    # One child in eight is killed while it opens the corpus, the others after some work.
-    started = time.monotonic()
-    deadline = started + (rng.uniform(0.02, 0.4) if rng.random() < 0.125 else 300.0)
-    if is_last:
-        deadline = started + 3600.0
-    lines: list[dict[str, Any]] = []
-    has_checked = False
-    rest = _LineReader(read_fd)
-    for line in rest.until(deadline):
-        lines.append(line)
-        if line["what"] == "checked" and not is_last:
-            has_checked = True
-            break
-        if line["what"] in ("failed", "checked"):
-            break
-    if has_checked:
-        lines += rest.until(time.monotonic() + rng.uniform(0.0, 1.0))
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    lines += rest.until(time.monotonic() + 60.0)
-    os.close(read_fd)
-    for line in lines:
-        if line["what"] == "failed":
-            raise AssertionError(line["why"])
-        if line["what"] == "checked":
-            has_checked = True
-        else:
-            acknowledged.record_line(line)
-    acknowledged.child_died()
-    return has_checked
+        self._record(lines)
+
+    def _record(self, lines: list[dict[str, Any]]) -> None:
+        for line in lines:
+            if "failed" in line:
+                raise AssertionError(line["failed"])
+            if "checked" in line:
+                self.n_checked += 1
+                self.acknowledged = pickle.loads(self._settled.read_bytes())
+            else:
+                self.acknowledged.record(line)
+        self.acknowledged.died()
+
+    def cut_log(self) -> None:
+        """Cut the end of the log in a copy of the corpus; it must be noticed if it matters."""
+        shutil.copytree(self._folder, self._copy)
+        newest = max((self._copy / "log").glob("*.log"), default=None)
+        if newest is not None and (size := newest.stat().st_size):
+            os.truncate(newest, size - self._rng.randint(1, min(size, _CUT_BYTES_MAX)))
+            self.n_cut += 1
+            pid = os.fork()
+            if pid == 0:
+                os._exit(_open_cut_copy(self._copy, self._config, self.acknowledged))
+            _, status = os.waitpid(pid, 0)
+            answer = os.waitstatus_to_exitcode(status)
+            assert answer in (0, 1), "records were lost with the end of the log, unnoticed"
+            self.n_cut_refused += answer
+        shutil.rmtree(self._copy)
+
+
+def _open_cut_copy(folder: Path, config: CorpusConfig, acknowledged: Acknowledged) -> int:
+    """Return 0 if a corpus has everything acknowledged, 1 if it refuses to open, 2 otherwise."""
+    try:
+        corpus = recrawl.open(folder, config)
+    except RecrawlError:
+        return 1
+    try:
+        with corpus:
+            acknowledged.check(corpus)
+    except BaseException:
+        traceback.print_exc()
+        return 2
+    return 0
 
 
 class _LineReader:
@@ -318,9 +293,9 @@ def _warm_up() -> None:
     shard.apply(event_of(Signals, page=page, **signals))
     shard.apply(shard.tick(now_ms + 1000))
     shard.overdue(now_ms + 1000)
-    list(split_by_partition([_page_url(i) for i in range(50)], 1, "host"))
-    host_index(pa.array([_page_url(i) for i in range(50)], pa.string()))
-    hash_urls(pa.array([_page_url(1)], pa.string()), 1)
+    list(split_by_partition([f"https://h{i}.example/" for i in range(50)], 1, "host"))
+    host_index(pa.array([f"https://h{i}.example/" for i in range(50)], pa.string()))
+    hash_urls(pa.array(["https://h1.example/"], pa.string()), 1)
 
 
 def measure(
@@ -340,39 +315,44 @@ def measure(
         Random seed of the moments and the operations.
     """
     _warm_up()
-    rng = random.Random(seed)
-    acknowledged = Acknowledged()
-    n_checked = 0
     topic = f"crash-{os.getpid()}-{seed}"
     ledger_config: dict[str, Any] = {"kind": ledger}
     if ledger == "kafka":
         ledger_config |= {"bootstrap": bootstrap, "topic": topic, "replication": 1}
     config = _corpus_config(ledger_config)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "corpus"
+        killer = _Killer(folder, Path(scratch), config, random.Random(seed))
         for i in range(kills):
-            n_checked += _run_and_kill_child(
-                Path(folder), config, acknowledged, rng, i, is_last=False
-            )
+            killer.run_child(i)
+            if ledger == "rocksdb" and i % _CUT_EVERY == _CUT_EVERY - 1:
+                killer.cut_log()
             if sys.stderr.isatty():
-                print(
-                    f"\r{i + 1} killed, {acknowledged.n_operations} operations",
-                    end="",
-                    file=sys.stderr,
-                )
-        assert _run_and_kill_child(Path(folder), config, acknowledged, rng, kills, is_last=True)
-        n_snapshots = len(SnapshotFolder(Path(folder) / "snapshots" / "0").list_saved())
+                n_operations = killer.acknowledged.n_operations
+                print(f"\r{i + 1} killed, {n_operations} operations", end="", file=sys.stderr)
+        killer.run_child(kills, is_last=True)
+        found = (folder / "snapshots").glob("*/*")
+        n_snapshots = sum(path.name.isdigit() for path in found)
+    acknowledged = killer.acknowledged
     return {
         "ledger": ledger,
+        "partitions": _N_PARTITIONS,
+        "threads": _N_THREADS,
         "kills": kills,
-        "corpus_opened_and_compared": n_checked + 1,
+        "corpus_opened_and_compared": killer.n_checked,
         "operations_acknowledged": acknowledged.n_operations,
-        "pages_added": acknowledged.n_added,
+        "operations_in_doubt": acknowledged.n_in_doubt,
+        "parts_in_doubt_that_were_done": acknowledged.n_done_in_doubt,
+        "pages_added": len(acknowledged.pages),
         "orders": len(acknowledged.leased),
-        "outcomes_counted": acknowledged.n_counted,
-        "signals_heard": acknowledged.n_signals,
+        "outcomes_counted": len(acknowledged.counted),
+        "signals_heard": sum(acknowledged.n_signals),
         "snapshots": n_snapshots,
+        "logs_cut": killer.n_cut,
+        "logs_cut_and_refused": killer.n_cut_refused,
         "lost": 0,
         "applied_twice": 0,
-        "orders_handed_out_twice": acknowledged.n_twice,
+        "orders_handed_out_twice": 0,
+        "pages_held_by_two": 0,
         "state_equals_replay": True,
     }

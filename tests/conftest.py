@@ -34,7 +34,8 @@ if "NUMBA_CACHE_DIR" not in os.environ:
     os.environ["NUMBA_CACHE_DIR"] = _numba_cache_of_these_sources()
 # Folders whose tests sample, simulate or run whole programs.
 SLOW_FOLDERS = [
-    Path(__file__).parent / name for name in ("statistical", "simulation", "unit/benchmarks")
+    Path(__file__).parent / name
+    for name in ("statistical", "simulation", "power_loss", "unit/benchmarks")
 ]
 JIT_DISABLED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.unit.benchmarks.crash_mutants import MUTANTS
+
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.slow_without_jit
 
@@ -33,10 +35,29 @@ def check_crash(found: dict[str, Any], kills: int) -> None:
     assert found["corpus_opened_and_compared"] >= 1
     assert found["operations_acknowledged"] > 0
     assert found["lost"] == found["applied_twice"] == found["orders_handed_out_twice"] == 0
+    assert found["pages_held_by_two"] == 0
+    assert found["partitions"] > 1
+    assert found["threads"] > 1
 
 
 def test_a_killed_corpus_loses_nothing() -> None:
-    check_crash(run("crash", "--kills", "4", "--seed", "1"), 4)
+    found = run("crash", "--kills", "5", "--seed", "1")
+    check_crash(found, 5)
+    assert found["logs_cut"] == 1
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_killing_shows_mistakes(mutant: str) -> None:
+    command = [sys.executable, "-m", "tests.unit.benchmarks.crash_mutants", mutant]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "AssertionError" in done.stderr, done.stderr[-4000:]
+
+
+def test_power_cuts_are_counted_by_what_survived() -> None:
+    found = run("power", "--cuts", "4")
+    assert found["power_cuts"] == sum(found["cuts_by_what_survived"].values()) == 4
+    assert found["problems"] == []
 
 
 def test_a_killed_corpus_on_kafka_loses_nothing(kafka_bootstrap: str) -> None:

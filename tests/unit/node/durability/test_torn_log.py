@@ -10,6 +10,7 @@ import recrawl
 from recrawl.corpus import Corpus
 from recrawl.errors import StorageError
 from tests.corpus_fixtures import clock, open_corpus
+from tests.manual_clock import ManualClock
 
 __all__ = ["clock", "open_corpus"]
 
@@ -45,19 +46,23 @@ def torn(tmp_path: Path, open_corpus: Callable[..., Corpus]) -> Callable[[int], 
     return damage
 
 
-def test_records_that_were_never_synced_may_be_torn(torn: Callable[[int], Path]) -> None:
-    with recrawl.open(torn(100)) as corpus:
+def test_records_that_were_never_synced_may_be_torn(
+    torn: Callable[[int], Path], clock: ManualClock
+) -> None:
+    with recrawl.open(torn(100), clock=clock) as corpus:
         urls = [url for batch in corpus.pages(["url"]) for url in batch["url"].to_pylist()]
         assert set(URLS[:20]) <= set(urls)
         assert corpus.add(URLS).n_added == len(URLS) - len(urls)
     assert not list(corpus.folder.glob(".log-copy-*"))
-    with recrawl.open(corpus.folder) as corpus:
+    with recrawl.open(corpus.folder, clock=clock) as corpus:
         assert corpus.n_pages == len(URLS)
 
 
-def test_an_acknowledged_record_may_not_be_torn(torn: Callable[[int], Path]) -> None:
+def test_an_acknowledged_record_may_not_be_torn(
+    torn: Callable[[int], Path], clock: ManualClock
+) -> None:
     copy = torn(-100)
     before = {path: path.read_bytes() for path in (copy / "log").glob("*.log")}
     with pytest.raises(StorageError, match="Corruption"):
-        recrawl.open(copy)
+        recrawl.open(copy, clock=clock)
     assert {path: path.read_bytes() for path in (copy / "log").glob("*.log")} == before

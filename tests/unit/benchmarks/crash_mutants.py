@@ -1,0 +1,63 @@
+"""Mistakes that killing a writer must show: ``python -m tests.unit.benchmarks.crash_mutants NAME``.
+
+The mistake is made in this process, whose forks are the writers; it ends with an `AssertionError`.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import crash
+from recrawl.kv import KeyValues
+from recrawl.node.durability import recovery
+from recrawl.node.node import Node
+from recrawl.shard import events
+
+__all__ = ["MUTANTS"]
+
+
+def _acknowledge_before_writing() -> None:
+    """Keep each write to the log in memory until the next one."""
+    write = KeyValues.write
+    waiting: dict[int, tuple[Any, Any]] = {}
+
+    def write_later(self: KeyValues, keys: Any, values: Any, **options: Any) -> None:
+        if self.folder.name != "log" or not keys:
+            write(self, keys, values, **options)
+            return
+        before, waiting[id(self)] = waiting.get(id(self)), (keys, values)
+        if before is not None:
+            write(self, *before)
+
+    KeyValues.write = write_later  # type: ignore[method-assign]
+
+
+def _hand_out_orders_without_logging_them() -> None:
+    def order(self: Node, n: int, time: Any, **options: Any) -> events.Ordered:
+        options.pop("exact", None)
+        with self.lock:
+            proposal = self.shard.decide(self.tick(time), n, **options)
+            applied = self.shard.apply(proposal)
+            return events.select_rows(proposal, applied.valid)
+
+    Node.order = order  # type: ignore[method-assign]
+
+
+def _replay_one_record_twice() -> None:
+    class ForgetfulNode(Node):
+        def __init__(self, *, position: int, **parts: Any) -> None:
+            super().__init__(position=max(position - 1, 0), **parts)
+
+    vars(recovery)["Node"] = ForgetfulNode
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    "acknowledged before it is written": _acknowledge_before_writing,
+    "orders are not logged": _hand_out_orders_without_logging_them,
+    "a record is replayed twice": _replay_one_record_twice,
+}
+
+
+if __name__ == "__main__":
+    MUTANTS[sys.argv[1]]()
+    crash.measure(6, "rocksdb", seed=3)
