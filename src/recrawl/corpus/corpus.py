@@ -1172,6 +1172,7 @@ class Corpus:
             now_ms=self.time.now_ms(),
             targets=[Target.parse(one) if isinstance(one, str) else one for one in targets],
             budget_per_hour=budget_per_hour,
+            cost_per_fetch=self.config.budget.cost_per_fetch,
             is_weighted=is_weighted,
         )
 

@@ -32,7 +32,15 @@ from recrawl.shard.state.words import (
     with_last,
 )
 
-__all__ = ["Explanation", "Forward", "Lease", "SourceView", "Why", "explanation_of"]
+__all__ = [
+    "Explanation",
+    "Forward",
+    "Lease",
+    "SourceView",
+    "Why",
+    "explanation_of",
+    "is_share_spent",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +173,7 @@ def _sources_of(tables: Tables, rules: Rules, slot: int) -> tuple[SourceView, ..
     return tuple(views)
 
 
-def _is_share_spent(tables: Tables, rules: Rules, slot: int, now: float) -> bool:
+def is_share_spent(tables: Tables, rules: Rules, slot: int, now: float) -> bool:
     """Return whether a page is a newcomer whose domain, or all newcomers, have no credit."""
     shares = rules.new_pages_share, rules.new_domain_share
     if tables.pages.newcomer_until[slot] <= now or not are_newcomers_limited(*shares):
@@ -197,7 +205,7 @@ def _why(tables: Tables, rules: Rules, slot: int, now: float, due: float) -> Why
         return Why.GROUP_BUSY
     if ready_at_of(groups, group) > now_ms:
         return Why.GROUP_RESTING
-    return Why.SHARE_SPENT if _is_share_spent(tables, rules, slot, now) else Why.DUE
+    return Why.SHARE_SPENT if is_share_spent(tables, rules, slot, now) else Why.DUE
 
 
 def _forward(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,20 +15,33 @@ from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
 
 if TYPE_CHECKING:
     from recrawl.corpus import CorpusPlan, HostPlan, TargetAnswer
+    from recrawl.node.config.rates import Money, Rate
 
 __all__ = ["command"]
 
 HOSTS_SHOWN = 10
 
 
-def _per_hour(text: str) -> float:
-    """Return the fetches per hour of a rate such as 30/h."""
+def _rate_of(text: str) -> "Rate":
+    """Return a rate such as 30/h; raise ValueError if it is not per time."""
     from recrawl.node.config.values import Rate  # noqa: PLC0415
 
     rate = Rate.of(text)
     if rate.per_seconds is None or not 0 < rate.amount < math.inf:
         raise ValueError(f"--budget must be a rate per time, such as 30/h or 1000/d, got {text!r}")
-    return 3_600 * rate.amount / rate.per_seconds
+    return rate
+
+
+def _per_hour(rate: "Rate", cost_per_fetch: "Money | None") -> float:
+    """Return the fetches or cost per hour of a rate."""
+    amount = rate.amount
+    if rate.currency is not None:
+        if cost_per_fetch is None or cost_per_fetch.currency != rate.currency:
+            raise ValueError(
+                f"--budget {rate} needs budget.cost_per_fetch in {rate.currency} in recrawl.toml"
+            )
+        amount = cost_per_fetch.amount_of(rate)
+    return 3_600 * amount / (rate.per_seconds or 1.0)
 
 
 @example_command(
@@ -85,12 +99,17 @@ def command(
     from recrawl.corpus import newcomers_words  # noqa: PLC0415
 
     with open_to_read(folder) as corpus, value_errors_as_usage():
+        rate = None if budget is None else _rate_of(budget)
+        each = corpus.config.budget.cost_per_fetch
         corpus_plan = corpus.plan_targets(
             targets,
-            budget_per_hour=None if budget is None else _per_hour(budget),
+            budget_per_hour=None if rate is None else _per_hour(rate, each),
             is_weighted=not unweighted,
         )
         newcomers = corpus.newcomers()
+    if rate is not None:
+        # Amounts are shown in the unit of the budget that was asked about.
+        corpus_plan = replace(corpus_plan, period_seconds=rate.per_seconds)
     if plot is not None:
         _write_plot(plot, corpus_plan)
     if out.is_json:

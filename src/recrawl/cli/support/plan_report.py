@@ -35,7 +35,7 @@ def plan_chart(corpus_plan: "CorpusPlan") -> str:
     from recrawl.corpus import Amounts  # noqa: PLC0415
 
     plan, amounts = corpus_plan.plan, Amounts.of(corpus_plan)
-    budget = amounts.hours * plan.budget_per_hour
+    budget = amounts.scale * plan.budget_per_hour
     series = [
         Series(name="all pages", x=budget, y=_freshness(corpus_plan, plan.curve), is_main=True)
     ]
@@ -49,7 +49,7 @@ def plan_chart(corpus_plan: "CorpusPlan") -> str:
     goals = {answer.target.share for answer in corpus_plan.targets if answer.target.of is None}
     notes += [Note(y=goal, text=share_text(goal)) for goal in sorted(goals or {0.95})]
     if corpus_plan.budget_per_hour is not None and corpus_plan.freshness is not None:
-        now = amounts.hours * corpus_plan.budget_per_hour
+        now = amounts.scale * corpus_plan.budget_per_hour
         fresh = share_text(corpus_plan.freshness)
         text = f"your budget: {amounts(corpus_plan.budget_per_hour)}, {fresh} fresh"
         notes.append(Note(x=now, y=corpus_plan.freshness, text=text))
@@ -184,7 +184,7 @@ def host_table(corpus_plan: "CorpusPlan", n_max: int) -> Table:
         (
             host.host,
             f"{host.n_pages:,}",
-            amounts.number(host.fetches_per_hour),
+            amounts.fetches(host.fetches_per_hour),
             share_text(host.freshness),
         )
         for host in corpus_plan.hosts.largest[:n_max]
@@ -208,8 +208,8 @@ def _slow_host_row(host: "HostPlan", amounts: "Amounts") -> tuple[str, ...]:
         host.host,
         f"{host.n_pages:,}",
         "closed" if closed else seconds_text(host.delay_seconds),
-        amounts.number(host.fetches_per_hour_max),
-        amounts.number(host.fetches_per_hour_wanted),
+        amounts.fetches(host.fetches_per_hour_max),
+        amounts.fetches(host.fetches_per_hour_wanted),
         share_text(host.freshness),
         share_text(host.freshness_without_delay),
     )

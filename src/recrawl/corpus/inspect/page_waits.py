@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.arrays import FlagArray, FloatArray, RowArray
-from recrawl.corpus.inspect.decoded_words import current_terms, page_due, page_earliest, words_of
+from recrawl.corpus.inspect.decoded_words import page_due, page_earliest, words_of
 from recrawl.shard import Shard
+from recrawl.shard.explain import is_share_spent
 from recrawl.shard.state.status import LeaseStage, PageStatus, PriceMode, Why
 from recrawl.shard.state.tables import GROUP_CLOSED, Groups, Tables
 from recrawl.shard.state.words import EPOCH_SECONDS
@@ -82,8 +83,20 @@ def _ready_at(groups: Groups, group: RowArray) -> FloatArray:
     return ready
 
 
+def _is_share_spent(shard: Shard, slots: RowArray, group: RowArray, now: float) -> FlagArray:
+    """Return which pages are newcomers whose domain has used its share of the budget."""
+    tables = shard.tables
+    is_spent = np.zeros(slots.size, np.bool_)
+    new = np.flatnonzero(tables.pages.newcomer_until[slots] > now)
+    of_group, first, row = np.unique(group[new], return_index=True, return_inverse=True)
+    spent = [is_share_spent(tables, shard.rules, int(slots[new[i]]), now) for i in first]
+    if of_group.size:
+        is_spent[new] = np.array(spent, np.bool_)[row]
+    return is_spent
+
+
 def waits_of(shard: Shard, slots: RowArray, now_ms: int, *, by_price: bool) -> PageWaits:
-    """Return why pages wait.
+    """Return why pages wait, after a decision of the shard.
 
     Parameters
     ----------
@@ -108,6 +121,7 @@ def waits_of(shard: Shard, slots: RowArray, now_ms: int, *, by_price: bool) -> P
         why[is_so] = _CODE[reason]
         until[is_so] = np.broadcast_to(until_ms, is_so.shape)[is_so]
 
+    wait(_is_share_spent(shard, slots, group, now), Why.SHARE_SPENT, math.inf)
     ready, blocked = _ready_at(groups, group), groups.blocked_until[group].astype(np.float64)
     wait(ready > now_ms, Why.GROUP_RESTING, ready)
     wait(groups.in_flight[group] >= groups.in_flight_max[group], Why.GROUP_BUSY, math.inf)
@@ -116,7 +130,8 @@ def waits_of(shard: Shard, slots: RowArray, now_ms: int, *, by_price: bool) -> P
     earliest = due = page_earliest(pages, tables.limits, slots, words)
     if by_price:
         log2_price = math.log2(max(price_of(shard), 1e-300))
-        due = page_due(pages, tables.limits, slots, words, current_terms(shard), log2_price)
+        # The decision just made has brought the due table up to date; a copy would take long.
+        due = page_due(pages, tables.limits, slots, words, shard.terms, log2_price)
         wait((due > now) & np.isfinite(due), Why.NOT_YET, (due + EPOCH_SECONDS) * 1000)
         wait(np.isinf(due), Why.NEVER, math.inf)
     wait(earliest > now, Why.FLOOR, (due + EPOCH_SECONDS) * 1000)
@@ -143,6 +158,7 @@ _PAGE_TEXTS = {
     Why.RUN_SPENT: ("the budget of the run is spent", ""),
     Why.NO_BUDGET: ("the budget is 0", ""),
     Why.OUTSIDE_WINDOW: ("it is outside the budget's hours", "they begin in {}"),
+    Why.SHARE_SPENT: ("its host has used its share of the budget for new pages", ""),
     Why.NOT_TRACKED: ("the URL is not tracked", ""),
     Why.INVALID_URL: ("it is not a valid URL", ""),
 }

@@ -240,6 +240,11 @@ _COUNTED_TEXTS = {
     Why.GROUP_BLOCKED: ("is on a paused host", "are on paused hosts", "the next in {}"),
     Why.GROUP_CLOSED: ("is on a closed host", "are on closed hosts", ""),
     Why.RETIRED: ("was gone too often and is given up", "were gone too often and are given up", ""),
+    Why.SHARE_SPENT: (
+        "is new on a host that has used its share of the budget for new pages",
+        "are new on hosts that have used their share of the budget for new pages",
+        "",
+    ),
     Why.DUE: (
         "is due but was not looked at yet; lease again",
         "are due but were not looked at yet; lease again",

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from recrawl.core.arrays import FlagArray, FloatArray
+from recrawl.corpus.budget_view import BudgetView
 from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.corpus.plan.curve import PAGES_PLANNED_MAX, Plan, curve_of, kinds_by_name, plan_at
 from recrawl.corpus.plan.hosts import HostPlans, host_plans
@@ -27,6 +28,7 @@ from recrawl.corpus.plan.targets import (
     answer_combined,
     answer_targets,
 )
+from recrawl.node.config.rates import Money
 from recrawl.node.node import Node
 from recrawl.shard import Shard
 from recrawl.shard.state.status import PriceMode
@@ -55,6 +57,10 @@ class CorpusPlan:
     plan: Plan
     budget_per_hour: float | None
     """Budget of the plan: the one given, or else the corpus's; None if it has none per time."""
+    period_seconds: float | None
+    """Unit of time in which the user gave the budget, such as 86,400 for a day; None if unknown."""
+    cost_per_fetch: Money | None
+    """Price of a fetch, if the budget of the corpus is money."""
     freshness: float | None
     """Freshness that this budget achieves."""
     freshness_looked_at: float
@@ -101,6 +107,7 @@ def make_plan(
     now_ms: int,
     targets: Sequence[Target] = (),
     budget_per_hour: float | None = None,
+    cost_per_fetch: Money | None = None,
     is_weighted: bool = True,
     n_hosts: int = HOSTS_MAX,
     n_pages_max: int = PAGES_PLANNED_MAX,
@@ -115,6 +122,8 @@ def make_plan(
         Current time in milliseconds since 1970, which the plan stores.
     targets
         Targets to check.
+    cost_per_fetch
+        Configured price of a fetch.
     budget_per_hour
         Budget of the plan; the corpus's own by default.
     is_weighted
@@ -140,6 +149,7 @@ def make_plan(
         matcher = _TargetMatcher(nodes, sampled, priced, kinds)
         budget, place = _current_spending(plan, sampled.shards, budget_per_hour)
         in_cost = plan.unit == "cost"
+        budget_view = BudgetView.of(sampled.shards, cost_per_fetch)
         # An invalid pattern is rejected here, before the targets' long computations.
         target_rows = [matcher.rows_of(target) for target in targets]
         wanted, priced_low, price_low = _targets_with_pages(
@@ -163,6 +173,8 @@ def make_plan(
     return CorpusPlan(
         plan=plan,
         budget_per_hour=budget,
+        period_seconds=budget_view.period_seconds,
+        cost_per_fetch=budget_view.cost_per_fetch,
         freshness=None if budget is None else plan.freshness_at(budget, weighted=is_weighted),
         freshness_looked_at=at_place(place),
         freshness_max=float(curve.max(initial=0.0)),

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from recrawl.corpus.plan.corpus_plan import CorpusPlan
 from recrawl.corpus.plan.priced_pages import INTERVAL_SECONDS_MIN
 from recrawl.corpus.plan.targets import TargetAnswer
+from recrawl.node.config.rates import unit_name
 from recrawl.units import count_text, number_text, seconds_text, share_text
 
 __all__ = [
@@ -23,30 +24,51 @@ _GOALS = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)
 
 
 class Amounts(NamedTuple):
-    """The unit of a plan's amounts: per hour, or per day where an hour has less than one fetch."""
+    """The unit of a plan's amounts: that of the budget, or per hour or day if it has none."""
 
     unit: str
+    """Noun of amounts: fetches, cost or a currency."""
     per: str
     hours: float
+    price: float = 1.0
+    """Money for each unit of cost, if the budget is money."""
 
     @classmethod
     def of(cls, found: CorpusPlan) -> "Amounts":
         """Return the unit for the amounts of a plan."""
         unit = "fetches" if found.plan.unit == "fetches" else "of cost"
         least = found.budget_per_hour or found.plan.budget_for(0.9, weighted=found.is_weighted)
-        return cls(unit, "h", 1.0) if least >= 1 else cls(unit, "day", 24.0)
+        per, hours = ("h", 1.0) if least >= 1 else ("day", 24.0)
+        name = unit_name(found.period_seconds or 0.0)
+        if name is not None and found.period_seconds is not None:
+            per, hours = name, found.period_seconds / 3_600
+        if found.cost_per_fetch is None:
+            return cls(unit, per, hours)
+        return cls(found.cost_per_fetch.currency, per, hours, float(found.cost_per_fetch.amount))
+
+    @property
+    def scale(self) -> float:
+        """Factor on amounts per hour in fetches or cost."""
+        return self.hours * self.price
 
     def number(self, per_hour: float) -> str:
         """Return an amount without its unit, rounded to two or three digits."""
-        amount = per_hour * self.hours
-        if not 0 < amount < math.inf:
-            return number_text(amount)
-        digits = (1 if amount < 10 else 2) - math.floor(math.log10(amount))
-        return number_text(round(amount, min(digits, 0) if amount >= 10 else digits))
+        return _round_text(per_hour * self.scale)
+
+    def fetches(self, per_hour: float) -> str:
+        """Return a number of fetches, whatever the unit of the budget is."""
+        return _round_text(per_hour * self.hours)
 
     def __call__(self, per_hour: float) -> str:
         """Return an amount with its unit."""
         return f"{self.number(per_hour)} {self.unit}/{self.per}"
+
+
+def _round_text(amount: float) -> str:
+    if not 0 < amount < math.inf:
+        return number_text(amount)
+    digits = (1 if amount < 10 else 2) - math.floor(math.log10(amount))
+    return number_text(round(amount, min(digits, 0) if amount >= 10 else digits))
 
 
 def next_goal(found: CorpusPlan) -> tuple[float, float] | None:

@@ -317,3 +317,17 @@ def test_without_importance_all_pages_count_the_same(open_corpus: Open) -> None:
     assert target.verdict == "met"
     assert target.share_now == pytest.approx(found.freshness, abs=0.01)
     assert found.hosts.largest[0].freshness == pytest.approx(found.freshness, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        ({"rate": "20000/day"}, "A budget of 20,000 fetches/day keeps pages "),
+        ({"rate": "700/week"}, "A budget of 700 fetches/week keeps pages "),
+        ({"rate": "50 EUR/month", "cost_per_fetch": "0.05 EUR"}, "A budget of 50 EUR/month keeps "),
+    ],
+)
+def test_amounts_are_in_the_unit_of_the_budget(
+    open_corpus: Open, budget: dict[str, str], words: str
+) -> None:
+    assert plan_words(filled(open_corpus, budget=budget).plan_targets()).startswith(words)
