@@ -195,9 +195,12 @@ class AsyncCorpus:
         add: bool = False,
         seconds: float | None = None,
         run: str | None = None,
+        key: Any = None,
     ) -> LeasedUrls:
         """Return an order for each URL that may be fetched now, or the reason why it may not."""
-        return await self._run(self.corpus.lease_urls, urls, add=add, seconds=seconds, run=run)
+        return await self._run(
+            self.corpus.lease_urls, urls, add=add, seconds=seconds, run=run, key=key
+        )
 
     def run_name(self, run: str | None = None) -> str:
         """Return the name of the run that pays for leases: the one given, or today's date."""

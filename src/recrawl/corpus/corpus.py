@@ -661,6 +661,7 @@ class Corpus:
         add: bool = False,
         seconds: float | None = None,
         run: str | None = None,
+        key: Any = None,
     ) -> LeasedUrls:
         """Return an order for each URL that may be fetched now, or the reason why it may not.
 
@@ -679,11 +680,13 @@ class Corpus:
             Length of the leases; the configured length by default.
         run
             Name of the run that pays, see `lease`.
+        key
+            Key of the pages' groups, one or one per URL, in a corpus grouped by key.
         """
         urls = as_array(urls)
         if add:
-            self.add(urls)
-        return self._leasing.lease_urls(urls, self._split(urls), seconds=seconds, run=run)
+            self.add(urls, key=key)
+        return self._leasing.lease_urls(urls, self._split(urls, key), seconds=seconds, run=run)
 
     def run_name(self, run: str | None = None) -> str:
         """Return the name of the run that pays for leases: the one given, or today's date."""

@@ -285,7 +285,7 @@ def split_by_partition(
     urls = as_array(urls)
     keys = key_column(key, len(urls), by)
     if keys is not None and isinstance(urls, pa.ChunkedArray):
-        urls = urls.combine_chunks()
+        urls = pa.concat_arrays(urls.chunks) if urls.num_chunks else pa.array([], urls.type)
     for first, batch in _url_batches(urls, n_bytes_beside):
         given, url = batch, canonical(batch).url
         if url is not given:  # canonical URLs have no control characters

@@ -88,6 +88,17 @@ def test_every_method_takes_the_key_of_a_page(corpus: Corpus) -> None:
     assert corpus.similar_urls(URL + "/") == [URL]
 
 
+def test_given_urls_are_leased_by_key(corpus: Corpus) -> None:
+    corpus.add([URL], key="shop")
+    shop, blog = corpus.lease_urls(pa.chunked_array([[URL], [URL]]), key=["shop", "blog"])
+    assert shop.order is not None
+    assert (shop.order.key, shop.order.url) == ("shop", URL)
+    assert (blog.order, blog.why.name) == (None, "NOT_TRACKED")
+    (new,) = corpus.lease_urls([URL], key="new", add=True)
+    assert new.order is not None
+    assert new.order.key == "new"
+
+
 def test_patterns_match_urls_and_not_keys(open_corpus: Open) -> None:
     pattern = [{"match": "/news/*", "importance": 4}]
     corpus = open_corpus(corpus={"group_by": "key"}, pattern=pattern)

@@ -99,6 +99,29 @@ def test_the_state_of_the_snapshot_is_used(killed: Path, clock: ManualClock) -> 
         assert corpus.stats().n_outcomes == 15
 
 
+def test_keys_and_own_data_of_pages_come_back_from_the_store(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    shape = {"partitions": 2, "group_by": "key"}
+    config = CorpusConfig.from_dict({"corpus": shape, "snapshots": {"every": "52w"}})
+    pages = urls("a") + urls("b")
+    with recrawl.open(tmp_path / "corpus", config, clock=clock) as corpus:
+        corpus.add(pages[:3], key="old", doc_id="before", metadata={"n": 1})
+        corpus.snapshot()
+        corpus.add(pages, key="shop", doc_id=pages, metadata={"n": 2})
+        corpus.add(pages[:1], key="old", doc_id="after")
+        corpus.remove(pages[1:2], key="old")
+        damaged = crashed_copy(tmp_path / "corpus", tmp_path / "damaged")
+    remove_log(damaged)
+    list(repair_corpus(damaged, clock=clock))
+    with recrawl.open(damaged, config, clock=clock) as corpus:
+        rows = [row for batch in corpus.export_batches() for row in batch.to_pylist()]
+    found = {(row["key"], row["url"]): (row["doc_id"], row["metadata"]) for row in rows}
+    expected = {("shop", url): (url, '{"n":2}') for url in pages}
+    expected |= {("old", pages[0]): ("after", '{"n":1}'), ("old", pages[2]): ("before", '{"n":1}')}
+    assert found == expected
+
+
 def test_without_snapshots_the_pages_of_the_store_are_added_again(
     tmp_path: Path, clock: ManualClock
 ) -> None:

@@ -15,7 +15,7 @@ import click
 
 from recrawl.cli.support.corpus_access import corpus_option, open_to_change, value_errors_as_usage
 from recrawl.cli.support.examples import CommandExample, example_command
-from recrawl.cli.support.input_files import input_urls, is_url, split_inputs
+from recrawl.cli.support.input_files import input_pages, is_url, key_option, split_inputs
 from recrawl.cli.support.instants import duration_option
 from recrawl.cli.support.outcomes import header_text
 from recrawl.cli.support.output import Output, discard_output, output_option, relative_time_text
@@ -53,6 +53,7 @@ class _PageCount(click.IntRange):
     help="Lease the pages of FILE, or of stdin (-), as far as each may be fetched now.",
 )
 @click.option("--add", "is_adding", is_flag=True, help="Add given URLs that are not tracked yet.")
+@key_option
 @click.option(
     "--with-refused",
     is_flag=True,
@@ -87,15 +88,13 @@ class _PageCount(click.IntRange):
 @output_option
 def command(
     pages: tuple[str, ...],
-    url_file: str | None,
-    is_adding: bool,
-    with_refused: bool,
     wait: float,
     lease_seconds: float | None,
     exact: bool,
     run: str | None,
     folder: Path,
     out: Output,
+    **by_url: Any,
 ) -> None:
     """Print up to N pages to fetch now, or those of given URLs that may be fetched now.
 
@@ -104,18 +103,21 @@ def command(
     (leased) until you report it or the lease ends.  A row has fetch_url (the URL to fetch), handle
     (the number to report it with), and etag and last_modified (for a conditional request).
     """
+    url_file: str | None = by_url["url_file"]
+    is_adding, key, with_refused = (by_url[name] for name in ("is_adding", "key", "with_refused"))
     if url_file is not None or (pages and is_url(pages[0])):
         if wait or exact:
             raise click.UsageError("--wait and --exact go with a number of pages, not with URLs.")
         inputs = (*pages, *(() if url_file is None else (url_file,)))
-        answers, now_ms = _lease_urls(folder, inputs, is_adding, lease_seconds, run, out)
+        leased = {"add": is_adding, "seconds": lease_seconds, "run": run}
+        answers, now_ms = _lease_urls(folder, inputs, key, leased, out)
         orders = [order for part in answers for order in part.orders]
         _print_orders(folder, orders, now_ms, out)
         if with_refused:
             _print_refused(answers, out)
         return
-    if is_adding or with_refused:
-        raise click.UsageError("--add and --with-refused go with URLs or --urls.")
+    if is_adding or with_refused or key is not None:
+        raise click.UsageError("--add, --key and --with-refused go with URLs or --urls.")
     n = _page_count(pages)
     with open_to_change(folder) as corpus, value_errors_as_usage():
         orders = _lease_or_wait(corpus, n, wait, lease_seconds, exact, run)
@@ -138,17 +140,16 @@ def _page_count(pages: tuple[str, ...]) -> int:
 def _lease_urls(
     folder: Path,
     inputs: tuple[str, ...],
-    is_adding: bool,
-    lease_seconds: float | None,
-    run: str | None,
+    key: str | None,
+    leased: dict[str, Any],
     out: Output,
 ) -> "tuple[list[LeasedUrls], int]":
     """Return the answers for given URLs, in batches, and the time."""
     given = split_inputs(inputs)
     with open_to_change(folder, n_bytes_input=given.n_bytes) as corpus, value_errors_as_usage():
         answers = [
-            corpus.lease_urls(urls, add=is_adding, seconds=lease_seconds, run=run)
-            for urls in input_urls(given, None, (), out)
+            corpus.lease_urls(urls, **keys, **leased)
+            for urls, keys in input_pages(corpus, given, key, out)
         ]
         now_ms = corpus.now_ms()
     _note_refused(answers, out)

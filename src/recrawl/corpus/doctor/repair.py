@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.atomic_files import create_folder, replace_file, sync_to_disk, sync_tree
@@ -69,8 +70,6 @@ __all__ = ["repair_corpus"]
 
 _DRAFT = "repair-draft"
 _ROWS_AT_ONCE = 16_384
-# Groupings under which the URL alone identifies a page.
-_BY_URL = ("host", "domain")
 # More orders than any partition can have given out since its newest snapshot.
 _ORDERS_SKIPPED = 1 << 32
 _LOST = (
@@ -390,11 +389,12 @@ def _drop_unknown_pages(store: Store, shard: Shard, position: int) -> None:
     store.write(batch, position)
 
 
-def _stored_pages(store: Store) -> "Iterator[tuple[NDArray[np.int64], NDArray[np.object_]]]":
+def _stored_pages(store: Store) -> "Iterator[tuple[NDArray[np.int64], pa.StringArray]]":
+    """Yield the pages of a store and their names, in batches."""
     for first in range(0, store.n_slots, _ROWS_AT_ONCE):
-        page, url = store.scan_urls(first, _ROWS_AT_ONCE)
+        page, name = store.scan_names(first, _ROWS_AT_ONCE)
         if page.size:
-            yield page, url
+            yield page, name
 
 
 def _is_tracked(shard: Shard, page: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -491,13 +491,16 @@ def _restore_pages(folder: Path, plan: _Plan, clock: Clock) -> Iterator[CheckRes
             except StorageError:
                 continue
             with old:
-                # A page named by the client's key cannot be found by its URL alone.
-                if old.position <= position or corpus.config.corpus.group_by not in _BY_URL:
+                if old.position <= position:
                     continue
-                for page, url in node.scan_urls():
-                    n_removed += _remove(node, page[old.pages_of(url) < 0])
-                for page, url in _stored_pages(old):
-                    n_added += corpus.add(old.fetch_urls_of(page, url)).n_added
+                for page, name in _stored_pages(node.store):
+                    n_removed += _remove(node, page[old.pages_of(name) < 0])
+                for page, _ in _stored_pages(old):
+                    key, url = old.keys_and_urls_of(page)
+                    doc_id, metadata = old.user_data_of(page)
+                    n_added += corpus.add(
+                        old.fetch_urls_of(page, url), key=key, doc_id=doc_id, metadata=metadata
+                    ).n_added
         n_pages = corpus.stats().n_pages
     what = f"{n_pages:,} are tracked"
     if n_added or n_removed:
