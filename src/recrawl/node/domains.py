@@ -2,7 +2,7 @@
 
 The shard limits what one domain can take of the budget by adding pages
 (`recrawl.shard.apply.newcomers`).  It knows hosts by number only.  The first host of a domain keeps
-the domain's account; the store maps the name of the domain to the number of that host.
+the domain's credit; the store maps the name of the domain to the number of that host.
 """
 
 from collections.abc import Sequence
@@ -28,20 +28,20 @@ def domain_entries(node: Node, hosts: Sequence[tuple[str, int]]) -> list[LogEntr
     domains = [registrable_domain(host) for host, _ in hosts]
     distinct = list(dict.fromkeys(domains))
     found = node.store.numbers_of(Names.DOMAIN, distinct)
-    # A host with the name of its domain keeps the account without an entry.
+    # A host with the name of its domain keeps the credit without an entry.
     by_host = node.store.numbers_of(Names.GROUP, distinct)
     found = np.where(found >= 0, found, by_host)
-    account = {name: n for name, n in zip(distinct, found.tolist(), strict=True) if n >= 0}
+    keeper = {name: n for name, n in zip(distinct, found.tolist(), strict=True) if n >= 0}
     named: dict[str, int] = {}
     members: list[tuple[int, int]] = []
-    # Hosts named as their domain come first, so that they keep the account.
+    # Hosts named as their domain come first, so that they keep the credit.
     ranked = sorted(zip(hosts, domains, strict=True), key=lambda row: row[0][0] != row[1])
     for (host, number), domain in ranked:
-        if domain in account:
-            if account[domain] != number:
-                members.append((number, account[domain]))
+        if domain in keeper:
+            if keeper[domain] != number:
+                members.append((number, keeper[domain]))
             continue
-        account[domain] = number
+        keeper[domain] = number
         if host != domain:
             named[domain] = number
     entries: list[LogEntry] = []

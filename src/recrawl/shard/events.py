@@ -222,7 +222,7 @@ class DomainsSet(NamedTuple):
 
     group: U32
     domain: U32
-    """Group that keeps the account of the domain; the group itself for one without others."""
+    """Group that keeps the credit of the domain; the group itself for one without others."""
     is_unlimited: U8
     """1 if the pages of the group are never limited as newcomers, else 0."""
 

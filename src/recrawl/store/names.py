@@ -25,7 +25,7 @@ class Names(IntEnum):
     SOURCE = 2
     PATTERNS = 3
     DOMAIN = 4
-    """The number of a domain is that of the group that keeps its account."""
+    """The number of a domain is that of the group that keeps its credit."""
 
 
 def _number_key(what: int, name: bytes) -> bytes:

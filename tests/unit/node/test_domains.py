@@ -1,4 +1,4 @@
-"""Hosts of one registrable domain share an account; a new host is told to the shard."""
+"""Hosts of one registrable domain share credit; a new host is told to the shard."""
 
 from pathlib import Path
 
@@ -9,15 +9,15 @@ from recrawl.store import Names
 
 
 def domains(corpus: Corpus) -> dict[str, str]:
-    """Return the host that keeps the account of each host, by name."""
+    """Return the host that keeps the credit of each host, by name."""
     node = corpus.nodes[0]
     groups = node.shard.tables.groups
     names = node.store.names_of(Names.GROUP, range(node.store.n_names(Names.GROUP)))
-    account = [int(groups.domain[n]) - 1 if groups.domain[n] else n for n in range(len(names))]
-    return {str(name): str(names[account[n]]) for n, name in enumerate(names)}
+    keeper = [int(groups.domain[n]) - 1 if groups.domain[n] else n for n in range(len(names))]
+    return {str(name): str(names[keeper[n]]) for n, name in enumerate(names)}
 
 
-def test_hosts_of_a_domain_share_the_account_of_the_first(tmp_path: Path) -> None:
+def test_hosts_of_a_domain_share_the_credit_of_the_first(tmp_path: Path) -> None:
     with recrawl.open(tmp_path / "c") as corpus:
         corpus.add(["https://a.example.co.uk/", "https://b.example.co.uk/", "https://other.org/"])
         corpus.add(["https://example.co.uk/", "https://www.other.org/", "https://127.0.0.1/"])
@@ -35,7 +35,7 @@ def test_hosts_of_a_domain_share_the_account_of_the_first(tmp_path: Path) -> Non
         assert corpus.nodes[0].shard.tables.groups.domain_pages[0] == 5
 
 
-def test_a_host_with_the_name_of_its_domain_keeps_the_account(tmp_path: Path) -> None:
+def test_a_host_with_the_name_of_its_domain_keeps_the_credit(tmp_path: Path) -> None:
     with recrawl.open(tmp_path / "c") as corpus:
         corpus.add(["https://a.example.org/", "https://example.org/"])
         assert domains(corpus) == {"a.example.org": "example.org", "example.org": "example.org"}
@@ -44,7 +44,7 @@ def test_a_host_with_the_name_of_its_domain_keeps_the_account(tmp_path: Path) ->
         assert domains(corpus)["b.example.org"] == "example.org"
 
 
-def test_groups_that_are_domains_have_accounts_of_their_own(tmp_path: Path) -> None:
+def test_groups_that_are_domains_have_credit_of_their_own(tmp_path: Path) -> None:
     with recrawl.open(
         tmp_path / "c", CorpusConfig.from_dict({"corpus": {"group_by": "domain"}})
     ) as corpus:

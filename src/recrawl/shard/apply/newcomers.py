@@ -1,10 +1,10 @@
-"""Newcomers: pages beyond the normal growth of their domain or of the shard, and their accounts.
+"""Newcomers: pages beyond the normal growth of their domain or of the shard, and their credit.
 
 One site must not take the budget from all others by adding pages.  A shard and each registrable
 domain may grow by a normal pace; pages added faster than that are *newcomers* for some time, the
 longer the more of them there are.  All orders of newcomers, first fetches and later ones, come from
-accounts that earn a share of all orders: one of the domain, and one of all newcomers together.
-The picker heeds the accounts while other pages are due (`recrawl.shard.picker.newcomers`).
+credit that earns a share of all orders: that of the domain, and that of all newcomers together.
+The picker heeds the credit while other pages are due (`recrawl.shard.picker.newcomers`).
 
 The pages of a shard that is still being filled are not newcomers: growth counts from when the
 shard has had as many polls as pages.
@@ -43,7 +43,7 @@ _TOLERANCE_MS = 6 * 86_400_000
 _SHARD_GROWTH_MIN = 1_000.0
 _DOMAIN_GROWTH_MIN = 100.0
 _DOMAIN_GROWTH_MIN_SHARE = 0.02
-# Number of orders that an account may save up: at least, and per page of the shard.
+# Number of orders that credit may amount to: at least, and per page of the shard.
 _CREDIT_MIN = 8.0
 _CREDIT_PER_PAGE = 0.001
 _SPARE = int(Reason.SPARE)
@@ -51,7 +51,7 @@ _SPARE = int(Reason.SPARE)
 
 @table_kernel
 def domain_of(groups: Groups, group: int) -> int:
-    """Return the group that keeps the account of a group's domain."""
+    """Return the group that keeps the credit of a group's domain."""
     domain = number_of(groups.domain[group])
     return domain - 1 if domain > 0 else group
 
@@ -183,12 +183,12 @@ def count_removed(
 
 @table_kernel
 def set_domains(groups: Groups, event: DomainsSet, groups_max: int, valid: FlagArray) -> None:
-    """Set the accounts of groups, and whether their pages may be newcomers."""
+    """Set the domains of groups, and whether their pages may be newcomers."""
     for i in range(event.group.size):
         group, domain = number_of(event.group[i]), number_of(event.domain[i])
         if group >= groups_max or domain >= groups_max:
             continue
-        # The account is kept by a group that keeps its own, so that no chain forms.
+        # The credit is kept by a group that keeps its own, so that no chain forms.
         domain = group if domain == group else domain_of(groups, domain)
         before = domain_of(groups, group)
         if before != domain:
@@ -203,7 +203,7 @@ def set_domains(groups: Groups, event: DomainsSet, groups_max: int, valid: FlagA
 
 @table_kernel
 def credit_max_of(registers: Registers) -> float:
-    """Return the number of orders that an account may save up."""
+    """Return the number of orders that credit may amount to."""
     return float(max(_CREDIT_MIN, _CREDIT_PER_PAGE * registers.n_pages[0]))
 
 
@@ -246,9 +246,10 @@ def charge_newcomers(
     event: Ordered,
     valid: FlagArray,
 ) -> None:
-    """Charge the orders of newcomers to their accounts, after `order_pages` has counted all orders.
+    """Charge the orders of newcomers to their credit, after `order_pages` has counted all orders.
 
-    An order beyond the share, made because no other page was due, is free.
+    An order beyond the share, made because no other page was due, is free.  Debt is limited: users
+    may have ordered pages by URL.
     """
     now = registers.now[0] // 1000 - EPOCH_SECONDS
     n_valid = 0
@@ -268,7 +269,7 @@ def charge_newcomers(
         n_charged += 1
         domain = domain_of(groups, number_of(pages.group[slot]))
         if groups.credited_order[domain] < n_after:
-            # What the orders of this batch earn is not limited by what an account may save up.
+            # What the orders of this batch earn is not limited by what credit may amount to.
             registers.n_ordered[0] = n_after - n_valid
             share = domain_share_of(
                 groups, registers, domain, rules.new_pages_share, rules.new_domain_share
@@ -279,6 +280,10 @@ def charge_newcomers(
             registers.n_ordered[0] = n_after
             groups.newcomer_credit[domain] = saved + share * n_valid
             groups.credited_order[domain] = n_after
-        groups.newcomer_credit[domain] -= np.float32(1.0)
+        lowest = np.float32(-credit_max_of(registers))
+        groups.newcomer_credit[domain] = max(
+            groups.newcomer_credit[domain] - np.float32(1.0), lowest
+        )
     credit = registers.newcomer_credit[0] + rules.new_pages_share * n_valid - n_charged
-    registers.newcomer_credit[0] = min(credit, credit_max_of(registers))
+    most = credit_max_of(registers)
+    registers.newcomer_credit[0] = min(max(credit, -most), most)

@@ -73,7 +73,7 @@ class _Quota(NamedTuple):
     n_deciding: int
     """Number of orders of the decision, which earns the domains their shares."""
     n_used: NDArray[np.int32]
-    """Number of newcomers ordered of each domain, in the row of the group with its account."""
+    """Number of newcomers ordered of each domain, in the row of the group with its credit."""
 
 
 @table_kernel

@@ -443,7 +443,9 @@ class Picker:
         """
         if self._newcomers_after == NO_NEWCOMERS or n == 0:
             return self._value_orders(tables, now_ms, n, moment)
-        least = self._log2_price() - _NEWCOMER_OCTAVES if self.price > 0.0 else -math.inf
+        least = self._log2_price() if self.price > 0.0 else -math.inf
+        if not self._is_fixed:
+            least -= _NEWCOMER_OCTAVES
         self._make_rows(n)
         within = self._newcomers.order(
             tables,

@@ -128,8 +128,8 @@ class Links(NamedTuple):
 class Groups(NamedTuple):
     """Groups of pages that share a politeness policy: 64 bytes each; instants in milliseconds.
 
-    The hosts of one registrable domain share an account of their newcomers: the columns from
-    ``domain_pages`` on count only in the row of the group that keeps the account.
+    The hosts of one registrable domain share the credit of their newcomers: the columns from
+    ``domain_pages`` on count only in the row of the group that keeps the credit.
     """
 
     ready_at: I64
@@ -148,7 +148,7 @@ class Groups(NamedTuple):
     """Bits: `GROUP_HAS_POLICY`, `GROUP_CLOSED`, `GROUP_UNLIMITED`."""
     n_pages: U32
     domain: U32
-    """1 + the group that keeps the account of the domain; 0 for the group itself."""
+    """1 + the group that keeps the credit of the domain; 0 for the group itself."""
     domain_pages: U32
     """Number of pages of the domain."""
     growth_pages: U32

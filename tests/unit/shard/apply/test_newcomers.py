@@ -29,8 +29,8 @@ def newcomers(story: Story, page: Any) -> int:
     return int((until > shard_seconds(2 * DAY)).sum())
 
 
-def domain(story: Story, group: Any, account: int, *, is_unlimited: int = 0) -> None:
-    story.apply(ev.event_of(ev.DomainsSet, group=group, domain=account, is_unlimited=is_unlimited))
+def domain(story: Story, group: Any, keeper: int, *, is_unlimited: int = 0) -> None:
+    story.apply(ev.event_of(ev.DomainsSet, group=group, domain=keeper, is_unlimited=is_unlimited))
 
 
 def share_of_orders(story: Story, page: Any, n: int, per_decision: int = 5) -> float:
@@ -80,6 +80,38 @@ def test_a_site_that_adds_articles_every_day_has_no_newcomers() -> None:
         page = story.add(50, at=day * DAY)
         until = story.shard.tables.pages.newcomer_until[ev.slot_of_page(page)]
         assert until.max() == 0, day
+
+
+def test_pages_of_a_young_shard_are_not_newcomers() -> None:
+    story = Story()
+    first = story.add(200)
+    story.fetch(first, at=1.0)
+    story.fetch(first[:100], at=DAY)
+    story.tick(2 * DAY)
+    assert newcomers(story, story.add(800, at=2 * DAY)) == 0
+
+
+@pytest.mark.parametrize("picker", ["scan", "sweep"])
+def test_an_ample_budget_fetches_all_newcomers_within_a_day(picker: str) -> None:
+    story = established(200, 1, picker=picker, sweep_seconds=1.0)
+    page = story.add(800, at=2 * DAY)
+    assert newcomers(story, page) == 600
+    story.budget(500, 3600.0, burst_seconds=3600.0)
+    for k in range(24):
+        at = 2 * DAY + 3600.0 * (k + 1)
+        story.tick(at)
+        orders = story.shard.decide(ms(at), 500)
+        story.apply(orders)
+        story.report(orders.page, 1, order=orders.order)
+    assert (story.shard.tables.pages.fetched_at[ev.slot_of_page(page)] > 0).all()
+
+
+def test_pages_that_users_order_by_url_leave_little_debt() -> None:
+    story = established()
+    page = story.add(1_000, at=2 * DAY, group=50)
+    story.order(page[100:600])
+    assert story.register("newcomer_credit") == -8
+    assert story.shard.tables.groups.newcomer_credit[50] == -8
 
 
 def test_a_small_shard_may_double_at_once() -> None:
@@ -182,7 +214,7 @@ def test_shares_of_one_switch_the_limits_off() -> None:
     assert newcomers(story, story.add(1_000, at=2 * DAY, group=50)) == 0
 
 
-def test_a_snapshot_keeps_newcomers_and_accounts() -> None:
+def test_a_snapshot_keeps_newcomers_and_credit() -> None:
     story = established()
     page = story.add(1_000, at=2 * DAY, group=50)
     share_of_orders(story, page, 50)
@@ -197,6 +229,6 @@ def test_a_group_changes_its_domain_with_its_pages() -> None:
     assert story.shard.tables.groups.domain_pages[[0, 1, 7]].tolist() == [0, 0, 20]
     domain(story, 1, 1)
     assert story.shard.tables.groups.domain_pages[[0, 1, 7]].tolist() == [0, 10, 10]
-    # The account of a domain is never kept by a group that belongs to another one.
+    # The credit of a domain is never kept by a group that belongs to another one.
     domain(story, 3, 0)
     assert story.shard.tables.groups.domain[3] == 8
