@@ -27,9 +27,12 @@ from recrawl.node.records import (
     NamesNumbered,
     PagesAddedWithUrls,
     PagesReported,
+    RequestKey,
     UserDataSet,
     entry_of,
+    keyed_record,
     record_of,
+    request_of,
 )
 from recrawl.one_process import ProcessLock
 from recrawl.shard import (
@@ -44,7 +47,7 @@ from recrawl.shard import (
     events,
 )
 from recrawl.shard.state.status import PriceMode, Why
-from recrawl.store import Store, StoreBatch
+from recrawl.store import AcceptedRequest, Store, StoreBatch
 from recrawl.urls import page_names
 
 __all__ = ["Node", "apply_entry", "use_logged_price"]
@@ -121,9 +124,12 @@ class _Ticket:
 
     __slots__ = ("applied", "entries", "error", "is_done", "records")
 
-    def __init__(self, entries: Sequence[LogEntry]) -> None:
+    def __init__(self, entries: Sequence[LogEntry], request: RequestKey | None = None) -> None:
         self.entries = entries
         self.records = [record_of(entry) for entry in entries]
+        if request is not None:
+            # The last one: if the log has it, it has the others as well.
+            self.records[-1] = keyed_record(self.records[-1], request)
         check_records(self.records)  # before the commit, where an error would affect other callers
         self.applied: list[Applied] = []
         self.error: BaseException | None = None
@@ -213,7 +219,7 @@ class Node:
         batch, n_rows = self.store.batch(), 0
         for position, record in found:
             entry = entry_of(record)
-            self._apply(position, entry, batch)
+            self._apply(position, entry, batch, request_of(record))
             self.log_bytes += len(record.data)
             n_rows += _n_rows(entry)
             if n_rows >= _REPLAYED_ROWS_PER_WRITE:
@@ -225,13 +231,18 @@ class Node:
         if not self.is_reader and self.position > self.store.position:
             self.store.write(batch, self.position)
 
-    def _apply(self, position: int, entry: LogEntry, batch: StoreBatch) -> Applied:
+    def _apply(
+        self, position: int, entry: LogEntry, batch: StoreBatch, request: RequestKey | None
+    ) -> Applied:
         """Apply a log entry to the shard, and to the store unless it has applied it already."""
         is_new = position >= self.store.position and not self.is_reader
         self.position = position + 1
         applied = apply_entry(self.shard, entry)
         if is_new:
             self._add_to_batch(position, entry, applied, batch)
+            # A record without effect, for instance of an earlier owner, completes no request.
+            if request is not None and applied.valid.any():
+                batch.add_request(*request, position, self.shard.now_ms)
         return applied
 
     def _add_to_batch(
@@ -314,13 +325,25 @@ class Node:
                 f"{self._failed}"
             ) from self._failed
 
-    def submit(self, entries: Sequence[LogEntry]) -> list[Applied]:
+    def submit(
+        self, entries: Sequence[LogEntry], *, request: RequestKey | None = None
+    ) -> list[Applied]:
         """Append entries to the log, then apply them; return the result of each.
 
         The thread that gets the lock commits the entries of all waiting threads.
+
+        Parameters
+        ----------
+        entries
+            Entries to append.
+        request
+            Key of the client's request that they complete, which `find_request` finds for a day.
+            Hold ``lock`` from that look-up to this call, so that no request is applied twice.
         """
         self.store.check_process()
-        ticket = _Ticket(entries)
+        if request is not None and not entries:
+            raise ValueError("a request with a key must have at least one entry")
+        ticket = _Ticket(entries, request)
         self._pending.append(ticket)
         with self.lock:
             while not ticket.is_done:
@@ -373,10 +396,15 @@ class Node:
                 self._write(batch)
                 self.follow(position)
                 batch = self.store.batch()
-            applied.append(self._apply(position, entry, batch))
+            applied.append(self._apply(position, entry, batch, request_of(record)))
             self.log_bytes += len(record.data)
         self._write(batch)
         return applied
+
+    def find_request(self, key: bytes) -> AcceptedRequest | None:
+        """Return the request that a client made with a key within a day; None if there is none."""
+        with self.lock:
+            return self.store.find_request(key, self.shard.now_ms)
 
     # ------------------------------------------------------------------ ticks and orders
 
@@ -420,6 +448,15 @@ class Node:
             self.submit([tick, event_of(ClockReset, epoch=self.shard.epoch, at_ms=at_ms)])
             self._ticked_ms = self._weighed_ms = 0
 
+    def _n_orders_left(self) -> int:
+        """Return how many order numbers are left; raise `RecrawlError` if there are none."""
+        n_left = ORDERS_MAX - int(self.shard.tables.registers.next_order[0])
+        if n_left <= 0:
+            raise RecrawlError(
+                f"partition {self.partition} has given out all {ORDERS_MAX:,} order numbers"
+            )
+        return n_left
+
     def order(
         self, n: int, time: NodeTime, *, lease_seconds: float | None = None, exact: bool = False
     ) -> events.Ordered:
@@ -427,12 +464,7 @@ class Node:
         with self.lock:
             now_ms = self.tick(time)
             self.check_owner()
-            n_left = ORDERS_MAX - int(self.shard.tables.registers.next_order[0])
-            if n_left <= 0:
-                raise RecrawlError(
-                    f"partition {self.partition} has given out all {ORDERS_MAX:,} order numbers"
-                )
-            n = min(n, n_left)
+            n = min(n, self._n_orders_left())
             proposal = self.shard.decide(now_ms, n, lease_seconds=lease_seconds, exact=exact)
             if proposal.order.size == 0:
                 return proposal
@@ -457,6 +489,8 @@ class Node:
         with self.lock:
             now_ms = self.tick(time)
             self.check_owner()
+            if page.size > self._n_orders_left():
+                raise RecrawlError(f"partition {self.partition} has too few order numbers left")
             proposal, why = self.shard.decide_given(now_ms, page, lease_seconds=lease_seconds)
             if proposal.order.size == 0:
                 return proposal, why

@@ -29,15 +29,34 @@ from recrawl.store import DIGEST_BYTES
 
 __all__ = [
     "NODE_SCHEMAS",
+    "REQUEST_DIGEST_BYTES_MAX",
+    "REQUEST_KEY_BYTES_MAX",
     "CorpusIdentified",
     "LogEntry",
     "NamesNumbered",
     "PagesAddedWithUrls",
     "PagesReported",
+    "RequestKey",
     "UserDataSet",
     "entry_of",
+    "keyed_record",
     "record_of",
+    "request_of",
+    "without_key",
 ]
+
+
+REQUEST_KEY_BYTES_MAX = 64
+REQUEST_DIGEST_BYTES_MAX = 32
+
+
+class RequestKey(NamedTuple):
+    """A key by which a client recognises its own request, if it has to repeat it."""
+
+    key: bytes
+    """Idempotency key of the client, 1 to 64 bytes."""
+    digest: bytes
+    """Digest of the request, up to 32 bytes: another request with the same key is a mistake."""
 
 
 class CorpusIdentified(NamedTuple):
@@ -120,6 +139,7 @@ _PAGES_ADDED_WITH_URLS = 101
 _NAMES_NUMBERED = 102
 _PAGES_REPORTED = 103
 _CORPUS_IDENTIFIED = 110
+_KEYED = 111
 _PAGES_ADDED_WITH_USER_DATA = 120
 _USER_DATA_SET = 121
 
@@ -146,6 +166,14 @@ NODE_SCHEMAS: dict[int, pa.Schema] = {
     ),
     _PAGES_REPORTED: pa.schema(
         [*arrow_schema_of(Outcomes)] + [pa.field(name, type_) for name, type_ in _CONTENT]
+    ),
+    _KEYED: pa.schema(
+        [
+            pa.field("key", pa.binary(), False),
+            pa.field("digest", pa.binary(), False),
+            pa.field("schema", pa.uint16(), False),
+            pa.field("data", pa.binary(), False),
+        ]
     ),
     _CORPUS_IDENTIFIED: pa.schema(
         [
@@ -188,8 +216,41 @@ def record_of(entry: LogEntry) -> Record:
     return Record(*to_record(entry))
 
 
+def keyed_record(record: Record, request: RequestKey) -> Record:
+    """Return a record that wraps another one, with the key of the request that it completes."""
+    key, digest = request
+    if not 1 <= len(key) <= REQUEST_KEY_BYTES_MAX:
+        raise ValueError(f"key must have 1 to {REQUEST_KEY_BYTES_MAX} bytes, got {len(key)}")
+    if len(digest) > REQUEST_DIGEST_BYTES_MAX:
+        raise ValueError(
+            f"digest must have at most {REQUEST_DIGEST_BYTES_MAX} bytes, got {len(digest)}"
+        )
+    columns = [
+        pa.array([value], field.type)
+        for value, field in zip((key, digest, *record), NODE_SCHEMAS[_KEYED], strict=True)
+    ]
+    return _record(_KEYED, columns)
+
+
+def request_of(record: Record) -> RequestKey | None:
+    """Return the key of the request that a record completes; None if it has none."""
+    if record.schema != _KEYED:
+        return None
+    key, digest, _, _ = unpack_batch(record.data, NODE_SCHEMAS[_KEYED]).columns
+    return RequestKey(key[0].as_py(), digest[0].as_py())
+
+
+def without_key(record: Record) -> Record:
+    """Return the record that a record with a key wraps; any other record itself."""
+    if record.schema != _KEYED:
+        return record
+    _, _, schema, data = unpack_batch(record.data, NODE_SCHEMAS[_KEYED]).columns
+    return Record(schema[0].as_py(), data[0].as_py())
+
+
 def entry_of(record: Record) -> LogEntry:
-    """Return the log entry in a record."""
+    """Return the log entry in a record, also in one that wraps it with a key."""
+    record = without_key(record)
     schema = NODE_SCHEMAS.get(record.schema)
     if schema is None:
         return from_record(record.schema, record.data)

@@ -18,6 +18,7 @@ from recrawl.store.fetch_records import (
 )
 from recrawl.store.names import Names
 from recrawl.store.page_urls import URL_TEXT_BYTES_MAX
+from recrawl.store.request_keys import REQUEST_KEPT_MS, REQUESTS_MAX, AcceptedRequest
 from recrawl.store.store import CHANGES_MAX, FORMAT, Store
 from recrawl.store.user_data import (
     DOC_ID_BYTES_MAX,
@@ -37,8 +38,11 @@ __all__ = [
     "METADATA_BYTES_MAX",
     "MOVED_TO_BYTES_MAX",
     "PROFILE_BYTES_MAX",
+    "REQUESTS_MAX",
+    "REQUEST_KEPT_MS",
     "SKETCH_BYTES_MAX",
     "URL_TEXT_BYTES_MAX",
+    "AcceptedRequest",
     "Cursor",
     "IsForgotten",
     "Names",

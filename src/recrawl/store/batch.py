@@ -24,6 +24,7 @@ from recrawl.store.fetch_records import (
 from recrawl.store.keys import PageArray, bytes_of_rows, spans_of, strings_of
 from recrawl.store.names import NAME_BYTES_MAX, Names
 from recrawl.store.page_urls import URL_TEXT_BYTES_MAX, stored_urls
+from recrawl.store.request_keys import NewRequest
 from recrawl.store.user_data import DOC_ID_BYTES_MAX, METADATA_BYTES_MAX
 
 __all__ = ["AddedPages", "NetPages", "StoreBatch", "net_pages"]
@@ -66,6 +67,7 @@ class StoreBatch:
         self.user_data: list[tuple[PageArray, list[bytes | None], list[bytes | None]]] = []
         self.names: list[tuple[NDArray[np.uint8], NDArray[np.int64], pa.StringArray]] = []
         self.changes: list[tuple[Cursor, int, int, int, bytes | None]] = []
+        self.requests: list[NewRequest] = []
         self._n_calls = 0
         self._n_changes: Counter[int] = Counter()
 
@@ -113,6 +115,10 @@ class StoreBatch:
         _check_lengths(DOC_ID_BYTES_MAX, doc_id=doc_id)
         _check_lengths(METADATA_BYTES_MAX, metadata=metadata)
         self.user_data.append((_pages(page), _bytes_of(doc_id), _bytes_of(metadata)))
+
+    def add_request(self, key: bytes, digest: bytes, position: int, at_ms: int) -> None:
+        """Remember that the record at a position completes the request with a key."""
+        self.requests.append(NewRequest(key, digest, position, at_ms))
 
     def add_names(self, what: ArrayLike, numbers: ArrayLike, keys: pa.StringArray) -> None:
         """Add names and their numbers.

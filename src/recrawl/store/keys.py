@@ -11,6 +11,8 @@
     n       what, 1 byte, and a name     number of the name
     m       what and number, 1 + 4       name of the number
     c       position and row, 8 + 4      a change
+    k       key of a request             record that completed the request
+    s       number of a request, 8       its time, and its key
 
 Keys are built from arrays, many at a time.
 """
@@ -30,6 +32,8 @@ __all__ = [
     "NAME",
     "NUMBER",
     "RECORD",
+    "REQUEST",
+    "REQUEST_NUMBER",
     "SINGLE",
     "USER_DATA",
     "HashArray",
@@ -52,6 +56,8 @@ USER_DATA = b"d"
 NUMBER = b"n"
 NAME = b"m"
 CHANGE = b"c"
+REQUEST = b"k"
+REQUEST_NUMBER = b"s"
 
 PageArray: TypeAlias = NDArray[np.int64]
 HashArray: TypeAlias = NDArray[np.uint64]

@@ -48,6 +48,7 @@ from recrawl.store.keys import (
 )
 from recrawl.store.names import Names, names_of, numbers_of, put_names
 from recrawl.store.page_urls import put_urls, scan_urls, stored_urls
+from recrawl.store.request_keys import AcceptedRequest, find_request, put_requests
 from recrawl.store.state import State
 from recrawl.store.url_index import look_up_pages, put_in_buckets
 from recrawl.store.user_data import UserData, put_user_data, stored_user_data, user_data_in
@@ -294,6 +295,20 @@ class Store:
             return UserData([None] * page.size, [None] * page.size)
         return user_data_in(stored_user_data(self._kv, page))
 
+    # ------------------------------------------------------------------ requests
+
+    def find_request(self, key: bytes, now_ms: int) -> AcceptedRequest | None:
+        """Return the request that a client made with a key; None if it is not known any more.
+
+        Parameters
+        ----------
+        key
+            Key that the client gave with its request.
+        now_ms
+            Current time of the partition; older requests than a day are not returned.
+        """
+        return find_request(self._kv, key, now_ms)
+
     # ------------------------------------------------------------------ changes
 
     @property
@@ -369,6 +384,8 @@ class Store:
         state = self._put_changes(rest, batch, state)
         state = self._put_names(rest, batch, state)
         self._put_contents(rest, batch, read)
+        if batch.requests:
+            put_requests(self._kv, rest, batch.requests)
         self._put_user_data(rest, batch)
         rest.put(_STATE, state.encode())
         self._write(pages, rest, is_divisible=net.removed.size == 0)

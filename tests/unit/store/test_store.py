@@ -288,7 +288,7 @@ def test_names_and_numbers_are_found_by_each_other(store: Store) -> None:
     assert store.numbers_of(Names.GROUP, ["b.example", "é.example", "x"]).tolist() == [1, 2, -1]
     assert store.names_of(Names.GROUP, [2, 0, 7]) == ["é.example", "a.example", None]
     assert store.names_of(Names.KIND, np.array([1])) == ["product"]  # type: ignore[arg-type]
-    assert [store.n_names(what) for what in Names] == [3, 1, 0, 0]
+    assert [store.n_names(what) for what in Names] == [3, 1, 0, 0, 0]
     assert store.numbers_of(Names.SOURCE, ["product"]).tolist() == [-1]
 
 

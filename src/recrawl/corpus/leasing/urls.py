@@ -170,7 +170,7 @@ def lease_urls(
             codes[spent] = _CODE[reason.why]
             until[rows[spent]] = math.inf if reason.seconds is None else reason.seconds
         why[rows] = codes
-        granted = orders_of(node.store, i, ordered) if ordered.order.size else []
+        granted = orders_of(node.store, i, ordered, node.generation) if ordered.order.size else []
         for row, one in zip(rows[codes == _ORDERED].tolist(), granted, strict=True):
             order[row] = one
     return LeasedUrls(urls, order, why, until)

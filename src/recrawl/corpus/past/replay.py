@@ -15,7 +15,7 @@ from recrawl.errors import LedgerError, RecoveryError, SnapshotError, TimeLost
 from recrawl.ledger import Ledger, SavedSnapshot
 from recrawl.node.durability.recovery import Partition, _initial_shard, _restore_shard
 from recrawl.node.node import apply_entry, use_logged_price
-from recrawl.node.records import LogEntry, entry_of
+from recrawl.node.records import LogEntry, entry_of, without_key
 from recrawl.node.routing import split_by_partition
 from recrawl.shard import Claimed, LeasesExpired, Ordered, Shard, Ticked
 from recrawl.shard.state.snapshot import restore_tables
@@ -145,8 +145,9 @@ def steps(
                 return
             if on_record is not None:
                 on_record(1)
-            if schemas is None or record.schema in schemas:
-                happening = entry_of(record)
+            inner = without_key(record)
+            if schemas is None or inner.schema in schemas:
+                happening = entry_of(inner)
                 yield Step(at, happening, _time_after(time, happening))
         position = found[-1][0] + 1
 
