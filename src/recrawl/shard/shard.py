@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -395,7 +395,7 @@ class Shard:
         n_slots = int(self.tables.registers.n_slots[0])
         digest = hashlib.sha256()
         for name, table in zip(self.tables._fields, self.tables, strict=True):
-            for column in table:
+            for column in cast("tuple[NDArray[Any], ...]", table):
                 digest.update((column[:n_slots] if name == "pages" else column).tobytes())
         return digest.hexdigest()
 
