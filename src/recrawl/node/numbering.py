@@ -17,6 +17,7 @@ from recrawl.node.config.corpus_config import CorpusConfig, PatternConfig
 from recrawl.node.domains import domain_entries
 from recrawl.node.node import Node
 from recrawl.node.records import LogEntry, NamesNumbered, PagesAddedWithUrls
+from recrawl.node.routing import batch_ranges
 from recrawl.node.user_data import UserColumns, set_user_data
 from recrawl.shard import GroupsSet, LimitsSet, PagesAdded, PagesRemoved, PageStatus, event_of
 from recrawl.shard.events import slot_of_page
@@ -256,14 +257,15 @@ class Namer:
             own = given if kept is None else kept.take(np.flatnonzero(absent)).merge(given)
             doc_id, metadata = (None, None) if own is None else (own.doc_id, own.metadata)
             with_urls = PagesAddedWithUrls(added, epoch, url, fetch_url, doc_id, metadata, key)
-            entries = [*group_entries, with_urls]
-            entries += self.limits_events(added.page, pattern)
-            applied = node.submit(entries)
+            additions = _in_records(with_urls, own)
+            entries = [*group_entries, *additions, *self.limits_events(added.page, pattern)]
+            applied = node.submit(entries)[len(group_entries) :][: len(additions)]
             node.check_owner()
-            is_added[rows] = applied[len(group_entries)].valid
+            is_valid = np.concatenate([part.valid for part in applied])
+            is_added[rows] = is_valid
             if rows.size != n_rows:
                 self._set_user_data(new)
-            slots = slot_of_page(added.page[applied[len(group_entries)].valid])
+            slots = slot_of_page(added.page[is_valid])
             until = node.shard.tables.pages.newcomer_until[slots].astype(np.int64)
         n_limited = int(np.count_nonzero(until))
         last = (int(until.max()) + EPOCH_SECONDS) * 1000 if n_limited else 0
@@ -374,6 +376,26 @@ class Namer:
             if columns is not None:
                 events.append(event_of(LimitsSet, page=page[pattern == i], **columns))
         return events
+
+
+def _in_records(entry: PagesAddedWithUrls, own: UserColumns | None) -> list[PagesAddedWithUrls]:
+    """Return an entry in parts that fit into records.
+
+    Retired pages keep the data of their users, whose size the caller did not know.
+    """
+    ranges = [] if own is None else list(batch_ranges(own.n_bytes))
+    if len(ranges) < 2:
+        return [entry]
+    added, epoch, *texts = entry
+    columns = added._asdict()
+    return [
+        PagesAddedWithUrls(
+            event_of(PagesAdded, **{name: column[first:end] for name, column in columns.items()}),
+            epoch[first:end],
+            *(None if text is None else text.slice(first, end - first) for text in texts),
+        )
+        for first, end in ranges
+    ]
 
 
 def _first_occurrences(url: pa.StringArray) -> NDArray[np.int64]:

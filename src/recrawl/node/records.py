@@ -260,7 +260,10 @@ def entry_of(record: Record) -> LogEntry:
         assert isinstance(added, PagesAdded)
         own = [*_NAMES, *_USER_DATA, *_KEY]
         texts = [batch.column(name) for name, _ in own if name in schema.names]
-        return PagesAddedWithUrls(added, batch.column("epoch").to_numpy(), *texts)
+        entry = PagesAddedWithUrls(added, batch.column("epoch").to_numpy(), *texts)
+        # All pages of a corpus have keys, or none has.
+        has_keys = entry.key is not None and entry.key.null_count < len(entry.key)
+        return entry if has_keys else entry._replace(key=None)
     if record.schema == _USER_DATA_SET:
         page, doc_id, metadata = batch.columns
         return UserDataSet(page.to_numpy(), doc_id, metadata)

@@ -286,6 +286,9 @@ def split_by_partition(
     keys = key_column(key, len(urls), by)
     if keys is not None and isinstance(urls, pa.ChunkedArray):
         urls = pa.concat_arrays(urls.chunks) if urls.num_chunks else pa.array([], urls.type)
+    if keys is not None:
+        n_bytes = pc.binary_length(keys).fill_null(0).to_numpy(zero_copy_only=False)
+        n_bytes_beside = n_bytes if n_bytes_beside is None else n_bytes_beside + n_bytes
     for first, batch in _url_batches(urls, n_bytes_beside):
         given, url = batch, canonical(batch).url
         if url is not given:  # canonical URLs have no control characters

@@ -256,13 +256,14 @@ def set_user_data(node: Node, page: NDArray[np.int64], columns: UserColumns) -> 
     node
         Node of the pages.
     page
-        Tracked page of each row.
+        Page of each row; rows with a negative number are ignored.
     columns
         Data of each row; a null leaves what is set.
     """
-    given = np.flatnonzero(columns.is_given)
+    given = np.flatnonzero(columns.is_given & (page >= 0))
     if given.size == 0:
         return 0
+    page, columns = page[given], columns.take(given)
     wanted: dict[int, list[str | None]] = {}
     rows = zip(columns.doc_id.to_pylist(), columns.metadata.to_pylist(), strict=True)
     for number, (doc_id, metadata) in zip(page.tolist(), rows, strict=True):

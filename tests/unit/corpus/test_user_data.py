@@ -177,6 +177,23 @@ def test_a_retired_page_that_is_added_again_keeps_its_data(
     assert own_data(corpus, URL) == ("one", {"n": 2})
 
 
+def test_large_data_of_retired_pages_are_split_among_records(
+    open_corpus: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = open_corpus()
+    pages = URLS[:6]
+    corpus.add(pages, doc_id=pages, metadata={"a": "x" * 8_000})
+    for _ in range(30):
+        clock.pass_seconds(40 * 86_400)
+        corpus.report([Outcome(url=url, status=404) for url in pages])
+    end = corpus.nodes[0].ledger.end
+    monkeypatch.setattr("recrawl.node.routing._BYTES_PER_BATCH", 20_000)
+    assert corpus.add(pages).n_added == 6
+    schemas = [record.schema for _, record in corpus.nodes[0].ledger.read(end)]
+    assert schemas.count(120) == 3
+    assert own_data(corpus, pages[5]) == (pages[5], {"a": "x" * 8_000})
+
+
 @pytest.mark.parametrize("n_partitions", [1, 3])
 def test_the_data_survive_opening_again_and_a_lost_store(tmp_path: Path, n_partitions: int) -> None:
     config = CorpusConfig.from_dict({"corpus": {"partitions": n_partitions}})

@@ -22,7 +22,7 @@ def test_a_leased_page_is_reported_and_appears_in_changes(in_corpus: Recrawl) ->
     assert len(orders) == 3  # one for each host
     assert set(orders[0]) == {
         *("handle", "url", "fetch_url", "etag", "last_modified", "reason", "expires_at_ms"),
-        *("doc_id", "metadata"),
+        *("doc_id", "metadata", "key"),
     }
     told = [{**order, "status": 200, "body": "text", "etag": '"1"'} for order in orders]
     row = in_corpus("report", stdin=outcomes(*told)).row
