@@ -20,6 +20,7 @@ from benchmarks import (
     scale,
     shard,
     shard_learning,
+    soak,
     throughput,
 )
 from recrawl.sim.faults import run as faults
@@ -70,6 +71,9 @@ def _argument_parser() -> argparse.ArgumentParser:
     command = commands.add_parser("power", help=power.__doc__)
     command.add_argument("--cuts", type=int, default=1_000)
     command.add_argument("--seed", type=int, default=0)
+    command = commands.add_parser("soak", help=soak.__doc__)
+    command.add_argument("--minutes", type=float, default=20.0)
+    command.add_argument("--pages", type=float, default=5e4)
     command = commands.add_parser("backtests", help=backtests.__doc__)
     command.add_argument("--runs", type=int, default=100, help="number of webs; each has one log")
     command = commands.add_parser("histories", help=histories.__doc__)
@@ -134,6 +138,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             )
         case "power":
             return power.measure(arguments.cuts, seed=arguments.seed)
+        case "soak":
+            return soak.measure(arguments.minutes, n_pages=int(arguments.pages))
         case "backtests":
             return backtests.measure(arguments.runs)
         case "histories":

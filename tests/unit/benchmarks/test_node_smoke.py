@@ -86,3 +86,16 @@ def test_a_node_is_compared_with_the_bare_engine(ledger: str, kafka_bootstrap: s
     assert found["add"]["rows_per_second"] > 0
     assert found["report_by_handle"]["ratio_to_bare_rocksdb"] > 0
     assert ("ratio_to_bare_kafka" in found["add"]) == (ledger == "kafka")
+
+
+def test_a_soak_compares_half_time_with_the_end() -> None:
+    """The mechanics only: in half a minute everything still grows."""
+    found = run("soak", "--minutes", "0.5", "--pages", "2000")
+    assert found["ordered"] >= found["reported"] > 0
+    assert found["added"] - found["removed"] == 2_000
+    assert found["snapshots_in_second_half"] >= 0
+    for name in ("memory_bytes", "open_files", "disk_bytes"):
+        assert found["half_time"][name] > 0
+        share = found["end"][name] / found["half_time"][name] - 1
+        assert found["growth"][name] == pytest.approx(share, abs=1e-4)
+        assert (name in found["grew"]) == (found["growth"][name] > 0.05)
