@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 __all__ = [
     "create_folder",
+    "drop_cached_pages",
     "hold_lock",
     "open_new_file",
     "replace_file",
@@ -138,6 +139,12 @@ def sync_to_disk(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def drop_cached_pages(descriptor: int) -> None:
+    """Ask the system to forget its copy of a file in memory, so that the disk is read next time."""
+    if hasattr(os, "posix_fadvise"):  # macOS does not have it
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def sync_tree(folder: Path) -> None:

@@ -1,9 +1,10 @@
 """Back up a corpus: copy its newest snapshots and its log, and check the copies.
 
-Snapshots and the log are copied as files, without opening the corpus, so a backup can be made
-while another process writes.  The log is read after the snapshots, so it reaches at least as far.
+Snapshots, the stores and the log are copied as files, without opening the corpus, so a backup can
+be made while another process writes.  The log is read last, so it reaches at least as far as they.
 """
 
+import logging
 import os
 import shutil
 from collections.abc import Iterable, Sequence
@@ -25,6 +26,8 @@ from recrawl.node.durability.corpus_format import CorpusFormat, read_format
 from recrawl.node.durability.file_checks import check_database, check_snapshot
 
 __all__ = ["BACKUPS_KEPT", "BackupCheck", "BackupResult", "back_up_corpus", "check_backups"]
+
+logger = logging.getLogger(__name__)
 
 BACKUPS_KEPT = 7
 """Default number of backups kept in a folder."""
@@ -183,6 +186,9 @@ class _Copy:
             # Before the log, so that no cursor is beyond the end of the copied log.
             self._copy_folder(COPIED_FOLDER, scratch)
             self.positions = [self._copy_snapshot(i, scratch) for i in range(shape.partitions)]
+            # Before the log, which the store must not be ahead of.
+            for i in range(shape.partitions):
+                self._copy_store(i, scratch)
             if shape.ledger == "rocksdb":
                 with capture_database(source / "log", "log") as log:
                     self._add(log, scratch)
@@ -223,14 +229,27 @@ class _Copy:
                 "no snapshot is intact, so no backup was made. Run `recrawl doctor`. "
                 + "; ".join(problems)
             )
-        # Without a snapshot the log has everything; with the store, readers need no writer first.
-        store = f"store/{i}"
-        with capture_database(self._source / store, store) as captured:
-            self._add(captured, scratch)
-        with ExitStack() as closing:
-            for _ in check_database(self._assemble(store, scratch, closing)):
-                pass
         return 0
+
+    def _copy_store(self, i: int, scratch: Path) -> None:
+        """Copy the store of a partition as it is now, unless it is damaged.
+
+        Most of its files are in the snapshot, too, and are not copied again.  A damaged one is left
+        out if there is a snapshot, whose copy then takes its place.
+        """
+        store = f"store/{i}"
+        n_files = len(self.files)
+        try:
+            with capture_database(self._source / store, store) as captured:
+                self._add(captured, scratch)
+            with ExitStack() as closing:
+                for _ in check_database(self._assemble(store, scratch, closing)):
+                    pass
+        except (StorageError, BackupError) as error:
+            if self.positions[i] == 0:
+                raise
+            logger.warning("%s is left out of the backup: %s", self._source / store, error)
+            del self.files[n_files:]
 
     def _check_snapshot(self, position: int, path: str, scratch: Path) -> None:
         with ExitStack() as closing:

@@ -25,7 +25,13 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from recrawl.atomic_files import replace_file, sync_to_disk
+from recrawl.atomic_files import (
+    create_folder,
+    drop_cached_pages,
+    open_new_file,
+    replace_file,
+    sync_to_disk,
+)
 from recrawl.errors import BackupError, LockedError
 
 __all__ = ["BackedUpFile", "BackupFolder", "BackupList"]
@@ -95,12 +101,12 @@ class BackupFolder:
                     f"{self.folder} is not empty and holds no backups. Give an empty folder, or "
                     "one that does not exist yet."
                 )
-            self.folder.mkdir(parents=True, exist_ok=True)
+            create_folder(self.folder)
             with replace_file(mark, is_durable=True) as file:
                 file.write(json.dumps({"format": FORMAT}).encode())
         self.check_format()
         for name in (_FILES, _LISTS):
-            (self.folder / name).mkdir(exist_ok=True)
+            create_folder(self.folder / name)
 
     def check_format(self) -> None:
         """Raise `BackupError` unless the folder holds backups that this version can read."""
@@ -119,14 +125,18 @@ class BackupFolder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other processes from changing the folder; remove what interrupted ones left."""
-        with (self.folder / _LOCK).open("ab") as file:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self.folder / _LOCK, flags, 0o666)
+        try:
             try:
-                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise LockedError(f"another backup to {self.folder} is running") from error
             for left in self.folder.glob(f"{_TEMPORARY}*"):
                 shutil.rmtree(left, ignore_errors=True)
             yield
+        finally:
+            os.close(descriptor)  # also ends the lock
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
@@ -171,7 +181,7 @@ class BackupFolder:
         if self.problem_of(file) is None:
             return file, False
         copy = scratch / file.sha256
-        with copy.open("xb") as out:
+        with open_new_file(copy) as out:
             offset = 0
             while offset < n_bytes:
                 data = os.pread(descriptor, min(_READ_BYTES, n_bytes - offset), offset)
@@ -182,7 +192,7 @@ class BackupFolder:
             out.flush()
             os.fsync(out.fileno())
             # Otherwise the comparison below would read the memory that was just written.
-            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            drop_cached_pages(out.fileno())
         if _digest_at(copy, n_bytes) != file.sha256:
             raise BackupError(
                 f"the copy of {path} in {self.folder} differs from the file: one of the two disks "

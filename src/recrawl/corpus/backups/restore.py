@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from recrawl.atomic_files import sync_to_disk
+from recrawl.atomic_files import create_folder, drop_cached_pages, open_new_file, sync_to_disk
 from recrawl.corpus.backups.backup_folder import BackedUpFile, BackupFolder, BackupList
 from recrawl.errors import BackupError
 
@@ -85,7 +85,7 @@ def _number_of(backups: BackupFolder, name: str | None) -> int:
 
 def _install(backups: BackupFolder, listed: BackupList, target: Path) -> None:
     """Copy all files; FORMAT comes last, because a folder without it is not a corpus."""
-    target.mkdir(parents=True, exist_ok=True)
+    create_folder(target)
     folders = {target}
     for path, file in sorted(_places(listed), key=lambda place: place[0] == "FORMAT"):
         copy = target / path
@@ -93,11 +93,11 @@ def _install(backups: BackupFolder, listed: BackupList, target: Path) -> None:
             _sync_folders(folders)
         copy.parent.mkdir(parents=True, exist_ok=True)
         folders.update(parent for parent in copy.parents if parent.is_relative_to(target))
-        with backups.path_of(file).open("rb") as content, copy.open("xb") as out:
+        with backups.path_of(file).open("rb") as content, open_new_file(copy) as out:
             shutil.copyfileobj(content, out, 1 << 20)
             out.flush()
             os.fsync(out.fileno())
-            os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            drop_cached_pages(out.fileno())
         problem = _problem_of_copy(copy, file)
         if problem is not None:
             raise BackupError(f"{copy} differs from the backup after copying: {problem}")
@@ -108,12 +108,14 @@ def _install(backups: BackupFolder, listed: BackupList, target: Path) -> None:
 def _places(listed: BackupList) -> list[tuple[str, BackedUpFile]]:
     """Return the path of each copy to make.
 
-    The copy of the store inside a snapshot is also the store.
+    If the backup has no store of a partition, the copy in its snapshot takes its place.
     """
     places = [(file.path, file) for file in listed.files]
+    stores = {file.path.split("/")[1] for file in listed.files if file.path.startswith("store/")}
     for file in listed.files:
         parts = file.path.split("/")
-        if len(parts) > 4 and parts[0] == "snapshots" and parts[3] == "store":
+        is_copy = len(parts) > 4 and parts[0] == "snapshots" and parts[3] == "store"
+        if is_copy and parts[1] not in stores:
             places.append(("/".join(["store", parts[1], *parts[4:]]), file))
     return places
 

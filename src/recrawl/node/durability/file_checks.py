@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from recrawl.atomic_files import drop_cached_pages
 from recrawl.errors import SnapshotError, StorageError
 from recrawl.kv import KeyValues, KvOptions
 from recrawl.ledger import SavedSnapshot
@@ -58,7 +59,7 @@ def _drop_from_memory(folder: Path) -> None:
         except OSError as error:
             raise StorageError(f"{path} cannot be read: {error}") from error
         try:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            drop_cached_pages(descriptor)
         finally:
             os.close(descriptor)
 

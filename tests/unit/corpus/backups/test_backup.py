@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,38 @@ def test_a_restored_corpus_equals_the_one_that_was_backed_up(
     restored = open_corpus("restored", corpus={"partitions": 2})
     assert restored.changes() == changes
     assert restored.add(["https://h1.example/new"]).n_added == 1
+
+
+def test_a_restored_corpus_can_be_read_before_it_is_written(
+    open_corpus: Open, tmp_path: Path
+) -> None:
+    corpus = open_corpus()
+    fill(corpus)
+    corpus.snapshot()
+    corpus.add(["https://h0.example/after-the-snapshot"])
+    expected = state_of(corpus)
+    back_up_corpus(tmp_path / "corpus", tmp_path / "backups")
+    restore_corpus(tmp_path / "backups", tmp_path / "restored")
+    assert state_of(open_corpus("restored", read_only=True)) == expected
+
+
+def test_a_damaged_store_is_replaced_by_the_copy_in_the_snapshot(
+    open_corpus: Open, tmp_path: Path
+) -> None:
+    corpus = open_corpus()
+    fill(corpus)
+    corpus.snapshot()
+    corpus.close()
+    own_file = max(
+        (tmp_path / "corpus/store/0").glob("*.sst"), key=lambda path: path.stat().st_size
+    )
+    content = own_file.read_bytes()
+    own_file.unlink()  # no longer a link to the file in the snapshot
+    own_file.write_bytes(content)
+    flip_byte(own_file, 200)
+    back_up_corpus(tmp_path / "corpus", tmp_path / "backups")
+    restore_corpus(tmp_path / "backups", tmp_path / "restored")
+    assert open_corpus("restored").add(URLS).n_known == len(URLS)
 
 
 def test_a_corpus_without_a_snapshot_is_restored_from_its_log(
@@ -356,6 +389,25 @@ def test_a_folder_holds_the_backups_of_one_corpus(open_corpus: Open, tmp_path: P
     open_corpus().backup(tmp_path / "backups")
     with pytest.raises(BackupError, match="of another corpus"):
         open_corpus("other").backup(tmp_path / "backups")
+
+
+def test_a_corpus_of_0_1_0_is_backed_up_as_it_is(tmp_path: Path) -> None:
+    fixture = Path(__file__).parents[3] / "fixtures" / "corpus_0_1_0" / "corpora.tar.xz"
+    with tarfile.open(fixture) as tar:
+        tar.extractall(tmp_path / "old", filter="data")
+    for number, found in enumerate(sorted((tmp_path / "old").rglob("FORMAT"))):
+        if json.loads(found.read_text())["ledger"] != "rocksdb":
+            continue
+        folder, backups = found.parent, tmp_path / f"backups-{number}"
+        back_up_corpus(folder, backups)
+        restore_corpus(backups, tmp_path / f"restored-{number}")
+        with recrawl.open(folder, read_only=True) as old:
+            expected = state_of(old)
+        with recrawl.open(tmp_path / f"restored-{number}", read_only=True) as restored:
+            assert state_of(restored) == expected
+        # It gets its id when it is opened for writing; backups go on in the same folder.
+        with recrawl.open(folder, accept_clock=True) as corpus:
+            assert corpus.backup(backups).n_backups == 2
 
 
 def test_two_backups_to_one_folder_do_not_run_at_once(open_corpus: Open, tmp_path: Path) -> None:
