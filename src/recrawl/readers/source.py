@@ -9,7 +9,7 @@ import pyarrow as pa
 from recrawl.readers.head import Head
 from recrawl.readers.inputs import Input
 from recrawl.readers.known_formats import format_by_name, guess_format
-from recrawl.readers.reading import Format, Reading, ReadOptions
+from recrawl.readers.reading import IGNORED_MAX, Format, Reading, ReadOptions
 from recrawl.readers.refused import Refused
 from recrawl.readers.schemas import SCHEMAS, WINDOWS, Kind
 
@@ -49,6 +49,12 @@ class Source:
     def refused(self) -> Refused:
         """Counts of rows read and refused so far."""
         return self._reading.refused
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """Names of the fields of a table, at most `IGNORED_MAX`; empty for another format."""
+        head = Head(self._reading.source, self._reading.options.columns)
+        return tuple(head.field_names[:IGNORED_MAX]) if head.columns else ()
 
     @property
     def ignored_fields(self) -> tuple[str, ...]:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_FIELDS_SHOWN_MAX = 20
+
 
 @example_command(
     "import",
@@ -116,10 +118,12 @@ def command(
                 case "listed" if source.format == "access-log":
                     _import_requests(corpus, source, file, key, out)
                 case "listed":
+                    fields = ", ".join(source.field_names[:_FIELDS_SHOWN_MAX])
+                    shown = f"  Its fields are {fields}." if fields else ""
                     raise RecrawlError(
                         f"{name} is a list of pages ({source.format}): it has no times of "
-                        f"fetches.\nRun `recrawl add {name}` to add them.  If it is a log, name "
-                        "its columns: --column at=FIELD --column digest=FIELD."
+                        f"fetches.{shown}\nRun `recrawl add {name}` to add them.  If it is a log, "
+                        "name its columns: --column at=FIELD --column digest=FIELD."
                     )
                 case _:
                     raise RecrawlError(

@@ -92,3 +92,13 @@ def test_files_of_other_kinds_suggest_the_right_command(in_corpus: Recrawl, tmp_
     (tmp_path / "noise").write_bytes(bytes(range(256)))
     assert in_corpus("import", "noise").code == 1
     assert in_corpus("import", "urls.txt", "--format", "no-such-format").code in (1, 2)
+
+
+def test_a_log_without_a_known_time_lists_its_fields(in_corpus: Recrawl, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("url,wann,summe\nhttps://a.example/,2024-01-01,x\n")
+    ran = in_corpus("import", "log.csv")
+    assert ran.code == 1
+    assert "Its fields are url, wann, summe." in ran.err
+    assert "--column at=FIELD" in ran.err
+    ran = in_corpus("import", "log.csv", "--column", "at=wann", "--column", "digest=summe")
+    assert ran.row["n_fetches"] == 1
