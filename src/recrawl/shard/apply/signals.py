@@ -56,6 +56,9 @@ __all__ = [
 _FREE = int(PageStatus.FREE)
 _NEW = int(PageStatus.NEW)
 _COUNT_MAX = 65_535
+# Largest number of signals of a source that age the same copy, per signal of a new source that
+# counts before it is tested.
+_SIGNALS_PER_TEST = 2.0
 # Claimed times are accepted up to this far ahead of the shard's time.
 _AHEAD_MS_MAX = 86_400_000
 
@@ -179,7 +182,11 @@ def apply_signals(
             if delay > 0.0:
                 precision *= -math.expm1(-(at - fetched) / delay)
         rebuild_word(pages, links, sources, priors, rules, slot, float(at))
-        if pages.status[slot] != _NEW and _may_age(pages, sources, rules, slot, source):
+        # Hundreds of false signals about one copy must not add up to a likely change.
+        is_counted = n_signals <= _SIGNALS_PER_TEST * rules.untested_signals_max
+        if pages.status[slot] != _NEW and (
+            is_counted and _may_age(pages, sources, rules, slot, source)
+        ):
             age_by_signal(pages, rules, slot, float(at), precision)
         valid[i] = True
 
@@ -231,7 +238,8 @@ def _reaged_last_of(pages: Pages, links: Links, sources: Sources, rules: Rules, 
         if n == 0:
             continue
         source = number_of(links.source[row]) if k > 0 else number_of(pages.source[slot])
-        log_false += math.log(max(false_chance_of(sources, source, rules, n), 1e-300))
+        n_counted = int(min(float(n), _SIGNALS_PER_TEST * rules.untested_signals_max))
+        log_false += math.log(max(false_chance_of(sources, source, rules, n_counted), 1e-300))
         is_all_tested &= is_tested(sources, source, rules)
         n_all += n
     word = pages.word[slot]

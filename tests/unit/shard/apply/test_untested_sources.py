@@ -84,6 +84,23 @@ def test_pages_are_younger_again_when_their_source_turns_out_to_be_wrong() -> No
     assert story.replay().digest() == story.shard.digest()
 
 
+def test_a_flood_of_false_signals_about_one_page_counts_little() -> None:
+    story = fetched()
+    story.signal(np.arange(100))
+    aged = np.array([page for page in range(100) if story.last(page) < DAY])
+    for k in range(6):
+        story.fetch(aged, Verdict.UNCHANGED, at=2 * DAY + 100 * k + 10)
+        story.tick(2 * DAY + 100 * k + 20)
+        story.signal(aged)
+    for k in range(400):
+        story.tick(3 * DAY + k)
+        story.signal([99])
+    explanation = story.shard.explain(99)
+    assert explanation is not None
+    assert explanation.sources[0].signals_since_fetch > 400
+    assert explanation.freshness_probability > 0.7
+
+
 def test_a_source_of_given_precision_needs_no_tests() -> None:
     story = fetched()
     story.apply(ev.event_of(ev.SourcesSet, source=0, precision=0.5, delay_seconds=np.nan))
