@@ -200,14 +200,14 @@ def open_to_change(
             return recrawl.open(folder.resolve(), accept_clock=accept_clock)
         except LockedError:
             now = time.monotonic()
-            if now >= ends:
-                raise
             if not is_announced and now >= start + _LOCK_SILENT_SECONDS:
                 is_announced = True
                 print_note(
                     "Another process is using this corpus; waiting for up to "
                     f"{seconds_text(LOCK_SECONDS_MAX)} …"
                 )
+            if now >= ends:
+                raise
         time.sleep(_LOCK_LOOK_SECONDS)
 
 
