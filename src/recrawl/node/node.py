@@ -46,7 +46,7 @@ from recrawl.shard import (
     event_of,
     events,
 )
-from recrawl.shard.state.status import PriceMode, Why
+from recrawl.shard.state.status import LeaseStage, PriceMode, Why
 from recrawl.store import AcceptedRequest, Store, StoreBatch
 from recrawl.urls import page_names
 
@@ -546,6 +546,25 @@ class Node:
             is_known, leases.page[order & (leases.page.size - 1)], -1
         )
         return page
+
+    def open_orders_of(self, page: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the order in flight of each page, 0 for a page without one."""
+        registers, leases = self.shard.tables.registers, self.shard.tables.leases
+        order = np.zeros(page.size, np.int64)
+        if registers.in_flight[0] == 0:
+            return order
+        row = np.flatnonzero(leases.stage == LeaseStage.IN_FLIGHT)
+        row = row[np.argsort(leases.page[row])]
+        # The ring buffer has the orders from the first to the next, each at its lowest bits.
+        first, next_order = registers.first_order[0], registers.next_order[0]
+        number = first + ((row - first) & (leases.page.size - 1))
+        row, number = row[number < next_order], number[number < next_order]
+        if row.size:
+            held = leases.page[row]
+            place = np.minimum(np.searchsorted(held, page), row.size - 1)
+            is_held = held[place] == page
+            order[is_held] = number[place[is_held]]
+        return order
 
 
 def use_logged_price(shard: Shard) -> None:

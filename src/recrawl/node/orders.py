@@ -144,7 +144,8 @@ class Outcome:
     handle
         Handle of the order; 0 for a fetch without an order.
     url
-        URL of the page; not needed with a handle.
+        URL of the page; not needed with a handle.  If the page is leased and was fetched after
+        that, the outcome ends the lease.
     status
         Status of the HTTP response; 0 if there was none (time-out, refused connection).
     changed

@@ -326,6 +326,7 @@ def report_answers(
     known = np.flatnonzero(page >= 0)
     if known.size == 0:
         return counted, transition
+    order = _find_orders(node, page, order, answers.fetched_at_ms)
     turn = turns_of(page[known])
     # One entry for the first outcome of each page, one for the second, and so on.
     rows = known[np.argsort(turn, kind="stable")]
@@ -350,6 +351,30 @@ def report_answers(
     counted[rows] = np.concatenate([one.valid for one in applied])
     transition[rows] = np.concatenate([one.transition for one in applied])
     return counted, transition
+
+
+def _find_orders(
+    node: Node,
+    page: NDArray[np.int64],
+    order: NDArray[np.int64],
+    fetched_at_ms: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return the orders of answers; one given by URL answers the order in flight of its page.
+
+    Only if the page was fetched after it was ordered, and no answer before it has the same order.
+    """
+    rows = np.flatnonzero((order <= 0) & (page >= 0))
+    if rows.size == 0:
+        return order
+    found = node.open_orders_of(page[rows])
+    leases = node.shard.tables.leases
+    ordered_at = leases.ordered_at[found & (leases.page.size - 1)]
+    is_later = (fetched_at_ms[rows] <= 0) | (fetched_at_ms[rows] >= ordered_at)
+    with_found = order.copy()
+    with_found[rows] = np.where(is_later, found, 0)
+    is_first = np.zeros(order.size, np.bool_)
+    is_first[np.unique(with_found, return_index=True)[1]] = True
+    return np.where(is_first | (order > 0), with_found, order)
 
 
 def _judge_repeated(
