@@ -10,7 +10,7 @@ from recrawl.shard import Shard
 from recrawl.shard.state.status import BudgetUnit
 from recrawl.units import count_text, number_text
 
-__all__ = ["BudgetView"]
+__all__ = ["BudgetView", "seconds_to_next_fetch"]
 
 _HOUR = 3_600.0
 
@@ -99,6 +99,27 @@ class BudgetView:
         if self.unit == "cost":
             return f"{number_text(amount)} cost{suffix}"
         return count_text(amount, f"fetch{suffix}", f"fetches{suffix}")
+
+
+def seconds_to_next_fetch(shard: Shard, now_ms: int | None = None) -> float:
+    """Return the seconds until the budget of a partition pays for a fetch: 0 if it does now.
+
+    Parameters
+    ----------
+    shard
+        Shard of the partition.
+    now_ms
+        Time in milliseconds since 1970; by default that of the shard.
+    """
+    registers = shard.tables.registers
+    credit = shard.credit(shard.now_ms if now_ms is None else now_ms)
+    is_in_cost = registers.budget_unit[0] == BudgetUnit.COST
+    # The last order of a budget in cost may exceed the credit.
+    needed = 1e-9 if is_in_cost else 1.0
+    if credit >= needed - 1e-6 * (not is_in_cost):
+        return 0.0
+    rate = float(registers.budget[0])
+    return max((needed - credit) / rate, 1e-3) if rate > 0 else math.inf
 
 
 def _round_amount(amount: float) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from recrawl.corpus.budget_view import seconds_to_next_fetch
 from recrawl.node.node import Node, use_logged_price
 from recrawl.shard import Shard, Transition
 from recrawl.shard.explain import Explanation
@@ -133,6 +134,8 @@ class PageExplanation:
     """Budget of the page's partition; None if unlimited."""
     is_past: bool
     """Whether this explains an earlier time."""
+    budget_wait_seconds: float | None = None
+    """Seconds until the budget pays for the next fetch; None if it does now, or never."""
     now_ms: int
     state: Explanation
     """The explanation by the shard, with numbers."""
@@ -186,6 +189,7 @@ class PageExplanation:
             "moved_to": self.moved_to,
             "estimator": self.estimator,
             "budget_per_second": self.budget_per_second,
+            "budget_wait_seconds": self.budget_wait_seconds,
         }
 
 
@@ -253,6 +257,7 @@ def page_explanation(
     group = store.names_of(Names.GROUP, [state.group])[0] or ""
     own = store.user_data_of(row)
     budget = float(shard.tables.registers.budget[0])
+    wait = 0.0 if is_past else seconds_to_next_fetch(shard, now_ms)
     return PageExplanation(
         url=url[0].as_py() or "",
         fetch_url=store.fetch_urls_of(row, url)[0].as_py() or "",
@@ -267,6 +272,7 @@ def page_explanation(
         estimator=shard.settings.estimator,
         budget_per_second=budget if math.isfinite(budget) else None,
         is_past=is_past,
+        budget_wait_seconds=wait if 0 < wait < math.inf else None,
         now_ms=now_ms,
         state=state,
         doc_id=own.doc_id[0],

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recrawl.core.arrays import RowArray
-from recrawl.corpus.budget_view import BudgetView
+from recrawl.corpus.budget_view import BudgetView, seconds_to_next_fetch
 from recrawl.corpus.inspect.page_waits import WHYS, is_by_price, waits_of
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.config.time_windows import zone_of
 from recrawl.node.node import Node
 from recrawl.node.orders import Order
 from recrawl.shard import Shard
-from recrawl.shard.state.status import BudgetUnit, PageStatus, Why
+from recrawl.shard.state.status import PageStatus, Why
 from recrawl.units import count_text, seconds_text
 
 __all__ = [
@@ -126,15 +126,7 @@ def window_reason(config: CorpusConfig, now_ms: int) -> ShortfallReason | None:
 
 def _is_spent(shard: Shard) -> bool:
     """Return whether a partition can pay for no order now."""
-    credit = shard.credit(shard.now_ms)
-    is_in_cost = shard.tables.registers.budget_unit[0] == BudgetUnit.COST
-    return credit <= 1e-9 if is_in_cost else credit < 1 - 1e-6
-
-
-def _seconds_to_earn(shard: Shard, amount: float) -> float:
-    rate = float(shard.tables.registers.budget[0])
-    missing = amount - shard.credit(shard.now_ms)
-    return missing / rate if rate > 0 else math.inf
+    return seconds_to_next_fetch(shard) > 0
 
 
 def budget_reason(
@@ -163,11 +155,10 @@ def budget_reason(
     if not view.per_second:
         text = "the budget is 0, or was spent"
         return ShortfallReason(why=Why.NO_BUDGET, n_pages=None, seconds=None, text=text)
-    is_in_cost = view.unit == "cost"
-    seconds = max(min(_seconds_to_earn(shard, 0.0 if is_in_cost else 1.0) for shard in spent), 0.0)
+    seconds = min(seconds_to_next_fetch(shard) for shard in spent)
     text = f"the budget of {view.text} is spent for now, the next fetch is possible in "
     text += seconds_text(seconds)
-    if not is_in_cost and 1 < n_missing <= view.credit_max:
+    if view.unit == "fetches" and 1 < n_missing <= view.credit_max:
         left = n_missing - sum(shard.credit(shard.now_ms) for shard in spent)
         text += f" and {n_missing:,} in {seconds_text(max(left, 0.0) / view.per_second)}"
     return ShortfallReason(why=Why.BUDGET_SPENT, n_pages=None, seconds=seconds, text=text)

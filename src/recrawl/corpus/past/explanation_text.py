@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from recrawl.core.price.promise import first_change_quantile_of
 from recrawl.corpus.inspect.explanation import PageExplanation
+from recrawl.corpus.inspect.page_waits import reason_text
 from recrawl.corpus.past.page_history import PageHistory
 from recrawl.shard import PageStatus, Reason, Transition, Verdict
 from recrawl.shard.explain import Forward, Why
@@ -237,6 +238,9 @@ def _next_fetch_sentences(page: PageExplanation) -> Iterable[str]:
                 yield _due_later_sentence(page)
         case _:
             yield _due_now_sentence(page)
+            if state.why == Why.DUE and page.budget_wait_seconds is not None:
+                text = reason_text(Why.BUDGET_SPENT, page.budget_wait_seconds)
+                yield f"{text[0].upper()}{text[1:]}."
             waits = _host_sentence(page, now_ms)
             if waits:
                 yield waits

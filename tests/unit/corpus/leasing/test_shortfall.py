@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from recrawl import Corpus, Outcome
-from recrawl.corpus import Shortfall, Why
+from recrawl.corpus import Shortfall, Why, explanation_words
 from tests.manual_clock import ManualClock
 
 Open: TypeAlias = Callable[..., Corpus]
@@ -56,6 +56,17 @@ def test_a_spent_budget(open_corpus: Open, clock: ManualClock, partitions: int) 
         )
     clock.pass_seconds(HOUR / 2)
     assert shortfall(corpus, 16).n_leased > 1
+
+
+def test_explain_says_that_the_budget_is_spent(open_corpus: Open) -> None:
+    corpus = open_corpus(budget={"rate": "12/h"})
+    corpus.add(URLS)
+    leased = {order.url for order in corpus.lease(30)}
+    page = corpus.explain(next(url for url in URLS if url not in leased))
+    assert page is not None
+    assert page.as_dict()["budget_wait_seconds"] == pytest.approx(300)
+    text = "The budget is spent for now; the next fetch is possible in 5 min."
+    assert text in explanation_words(page)
 
 
 def test_the_wait_for_all_missing_pages_is_named(open_corpus: Open) -> None:
