@@ -6,9 +6,10 @@ be made while another process writes.  The log is read last, so it reaches at le
 
 import logging
 import os
+import resource
 import shutil
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ BACKUPS_KEPT = 7
 COPIED_FILES = ("recrawl.toml", "last-config.json", "forgets.json", "FORMAT")
 # The cursors of named consumers of the change feed.
 COPIED_FOLDER = "consumers"
-_ATTEMPTS_MAX = 5
+_ATTEMPTS_MAX = 100
 
 
 class BackupResult(NamedTuple):
@@ -164,6 +165,75 @@ def _check_same_corpus(backups: BackupFolder, numbers: Sequence[int], corpus: st
         return
 
 
+class _Opened(NamedTuple):
+    """The files of a corpus, all opened at nearly the same moment."""
+
+    small: list[CapturedFile]
+    snapshots: list[list[tuple[SavedSnapshot, list[CapturedFile]]]]
+    """Snapshots of each partition, newest first."""
+    stores: list[list[CapturedFile]]
+    log: list[CapturedFile] | None
+    """Files of the log; None if it is on Kafka."""
+
+
+def _open_files(source: Path, shape: CorpusFormat, closing: ExitStack) -> _Opened:
+    """Open all files to copy: snapshots and stores before the log, which must reach further.
+
+    Copying takes long, and the writer removes snapshots and truncates the log meanwhile.
+    """
+    small = closing.enter_context(capture_files(source, COPIED_FILES))
+    folder = source / COPIED_FOLDER
+    if folder.is_dir() and any(folder.iterdir()):
+        small = [*closing.enter_context(capture_tree(folder, COPIED_FOLDER)), *small]
+    snapshots: list[list[tuple[SavedSnapshot, list[CapturedFile]]]] = []
+    for i in range(shape.partitions):
+        saved = SnapshotFolder(source / "snapshots" / str(i)).list_saved()
+        paths = [f"snapshots/{i}/{one.folder.name}" for one in saved]
+        snapshots.append(
+            [
+                (one, closing.enter_context(capture_tree(one.folder, path)))
+                for one, path in zip(saved, paths, strict=True)
+            ]
+        )
+    stores = [_open_store(source, i, snapshots[i], closing) for i in range(shape.partitions)]
+    log = None
+    if shape.ledger == "rocksdb":
+        log = closing.enter_context(capture_database(source / "log", "log"))
+    for opened in snapshots:
+        # A writer removes a snapshot before it truncates the log beyond it.
+        if not all(one.folder.exists() for one, _ in opened):
+            raise _LogTruncated
+    return _Opened(small, snapshots, stores, log)
+
+
+def _open_store(
+    source: Path,
+    i: int,
+    snapshots: list[tuple[SavedSnapshot, list[CapturedFile]]],
+    closing: ExitStack,
+) -> list[CapturedFile]:
+    store = f"store/{i}"
+    try:
+        return closing.enter_context(capture_database(source / store, store))
+    except BackupError:
+        if not snapshots:
+            raise
+        return []  # the copy in a snapshot takes its place
+
+
+@contextmanager
+def _many_open_files() -> Iterator[None]:
+    """Allow this process to open as many files as the system permits."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # some systems do not permit their own limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before[1], before[1]))
+    try:
+        yield
+    finally:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 class _Copy:
     """The files of one backup, copied and checked.
 
@@ -181,19 +251,17 @@ class _Copy:
         self._source = source
         self._backups = backups
         self.files: list[BackedUpFile] = []
+        self.positions: list[int] = []
         self.n_files_copied = self.n_bytes_copied = 0
-        with backups.scratch() as scratch, capture_files(source, COPIED_FILES) as small:
-            # Before the log, so that no cursor is beyond the end of the copied log.
-            self._copy_folder(COPIED_FOLDER, scratch)
-            self.positions = [self._copy_snapshot(i, scratch) for i in range(shape.partitions)]
-            # Before the log, which the store must not be ahead of.
-            for i in range(shape.partitions):
-                self._copy_store(i, scratch)
-            if shape.ledger == "rocksdb":
-                with capture_database(source / "log", "log") as log:
-                    self._add(log, scratch)
+        with backups.scratch() as scratch, _many_open_files(), ExitStack() as closing:
+            opened = _open_files(source, shape, closing)
+            for i, snapshots in enumerate(opened.snapshots):
+                self.positions.append(self._copy_snapshot(snapshots, scratch))
+                self._copy_store(i, opened.stores[i], scratch)
+            if opened.log is not None:
+                self._add(opened.log, scratch)
                 self._check_log(scratch)
-            self._add(small, scratch)
+            self._add(opened.small, scratch)
 
     def _add(self, captured: Iterable[CapturedFile], scratch: Path) -> None:
         for path, descriptor, n_bytes in captured:
@@ -203,21 +271,16 @@ class _Copy:
                 self.n_files_copied += 1
                 self.n_bytes_copied += n_bytes
 
-    def _copy_folder(self, name: str, scratch: Path) -> None:
-        folder = self._source / name
-        if folder.is_dir() and any(folder.iterdir()):
-            with capture_tree(folder, name) as captured:
-                self._add(captured, scratch)
-
-    def _copy_snapshot(self, i: int, scratch: Path) -> int:
+    def _copy_snapshot(
+        self, snapshots: list[tuple[SavedSnapshot, list[CapturedFile]]], scratch: Path
+    ) -> int:
         """Copy the newest intact snapshot of a partition; return its position, 0 if none."""
         problems = []
-        for saved in SnapshotFolder(self._source / "snapshots" / str(i)).list_saved():
-            path = f"snapshots/{i}/{saved.folder.name}"
+        for saved, captured in snapshots:
             n_files = len(self.files)
-            with capture_tree(saved.folder, path) as captured:
-                self._add(captured, scratch)
+            self._add(captured, scratch)
             try:
+                path = saved.folder.relative_to(self._source).as_posix()
                 self._check_snapshot(saved.position, path, scratch)
             except (SnapshotError, StorageError) as error:
                 problems.append(str(error))
@@ -231,24 +294,24 @@ class _Copy:
             )
         return 0
 
-    def _copy_store(self, i: int, scratch: Path) -> None:
+    def _copy_store(self, i: int, captured: list[CapturedFile], scratch: Path) -> None:
         """Copy the store of a partition as it is now, unless it is damaged.
 
         Most of its files are in the snapshot, too, and are not copied again.  A damaged one is left
         out if there is a snapshot, whose copy then takes its place.
         """
-        store = f"store/{i}"
+        if not captured:
+            return
         n_files = len(self.files)
+        self._add(captured, scratch)
         try:
-            with capture_database(self._source / store, store) as captured:
-                self._add(captured, scratch)
             with ExitStack() as closing:
-                for _ in check_database(self._assemble(store, scratch, closing)):
+                for _ in check_database(self._assemble(f"store/{i}", scratch, closing)):
                     pass
-        except (StorageError, BackupError) as error:
+        except StorageError as error:
             if self.positions[i] == 0:
                 raise
-            logger.warning("%s is left out of the backup: %s", self._source / store, error)
+            logger.warning("store/%d of %s is left out of the backup: %s", i, self._source, error)
             del self.files[n_files:]
 
     def _check_snapshot(self, position: int, path: str, scratch: Path) -> None:

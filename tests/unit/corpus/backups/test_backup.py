@@ -241,10 +241,11 @@ def test_a_backup_interrupted_at_any_step_leaves_the_earlier_one_usable(
         checks = check_backups(backups)
         assert checks
         assert not checks[0].problems, n_steps
-        # The next backup works, and leaves nothing behind.
-        back_up_corpus(tmp_path / "corpus", backups, keep=1)
-        assert not list(backups.glob("temporary-*"))
-        assert not check_backups(backups)[0].problems
+        if n_steps % 8 == 0:
+            # The next backup works, and leaves nothing behind.
+            back_up_corpus(tmp_path / "corpus", backups, keep=1)
+            assert not list(backups.glob("temporary-*"))
+            assert not check_backups(backups)[0].problems
         shutil.rmtree(backups)
         if not is_cut:
             break
