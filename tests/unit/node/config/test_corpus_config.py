@@ -136,7 +136,7 @@ def test_an_unknown_key_suggests_a_similar_one(text: str, problem: str) -> None:
         ),
         (
             '[corpus]\ngroup_by = "path"',
-            'corpus.group_by must be one of "host", "domain", got \'path\'',
+            'corpus.group_by must be one of "host", "domain", "key", got \'path\'',
         ),
         ("[corpus]\npartitions = 0", "corpus.partitions must be a whole number from 1, got 0"),
         ("[budget]\nrate = 30", "budget.rate must be a rate (text such as"),
