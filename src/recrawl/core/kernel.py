@@ -1,10 +1,11 @@
 """Compilation of kernels: the one place that decides how, and whether."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from inspect import signature
 from typing import Any, TypeVar, cast
 
-from recrawl.kernel_mode import kernel_mode
+from recrawl.kernel_mode import accept_read_only_folders, kernel_mode
 
 __all__ = ["IS_COMPILED", "kernel", "table_kernel"]
 
@@ -25,8 +26,8 @@ def kernel(function: _F) -> _F:
     """Compile ``function`` with the project's numba flags, keeping its Python types.
 
     ``fastmath`` stays off: kernels meet inf and nan, and replaying a log must give the same
-    bits every time.  Compiled code is cached beside the package (or in ``NUMBA_CACHE_DIR``) and
-    runs without the interpreter's lock.
+    bits every time.  Compiled code is cached beside the package (or in ``NUMBA_CACHE_DIR``), or
+    only in memory if that cannot be written to, and runs without the interpreter's lock.
     """
     return _compile(function, _FLAGS)
 
@@ -44,31 +45,53 @@ def table_kernel(function: _F) -> _F:
 def _compile(function: _F, flags: dict[str, Any]) -> _F:
     if not IS_COMPILED:
         return function
-    from numba import njit  # noqa: PLC0415
-
-    compiled = njit(**flags)(function)
+    compiled = _with_cache(function, flags)
     if compiled is not function:  # numba is not disabled
         _compile_once_per_kind(compiled, function)
-        _discard_unreadable_cache(compiled._cache)
+        _tolerate_broken_cache(compiled._cache)
     return cast(_F, compiled)
 
 
-def _discard_unreadable_cache(cache: Any) -> None:
-    """Compile again where the cache of an older version names classes that no longer exist.
+def _with_cache(function: Callable[..., object], flags: dict[str, Any]) -> Any:
+    """Return the compiled function, with the best cache that there is.
+
+    numba raises RuntimeError if it finds no folder that can be written to.  A container with a
+    read-only file system may still have a folder with code that was compiled before.
+    """
+    from numba import njit  # noqa: PLC0415
+
+    with suppress(RuntimeError):
+        return njit(**flags)(function)
+    with suppress(RuntimeError), accept_read_only_folders():
+        return njit(**flags)(function)
+    return njit(**{**flags, "cache": False})(function)
+
+
+def _tolerate_broken_cache(cache: Any) -> None:
+    """Compile again where the cache cannot be used, and go on where it cannot be written.
 
     numba reads the index of a cache before it compares the source, so an upgrade that renames a
-    table would otherwise fail with an AttributeError or ImportError.
+    table would otherwise fail with an AttributeError or ImportError.  The folder may be read-only,
+    or its disk full.
     """
-    load = cache.load_overload
+    load, save = cache.load_overload, cache.save_overload
 
     def load_overload(*arguments: Any) -> Any:
         try:
             return load(*arguments)
         except (AttributeError, ImportError):
-            cache.flush()
+            with suppress(OSError):
+                cache.flush()
+            return None
+        except OSError:
             return None
 
+    def save_overload(*arguments: Any) -> None:
+        with suppress(OSError):
+            save(*arguments)
+
     cache.load_overload = load_overload
+    cache.save_overload = save_overload
 
 
 def _compile_once_per_kind(dispatcher: Any, function: Callable[..., object]) -> None:

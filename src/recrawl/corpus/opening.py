@@ -11,6 +11,7 @@ from typing import Any, Literal
 from recrawl.atomic_files import create_folder, replace_file
 from recrawl.corpus.corpus import Corpus
 from recrawl.errors import ConfigError, CorpusError, RecrawlError
+from recrawl.kernel_mode import uncached_notice
 from recrawl.ledger import Log, SnapshotFolder, SnapshotOrigin
 from recrawl.node.clock import Clock, SystemClock, check_gap
 from recrawl.node.config.corpus_config import CorpusConfig
@@ -182,6 +183,8 @@ def open_corpus(
     if folder.is_file():
         raise CorpusError(f"{folder} is a file, not the folder of a corpus")
     refuse_unfinished_repair(folder)
+    if notice := uncached_notice():
+        logger.warning("%s", notice)
     return _open(
         folder,
         config,

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, NoReturn, Self, TypeAlias, cast, get_args
@@ -335,8 +336,22 @@ class KeyValues(OneProcess):
         # Checked here, because the engine would create the folder.
         if not (self._folder / "CURRENT").exists():
             raise StorageError(f"{self._folder} holds no data to read")
-        self._scratch = Path(tempfile.mkdtemp(prefix="recrawl-reader-"))
+        self._scratch = self._make_scratch()
         self._catch_up()
+
+    def _make_scratch(self) -> Path:
+        """Return a new folder, in which the engine of a reader writes its messages."""
+        prefix = "recrawl-reader-"
+        try:
+            return Path(tempfile.mkdtemp(prefix=prefix))
+        except OSError as error:
+            # Without a folder for temporary files, as in a container with a read-only file system.
+            with suppress(OSError):
+                return Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=self._folder.parent))
+            raise StorageError(
+                f"{self._folder} cannot be read: there is no folder for temporary files.  Set "
+                "TMPDIR to a folder that can be written to."
+            ) from error
 
     def _catch_up(self) -> None:
         """Read the manifest and then the write-ahead log, until the two are consistent.

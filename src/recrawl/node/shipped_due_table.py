@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import io
 import logging
-import os
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from recrawl.atomic_files import replace_file
 from recrawl.core.price.due_table import LOG2_NEVER, DueTable
 from recrawl.core.price.learning_rows import LearningRows, cache_rows
+from recrawl.kernel_mode import user_cache_folder
 
 __all__ = ["cache_folder", "pack_due_table", "shipped_due_table", "unpack_due_table"]
 
@@ -39,7 +39,7 @@ _STEPS_PER_OCTAVE = np.float32(512.0)
 
 def cache_folder() -> Path:
     """Return the folder for files that can be computed again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "recrawl"
+    return user_cache_folder() / "recrawl"
 
 
 @cache
@@ -163,7 +163,7 @@ def _map_columns(path: Path, table: DueTable) -> NDArray[np.float32] | None:
     """Return the columns memory-mapped from a file, None if the file is missing or invalid."""
     try:
         columns = np.asarray(np.load(path, mmap_mode="c"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
     except (OSError, ValueError, EOFError) as error:
         logger.warning("%s is not used: %s", path, error)

@@ -401,3 +401,21 @@ def test_the_log_files_of_the_engine_stay_small(tmp_path: Path) -> None:
     for _ in range(8):
         KeyValues.open(tmp_path).close()
     assert len(list(tmp_path.glob("LOG*"))) <= 4
+
+
+def test_a_reader_needs_no_folder_for_temporary_files(
+    kv: KeyValues, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container with a read-only file system."""
+    put_digits(kv)
+    monkeypatch.setattr("tempfile.tempdir", f"{os.devnull}/nowhere")
+    with KeyValues.open(tmp_path / "kv", options=SMALL, mode="reader") as reader:
+        assert reader.get(b"k3") == b"v3"
+    assert [path.name for path in tmp_path.iterdir()] == ["kv"]
+    monkeypatch.setattr("tempfile.mkdtemp", refuse_folder)
+    with pytest.raises(StorageError, match="Set TMPDIR to a folder that can be written to"):
+        KeyValues.open(tmp_path / "kv", options=SMALL, mode="reader")
+
+
+def refuse_folder(**_: object) -> str:
+    raise PermissionError("read-only")

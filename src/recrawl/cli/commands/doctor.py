@@ -8,6 +8,8 @@ import click
 from recrawl.cli.support.corpus_access import corpus_option, open_to_change, prepare_kernels
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
+from recrawl.errors import RecrawlError
+from recrawl.kernel_mode import kernel_folder
 from recrawl.units import count_text, instant_text, seconds_text
 
 __all__ = ["command"]
@@ -30,6 +32,11 @@ def _compile(out: Output) -> None:
         is_compiled,
     )
 
+    if kernel_folder() is None:
+        raise RecrawlError(
+            "compiled code cannot be kept: no folder for it can be written to.\n"
+            "Set NUMBA_CACHE_DIR to a folder that can be written to."
+        )
     if is_compiled():
         out.say("All commands are compiled already.")
     else:

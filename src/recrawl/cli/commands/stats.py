@@ -135,13 +135,14 @@ def command(sources: bool, folder: Path, out: Output) -> None:
     if sources:
         _show_sources(folder, out)
         return
-    from recrawl.corpus import newcomers_words  # noqa: PLC0415
-
     with open_to_read(folder) as corpus:
         stats = corpus.stats()
         newcomers = corpus.newcomers()
         group = corpus.config.corpus.group_by
         scrub = corpus.last_scrub()
+    # After opening, which chooses the kernels.
+    from recrawl.corpus import newcomers_words  # noqa: PLC0415
+
     last_scrub = None if scrub is None else scrub._asdict()
     out.row({**stats.as_dict(), "newcomers": newcomers, "last_scrub": last_scrub})
     if scrub is not None and scrub.damage:

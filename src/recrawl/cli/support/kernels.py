@@ -22,7 +22,14 @@ import click
 
 from recrawl.atomic_files import replace_file
 from recrawl.cli.support.output import print_note
-from recrawl.kernel_mode import MODE_VARIABLE, KernelMode, use_kernels
+from recrawl.kernel_mode import (
+    MODE_VARIABLE,
+    KernelMode,
+    kernel_folder,
+    uncached_notice,
+    use_kernels,
+    user_cache_folder,
+)
 
 __all__ = [
     "COMPILE_TIME_TEXT",
@@ -60,6 +67,8 @@ _MICROSECONDS_PER_PAGE_OTHERWISE = 40.0
 # any, and a part of the time to compile them otherwise.
 _INTERPRETED_SECONDS_MAX = 1.0
 _INTERPRETED_SECONDS_MAX_COLD = 4.0
+# The same if every process has to compile again.
+_INTERPRETED_SECONDS_MAX_UNCACHED = 60.0
 
 COMPILE_TIME_TEXT = "once per version, up to two minutes"
 _COMPILING = (
@@ -87,6 +96,8 @@ def choose_kernels(folder: Path, *, command: str, n_bytes_input: int | None = 0)
     """
     seconds = interpreted_seconds(folder, command=command, n_bytes_input=n_bytes_input)
     is_short = seconds <= _INTERPRETED_SECONDS_MAX
+    if not is_short and seconds <= _INTERPRETED_SECONDS_MAX_UNCACHED and kernel_folder() is None:
+        is_short = not is_compiled(command)
     if not is_short and seconds <= _INTERPRETED_SECONDS_MAX_COLD:
         # Checked last, because it looks at every source file.
         is_short = not is_compiled(command)
@@ -117,6 +128,9 @@ def _apply_mode(mode: KernelMode) -> KernelMode:
 
 def _announce_compiling(command: str) -> None:
     if not is_compiled(command):
+        if notice := uncached_notice():
+            print_note(notice)
+            return
         print_note(_COMPILING)
         atexit.register(_record_compiled, [command])
 
@@ -166,8 +180,7 @@ def _compiled_notes_path() -> Path:
     for source in sorted(package.rglob("*.py")):
         at = source.stat()
         digest.update(repr((str(source), at.st_mtime_ns, at.st_size)).encode())
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "recrawl" / f"compiled-{digest.hexdigest()[:24]}"
+    return user_cache_folder() / "recrawl" / f"compiled-{digest.hexdigest()[:24]}"
 
 
 def _compiled_commands() -> set[str]:

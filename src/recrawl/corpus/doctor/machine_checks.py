@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from recrawl.corpus.doctor.check_results import CheckResult, bad, ok, warn
+from recrawl.kernel_mode import kernel_folder
 from recrawl.node.clock import Clock
 from recrawl.node.shipped_due_table import cache_folder
 from recrawl.units import seconds_text
@@ -49,12 +50,12 @@ def kernels_check() -> Iterator[CheckResult]:
         return
     folders = _kernel_folders()
     n_cached = sum(1 for folder in folders for _ in folder.rglob("*.nbi"))
-    is_writable = all(os.access(_nearest_existing(folder), os.W_OK) for folder in folders)
     where = str(folders[0])
-    if n_cached == 0 and not is_writable:
-        yield bad(
+    if n_cached == 0 and kernel_folder() is None:
+        yield warn(
             "kernels",
-            f"{where} cannot be written to, so every command compiles again, for minutes",
+            "no folder for compiled code can be written to, so long commands compile again, for "
+            "minutes",
             "Set NUMBA_CACHE_DIR to a folder that can be written to.",
         )
     elif n_cached == 0:
