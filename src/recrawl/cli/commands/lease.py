@@ -123,7 +123,7 @@ def command(
         orders = _lease_or_wait(corpus, n, wait, lease_seconds, exact, run)
         now_ms = corpus.now_ms()
         if orders.shortfall is not None:
-            out.note(f"{'' if orders else 'Nothing to fetch now: '}{orders.shortfall.text}")
+            out.note(orders.shortfall.text)
     _print_orders(folder, orders, now_ms, out)
 
 

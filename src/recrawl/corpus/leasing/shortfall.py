@@ -69,7 +69,10 @@ class Shortfall:
     @property
     def text(self) -> str:
         """All reasons as one sentence."""
-        head = f"{self.n_leased:,} of {count_text(self.n_requested, 'page')}"
+        if self.n_leased == 0:
+            head = "Nothing to fetch now"
+        else:
+            head = f"{self.n_leased:,} of {count_text(self.n_requested, 'page')}"
         reasons = "; ".join(one.text for one in self.reasons[:_REASONS_MAX])
         about = " (numbers of pages are estimates)" if self.is_sampled else ""
         return f"{head}: {reasons}{about}."
@@ -153,7 +156,9 @@ def budget_reason(
         text = f"the budget of {view.text} is spent in the run {run!r}"
         return ShortfallReason(why=Why.RUN_SPENT, n_pages=None, seconds=None, text=text)
     if not view.per_second:
-        text = "the budget is 0, or was spent"
+        is_zero = view.credit_max == 0
+        text = "the budget is 0" if is_zero else "the budget was for one run and is spent"
+        text += "; set another with `recrawl set --budget RATE`"
         return ShortfallReason(why=Why.NO_BUDGET, n_pages=None, seconds=None, text=text)
     seconds = min(seconds_to_next_fetch(shard) for shard in spent)
     text = f"the budget of {view.text} is spent for now, the next fetch is possible in "

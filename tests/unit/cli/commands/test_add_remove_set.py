@@ -314,8 +314,8 @@ def test_a_budget_of_0_stops_fetching(in_corpus: Recrawl) -> None:
     assert in_corpus("set", "--budget", "0/h").code == 0
     ran = in_corpus("lease", "1")
     assert (ran.code, ran.out) == (0, "")
-    assert ran.err.startswith("Nothing to fetch: the budget is 0")
-    assert "no fetches: the budget is 0 or spent" in in_corpus("stats", "--no-json").out
+    assert ran.err.startswith("Nothing to fetch now: the budget is 0")
+    assert "budget: 0 fetches." in in_corpus("stats", "--no-json").out
     assert in_corpus("set", "--budget", "unlimited").code == 0
     assert len(in_corpus("lease", "1").rows) == 1
 
