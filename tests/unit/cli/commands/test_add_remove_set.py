@@ -23,7 +23,13 @@ def test_adds_urls_files_and_stdin(recrawl: Recrawl, tmp_path: Path) -> None:
     (tmp_path / "urls.txt").write_text("https://a.example/1\nhttps://a.example/2\n")
     (tmp_path / "more.txt.gz").write_bytes(gzip.compress(b"https://a.example/3\n"))
     ran = recrawl("add", "https://a.example/1", "urls.txt", "more.txt.gz")
-    assert ran.row == {"n_added": 3, "n_known": 1, "n_refused": 0, "refused_by_reason": {}}
+    assert ran.row == {
+        "n_added": 3,
+        "n_known": 1,
+        "n_refused": 0,
+        "refused_by_reason": {},
+        "n_limited": 0,
+    }
     assert recrawl("add", stdin="https://a.example/4\n").row["n_added"] == 1
     assert recrawl("add", "-", stdin="https://a.example/5\n").row["n_added"] == 1
 
