@@ -163,7 +163,7 @@ def test_an_empty_array_is_valid() -> None:
 
 
 def test_an_unknown_grouping_raises() -> None:
-    with pytest.raises(ValueError, match="by must be 'host' or 'domain', got 'ip'"):
+    with pytest.raises(ValueError, match="by must be 'host', 'domain' or 'key', got 'ip'"):
         group_index(pa.array(["https://a/"]), "ip")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="by must be"):
         group_keys(pa.array(["https://a/"]), "ip")  # type: ignore[arg-type]
