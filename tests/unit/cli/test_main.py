@@ -1,14 +1,17 @@
 """The bare command: what it prints, and that it starts without the numeric stack."""
 
+import os
 import subprocess
 import sys
 import time
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from recrawl.cli import main
+from tests.unit.cli.conftest import Recrawl
 
 
 def test_prints_its_version() -> None:
@@ -41,6 +44,49 @@ def test_starts_without_the_numeric_stack() -> None:
         "print(sorted({'numpy', 'numba', 'scipy', 'recrawl.core'} & set(sys.modules)))"
     )
     assert _python("-c", code).splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("stats",),
+        ("plan",),
+        ("explain", "https://a.example/"),
+        ("changes",),
+        ("export",),
+        ("lease", "1"),
+        ("set", "https://a.example/", "--importance", "2"),
+        ("doctor",),
+    ],
+    ids=lambda command: command[0],
+)
+def test_commands_on_a_small_corpus_load_no_compiler(
+    recrawl: Recrawl, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Importing `recrawl.corpus` before kernels are chosen would compile for half a minute."""
+    recrawl("init", "pages")
+    recrawl("add", "https://a.example/", "-C", "pages")
+    code = (
+        "import sys\n"
+        "from recrawl.cli import main\n"
+        f"main({[*command, '-C', 'pages']!r}, standalone_mode=False)\n"
+        "assert 'numba.core.dispatcher' not in sys.modules\n"
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment = {
+        name: value
+        for name, value in environment.items()
+        if name not in ("NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT", "RECRAWL_KERNELS")
+    }
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_starts_about_as_fast_as_its_argument_parser_alone() -> None:

@@ -96,8 +96,6 @@ def command(
     """
     if plot is not None and plot.suffix.lower() not in (".svg", ".html"):
         raise click.BadParameter(f"must end with .svg or .html, got {plot}", param_hint="--plot")
-    from recrawl.corpus import newcomers_words  # noqa: PLC0415
-
     with open_to_read(folder) as corpus, value_errors_as_usage():
         rate = None if budget is None else _rate_of(budget)
         each = corpus.config.budget.cost_per_fetch
@@ -118,6 +116,9 @@ def command(
     else:
         _show(corpus_plan, out)
         if newcomers:
+            # After opening, which chooses the kernels.
+            from recrawl.corpus import newcomers_words  # noqa: PLC0415
+
             out.say(f"{newcomers_words(newcomers)}  The plan counts them like all pages.")
     if plot is not None:
         out.note(f"Written to {plot}.")
