@@ -18,7 +18,7 @@ from recrawl.urls.groups import (
     registrable_domains,
 )
 from recrawl.urls.hashes import hash_urls
-from recrawl.urls.page_names import KEY_BYTES_MAX, is_key, page_names, split_page_names
+from recrawl.urls.key_names import KEY_BYTES_MAX, is_key, page_names, split_page_names
 from recrawl.urls.patterns import PATTERNS_MAX, Pattern, PatternSet
 
 __all__ = [

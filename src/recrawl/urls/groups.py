@@ -22,7 +22,7 @@ from recrawl.core.kernel import table_kernel
 from recrawl.urls._arrow_text import ByteArray, SpanArray, Text, strings_at, text_of
 from recrawl.urls._canonical_check import host_start
 from recrawl.urls.hashes import HashArray, sip_hash, sip_key
-from recrawl.urls.page_names import split_page_names
+from recrawl.urls.key_names import split_page_names
 
 __all__ = [
     "GroupBy",

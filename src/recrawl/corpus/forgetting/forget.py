@@ -119,9 +119,10 @@ class Forgetting:
         """Forget the pages whose URLs match a pattern, in all partitions."""
         patterns = PatternSet([pattern])
 
-        def is_forgotten(found: pa.StringArray) -> np.ndarray:
+        def is_match(found: pa.StringArray) -> np.ndarray:
             return np.asarray(patterns.first_match(found) >= 0, np.bool_)
 
+        is_forgotten = _or_canonical(is_match)
         texts: set[bytes] = set()
         for node in self._nodes:
             texts |= node.store.find_urls(is_forgotten)
@@ -137,7 +138,13 @@ class Forgetting:
     def finish(self, backups: Sequence[Path]) -> list[Forgotten]:
         """Complete all forgets that were interrupted, or of which something is left."""
         open_ones = [one for one in read_forgets(self._folder) if one.completed_at_ms is None]
-        return [self._erase(one, one.matcher(), backups) for one in open_ones]
+        states = []
+        for one in open_ones:
+            # Those named when it began, too: it may have been interrupted before their turn.
+            named = [Path(left.where) for left in one.remains if left.kind == "backup"]
+            dests = list(dict.fromkeys(path.resolve() for path in (*backups, *named)))
+            states.append(self._erase(one, _or_canonical(one.matcher()), dests))
+        return states
 
     def _forget(
         self, texts: set[bytes], is_forgotten: IsForgotten, backups: Sequence[Path]
@@ -150,7 +157,7 @@ class Forgetting:
             n_pages=0,
             is_erased=False,
             completed_at_ms=None,
-            remains=[],
+            remains=[_backup_left(dest, "not replaced yet") for dest in backups],
             key=key,
             hashes=hash_texts(sorted(texts), key),
         )
@@ -175,8 +182,8 @@ class Forgetting:
             time.sleep(_LOOK_SECONDS)
         remains += [*left, *folders_aside(self._folder), *open_elsewhere(self._folder)]
         remains += self._replace_backups(backups)
-        # Backups that earlier attempts could not replace.
-        remains += [one for one in forget.remains if one.kind == "backup"]
+        # Backups that earlier attempts could not replace; what this one says of them counts.
+        remains = [one for one in forget.remains if one.kind == "backup"] + remains
         forget = forget._replace(is_erased=True, remains=_still_left(self._folder, remains, 0))
         return _state_of(_record(self._folder, forget, self._clock.wall_ms()))
 
@@ -208,11 +215,17 @@ class Forgetting:
 
     def _replace_backups(self, backups: Sequence[Path]) -> Iterator[Remainder]:
         for dest in backups:
-            newest = max(BackupFolder(dest).numbers(), default=0)
+            left = _backup_left(dest, "")
             try:
                 back_up_corpus(self._folder, dest, keep=1, clock=self._clock)
             except (BackupError, LockedError) as error:
-                yield Remainder("backup", os.fspath(dest.resolve()), str(error), newest)
+                yield left._replace(why=str(error))
+
+
+def _backup_left(dest: Path, why: str) -> Remainder:
+    """Return the backups in a folder as something that may still hold the pages."""
+    newest = max(BackupFolder(dest).numbers(), default=0)
+    return Remainder("backup", os.fspath(dest.resolve()), why, newest)
 
 
 def _or_canonical(is_forgotten: IsForgotten) -> IsForgotten:

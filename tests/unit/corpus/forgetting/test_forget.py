@@ -51,6 +51,9 @@ def fill(corpus: Corpus) -> None:
     everything = [*URLS, *JANE]
     corpus.report([Outcome(url=url, digest=b"1", etag=b"of " + url.encode()) for url in everything])
     corpus.report([Outcome(url=URLS[0], digest=b"2", moved_to=JANE[3])])
+    # As servers send it: another spelling of the same URL.
+    other = JANE[4].replace("https://h1.example/", "https://H1.example:443/./")
+    corpus.report([Outcome(url=URLS[1], digest=b"2", moved_to=other)])
     corpus.snapshot()
     corpus.report([Outcome(url=url, digest=b"3") for url in everything])
 
@@ -171,20 +174,26 @@ def test_an_interrupted_forget_is_finished_later(
     def stop(*_: Any) -> None:
         raise KilledError
 
+    corpus.backup(tmp_path / "backups")
     with monkeypatch.context() as patched:
         owner = Snapshotter if step == "take_alone" else forget_module.Forgetting
         patched.setattr(owner, step, stop)
         with pytest.raises(KilledError):
-            corpus.forget(JANE)
+            corpus.forget(JANE, backups=[tmp_path / "backups"])
     (state,) = corpus.forget_states()
     assert not state.is_complete
-    assert "recrawl forget --finish" in state.remains[0].why
+    assert [one.kind for one in state.remains] == ["backup", "file"]
+    assert "recrawl forget --finish" in state.remains[1].why
     corpus.close()
     again = open_corpus(corpus={"partitions": 2})
     (state,) = again.forget()
     assert state.is_complete, state.remains
     assert again.n_pages == 300
     assert traces(tmp_path / "corpus") == []
+    # Also from the backups that the interrupted call named.
+    assert traces(tmp_path / "backups") == []
+    restore_corpus(tmp_path / "backups", tmp_path / "restored")
+    assert traces(tmp_path / "restored") == []
 
 
 def test_a_process_that_reads_is_named(
