@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from recrawl.corpus.folder_size import (
         bytes_to_replay,
         data_bytes,
+        has_parts_of_corpus,
         is_corpus_folder,
         is_log_remote,
     )
@@ -117,6 +118,7 @@ __all__ = [
     "doubt_words",
     "explanation_words",
     "forget_states",
+    "has_parts_of_corpus",
     "is_corpus_folder",
     "is_log_remote",
     "newcomers_words",
@@ -151,6 +153,7 @@ _MODULES = {
     "recrawl.corpus.folder_size": (
         "bytes_to_replay",
         "data_bytes",
+        "has_parts_of_corpus",
         "is_corpus_folder",
         "is_log_remote",
     ),

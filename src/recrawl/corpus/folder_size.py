@@ -7,7 +7,13 @@ import contextlib
 import json
 from pathlib import Path
 
-__all__ = ["bytes_to_replay", "data_bytes", "is_corpus_folder", "is_log_remote"]
+__all__ = [
+    "bytes_to_replay",
+    "data_bytes",
+    "has_parts_of_corpus",
+    "is_corpus_folder",
+    "is_log_remote",
+]
 
 # Files of RocksDB that hold data.
 _DATA_SUFFIXES = (".sst", ".log", ".blob")
@@ -19,6 +25,14 @@ _BYTES_READ_MAX = 10_000_000
 def is_corpus_folder(folder: Path) -> bool:
     """Return whether a folder holds a corpus."""
     return (folder / _FORMAT_FILE).is_file()
+
+
+def has_parts_of_corpus(folder: Path) -> bool:
+    """Return whether a folder has a log, a store or snapshots, also without a FORMAT file."""
+    return (
+        any((folder / part / "0").is_dir() for part in ("store", "snapshots"))
+        or (folder / "log" / "CURRENT").is_file()
+    )
 
 
 def is_log_remote(folder: Path) -> bool:

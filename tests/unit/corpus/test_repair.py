@@ -139,6 +139,23 @@ def test_without_snapshots_the_pages_of_the_store_are_added_again(
         assert all(again[url] == fetch_url for url, fetch_url in fetch_urls.items())
 
 
+def test_lost_snapshots_of_a_truncated_log_are_repaired_from_the_store(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    config = CorpusConfig.from_dict({"politeness": IMPOLITE, "snapshots": {"keep": 1}})
+    with recrawl.open(tmp_path / "corpus", config, clock=clock) as corpus:
+        work(corpus)
+        corpus.snapshot()
+        assert corpus.nodes[0].ledger.first > 0
+    shutil.rmtree(tmp_path / "corpus/snapshots")
+    with pytest.raises(RecoveryError, match="no snapshot can be used"):
+        recrawl.open(tmp_path / "corpus", config, clock=clock)
+    results = list(repair_corpus(tmp_path / "corpus", clock=clock))
+    assert any("may be lost" in result.what for result in results)
+    with recrawl.open(tmp_path / "corpus", config, clock=clock) as corpus:
+        assert tracked(corpus) == EXPECTED
+
+
 def test_reports_of_orders_from_before_do_not_count_for_other_pages(
     tmp_path: Path, clock: ManualClock
 ) -> None:

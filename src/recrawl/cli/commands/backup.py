@@ -78,7 +78,9 @@ def _check(dest: Path, out: Output) -> None:
         _show(out, one)
     n_damaged = sum(bool(one.problems) for one in checks)
     if not checks:
-        out.say("No backup yet.")
+        # A check from cron must not take lost backups for intact ones.
+        out.note(f"{dest} holds no backup.")
+        click.get_current_context().exit(CHECK_FAILED)
     elif n_damaged:
         out.say(f"{count_text(n_damaged, 'backup is', 'backups are')} damaged.", style="bold")
         click.get_current_context().exit(CHECK_FAILED)

@@ -173,6 +173,13 @@ def command(
         n_by_level[level] += 1
         out.row(asdict(finding))
         _show(out, finding.check, level, finding.what, finding.todo)
+    if is_repair:
+        # What a repair does not concern, or could not repair, is still broken.
+        for finding in check_corpus(folder):
+            if finding.level.value == "bad":
+                n_by_level["bad"] += 1
+                out.row(asdict(finding))
+                _show(out, finding.check, "bad", finding.what, finding.todo)
     out.say()
     if n_by_level["bad"]:
         out.say(

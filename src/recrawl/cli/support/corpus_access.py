@@ -127,8 +127,10 @@ def is_corpus(folder: Path) -> bool:
 
 
 def _require_corpus(folder: Path) -> None:
-    if is_corpus(folder):
-        return
+    from recrawl.corpus import has_parts_of_corpus  # noqa: PLC0415
+
+    if is_corpus(folder) or has_parts_of_corpus(folder):
+        return  # if only its FORMAT file is missing, opening it says so
     if folder == Path():
         raise CorpusError(
             "the current folder is not a corpus.\nRun `recrawl init` to create one, or name its "

@@ -95,7 +95,7 @@ class _Plan:
 
 
 def repair_corpus(folder: Path, *, clock: Clock | None = None) -> Iterator[CheckResult]:
-    """Repair a corpus whose log is missing or has lost records; yield what was kept and lost.
+    """Repair a corpus whose log or snapshots are lost or damaged; yield what was kept and lost.
 
     Nothing is deleted: the damaged files are kept in a folder inside the corpus.  A corpus without
     such damage stays unchanged.
@@ -129,7 +129,9 @@ def repair_corpus(folder: Path, *, clock: Clock | None = None) -> Iterator[Check
         if plan is None:
             plan = _make_plan(folder, config, shape, clock)
             if plan is None:
-                yield ok("repair", "nothing to repair: no log has lost records")
+                yield ok(
+                    "repair", "no log has lost records, so there is nothing to repair in the logs"
+                )
                 return
             _write_plan(folder, plan)
         else:
@@ -218,7 +220,10 @@ def _make_plan(folder: Path, config: CorpusConfig, shape: Shape, clock: Clock) -
         damaged = [
             one
             for one in ends
-            if log is None or one.has_lost_records or _has_gaps(log.partition(one.partition))
+            if log is None
+            or one.has_lost_records
+            or _has_gaps(log.partition(one.partition))
+            or _has_no_start(folder, log.partition(one.partition), one.partition)
         ]
         if not damaged:
             return None
@@ -234,6 +239,15 @@ def _has_gaps(ledger: Ledger) -> bool:
     except (LedgerError, StorageError):
         return True
     return False
+
+
+def _has_no_start(folder: Path, ledger: Ledger, i: int) -> bool:
+    """Return whether a log begins after its first record, and no snapshot leads up to it."""
+    first, end = ledger.first, ledger.end
+    return first > 0 and not any(
+        first <= saved.position <= end and _restore_shard(saved, is_reader=True) is not None
+        for saved in SnapshotFolder(folder / "snapshots" / str(i)).list_saved()
+    )
 
 
 # ---------------------------------------------------------------------------- the new parts
@@ -411,7 +425,9 @@ def _state_results(ends: PartitionEnds, state: _State, end: int) -> list[tuple[s
     results = [(name, f"continues from {state.source}", "")]
     if end > state.position:
         what = f"what happened between the records {state.position:,} and {end:,} may be lost"
-        results.append((name, what, _LOST))
+    else:
+        what = f"what happened after the record {end:,} is lost, if there was anything"
+    results.append((name, what, _LOST))
     return results
 
 

@@ -43,6 +43,16 @@ def test_a_damaged_backup_exits_with_3(recrawl: Recrawl, tmp_path: Path) -> None
     assert recrawl("restore", "backups", "restored").code == 1
 
 
+@pytest.mark.usefixtures("corpus")
+def test_lost_backups_are_not_taken_for_intact_ones(recrawl: Recrawl, tmp_path: Path) -> None:
+    recrawl("backup", "backups", "-C", "corpus")
+    for path in (tmp_path / "backups/backups").iterdir():
+        path.unlink()
+    ran = recrawl("backup", "--check", "backups")
+    assert ran.code == 3
+    assert "holds no backup" in ran.err
+
+
 def test_wrong_folders_have_messages(recrawl: Recrawl, tmp_path: Path) -> None:
     ran = recrawl("backup", "backups", "-C", str(tmp_path))
     assert ran.code == 1

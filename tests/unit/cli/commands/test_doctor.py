@@ -99,3 +99,23 @@ def test_a_corpus_that_nobody_used_for_long_is_reported_and_accepted(tmp_path: P
     assert "The time of the corpus is now" in result.output
     assert run(idle, "--no-json").exit_code == 0
     assert CliRunner().invoke(main, ["lease", "1", "-C", str(idle)]).exit_code == 0
+
+
+def test_a_repair_says_what_is_still_broken(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "corpus")
+    shutil.rmtree(tmp_path / "corpus/store")
+    with recrawl.open(tmp_path / "other") as other:
+        other.add(["https://other.example/"])
+    (tmp_path / "other/store").rename(tmp_path / "corpus/store")
+    ran = run(tmp_path / "corpus", "--repair", "--no-json")
+    assert ran.exit_code == 3
+    assert "failed" in ran.output
+
+
+def test_commands_name_a_missing_format_file(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "corpus")
+    (tmp_path / "corpus/FORMAT").unlink()
+    for command in (["stats"], ["add", "https://new.example/"]):
+        ran = CliRunner().invoke(main, [*command, "-C", str(tmp_path / "corpus")])
+        assert ran.exit_code == 1
+        assert "no file FORMAT" in ran.output
