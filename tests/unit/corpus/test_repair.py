@@ -156,6 +156,20 @@ def test_lost_snapshots_of_a_truncated_log_are_repaired_from_the_store(
         assert tracked(corpus) == EXPECTED
 
 
+def test_a_log_that_this_user_may_not_read_is_not_put_aside(
+    killed: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Root may read everything, so the answer of the system is replaced.
+    name = "recrawl.corpus.doctor.disk_checks.os.access"
+    monkeypatch.setattr(name, lambda path, _: Path(path).suffix != ".log")
+    truncate_write_ahead_log(killed)
+    before = files_in(killed)
+    (result,) = repair_corpus(killed, clock=clock)
+    assert result.level == Severity.BAD
+    assert "may not read" in result.what
+    assert files_in(killed) == before
+
+
 def test_reports_of_orders_from_before_do_not_count_for_other_pages(
     tmp_path: Path, clock: ManualClock
 ) -> None:

@@ -9,7 +9,7 @@ import click
 from recrawl.cli.support.corpus_access import corpus_option, open_to_read, value_errors_as_usage
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.output import Output, output_option, relative_time_text
-from recrawl.units import instant_text
+from recrawl.units import count_text, instant_text
 
 if TYPE_CHECKING:
     from recrawl.corpus import Corpus, PageChange
@@ -54,7 +54,8 @@ _FOLLOW_SECONDS = 1.0
     "--what",
     type=click.Choice(["new", "changed", "reverted", "gone", "moved", "returned", "retired"]),
     multiple=True,
-    help="Print only changes of this kind.  May be repeated.",
+    help="Print only changes of this kind.  May be repeated.  With --consumer, the others count as "
+    "read, too.",
 )
 @corpus_option
 @output_option
@@ -131,13 +132,13 @@ class _Feed:
         self.corpus = corpus
         self.after = after
         self.first_cursor = after
-        self._consumer = consumer
-        self._is_committed = is_committed and consumer is not None
+        self.consumer = consumer
+        self.is_committed = is_committed and consumer is not None
         self._committed_at: str | None = None
 
     def read(self) -> "list[PageChange]":
         """Return the next changes; none if there are no more."""
-        name = self._consumer if self.after is None else None
+        name = self.consumer if self.after is None else None
         try:
             return self.corpus.changes(self.after, consumer=name, limit=_CHANGES_PER_READ)
         except ValueError as error:
@@ -149,10 +150,10 @@ class _Feed:
 
     def commit(self, out: Output) -> None:
         """Remember the place of the consumer, after everything that was printed is written."""
-        if self._is_committed and self._consumer is not None and self.after != self._committed_at:
+        if self.is_committed and self.consumer is not None and self.after != self._committed_at:
             out.flush_to_disk()
             if self.after is not None:
-                self.corpus.commit_changes(self._consumer, self.after)
+                self.corpus.commit_changes(self.consumer, self.after)
                 self._committed_at = self.after
 
 
@@ -161,12 +162,14 @@ def _print_changes(
 ) -> None:
     left = limit
     is_any = False
+    n_skipped = 0
     while True:
         changes = feed.read()
         for change in changes:
             feed.after = change.cursor
             name = change.what.name.lower()
             if what and name not in what:
+                n_skipped += 1
                 continue
             out.row(
                 {
@@ -194,6 +197,11 @@ def _print_changes(
         if not follow:
             if not is_any:
                 out.say(_no_changes_text(feed, what))
+            if n_skipped and feed.is_committed:
+                out.note(
+                    f"{count_text(n_skipped, 'change')} of other kinds count as read by the "
+                    f"consumer {feed.consumer}, too."
+                )
             return
         time.sleep(_FOLLOW_SECONDS)
         feed.corpus.refresh()
@@ -201,6 +209,8 @@ def _print_changes(
 
 def _no_changes_text(feed: _Feed, what: tuple[str, ...]) -> str:
     kinds = f" of this kind ({', '.join(what)})" if what else ""
+    if feed.consumer is not None:
+        return f"No changes{kinds} that the consumer {feed.consumer} has not read."
     since = "" if feed.first_cursor is None else f" after {feed.first_cursor}"
     return f"No changes{kinds}{since} yet.  They come from `recrawl report`."
 

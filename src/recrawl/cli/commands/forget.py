@@ -90,6 +90,10 @@ def command(
             states = corpus.forget([str(url) for url in urls], backups=backups)
     # Closing the corpus deletes the last files that were replaced.
     numbers = {state.number for state in states}
+    if not backups and not finish:
+        out.note(
+            "Backups were not named (--backup DEST): those that you have still hold the pages."
+        )
     _show([state for state in _states(folder) if state.number in numbers], out)
 
 

@@ -1,6 +1,7 @@
 """Check the files of a corpus: format, lock, positions, checksums; or read everything."""
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -38,6 +39,7 @@ from recrawl.urls import CANON_VERSION
 
 __all__ = [
     "Shape",
+    "access_problem",
     "config_check",
     "count_pages_without_url",
     "deep_check",
@@ -148,6 +150,20 @@ def lock_check(folder: Path) -> Iterator[CheckResult]:
         yield ok("lock", f"process {pid}{_command_of(pid)} is using the corpus")
 
 
+def access_problem(folder: Path) -> str | None:
+    """Return which file of a corpus this user may not read or replace; None if there is none.
+
+    Such files are not damaged, so nothing must be concluded from what cannot be read.
+    """
+    if os.statvfs(folder).f_flag & os.ST_RDONLY:
+        return f"{folder} is on a read-only file system"
+    for path in (folder, *folder.rglob("*")):
+        wanted = os.R_OK | (os.W_OK | os.X_OK if path.is_dir() else 0)
+        if not path.is_symlink() and not os.access(path, wanted):
+            return f"this user may not read {path}, or not write to it"
+    return None
+
+
 def process_using(lock: Path) -> str | None:
     """Return the id of the process that holds a lock file; None if it is free or not known."""
     try:
@@ -200,6 +216,10 @@ def partition_check(folder: Path, config: CorpusConfig) -> Iterator[CheckResult]
         yield bad("log", str(error), _NEWER)
         return
     except _UNREADABLE as error:
+        problem = access_problem(folder)
+        if problem is not None:
+            yield bad("log", problem, "Correct the permissions, or run this as their owner.")
+            return
         yield bad(
             "log",
             f"cannot be read: {error}",

@@ -30,8 +30,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.atomic_files import create_folder, replace_file, sync_to_disk, sync_tree
-from recrawl.corpus.doctor.check_results import CheckResult, ok, warn
-from recrawl.corpus.doctor.disk_checks import Shape, config_check, format_check, process_using
+from recrawl.corpus.doctor.check_results import CheckResult, bad, ok, warn
+from recrawl.corpus.doctor.disk_checks import (
+    Shape,
+    access_problem,
+    config_check,
+    format_check,
+    process_using,
+)
 from recrawl.corpus.opening import _open
 from recrawl.errors import (
     EventError,
@@ -123,6 +129,12 @@ def repair_corpus(folder: Path, *, clock: Clock | None = None) -> Iterator[Check
     config, findings = config_check(folder, shape)
     if config is None:
         yield from findings
+        return
+    problem = access_problem(folder)
+    if problem is not None:
+        # Files that cannot be read are not lost: a repair would put an intact log aside.
+        todo = "Correct the permissions, or run this as their owner.  Nothing was changed."
+        yield bad("repair", problem, todo)
         return
     with _repair_lock(folder):
         plan = _read_plan(folder)

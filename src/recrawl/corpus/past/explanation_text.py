@@ -323,7 +323,7 @@ def _due_now_sentence(page: PageExplanation) -> str:
             return "It is due as soon as a budget is set or a run begins."
         if page.budget_per_second is None:
             return "It is due now: no budget is set, so every page always is."
-        return "It is due now: before the first lease there is no price yet, so every page is."
+        return "It is due now: the budget is not used up yet, so every page is."
     limit = _limit_words(page)
     if limit is not None:
         return f"It is due now {limit}."

@@ -181,7 +181,8 @@ class BudgetConfig:
             got = "nothing" if paid_in is None else repr(str(self.cost_per_fetch))
             raise ConfigError(
                 f"cost_per_fetch must be given in {currency}, as rate is {str(self.rate)!r}, "
-                f"got {got}"
+                f"got {got}.  Set it in recrawl.toml, such as cost_per_fetch = "
+                f'"0.0005 {currency}"'
             )
 
     @property

@@ -268,6 +268,11 @@ def _recover_reader(partition: Partition) -> Node:
     ledger = partition.ledger
     with ExitStack() as closing:
         _check_origins(partition)
+        if not partition.store_folder.exists():
+            raise RecoveryError(
+                f"{partition.store_folder} is missing. The next command that changes the corpus "
+                "rebuilds it from a snapshot and the log."
+            )
         store = Store.open(
             partition.store_folder,
             mode="reader",

@@ -75,7 +75,7 @@ def test_a_consumer_prints_each_change_once(changed: Recrawl) -> None:
     assert changed("changes", "--consumer", "nightly", "--what", "changed").rows == rows[5:]
     assert changed("changes", "--consumer", "nightly").rows == []
     text = changed("changes", "--consumer", "nightly", "--no-json").out
-    assert text.startswith("No changes yet.")
+    assert text.startswith("No changes that the consumer nightly has not read.")
 
 
 def test_a_consumer_is_committed_explicitly(changed: Recrawl) -> None:

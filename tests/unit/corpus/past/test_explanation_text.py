@@ -400,7 +400,7 @@ def test_due_for_some_time() -> None:
 
 
 def test_before_there_is_a_price() -> None:
-    assert "before the first lease there is no price yet" in words(why=Why.DUE, price=1e-300)
+    assert "the budget is not used up yet" in words(why=Why.DUE, price=1e-300)
     text = words(why=Why.DUE, price=1e-300, budget=0.0)
     assert text.endswith("It is due as soon as a budget is set or a run begins.")
 
