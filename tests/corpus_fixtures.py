@@ -1,5 +1,6 @@
 """A corpus in a temporary folder, on a clock that is set by hand."""
 
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,14 @@ from tests.manual_clock import ManualClock
 from tests.reading_clock import reading_clock
 from tests.reference.shards import with_small_table
 
-__all__ = ["IMPOLITE", "clock", "open_corpus", "reading_clock", "small_table_without_jit"]
+__all__ = [
+    "IMPOLITE",
+    "clock",
+    "extract_older_corpora",
+    "open_corpus",
+    "reading_clock",
+    "small_table_without_jit",
+]
 
 # Politeness that allows fetching any number of pages of one host at once.
 IMPOLITE: dict[str, Any] = {"delay": 0, "in_flight_max": 1000, "burst": 1000}
@@ -49,3 +57,11 @@ def open_corpus(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Co
     yield opener
     for corpus in opened:
         corpus.close()
+
+
+def extract_older_corpora(folder: Path) -> None:
+    """Extract the corpora that 0.1.0 wrote into a folder."""
+    with tarfile.open(Path(__file__).parent / "fixtures/corpus_0_1_0/corpora.tar.xz") as tar:
+        # As an attribute: Python before 3.11.4 does not know the argument of extractall.
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)
+        tar.extractall(folder)

@@ -1,6 +1,7 @@
 """Options of the storage engine: memory, compression, threads."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, TypeAlias, get_args
 
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, DBRecoveryMode, Options
@@ -36,7 +37,8 @@ class KvOptions:
     write_buffer_bytes
         Memory for writes that are not yet in a sorted file; up to three such buffers are in use.
     block_cache_bytes
-        Memory for decompressed blocks that were read.
+        Memory for decompressed blocks that were read; all databases of a process with the same
+        value share it.
     compression
         Compression of blocks in files; "zstd" still uses lz4 for files that are merged soon.
     bloom_bits
@@ -79,12 +81,21 @@ class KvOptions:
             raise ValueError(f"torn_log must be one of {get_args(TornLog)}, got {self.torn_log!r}")
 
 
+@cache
+def _shared_cache(n_bytes: int) -> Cache:
+    """Return the cache of a size, which all databases of this process with that size share.
+
+    Otherwise memory would grow with the number of partitions.
+    """
+    return Cache(n_bytes)
+
+
 def engine_options(options: KvOptions, *, is_reader: bool) -> Options:
     """Return the options of the engine that correspond to ours."""
     blocks = BlockBasedOptions()
     blocks.set_block_size(options.block_bytes)
     if options.block_cache_bytes:
-        blocks.set_block_cache(Cache(options.block_cache_bytes))
+        blocks.set_block_cache(_shared_cache(options.block_cache_bytes))
     else:
         blocks.disable_cache()
     if options.bloom_bits:

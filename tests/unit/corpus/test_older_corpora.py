@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import shutil
-import tarfile
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +17,7 @@ import recrawl
 from recrawl import Corpus, CorpusConfig, Outcome
 from recrawl.shard import Shard
 from recrawl.shard.state.snapshot import ADDED_COLUMNS, ADDED_TABLES
+from tests.corpus_fixtures import extract_older_corpora
 from tests.reference.shard_words import check_words
 
 # Interpreted kernels come with a smaller due table here, which gives pages other codes.
@@ -45,8 +45,7 @@ EMBEDDED: dict[str, Any] = {"kind": "rocksdb"}
 @pytest.fixture
 def corpora(tmp_path: Path) -> Path:
     """Return a folder with copies of the corpora."""
-    with tarfile.open(FIXTURE / "corpora.tar.xz") as tar:
-        tar.extractall(tmp_path, filter="data")
+    extract_older_corpora(tmp_path)
     return tmp_path
 
 

@@ -419,3 +419,20 @@ def test_a_reader_needs_no_folder_for_temporary_files(
 
 def refuse_folder(**_: object) -> str:
     raise PermissionError("read-only")
+
+
+def test_databases_of_a_process_share_their_cache(tmp_path: Path) -> None:
+    with (
+        KeyValues.open(tmp_path / "a", options=KvOptions()) as first,
+        KeyValues.open(tmp_path / "b", options=KvOptions()) as second,
+    ):
+        for values in (first, second):
+            values.write([b"%d" % i for i in range(1_000)], [bytes(100)] * 1_000)
+            values.flush()
+            assert len(list(values.scan(b""))) == 1_000
+        used = [
+            values._engine.property_int_value("rocksdb.block-cache-usage")  # type: ignore[union-attr]
+            for values in (first, second)
+        ]
+    assert used[0]
+    assert used[0] == used[1]

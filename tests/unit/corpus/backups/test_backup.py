@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from recrawl.corpus import Corpus, back_up_corpus, check_backups, restore_corpus
 from recrawl.corpus.backups import backup_folder
 from recrawl.errors import BackupError, LockedError
 from recrawl.testing.stores import contents_of
+from tests.corpus_fixtures import extract_older_corpora
 from tests.manual_clock import ManualClock
 
 Open = Callable[..., Corpus]
@@ -393,9 +393,7 @@ def test_a_folder_holds_the_backups_of_one_corpus(open_corpus: Open, tmp_path: P
 
 
 def test_a_corpus_of_0_1_0_is_backed_up_as_it_is(tmp_path: Path) -> None:
-    fixture = Path(__file__).parents[3] / "fixtures" / "corpus_0_1_0" / "corpora.tar.xz"
-    with tarfile.open(fixture) as tar:
-        tar.extractall(tmp_path / "old", filter="data")
+    extract_older_corpora(tmp_path / "old")
     for number, found in enumerate(sorted((tmp_path / "old").rglob("FORMAT"))):
         if json.loads(found.read_text())["ledger"] != "rocksdb":
             continue
