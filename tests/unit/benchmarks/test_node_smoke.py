@@ -51,7 +51,10 @@ def test_killing_shows_mistakes(mutant: str) -> None:
     command = [sys.executable, "-m", "tests.unit.benchmarks.crash_mutants", mutant]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "AssertionError" in done.stderr, done.stderr[-4000:]
+    # recrawl itself refuses a corpus whose store is ahead of its log.
+    assert any(name in done.stderr for name in ("AssertionError", "LogDamagedError")), done.stderr[
+        -4000:
+    ]
 
 
 def test_power_cuts_are_counted_by_what_survived() -> None:
