@@ -381,15 +381,17 @@ class ShardModel:
             return False
         now = self._seconds(self.now)
         group = self.group(mine.group)
+        if verdict in (Verdict.TRANSIENT_ERROR, Verdict.WRONG_ANSWER):
+            self._back_off(mine, now, retry_after)
         if verdict == Verdict.TRANSIENT_ERROR:
-            self._back_off(mine, group, now, retry_after)
-        else:
+            self._pause_group(group, retry_after)
+        elif verdict != Verdict.WRONG_ANSWER:
             group.n_errors = 0
         if verdict == Verdict.DISALLOWED:
             if mine.status != PageStatus.RETIRED:
                 mine.status = PageStatus.DISALLOWED
             mine.not_before = now + int(self.settings.disallowed_seconds)
-        if verdict in (Verdict.DISALLOWED, Verdict.TRANSIENT_ERROR):
+        if verdict >= Verdict.DISALLOWED:
             self.counts["outcomes"] += 1
             return True
         fetched = self._seconds(fetched_at_ms)
@@ -408,12 +410,15 @@ class ShardModel:
             mine.heard[0].n_signals = 1
         return True
 
-    def _back_off(self, mine: ModelPage, group: ModelGroup, now: int, retry_after: float) -> None:
+    def _back_off(self, mine: ModelPage, now: int, retry_after: float) -> None:
         own = self.settings
         if mine.status not in (PageStatus.GONE, PageStatus.MOVED, PageStatus.RETIRED):
             mine.errors += 1
         wait = min(own.backoff_seconds * 2 ** max(mine.errors - 1, 0), own.backoff_seconds_max)
         mine.not_before = now + int(min(max(wait, retry_after), own.backoff_seconds_max))
+
+    def _pause_group(self, group: ModelGroup, retry_after: float) -> None:
+        own = self.settings
         is_resting = group.blocked_until > self.now
         group.n_errors += not is_resting
         rest = min(retry_after, own.breaker_seconds_max)

@@ -42,7 +42,7 @@ STEP = math.log(2) / 2048
 pick = st.integers(0, 10**6)
 some_picks = st.lists(pick, min_size=1, max_size=6)
 moment = st.integers(-1000, 1000)
-verdicts = st.sampled_from([*Verdict, Verdict.UNCHANGED, Verdict.CHANGED, Verdict.GONE, 7])
+verdicts = st.sampled_from([*Verdict, Verdict.UNCHANGED, Verdict.CHANGED, Verdict.GONE, 8])
 
 
 class ShardAgainstModel(RuleBasedStateMachine):

@@ -52,7 +52,7 @@ def text_key(lines: Sequence[str]) -> str:
 
 def _kind_of(poll: Poll) -> str:
     match poll.verdict:
-        case Verdict.TRANSIENT_ERROR | Verdict.DISALLOWED:
+        case Verdict.TRANSIENT_ERROR | Verdict.DISALLOWED | Verdict.WRONG_ANSWER:
             return "error"
         case Verdict.GONE | Verdict.MOVED:
             return "gone"

@@ -47,6 +47,7 @@ _V_GONE = int(Verdict.GONE)
 _V_MOVED = int(Verdict.MOVED)
 _V_DISALLOWED = int(Verdict.DISALLOWED)
 _V_ERROR = int(Verdict.TRANSIENT_ERROR)
+_V_WRONG = int(Verdict.WRONG_ANSWER)
 _T_NONE = int(Transition.NONE)
 _T_NEW = int(Transition.NEW)
 _T_CHANGED = int(Transition.CHANGED)
@@ -251,7 +252,7 @@ def _settle_order(
 
 @table_kernel
 def _back_off(pages: Pages, rules: Rules, slot: int, now: int, retry_after: float) -> None:
-    """Delay a page after a transient error, longer with each error in a row."""
+    """Delay a page after an error or a wrong answer, longer with each one in a row."""
     errors = number_of(pages.errors[slot])
     # For a page that is gone the column counts the polls that found it gone; this is none.
     if errors < 255 and pages.status[slot] not in (_GONE, _MOVED, _RETIRED):
@@ -338,14 +339,16 @@ def apply_outcomes(
             reason = _settle_order(pages, groups, leases, registers, event.order[i], event.page[i])
         slot = page_slot_of(pages, event.page[i], registers.n_slots[0])
         verdict = number_of(event.verdict[i])
-        if reason < 0 or slot < 0 or verdict > _V_ERROR:
+        if reason < 0 or slot < 0 or verdict > _V_WRONG:
             continue
         group = pages.group[slot]
         if verdict == _V_ERROR:
             trip_breaker(groups, group, now_ms, rules, float(event.retry_after_seconds[i]))
-            _back_off(pages, rules, slot, now, float(event.retry_after_seconds[i]))
-        else:
+        elif verdict != _V_WRONG:
+            # A wrong answer shows neither that the host works nor that it fails.
             groups.n_errors[group] = 0
+        if verdict in (_V_ERROR, _V_WRONG):
+            _back_off(pages, rules, slot, now, float(event.retry_after_seconds[i]))
         if verdict == _V_DISALLOWED:
             if pages.status[slot] != _RETIRED:
                 pages.status[slot] = _DISALLOWED

@@ -43,6 +43,9 @@ class Verdict(IntEnum):
     DISALLOWED = 5
     TRANSIENT_ERROR = 6
     """The page was not seen: status 429 or 5xx, or a time-out."""
+    WRONG_ANSWER = 7
+    """The response was not the page, although its status says so: a block or consent page, a login
+    form, "not found" with status 200.  The page waits as after an error; its host does not."""
 
 
 class Transition(IntEnum):

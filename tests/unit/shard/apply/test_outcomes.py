@@ -100,6 +100,27 @@ def test_a_transient_error_is_no_observation() -> None:
     assert not story.is_held(page)
 
 
+def test_a_wrong_answer_delays_the_page_but_not_its_host() -> None:
+    story = Story(breaker_errors=2, breaker_seconds=100, backoff_seconds=50)
+    page = story.add(3)
+    story.fetch(page, at=1)
+    columns = ("belief_shape", "belief_seconds", "fetched_at", "status", "n_signals")
+    before = {column: story.of_page(page[0], column) for column in columns}
+    groups = story.shard.tables.groups
+    story.fetch(page[2:], Verdict.TRANSIENT_ERROR, at=DAY)
+    for k in range(5):
+        applied = story.fetch(page[:1], Verdict.WRONG_ANSWER, at=(k + 2) * DAY)
+        assert applied.valid.all()
+        assert applied.transition.tolist() == [Transition.NONE]
+    assert {column: story.of_page(page[0], column) for column in columns} == before
+    assert story.of_page(page[0], "not_before") == shard_seconds(6 * DAY) + 50 * 2**4
+    # Neither paused nor cleared of the error of another page.
+    assert groups.blocked_until[0] == 0
+    assert groups.n_errors[0] == 1
+    story.fetch(page[:1], at=7 * DAY)
+    assert story.of_page(page[0], "errors") == 0
+
+
 def test_a_page_waits_longer_after_each_error_in_a_row() -> None:
     story, page = started(backoff_seconds=100, backoff_seconds_max=1000, breaker_errors=200)
     waits = []
@@ -264,7 +285,7 @@ def test_an_outcome_no_later_than_the_last_one_is_void() -> None:
     assert belief(story, page) == digest
 
 
-@pytest.mark.parametrize("verdict", [7, 255])
+@pytest.mark.parametrize("verdict", [8, 255])
 def test_an_unknown_verdict_ends_its_lease_and_is_void(verdict: int) -> None:
     story, page = started()
     order = story.order(page)
