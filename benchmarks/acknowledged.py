@@ -112,8 +112,9 @@ class Acknowledged:
             case "lease":
                 self._record_orders(line["orders"])
             case "report":
-                for handle, is_counted in zip(operation["handles"], line["counted"], strict=True):
-                    self._end(handle, is_counted=is_counted)
+                assert all(line["counted"]), "an outcome of an order in flight did not count"
+                for handle in operation["handles"]:
+                    self._end(handle, is_counted=True)
             case "release":
                 for handle in operation["handles"]:
                     self._end(handle, is_counted=False)

@@ -18,8 +18,13 @@ LEASE_SECONDS = 86_400.0
 """Length of every lease: longer than any pause of a busy machine."""
 CONFIG: dict[str, Any] = {
     "politeness": {"delay": 0, "in_flight_max": 1000, "burst": 1000},
+    "pattern": [{"match": "*", "min_age": "2s"}],
 }
-"""Tables of the configuration that the operations need: every page may be leased at once."""
+"""Tables of the configuration that the operations need: every page may be leased at once.
+
+A second outcome of a page within a second ends its order and does not count, so that `Acknowledged`
+could not tell whether an outcome in doubt was logged: no page is leased again so soon.
+"""
 
 
 class Worker:

@@ -5,15 +5,16 @@ to write to that folder, as to /tmp: so the name of a draft cannot be guessed, a
 only if its name is free and never through a symbolic link.
 """
 
+import json
 import os
 import secrets
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 __all__ = [
     "create_folder",
@@ -21,6 +22,7 @@ __all__ = [
     "hold_lock",
     "open_new_file",
     "replace_file",
+    "replace_json",
     "sync_to_disk",
     "sync_tree",
 ]
@@ -74,6 +76,12 @@ def replace_file(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
         raise
     if is_durable:
         sync_to_disk(path.parent)
+
+
+def replace_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Replace a file by a JSON object; the new content survives a power cut."""
+    with replace_file(path, is_durable=True) as file:
+        file.write(json.dumps(content).encode())
 
 
 def _open_draft(path: Path, mode: int | None) -> tuple[Path, BinaryIO]:

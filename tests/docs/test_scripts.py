@@ -97,7 +97,8 @@ def test_the_nightly_script_spends_its_budget_and_prints_the_changes(
     assert sum(site.requests.values()) == 20
     site.text |= {"/3": "second", "/5": "down"}
     del site.text["/4"]
-    second = run("nightly.py", str(tmp_path)).splitlines()
+    assert run("nightly.py", str(tmp_path)) == ""  # what is left of today's budget: nothing
+    second = run("nightly.py", str(tmp_path), "tomorrow").splitlines()
     assert sorted(second) == [f"changed {site.url('/3')}", f"gone {site.url('/4')}"]
     assert site.not_modified >= 10
     with recrawl.open(tmp_path, read_only=True) as corpus:

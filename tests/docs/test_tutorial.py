@@ -35,9 +35,9 @@ PHRASES = {
     f"for round in $({ROUNDS})": ("outcomes counted",),
     "recrawl changes": ("changed", f"http://127.0.0.1:{PORT}/"),
     "recrawl stats": ("1,000 pages on 1 host;", "1,000 (1,000 active)", "of staleness"),
-    "recrawl explain": ("likely still fresh", "status", "belief", "price", "polls"),
+    "recrawl explain": ("likely still fresh", "status", "belief", "price"),
     f"recrawl explain http://127.0.0.1:{PORT}/news/3 --plot": ("likely still fresh",),
-    "recrawl plan": ("36,000", "fetches/h", "/news/*", "/product/*", "with 2 × budget"),
+    "recrawl plan": ("10 fetches/s", "/news/*", "/product/*", "with 2 × budget"),
     "recrawl plan --target": ("90 % of /news/*: ",),
     "recrawl doctor": ("✓ configuration", "✓ pages", "Nothing is broken"),
 }

@@ -13,8 +13,8 @@ from tests.power_loss.cuts import (
     cuts_after_renames,
     record_run,
 )
-from tests.power_loss.disk import Disk, Survival
-from tests.power_loss.folders import assert_equal_folders
+from tests.power_loss.disk import Survival
+from tests.power_loss.folders import assert_equal_folders, disk_after
 from tests.power_loss.mutants import MUTANTS
 from tests.power_loss.strace_calls import count_recorded, count_seen
 from tests.power_loss.trace import Op
@@ -63,10 +63,6 @@ def test_the_shim_records_every_call_that_strace_sees(shim: Path, tmp_path: Path
 
 def test_the_trace_rebuilds_the_disk_byte_for_byte(shim: Path, tmp_path: Path) -> None:
     calls = record_run(shim, tmp_path, 2)
-    (tmp_path / "empty").mkdir()
-    disk = Disk(tmp_path / "empty")
-    disk.adopt_root((tmp_path / "disk").stat().st_ino)
-    for call in calls:
-        disk.follow(call)
+    disk = disk_after(calls, tmp_path)
     disk.write_to(tmp_path / "rebuilt", Survival.EVERYTHING, random.Random(0))
     assert_equal_folders(tmp_path / "disk", tmp_path / "rebuilt")

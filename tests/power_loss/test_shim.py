@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.power_loss.disk import Disk, Survival
-from tests.power_loss.folders import assert_equal_folders
+from tests.power_loss.disk import Survival
+from tests.power_loss.folders import assert_equal_folders, disk_after
 from tests.power_loss.strace_calls import count_seen
 from tests.power_loss.trace import Call, read_trace, run_traced
 
@@ -58,11 +58,7 @@ def run_odd_calls(shim: Path, folder: Path, *more: str) -> list[Call]:
 
 def test_the_shim_follows_descriptors_links_and_folders(shim: Path, tmp_path: Path) -> None:
     calls = run_odd_calls(shim, tmp_path)
-    (tmp_path / "empty").mkdir()
-    disk = Disk(tmp_path / "empty")
-    disk.adopt_root((tmp_path / "disk").stat().st_ino)
-    for call in calls:
-        disk.follow(call)
+    disk = disk_after(calls, tmp_path)
     disk.write_to(tmp_path / "rebuilt", Survival.EVERYTHING, random.Random(0))
     assert sorted(path.name for path in (tmp_path / "rebuilt").iterdir()) == [
         "c",

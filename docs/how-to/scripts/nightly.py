@@ -1,8 +1,9 @@
 """Refresh a corpus once a night: fetch the pages that are worth it most, then stop.
 
-    python nightly.py corpus/
+    python nightly.py corpus/ [RUN]
 
-Set the number of fetches per night and the politeness in corpus/recrawl.toml.
+Set the number of fetches per run and the politeness in corpus/recrawl.toml.  A run is named after
+the day unless you give it a name: started again, it continues with what is left of its budget.
 """
 
 import hashlib
@@ -47,11 +48,11 @@ def header(response, name):
     return value.encode("latin-1", "ignore") if value else None
 
 
-def main(folder: str) -> None:
+def main(folder: str, run: str | None = None) -> None:
     """Fetch until the budget of this run is spent, or for an hour."""
     with recrawl.open(folder) as corpus:
         n_fetched = 0
-        for order in corpus.paced(batch_max=10, for_seconds=3600):
+        for order in corpus.paced(batch_max=10, for_seconds=3600, run=run):
             corpus.report(fetch(order))
             n_fetched += 1
         while changes := corpus.changes(consumer="nightly"):
@@ -63,4 +64,4 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

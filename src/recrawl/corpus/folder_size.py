@@ -7,6 +7,8 @@ import contextlib
 import json
 from pathlib import Path
 
+from recrawl.node.durability.corpus_format import FORMAT_FILE, parts_in
+
 __all__ = [
     "bytes_to_replay",
     "data_bytes",
@@ -17,22 +19,18 @@ __all__ = [
 
 # Files of RocksDB that hold data.
 _DATA_SUFFIXES = (".sst", ".log", ".blob")
-_FORMAT_FILE = "FORMAT"
 # No more of the log is read than this, as more takes long in any case.
 _BYTES_READ_MAX = 10_000_000
 
 
 def is_corpus_folder(folder: Path) -> bool:
     """Return whether a folder holds a corpus."""
-    return (folder / _FORMAT_FILE).is_file()
+    return (folder / FORMAT_FILE).is_file()
 
 
 def has_parts_of_corpus(folder: Path) -> bool:
     """Return whether a folder has a log, a store or snapshots, also without a FORMAT file."""
-    return (
-        any((folder / part / "0").is_dir() for part in ("store", "snapshots"))
-        or (folder / "log" / "CURRENT").is_file()
-    )
+    return bool(parts_in(folder))
 
 
 def is_log_remote(folder: Path) -> bool:
@@ -41,7 +39,7 @@ def is_log_remote(folder: Path) -> bool:
     False where there is no corpus, or its FORMAT file cannot be read: opening it says so.
     """
     try:
-        shape = json.loads((folder / _FORMAT_FILE).read_text())
+        shape = json.loads((folder / FORMAT_FILE).read_text())
         return bool(shape["ledger"] != "rocksdb")
     except (OSError, ValueError, KeyError, TypeError):
         return False
@@ -71,7 +69,7 @@ def bytes_to_replay(folder: Path) -> float:
 
     n_bytes = 0
     try:
-        n_partitions = int(json.loads((folder / _FORMAT_FILE).read_text())["partitions"])
+        n_partitions = int(json.loads((folder / FORMAT_FILE).read_text())["partitions"])
         with contextlib.closing(RocksLog.open(folder / "log", n_partitions, mode="reader")) as log:
             for i in range(n_partitions):
                 saved = (folder / "snapshots" / str(i)).glob("*/manifest.json")

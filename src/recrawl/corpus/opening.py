@@ -6,9 +6,9 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from recrawl.atomic_files import create_folder, replace_file
+from recrawl.atomic_files import create_folder, replace_json
 from recrawl.corpus.corpus import Corpus
 from recrawl.errors import ConfigError, CorpusError, RecrawlError
 from recrawl.kernel_mode import uncached_notice
@@ -32,7 +32,7 @@ from recrawl.node.durability.open_log import check_log_client, note_log, open_lo
 from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.urls import CANON_VERSION
 
-__all__ = ["open_corpus"]
+__all__ = ["open_corpus", "open_folder"]
 
 logger = logging.getLogger(__name__)
 
@@ -86,11 +86,6 @@ def _give_id(folder: Path, shape: CorpusFormat, corpus_id: str) -> CorpusFormat:
     return shape
 
 
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    with replace_file(path, is_durable=True) as file:
-        file.write(json.dumps(content).encode())
-
-
 def _last_config(folder: Path, shape: CorpusFormat) -> CorpusConfig:
     """Return the previous configuration, or one with only what the FORMAT file has."""
     try:
@@ -108,7 +103,7 @@ def _save_config(folder: Path, config: CorpusConfig) -> None:
     """Save the configuration for the next opening, without the credentials of the Kafka client."""
     tables = config.to_dict()
     tables.get("ledger", {}).pop("client_settings", None)
-    _write_json(folder / _LAST_CONFIG_FILE, tables)
+    replace_json(folder / _LAST_CONFIG_FILE, tables)
 
 
 def _check_shape(folder: Path, shape: CorpusFormat, config: CorpusConfig) -> None:
@@ -185,7 +180,7 @@ def open_corpus(
     refuse_unfinished_repair(folder)
     if notice := uncached_notice():
         logger.warning("%s", notice)
-    return _open(
+    return open_folder(
         folder,
         config,
         read_only=read_only,
@@ -194,7 +189,7 @@ def open_corpus(
     )
 
 
-def _open(
+def open_folder(
     folder: Path,
     config: CorpusConfig | None,
     *,

@@ -11,7 +11,7 @@ import numpy as np
 
 from recrawl.kv import KeyValues
 from recrawl.shard.events import slot_of_page
-from recrawl.store.keys import RECORD, PageArray, Writes, generation_of, keys_of
+from recrawl.store.keys import RECORD, PageArray, Writes, keys_of, stored_values
 
 __all__ = [
     "DIGESTS_MAX",
@@ -87,15 +87,7 @@ def _split_digests(digests: bytes) -> list[bytes]:
 
 def stored_records(kv: KeyValues, page: PageArray) -> list[bytes | None]:
     """Return the stored bytes of the records of pages, None for pages without one."""
-    order = np.argsort(slot_of_page(page), kind="stable")
-    order = order[page[order] >= 0]
-    found = kv.get_many(keys_of(RECORD, slot_of_page(page[order]), 4))
-    values: list[bytes | None] = [None] * page.size
-    generation = generation_of(page).tolist()
-    for row, value in zip(order.tolist(), found, strict=True):
-        if value is not None and value[0] == generation[row]:
-            values[row] = value
-    return values
+    return stored_values(kv, RECORD, page)
 
 
 def records_in(values: list[bytes | None]) -> Records:

@@ -23,6 +23,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from recrawl.kv import KeyValues
+from recrawl.shard.events import slot_of_page
+
 __all__ = [
     "BLOCK",
     "CHANGE",
@@ -43,6 +46,7 @@ __all__ = [
     "generation_of",
     "keys_of",
     "spans_of",
+    "stored_values",
     "strings_of",
 ]
 
@@ -106,6 +110,23 @@ def bytes_of_rows(rows: NDArray[np.uint8]) -> list[bytes]:
 def generation_of(page: PageArray) -> PageArray:
     """Return the generations of pages."""
     return page >> np.int64(32)
+
+
+def stored_values(kv: KeyValues, prefix: bytes, page: PageArray) -> list[bytes | None]:
+    """Return the values of pages under a prefix, None for pages without one.
+
+    A value begins with the generation of its page: one of an earlier page of the slot is not
+    returned.
+    """
+    order = np.argsort(slot_of_page(page), kind="stable")
+    order = order[page[order] >= 0]
+    found = kv.get_many(keys_of(prefix, slot_of_page(page[order]), 4))
+    values: list[bytes | None] = [None] * page.size
+    generation = generation_of(page).tolist()
+    for row, value in zip(order.tolist(), found, strict=True):
+        if value is not None and value[0] == generation[row]:
+            values[row] = value
+    return values
 
 
 def spans_of(texts: pa.StringArray) -> tuple[bytes, NDArray[np.int32]]:

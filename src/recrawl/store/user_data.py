@@ -9,11 +9,9 @@ import struct
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from recrawl.kv import KeyValues
 from recrawl.shard.events import slot_of_page
-from recrawl.store.keys import USER_DATA, PageArray, Writes, generation_of, keys_of
+from recrawl.store.keys import USER_DATA, PageArray, Writes, keys_of, stored_values
 
 __all__ = [
     "DOC_ID_BYTES_MAX",
@@ -45,15 +43,7 @@ class UserData(NamedTuple):
 
 def stored_user_data(kv: KeyValues, page: PageArray) -> list[bytes | None]:
     """Return the stored bytes of the user's data of pages, None for pages without any."""
-    order = np.argsort(slot_of_page(page), kind="stable")
-    order = order[page[order] >= 0]
-    found = kv.get_many(keys_of(USER_DATA, slot_of_page(page[order]), 4))
-    values: list[bytes | None] = [None] * page.size
-    generation = generation_of(page).tolist()
-    for row, value in zip(order.tolist(), found, strict=True):
-        if value is not None and value[0] == generation[row]:
-            values[row] = value
-    return values
+    return stored_values(kv, USER_DATA, page)
 
 
 def _parts_of(value: bytes | None) -> tuple[bytes, bytes]:

@@ -72,12 +72,9 @@ def test_commands_on_a_small_corpus_load_no_compiler(
         f"main({[*command, '-C', 'pages']!r}, standalone_mode=False)\n"
         "assert 'numba.core.dispatcher' not in sys.modules\n"
     )
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    environment = {
-        name: value
-        for name, value in environment.items()
-        if name not in ("NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT", "RECRAWL_KERNELS")
-    }
+    chosen = ("NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT", "RECRAWL_KERNELS")
+    environment = {name: value for name, value in os.environ.items() if name not in chosen}
+    environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     ran = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

@@ -1,13 +1,14 @@
 """``recrawl doctor``: check a corpus for problems."""
 
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 
 import click
 
 from recrawl.cli.support.corpus_access import corpus_option, open_to_change, prepare_kernels
 from recrawl.cli.support.examples import CommandExample, example_command
-from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
+from recrawl.cli.support.output import CHECK_FAILED, Output, hide_log_messages, output_option
 from recrawl.errors import RecrawlError
 from recrawl.kernel_mode import kernel_folder
 from recrawl.units import count_text, instant_text, seconds_text
@@ -154,13 +155,16 @@ def command(
     if is_resetting_clock:
         _reset_clock(out, folder)
         return
-    import logging  # noqa: PLC0415
-
     prepare_kernels(folder)
-    from recrawl.corpus import check_corpus, repair_corpus, repair_from_backup  # noqa: PLC0415
+    from recrawl.corpus import (  # noqa: PLC0415
+        Severity,
+        check_corpus,
+        repair_corpus,
+        repair_from_backup,
+    )
 
     # Warnings logged while reading are among the results, so they are not printed twice.
-    logging.getLogger("recrawl").addHandler(logging.NullHandler())
+    hide_log_messages()
     n_by_level = dict.fromkeys(_MARKS, 0)
     if backup is not None:
         findings = repair_from_backup(folder, backup)
@@ -168,18 +172,15 @@ def command(
         findings = repair_corpus(folder)
     else:
         findings = check_corpus(folder, is_deep=deep, is_scrub=scrub)
+    if is_repair:
+        # What a repair does not concern, or could not repair, is still broken.
+        still_bad = (one for one in check_corpus(folder) if one.level == Severity.BAD)
+        findings = chain(findings, still_bad)
     for finding in findings:
         level = finding.level.value
         n_by_level[level] += 1
         out.row(asdict(finding))
         _show(out, finding.check, level, finding.what, finding.todo)
-    if is_repair:
-        # What a repair does not concern, or could not repair, is still broken.
-        for finding in check_corpus(folder):
-            if finding.level.value == "bad":
-                n_by_level["bad"] += 1
-                out.row(asdict(finding))
-                _show(out, finding.check, "bad", finding.what, finding.todo)
     out.say()
     if n_by_level["bad"]:
         out.say(

@@ -32,6 +32,8 @@ from recrawl.safe_text import escape_controls, escape_json
 from recrawl.units import seconds_text
 
 if TYPE_CHECKING:
+    import logging
+
     from rich.console import Console
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "INTERRUPTED",
     "Output",
     "discard_output",
+    "hide_log_messages",
     "json_line",
     "output_option",
     "prepare_streams",
@@ -103,10 +106,23 @@ def print_log_messages() -> None:
         def emit(self, record: logging.LogRecord) -> None:
             print_note(self.format(record))
 
-    handler = _Notes(logging.WARNING)
+    _handle_log_messages(_Notes(logging.WARNING))
+
+
+def hide_log_messages() -> None:
+    """Keep warnings that the library logs from stderr until the command ends."""
+    import logging  # noqa: PLC0415
+
+    _handle_log_messages(logging.NullHandler())
+
+
+def _handle_log_messages(handler: "logging.Handler") -> None:
+    import logging  # noqa: PLC0415
+
     logger = logging.getLogger("recrawl")
     logger.addHandler(handler)
-    context.find_root().call_on_close(lambda: logger.removeHandler(handler))
+    root = click.get_current_context().find_root()
+    root.call_on_close(lambda: logger.removeHandler(handler))
 
 
 class Output:

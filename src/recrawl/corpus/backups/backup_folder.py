@@ -29,7 +29,7 @@ from recrawl.atomic_files import (
     create_folder,
     drop_cached_pages,
     open_new_file,
-    replace_file,
+    replace_json,
     sync_to_disk,
 )
 from recrawl.errors import BackupError, LockedError
@@ -102,8 +102,7 @@ class BackupFolder:
                     "one that does not exist yet."
                 )
             create_folder(self.folder)
-            with replace_file(mark, is_durable=True) as file:
-                file.write(json.dumps({"format": FORMAT}).encode())
+            replace_json(mark, {"format": FORMAT})
         self.check_format()
         for name in (_FILES, _LISTS):
             create_folder(self.folder / name)
@@ -262,8 +261,7 @@ class BackupFolder:
         body: dict[str, Any] = {**backup._asdict(), "files": [f._asdict() for f in backup.files]}
         text = json.dumps(body, separators=(",", ":"))
         digest = hashlib.sha256(text.encode()).hexdigest()
-        with replace_file(self._list_path(backup.number), is_durable=True) as file:
-            file.write(json.dumps({"sha256": digest, "body": text}).encode())
+        replace_json(self._list_path(backup.number), {"sha256": digest, "body": text})
 
     def prune(self, keep: int) -> int:
         """Remove all but the newest backups, and files that none of the others needs.

@@ -28,7 +28,7 @@ from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.corpus_format import read_format
 from recrawl.node.durability.log_damage import PartitionEnds, read_partition_ends
 from recrawl.node.durability.open_log import open_log
-from recrawl.node.durability.recovery import CHECKPOINT, _initial_shard
+from recrawl.node.durability.recovery import CHECKPOINT, initial_shard
 from recrawl.node.node import apply_entry
 from recrawl.node.records import entry_of
 from recrawl.shard import Shard
@@ -398,7 +398,7 @@ def _replay_findings(name: str, ledger: Ledger, snapshots: SnapshotFolder) -> It
     ]
     n_older = sum(_is_older(one) for one, _ in usable)
     if ledger.first == 0 and n_older == 0:
-        past, later = ReplayStart(_initial_shard(ledger), 0), usable
+        past, later = ReplayStart(initial_shard(ledger), 0), usable
     elif usable:
         n_passed = max(n_older, 1)
         start, shard = usable[n_passed - 1]

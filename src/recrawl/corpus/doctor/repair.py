@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.atomic_files import create_folder, replace_file, sync_to_disk, sync_tree
+from recrawl.atomic_files import create_folder, replace_json, sync_to_disk, sync_tree
 from recrawl.corpus.doctor.check_results import CheckResult, bad, ok, warn
 from recrawl.corpus.doctor.disk_checks import (
     Shape,
@@ -38,7 +38,7 @@ from recrawl.corpus.doctor.disk_checks import (
     format_check,
     process_using,
 )
-from recrawl.corpus.opening import _open
+from recrawl.corpus.opening import open_folder
 from recrawl.errors import (
     EventError,
     LedgerError,
@@ -60,9 +60,9 @@ from recrawl.node.durability.log_damage import (
 from recrawl.node.durability.open_log import open_log
 from recrawl.node.durability.recovery import (
     CHECKPOINT,
-    _initial_shard,
-    _restore_shard,
     identity_entry,
+    initial_shard,
+    restore_shard,
 )
 from recrawl.node.durability.snapshotter import take_snapshot
 from recrawl.node.node import Node, apply_entry
@@ -194,8 +194,7 @@ def _read_plan(folder: Path) -> _Plan | None:
 
 
 def _write_plan(folder: Path, plan: _Plan) -> None:
-    with replace_file(folder / REPAIR_FILE, is_durable=True) as file:
-        file.write(json.dumps(asdict(plan)).encode())
+    replace_json(folder / REPAIR_FILE, asdict(plan))
 
 
 def _aside_name(folder: Path, clock: Clock) -> str:
@@ -257,7 +256,7 @@ def _has_no_start(folder: Path, ledger: Ledger, i: int) -> bool:
     """Return whether a log begins after its first record, and no snapshot leads up to it."""
     first, end = ledger.first, ledger.end
     return first > 0 and not any(
-        first <= saved.position <= end and _restore_shard(saved, is_reader=True) is not None
+        first <= saved.position <= end and restore_shard(saved, is_reader=True) is not None
         for saved in SnapshotFolder(folder / "snapshots" / str(i)).list_saved()
     )
 
@@ -320,7 +319,7 @@ def _newest_state(
     first, end = (ledger.first, ledger.end) if ledger is not None else (0, 0)
     state = None
     for saved in SnapshotFolder(folder / "snapshots" / str(ends.partition)).list_saved():
-        shard = _restore_shard(saved, is_reader=False)
+        shard = restore_shard(saved, is_reader=False)
         if shard is not None:
             name = f"the snapshot at {saved.position:,}"
             state = _State(shard, saved.position, name, saved.folder / CHECKPOINT)
@@ -332,7 +331,7 @@ def _newest_state(
         if first > 0:
             empty = Shard(config.shard_settings(), due_table=shipped_due_table())
             return _State(empty, 0, "an empty state", None)
-        state = _State(_initial_shard(ledger), 0, "the log", None)
+        state = _State(initial_shard(ledger), 0, "the log", None)
     position = _replay_readable(ledger, state.shard, state.position)
     source = f"{state.source} and the log up to {position:,}"
     return state._replace(position=position, source=source.replace("the log and ", ""))
@@ -510,7 +509,7 @@ def _move_parts(folder: Path, plan: _Plan) -> None:
 def _restore_pages(folder: Path, plan: _Plan, clock: Clock) -> Iterator[CheckResult]:
     """Add pages that only the old stores have, and remove pages that they no longer have."""
     n_added = n_removed = 0
-    with _open(folder, None, clock=clock) as corpus:
+    with open_folder(folder, None, clock=clock) as corpus:
         for number, position in plan.positions.items():
             node = corpus.nodes[int(number)]
             n_removed += _remove(node, _pages_without_url(node))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from recrawl.atomic_files import replace_file
+from recrawl.atomic_files import replace_json
 from recrawl.corpus.forgetting.remains import Remainder
 from recrawl.errors import CorpusError
 from recrawl.store import IsForgotten
@@ -94,5 +94,4 @@ def write_forgets(folder: Path, forgets: Sequence[PendingForget]) -> None:
         for one in forgets
         if one.number not in dropped
     ]
-    with replace_file(folder / FORGETS_FILE, is_durable=True) as file:
-        file.write(json.dumps({"format": 1, "forgets": rows}).encode())
+    replace_json(folder / FORGETS_FILE, {"format": 1, "forgets": rows})

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recrawl.atomic_files import create_folder, hold_lock, replace_file, sync_to_disk
+from recrawl.atomic_files import create_folder, hold_lock, replace_json, sync_to_disk
 from recrawl.corpus.inspect.change_feed import CorpusCursor
 from recrawl.errors import ChangesLost, StorageError
 from recrawl.node.node import Node
@@ -325,5 +325,4 @@ def _write(path: Path, name: str, committed: _Committed) -> None:
         "n_read": [place.n_read for place in committed.places],
         "last": [place.last for place in committed.places],
     }
-    with replace_file(path, is_durable=True) as file:
-        file.write(json.dumps(content).encode())
+    replace_json(path, content)

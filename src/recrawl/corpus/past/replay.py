@@ -13,7 +13,7 @@ from recrawl.corpus.inspect.explanation import PageExplanation, page_explanation
 from recrawl.corpus.view import CorpusView
 from recrawl.errors import LedgerError, RecoveryError, SnapshotError, TimeLost
 from recrawl.ledger import Ledger, SavedSnapshot
-from recrawl.node.durability.recovery import Partition, _initial_shard, _restore_shard
+from recrawl.node.durability.recovery import Partition, initial_shard, restore_shard
 from recrawl.node.node import apply_entry, use_logged_price
 from recrawl.node.records import LogEntry, entry_of, without_key
 from recrawl.node.routing import split_by_partition
@@ -164,7 +164,7 @@ def _time_of(saved: SavedSnapshot) -> LogTime | None:
 def shard_of(saved: SavedSnapshot) -> Shard | None:
     """Return the shard of a snapshot; None if it is broken or of an unknown version."""
     try:
-        return _restore_shard(saved, is_reader=False)
+        return restore_shard(saved, is_reader=False)
     except RecoveryError:
         return None
 
@@ -205,7 +205,7 @@ def nearest_start(partition: Partition, at_ms: int | None = None) -> ReplayStart
     usable = _usable_snapshots(partition)
     if at_ms is None:
         if partition.ledger.first == 0:
-            return ReplayStart(_initial_shard(partition.ledger), 0)
+            return ReplayStart(initial_shard(partition.ledger), 0)
         usable.reverse()
     for time, saved in usable:
         if at_ms is not None and time.now_ms > at_ms:
@@ -214,7 +214,7 @@ def nearest_start(partition: Partition, at_ms: int | None = None) -> ReplayStart
         if shard is not None:
             return ReplayStart(shard, saved.position)
     if partition.ledger.first == 0:
-        return ReplayStart(_initial_shard(partition.ledger), 0)
+        return ReplayStart(initial_shard(partition.ledger), 0)
     if not usable:
         raise TimeLost(f"partition {partition.number} has no usable snapshot")
     earliest = instant_text(usable[-1][0].now_ms)

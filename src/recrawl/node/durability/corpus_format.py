@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from recrawl.atomic_files import replace_file
+from recrawl.atomic_files import replace_json
 from recrawl.errors import CorpusError
 from recrawl.ledger.contract import N_PARTITIONS_MAX
 
@@ -79,8 +79,7 @@ def write_format(folder: Path, content: CorpusFormat) -> None:
     """Write the FORMAT file, durably."""
     values = {"format": FORMAT, **asdict(content)}
     values["id"] = values.pop("corpus_id")
-    with replace_file(folder / FORMAT_FILE, is_durable=True) as file:
-        file.write(json.dumps(values).encode())
+    replace_json(folder / FORMAT_FILE, values)
 
 
 def read_format(folder: Path) -> CorpusFormat | None:

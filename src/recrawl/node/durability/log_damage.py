@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from recrawl.atomic_files import replace_file
+from recrawl.atomic_files import replace_json
 from recrawl.errors import LedgerError, LogDamagedError, RecoveryError, StorageError
 from recrawl.ledger import RocksLog, SnapshotFolder
 from recrawl.ledger.rocks import holds_log
@@ -55,8 +55,8 @@ class LogEnds(NamedTuple):
 def write_log_ends(folder: Path, ends: Sequence[int], *, is_closed: bool) -> None:
     """Record where the logs end, durably; the logs themselves must be on disk already."""
     # Without the file less damage is recognised, but nothing is lost: the disk may be full.
-    with suppress(OSError), replace_file(folder / LOG_ENDS_FILE, is_durable=True) as file:
-        file.write(json.dumps({"ends": list(ends), "is_closed": is_closed}).encode())
+    with suppress(OSError):
+        replace_json(folder / LOG_ENDS_FILE, {"ends": list(ends), "is_closed": is_closed})
 
 
 def read_log_ends(folder: Path, n_partitions: int) -> LogEnds | None:

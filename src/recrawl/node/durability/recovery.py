@@ -41,7 +41,15 @@ from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.shard import SettingsSet, Shard, ShardSettings, event_of
 from recrawl.store import CHANGES_MAX, Store
 
-__all__ = ["CHECKPOINT", "Partition", "identity_entry", "recover_node", "settings_event"]
+__all__ = [
+    "CHECKPOINT",
+    "Partition",
+    "identity_entry",
+    "initial_shard",
+    "recover_node",
+    "restore_shard",
+    "settings_event",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +92,7 @@ def identity_entry(format: CorpusFormat, partition: int) -> CorpusIdentified:
     )
 
 
-def _restore_shard(saved: SavedSnapshot, *, is_reader: bool) -> Shard | None:
+def restore_shard(saved: SavedSnapshot, *, is_reader: bool) -> Shard | None:
     """Return the shard in a snapshot, None if the snapshot is corrupt."""
     try:
         shard, position = Shard.restore(
@@ -103,7 +111,7 @@ def _restore_shard(saved: SavedSnapshot, *, is_reader: bool) -> Shard | None:
     return shard
 
 
-def _initial_shard(ledger: Ledger) -> Shard:
+def initial_shard(ledger: Ledger) -> Shard:
     """Return an empty shard with the settings at the beginning of the log."""
     for position in range(min(ledger.end, _BEGINNING_RECORDS)):
         entry = entry_of(ledger.read(position, n_bytes_max=1)[0][1])
@@ -161,7 +169,7 @@ def _newest_usable_snapshot(
     for saved in partition.snapshots.list_saved():
         if not first <= saved.position <= end:
             continue
-        shard = _restore_shard(saved, is_reader=is_reader)
+        shard = restore_shard(saved, is_reader=is_reader)
         if shard is not None:
             for other in [] if is_reader else corrupt:
                 # Otherwise it would count among those kept, and the log be truncated too far.
@@ -324,7 +332,7 @@ def _find_start(
     """Return the shard to replay the log on: from a snapshot, or an empty one."""
     found = _newest_usable_snapshot(partition, first, end, is_reader=is_reader)
     if found is None and first == 0:
-        return _initial_shard(partition.ledger), None
+        return initial_shard(partition.ledger), None
     return found
 
 

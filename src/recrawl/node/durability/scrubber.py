@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recrawl.atomic_files import replace_file
+from recrawl.atomic_files import replace_json
 from recrawl.errors import LedgerError, SnapshotError, StorageError
 from recrawl.kv import mark_damaged, unmark_damaged
 from recrawl.ledger import SnapshotFolder
@@ -132,8 +132,7 @@ def _write_report(folder: Path, report: ScrubReport) -> None:
         "damage": [damaged._asdict() for damaged in report.damage],
     }
     try:
-        with replace_file(folder / SCRUB_FILE, is_durable=True) as file:
-            file.write(json.dumps(body).encode())
+        replace_json(folder / SCRUB_FILE, body)
     except OSError as error:
         logger.warning("%s cannot be written: %s", folder / SCRUB_FILE, error)
 

@@ -9,7 +9,7 @@ that it does not reach; but a new topic may be written to, until it reaches them
 import json
 from pathlib import Path
 
-from recrawl.atomic_files import replace_file
+from recrawl.atomic_files import replace_json
 from recrawl.errors import IdentityError
 
 __all__ = ["TOPIC_FILE", "check_topic", "missing_topic_error", "note_topic"]
@@ -44,8 +44,7 @@ def note_topic(folder: Path, topic: str, topic_id: str | None) -> None:
     """Note the id of a topic for the next opening, if the brokers tell it."""
     if topic_id is None or _last_topic(folder) == {"topic": topic, "id": topic_id}:
         return
-    with replace_file(folder / TOPIC_FILE, is_durable=True) as file:
-        file.write(json.dumps({"topic": topic, "id": topic_id}).encode())
+    replace_json(folder / TOPIC_FILE, {"topic": topic, "id": topic_id})
 
 
 def _last_topic(folder: Path) -> dict[str, str]:
