@@ -1,0 +1,31 @@
+"""What counts as a change: passages of page bodies, compared across polls.
+
+`observe` turns a body into an `Observation`.
+"""
+
+from recrawl.content.extract.words import passage_hash
+from recrawl.content.merging import merge_passages
+from recrawl.content.observation import (
+    EXTRACTOR_VERSION,
+    PASSAGES_MAX,
+    PROBLEMS,
+    ContentKind,
+    Observation,
+)
+from recrawl.content.observing import observe, observe_bytes, observe_text
+from recrawl.content.settings import DEFAULT_CONTENT_SETTINGS, ContentSettings
+
+__all__ = [
+    "DEFAULT_CONTENT_SETTINGS",
+    "EXTRACTOR_VERSION",
+    "PASSAGES_MAX",
+    "PROBLEMS",
+    "ContentKind",
+    "ContentSettings",
+    "Observation",
+    "merge_passages",
+    "observe",
+    "observe_bytes",
+    "observe_text",
+    "passage_hash",
+]

@@ -1,0 +1,1 @@
+"""Text and passages of bodies: character sets, formats, words and hashes."""

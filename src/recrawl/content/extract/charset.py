@@ -1,0 +1,135 @@
+"""Decode bodies: find the character set and turn bytes into text, without ever failing."""
+
+import codecs
+import re
+from typing import Final, NamedTuple
+
+from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
+
+__all__ = ["DecodedText", "decode_body"]
+
+HEAD_BYTES: Final = 4096
+"""Start of a page in which a meta tag or an XML declaration names the character set."""
+DETECTED_BYTES_MAX: Final = 1 << 15
+"""Part of a body that the detection of character sets reads."""
+
+# A longer mark comes first: that of UTF-32 begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_WIDE = {
+    "utf-16": "utf-16-le",
+    "utf-16le": "utf-16-le",
+    "utf-16be": "utf-16-be",
+    "utf-32": "utf-32-le",
+    "utf-32le": "utf-32-le",
+    "utf-32be": "utf-32-be",
+}
+_HEADER_LABEL = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.ASCII | re.IGNORECASE)
+_META_LABEL = re.compile(
+    rb"<meta\s[^>]{0,400}?charset\s{0,9}=\s{0,9}[\"']?\s{0,9}([\w.:-]{1,40})"
+    rb"|<\?xml\s[^>]{0,200}?encoding\s{0,9}=\s{0,9}[\"']([\w.:-]{1,40})",
+    re.IGNORECASE,
+)
+
+
+class DecodedText(NamedTuple):
+    """Text of a body, the character set that it was read in, and whether some bytes were wrong."""
+
+    text: str
+    charset: str
+    has_bad_bytes: bool
+
+
+def decode_body(body: bytes, content_type: str | None = None) -> DecodedText:
+    """Return the text of a body.
+
+    A byte order mark decides; then UTF-8, if the whole body is valid UTF-8; then the label of the
+    header, that of a meta tag or XML declaration, and detection.  Valid UTF-8 is taken before the
+    labels because text in another character set is practically never valid UTF-8, and a page whose
+    header is missing or wrong in some answers would otherwise seem to change.
+
+    Parameters
+    ----------
+    body
+        Body, without content encoding.
+    content_type
+        Value of the header ``Content-Type``.
+    """
+    for mark, charset in _MARKS:
+        if body.startswith(mark):
+            return _decode(body[len(mark) :], charset)
+    header = _header_label(content_type)
+    wide = _WIDE.get(header.lower().replace("_", "-"))
+    if wide is not None and b"\0" in body[:HEAD_BYTES]:
+        return _decode(body, wide)
+    guessed = _wide_without_mark(body[:HEAD_BYTES])
+    if guessed is not None:
+        return _decode(body, guessed)
+    escaped = _codec(header or _meta_label(body)) if b"\x1b" in body else None
+    if escaped == "iso2022_jp":
+        return _decode(body, escaped)
+    try:
+        return DecodedText(body.decode(), "utf-8", False)
+    except UnicodeDecodeError:
+        pass
+    label = _codec(header) or _codec(_meta_label(body)) or _detect(body)
+    return _decode(body, label)
+
+
+def _decode(body: bytes, charset: str) -> DecodedText:
+    try:
+        return DecodedText(body.decode(charset), charset, False)
+    except (UnicodeError, LookupError):
+        pass
+    try:
+        return DecodedText(body.decode(charset, "replace"), charset, True)
+    except (UnicodeError, LookupError):  # a codec that does not support replacement
+        return DecodedText(body.decode("cp1252", "replace"), "cp1252", True)
+
+
+def _header_label(content_type: str | None) -> str:
+    found = _HEADER_LABEL.search(content_type[:1000]) if content_type else None
+    return found[1] if found else ""
+
+
+def _meta_label(body: bytes) -> str:
+    found = _META_LABEL.search(body[:HEAD_BYTES])
+    return (found[1] or found[2]).decode("ascii", "ignore") if found else ""
+
+
+def _codec(label: str) -> str | None:
+    """Return the codec of a label of the Encoding Standard; None if it is not one.
+
+    Python knows codecs that are not character sets, some of which are slow or decompress.
+    """
+    if not label:
+        return None
+    try:
+        codec: str | None = map_encoding_to_html5(label, False)
+    except (UnicodeError, ValueError, LookupError):
+        return None
+    return codec
+
+
+def _detect(body: bytes) -> str:
+    try:
+        return detect_encoding(body, max_len=DETECTED_BYTES_MAX) or "cp1252"
+    except (UnicodeError, ValueError, LookupError):
+        return "cp1252"
+
+
+def _wide_without_mark(head: bytes) -> str | None:
+    """Return UTF-16 where every other byte of the start of a body is zero."""
+    if head.count(0) * 4 < len(head) or len(head) < 8:
+        return None
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    if odd * 10 > len(head) * 4 and even * 20 < len(head):
+        return "utf-16-le"
+    if even * 10 > len(head) * 4 and odd * 20 < len(head):
+        return "utf-16-be"
+    return None

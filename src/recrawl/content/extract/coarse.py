@@ -1,0 +1,92 @@
+"""Read bodies beyond the limits in linear time: HTML without a parser, and anything by bytes."""
+
+import html
+import re
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from recrawl.content.extract.words import PassageColumns
+
+__all__ = ["chunk_bytes", "strip_tags"]
+
+CHUNK_BITS: Final = 12
+"""Chunks of bytes have 2¹² bytes on average."""
+_BLOCK_BYTES = 1 << 20
+
+# Each alternative that finds no end takes the rest of the text, so the search never goes back.
+_UNSEEN = re.compile(
+    r"<!--(?:.*?-->|.*)"
+    r"|<script\b(?:.*?</script\s*>|.*)"
+    r"|<style\b(?:.*?</style\s*>|.*)"
+    r"|<template\b(?:.*?</template\s*>|.*)"
+    r"|<noscript\b(?:.*?</noscript\s*>|.*)",
+    re.DOTALL | re.IGNORECASE,
+)
+_INLINE = re.compile(
+    r"</?(?:a|abbr|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|ins|kbd|mark|nobr|q|s|samp|small|"
+    r"span|strike|strong|sub|sup|time|tt|u|var|wbr)(?:[\s/][^<>]*)?>",
+    re.IGNORECASE,
+)
+_TAG = re.compile(r"<[/!?a-zA-Z][^<>]*>?")
+
+
+def strip_tags(text: str) -> str:
+    """Return the text of an HTML page without its tags, one passage per line.
+
+    Parameters
+    ----------
+    text
+        Page, decoded.
+    """
+    text = _UNSEEN.sub(" ", text)
+    text = text.replace("\n", " ")
+    text = _INLINE.sub("", text)
+    return html.unescape(_TAG.sub("\n", text))
+
+
+def chunk_bytes(data: bytes) -> PassageColumns:
+    """Return chunks of bytes as passages; they begin where the content says, not at fixed places.
+
+    Parameters
+    ----------
+    data
+        Bytes of any length.
+    """
+    cuts = [0, *_cuts(data), len(data)]
+    bounds = [(a, b) for a, b in pairwise(cuts) if b > a]
+    view = memoryview(data)
+    digest = xxhash.xxh3_64_intdigest
+    hashes = np.array([digest(view[a:b]) for a, b in bounds], dtype=np.uint64)
+    sizes = np.array([b - a for a, b in bounds], dtype=np.int64)
+    shingles = (hashes >> np.uint64(32)).astype(np.uint32)
+    return PassageColumns(
+        hashes,
+        np.maximum(sizes // 6, 1),
+        shingles.copy(),
+        shingles,
+        np.arange(hashes.size + 1, dtype=np.int64),
+        np.zeros(hashes.size, dtype=np.int64),
+    )
+
+
+def _cuts(data: bytes) -> list[int]:
+    """Return the places after which a chunk begins: where four bytes have a rare hash."""
+    found: list[NDArray[np.int64]] = []
+    signs = np.frombuffer(data, dtype=np.uint8)
+    for begin in range(0, signs.size, _BLOCK_BYTES):
+        block = signs[begin : begin + _BLOCK_BYTES + 3].astype(np.uint32)
+        if block.size < 4:
+            break
+        window = block[:-3] << 24 | block[1:-2] << 16 | block[2:-1] << 8 | block[3:]
+        window *= np.uint32(0x9E3779B1)
+        found.append(np.flatnonzero(window >> np.uint32(32 - CHUNK_BITS) == 0) + begin + 4)
+    if not found:
+        return []
+    places = np.concatenate(found)
+    # A repeated pattern would cut at every place.
+    gaps = np.diff(places, prepend=0) >= 1 << (CHUNK_BITS - 4)
+    return [int(place) for place in places[gaps] if place < len(data)]

@@ -1,0 +1,160 @@
+"""What recrawl sees of one body: its passages as columns, and facts about the page."""
+
+import struct
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "EXTRACTOR_VERSION",
+    "PASSAGES_MAX",
+    "PROBLEMS",
+    "SKETCH_HASHES_MAX",
+    "ContentKind",
+    "Observation",
+]
+
+EXTRACTOR_VERSION: Final = 1
+"""Number of the way in which passages are made.  Increase it whenever the same body would yield
+other passages: the next poll of a page then sets a new baseline instead of reporting a change."""
+
+PASSAGES_MAX: Final = 512
+"""Passages of an observation; neighbours are merged where a body has more."""
+
+SKETCH_HASHES_MAX: Final = 128
+"""Hashes of a sketch (m): its divergence has a standard error of at most .044."""
+
+_SKETCH_HEAD = struct.Struct("<BBHI")
+_SKETCH_FORMAT = 1
+_SKETCH_SCHEME = 1
+
+PROBLEMS: Final = {
+    "too_large": "the body is larger than the limit, so it is compared coarsely",
+    "too_many_tags": "the page has more tags than the limit, so it is compared coarsely",
+    "too_deep": "elements are nested deeper than the limit, so the page is compared coarsely",
+    "too_many_attributes": "a tag has more attributes than the limit, so the page is compared "
+    "coarsely",
+    "bad_bytes": "some bytes are not valid in the character set",
+    "not_parsed": "the body could not be parsed as what it claims to be",
+    "no_extra": "the package that reads this kind of body is not installed",
+    "nothing_selected": "no element matches the selectors, so the whole page counts",
+    "bad_selector": "a CSS selector could not be used and is ignored",
+    "timed_out": "reading the body took too long, so it is compared by bytes",
+    "crashed": "the process that read the body ended, so it is compared by bytes",
+}
+"""Codes of problems and what they mean."""
+
+
+class ContentKind(IntEnum):
+    """How a body was read."""
+
+    HTML = 1
+    TEXT = 2
+    JSON = 3
+    XML = 4
+    FEED = 5
+    PDF = 6
+    BYTES = 7
+
+
+def _no_hashes() -> NDArray[np.uint32]:
+    return np.empty(0, dtype=np.uint32)
+
+
+def _no_offsets() -> NDArray[np.int64]:
+    return np.zeros(1, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Observation:
+    """What recrawl sees of one body.
+
+    The columns ``passages``, ``is_main``, ``n_words`` and ``shapes`` have one row for each passage,
+    in the order of the text.
+
+    Parameters
+    ----------
+    kind
+        How the body was read.
+    extractor
+        `EXTRACTOR_VERSION` of the code that made this observation.
+    body_digest
+        Digest of the raw body, 16 bytes.
+    n_bytes
+        Size of the raw body.
+    charset
+        Name of the character set, empty for bytes.
+    passages
+        Hash of each passage.
+    is_main
+        Whether each passage belongs to the main text rather than to menus, footers and the like.
+    n_words
+        Words of each passage, at most 65 535.
+    shapes
+        Hash of each passage with its numbers and tokens masked: a clock keeps its shape.
+    shingles, shingle_offsets
+        Hashes of the 4-word shingles, and where those of each passage begin.
+    level
+        How coarse the passages are: 0 for one hash per passage; each level merges twice as many
+        neighbours.  `recrawl.content.merge_passages` brings an observation to a higher level.
+    is_coarse
+        Whether the body was too large or too complex to be read exactly.
+    title, language, canonical_url, robots
+        Facts from the head of an HTML page, empty if it has none.
+    n_links
+        Links of an HTML page.
+    links
+        Targets of links as written, if asked for.
+    texts
+        Text of each passage, if asked for.
+    ignored_texts
+        Texts that the settings exclude, each with the reason, if asked for.
+    problems
+        Codes of `PROBLEMS`.
+    """
+
+    kind: ContentKind
+    extractor: int = EXTRACTOR_VERSION
+    body_digest: bytes = bytes(16)
+    n_bytes: int = 0
+    charset: str = ""
+    passages: NDArray[np.uint64]
+    is_main: NDArray[np.bool_]
+    n_words: NDArray[np.uint16]
+    shapes: NDArray[np.uint32]
+    shingles: NDArray[np.uint32] = field(default_factory=_no_hashes)
+    shingle_offsets: NDArray[np.int64] = field(default_factory=_no_offsets)
+    level: int = 0
+    is_coarse: bool = False
+    title: str = ""
+    language: str = ""
+    canonical_url: str = ""
+    robots: str = ""
+    n_links: int = 0
+    links: tuple[str, ...] | None = None
+    texts: tuple[str, ...] | None = None
+    ignored_texts: tuple[tuple[str, str], ...] | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def sketch(self) -> bytes:
+        """Sketch of all text, in the format of ``Outcome.sketch``."""
+        return self.sketch_of(None)
+
+    def sketch_of(self, is_counted: NDArray[np.bool_] | None) -> bytes:
+        """Return the sketch of some passages, in the format of ``Outcome.sketch``.
+
+        Parameters
+        ----------
+        is_counted
+            Whether each passage belongs to the sketch; None for all.
+        """
+        shingles = self.shingles
+        if is_counted is not None and not is_counted.all():
+            shingles = shingles[np.repeat(is_counted, np.diff(self.shingle_offsets))]
+        hashes = np.unique(shingles)
+        head = _SKETCH_HEAD.pack(_SKETCH_FORMAT, _SKETCH_SCHEME, 0, hashes.size)
+        return head + hashes[:SKETCH_HASHES_MAX].astype("<u4").tobytes()

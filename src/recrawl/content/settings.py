@@ -1,0 +1,48 @@
+"""Settings of `recrawl.content`: limits, and which parts of pages count."""
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["DEFAULT_CONTENT_SETTINGS", "ContentSettings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContentSettings:
+    """Which parts of a body count as its content, and how large a body may be.
+
+    Parameters
+    ----------
+    select
+        CSS selectors: if given, only the text of elements that match one of them counts.
+    ignore
+        CSS selectors of elements whose text does not count.
+    ignore_patterns
+        Regular expressions; a passage in which one of them is found does not count.
+    html_bytes_max
+        Size up to which a page is parsed as HTML; a larger one is compared coarsely.
+    text_bytes_max
+        Size of the part of a text that is compared by words; the rest is compared by bytes.
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    ignore_patterns: tuple[str, ...] = ()
+    html_bytes_max: int = 2_000_000
+    text_bytes_max: int = 4_000_000
+
+    def __post_init__(self) -> None:
+        for name in ("select", "ignore", "ignore_patterns"):
+            values = getattr(self, name)
+            if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+                raise ValueError(f"{name} must be a list of strings, got {values!r}")
+            object.__setattr__(self, name, tuple(values))
+        for pattern in self.ignore_patterns:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(
+                    f"ignore_patterns must be regular expressions, got {pattern!r}: {error}"
+                ) from None
+
+
+DEFAULT_CONTENT_SETTINGS = ContentSettings()

@@ -1,0 +1,156 @@
+"""A body becomes passages, whatever is in it."""
+
+import doctest
+import pickle
+
+import numpy as np
+import pytest
+
+from recrawl.content import (
+    PASSAGES_MAX,
+    ContentKind,
+    ContentSettings,
+    Observation,
+    merge_passages,
+    observe,
+    observe_text,
+    observing,
+    passage_hash,
+)
+from recrawl.content.extract import words
+
+PAGE = b"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title> Green
+ tea </title><link rel="canonical" href="https://example.com/tea">
+<meta name="robots" content="noindex, follow"></head>
+<body><nav><ul><li><a href="/">Home</a><li><a href="/shop">Shop</a></ul></nav>
+<main><article><h1>Green tea</h1>
+<p>Green tea is made from the leaves of the tea plant, and has been for a very long time.</p>
+<p>The price is <b>5 euros</b>.</p></article></main>
+<footer>Page created at 12:03:55</footer><script>var clock = 1;</script></body></html>"""
+
+
+def hashes(observation: Observation) -> list[int]:
+    return [int(value) for value in observation.passages]
+
+
+def test_the_doctests_pass() -> None:
+    assert doctest.testmod(observing).failed == 0
+    assert doctest.testmod(words).failed == 0
+
+
+def test_an_html_page_has_passages_and_facts() -> None:
+    page = observe(PAGE, "text/html", with_texts=True, with_links=True)
+    assert page.kind is ContentKind.HTML
+    assert page.title == "Green tea"
+    assert page.language == "en"
+    assert page.canonical_url == "https://example.com/tea"
+    assert page.robots == "noindex, follow"
+    assert page.links == ("/", "/shop")
+    assert page.n_links == 2
+    assert page.texts is not None
+    assert page.texts[2] == "Green tea"
+    assert "The price is 5 euros." in page.texts
+    assert not any("clock" in text for text in page.texts)
+    assert [passage_hash(text) for text in page.texts] == hashes(page)
+    assert page.n_words.tolist() == [1, 1, 2, 19, 5, 6]
+    assert page.problems == ()
+
+
+def test_main_text_is_told_from_menus() -> None:
+    page = observe(PAGE, with_texts=True)
+    assert page.texts is not None
+    main = [text for text, is_main in zip(page.texts, page.is_main, strict=True) if is_main]
+    assert "The price is 5 euros." in main
+    assert "Home" not in main
+
+
+def test_markup_and_typography_are_not_changes() -> None:
+    other = PAGE.replace(b"<b>5 euros</b>", b"<i class=x>5&nbsp;Euros</i>").replace(
+        b"<h1>", b"<h2>"
+    )
+    assert hashes(observe(other)) == hashes(observe(PAGE))
+    assert observe(other).body_digest != observe(PAGE).body_digest
+
+
+def test_a_changed_word_changes_one_passage() -> None:
+    before, after = observe(PAGE), observe(PAGE.replace(b"5 euros", b"6 euros"))
+    assert len(set(hashes(before)) - set(hashes(after))) == 1
+    assert before.sketch != after.sketch
+
+
+def test_a_clock_keeps_its_shape() -> None:
+    before, after = observe(PAGE), observe(PAGE.replace(b"12:03:55", b"14:22:01"))
+    assert hashes(before) != hashes(after)
+    assert before.shapes.tolist() == after.shapes.tolist()
+
+
+def test_an_observation_can_be_pickled() -> None:
+    page = observe(PAGE)
+    copy = pickle.loads(pickle.dumps(page))
+    assert hashes(copy) == hashes(page)
+    assert copy.sketch == page.sketch
+
+
+@pytest.mark.parametrize("n", [513, 2000, 20_000])
+def test_many_passages_are_merged_and_a_change_touches_few(n: int) -> None:
+    lines = [f"passage number {i} of the text" for i in range(n)]
+    before = observe_text("\n".join(lines))
+    lines[n // 2] = "something else"
+    after = observe_text("\n".join(lines))
+    assert PASSAGES_MAX // 8 < before.passages.size <= PASSAGES_MAX
+    assert before.is_coarse
+    assert before.level == after.level
+    assert before.n_words.sum() == 6 * n
+    assert 1 <= len(set(hashes(before)) ^ set(hashes(after))) <= 5
+
+
+def test_merging_in_steps_is_merging_at_once() -> None:
+    observation = observe_text("\n".join(f"passage {i}" for i in range(500)), with_texts=True)
+    once = merge_passages(observation, 3)
+    steps = merge_passages(merge_passages(observation, 1), 3)
+    assert hashes(once) == hashes(steps)
+    assert once.texts == steps.texts
+    assert once.shapes.tolist() == steps.shapes.tolist()
+    assert once.shingle_offsets.tolist() == steps.shingle_offsets.tolist()
+    assert once.sketch == observation.sketch
+
+
+def test_one_passage_repeated_stays_within_the_limit() -> None:
+    for i in range(40):
+        assert observe_text(f"x{i}\n" * 3000).passages.size <= PASSAGES_MAX
+
+
+def test_patterns_and_selectors_exclude_passages() -> None:
+    settings = ContentSettings(ignore=("footer",), ignore_patterns=(r"^Shop$",))
+    page = observe(PAGE, settings=settings, with_texts=True)
+    assert page.texts is not None
+    assert "Shop" not in page.texts
+    assert not any("created" in text for text in page.texts)
+    assert page.ignored_texts == (("Shop", "pattern ^Shop$"),)
+    assert page.shingle_offsets[-1] == page.shingles.size
+
+
+def test_only_selected_elements_count() -> None:
+    page = observe(PAGE, settings=ContentSettings(select=("article p", "article")), with_texts=True)
+    assert page.texts is not None
+    assert page.texts[0] == "Green tea"
+    assert len(page.texts) == 3
+    assert page.title == "Green tea"
+    missing = observe(PAGE, settings=ContentSettings(select=(".missing",)))
+    assert missing.problems == ("nothing_selected",)
+    assert hashes(missing) == hashes(observe(PAGE))
+
+
+def test_a_sketch_of_some_passages_has_only_their_shingles() -> None:
+    page = observe(PAGE)
+    assert page.sketch_of(np.zeros(page.passages.size, dtype=bool))[8:] == b""
+    some = page.sketch_of(page.is_main)
+    assert set(np.frombuffer(some[8:], "<u4")) < set(np.frombuffer(page.sketch[8:], "<u4"))
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\0", b"<", b"\xff\xfe", b"%PDF-", b"{", b"<?xml ", b"\xed\xa0\x80"]
+)
+@pytest.mark.parametrize("content_type", [None, "text/html", "text/plain", "application/json"])
+def test_odd_bodies_are_read(body: bytes, content_type: str | None) -> None:
+    assert observe(body, content_type).n_bytes == len(body)
