@@ -4,6 +4,7 @@ import pytest
 
 from recrawl.errors import ReadError
 from recrawl.readers.formats import sitemap
+from recrawl.signals.hints import SITEMAP_ENTRIES_MAX
 from tests.unit.readers.samples import ATOM, RSS, SITEMAP, opened, read, rows_of
 
 
@@ -100,7 +101,7 @@ def test_a_sitemap_beyond_the_protocol_is_read_with_a_note(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sitemap, "SITEMAP_BYTES_MAX", 1 << 20)
-    n = sitemap.SITEMAP_URLS_MAX + 1
+    n = SITEMAP_ENTRIES_MAX + 1
     entries = b"".join(b"<url><loc>https://a.example/%d</loc></url>" % n for n in range(n))
     source = opened(b"<urlset>" + entries + b"</urlset>")
     assert len(rows_of(source)) == n
