@@ -15,6 +15,7 @@ from benchmarks import (
     histories,
     kernels,
     learning,
+    node_fragments,
     power,
     reading,
     scale,
@@ -39,6 +40,8 @@ def _argument_parser() -> argparse.ArgumentParser:
     command = commands.add_parser("fragments", help=fragments.__doc__)
     command.add_argument("--webs", type=int, default=3, help="number of simulated webs")
     command.add_argument("--pages", type=int, default=300, help="number of pages of each web")
+    command = commands.add_parser("node-fragments", help=node_fragments.__doc__)
+    command.add_argument("--pages", type=int, help="number of pages; default: all")
     command = commands.add_parser("shard", help=shard.__doc__)
     command.add_argument("--pages", type=float, default=1e6)
     command.add_argument("--groups", type=float, help="number of groups; default: pages / 53")
@@ -115,6 +118,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             return learning.measure(arguments.webs, arguments.horizon)
         case "fragments":
             return fragments.measure(arguments.webs, arguments.pages)
+        case "node-fragments":
+            return node_fragments.measure(arguments.pages)
         case "shard":
             return shard.measure(
                 int(arguments.pages),

@@ -55,6 +55,11 @@ def simulated_web(seed: int, n_pages: int) -> Web:
 
 def read_real_histories(path: Path) -> Histories:
     """Read the last year of each real page, or its whole history if that is shorter."""
+    return read_sketched_histories(path)[0]
+
+
+def read_sketched_histories(path: Path) -> tuple[Histories, Sketches]:
+    """Read the last year of each real page, with the sketches of its versions."""
     parquet = importlib.import_module("pyarrow.parquet")
     columns = ["page", "repo", "time", "digest", "shingles", "sketch"]
     table = parquet.read_table(path, columns=columns)
@@ -76,7 +81,7 @@ def read_real_histories(path: Path) -> Histories:
     sketches = Sketches(
         lists.values.to_numpy()[hashes].astype(np.uint32), new_offsets, n_fragments[rows]
     )
-    return Histories(
+    histories = Histories(
         offsets=np.append(first, rows.size),
         at=at[rows],
         digest=table["digest"].to_numpy()[rows],
@@ -84,9 +89,10 @@ def read_real_histories(path: Path) -> Histories:
         ends_at=np.full(first.size, YEAR),
         compare=lambda one, other: compare_sketches(sketches, one, other).divergence,
     )
+    return histories, sketches
 
 
-def _first_fetches(web: Histories) -> Floats:
+def first_fetches(web: Histories) -> Floats:
     """Return the time of the first fetch of each page."""
     return np.maximum(web.at[web.offsets[:-1]], 0.0)
 
@@ -116,7 +122,7 @@ def _version_key(page: Counts, at: Floats) -> Floats:
 
 def run(web: Histories, fetches_per_page: float, objective: Objective) -> Staleness:
     """Fetch with a shard for a year, and return the staleness of its copies."""
-    n_pages, start = web.n_pages, _first_fetches(web)
+    n_pages, start = web.n_pages, first_fetches(web)
     contents = VersionReader(web)
     shard = ShardPolicy(unlimited_settings(ShardSettings(objective=objective)))
     policy = LearningCurves(shard, contents) if objective == "fragments" else shard
@@ -177,7 +183,7 @@ def staleness_of(web: Histories, page: Counts, fetched_at: Floats, version: Coun
     return Staleness(
         np.bincount(owner, differs * divergence * seconds, web.n_pages).astype(np.float64),
         np.bincount(owner, differs * seconds, web.n_pages).astype(np.float64),
-        YEAR - _first_fetches(web),
+        YEAR - first_fetches(web),
         page.size - web.n_pages,
     )
 
@@ -185,7 +191,13 @@ def staleness_of(web: Histories, page: Counts, fetched_at: Floats, version: Coun
 def _compare_objectives(web: Histories, budget: float, n_resamples: int) -> dict[str, object]:
     """Run both objectives; return their staleness and an interval of the relative difference."""
     freshness = run(web, budget, "freshness")
-    fragments = run(web, budget, "fragments")
+    return compare_runs(web, budget, freshness, run(web, budget, "fragments"), n_resamples)
+
+
+def compare_runs(
+    web: Histories, budget: float, freshness: Staleness, fragments: Staleness, n_resamples: int
+) -> dict[str, object]:
+    """Return the staleness with each objective, and an interval of the relative difference."""
     cluster = np.unique(web.cluster, return_inverse=True)[1]
     old = np.bincount(cluster, freshness.of_fragments)
     new = np.bincount(cluster, fragments.of_fragments)

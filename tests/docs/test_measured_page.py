@@ -56,7 +56,8 @@ def test_the_source_of_a_figure_exists() -> None:
     sources = [row["source"] for row in rows("said")] + [row["command"] for row in rows("runs")]
     for source in sources:
         if command := re.match(r"python -m benchmarks (\S+)", source):
-            assert (ROOT / "benchmarks" / f"{command[1]}.py").exists(), source
+            module = command[1].replace("-", "_")
+            assert (ROOT / "benchmarks" / f"{module}.py").exists(), source
         elif path := re.search(r"\b(tests|scripts|docs)/\S+", source):
             assert (ROOT / path[0]).exists(), source
 

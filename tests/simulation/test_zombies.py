@@ -22,6 +22,7 @@ from recrawl.node.numbering import Namer, PagesToAdd
 from recrawl.node.orders import Outcome
 from recrawl.node.records import (
     CorpusIdentified,
+    CurvePriorSet,
     NamesNumbered,
     PagesAddedWithUrls,
     PagesReported,
@@ -116,7 +117,9 @@ def valid_orders(log: KafkaLog, partition: int) -> tuple[set[tuple[int, int]], i
                 n_void += int(np.count_nonzero(~applied.valid))
             elif isinstance(event, PagesReported):
                 shard.apply(event.outcomes)
-            elif not isinstance(event, NamesNumbered | CorpusIdentified | UserDataSet):
+            elif not isinstance(
+                event, NamesNumbered | CorpusIdentified | UserDataSet | CurvePriorSet
+            ):
                 shard.apply(event)
     return valid, n_void, shard
 

@@ -55,7 +55,7 @@ from recrawl.node.durability.snapshotter import Snapshotter
 from recrawl.node.node import Node, use_logged_price
 from recrawl.node.numbering import Namer, PagesToAdd
 from recrawl.node.orders import Order, Outcome, order_of, partition_of
-from recrawl.node.reporting import answers_of, report_answers
+from recrawl.node.reporting import answers_of, logged_bytes, report_answers
 from recrawl.node.routing import (
     UrlBatch,
     Urls,
@@ -799,10 +799,10 @@ class Corpus:
             partition[found] = self._partitions(url.take(pa.array(found)))
         for i in np.unique(partition[(partition >= 0) & (partition < len(self.nodes))]):
             own = np.flatnonzero(partition == i)
-            for first, end in batch_ranges(answers.n_bytes[own]):
+            node = self.nodes[i]
+            for first, end in batch_ranges(logged_bytes(node, answers)[own]):
                 rows = own[first:end]
                 part = answers if rows.size == n_rows else answers.take(rows)
-                node = self.nodes[i]
                 order = order_of(part.handle)
                 page = node.pages_of_orders(order)
                 named = np.flatnonzero(part.handle == 0)

@@ -20,9 +20,11 @@ from recrawl.errors import LedgerError, OwnershipLost, RecrawlError
 from recrawl.ledger import Ledger, Record
 from recrawl.ledger.contract import check_records
 from recrawl.node.clock import NodeTime
+from recrawl.node.longevity.population import population_bytes, propose_population
 from recrawl.node.orders import ORDERS_MAX
 from recrawl.node.records import (
     CorpusIdentified,
+    CurvePriorSet,
     LogEntry,
     NamesNumbered,
     PagesAddedWithUrls,
@@ -92,7 +94,7 @@ def apply_entry(shard: Shard, entry: LogEntry) -> Applied:
             return shard.apply(added)
         case CorpusIdentified(partition):
             return Applied(np.ones(partition.size, np.bool_), _NO_TRANSITION)
-        case NamesNumbered(epoch):
+        case NamesNumbered(epoch) | CurvePriorSet(epoch):
             return Applied(epoch == shard.epoch, _NO_TRANSITION)
         case UserDataSet(page):
             return Applied(shard.has_pages(page), _NO_TRANSITION)
@@ -260,6 +262,9 @@ class Node:
             case NamesNumbered(_, what, number, key):
                 if rows.all():
                     batch.add_names(what, number, key)
+            case CurvePriorSet():
+                if rows.all():
+                    batch.set_curve_prior(population_bytes(entry))
             case PagesReported():
                 outcomes, *content = entry
                 mask = pa.array(rows)
@@ -431,6 +436,9 @@ class Node:
             learned = self.shard.learn_priors()
             if learned is not None:
                 proposals.append(learned)
+            population = propose_population(self.shard, self.store)
+            if population is not None:
+                proposals.append(population)
             if now_ms - self._weighed_ms >= _WEIGH_MS:
                 weighed = self.shard.weigh_kinds(self.shares, now_ms)
                 if weighed is not None:

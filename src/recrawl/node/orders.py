@@ -164,9 +164,12 @@ class Outcome:
     disallowed
         Whether the site's rules forbid fetching the page; no request was sent.
     divergence
-        Share of the previous copy that is no longer right; NaN if not known.
+        Share of the previous copy that is no longer right, 0 to 1; NaN if not known.  Not needed
+        with ``sketch``.
     sketch
-        Sketch of the content, to measure divergence; stored unchanged.
+        Sketch of the content, as `recrawl.core.divergence.pack_sketch` returns it, up to 4 096
+        bytes.  recrawl compares it with those of earlier versions, to learn how much of the page a
+        change replaces.  Other bytes are stored and never compared.
     key
         Key of the page, needed with ``url`` in a corpus grouped by key.
     """

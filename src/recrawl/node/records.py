@@ -32,6 +32,7 @@ __all__ = [
     "REQUEST_DIGEST_BYTES_MAX",
     "REQUEST_KEY_BYTES_MAX",
     "CorpusIdentified",
+    "CurvePriorSet",
     "LogEntry",
     "NamesNumbered",
     "PagesAddedWithUrls",
@@ -118,8 +119,36 @@ class PagesReported(NamedTuple):
     moved_to: pa.StringArray
 
 
+class CurvePriorSet(NamedTuple):
+    """What the pages of the partition have in common in how their content is replaced.
+
+    One row.  The owner of the partition learns it from a sample of pages, and fits the divergence
+    curves of single pages with it.
+    """
+
+    epoch: NDArray[np.int64]
+    ratio_median: NDArray[np.float64]
+    """Median of divergence rate / change rate."""
+    log_ratio_sd: NDArray[np.float64]
+    """Standard deviation of the logarithm of that ratio."""
+    ceiling_median: NDArray[np.float64]
+    """Median divergence after a long time, 0 to 1."""
+    logit_ceiling_sd: NDArray[np.float64]
+    """Standard deviation of log(ceiling / (1 - ceiling))."""
+    mean_divergence: NDArray[np.float64]
+    """Mean over pages of the divergence that a changed poll finds."""
+    n_polls: NDArray[np.int64]
+    """Number of polls that the shard had counted."""
+
+
 LogEntry: TypeAlias = (
-    Event | CorpusIdentified | PagesAddedWithUrls | UserDataSet | NamesNumbered | PagesReported
+    Event
+    | CorpusIdentified
+    | PagesAddedWithUrls
+    | UserDataSet
+    | NamesNumbered
+    | PagesReported
+    | CurvePriorSet
 )
 
 _NAMES = [("url", pa.string()), ("fetch_url", pa.string())]
@@ -142,6 +171,7 @@ _CORPUS_IDENTIFIED = 110
 _KEYED = 111
 _PAGES_ADDED_WITH_USER_DATA = 120
 _USER_DATA_SET = 121
+_CURVE_PRIOR_SET = 135
 
 NODE_SCHEMAS: dict[int, pa.Schema] = {
     _PAGES_ADDED_WITH_URLS: pa.schema(
@@ -166,6 +196,11 @@ NODE_SCHEMAS: dict[int, pa.Schema] = {
     ),
     _PAGES_REPORTED: pa.schema(
         [*arrow_schema_of(Outcomes)] + [pa.field(name, type_) for name, type_ in _CONTENT]
+    ),
+    _CURVE_PRIOR_SET: pa.schema(
+        [pa.field("epoch", pa.int64(), False)]
+        + [pa.field(name, pa.float64(), False) for name in CurvePriorSet._fields[1:-1]]
+        + [pa.field("n_polls", pa.int64(), False)]
     ),
     _KEYED: pa.schema(
         [
@@ -210,6 +245,8 @@ def record_of(entry: LogEntry) -> Record:
         case NamesNumbered(epoch, what, number, key):
             columns = [pa.array(epoch), pa.array(what), pa.array(number), key]
             return _record(_NAMES_NUMBERED, columns)
+        case CurvePriorSet():
+            return _record(_CURVE_PRIOR_SET, [pa.array(column) for column in entry])
         case PagesReported():
             outcomes, *content = entry
             return _record(_PAGES_REPORTED, [*to_arrow(outcomes).columns, *content])
@@ -274,6 +311,8 @@ def entry_of(record: Record) -> LogEntry:
     if record.schema == _NAMES_NUMBERED:
         epoch, what, number, key = batch.columns
         return NamesNumbered(epoch.to_numpy(), what.to_numpy(), number.to_numpy(), key)
+    if record.schema == _CURVE_PRIOR_SET:
+        return CurvePriorSet(*(column.to_numpy() for column in batch.columns))
     outcomes = from_arrow(batch, SCHEMA_ID[Outcomes], check=False)
     assert isinstance(outcomes, Outcomes)
     return PagesReported(outcomes, *(batch.column(name) for name, _ in _CONTENT))

@@ -17,7 +17,7 @@ from recrawl.shard.events import slot_of_page
 from recrawl.shard.state.status import LeaseStage
 from recrawl.store import DIGESTS_MAX
 
-__all__ = ["Fetches", "judge_in_turn", "turns_of"]
+__all__ = ["Fetches", "can_settle", "fetch_seconds", "judge_in_turn", "turns_of"]
 
 
 class Fetches(NamedTuple):
@@ -67,8 +67,8 @@ def judge_in_turn(node: Node, fetches: Fetches, verdict: NDArray[np.uint8]) -> N
     recent = dict(zip(pages.tolist(), node.store.digests_of(pages), strict=True))
     fetched_at = node.shard.tables.pages.fetched_at[slot_of_page(pages)]
     last = dict(zip(pages.tolist(), fetched_at.tolist(), strict=True))
-    is_settled = _can_settle(node, fetches).tolist()
-    fetched = _fetch_seconds(node, fetches)
+    is_settled = can_settle(node, fetches.page, fetches.order).tolist()
+    fetched = fetch_seconds(node, fetches.order, fetches.fetched_at_ms).tolist()
     is_poll, compares = fetches.is_poll.tolist(), fetches.compares_digest.tolist()
     for i, (page, new) in enumerate(zip(fetches.page.tolist(), fetches.digest, strict=True)):
         known = recent[page]
@@ -88,12 +88,11 @@ def _verdict_by_digest(new: bytes | None, known: list[bytes]) -> Verdict:
     return Verdict.REVERTED if new in known else Verdict.CHANGED
 
 
-def _can_settle(node: Node, fetches: Fetches) -> NDArray[np.bool_]:
+def can_settle(node: Node, page: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which outcomes have no order, or are the first to report an open order."""
-    order = fetches.order
     leases = node.shard.tables.leases
     row = order & (leases.page.size - 1)
-    is_known = node.pages_of_orders(order) == fetches.page
+    is_known = node.pages_of_orders(order) == page
     is_open = np.isin(leases.stage[row], (LeaseStage.IN_FLIGHT, LeaseStage.EXPIRED))
     is_first = np.zeros(order.size, np.bool_)
     is_first[np.unique(order, return_index=True)[1]] = True
@@ -101,11 +100,11 @@ def _can_settle(node: Node, fetches: Fetches) -> NDArray[np.bool_]:
     return is_settled
 
 
-def _fetch_seconds(node: Node, fetches: Fetches) -> list[int]:
+def fetch_seconds(
+    node: Node, order: NDArray[np.int64], fetched_at_ms: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Return the times of fetches in shard seconds, no earlier than their orders and not later."""
     leases, now_ms = node.shard.tables.leases, node.shard.now_ms
-    ordered_at = leases.ordered_at[fetches.order & (leases.page.size - 1)]
-    at_ms = np.where(
-        fetches.order > 0, np.maximum(fetches.fetched_at_ms, ordered_at), fetches.fetched_at_ms
-    )
-    return [int(seconds_of(at, now_ms)) for at in at_ms.tolist()]
+    ordered_at = leases.ordered_at[order & (leases.page.size - 1)]
+    at_ms = np.where(order > 0, np.maximum(fetched_at_ms, ordered_at), fetched_at_ms)
+    return np.array([int(seconds_of(at, now_ms)) for at in at_ms.tolist()], np.int64)

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from recrawl.node.clock import NodeTime
+from recrawl.node.longevity.learning import CurveLearning, ReportedPolls
+from recrawl.node.longevity.stored_profiles import PROFILE_BYTES
 from recrawl.node.node import Node
 from recrawl.node.orders import (
     GONE_STATUSES,
@@ -22,7 +24,13 @@ from recrawl.node.orders import (
     is_success,
 )
 from recrawl.node.records import LogEntry, PagesReported
-from recrawl.node.repeated_outcomes import Fetches, judge_in_turn, turns_of
+from recrawl.node.repeated_outcomes import (
+    Fetches,
+    can_settle,
+    fetch_seconds,
+    judge_in_turn,
+    turns_of,
+)
 from recrawl.node.routing import utf8_or_none, utf8_strings
 from recrawl.shard import Applied, Outcomes, Verdict, event_of
 from recrawl.store import (
@@ -37,6 +45,7 @@ __all__ = [
     "Answers",
     "answers_of",
     "http_date_ms",
+    "logged_bytes",
     "report_answers",
     "stored_digest",
     "verdicts",
@@ -301,6 +310,15 @@ def _content_verdicts(node: Node, page: NDArray[np.int64], answers: Answers) -> 
     return verdict
 
 
+def logged_bytes(node: Node, answers: Answers) -> NDArray[np.int64]:
+    """Return the largest number of bytes that the values of each answer take in the log."""
+    if node.shard.settings.objective == "fragments":
+        return answers.n_bytes + PROFILE_BYTES
+    has_content: NDArray[np.bool_] = answers.sketch.is_valid().to_numpy(zero_copy_only=False)
+    has_content = has_content | ~np.isnan(answers.divergence)
+    return answers.n_bytes + np.where(has_content, PROFILE_BYTES, 0)
+
+
 def report_answers(
     node: Node, page: NDArray[np.int64], order: NDArray[np.int64], answers: Answers, time: NodeTime
 ) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
@@ -339,18 +357,52 @@ def report_answers(
         _judge_repeated(node, page[rows], order[rows], part, content)
     verdict = verdicts(part.status, part.disallowed, content)
     ends = np.cumsum(np.bincount(turn)).tolist()
-    entries = []
+    entries: list[LogEntry] = []
+    curves: list[LogEntry] = []
+    learning = _curve_learning(node, part)
     for first, end in pairwise([0, *ends]):
-        some = slice(first, end)
-        entries.append(
-            _report_entry(
-                node, page[rows[some]], order[rows[some]], part.slice(first, end), verdict[some]
-            )
-        )
-    applied: list[Applied] = node.submit(entries)
+        some = rows[first:end]
+        answered, found = part.slice(first, end), verdict[first:end]
+        profile = None
+        if learning is not None:
+            polls = _polls_of(node, page[some], order[some], answered, found)
+            learned = learning.learn(polls)
+            answered, profile = answered._replace(divergence=learned.divergence), learned.profile
+            curves += [] if learned.curves is None else [learned.curves]
+        entries.append(_report_entry(node, page[some], order[some], answered, found, profile))
+    n_entries = len(entries)
+    applied: list[Applied] = node.submit([*entries, *curves])[:n_entries]
     counted[rows] = np.concatenate([one.valid for one in applied])
     transition[rows] = np.concatenate([one.transition for one in applied])
     return counted, transition
+
+
+def _curve_learning(node: Node, answers: Answers) -> CurveLearning | None:
+    """Return what learns from the content of answers; None if there is nothing to learn."""
+    is_silent = (
+        answers.sketch.null_count == len(answers.sketch) and np.isnan(answers.divergence).all()
+    )
+    if is_silent and node.shard.settings.objective != "fragments":
+        return None
+    return CurveLearning(node.shard, node.store)
+
+
+def _polls_of(
+    node: Node,
+    page: NDArray[np.int64],
+    order: NDArray[np.int64],
+    answers: Answers,
+    verdict: NDArray[np.uint8],
+) -> ReportedPolls:
+    fetched = fetch_seconds(node, order, answers.fetched_at_ms)
+    return ReportedPolls(
+        page,
+        fetched,
+        verdict,
+        answers.divergence,
+        answers.sketch,
+        can_settle(node, page, order),
+    )
 
 
 def _find_orders(
@@ -408,6 +460,7 @@ def _report_entry(
     order: NDArray[np.int64],
     answers: Answers,
     verdict: NDArray[np.uint8],
+    profile: pa.BinaryArray | None,
 ) -> LogEntry:
     modified_ms: Any = 0
     if node.shard.settings.last_modified == "trust":
@@ -429,17 +482,9 @@ def _report_entry(
         answers.etag,
         answers.last_modified,
         answers.sketch,
+        pa.nulls(page.size, pa.binary()) if profile is None else profile,
         answers.moved_to,
     )
     if all(column.null_count == len(column) for column in columns):
         return outcomes
-    no_profile = pa.nulls(page.size, pa.binary())
-    return PagesReported(
-        outcomes,
-        answers.digest,
-        answers.etag,
-        answers.last_modified,
-        answers.sketch,
-        no_profile,
-        answers.moved_to,
-    )
+    return PagesReported(outcomes, *columns)

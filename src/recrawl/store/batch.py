@@ -68,6 +68,7 @@ class StoreBatch:
         self.names: list[tuple[NDArray[np.uint8], NDArray[np.int64], pa.StringArray]] = []
         self.changes: list[tuple[Cursor, int, int, int, bytes | None]] = []
         self.requests: list[NewRequest] = []
+        self.curve_prior: bytes | None = None
         self._n_calls = 0
         self._n_changes: Counter[int] = Counter()
 
@@ -119,6 +120,10 @@ class StoreBatch:
     def add_request(self, key: bytes, digest: bytes, position: int, at_ms: int) -> None:
         """Remember that the record at a position completes the request with a key."""
         self.requests.append(NewRequest(key, digest, position, at_ms))
+
+    def set_curve_prior(self, value: bytes) -> None:
+        """Set what the pages have in common in how their content is replaced."""
+        self.curve_prior = value
 
     def add_names(self, what: ArrayLike, numbers: ArrayLike, keys: pa.StringArray) -> None:
         """Add names and their numbers.

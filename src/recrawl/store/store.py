@@ -64,6 +64,8 @@ _IDENTITY = META + b"store"
 _STATE = META + b"state"
 # Exists in a store in which a page has, or had, a doc_id or metadata.
 _HAS_USER_DATA = META + b"user-data"
+# What the pages have in common in how their content is replaced, as the node encodes it.
+_CURVE_PRIOR = META + b"curve-prior"
 _HASH_KEY_BITS = 64
 _GRAPHIC = re.compile(rb"[!-~]+")
 # A large batch is written in parts of this size; the position moves with the last part.
@@ -295,6 +297,14 @@ class Store:
             return UserData([None] * page.size, [None] * page.size)
         return user_data_in(stored_user_data(self._kv, page))
 
+    @property
+    def curve_prior(self) -> bytes | None:
+        """What the pages have in common in how their content is replaced; None if unknown.
+
+        The node that learned it encodes and decodes it.
+        """
+        return self._kv.get(_CURVE_PRIOR)
+
     # ------------------------------------------------------------------ requests
 
     def find_request(self, key: bytes, now_ms: int) -> AcceptedRequest | None:
@@ -387,6 +397,8 @@ class Store:
         if batch.requests:
             put_requests(self._kv, rest, batch.requests)
         self._put_user_data(rest, batch)
+        if batch.curve_prior is not None:
+            rest.put(_CURVE_PRIOR, batch.curve_prior)
         rest.put(_STATE, state.encode())
         self._write(pages, rest, is_divisible=net.removed.size == 0)
         self._n_writes += 1

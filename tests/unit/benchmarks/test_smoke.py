@@ -7,8 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import backtests, exactness, fragments, kernels, learning, shard, shard_learning
-from lab.text_histories import histories_of_web
+from benchmarks import (
+    backtests,
+    exactness,
+    fragments,
+    kernels,
+    learning,
+    node_fragments,
+    shard,
+    shard_learning,
+)
+from lab.text_histories import Histories, histories_of_web
+from recrawl.core.divergence import Sketches, compare_sketches
 from recrawl.sim import Bookkeeper
 
 ROOT = Path(__file__).parents[3]
@@ -48,6 +58,39 @@ def test_at_equal_budgets_the_fragments_objective_has_less_stale_fragments() -> 
     for_fragments = fragments.run(web, 60.0, "fragments")
     assert for_fragments.n_fetches == for_freshness.n_fetches == 60 * 60 - 10
     assert for_fragments.of_fragments.sum() < for_freshness.of_fragments.sum()
+
+
+def sketched_histories(seed: int, n_pages: int) -> tuple[Histories, Sketches]:
+    """Return pages that change every other day: even ones are replaced, odd ones lose a word."""
+    rng = np.random.default_rng(seed)
+    n_versions, n_words = 180, 60
+    rows = []
+    for page in range(n_pages):
+        words = rng.integers(0, 2**32, n_words, dtype=np.uint32)
+        for _ in range(n_versions):
+            n = n_words if page % 2 == 0 else 1
+            words[rng.permutation(n_words)[:n]] = rng.integers(0, 2**32, n, dtype=np.uint32)
+            rows.append(np.unique(words))
+    sketches = Sketches.of(rows, [row.size for row in rows])
+    at = 2 * fragments.DAY * (np.arange(n_versions) + rng.uniform(0, 1, (n_pages, 1)))
+    histories = Histories(
+        offsets=n_versions * np.arange(n_pages + 1),
+        at=np.where(np.arange(n_versions) == 0, 0.0, at).ravel(),
+        digest=np.arange(n_pages * n_versions, dtype=np.uint64),
+        cluster=np.arange(n_pages),
+        ends_at=np.full(n_pages, fragments.YEAR),
+        compare=lambda one, other: compare_sketches(sketches, one, other).divergence,
+    )
+    return histories, sketches
+
+
+@pytest.mark.slow_without_jit
+def test_a_corpus_that_gets_sketches_has_less_stale_fragments(tmp_path: Path) -> None:
+    web, sketches = sketched_histories(0, 12)
+    for_freshness = node_fragments.run(web, sketches, 120.0, "freshness", tmp_path / "a")
+    for_fragments = node_fragments.run(web, sketches, 120.0, "fragments", tmp_path / "b")
+    assert for_fragments.n_fetches == for_freshness.n_fetches == 120 * 12 - 10
+    assert for_fragments.of_fragments.sum() < 0.95 * for_freshness.of_fragments.sum()
 
 
 def test_staleness_agrees_with_that_of_the_simulator() -> None:

@@ -16,6 +16,13 @@ from recrawl.core.divergence.online_curves import (
     pooled_prior,
 )
 from recrawl.core.divergence.online_fit import DivergencePrior, OnlineFit
+from recrawl.core.divergence.page_curves import (
+    ComparedPolls,
+    CurveEvidence,
+    CurvePopulation,
+    PageCurveLearner,
+    is_pooling_due,
+)
 from recrawl.core.divergence.profile import (
     ChangeProfiles,
     CombinedProfiles,
@@ -31,16 +38,27 @@ from recrawl.core.divergence.sketch import (
     compare_sketches,
     unseen_probability,
 )
+from recrawl.core.divergence.sketch_bytes import (
+    ReadSketches,
+    compare_read_sketches,
+    pack_sketch,
+    read_sketches,
+)
 from recrawl.deprecated_names import find_moved_names
 
 __all__ = [
     "ChangeProfiles",
     "CombinedProfiles",
+    "ComparedPolls",
+    "CurveEvidence",
     "CurveLearner",
+    "CurvePopulation",
     "DivergencePrior",
     "DivergenceTotals",
     "OnlineCurves",
     "OnlineFit",
+    "PageCurveLearner",
+    "ReadSketches",
     "SketchComparison",
     "Sketches",
     "StartedBases",
@@ -50,8 +68,12 @@ __all__ = [
     "churn_lifetime",
     "combine_profiles",
     "compare_pair",
+    "compare_read_sketches",
     "compare_sketches",
+    "is_pooling_due",
+    "pack_sketch",
     "pooled_prior",
+    "read_sketches",
     "scroll_divergence",
     "scroll_lifetime",
     "start_bases",

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from recrawl.corpus.budget_view import seconds_to_next_fetch
+from recrawl.node.longevity.page_longevity import PageLongevity, longevity_of
 from recrawl.node.node import Node, use_logged_price
 from recrawl.shard import Shard, Transition
 from recrawl.shard.explain import Explanation
@@ -145,6 +146,8 @@ class PageExplanation:
     """JSON object that the user gave with the page."""
     key: str | None = None
     """Key of the page, in a corpus grouped by key."""
+    longevity: PageLongevity | None = None
+    """How much of the page its changes replace; None if no fetch has shown that."""
 
     @property
     def has_price(self) -> bool:
@@ -190,6 +193,7 @@ class PageExplanation:
             "estimator": self.estimator,
             "budget_per_second": self.budget_per_second,
             "budget_wait_seconds": self.budget_wait_seconds,
+            "longevity": None if self.longevity is None else asdict(self.longevity),
         }
 
 
@@ -256,6 +260,10 @@ def page_explanation(
     sources = store.names_of(Names.SOURCE, [view.source for view in state.sources])
     group = store.names_of(Names.GROUP, [state.group])[0] or ""
     own = store.user_data_of(row)
+    longevity = None
+    if not is_past:
+        has_curve = shard.settings.objective == "fragments"
+        longevity = longevity_of(state, record.profile[0], has_curve=has_curve)
     budget = float(shard.tables.registers.budget[0])
     wait = 0.0 if is_past else seconds_to_next_fetch(shard, now_ms)
     return PageExplanation(
@@ -278,6 +286,7 @@ def page_explanation(
         doc_id=own.doc_id[0],
         metadata=metadata_object(own.metadata[0]),
         key=None if key is None else key[0].as_py(),
+        longevity=longevity,
     )
 
 

@@ -200,6 +200,20 @@ def _change_sentences(page: PageExplanation, history: PageHistory | None) -> Ite
         yield f"It changes {_rate_words(period)} ({_range_words(low, high, period)})."
 
 
+def _longevity_sentences(page: PageExplanation) -> Iterable[str]:
+    """Yield how much of the page a change replaces, and how long its text lasts."""
+    found = page.longevity
+    if found is None or page.state.status in (PageStatus.RETIRED, PageStatus.DISALLOWED):
+        return
+    yield f"A change replaces about {chance_words(found.replaced_share)} of its text."
+    if found.long_run_share is None or found.half_life_seconds is None:
+        return
+    share = chance_words(found.long_run_share)
+    if found.half_life_seconds < _NEVER_SECONDS:
+        time = seconds_text(found.half_life_seconds)
+        yield f"In the long run about {share} of the text is replaced, half of that within {time}."
+
+
 def _freshness_sentences(page: PageExplanation) -> Iterable[str]:
     state = page.state
     if state.fetched_at_ms is None:
@@ -418,6 +432,7 @@ def explanation_words(page: PageExplanation, history: PageHistory | None = None)
     sentences = [
         *_last_fetch_sentences(page, history),
         *_change_sentences(page, history),
+        *_longevity_sentences(page),
         *_freshness_sentences(page),
         *_next_fetch_sentences(page),
     ]

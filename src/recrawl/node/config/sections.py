@@ -84,7 +84,8 @@ class ShapeConfig:
     "key", a page is identified by its key and its URL.  Cannot be changed later."""
     objective: Literal["freshness", "fragments"] = _of_shard("objective")
     """Goal.  "freshness": as many copies as possible equal their page.  "fragments": as little text
-    as possible in the copies is outdated, which needs the divergence of each fetch."""
+    as possible in the copies is outdated, which needs the content of each fetch: its body, its
+    sketch, or its divergence from the copy before."""
 
     def __post_init__(self) -> None:
         read_fields(self)

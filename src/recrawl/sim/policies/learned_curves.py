@@ -13,13 +13,13 @@ from recrawl.core.arrays import CountArray, FloatArray, RowArray
 from recrawl.core.belief.codes import BeliefCodes, decode_beliefs
 from recrawl.core.belief.gamma import GammaBelief, mean_rate
 from recrawl.core.divergence import (
-    ChangeProfiles,
+    ComparedPolls,
+    CurveEvidence,
     CurveLearner,
+    CurvePopulation,
     DivergencePrior,
-    DivergenceTotals,
-    add_observations,
-    pooled_prior,
-    start_bases,
+    PageCurveLearner,
+    is_pooling_due,
 )
 from recrawl.core.kernel import kernel
 from recrawl.shard import CurvesSet, event_of
@@ -29,10 +29,6 @@ from recrawl.sim.web.content import divergence_of
 from recrawl.sim.web.webs import Web, version_after
 
 __all__ = ["Contents", "LearningCurves", "WebContents"]
-
-# The prior is learned again whenever the number of polls has grown by this factor.
-_POLLS_MIN = 50
-_POLLS_GROWTH = 1.25
 
 
 class Contents(Protocol):
@@ -126,27 +122,24 @@ class LearningCurves:
         prior: DivergencePrior | None = None,
         n_polls_per_base: int = 3,
     ) -> None:
-        if n_polls_per_base < 1:
-            raise ValueError(f"n_polls_per_base must be at least 1, got {n_polls_per_base!r}")
         self.policy = policy
         self._contents = contents
-        self._learner = learner or CurveLearner()
+        self._learner = PageCurveLearner(
+            learner=learner or CurveLearner(), n_polls_per_base=n_polls_per_base
+        )
         self._first_prior = prior or DivergencePrior()
-        self._n_polls_per_base = n_polls_per_base
 
     def start(self, pages: KnownPages, at: float) -> None:
         """Begin with average curves."""
         self.policy.start(pages, at)
         n_pages = pages.importance.size
         everything = np.arange(n_pages)
-        self._prior = self._first_prior
-        self._totals = DivergenceTotals.empty(n_pages)
-        self._corpus_mean = self._learner.corpus_mean(self._totals)
-        self._profiles = ChangeProfiles.empty(n_pages)
-        self._base: CountArray = np.zeros(self._profiles.base_at.shape, np.int64)
-        self._n_since_base = np.zeros(n_pages, np.int64)
-        self._ceiling = np.full(n_pages, self._prior.ceiling_median)
-        self._fitted_ratio = np.full(n_pages, np.inf)
+        self._evidence = CurveEvidence.empty(n_pages)
+        self._population = CurvePopulation(
+            prior=self._first_prior,
+            mean_divergence=self._learner.learner.corpus_mean(self._evidence.totals),
+        )
+        self._base: CountArray = np.zeros(self._evidence.profiles.base_at.shape, np.int64)
         self._n_polls = 0
         self._n_pooled = 0
         if pages.has_copies:
@@ -174,62 +167,47 @@ class LearningCurves:
         self._start_bases(page[is_first], at[is_first], version[is_first])
         self._observe(at[~is_first], page[~is_first], version[~is_first], outcomes.rows(~is_first))
         self._n_polls += page.size
-        if self._n_polls >= max(_POLLS_MIN, _POLLS_GROWTH * self._n_pooled):
+        if is_pooling_due(self._n_polls, self._n_pooled):
             self._n_pooled = self._n_polls
-            self._pool()
-        else:
-            self._send_curves(page)
+            self._population = self._learner.pool(
+                self._evidence, self._population, mean_rate(self._belief(slice(None)))
+            )
+            page = np.arange(self._evidence.n_since_base.size)
+        self._send_curves(page)
 
     def _start_bases(self, page: RowArray, at: FloatArray, version: CountArray) -> None:
-        slot = start_bases(self._profiles, page, at).slot
+        slot = self._learner.start_bases(self._evidence, page, at).slot
         self._base[page, slot] = version
-        self._n_since_base[page] = 0
 
     def _observe(
         self, at: FloatArray, page: RowArray, version: CountArray, outcomes: FetchOutcomes
     ) -> None:
-        belief = self._belief(page)
-        self._learner.observe(
-            self._totals, page, belief, outcomes.elapsed, outcomes.changed, outcomes.divergence
-        )
         n_bases = self._base.shape[1]
         from_bases = self._contents.divergence(
             np.repeat(page, n_bases), self._base[page].ravel(), np.repeat(version, n_bases)
         )
-        add_observations(self._profiles, page, at, from_bases.reshape(-1, n_bases))
-        self._fit(page, mean_rate(belief))
-        self._n_since_base[page] += 1
-        due = self._n_since_base[page] >= self._n_polls_per_base
-        self._start_bases(page[due], at[due], version[due])
+        polls = ComparedPolls(
+            at,
+            outcomes.elapsed,
+            self._belief(page),
+            outcomes.changed,
+            outcomes.divergence,
+            from_bases.reshape(-1, n_bases),
+            np.ones(page.size, np.bool_),
+        )
+        slot, is_started = self._learner.observe(self._evidence, page, polls)
+        self._base[page[is_started], slot[is_started]] = version[is_started]
 
-    def _fit(self, page: RowArray, change_rate: FloatArray) -> None:
-        fit = self._prior.fit(self._profiles, change_rate, page)
-        self._ceiling[page] = fit.ceiling
-        self._fitted_ratio[page] = fit.rate / change_rate
-
-    def _pool(self) -> None:
-        """Learn the prior again from all pages, and send the curves of every page."""
-        seen = np.flatnonzero(self._profiles.n_observed.any(axis=1))
-        rate = mean_rate(self._belief(seen))
-        fit = self._prior.fit(self._profiles, rate, seen)
-        self._prior = pooled_prior(self._prior, fit, rate)
-        self._ceiling[:] = self._prior.ceiling_median
-        self._fit(seen, rate)
-        self._corpus_mean = self._learner.corpus_mean(self._totals)
-        self._send_curves(np.arange(self._ceiling.size))
-
-    def _belief(self, page: RowArray) -> GammaBelief:
+    def _belief(self, page: RowArray | slice) -> GammaBelief:
         """Return the shard's beliefs about pages; in a new shard, slots are page numbers."""
         pages = self.policy.shard.tables.pages
-        return decode_beliefs(BeliefCodes(pages.belief_shape[page], pages.belief_seconds[page]))
+        n_pages = self._evidence.n_since_base.size
+        shape, seconds = pages.belief_shape[:n_pages][page], pages.belief_seconds[:n_pages][page]
+        return decode_beliefs(BeliefCodes(shape, seconds))
 
     def _send_curves(self, page: RowArray) -> None:
         curves = self._learner.curves(
-            self._totals,
-            self._ceiling[page],
-            fitted_ratio=self._fitted_ratio[page],
-            corpus_mean=self._corpus_mean,
-            rows=page,
+            self._evidence, self._population, mean_rate(self._belief(page)), page
         )
         event = event_of(
             CurvesSet, page=page, ceiling=curves.ceiling, ratio=curves.ratio, scroll_items=0
