@@ -4,6 +4,16 @@
 """
 
 from recrawl.content.extract.words import passage_hash
+from recrawl.content.judging import (
+    HOST_MEMORY_BYTES_MAX,
+    PAGE_MEMORY_BYTES_MAX,
+    ContentVerdict,
+    HostMemory,
+    Judgement,
+    PageMemory,
+    WrongAnswer,
+    judge,
+)
 from recrawl.content.merging import merge_passages
 from recrawl.content.observation import (
     EXTRACTOR_VERSION,
@@ -18,11 +28,19 @@ from recrawl.content.settings import DEFAULT_CONTENT_SETTINGS, ContentSettings
 __all__ = [
     "DEFAULT_CONTENT_SETTINGS",
     "EXTRACTOR_VERSION",
+    "HOST_MEMORY_BYTES_MAX",
+    "PAGE_MEMORY_BYTES_MAX",
     "PASSAGES_MAX",
     "PROBLEMS",
     "ContentKind",
     "ContentSettings",
+    "ContentVerdict",
+    "HostMemory",
+    "Judgement",
     "Observation",
+    "PageMemory",
+    "WrongAnswer",
+    "judge",
     "merge_passages",
     "observe",
     "observe_bytes",

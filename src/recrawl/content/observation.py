@@ -106,6 +106,9 @@ class Observation:
         Facts from the head of an HTML page, empty if it has none.
     n_links
         Links of an HTML page.
+    hints
+        Kinds of wrong answer that a short HTML page resembles: bits of
+        `recrawl.content.answer_hints.AnswerHint`.
     links
         Targets of links as written, if asked for.
     texts
@@ -134,6 +137,7 @@ class Observation:
     canonical_url: str = ""
     robots: str = ""
     n_links: int = 0
+    hints: int = 0
     links: tuple[str, ...] | None = None
     texts: tuple[str, ...] | None = None
     ignored_texts: tuple[tuple[str, str], ...] | None = None

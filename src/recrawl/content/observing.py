@@ -8,6 +8,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from recrawl.content.answer_hints import find_hints
 from recrawl.content.extract.charset import decode_body
 from recrawl.content.extract.coarse import chunk_bytes, strip_tags
 from recrawl.content.extract.html_page import read_html
@@ -265,6 +266,9 @@ def _observation(
         columns = _joined_columns(columns, chunks)
         is_main = np.concatenate([is_main, np.ones(chunks.hashes.size, dtype=bool)])
         texts = None if texts is None else [*texts, *([""] * chunks.hashes.size)]
+    hints = 0
+    if kind == ContentKind.HTML:
+        hints = find_hints(facts.get("title", ""), text, int(columns.n_words.sum()))
     return merge_to_limit(
         Observation(
             kind=kind,
@@ -278,6 +282,7 @@ def _observation(
             shingle_offsets=columns.shingle_offsets,
             texts=tuple(texts) if with_texts and texts is not None else None,
             ignored_texts=ignored if with_texts else None,
+            hints=hints,
             **facts,
         )
     )

@@ -18,6 +18,14 @@ class ContentSettings:
         CSS selectors of elements whose text does not count.
     ignore_patterns
         Regular expressions; a passage in which one of them is found does not count.
+    ignore_returns
+        Whether a page that returns to a recent version has not changed.
+    ignore_volatile
+        Whether passages in places that differ at almost every poll do not count.
+    ignore_templates
+        Whether passages that most pages of a host have do not count.
+    ignore_wrong_answers
+        Whether error pages, block pages, login walls and the like are not observations of the page.
     html_bytes_max
         Size up to which a page is parsed as HTML; a larger one is compared coarsely.
     text_bytes_max
@@ -27,6 +35,10 @@ class ContentSettings:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     ignore_patterns: tuple[str, ...] = ()
+    ignore_returns: bool = True
+    ignore_volatile: bool = True
+    ignore_templates: bool = True
+    ignore_wrong_answers: bool = True
     html_bytes_max: int = 2_000_000
     text_bytes_max: int = 4_000_000
 

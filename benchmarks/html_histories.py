@@ -1,0 +1,165 @@
+"""Histories of real pages with truth, from the public repositories of Open Terms Archive.
+
+A collection is two git repositories: NAME-snapshots has a commit whenever the bytes of an answer
+differed, and NAME-versions one whenever the text that the archive extracted differed, naming the
+snapshot it came from.  The data is by Open Terms Archive contributors (ODC-BY 1.0) and is never
+committed here: the environment variable RECRAWL_HTML names a folder with the repositories.
+"""
+
+import collections
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+# Bodies above this are left out: the archive's truth is of text, and these are mostly data.
+BYTES_MAX = 4_000_000
+# A text that was among this many texts before is a return to a recent version.
+N_RECENT = 4
+
+FIRST, NONE, MARKUP, TEXT, RETURN, UNKNOWN = "first", "none", "markup", "text", "return", "unknown"
+
+
+# Commits of answers; the others set up a repository.
+_ANSWER_SUBJECTS = ("Record new changes", "First record", "Start tracking", "Update ")
+
+
+class Answer(NamedTuple):
+    """One answer of a page: where it is, when it was fetched, and what it changed."""
+
+    commit: str
+    at_ms: int
+    truth: str
+
+
+class PageHistory(NamedTuple):
+    """All answers of a page in order."""
+
+    path: str
+    url: str
+    answers: tuple[Answer, ...]
+
+
+class Blobs:
+    """Reads files of commits of a git repository through one process."""
+
+    def __init__(self, repository: Path) -> None:
+        self._git = subprocess.Popen(
+            ["git", "-C", str(repository), "cat-file", "--batch"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def read(self, commit: str, path: str) -> bytes | None:
+        """Return the bytes of a file in a commit, or None if it is not there."""
+        assert self._git.stdin is not None
+        assert self._git.stdout is not None
+        self._git.stdin.write(f"{commit}:{path}\n".encode())
+        self._git.stdin.flush()
+        head = self._git.stdout.readline().split()
+        if head[-1] == b"missing":
+            return None
+        data = self._git.stdout.read(int(head[2]))
+        self._git.stdout.read(1)
+        return data
+
+    def close(self) -> None:
+        """End the process."""
+        self._git.communicate()
+
+
+def html_folder() -> Path | None:
+    """Return the folder with the repositories, or None if RECRAWL_HTML is not set."""
+    named = os.environ.get("RECRAWL_HTML")
+    return Path(named) if named else None
+
+
+def _git_log(repository: Path, *options: str) -> str:
+    command = ["git", "-C", str(repository), "-c", "core.quotePath=off", "log", *options]
+    return subprocess.run(command, capture_output=True, check=True).stdout.decode(
+        "utf-8", "replace"
+    )
+
+
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))
+
+
+def words_of_markdown(text: str) -> str:
+    """Return the words of a Markdown text without the addresses of its links."""
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    return _words(re.sub(r"<[^>]+>|https?://\S+", " ", text))
+
+
+def read_truth(versions: Path) -> dict[str, str]:
+    """Return what each snapshot that is named by a version changed.
+
+    A version that the archive wrote because its own extraction changed says nothing about the page:
+    such a snapshot is unknown, as are those of texts assembled from several pages.
+    """
+    blobs = Blobs(versions)
+    recent: dict[str, collections.deque[str]] = {}
+    found: dict[str, str] = {}
+    log = _git_log(versions, "--reverse", "--format=%x00%H%n%B%x01", "--name-only")
+    for commit in log.split("\0")[1:]:
+        message, _, files = commit.partition("\x01")
+        sha, _, body = message.partition("\n")
+        snapshots = re.findall(r"snapshots/commit/([0-9a-f]{40})", body)
+        paths = [path for path in files.strip().splitlines() if path.endswith(".md")]
+        if len(snapshots) != 1 or len(paths) != 1:
+            found.update(dict.fromkeys(snapshots, UNKNOWN))
+            continue
+        text = blobs.read(sha, paths[0])
+        words = words_of_markdown((text or b"").decode("utf-8", "replace"))
+        before = recent.setdefault(paths[0], collections.deque(maxlen=N_RECENT))
+        if not body.startswith(("Record new changes", "Update ")) or text is None:
+            found[snapshots[0]] = FIRST if not before else UNKNOWN
+        elif not before:
+            found[snapshots[0]] = FIRST
+        elif before[-1] == words:
+            found[snapshots[0]] = MARKUP
+        else:
+            found[snapshots[0]] = RETURN if words in before else TEXT
+        if not before or before[-1] != words:
+            before.append(words)
+    blobs.close()
+    return found
+
+
+def read_histories(folder: Path, collection: str) -> Iterator[PageHistory]:
+    """Yield the histories of the HTML pages of a collection that have truth."""
+    truth = read_truth(folder / f"{collection}-versions")
+    pages: dict[str, list[Answer]] = {}
+    urls: dict[str, str] = {}
+    log = _git_log(
+        folder / f"{collection}-snapshots",
+        "--reverse",
+        "--format=%x00%H %ct %s%n%b%x01",
+        "--name-only",
+    )
+    for commit in log.split("\0")[1:]:
+        head, _, rest = commit.partition("\n")
+        body, _, files = rest.partition("\x01")
+        sha, seconds, subject = head.split(" ", 2)
+        if not subject.startswith(_ANSWER_SUBJECTS):
+            continue
+        location = re.search(r"X-source-document-location: (\S+)", body)
+        for path in files.strip().splitlines():
+            if path.endswith(".html"):
+                answer = Answer(sha, int(seconds) * 1000, truth.get(sha, NONE))
+                pages.setdefault(path, []).append(answer)
+                if location:
+                    urls[path] = location[1]
+    for path, answers in pages.items():
+        # Texts assembled from several pages have no truth of their own.
+        n_unknown = sum(answer.truth == UNKNOWN for answer in answers)
+        has_truth = any(answer.truth != NONE for answer in answers)
+        if (
+            len(answers) > 1
+            and has_truth
+            and "#" not in path
+            and n_unknown <= len(answers) // 100 + 3
+        ):
+            yield PageHistory(path, urls.get(path, ""), tuple(answers))

@@ -1,0 +1,228 @@
+"""What recrawl remembers of the content of a page, in about 12 bytes per passage."""
+
+import struct
+from dataclasses import dataclass, field
+from enum import IntEnum, IntFlag
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.content.observation import PASSAGES_MAX
+
+__all__ = [
+    "GONE_MAX",
+    "PAGE_MEMORY_BYTES_MAX",
+    "SLOTS_MAX",
+    "PageMemory",
+    "PassageFlag",
+    "Slot",
+    "TextChoice",
+]
+
+GONE_MAX: Final = 255
+"""Passages that a page had a short time ago: one that returns is not new."""
+SLOTS_MAX: Final = 48
+"""Places of a page in which passages are found to be volatile."""
+PENDING_MAX: Final = 64
+"""Passages that are gone but whose removal is announced only with the next change."""
+VERSIONS_MAX: Final = 8
+"""Digests of recent versions: a page that returns to one of them has not changed."""
+
+_HEAD = struct.Struct("<BBBBIHBBBBBI16s")
+_FORMAT = 1
+PAGE_MEMORY_BYTES_MAX: Final = (
+    _HEAD.size + PASSAGES_MAX * 12 + GONE_MAX * 4 + SLOTS_MAX * 6 + (VERSIONS_MAX + PENDING_MAX) * 8
+)
+"""Bytes that the memory of a page takes at most."""
+
+
+class TextChoice(IntEnum):
+    """Which passages of a page are compared."""
+
+    MAIN = 0
+    """Those of the main text."""
+    ALL = 1
+    """All, because the main text is missing or too short."""
+
+
+class PassageFlag(IntFlag):
+    """What is known of a passage of the last version."""
+
+    MAIN = 1
+    """It belongs to the main text."""
+    YOUNG = 2
+    """It appeared at the last poll."""
+    VOLATILE = 4
+    """It does not count: it appeared in a place whose passages never last."""
+    RETURNED = 8
+    """It was gone and came back."""
+    TOLD = 64
+    """It is part of the version that was last reported."""
+    ADDED = 128
+    """It appeared after the baseline."""
+    LASTED_ONCE = 16
+    """It does not count yet, but was still there at the next poll."""
+    LASTED_TWICE = 32
+
+
+class Slot(NamedTuple):
+    """A place whose passages were replaced at once, again and again."""
+
+    n_died: int
+    """Passages that did not last until the next poll, less those that did; at most 15."""
+    n_words: int
+    """Words of the longest such passage; at most 255."""
+
+
+def _no_slots() -> dict[int, Slot]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PageMemory:
+    """What recrawl remembers of the content of a page.
+
+    Parameters
+    ----------
+    extractor
+        Version of the extractor that made the passages.
+    settings_key
+        Number that differs when settings that affect passages differ.
+    text
+        Whether the main text or all text is compared.
+    level
+        How coarse the passages are.
+    passages, words, flags, shapes
+        Hash, number of words (at most 255), `PassageFlag` and shape (16 bits) of each passage of
+        the last version, in the order of the text, each passage once.
+    gone
+        Hashes (32 bits) of passages that the page had a short time ago, the latest last.
+    slots
+        Places in which passages do not last, by key.
+    pending
+        Reported passages that are gone, whose removal is announced with the next change.
+    versions
+        Digests (64 bits) of recent versions, the latest last.
+    digest
+        Digest of the current version.
+    n_wrong
+        Wrong answers in a row.
+    wrong_text
+        Digest (32 bits) of the text of the last wrong answer.
+    in_sample
+        Whether the host's memory counts the passages of this page.
+    """
+
+    extractor: int
+    settings_key: int
+    text: TextChoice
+    level: int
+    passages: NDArray[np.uint64]
+    words: NDArray[np.uint8]
+    flags: NDArray[np.uint8]
+    shapes: NDArray[np.uint16]
+    gone: tuple[int, ...] = ()
+    slots: dict[int, Slot] = field(default_factory=_no_slots)
+    pending: tuple[int, ...] = ()
+    versions: tuple[int, ...] = ()
+    digest: bytes = bytes(16)
+    n_wrong: int = 0
+    wrong_text: int = 0
+    in_sample: bool = False
+
+    def to_bytes(self) -> bytes:
+        """Return the memory as bytes, at most `PAGE_MEMORY_BYTES_MAX`."""
+        head = _HEAD.pack(
+            _FORMAT,
+            self.extractor & 0xFF,
+            int(self.text) | (int(self.in_sample) << 1),
+            self.level,
+            self.settings_key,
+            self.passages.size,
+            len(self.gone),
+            len(self.slots),
+            len(self.pending),
+            len(self.versions),
+            min(self.n_wrong, 0xFF),
+            self.wrong_text,
+            self.digest,
+        )
+        slots = np.array(list(self.slots), dtype="<u4")
+        states = np.array([(slot.n_died, slot.n_words) for slot in self.slots.values()], np.uint8)
+        return b"".join(
+            (
+                head,
+                self.passages.astype("<u8", copy=False).tobytes(),
+                self.shapes.astype("<u2", copy=False).tobytes(),
+                self.words.tobytes(),
+                self.flags.tobytes(),
+                np.array(self.gone, dtype="<u4").tobytes(),
+                slots.tobytes(),
+                states.tobytes(),
+                np.array(self.pending + self.versions, dtype="<u8").tobytes(),
+            )
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "PageMemory | None":
+        """Return the memory that `to_bytes` wrote, or None if the bytes are damaged.
+
+        Parameters
+        ----------
+        data
+            Bytes of the memory.
+        """
+        if len(data) < _HEAD.size or data[0] != _FORMAT:
+            return None
+        (
+            _,
+            extractor,
+            choice,
+            level,
+            settings_key,
+            n,
+            n_gone,
+            n_slots,
+            n_pending,
+            n_versions,
+            *rest,
+        ) = _HEAD.unpack_from(data)
+        sizes = (
+            8 * n,
+            2 * n,
+            n,
+            n,
+            4 * n_gone,
+            4 * n_slots,
+            2 * n_slots,
+            8 * (n_pending + n_versions),
+        )
+        if len(data) != _HEAD.size + sum(sizes) or n > PASSAGES_MAX:
+            return None
+        parts, start = [], _HEAD.size
+        for size in sizes:
+            parts.append(data[start : start + size])
+            start += size
+        states = np.frombuffer(parts[6], np.uint8).reshape(-1, 2).tolist()
+        keys = np.frombuffer(parts[5], "<u4").tolist()
+        digests = np.frombuffer(parts[7], "<u8").tolist()
+        n_wrong, wrong_text, digest = rest
+        return cls(
+            extractor=extractor,
+            settings_key=settings_key,
+            text=TextChoice(choice & 1),
+            level=level,
+            passages=np.frombuffer(parts[0], "<u8"),
+            shapes=np.frombuffer(parts[1], "<u2"),
+            words=np.frombuffer(parts[2], np.uint8),
+            flags=np.frombuffer(parts[3], np.uint8),
+            gone=tuple(np.frombuffer(parts[4], "<u4").tolist()),
+            slots={key: Slot(*state) for key, state in zip(keys, states, strict=True)},
+            pending=tuple(digests[:n_pending]),
+            versions=tuple(digests[n_pending:]),
+            digest=digest,
+            n_wrong=n_wrong,
+            wrong_text=wrong_text,
+            in_sample=bool(choice & 2),
+        )

@@ -1,0 +1,100 @@
+"""Recognise answers that are not the page: error pages, block pages, login walls, empty shells."""
+
+from typing import Final, NamedTuple
+
+from recrawl.content.answer_hints import AnswerHint
+from recrawl.content.judging.verdicts import WrongAnswer
+
+__all__ = ["AnswerFacts", "find_wrong_answer"]
+
+HINTED_WORDS_MAX: Final = 400
+"""Words up to which an answer that reads like an error page is one."""
+FIRST_WORDS_MAX: Final = 150
+"""The same for a page that has never been seen, if its title says so."""
+FIRST_WORDS_IN_TEXT_MAX: Final = 50
+"""The same for a page that has never been seen, if only its text says so."""
+KEPT_SHARE_MAX: Final = 0.5
+"""Share of the page's words that a wrong answer still has, at most: a template stays."""
+SHELL_SHARE_MAX: Final = 0.3
+"""Share of the page's words that an empty shell or a truncated page has, at most."""
+SHELL_WORDS_MIN: Final = 40
+"""Words of a page that can lose its content."""
+SAME_PAGES_MIN: Final = 2
+"""Other pages that got the same text, at least."""
+ACCEPTED_AFTER: Final = 3
+"""The same answer so many times in a row is the page, unless it reads like an error page."""
+ACCEPTED_WITH_HINT_AFTER: Final = 20
+"""The same answer so many times in a row is the page in any case."""
+
+
+class AnswerFacts(NamedTuple):
+    """Sizes of an answer and of the page's last version, in words of passages."""
+
+    n_words: int
+    n_words_before: int
+    """0 if the page has no memory."""
+    n_kept: int
+    """Words of passages that both have."""
+    n_own_before: int
+    """Words of the last version that count."""
+    n_own_kept: int
+    """Words that count and that both have."""
+    n_added: int
+    """Words of passages that only the answer has."""
+    is_cut: bool
+    """Whether all that is missing stood at the end."""
+    n_pages_same: int
+    """Pages of the host that got the same text a short time ago."""
+    n_wrong: int
+    """How often the same wrong answer came just before."""
+
+
+_HINTED: Final = (
+    (AnswerHint.BLOCKED, WrongAnswer.BLOCKED),
+    (AnswerHint.NOT_FOUND, WrongAnswer.SOFT_404),
+    (AnswerHint.ERROR, WrongAnswer.SOFT_404),
+    (AnswerHint.CONSENT, WrongAnswer.CONSENT),
+    (AnswerHint.LOGIN, WrongAnswer.LOGIN),
+    (AnswerHint.NEEDS_SCRIPT, WrongAnswer.EMPTY_SHELL),
+)
+
+
+def find_wrong_answer(hints: int, facts: AnswerFacts) -> WrongAnswer:
+    """Return why an answer is not the page, or `WrongAnswer.NONE`.
+
+    Parameters
+    ----------
+    hints
+        Bits of `AnswerHint`.
+    facts
+        Sizes of the answer and of the page.
+    """
+    if hints and facts.n_wrong < ACCEPTED_WITH_HINT_AFTER and _is_replaced(hints, facts):
+        return next((kind for hint, kind in _HINTED if hints & hint), WrongAnswer.NONE)
+    if facts.n_wrong >= ACCEPTED_AFTER:
+        return WrongAnswer.NONE
+    if not facts.n_words_before:
+        return WrongAnswer.EMPTY_SHELL if not facts.n_words else WrongAnswer.NONE
+    is_emptied = (
+        facts.n_own_before >= SHELL_WORDS_MIN
+        and facts.n_own_kept < SHELL_SHARE_MAX * facts.n_own_before
+    )
+    if not is_emptied:
+        return WrongAnswer.NONE
+    if facts.n_pages_same >= SAME_PAGES_MIN:
+        return WrongAnswer.SAME_FOR_MANY
+    if facts.is_cut and facts.n_kept:
+        return WrongAnswer.TRUNCATED
+    if facts.n_added + facts.n_own_kept < SHELL_SHARE_MAX * facts.n_own_before:
+        return WrongAnswer.EMPTY_SHELL
+    return WrongAnswer.NONE
+
+
+def _is_replaced(hints: int, facts: AnswerFacts) -> bool:
+    if not facts.n_words_before:
+        in_title = hints & AnswerHint.IN_TITLE
+        return facts.n_words <= (FIRST_WORDS_MAX if in_title else FIRST_WORDS_IN_TEXT_MAX)
+    return (
+        facts.n_added <= HINTED_WORDS_MAX
+        and facts.n_own_kept <= KEPT_SHARE_MAX * facts.n_own_before
+    )

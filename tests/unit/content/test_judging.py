@@ -1,0 +1,257 @@
+"""`judge` finds changes of text that counts, and nothing else."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from recrawl.content import (
+    HOST_MEMORY_BYTES_MAX,
+    PAGE_MEMORY_BYTES_MAX,
+    ContentSettings,
+    ContentVerdict,
+    HostMemory,
+    Judgement,
+    Observation,
+    PageMemory,
+    WrongAnswer,
+    judge,
+    observe,
+    observe_text,
+    passage_hash,
+)
+
+FIRST, BASELINE, UNCHANGED = (
+    ContentVerdict.FIRST,
+    ContentVerdict.BASELINE,
+    ContentVerdict.UNCHANGED,
+)
+CHANGED, REVERTED, WRONG = (
+    ContentVerdict.CHANGED,
+    ContentVerdict.REVERTED,
+    ContentVerdict.WRONG_ANSWER,
+)
+STORY = [f"Paragraph {word} of the story says something that matters." for word in "abcdefghij"]
+
+
+class Site:
+    """Pages of one host, judged in the order of their answers."""
+
+    def __init__(self, settings: ContentSettings | None = None) -> None:
+        self.settings = settings or ContentSettings()
+        self.host = HostMemory()
+        self.pages: dict[str, PageMemory] = {}
+
+    def poll(self, observation: Observation, page: str = "/") -> Judgement:
+        # The memories go through bytes, as in a store.
+        memory = self.pages.get(page)
+        stored = None if memory is None else PageMemory.from_bytes(memory.to_bytes())
+        host = HostMemory.from_bytes(self.host.to_bytes())
+        found = judge(observation, stored, host, self.settings)
+        self.pages[page] = found.memory
+        self.host = host.with_update(found.host_update)
+        assert len(found.memory.to_bytes()) <= PAGE_MEMORY_BYTES_MAX
+        assert len(self.host.to_bytes()) <= HOST_MEMORY_BYTES_MAX
+        return found
+
+    def polls(self, *texts: list[str], page: str = "/") -> list[ContentVerdict]:
+        return [self.poll(observe_text("\n".join(text)), page).verdict for text in texts]
+
+
+def test_a_changed_passage_is_a_change_with_its_hashes() -> None:
+    site = Site()
+    edited = [*STORY[:4], "A new paragraph.", *STORY[5:]]
+    assert site.polls(STORY, STORY) == [FIRST, UNCHANGED]
+    found = site.poll(observe_text("\n".join(edited)))
+    assert found.verdict == CHANGED
+    assert found.added.tolist() == [passage_hash("A new paragraph.")]
+    assert found.removed.tolist() == [passage_hash(STORY[4])]
+    assert set(found.kept.tolist()) == {passage_hash(text) for text in STORY if text != STORY[4]}
+    assert found.observation.passages[found.added_places].tolist() == found.added.tolist()
+    assert 0 < found.divergence < 0.5
+
+
+def test_a_passage_that_moves_is_not_a_change() -> None:
+    assert Site().polls(STORY, STORY[::-1]) == [FIRST, UNCHANGED]
+
+
+def test_unchanged_answers_keep_memory_and_digest() -> None:
+    site = Site()
+    site.polls(STORY, STORY)
+    before = site.pages["/"].to_bytes()
+    found = site.poll(observe_text("\n".join(STORY)))
+    assert found.verdict == UNCHANGED
+    assert found.memory.to_bytes() == before
+    assert not found.host_update
+
+
+def test_a_return_to_a_recent_version_is_not_a_change() -> None:
+    banner = ["We use cookies.", *STORY]
+    texts = [STORY, banner, STORY, banner, banner, STORY]
+    assert Site().polls(*texts) == [FIRST, CHANGED, REVERTED, REVERTED, UNCHANGED, REVERTED]
+    settings = ContentSettings(ignore_returns=False)
+    assert Site(settings).polls(*texts[:4]) == [FIRST, CHANGED, CHANGED, CHANGED]
+
+
+def test_a_returning_passage_beside_a_new_one_is_a_change() -> None:
+    banner = ["We use cookies.", *STORY]
+    edited = ["We use cookies.", *STORY[:-1], "The story ends otherwise."]
+    assert Site().polls(STORY, banner, STORY, edited) == [FIRST, CHANGED, REVERTED, CHANGED]
+
+
+def test_a_clock_stops_counting_and_its_page_still_changes() -> None:
+    site = Site()
+
+    def at(clock: str, story: list[str]) -> list[str]:
+        return [*story[:5], f"It is {clock}.", *story[5:]]
+
+    found = site.polls(*(at(f"10:0{minute}", STORY) for minute in range(6)))
+    assert found[2:] == [UNCHANGED] * 4
+    edited = [*STORY[:5], "Something new happened here today, as we heard.", *STORY[5:]]
+    assert site.polls(at("10:07", edited), at("10:08", edited)) == [CHANGED, UNCHANGED]
+    settings = ContentSettings(ignore_volatile=False)
+    without = Site(settings).polls(*(at(f"10:0{minute}", STORY) for minute in range(6)))
+    assert without == [FIRST] + [CHANGED] * 5
+
+
+def test_what_becomes_stable_counts_again() -> None:
+    site = Site()
+    site.polls(*([*STORY, f"Visitor number {n} is here"] for n in range(5)))
+    closed = [*STORY, "Visitor number 7 was here"]
+    found = [
+        verdict for verdict in site.polls(closed, closed, closed, closed) if verdict == CHANGED
+    ]
+    assert len(found) == 1
+    later = [*STORY, "Visitor number 9 was here last"]
+    assert CHANGED in site.polls(later, later, later, later)
+
+
+def test_passages_of_the_template_do_not_belong_to_the_page() -> None:
+    site = Site()
+
+    def page(number: int, menu: str) -> list[str]:
+        own = [f"Page {number}: {text}" for text in STORY]
+        return ["Home", menu, "Contact", *own, "Imprint"]
+
+    for number in range(6):
+        site.polls(page(number, "Products"), page(number, "Products"), page=f"/{number}")
+    found = site.poll(observe_text("\n".join(page(0, "Shop"))), "/0")
+    assert (found.verdict, found.is_template_change) == (UNCHANGED, True)
+    assert site.polls(page(1, "Shop"), page=f"/{1}") == [UNCHANGED]
+    edited = [*page(2, "Shop"), "And this is new on the page."]
+    assert site.polls(edited, page="/2") == [CHANGED]
+    own = passage_hash("Page 1: " + STORY[0])
+    assert not site.host.is_template(own or 0)
+    settings = ContentSettings(ignore_templates=False)
+    other = Site(settings)
+    for number in range(6):
+        other.polls(page(number, "Products"), page(number, "Products"), page=f"/{number}")
+    assert other.polls(page(0, "Shop"), page="/0") == [CHANGED]
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "kind"),
+    [
+        ("404 Not Found", "The page you requested was not found.", WrongAnswer.SOFT_404),
+        ("Just a moment...", "Checking your browser before you go on", WrongAnswer.BLOCKED),
+        ("Before you continue", "We value your privacy. Accept all", WrongAnswer.CONSENT),
+        ("Sign in", "Sign in to continue. Forgot your password?", WrongAnswer.LOGIN),
+        ("Shop", "Please enable JavaScript to use this page", WrongAnswer.EMPTY_SHELL),
+        ("Shop", "", WrongAnswer.EMPTY_SHELL),
+    ],
+)
+def test_wrong_answers_are_not_observations(title: str, text: str, kind: WrongAnswer) -> None:
+    site = Site()
+    page = observe(f"<title>Story</title>{''.join(f'<p>{text}' for text in STORY)}".encode())
+    wrong = observe(f"<title>{title}</title><p>{text}".encode())
+    assert site.poll(page).verdict == FIRST
+    found = site.poll(wrong)
+    assert (found.verdict, found.wrong_answer) == (WRONG, kind)
+    assert site.poll(wrong).verdict == WRONG
+    assert site.poll(page).verdict == UNCHANGED
+    assert Site().poll(wrong).verdict == WRONG
+    site = Site(ContentSettings(ignore_wrong_answers=False))
+    assert [site.poll(page).verdict, site.poll(wrong).verdict] == [FIRST, CHANGED]
+
+
+def test_a_page_that_stays_short_is_accepted() -> None:
+    site = Site()
+    assert site.polls(STORY, STORY) == [FIRST, UNCHANGED]
+    short = ["Closed."]
+    assert site.polls(short, short, short, short, short) == [WRONG] * 3 + [CHANGED, UNCHANGED]
+
+
+def test_a_truncated_answer_is_not_a_change() -> None:
+    site = Site()
+    site.polls(STORY, STORY)
+    found = site.poll(observe_text("\n".join([*STORY[:2], "Paragraph c of"])))
+    assert (found.verdict, found.wrong_answer) == (WRONG, WrongAnswer.TRUNCATED)
+
+
+def test_one_text_for_many_pages_is_a_wrong_answer() -> None:
+    site = Site()
+    for number in range(5):
+        site.polls([f"Page {number}: {text}" for text in STORY], page=f"/{number}")
+    same = [f"Our offer {word} of the week is not what you asked for." for word in "abcdefgh"]
+    verdicts = [site.poll(observe_text("\n".join(same)), f"/{number}") for number in range(5)]
+    assert [found.verdict for found in verdicts[2:]] == [WRONG] * 3
+    assert verdicts[3].wrong_answer == WrongAnswer.SAME_FOR_MANY
+
+
+def test_another_extractor_or_other_settings_set_a_baseline() -> None:
+    site = Site()
+    site.polls(STORY, STORY)
+    site.settings = ContentSettings(ignore_patterns=("matters",))
+    assert site.polls(STORY, [*STORY, "New"]) == [BASELINE, CHANGED]
+    newer = replace(observe_text("\n".join(STORY)), extractor=99)
+    assert site.poll(newer).verdict == BASELINE
+
+
+def test_a_suppressed_removal_is_announced_with_the_next_change() -> None:
+    site = Site()
+    told: set[int] = set()
+    texts = [[*STORY[:5], f"It is 10:0{minute}.", *STORY[5:]] for minute in range(8)]
+    texts.append([*texts[-1], "The story goes on with one more paragraph of text."])
+    for text in texts:
+        found = site.poll(observe_text("\n".join(text)))
+        told = (told - set(found.removed.tolist())) | set(found.added.tolist())
+    assert told <= {passage_hash(line) for line in texts[-1]}
+
+
+def test_memories_survive_bytes_and_damage() -> None:
+    site = Site()
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        site.polls([" ".join(rng.choice(STORY, 2)) for _ in range(40)])
+    memory, host = site.pages["/"], site.host
+    assert PageMemory.from_bytes(memory.to_bytes()).to_bytes() == memory.to_bytes()  # type: ignore[union-attr]
+    assert HostMemory.from_bytes(host.to_bytes()).to_bytes() == host.to_bytes()
+    for data in (b"", b"\0", memory.to_bytes()[:-1], b"x" * 200, memory.to_bytes() + b"\0"):
+        assert PageMemory.from_bytes(data) is None
+        assert HostMemory.from_bytes(data).n_pages == 0
+        assert host.with_update(data).to_bytes() == host.to_bytes()
+
+
+def test_very_long_pages_and_many_passages_stay_within_the_limits() -> None:
+    site = Site()
+    for start in range(0, 6_000, 700):
+        site.polls([f"Item {number} is for sale" for number in range(start, start + 700)])
+    for number in range(80):
+        site.polls([f"{number} {k} words" for k in range(120)], page=str(number))
+    assert site.host.n_pages <= 48
+
+
+def test_no_stable_text_is_hidden_for_ever(seed: int) -> None:
+    """Whatever came before, a text that stays is reported within a few polls."""
+    rng = np.random.default_rng(seed)
+    site = Site()
+    told: set[int] = set()
+    pool = [f"Teaser {k} about something" for k in range(30)]
+    final = [*STORY, "This is how the story ends."]
+    for text in [
+        *([*rng.choice(pool, 3), *STORY, f"Counter {n}"] for n in range(40)),
+        *([final] * 8),
+    ]:
+        found = site.poll(observe_text("\n".join(text)))
+        told = (told - set(found.removed.tolist())) | set(found.added.tolist())
+    assert passage_hash(final[-1]) in told
