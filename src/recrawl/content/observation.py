@@ -32,11 +32,12 @@ _SKETCH_FORMAT = 1
 _SKETCH_SCHEME = 1
 
 PROBLEMS: Final = {
-    "too_large": "the body is larger than the limit, so it is compared coarsely",
-    "too_many_tags": "the page has more tags than the limit, so it is compared coarsely",
-    "too_deep": "elements are nested deeper than the limit, so the page is compared coarsely",
-    "too_many_attributes": "a tag has more attributes than the limit, so the page is compared "
-    "coarsely",
+    "too_large": "the body is larger than the limit, so a part of it is compared by its bytes",
+    "not_parsed_too_large": "the page is larger than the limit, so its main text is not known",
+    "too_many_tags": "the page has more tags than the limit, so its main text is not known",
+    "too_deep": "elements are nested deeper than the limit, so the main text is not known",
+    "too_many_attributes": "a tag has more attributes than the limit, so the main text is "
+    "not known",
     "bad_bytes": "some bytes are not valid in the character set",
     "not_parsed": "the body could not be parsed as what it claims to be",
     "no_extra": "the package that reads this kind of body is not installed",
@@ -159,6 +160,8 @@ class Observation:
         shingles = self.shingles
         if is_counted is not None and not is_counted.all():
             shingles = shingles[np.repeat(is_counted, np.diff(self.shingle_offsets))]
-        hashes = np.unique(shingles)
+        hashes = np.sort(shingles)
+        if hashes.size:
+            hashes = hashes[np.concatenate([[True], hashes[1:] != hashes[:-1]])]
         head = _SKETCH_HEAD.pack(_SKETCH_FORMAT, _SKETCH_SCHEME, 0, hashes.size)
         return head + hashes[:SKETCH_HASHES_MAX].astype("<u4").tobytes()

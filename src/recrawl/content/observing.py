@@ -1,26 +1,37 @@
 """Turn a body into an observation: a pure function that never raises and reads in bounded time."""
 
+import html
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
 from recrawl.content.answer_hints import find_hints
-from recrawl.content.extract.charset import decode_body
-from recrawl.content.extract.coarse import chunk_bytes, strip_tags
-from recrawl.content.extract.html_page import read_html
-from recrawl.content.extract.words import PassageColumns, split_passages
+from recrawl.content.extract.charset import decode_body, find_wide_charset
+from recrawl.content.extract.chunks import chunk_bytes
+from recrawl.content.extract.html_page import FACT_LENGTH_MAX, PageTree
+from recrawl.content.extract.markup import read_markup
+from recrawl.content.extract.pdf import PDF_BYTES_MAX, read_pdf
+from recrawl.content.extract.structured import StructuredText, read_json, read_xml
+from recrawl.content.extract.words import (
+    PassageColumns,
+    hash_shingles,
+    share_found,
+    split_passages,
+)
 from recrawl.content.merging import merge_to_limit
 from recrawl.content.observation import ContentKind, Observation
 from recrawl.content.settings import DEFAULT_CONTENT_SETTINGS, ContentSettings
 
 __all__ = ["observe", "observe_bytes", "observe_text"]
 
-TAGS_MAX = 8000
-"""Tags up to which a page is parsed."""
+HINT_BYTES: Final = 16_000
+"""Start of the text of a page in which hints of a wrong answer are looked for."""
+STRUCTURED_BYTES_MAX: Final = 2_000_000
+"""Size of a JSON or XML text up to which its structure is read."""
 
 _TYPES = {
     "text/html": ContentKind.HTML,
@@ -132,8 +143,8 @@ def observe_text(
     with_texts
         Whether to keep the text of each passage.
     """
-    request = _Request(text.encode("utf-8", "surrogatepass"), None, settings, with_texts, False)
-    return _observation(ContentKind.TEXT, request, text, None, charset="utf-8")
+    request = _Request(text.encode("utf-8", "replace"), None, settings, with_texts, False)
+    return _observe_plain(request)
 
 
 def _kind_of(body: bytes, content_type: str | None, url: str | None) -> ContentKind:
@@ -172,54 +183,139 @@ def _sniff(body: bytes) -> ContentKind:
 
 def _observe_html(request: _Request) -> Observation:
     body, content_type, settings, _, with_links = request
-    problem = ""
-    if len(body) > settings.html_bytes_max:
-        problem = "too_large"
-    elif body.count(b"<") > TAGS_MAX * 2:
-        problem = "too_many_tags"
+    n_max = settings.text_bytes_max
+    page, rest = body[: 2 * n_max], body[2 * n_max :]
+    charset = find_wide_charset(page, content_type) or ""
+    has_bad_bytes = False
+    if charset:
+        page, charset, has_bad_bytes = _to_utf8(page, content_type)
+    markup = read_markup(page, n_text_max=n_max)
+    decoded = _decode_strictly(markup.parsed)
+    if decoded is None:
+        page, charset, has_bad_bytes = _to_utf8(page, content_type)
+        markup = read_markup(page, n_text_max=n_max)
+        decoded = markup.parsed.decode("utf-8", "replace")
+    rest = page[markup.end :] + rest
+    problems = ["bad_bytes"] if has_bad_bytes else []
+    if rest:
+        problems.append("too_large")
+    problem = markup.problem
+    if not problem and len(markup.parsed) > settings.html_bytes_max:
+        problem = "not_parsed_too_large"
+    text = markup.text
+    main: NDArray[np.uint32] | None = None
+    facts: dict[str, Any] = {}
+    removed: list[tuple[str, str]] = []
     if problem:
-        text, charset, _ = decode_body(body[: settings.text_bytes_max], content_type)
-        return _observation(
-            ContentKind.HTML,
-            request,
-            strip_tags(text),
-            None,
-            charset=charset,
-            is_coarse=True,
-            rest=body[settings.text_bytes_max :],
-            problems=(problem,),
-        )
-    text, charset, has_bad_bytes = decode_body(body, content_type)
-    page = read_html(text, select=settings.select, ignore=settings.ignore, with_links=with_links)
+        problems.append(problem)
+        title = html.unescape(markup.title[:FACT_LENGTH_MAX].decode("utf-8", "replace"))
+        facts = {"title": " ".join(title.split())}
+    else:
+        tree = PageTree(decoded)
+        facts = tree.read_facts(with_links=with_links)._asdict()
+        if settings.select or settings.ignore:
+            found, removed = tree.keep_only(settings.select, settings.ignore)
+            problems += found
+            text = read_markup(tree.html().encode("utf-8", "replace"), n_text_max=n_max).text
+        main = hash_shingles(tree.main_text().encode("utf-8", "replace"))
     return _observation(
         ContentKind.HTML,
         request,
-        page.text,
-        page.main_text,
-        charset=charset,
-        title=page.title,
-        language=page.language,
-        canonical_url=page.canonical_url,
-        robots=page.robots,
-        n_links=page.n_links,
-        links=page.links,
-        problems=(*_bad_bytes(has_bad_bytes), *page.problems),
+        text,
+        main,
+        rest=rest,
+        ignored=removed,
+        charset=charset or "utf-8",
+        is_coarse=bool(problem or rest),
+        n_links=markup.n_links,
+        problems=tuple(problems),
+        **facts,
     )
 
 
-def _observe_plain(request: _Request) -> Observation:
+def _to_utf8(page: bytes, content_type: str | None) -> tuple[bytes, str, bool]:
+    """Return a page in UTF-8, the character set it was in, and whether some bytes were wrong."""
+    text, charset, has_bad_bytes = decode_body(page, content_type)
+    return text.encode("utf-8", "replace"), charset, has_bad_bytes
+
+
+def _decode_strictly(page: bytes) -> str | None:
+    try:
+        return page.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _observe_plain(request: _Request, kind: ContentKind = ContentKind.TEXT) -> Observation:
     n_max = request.settings.text_bytes_max
     text, charset, has_bad_bytes = decode_body(request.body[:n_max], request.content_type)
     rest = request.body[n_max:]
+    problems = ["bad_bytes"] if has_bad_bytes else []
+    if rest:
+        problems.append("too_large")
+    if kind is not ContentKind.TEXT:
+        problems.append("not_parsed")
     return _observation(
-        ContentKind.TEXT,
+        kind,
         request,
-        text,
+        text.encode("utf-8", "replace"),
         None,
         charset=charset,
         rest=rest,
         is_coarse=bool(rest),
-        problems=(*_bad_bytes(has_bad_bytes), *(("too_large",) if rest else ())),
+        problems=tuple(problems),
+    )
+
+
+def _observe_json(request: _Request) -> Observation:
+    if len(request.body) > STRUCTURED_BYTES_MAX:
+        return _observe_plain(request, ContentKind.JSON)
+    text, charset, has_bad_bytes = decode_body(request.body, request.content_type)
+    found = read_json(text)
+    if found is None:
+        return _observe_plain(request, ContentKind.JSON)
+    return _observe_structured(request, ContentKind.JSON, found, charset, has_bad_bytes)
+
+
+def _observe_xml(request: _Request) -> Observation:
+    if len(request.body) > STRUCTURED_BYTES_MAX:
+        return _observe_plain(request, ContentKind.XML)
+    text, charset, has_bad_bytes = decode_body(request.body, request.content_type)
+    found = read_xml(text.encode("utf-8", "replace"), "utf-8")
+    if found is None:
+        return _observe_plain(request, ContentKind.XML)
+    kind = ContentKind.FEED if found.is_feed else ContentKind.XML
+    return _observe_structured(request, kind, found, charset, has_bad_bytes)
+
+
+def _observe_structured(
+    request: _Request, kind: ContentKind, found: StructuredText, charset: str, has_bad_bytes: bool
+) -> Observation:
+    return _observation(
+        kind,
+        request,
+        found.text.encode("utf-8", "replace"),
+        None,
+        n_main_lines=found.n_main_lines,
+        charset=charset,
+        problems=("bad_bytes",) if has_bad_bytes else (),
+    )
+
+
+def _observe_pdf(request: _Request) -> Observation:
+    if len(request.body) > PDF_BYTES_MAX:
+        return observe_bytes(request.body, problems=("too_large",))
+    found = read_pdf(request.body)
+    if found is None:
+        return observe_bytes(request.body, problems=("no_extra",))
+    return _observation(
+        ContentKind.PDF,
+        request,
+        found.text.encode("utf-8", "replace"),
+        None,
+        title=found.title,
+        is_coarse=found.is_partial,
+        problems=("too_large",) if found.is_partial else (),
     )
 
 
@@ -227,16 +323,12 @@ def _observe_other(request: _Request) -> Observation:
     return observe_bytes(request.body)
 
 
-def _bad_bytes(has_bad_bytes: bool) -> tuple[str, ...]:
-    return ("bad_bytes",) if has_bad_bytes else ()
-
-
 _READERS: dict[ContentKind, Callable[[_Request], Observation]] = {
     ContentKind.HTML: _observe_html,
     ContentKind.TEXT: _observe_plain,
-    ContentKind.JSON: _observe_plain,
-    ContentKind.XML: _observe_plain,
-    ContentKind.PDF: _observe_other,
+    ContentKind.JSON: _observe_json,
+    ContentKind.XML: _observe_xml,
+    ContentKind.PDF: _observe_pdf,
     ContentKind.BYTES: _observe_other,
 }
 
@@ -244,23 +336,29 @@ _READERS: dict[ContentKind, Callable[[_Request], Observation]] = {
 def _observation(
     kind: ContentKind,
     request: _Request,
-    text: str,
-    main_text: str | None,
+    text: bytes,
+    main: NDArray[np.uint32] | None,
     *,
+    n_main_lines: int | None = None,
     rest: bytes = b"",
+    ignored: Sequence[tuple[str, str]] = (),
     **facts: Any,
 ) -> Observation:
-    """Return the observation of a text, one passage per line."""
+    """Return the observation of a text in UTF-8, one passage per line."""
     body, _, settings, with_texts, _ = request
     columns = split_passages(text)
-    lines: list[str] = []
-    if with_texts or main_text is not None or settings.ignore_patterns:
-        lines = [" ".join(line.split()) for line in text.split("\n")]
-    is_main = _is_main(columns, lines, main_text)
-    texts = [lines[line] for line in columns.lines] if lines else None
-    ignored: tuple[tuple[str, str], ...] | None = None
+    is_main = np.ones(columns.hashes.size, dtype=bool)
+    if main is not None:
+        is_main = share_found(columns, main) >= 0.5
+    elif n_main_lines is not None:
+        is_main = columns.lines < n_main_lines
+    texts: list[str] | None = None
+    if with_texts or settings.ignore_patterns:
+        lines = text.split(b"\n")
+        texts = [" ".join(lines[k].decode("utf-8", "replace").split()) for k in columns.lines]
     if settings.ignore_patterns and texts is not None:
-        columns, is_main, texts, ignored = _ignore(columns, is_main, texts, settings)
+        columns, is_main, texts, found = _ignore(columns, is_main, texts, settings)
+        ignored = [*ignored, *found]
     if rest:
         chunks = chunk_bytes(rest)
         columns = _joined_columns(columns, chunks)
@@ -268,7 +366,8 @@ def _observation(
         texts = None if texts is None else [*texts, *([""] * chunks.hashes.size)]
     hints = 0
     if kind == ContentKind.HTML:
-        hints = find_hints(facts.get("title", ""), text, int(columns.n_words.sum()))
+        start = text[:HINT_BYTES].decode("utf-8", "replace")
+        hints = find_hints(facts.get("title", ""), start, int(columns.n_words.sum()))
     return merge_to_limit(
         Observation(
             kind=kind,
@@ -281,20 +380,11 @@ def _observation(
             shingles=columns.shingles,
             shingle_offsets=columns.shingle_offsets,
             texts=tuple(texts) if with_texts and texts is not None else None,
-            ignored_texts=ignored if with_texts else None,
+            ignored_texts=tuple(ignored) if with_texts else None,
             hints=hints,
             **facts,
         )
     )
-
-
-def _is_main(
-    columns: PassageColumns, lines: Sequence[str], main_text: str | None
-) -> NDArray[np.bool_]:
-    if main_text is None:
-        return np.ones(columns.hashes.size, dtype=bool)
-    main = {" ".join(line.split()) for line in main_text.split("\n")}
-    return np.array([lines[line] in main for line in columns.lines], dtype=bool)
 
 
 def _ignore(

@@ -27,9 +27,10 @@ class ContentSettings:
     ignore_wrong_answers
         Whether error pages, block pages, login walls and the like are not observations of the page.
     html_bytes_max
-        Size up to which a page is parsed as HTML; a larger one is compared coarsely.
+        Size up to which an HTML page is parsed, without its scripts; the main text of a larger one
+        is not told from its menus.
     text_bytes_max
-        Size of the part of a text that is compared by words; the rest is compared by bytes.
+        Size of the part of a body that is compared by words; the rest is compared by bytes.
     """
 
     select: tuple[str, ...] = ()
@@ -40,7 +41,7 @@ class ContentSettings:
     ignore_templates: bool = True
     ignore_wrong_answers: bool = True
     html_bytes_max: int = 2_000_000
-    text_bytes_max: int = 4_000_000
+    text_bytes_max: int = 8_000_000
 
     def __post_init__(self) -> None:
         for name in ("select", "ignore", "ignore_patterns"):

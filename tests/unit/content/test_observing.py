@@ -126,7 +126,10 @@ def test_patterns_and_selectors_exclude_passages() -> None:
     assert page.texts is not None
     assert "Shop" not in page.texts
     assert not any("created" in text for text in page.texts)
-    assert page.ignored_texts == (("Shop", "pattern ^Shop$"),)
+    assert page.ignored_texts == (
+        ("Page created at 12:03:55", "selector footer"),
+        ("Shop", "pattern ^Shop$"),
+    )
     assert page.shingle_offsets[-1] == page.shingles.size
 
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
 
-__all__ = ["DecodedText", "decode_body"]
+__all__ = ["DecodedText", "decode_body", "find_wide_charset"]
 
 HEAD_BYTES: Final = 4096
 """Start of a page in which a meta tag or an XML declaration names the character set."""
@@ -60,25 +60,41 @@ def decode_body(body: bytes, content_type: str | None = None) -> DecodedText:
     content_type
         Value of the header ``Content-Type``.
     """
-    for mark, charset in _MARKS:
-        if body.startswith(mark):
-            return _decode(body[len(mark) :], charset)
+    wide = find_wide_charset(body, content_type)
+    if wide is not None:
+        mark = next((mark for mark, _ in _MARKS if body.startswith(mark)), b"")
+        return _decode(body[len(mark) :], wide)
     header = _header_label(content_type)
-    wide = _WIDE.get(header.lower().replace("_", "-"))
-    if wide is not None and b"\0" in body[:HEAD_BYTES]:
-        return _decode(body, wide)
-    guessed = _wide_without_mark(body[:HEAD_BYTES])
-    if guessed is not None:
-        return _decode(body, guessed)
-    escaped = _codec(header or _meta_label(body)) if b"\x1b" in body else None
-    if escaped == "iso2022_jp":
-        return _decode(body, escaped)
     try:
         return DecodedText(body.decode(), "utf-8", False)
-    except UnicodeDecodeError:
-        pass
+    except UnicodeDecodeError as error:
+        if error.start >= len(body) - 3 and not body[:-4].isascii():
+            return DecodedText(body[: error.start].decode(), "utf-8", True)  # cut inside a sign
     label = _codec(header) or _codec(_meta_label(body)) or _detect(body)
     return _decode(body, label)
+
+
+def find_wide_charset(body: bytes, content_type: str | None = None) -> str | None:
+    """Return the character set of a body whose letters are not those of ASCII; None if they are.
+
+    Parameters
+    ----------
+    body
+        Body, without content encoding.
+    content_type
+        Value of the header ``Content-Type``.
+    """
+    for mark, charset in _MARKS:
+        if body.startswith(mark):
+            return charset
+    head = body[:HEAD_BYTES]
+    header = _header_label(content_type)
+    if b"\0" in head:
+        wide = _WIDE.get(header.lower().replace("_", "-"))
+        return wide or _wide_without_mark(head)
+    if b"\x1b" in head and _codec(header or _meta_label(body)) == "iso2022_jp":
+        return "iso2022_jp"
+    return None
 
 
 def _decode(body: bytes, charset: str) -> DecodedText:

@@ -1,118 +1,125 @@
-"""Read an HTML page with resiliparse: its text by passages, and facts from its head."""
+"""Parse an HTML page with resiliparse: its main text, facts from its head, and selected parts."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from resiliparse.extract.html2text import extract_plain_text
 from resiliparse.parse.html import HTMLTree
 
-__all__ = ["HtmlPage", "read_html"]
+__all__ = ["HtmlFacts", "PageTree"]
 
-FACT_LENGTH_MAX = 1000
-LINKS_MAX = 10_000
+FACT_LENGTH_MAX: Final = 1000
+"""Signs of a title, URL or directive that are kept."""
+LINKS_MAX: Final = 10_000
+"""Links of a page that are returned."""
 
 
-class HtmlPage(NamedTuple):
-    """Text of an HTML page, one passage per line, and facts about it."""
+class HtmlFacts(NamedTuple):
+    """What an HTML page says about itself."""
 
-    text: str
-    main_text: str
-    ignored_text: str
     title: str
     language: str
     canonical_url: str
     robots: str
-    n_links: int
     links: tuple[str, ...] | None
-    problems: tuple[str, ...]
 
 
-def read_html(
-    text: str,
-    *,
-    select: Sequence[str] = (),
-    ignore: Sequence[str] = (),
-    with_links: bool = False,
-) -> HtmlPage:
-    """Parse a page and return its text.
+class PageTree:
+    """The elements of a page within the limits that `read_markup` checks.
 
     Parameters
     ----------
-    text
+    page
         Page, decoded.
-    select, ignore
-        CSS selectors of the elements whose text counts, and of those whose text does not.
-    with_links
-        Whether to return the targets of links.
     """
-    tree: Any = HTMLTree.parse(text)
-    problems: list[str] = []
-    facts = _read_head(tree)
-    anchors = tree.document.get_elements_by_tag_name("a")
-    links = None
-    if with_links:
-        links = tuple(
-            anchor.getattr("href", "")[:FACT_LENGTH_MAX]
-            for anchor in anchors[:LINKS_MAX]
-            if anchor.hasattr("href")
+
+    def __init__(self, page: str) -> None:
+        self._tree: Any = HTMLTree.parse(page)
+
+    def main_text(self) -> str:
+        """Return the text without menus, footers and the like, as resiliparse finds it."""
+        text: str = extract_plain_text(
+            self._tree, main_content=True, links=False, list_bullets=False
         )
-    if select:
-        tree = _select(tree, select, problems)
-    whole, main = _texts(tree, ignore, problems)
-    return HtmlPage(whole, main, "", *facts, len(anchors), links, tuple(problems))
+        return text
+
+    def read_facts(self, *, with_links: bool) -> HtmlFacts:
+        """Return what the page says about itself.
+
+        Parameters
+        ----------
+        with_links
+            Whether to return the targets of links.
+        """
+        tree = self._tree
+        canonical = robots = language = ""
+        head = tree.head
+        if head is not None:
+            language = head.parent.getattr("lang", "") or ""
+            for link in head.get_elements_by_tag_name("link"):
+                if "canonical" in (link.getattr("rel", "") or "").lower():
+                    canonical = link.getattr("href", "") or ""
+                    break
+            for meta in head.get_elements_by_tag_name("meta"):
+                if (meta.getattr("name", "") or "").lower() == "robots":
+                    robots = meta.getattr("content", "") or ""
+                    break
+        links = None
+        if with_links:
+            anchors = tree.document.get_elements_by_tag_name("a")
+            targets = (anchor.getattr("href", None) for anchor in anchors[:LINKS_MAX])
+            links = tuple(target[:FACT_LENGTH_MAX] for target in targets if target)
+        return HtmlFacts(
+            " ".join((tree.title or "").split())[:FACT_LENGTH_MAX],
+            language[:FACT_LENGTH_MAX].strip(),
+            canonical[:FACT_LENGTH_MAX].strip(),
+            robots[:FACT_LENGTH_MAX].strip(),
+            links,
+        )
+
+    def keep_only(
+        self, select: Sequence[str], ignore: Sequence[str]
+    ) -> tuple[list[str], list[tuple[str, str]]]:
+        """Remove the elements that do not count; return problems, and removed texts with reasons.
+
+        Parameters
+        ----------
+        select, ignore
+            CSS selectors of the elements that count, and of those that do not.
+        """
+        problems: list[str] = []
+        removed = []
+        for selector in ignore:
+            for element in self._find(selector, problems):
+                if element.parent is not None:
+                    removed.append((" ".join(element.text.split()), f"selector {selector}"))
+                    element.decompose()
+        if select:
+            chosen = [e for selector in select for e in self._find(selector, problems)]
+            pieces = [element.html for element in chosen if not _is_inside(element, chosen)]
+            if pieces:
+                self._tree = HTMLTree.parse("".join(f"<div>{piece}</div>" for piece in pieces))
+            else:
+                problems.append("nothing_selected")
+        return problems, removed
+
+    def html(self) -> str:
+        """Return the page as it is now."""
+        text: str = self._tree.document.html
+        return text
+
+    def _find(self, selector: str, problems: list[str]) -> list[Any]:
+        try:
+            return list(self._tree.document.query_selector_all(selector))
+        except ValueError:
+            problems.append("bad_selector")
+            return []
 
 
-def _texts(tree: Any, ignore: Sequence[str], problems: list[str]) -> tuple[str, str]:
-    options: dict[str, Any] = {"links": False, "list_bullets": False}
-    if ignore:
-        options["skip_elements"] = list(ignore)
-    try:
-        whole = extract_plain_text(tree, **options)
-    except ValueError:
-        problems.append("bad_selector")
-        options.pop("skip_elements", None)
-        whole = extract_plain_text(tree, **options)
-    return whole, extract_plain_text(tree, main_content=True, **options)
-
-
-def _select(tree: Any, select: Sequence[str], problems: list[str]) -> Any:
-    """Return a tree of the selected elements only; the whole tree if there are none."""
-    try:
-        selected = tree.document.query_selector_all(", ".join(select))
-    except ValueError:
-        problems.append("bad_selector")
-        return tree
-    pieces = [element.html for element in selected if not _is_inside(element, selected)]
-    if not pieces:
-        problems.append("nothing_selected")
-        return tree
-    return HTMLTree.parse("".join(f"<div>{piece}</div>" for piece in pieces))
-
-
-def _is_inside(element: Any, others: Any) -> bool:
+def _is_inside(element: Any, others: list[Any]) -> bool:
     parent = element.parent
     while parent is not None:
         if any(parent == other for other in others):
             return True
         parent = parent.parent
     return False
-
-
-def _read_head(tree: Any) -> tuple[str, str, str, str]:
-    """Return title, language, canonical URL and robots directives."""
-    root = tree.document.query_selector("html")
-    language = (root.getattr("lang", "") or "") if root is not None else ""
-    canonical = robots = ""
-    head = tree.head
-    if head is not None:
-        for link in head.get_elements_by_tag_name("link"):
-            if "canonical" in (link.getattr("rel", "") or "").lower():
-                canonical = link.getattr("href", "") or ""
-                break
-        for meta in head.get_elements_by_tag_name("meta"):
-            if (meta.getattr("name", "") or "").lower() == "robots":
-                robots = meta.getattr("content", "") or ""
-                break
-    title = " ".join((tree.title or "").split())
-    facts = (title, language, canonical.strip(), robots.strip())
-    return tuple(fact[:FACT_LENGTH_MAX] for fact in facts)  # type: ignore[return-value]

@@ -1,21 +1,33 @@
-"""Split text into passages and words, and hash them, with whole-array operations.
+"""Split text into passages and words, and hash them, in one pass.
 
 A passage is a line of the extracted text: a paragraph, a list item, a heading, a table row.  It is
 compared by its words: letters are folded to lower case, typography and punctuation are dropped, so
 that a curly quote or a bullet is not a change.  Signs that carry a meaning stay: currencies,
 mathematical signs, per cent, degrees, and a minus before a number.  Each sign of a script without
-spaces, such as Chinese, counts as a word.
+spaces, such as Chinese, counts as a word.  Random identifiers are dropped: words of at least 16
+signs that mix letters and digits, long hexadecimal numbers and UUIDs, which servers put into pages
+to trace requests.
 """
 
 import unicodedata
 from functools import cache
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-__all__ = ["SHINGLE_WORDS", "PassageColumns", "passage_hash", "split_passages"]
+from recrawl.core.kernel import table_kernel
+
+__all__ = [
+    "SHINGLE_WORDS",
+    "PassageColumns",
+    "hash_shingles",
+    "passage_hash",
+    "share_found",
+    "split_passages",
+]
 
 HashColumn: TypeAlias = NDArray[np.uint64]
 
@@ -23,17 +35,14 @@ SHINGLE_WORDS: Final = 4
 """Words of a shingle, the fragment that sketches sample."""
 LONG_WORD_LENGTH: Final = 24
 """Words of at least this many signs are tokens rather than words; a shape masks them."""
+IDENTIFIER_LENGTH: Final = 16
+"""Words of at least this many signs that mix letters and digits are random identifiers."""
 
 _SEPARATOR, _NEWLINE, _IGNORED, _MINUS, _LETTER, _DIGIT, _IDEOGRAPH = range(7)
-_BLOCK = 1 << 16
+_BASIC_PLANE = 1 << 16
 # Signs of other categories that carry a meaning, and those of the category Sm that decorate.
 _MEANINGFUL = "%‰°★☆"
 _DECORATION = "|~"
-_U64 = np.uint64
-_BASE = _U64(0x9E3779B97F4A7C15)
-_MIX = _U64(0xD6E8FEB86659FD93)
-_FACTORS = np.array([0x9FB21C651E98DF25, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=_U64)
-_MASKED = _U64(0x27D4EB2F165667C5)
 
 
 class PassageColumns(NamedTuple):
@@ -55,17 +64,17 @@ class PassageColumns(NamedTuple):
 @cache
 def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
     """Return the kind of each code point of the basic plane, and what it is folded to."""
-    kinds = np.empty(_BLOCK, dtype=np.uint8)
-    folded = np.arange(_BLOCK, dtype=np.uint32)
-    for code in range(_BLOCK):
+    kinds = np.empty(_BASIC_PLANE, dtype=np.uint8)
+    folded = np.arange(_BASIC_PLANE, dtype=np.uint32)
+    for code in range(_BASIC_PLANE):
         sign = chr(code)
         kinds[code] = _kind_of(sign)
         plain = unicodedata.normalize("NFKC", sign).lower()
-        if len(plain) == 1 and ord(plain) < _BLOCK:
+        if len(plain) == 1 and ord(plain) < _BASIC_PLANE:
             folded[code] = ord(plain)
     # A full-width digit is a digit, a no-break space a space.
     kinds = np.where(kinds == _IGNORED, kinds, kinds[folded])
-    kinds[_BLOCK - 1] = _LETTER  # stands for all code points beyond the basic plane
+    kinds[_BASIC_PLANE - 1] = _LETTER  # stands for all code points beyond the basic plane
     return kinds, folded
 
 
@@ -86,182 +95,355 @@ def _kind_of(sign: str) -> int:
     return _SEPARATOR
 
 
-@cache
-def _powers() -> tuple[HashColumn, HashColumn, HashColumn, HashColumn]:
-    """Return powers of the base below 2¹⁶ and at multiples of it, and their inverses modulo 2⁶⁴."""
-    inverse = _U64(pow(int(_BASE), -1, 1 << 64))
-    tables = []
-    for base in (_BASE, inverse):
-        low = np.full(_BLOCK, base, dtype=_U64)
-        low[0] = 1
-        low = np.cumprod(low, dtype=_U64)
-        high = np.full(1024, low[-1:] * base, dtype=_U64)
-        high[0] = 1
-        tables += [low, np.cumprod(high, dtype=_U64)]
-    return tables[0], tables[1], tables[2], tables[3]
+@table_kernel
+def _mix(value: np.uint64) -> np.uint64:
+    value = (value ^ (value >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return value ^ (value >> np.uint64(32))
 
 
-def _mix(values: HashColumn) -> HashColumn:
-    values = (values ^ (values >> _U64(32))) * _MIX
-    return values ^ (values >> _U64(32))
+@table_kernel
+def _read_code(text: NDArray[np.uint8], i: int) -> tuple[int, int]:
+    """Return the code point at a place of a text in UTF-8, and the place after it.
+
+    A byte that is not valid there counts as the replacement character.
+    """
+    n = text.size
+    first = int(text[i])
+    if first < 0x80:
+        return first, i + 1
+    if 0xC2 <= first < 0xE0 and i + 1 < n:
+        second = int(text[i + 1]) ^ 0x80
+        if second < 0x40:
+            return (first & 0x1F) << 6 | second, i + 2
+    elif 0xE0 <= first < 0xF0 and i + 2 < n:
+        second = int(text[i + 1]) ^ 0x80
+        third = int(text[i + 2]) ^ 0x80
+        if second < 0x40 and third < 0x40:
+            return (first & 0x0F) << 12 | second << 6 | third, i + 3
+    elif 0xF0 <= first < 0xF5 and i + 3 < n:
+        second = int(text[i + 1]) ^ 0x80
+        third = int(text[i + 2]) ^ 0x80
+        fourth = int(text[i + 3]) ^ 0x80
+        if second < 0x40 and third < 0x40 and fourth < 0x40:
+            return (first & 0x07) << 18 | second << 12 | third << 6 | fourth, i + 4
+    return 0xFFFD, i + 1
 
 
-def split_passages(text: str) -> PassageColumns:
+@table_kernel
+def _write_code(out: NDArray[np.uint8], place: int, code: int) -> int:
+    """Write a code point in UTF-8, and return the place after it."""
+    if code < 0x80:
+        out[place] = code
+        return place + 1
+    if code < 0x800:
+        out[place] = 0xC0 | code >> 6
+        out[place + 1] = 0x80 | code & 0x3F
+        return place + 2
+    if code < 0x10000:
+        out[place] = 0xE0 | code >> 12
+        out[place + 1] = 0x80 | code >> 6 & 0x3F
+        out[place + 2] = 0x80 | code & 0x3F
+        return place + 3
+    out[place] = 0xF0 | code >> 18
+    out[place + 1] = 0x80 | code >> 12 & 0x3F
+    out[place + 2] = 0x80 | code >> 6 & 0x3F
+    out[place + 3] = 0x80 | code & 0x3F
+    return place + 4
+
+
+@table_kernel
+def _is_uuid(lengths: NDArray[np.int64], is_hex: NDArray[np.int64], n_words: int) -> bool:
+    """Return whether the last five words are the parts of a UUID; slots are taken modulo 8."""
+    if n_words < 5:
+        return False
+    for k in range(5):
+        slot = (n_words - 1 - k) & 7
+        length = 12 if k == 0 else 8 if k == 4 else 4
+        if lengths[slot] != length or is_hex[slot] == 0:
+            return False
+    return True
+
+
+@table_kernel
+def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of it at hand
+    text: NDArray[np.uint8],
+    kinds: NDArray[np.uint8],
+    folded: NDArray[np.uint32],
+    out: NDArray[np.uint8],
+    passage_ends: NDArray[np.int64],
+    passage_words: NDArray[np.int64],
+    shapes: NDArray[np.uint32],
+    lines: NDArray[np.int64],
+    shingle_ends: NDArray[np.int64],
+    shingles: NDArray[np.uint32],
+    recent_hashes: HashColumn,
+    recent_numbers: NDArray[np.int64],
+) -> int:
+    n = text.size
+    factor_1 = np.uint64(0x9FB21C651E98DF25)
+    factor_2 = np.uint64(0xC2B2AE3D27D4EB4F)
+    factor_3 = np.uint64(0x165667B19E3779F9)
+    # The last eight words of the passage: hash, and what there was before them, to drop them again;
+    # length, whether they are hexadecimal, place in the output, shingles before them.
+    word_hashes = recent_hashes[0]
+    shapes_before = recent_hashes[1]
+    masked_before = recent_hashes[2]
+    lengths = recent_numbers[0]
+    is_hex = recent_numbers[1]
+    starts = recent_numbers[2]
+    shingles_before = recent_numbers[3]
+    n_out = 0
+    n_passages = 0
+    n_shingles = 0
+    line = 0
+    n_words = 0
+    shape = np.uint64(0)
+    last_masked = np.uint64(0)
+    is_in_word = False
+    was_gap = False
+    value = np.uint64(0)
+    length = 0
+    n_digits = 0
+    n_letters = 0
+    n_hex = 0
+    n_wide = 0
+    last_kind = 0
+    i = 0
+    while i <= n:
+        if i < n:
+            code, after = _read_code(text, i)
+            kind = int(kinds[min(code, 0xFFFF)])
+        else:
+            code, after, kind = 10, n + 1, 1
+        if kind == 2:
+            i = after
+            continue
+        if kind == 3:
+            # A minus counts before a digit unless it connects two words, as in 2020-2021.
+            kind = 0
+            if not is_in_word and after < n and 48 <= text[after] <= 57:
+                kind = 4
+            code = 45
+        is_word = kind >= 4
+        if is_in_word and (not is_word or kind == 6 or last_kind == 6):
+            # A word ends.
+            is_in_word = False
+            slot = n_words & 7
+            lengths[slot] = length
+            is_hex[slot] = 1 if n_hex == length else 0
+            n_words += 1
+            n_dropped = 0
+            if (
+                n_wide == 0
+                and length >= 16
+                and (n_hex == length or (n_digits > 0 and n_letters > 0))
+            ):
+                n_dropped = 1
+            elif length == 12 and _is_uuid(lengths, is_hex, n_words):
+                n_dropped = 5
+            if n_dropped:
+                n_words -= n_dropped
+                n_out = starts[n_words & 7]
+                was_gap = n_words > 0
+                if n_dropped > 1:
+                    n_shingles = shingles_before[n_words & 7]
+                    shape = shapes_before[n_words & 7]
+                    last_masked = masked_before[n_words & 7]
+            else:
+                word = _mix(value)
+                word_hashes[slot] = word
+                shingles_before[slot] = n_shingles
+                shapes_before[slot] = shape
+                masked_before[slot] = last_masked
+                if n_words >= 4:
+                    total = (
+                        word_hashes[(slot - 3) & 7]
+                        + word_hashes[(slot - 2) & 7] * factor_1
+                        + word_hashes[(slot - 1) & 7] * factor_2
+                        + word * factor_3
+                    )
+                    shingles[n_shingles] = np.uint32(_mix(total) >> np.uint64(32))
+                    n_shingles += 1
+                is_token = n_digits > 0 or length >= 24
+                if not (is_token and last_masked == np.uint64(1)):
+                    masked = np.uint64(1) if is_token else word
+                    shape += _mix(masked + last_masked * factor_1)
+                    last_masked = masked
+        if is_word:
+            if not is_in_word:
+                is_in_word = True
+                starts[n_words & 7] = n_out
+                if n_words > 0 and was_gap:
+                    out[n_out] = 32
+                    n_out += 1
+                value = np.uint64(0)
+                length = 0
+                n_digits = 0
+                n_letters = 0
+                n_hex = 0
+                n_wide = 0
+            if code < 0x10000:
+                code = int(folded[code])
+            n_out = _write_code(out, n_out, code)
+            value = value * np.uint64(0x9E3779B97F4A7C15) + np.uint64(code + 1)
+            length += 1
+            if kind == 5:
+                n_digits += 1
+                n_hex += 1
+            elif code < 0x80:
+                n_letters += 1
+                if 97 <= code <= 102:
+                    n_hex += 1
+            else:
+                n_wide += 1
+            was_gap = False
+        else:
+            was_gap = True
+            if kind == 1:
+                if n_words > 0:
+                    # A passage ends; one with fewer words than a shingle has one all the same.
+                    if n_words < 4:
+                        total = word_hashes[0]
+                        if n_words > 1:
+                            total += word_hashes[1] * factor_1
+                        if n_words > 2:
+                            total += word_hashes[2] * factor_2
+                        shingles[n_shingles] = np.uint32(_mix(total) >> np.uint64(32))
+                        n_shingles += 1
+                    passage_ends[n_passages] = n_out
+                    passage_words[n_passages] = n_words
+                    shapes[n_passages] = np.uint32(_mix(shape) >> np.uint64(32))
+                    lines[n_passages] = line
+                    shingle_ends[n_passages] = n_shingles
+                    n_passages += 1
+                n_words = 0
+                shape = np.uint64(0)
+                last_masked = np.uint64(0)
+                was_gap = False
+                line += 1
+        last_kind = kind
+        i = after
+    return n_passages
+
+
+def split_passages(text: bytes) -> PassageColumns:
     """Return the passages of a text: its lines that contain at least one word.
 
     Parameters
     ----------
     text
-        Extracted text with one passage per line; at most 2²⁶ signs.
+        Text in UTF-8 with one passage per line.
     """
-    kinds, codes = _read_signs(text)
-    is_word = kinds >= _LETTER
-    before = np.empty_like(is_word)
-    before[:1] = False
-    before[1:] = is_word[:-1]
-    is_ideograph = kinds == _IDEOGRAPH
-    is_start = is_word & ~before
-    has_ideographs = bool(is_ideograph.any())
-    if has_ideographs:
-        is_start |= is_ideograph
-        is_start[1:] |= is_word[1:] & is_ideograph[:-1]
-    starts = np.flatnonzero(is_start)
-    if not starts.size:
-        return _no_passages()
-    newlines = np.flatnonzero(kinds == _NEWLINE)
-    line_of_word = np.searchsorted(newlines, starts)
-    is_first = np.empty(starts.size, dtype=bool)
-    is_first[0] = True
-    np.not_equal(line_of_word[1:], line_of_word[:-1], out=is_first[1:])
-    firsts = np.flatnonzero(is_first)
-    n_words = np.diff(firsts, append=starts.size)
-
-    ends = np.flatnonzero(is_word[:-1] & ~is_word[1:]) + 1
-    if is_word[-1]:
-        ends = np.append(ends, is_word.size)
-    if has_ideographs:
-        ends = np.minimum(
-            ends[np.searchsorted(ends, starts, side="right")], np.append(starts[1:], is_word.size)
-        )
-    word_hashes = _hash_words(codes, starts, ends)
-    passage_of_word = np.cumsum(is_first)
-    is_token = np.logical_or.reduceat(kinds == _DIGIT, starts) | (ends - starts >= LONG_WORD_LENGTH)
-    shingles, offsets = _hash_shingles(word_hashes, passage_of_word, firsts, n_words)
-    return PassageColumns(
-        _hash_passages(codes, is_word, before, kinds),
-        n_words,
-        _hash_shapes(word_hashes, is_token, passage_of_word, firsts),
-        shingles,
-        offsets,
-        line_of_word[firsts],
-    )
-
-
-def _no_passages() -> PassageColumns:
-    no_rows = np.empty(0, dtype=np.int64)
-    no_hashes = np.empty(0, dtype=np.uint32)
-    return PassageColumns(
-        np.empty(0, dtype=_U64), no_rows, no_hashes, no_hashes, np.zeros(1, dtype=np.int64), no_rows
-    )
-
-
-def _read_signs(text: str) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
-    """Return the kind of each sign and the code point that it is folded to."""
-    kind_table, fold_table = _tables()
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
-    places = np.minimum(codes, _BLOCK - 1)
-    kinds = kind_table[places]
-    is_ignored = kinds == _IGNORED
-    if is_ignored.any():
-        codes, places, kinds = codes[~is_ignored], places[~is_ignored], kinds[~is_ignored]
-    folded = fold_table[places]
-    beyond = codes >= _BLOCK
-    if beyond.any():
-        folded[beyond] = codes[beyond]
-    minus = np.flatnonzero(kinds == _MINUS)
-    if minus.size:
-        # A minus counts before a digit unless it connects two words, as in 2020-2021.
-        padded = np.concatenate([kinds[:1] * 0, kinds, kinds[:1] * 0])
-        is_sign = (padded[minus + 2] == _DIGIT) & (padded[minus] < _MINUS)
-        kinds[minus] = np.where(is_sign, _LETTER, _SEPARATOR)
-        folded[minus] = ord("-")
-    return kinds, folded
-
-
-def _hash_words(
-    codes: NDArray[np.uint32],
-    starts: NDArray[np.int64],
-    ends: NDArray[np.int64],
-) -> HashColumn:
-    # The hash of the word s..e-1 is  Σ c_i·b^(i-s)  modulo 2⁶⁴, read from prefix sums of c_i·b^i.
-    low, high, inverse_low, inverse_high = _powers()
-    n = codes.size
-    if n <= _BLOCK:
-        powers = low[:n]
-    else:
-        n_blocks = -(-n // _BLOCK)
-        powers = (high[:n_blocks, None] * low).reshape(-1)[:n]
-    sums = np.empty(n + 1, dtype=_U64)
-    sums[0] = 0
-    np.cumsum(codes * powers, out=sums[1:])
-    scale = inverse_low[starts & (_BLOCK - 1)] * inverse_high[starts >> 16]
-    return _mix((sums[ends] - sums[starts]) * scale)
-
-
-def _hash_shingles(
-    word_hashes: HashColumn,
-    passage_of_word: NDArray[np.int64],
-    firsts: NDArray[np.int64],
-    n_words: NDArray[np.int64],
-) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Return the shingles inside each passage; one shorter than a shingle has one."""
-    sums = word_hashes.copy()
-    is_inside = np.ones(0, dtype=bool)
-    for k in range(1, SHINGLE_WORDS):
-        if word_hashes.size <= k:
-            is_inside = np.zeros(0, dtype=bool)
-            break
-        is_inside = passage_of_word[k:] == passage_of_word[:-k]
-        sums[:-k] += np.where(is_inside, word_hashes[k:] * _FACTORS[k - 1], _U64(0))
-    is_shingle = np.zeros(word_hashes.size, dtype=bool)
-    is_shingle[: is_inside.size] = is_inside
-    is_shingle[firsts] = True  # also of a passage with fewer words
-    n_shingles = np.maximum(n_words - (SHINGLE_WORDS - 1), 1)
-    offsets = np.zeros(firsts.size + 1, dtype=np.int64)
-    np.cumsum(n_shingles, out=offsets[1:])
-    return (_mix(sums[is_shingle]) >> _U64(32)).astype(np.uint32), offsets
-
-
-def _hash_shapes(
-    word_hashes: HashColumn,
-    is_token: NDArray[np.bool_],
-    passage_of_word: NDArray[np.int64],
-    firsts: NDArray[np.int64],
-) -> NDArray[np.uint32]:
-    """Return the hash of each passage in which runs of numbers and tokens are one sign."""
-    masked = np.where(is_token, _MASKED, word_hashes)
-    pairs = masked.copy()
-    pairs[1:] += (
-        np.where(passage_of_word[1:] == passage_of_word[:-1], masked[:-1], _U64(0)) * _FACTORS[0]
-    )
-    pairs = _mix(pairs)
-    is_repeated = is_token[1:] & is_token[:-1] & (passage_of_word[1:] == passage_of_word[:-1])
-    pairs[1:][is_repeated] = 0
-    return (_mix(np.add.reduceat(pairs, firsts)) >> _U64(32)).astype(np.uint32)
-
-
-def _hash_passages(
-    codes: NDArray[np.uint32],
-    is_word: NDArray[np.bool_],
-    before: NDArray[np.bool_],
-    kinds: NDArray[np.uint8],
-) -> HashColumn:
-    is_newline = kinds == _NEWLINE
-    is_kept = is_word | before | is_newline
-    plain = np.where(is_word | is_newline, codes, np.uint32(32))[is_kept]
-    lines = plain.tobytes().decode("utf-32-le", "ignore").encode().split(b"\n")
+    out, ends, words, shapes, lines, offsets, shingles = _split_into_columns(text)
+    view = memoryview(out.tobytes())
     digest = xxhash.xxh3_64_intdigest
-    return np.array([digest(line) for line in map(bytes.strip, lines) if line], dtype=_U64)
+    bounds = [0, *ends.tolist()]
+    hashes = [digest(view[first:last]) for first, last in pairwise(bounds)]
+    return PassageColumns(
+        np.array(hashes, dtype=np.uint64), words, shapes, shingles, offsets, lines
+    )
+
+
+def hash_shingles(text: bytes) -> NDArray[np.uint32]:
+    """Return the hashes of the shingles of a text.
+
+    Parameters
+    ----------
+    text
+        Text in UTF-8 with one passage per line.
+    """
+    return _split_into_columns(text)[-1]
+
+
+def _split_into_columns(
+    text: bytes,
+) -> tuple[
+    NDArray[np.uint8],
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.uint32],
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.uint32],
+]:
+    """Return the folded words of all passages, where each ends, and the columns of passages."""
+    n = len(text)
+    # A passage takes two bytes at least, and so does a word of letters; a folded sign may take
+    # three bytes instead of two.
+    n_max = n // 2 + 2
+    out = np.empty(n + n // 2 + 16, dtype=np.uint8)
+    ends = np.empty(n_max, dtype=np.int64)
+    words = np.empty(n_max, dtype=np.int64)
+    shapes = np.empty(n_max, dtype=np.uint32)
+    lines = np.empty(n_max, dtype=np.int64)
+    offsets = np.empty(n_max + 1, dtype=np.int64)
+    offsets[0] = 0
+    shingles = np.empty(n_max, dtype=np.uint32)
+    with np.errstate(over="ignore"):
+        count = _split(
+            np.frombuffer(text, dtype=np.uint8),
+            *_tables(),
+            out,
+            ends,
+            words,
+            shapes,
+            lines,
+            offsets[1:],
+            shingles,
+            np.zeros((3, 8), dtype=np.uint64),
+            np.zeros((4, 8), dtype=np.int64),
+        )
+    n_out = ends[count - 1] if count else 0
+    return (
+        out[:n_out],
+        ends[:count],
+        words[:count].copy(),
+        shapes[:count].copy(),
+        lines[:count].copy(),
+        offsets[: count + 1].copy(),
+        shingles[: offsets[count]].copy(),
+    )
+
+
+@table_kernel
+def _count_found(
+    shingles: NDArray[np.uint32],
+    offsets: NDArray[np.int64],
+    others: NDArray[np.uint32],
+    table: NDArray[np.uint32],
+    n_found: NDArray[np.int64],
+) -> None:
+    mask = table.size - 1
+    for k in range(others.size):
+        slot = int(others[k]) & mask
+        while table[slot] != 0 and table[slot] != others[k]:
+            slot = (slot + 1) & mask
+        table[slot] = others[k]
+    for row in range(n_found.size):
+        for k in range(offsets[row], offsets[row + 1]):
+            slot = int(shingles[k]) & mask
+            while table[slot] != 0:
+                if table[slot] == shingles[k]:
+                    n_found[row] += 1
+                    break
+                slot = (slot + 1) & mask
+
+
+def share_found(passages: PassageColumns, others: NDArray[np.uint32]) -> NDArray[np.float64]:
+    """Return for each passage the share of its shingles that are found in another text.
+
+    Parameters
+    ----------
+    passages
+        Passages that are looked for.
+    others
+        Hashes of the shingles of the other text.
+    """
+    n_found = np.zeros(passages.hashes.size, dtype=np.int64)
+    size = 1 << max(4, (2 * others.size).bit_length())
+    table = np.zeros(size, dtype=np.uint32)
+    _count_found(passages.shingles, passages.shingle_offsets, others, table, n_found)
+    return n_found / np.diff(passages.shingle_offsets)
 
 
 def passage_hash(text: str) -> int | None:
@@ -281,5 +463,5 @@ def passage_hash(text: str) -> int | None:
     >>> passage_hash("Price: $5") == passage_hash("Price: €5")
     False
     """
-    columns = split_passages(text.replace("\n", " "))
+    columns = split_passages(text.replace("\n", " ").encode("utf-8", "replace"))
     return int(columns.hashes[0]) if columns.hashes.size else None

@@ -1,7 +1,5 @@
-"""Read bodies beyond the limits in linear time: HTML without a parser, and anything by bytes."""
+"""Compare what is too long to be read by words: chunks of bytes as passages."""
 
-import html
-import re
 from itertools import pairwise
 from typing import Final
 
@@ -11,41 +9,11 @@ from numpy.typing import NDArray
 
 from recrawl.content.extract.words import PassageColumns
 
-__all__ = ["chunk_bytes", "strip_tags"]
+__all__ = ["chunk_bytes"]
 
 CHUNK_BITS: Final = 12
 """Chunks of bytes have 2¹² bytes on average."""
 _BLOCK_BYTES = 1 << 20
-
-# Each alternative that finds no end takes the rest of the text, so the search never goes back.
-_UNSEEN = re.compile(
-    r"<!--(?:.*?-->|.*)"
-    r"|<script\b(?:.*?</script\s*>|.*)"
-    r"|<style\b(?:.*?</style\s*>|.*)"
-    r"|<template\b(?:.*?</template\s*>|.*)"
-    r"|<noscript\b(?:.*?</noscript\s*>|.*)",
-    re.DOTALL | re.IGNORECASE,
-)
-_INLINE = re.compile(
-    r"</?(?:a|abbr|b|bdi|bdo|big|cite|code|data|del|dfn|em|font|i|ins|kbd|mark|nobr|q|s|samp|small|"
-    r"span|strike|strong|sub|sup|time|tt|u|var|wbr)(?:[\s/][^<>]*)?>",
-    re.IGNORECASE,
-)
-_TAG = re.compile(r"<[/!?a-zA-Z][^<>]*>?")
-
-
-def strip_tags(text: str) -> str:
-    """Return the text of an HTML page without its tags, one passage per line.
-
-    Parameters
-    ----------
-    text
-        Page, decoded.
-    """
-    text = _UNSEEN.sub(" ", text)
-    text = text.replace("\n", " ")
-    text = _INLINE.sub("", text)
-    return html.unescape(_TAG.sub("\n", text))
 
 
 def chunk_bytes(data: bytes) -> PassageColumns:

@@ -1,0 +1,605 @@
+"""Read HTML in one linear pass: its text by passages, and whether a parser could take too long.
+
+A parser builds a tree, and needs quadratic time for deeply nested elements, very many blocks or
+very many attributes: resiliparse takes 25 seconds for 3×10⁴ nested elements.  This module reads a
+page as a tokeniser does.  It writes the text of the page with one passage per line, so the passages
+of a page do not depend on any limit; it leaves out scripts and style sheets, which are more than
+half of most pages; and it follows the open elements on a small stack, to find out whether the rest
+may be given to the parser.  Where the rules of HTML are too intricate to follow, it counts elements
+as open that may be closed, never the other way round.
+"""
+
+import html.entities
+from functools import cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core.kernel import table_kernel
+
+__all__ = [
+    "ATTRIBUTES_MAX",
+    "BLOCKS_MAX",
+    "DEPTH_MAX",
+    "TAGS_MAX",
+    "MarkupText",
+    "read_markup",
+]
+
+TAGS_MAX: Final = 20_000
+"""Elements up to which a page is parsed."""
+BLOCKS_MAX: Final = 5_000
+"""Elements that are not inline, such as paragraphs, up to which a page is parsed."""
+DEPTH_MAX: Final = 200
+"""Depth of nested elements up to which a page is parsed."""
+ATTRIBUTES_MAX: Final = 150
+"""Attributes of one element up to which a page is parsed."""
+SCRIPTS_MAX: Final = 4_000
+"""Scripts and style sheets that are left out; the parser gets those beyond."""
+
+# Classes of elements.  Those from _ITEM on end an inline context.
+_VOID = 1
+_INLINE = 2
+_FORMATTING = 3  # a parser opens these again in the next block if they are not closed
+_ANCHOR = 4
+_FREE = 5  # closed by the next of its kind, wherever it is
+_ITEM = 6
+_DIVISION = 7
+_MARKER = 8  # formatting is not closed across its border
+_TABLE = 9
+_RAW = 10  # its content is text, in most contexts
+_SCRIPT = 11
+_FOREIGN = 12
+_LINE = 13  # void, and begins a line
+_CELL = 14
+_NAMES = {
+    _VOID: "area base col embed img input link meta param source track wbr basefont bgsound "
+    "frame keygen image",
+    _INLINE: "abbr bdi bdo cite data del dfn ins kbd label mark q samp span sub sup time var",
+    _FORMATTING: "b big code em font i nobr s small strike strong tt u",
+    _ANCHOR: "a",
+    _FREE: "p option tr tbody thead tfoot colgroup html head body",
+    _ITEM: "li dd dt",
+    _DIVISION: "div address",
+    _MARKER: "applet object marquee template caption",
+    _TABLE: "table",
+    _RAW: "textarea title xmp iframe noembed noframes noscript plaintext",
+    _SCRIPT: "script style",
+    _FOREIGN: "svg math",
+    _LINE: "br hr",
+    _CELL: "td th",
+}
+# Elements whose content is not text of the page.
+_SILENT = "textarea title iframe noembed noframes noscript template svg select datalist object"
+# A table cell is inside table, tbody, tr and td, and may be inside a paragraph of its own.
+_TABLE_DEPTH = 5
+_SLOTS = 1 << 12
+_ENTITY_SLOTS = 1 << 13
+_FACTOR = 0x9E3779B97F4A7C15
+_WORD = 1 << 64
+
+_PROBLEMS = ("", "too_many_tags", "too_deep", "too_many_attributes")
+
+
+class MarkupText(NamedTuple):
+    """Text of an HTML page, and what a parser may be given."""
+
+    text: bytes
+    """Text in UTF-8, one passage per line."""
+    parsed: bytes
+    """Page without the contents of scripts and style sheets."""
+    title: bytes
+    """Content of the first title element, with its entities."""
+    problem: str
+    """Code of the limit that the page exceeds; empty if it may be parsed."""
+    n_links: int
+    """Elements that are links."""
+    end: int
+    """Place in the page up to which its text was read; the size of the page unless it is huge."""
+
+
+def _pack(name: str) -> int:
+    packed = 0
+    for sign in name.encode():
+        packed = (packed * 256 + sign) % _WORD
+    return packed
+
+
+@cache
+def _name_table() -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
+    """Return a hash table of element names, packed into 8 bytes, and their classes.
+
+    Names of silent elements have 128 added to their class.
+    """
+    keys = np.zeros(_SLOTS, dtype=np.uint64)
+    classes = np.zeros(_SLOTS, dtype=np.uint8)
+    known = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+    for name in {*known, *_SILENT.split()}:
+        packed = _pack(name)
+        slot = (packed * _FACTOR % _WORD) >> 52
+        while keys[slot]:
+            slot = (slot + 1) % _SLOTS
+        keys[slot] = packed
+        classes[slot] = known.get(name, 0) | (128 if name in _SILENT.split() else 0)
+    return keys, classes
+
+
+@cache
+def _entity_table() -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
+    """Return a hash table of entity names and the code points that they stand for."""
+    keys = np.zeros(_ENTITY_SLOTS, dtype=np.uint64)
+    codes = np.zeros((_ENTITY_SLOTS, 2), dtype=np.uint32)
+    for name, value in html.entities.html5.items():
+        packed = 0
+        for sign in name.encode():
+            packed = (packed * 257 + sign) % _WORD
+        slot = (packed * _FACTOR % _WORD) >> 51
+        while keys[slot]:
+            slot = (slot + 1) % _ENTITY_SLOTS
+        keys[slot] = packed
+        codes[slot, : len(value)] = [ord(sign) for sign in value]
+    return keys, codes
+
+
+@table_kernel
+def _find_slot(name: np.uint64, keys: NDArray[np.uint64], shift: int) -> int:
+    slot = np.int64((name * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift))
+    while keys[slot] != np.uint64(0):
+        if keys[slot] == name:
+            return int(slot)
+        slot = (slot + 1) & (keys.size - 1)
+    return -1
+
+
+@table_kernel
+def _find_sign(page: NDArray[np.uint8], words: NDArray[np.uint64], start: int, sign: int) -> int:
+    """Return the first place from ``start`` on that holds a sign; the size of the page if none.
+
+    Eight bytes are compared at once: a byte of ``word ^ pattern`` is zero where the sign is, and
+    subtracting 1 from it sets its highest bit.
+    """
+    n = page.size
+    i = start
+    while i < n and i & 7 != 0:
+        if page[i] == sign:
+            return i
+        i += 1
+    ones = np.uint64(0x0101010101010101)
+    pattern = ones * np.uint64(sign)
+    k = i >> 3
+    while k < words.size:
+        word = words[k] ^ pattern
+        if (word - ones) & ~word & np.uint64(0x8080808080808080) != np.uint64(0):
+            break
+        k += 1
+    i = max(i, k << 3)
+    while i < n and page[i] != sign:
+        i += 1
+    return i
+
+
+@table_kernel
+def _is_space(sign: int) -> bool:
+    return sign == 32 or 9 <= sign <= 13
+
+
+@table_kernel
+def _write_code(out: NDArray[np.uint8], place: int, code: int) -> int:
+    """Write a code point in UTF-8, and return the place after it."""
+    if code < 0x80:
+        out[place] = code
+        return place + 1
+    if code < 0x800:
+        out[place] = 0xC0 | code >> 6
+        out[place + 1] = 0x80 | code & 0x3F
+        return place + 2
+    if code < 0x10000:
+        out[place] = 0xE0 | code >> 12
+        out[place + 1] = 0x80 | code >> 6 & 0x3F
+        out[place + 2] = 0x80 | code & 0x3F
+        return place + 3
+    out[place] = 0xF0 | code >> 18
+    out[place + 1] = 0x80 | code >> 12 & 0x3F
+    out[place + 2] = 0x80 | code >> 6 & 0x3F
+    out[place + 3] = 0x80 | code & 0x3F
+    return place + 4
+
+
+@table_kernel
+def _read_entity(
+    page: NDArray[np.uint8],
+    start: int,
+    keys: NDArray[np.uint64],
+    codes: NDArray[np.uint32],
+    out: NDArray[np.uint8],
+    n_out: int,
+) -> tuple[int, int]:
+    """Write what the entity at ``start`` stands for; return the place after it, and in ``out``.
+
+    What is not an entity is written as it is.
+    """
+    n = page.size
+    i = start + 1
+    if i < n and page[i] == 35:  # a number
+        i += 1
+        base = 10
+        if i < n and page[i] | 32 == 120:
+            base = 16
+            i += 1
+        first = i
+        code = 0
+        while i < n and i - first < 8:
+            sign = int(page[i])
+            if 48 <= sign <= 57:
+                code = code * base + sign - 48
+            elif base == 16 and 97 <= sign | 32 <= 102:
+                code = code * base + (sign | 32) - 87
+            else:
+                break
+            i += 1
+        if i > first:
+            if i < n and page[i] == 59:
+                i += 1
+            if code == 0 or code > 0x10FFFF or 0xD800 <= code < 0xE000:
+                code = 0xFFFD
+            elif code == 0x92 or code == 0x91:  # quotes of Windows-1252, which browsers accept
+                code = 0x27
+            elif 0x80 <= code < 0xA0 or code == 10 or code == 13:
+                code = 32
+            return i, _write_code(out, n_out, code)
+    else:
+        name = np.uint64(0)
+        while i < n and i - start <= 32:
+            sign = int(page[i])
+            is_name = 48 <= sign <= 57 or 97 <= sign | 32 <= 122
+            if not is_name and sign != 59:
+                break
+            name = name * np.uint64(257) + np.uint64(sign)
+            i += 1
+            if sign == 59:
+                break
+        if i > start + 1:
+            slot = _find_slot(name, keys, 51)
+            if slot >= 0:
+                n_out = _write_code(out, n_out, int(codes[slot, 0]))
+                if codes[slot, 1]:
+                    n_out = _write_code(out, n_out, int(codes[slot, 1]))
+                return i, n_out
+    out[n_out] = 38
+    return start + 1, n_out + 1
+
+
+@table_kernel
+def _skip_tag(page: NDArray[np.uint8], words: NDArray[np.uint64], start: int) -> tuple[int, int]:
+    """Return the place of the end of a tag, after its name, and how many attributes it has."""
+    n = page.size
+    i = start
+    n_attributes = 0
+    is_in_name = False
+    is_before_value = False
+    while i < n and page[i] != 62:
+        sign = page[i]
+        if _is_space(sign):
+            if not is_before_value:
+                is_in_name = False
+        elif is_before_value:
+            is_before_value = False
+            is_in_name = False
+            if sign == 34 or sign == 39:
+                i = _find_sign(page, words, i + 1, sign)
+            else:
+                while i < n and page[i] != 62 and not _is_space(page[i]):
+                    i += 1
+                continue
+        elif sign == 47:
+            is_in_name = False
+        elif sign == 61 and is_in_name:
+            is_before_value = True
+        elif not is_in_name:
+            is_in_name = True
+            n_attributes += 1
+        i += 1
+    return min(i, n), n_attributes
+
+
+@table_kernel
+def _skip_comment(page: NDArray[np.uint8], words: NDArray[np.uint64], start: int) -> int:
+    """Return the place of the last sign of a comment that begins at ``start`` with an ``!``."""
+    n = page.size
+    i = _find_sign(page, words, start + 2, 62)
+    while i < n:
+        if page[i - 1] == 45 and page[i - 2] == 45:
+            return i
+        if page[i - 1] == 33 and page[i - 2] == 45 and page[i - 3] == 45:
+            return i
+        i = _find_sign(page, words, i + 1, 62)
+    return n
+
+
+@table_kernel
+def _skip_script(
+    page: NDArray[np.uint8], words: NDArray[np.uint64], start: int, name: np.uint64
+) -> int:
+    """Return the place of the end tag of a script or style sheet."""
+    n = page.size
+    size = 6 if name == np.uint64(0x736372697074) else 5
+    i = _find_sign(page, words, start, 60)
+    while i + size + 1 < n:
+        if page[i + 1] == 47:
+            found = np.uint64(0)
+            for k in range(size):
+                found = found * np.uint64(256) + np.uint64(page[i + 2 + k] | 32)
+            if found == name:
+                return i
+        i = _find_sign(page, words, i + 1, 60)
+    return n
+
+
+@table_kernel
+def _pop(stack_classes: NDArray[np.uint8], top: int, k: int, open_counts: NDArray[np.int64]) -> int:
+    """Take the elements from ``k`` on off the stack; return its new height."""
+    while top > k:
+        top -= 1
+        kind = stack_classes[top]
+        if kind == 9:
+            open_counts[0] -= 5
+        elif kind == 4:
+            open_counts[1] -= 1
+    return top
+
+
+@table_kernel
+def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of it at hand
+    page: NDArray[np.uint8],
+    words: NDArray[np.uint64],
+    keys: NDArray[np.uint64],
+    classes: NDArray[np.uint8],
+    entity_keys: NDArray[np.uint64],
+    entity_codes: NDArray[np.uint32],
+    stack: NDArray[np.uint64],
+    stack_classes: NDArray[np.uint8],
+    limits: NDArray[np.int64],
+    out: NDArray[np.uint8],
+    cuts: NDArray[np.int64],
+    open_counts: NDArray[np.int64],
+    results: NDArray[np.int64],
+) -> None:
+    n = page.size
+    n_out_max = out.size - 8
+    depth_max = stack.size
+    i = 0
+    n_out = 0
+    n_cuts = 0
+    top = 0  # elements on the stack
+    problem = 0
+    n_tags = 0
+    n_blocks = 0
+    n_formatting = 0
+    n_links = 0
+    raw = np.uint64(0)  # element whose content may be text only
+    raw_top = 0
+    silent = np.uint64(0)  # element whose content is not text of the page
+    n_silent = 0
+    n_preformatted = 0
+    title_start = -1
+    title_end = -1
+    while i < n:
+        sign = page[i]
+        if sign != 60:
+            if silent == np.uint64(0):
+                if n_out >= n_out_max:
+                    break
+                if sign == 38:
+                    i, n_out = _read_entity(page, i, entity_keys, entity_codes, out, n_out)
+                    continue
+                if sign == 10 and n_preformatted == 0:
+                    sign = 32
+                out[n_out] = sign
+                n_out += 1
+                i += 1
+            else:
+                i = _find_sign(page, words, i, 60)
+            continue
+        i += 1
+        if i >= n:
+            break
+        sign = page[i]
+        if sign == 33 or sign == 63:  # ! or ?
+            if sign == 33 and i + 2 < n and page[i + 1] == 45 and page[i + 2] == 45:
+                i = _skip_comment(page, words, i) + 1
+            else:
+                i = _find_sign(page, words, i, 62) + 1
+            continue
+        is_end = sign == 47
+        if is_end:
+            i += 1
+            if i >= n:
+                break
+            sign = page[i]
+        if not 97 <= sign | 32 <= 122:
+            if is_end:  # a wrong comment
+                i = _find_sign(page, words, i, 62) + 1
+            elif silent == np.uint64(0) and n_out < n_out_max:
+                out[n_out] = 60
+                n_out += 1
+            continue
+        tag_start = i - 1
+        name = np.uint64(0)
+        while i < n:
+            sign = page[i]
+            if _is_space(sign) or sign == 62 or sign == 47:
+                break
+            if 65 <= sign <= 90:
+                sign |= 32
+            name = name * np.uint64(256) + np.uint64(sign)
+            i += 1
+        slot = _find_slot(name, keys, 52)
+        kind = 0
+        is_silent = False
+        if slot >= 0:
+            kind = int(classes[slot]) & 127
+            is_silent = classes[slot] >= 128
+        i, n_attributes = _skip_tag(page, words, i)
+        i += 1
+        if n_attributes > limits[2]:
+            problem = 3
+        if kind == 4 and not is_end:
+            n_links += 1
+
+        # Text: a tag that is not inline begins a new line.
+        if silent == np.uint64(0):
+            if kind == 0 or kind >= 5:
+                if n_out >= n_out_max:
+                    i = tag_start - 1
+                    break
+                if kind == 14:
+                    out[n_out] = 32
+                    n_out += 1
+                elif n_out > 0 and out[n_out - 1] != 10:
+                    out[n_out] = 10
+                    n_out += 1
+            if name == np.uint64(0x707265):  # pre
+                n_preformatted = 0 if is_end else 1
+            if is_silent and not is_end:
+                silent = name
+                n_silent = 1
+                if name == np.uint64(0x7469746C65) and title_start < 0:
+                    title_start = i
+        elif name == silent:
+            n_silent += -1 if is_end else 1
+            if is_end and title_start >= 0 and title_end < 0:
+                title_end = tag_start - 1
+            if n_silent == 0:
+                silent = np.uint64(0)
+        elif silent == np.uint64(0x737667) and not is_end and (kind == 7 or kind == 9 or kind == 6):
+            silent = np.uint64(0)  # HTML inside an image, or after one that is not closed
+
+        if kind == 11 and not is_end:
+            start = i
+            i = _skip_script(page, words, start, name)
+            if i > start and n_cuts < cuts.shape[0]:
+                cuts[n_cuts, 0] = start
+                cuts[n_cuts, 1] = i
+                n_cuts += 1
+            continue
+        if problem != 0:
+            continue
+
+        # Depth: which elements are open.
+        if is_end:
+            if raw != np.uint64(0):
+                if name == raw:
+                    raw = np.uint64(0)
+                    top = _pop(stack_classes, top, raw_top, open_counts)
+                continue
+            k = top - 1
+            while k >= 0 and stack[k] != name:
+                if (kind == 3 or kind == 4) and stack_classes[k] >= 8:
+                    k = -1
+                    break
+                k -= 1
+            if k >= 0:
+                if kind == 3:
+                    n_formatting -= 1
+                top = _pop(stack_classes, top, k, open_counts)
+            continue
+        n_tags += 1
+        if kind == 0 or kind >= 5:
+            n_blocks += 1
+        if n_tags > limits[0] or n_blocks > limits[1]:
+            problem = 1
+            continue
+        if kind == 1 or kind == 13 or kind == 5 or kind == 14:
+            continue
+        if kind == 4 and open_counts[1] > 0:
+            continue
+        if kind == 10 and raw == np.uint64(0):
+            raw = name
+            raw_top = top
+            continue
+        if kind == 6:
+            # A list item closes the one before it, unless another list is open in between.
+            k = top - 1
+            while k >= 0 and stack[k] != name:
+                between = stack_classes[k]
+                if not (2 <= between <= 4 or between == 7):
+                    k = -1
+                    break
+                k -= 1
+            if k >= 0:
+                top = _pop(stack_classes, top, k, open_counts)
+        if kind == 3:
+            n_formatting += 1
+        elif kind == 4:
+            open_counts[1] += 1
+        elif kind == 9:
+            open_counts[0] += 5
+        if top + open_counts[0] + n_formatting >= depth_max:
+            problem = 2
+            continue
+        stack[top] = name
+        stack_classes[top] = kind
+        top += 1
+    results[0] = problem
+    results[1] = n_out
+    results[2] = n_cuts
+    results[3] = title_start
+    results[4] = title_end
+    results[5] = n_links
+    results[6] = min(i, n)
+
+
+def read_markup(
+    page: bytes,
+    *,
+    n_text_max: int,
+    n_tags_max: int = TAGS_MAX,
+    n_blocks_max: int = BLOCKS_MAX,
+    depth_max: int = DEPTH_MAX,
+    n_attributes_max: int = ATTRIBUTES_MAX,
+) -> MarkupText:
+    """Return the text of an HTML page, and the part of it that a parser needs.
+
+    Parameters
+    ----------
+    page
+        Page in UTF-8, or in another character set that contains ASCII: then the entities of the
+        text are in UTF-8 all the same.
+    n_text_max
+        Size of the text at most, in bytes; the page is read up to there.
+    n_tags_max, n_blocks_max, depth_max, n_attributes_max
+        Limits up to which a page may be parsed.
+    """
+    signs = np.frombuffer(page, dtype=np.uint8)
+    words = signs[: len(page) & ~7].view(np.uint64)
+    out = np.empty(min(len(page), n_text_max) + 16, dtype=np.uint8)
+    open_counts = np.zeros(2, dtype=np.int64)  # depth that tables add, and anchors
+    cuts = np.empty((SCRIPTS_MAX, 2), dtype=np.int64)
+    results = np.zeros(7, dtype=np.int64)
+    limits = np.array([n_tags_max, n_blocks_max, n_attributes_max], dtype=np.int64)
+    stack = np.empty(depth_max, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        _read(
+            signs,
+            words,
+            *_name_table(),
+            *_entity_table(),
+            stack,
+            np.empty(depth_max, dtype=np.uint8),
+            limits,
+            out,
+            cuts,
+            open_counts,
+            results,
+        )
+    problem, n_out, n_cuts, title_start, title_end, n_links, end = results.tolist()
+    parsed = page
+    if n_cuts:
+        pieces, kept = [], 0
+        for first, last in cuts[:n_cuts].tolist():
+            pieces.append(page[kept:first])
+            kept = last
+        parsed = b"".join([*pieces, page[kept:]])
+    title = page[title_start:title_end] if 0 <= title_start <= title_end else b""
+    return MarkupText(out[:n_out].tobytes(), parsed, title, _PROBLEMS[problem], n_links, end)

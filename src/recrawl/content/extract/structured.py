@@ -1,0 +1,160 @@
+"""Read JSON, XML and feeds as lines of text, so that order and layout of the file do not count."""
+
+import json
+from typing import Any, Final, NamedTuple
+from xml.parsers import expat
+
+__all__ = ["ELEMENTS_MAX", "JSON_VALUES_MAX", "StructuredText", "read_json", "read_xml"]
+
+JSON_VALUES_MAX: Final = 200_000
+"""Values of a JSON text that are read; a text with more is compared as plain text."""
+ELEMENTS_MAX: Final = 100_000
+"""Elements of an XML text that are read; a text with more is compared as plain text."""
+PATH_KEYS: Final = 3
+"""Keys that stand before a value: its own and those of the objects around it."""
+
+_FEED_ROOTS = {"rss", "feed", "rdf"}
+_ENTRIES = {"item", "entry"}
+# Fields of a feed that change with every answer, or that are not text.
+_SILENT_FIELDS = {
+    "lastbuilddate", "pubdate", "updated", "published", "date", "ttl", "generator", "guid", "id",
+    "link", "docs", "skiphours", "skipdays", "cloud", "url", "width", "height", "enclosure",
+}  # fmt: skip
+
+
+class StructuredText(NamedTuple):
+    """Text of a file with a structure, one passage per line."""
+
+    text: str
+    n_main_lines: int
+    """Lines from the start that are main text; those that describe a feed are not."""
+    is_feed: bool
+
+
+class _RefusedError(Exception):
+    """The text is not well-formed, or beyond the limits."""
+
+
+def read_json(text: str) -> StructuredText | None:
+    """Return one line for each value of a JSON text, in the order of its keys; None if it is not.
+
+    Parameters
+    ----------
+    text
+        JSON text.
+    """
+    try:
+        # Numbers stay as they are written: a long one would take quadratic time to convert.
+        value = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        return None
+    lines: list[str] = []
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), value)]
+    n_values = 0
+    while waiting:
+        path, value = waiting.pop()
+        n_values += 1
+        if n_values > JSON_VALUES_MAX:
+            return None
+        if isinstance(value, dict):
+            # The last is taken first.
+            waiting += [
+                ((*path[1 - PATH_KEYS :], key), value[key]) for key in sorted(value, reverse=True)
+            ]
+        elif isinstance(value, list):
+            waiting += [(path, item) for item in reversed(value)]
+        else:
+            lines.append(_one_line(f"{' '.join(path)}: {value}"))
+    return StructuredText("\n".join(lines), len(lines), False)
+
+
+def read_xml(body: bytes, charset: str | None = None) -> StructuredText | None:
+    """Return the text of an XML file or feed, one line for each element; None if it is not XML.
+
+    The text of a feed is that of its entries, then the title and description of the feed itself.
+    Entities that the file defines itself are not expanded: such a file is not read.
+
+    Parameters
+    ----------
+    body
+        XML file.
+    charset
+        Character set, if it is known from elsewhere.
+    """
+    if body.count(b"<") > ELEMENTS_MAX * 2:
+        return None
+    reader = _XmlReader()
+    parser = expat.ParserCreate(charset)
+    parser.buffer_text = True
+    parser.StartElementHandler = reader.start
+    parser.EndElementHandler = reader.end
+    parser.CharacterDataHandler = reader.add_text
+    parser.EntityDeclHandler = reader.refuse
+    try:
+        parser.Parse(body, True)
+    except (expat.ExpatError, _RefusedError, ValueError, LookupError):
+        return None
+    return reader.result()
+
+
+class _XmlReader:
+    """Handlers of a parser: collects lines."""
+
+    def __init__(self) -> None:
+        self.is_feed = False
+        self._depth = 0
+        self._in_entry = 0
+        self._names: list[str] = []
+        self._pieces: list[list[str]] = []
+        self._main: list[str] = []
+        self._other: list[str] = []
+
+    def refuse(self, *_: Any) -> None:
+        raise _RefusedError
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        local = name.rpartition(":")[2].lower()
+        if not self._names:
+            self.is_feed = local in _FEED_ROOTS
+        if len(self._names) >= 500:
+            raise _RefusedError
+        self._names.append(local)
+        self._pieces.append([])
+        if local in _ENTRIES:
+            self._in_entry += 1
+        if not self.is_feed and attributes:
+            values = (f"{key} {attributes[key]}" for key in sorted(attributes))
+            self._main.append(_one_line(f"{local} {' '.join(values)}"))
+
+    def add_text(self, text: str) -> None:
+        self._pieces[-1].append(text)
+
+    def end(self, _: str) -> None:
+        local = self._names.pop()
+        text = "".join(self._pieces.pop())
+        is_entry = self._in_entry > 0
+        if local in _ENTRIES:
+            self._in_entry -= 1
+        if not text.strip() or (self.is_feed and local in _SILENT_FIELDS):
+            return
+        lines = self._main if is_entry or not self.is_feed else self._other
+        if self.is_feed and "<" in text:
+            lines += _text_of_html(text)
+        else:
+            lines.append(_one_line(text))
+
+    def result(self) -> StructuredText:
+        lines = [*self._main, *self._other]
+        return StructuredText("\n".join(lines), len(self._main), self.is_feed)
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", " ")
+
+
+def _text_of_html(text: str) -> list[str]:
+    """Return the lines of the HTML in an entry of a feed."""
+    from recrawl.content.extract.markup import read_markup  # noqa: PLC0415 - few files need it
+
+    page = text.encode("utf-8", "replace")
+    return read_markup(page, n_text_max=len(page)).text.decode("utf-8", "replace").split("\n")
