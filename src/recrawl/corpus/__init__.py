@@ -59,11 +59,13 @@ if TYPE_CHECKING:
         together_words,
     )
     from recrawl.corpus.view import Added
+    from recrawl.corpus.wrong_answers import wrong_answer_words
     from recrawl.node.clock import Clock, SystemClock
     from recrawl.node.config.corpus_config import CorpusConfig
     from recrawl.node.orders import Order, Outcome
     from recrawl.node.settings.pages import PageSettings
     from recrawl.shard import Transition, Why
+    from recrawl.store import PassageChanges
 
 __all__ = [
     "BACKUPS_KEPT",
@@ -94,6 +96,7 @@ __all__ = [
     "PageExplanation",
     "PageHistory",
     "PageSettings",
+    "PassageChanges",
     "Plan",
     "Reported",
     "Restored",
@@ -134,6 +137,7 @@ __all__ = [
     "text_timeline",
     "timeline_svg",
     "together_words",
+    "wrong_answer_words",
 ]
 
 _MODULES = {
@@ -188,11 +192,13 @@ _MODULES = {
         "together_words",
     ),
     "recrawl.corpus.view": ("Added",),
+    "recrawl.corpus.wrong_answers": ("wrong_answer_words",),
     "recrawl.node.clock": ("Clock", "SystemClock"),
     "recrawl.node.config.corpus_config": ("CorpusConfig",),
     "recrawl.node.orders": ("Order", "Outcome"),
     "recrawl.node.settings.pages": ("PageSettings",),
     "recrawl.shard": ("Transition", "Why"),
+    "recrawl.store": ("PassageChanges",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -38,10 +38,12 @@ from recrawl.corpus.leasing.shortfall import Orders
 from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.plan.curve import Plan, plan_of
 from recrawl.corpus.view import Added
+from recrawl.corpus.wrong_answers import wrong_answer_counts
 from recrawl.errors import PositionLost, RecrawlError
 from recrawl.ledger import Log
 from recrawl.node.clock import Clock, NodeTime, true_time
 from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.content.bodies import BodyReader
 from recrawl.node.durability.corpus_format import CorpusFormat
 from recrawl.node.durability.log_damage import write_log_ends
 from recrawl.node.durability.recovery import (
@@ -87,7 +89,7 @@ from recrawl.shard import (
     Signals,
     event_of,
 )
-from recrawl.store import Names
+from recrawl.store import ContentCounts, Names
 from recrawl.urls import PatternSet, canonical, page_names, split_page_names
 
 if TYPE_CHECKING:
@@ -107,17 +109,44 @@ WAIT_SECONDS_MAX = 1.0
 """Longest time that `Corpus.paced` waits before it leases again."""
 
 
-class Reported(NamedTuple):
-    """The effect of each reported outcome, one row per outcome."""
-
+class _ReportedColumns(NamedTuple):
     counted: NDArray[np.bool_]
-    """False for an outcome that was ignored: reported before, for an unknown page or order, or not
-    later than the last outcome of its page."""
     transition: NDArray[np.uint8]
-    """What the outcome means for the page, a `recrawl.corpus.Transition`: new, changed, gone …"""
     has_dropped: NDArray[np.bool_]
-    """True for an outcome of which a value (etag, last_modified, moved_to, sketch) was not stored,
-    because it is too long or has control characters."""
+
+
+class Reported(_ReportedColumns):
+    """The effect of each reported outcome, one row per outcome: a tuple of the first three.
+
+    Parameters
+    ----------
+    counted
+        False for an outcome that was ignored: reported before, for an unknown page or order, or
+        not later than the last outcome of its page.
+    transition
+        Meaning of the outcome for the page, a `recrawl.corpus.Transition`: new, changed, gone …
+    has_dropped
+        True for an outcome of which a value (etag, last_modified, moved_to, sketch) was not
+        stored, because it is too long or has control characters.
+    wrong_answer
+        Kind of wrong answer, a `recrawl.content.WrongAnswer`, if the body was not the page; else 0.
+    """
+
+    wrong_answer: NDArray[np.uint8]
+
+    def __new__(
+        cls,
+        counted: NDArray[np.bool_],
+        transition: NDArray[np.uint8],
+        has_dropped: NDArray[np.bool_],
+        *,
+        wrong_answer: NDArray[np.uint8] | None = None,
+    ) -> Self:
+        """Return the columns as a tuple of three, with ``wrong_answer`` as an attribute."""
+        reported = super().__new__(cls, counted, transition, has_dropped)
+        nothing = np.zeros(counted.size, np.uint8)
+        reported.wrong_answer = nothing if wrong_answer is None else wrong_answer
+        return reported
 
 
 class Corpus:
@@ -171,6 +200,7 @@ class Corpus:
         self._scrubber = Scrubber(folder, format, config.scrub, clock)
         self._budget_split = BudgetSplit(nodes, config, clock)
         self._leasing = Leasing(self.nodes, self._budget_split, config, self.time)
+        self._bodies = BodyReader(config.content)
         self._is_closed = False
         self.is_reader = nodes[0].is_reader
         self._fork_watch = _ForkWatch(self)
@@ -784,8 +814,15 @@ class Corpus:
             An outcome, several, or a table with the fields of `Outcome` as columns.
         """
         answers = answers_of([outcomes] if isinstance(outcomes, Outcome) else outcomes)
+        own_content = self.config.content
+        settings = None
+        if not own_content.enabled:
+            answers = answers.without_content()
+        elif answers.has_content:
+            settings = self._bodies.settings
         n_rows = answers.handle.size
         counted, transition = np.zeros(n_rows, np.bool_), np.zeros(n_rows, np.uint8)
+        wrong_answer = np.zeros(n_rows, np.uint8)
         partition = partition_of(answers.handle, self.format.generation)
         url = pa.nulls(n_rows, pa.string())
         by_url = np.flatnonzero(answers.handle == 0)
@@ -800,16 +837,22 @@ class Corpus:
         for i in np.unique(partition[(partition >= 0) & (partition < len(self.nodes))]):
             own = np.flatnonzero(partition == i)
             node = self.nodes[i]
-            for first, end in batch_ranges(logged_bytes(node, answers)[own]):
+            n_bytes = logged_bytes(node, answers, with_texts=own_content.keep_text)
+            for first, end in batch_ranges(n_bytes[own]):
                 rows = own[first:end]
                 part = answers if rows.size == n_rows else answers.take(rows)
+                if settings is not None:
+                    # Before anything is locked: reading a body takes milliseconds.
+                    part = part._replace(content=self._bodies.read(part.content))
                 order = order_of(part.handle)
                 page = node.pages_of_orders(order)
                 named = np.flatnonzero(part.handle == 0)
                 if named.size:
                     page[named] = node.store.pages_of(url.take(pa.array(rows[named])))
-                counted[rows], transition[rows] = report_answers(node, page, order, part, self.time)
-        return Reported(counted, transition, answers.has_dropped)
+                counted[rows], transition[rows], wrong_answer[rows] = report_answers(
+                    node, page, order, part, self.time, settings
+                )
+        return Reported(counted, transition, answers.has_dropped, wrong_answer=wrong_answer)
 
     # ------------------------------------------------------------------ signals and requests
 
@@ -1134,7 +1177,17 @@ class Corpus:
                 now_ms=self.time.now_ms(),
                 cost_per_fetch=self.config.budget.cost_per_fetch,
             )
-        return replace(stats, clock_held_back_seconds=self.time.held_back_ms / 1000)
+            counts = [node.store.content_counts or ContentCounts() for node in self.nodes]
+        wrong = wrong_answer_counts([one.n_wrong_answers for one in counts])
+        return replace(
+            stats,
+            clock_held_back_seconds=self.time.held_back_ms / 1000,
+            n_texts=sum(one.n_observed for one in counts),
+            n_baselines=sum(one.n_baselines for one in counts),
+            n_template_changes=sum(one.n_template_changes for one in counts),
+            n_wrong_answers=sum(wrong.values()),
+            wrong_answers=dict(wrong),
+        )
 
     def plan(self) -> Plan:
         """Return the freshness that each budget buys for this corpus."""

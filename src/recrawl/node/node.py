@@ -23,6 +23,8 @@ from recrawl.node.clock import NodeTime
 from recrawl.node.longevity.population import population_bytes, propose_population
 from recrawl.node.orders import ORDERS_MAX
 from recrawl.node.records import (
+    BASELINE_FLAG,
+    TEMPLATE_FLAG,
     CorpusIdentified,
     CurvePriorSet,
     LogEntry,
@@ -30,6 +32,7 @@ from recrawl.node.records import (
     PagesAddedWithUrls,
     PagesReported,
     RequestKey,
+    TextsJudged,
     UserDataSet,
     entry_of,
     keyed_record,
@@ -266,25 +269,61 @@ class Node:
                 if rows.all():
                     batch.set_curve_prior(population_bytes(entry))
             case PagesReported():
-                outcomes, *content = entry
+                outcomes, *content, texts = entry
                 mask = pa.array(rows)
                 valid = content if rows.all() else [column.filter(mask) for column in content]
                 batch.add_content(outcomes.page[rows], *valid)
-                self._add_to_feed(position, outcomes, applied, batch)
+                if texts is not None:
+                    self._add_texts_to_batch(outcomes.page, texts, rows, batch)
+                self._add_to_feed(position, outcomes, applied, batch, texts)
             case Outcomes():
                 self._add_to_feed(position, entry, applied, batch)
             case PagesRemoved():
                 batch.remove_pages(entry.page[rows])
 
+    def _add_texts_to_batch(
+        self,
+        page: NDArray[np.int64],
+        texts: TextsJudged,
+        valid: NDArray[np.bool_],
+        batch: StoreBatch,
+    ) -> None:
+        """Add what texts showed of pages and their groups to the next write."""
+        rows = np.flatnonzero(valid & (texts.flags > 0))
+        if rows.size == 0:
+            return
+        taken = pa.array(rows)
+        flags, wrong_answer = texts.flags[rows], texts.wrong_answer[rows]
+        memory = texts.memory.take(taken).to_pylist()
+        batch.add_page_content(page[rows], memory, wrong_answer, self.shard.now_ms)
+        group = self.shard.tables.pages.group[events.slot_of_page(page[rows])].tolist()
+        updates = [
+            (number, update)
+            for number, update in zip(group, texts.host_update.take(taken).to_pylist(), strict=True)
+            if update is not None
+        ]
+        batch.add_host_updates(updates)
+        batch.count_content(
+            wrong_answer,
+            int(np.count_nonzero(flags & BASELINE_FLAG)),
+            int(np.count_nonzero(flags & TEMPLATE_FLAG)),
+        )
+
     def _add_to_feed(
-        self, position: int, outcomes: Outcomes, applied: Applied, batch: StoreBatch
+        self,
+        position: int,
+        outcomes: Outcomes,
+        applied: Applied,
+        batch: StoreBatch,
+        texts: TextsJudged | None = None,
     ) -> None:
         """Add the transitions that outcomes caused to the feed of changes."""
         rows = np.flatnonzero(applied.valid & (applied.transition != Transition.NONE))
         if rows.size:
             at_ms = np.full(rows.size, self.shard.now_ms, np.int64)
             transition = applied.transition[rows]
-            batch.add_changes(position, outcomes.page[rows], transition, at_ms)
+            passages = None if texts is None else texts.passages.take(pa.array(rows)).to_pylist()
+            batch.add_changes(position, outcomes.page[rows], transition, at_ms, passages=passages)
 
     # ------------------------------------------------------------------ claiming and committing
 

@@ -14,7 +14,7 @@ columns are the fields of `Outcome`.
 
 import re
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 from recrawl.node.config.values import PARTITION_BITS, PARTITIONS_MAX
 from recrawl.shard import Ordered, Reason
 from recrawl.store import Store, metadata_object
+
+if TYPE_CHECKING:
+    from recrawl.content import Observation
 
 __all__ = [
     "GONE_STATUSES",
@@ -148,10 +151,21 @@ class Outcome:
         that, the outcome ends the lease.
     status
         Status of the HTTP response; 0 if there was none (time-out, refused connection).
+    body
+        Body of the response, without content encoding.  recrawl finds the text in it that counts,
+        and compares that with the previous version.
+    content_type
+        Header of the response that says what ``body`` is.
+    text
+        Text that you extracted yourself, one passage per line; used instead of ``body``.
+    observation
+        Result of `recrawl.content.observe`, if you read the body yourself; used instead of
+        ``body``.  Not a column of a table.
     changed
-        Whether the content differs from the previous copy; None to compare ``digest``.
+        Whether the content differs from the previous copy; None to compare it.
     digest
-        Digest of the relevant content, of any length; equal digests mean equal content.
+        Digest of the relevant content, of any length; equal digests mean equal content.  Used if
+        there is no body, text or observation.
     etag, last_modified
         Headers as the server sent them, for the next conditional request.  A value with control
         characters, or one that is too long, is not stored.
@@ -188,6 +202,10 @@ class Outcome:
     divergence: float = float("nan")
     sketch: bytes | None = None
     key: str | None = None
+    body: bytes | None = None
+    content_type: str | None = None
+    text: str | None = None
+    observation: "Observation | None" = None
 
     @property
     def is_failure(self) -> bool:
@@ -195,4 +213,5 @@ class Outcome:
         return not self.disallowed and bool(is_failed_fetch(self.status))
 
 
-OUTCOME_FIELDS = tuple(field.name for field in fields(Outcome))
+OUTCOME_FIELDS = tuple(field.name for field in fields(Outcome) if field.name != "observation")
+"""Names of the columns of a table of outcomes."""

@@ -28,9 +28,12 @@ from recrawl.shard.wire import pack_batch, unpack_batch
 from recrawl.store import DIGEST_BYTES
 
 __all__ = [
+    "BASELINE_FLAG",
+    "JUDGED_FLAG",
     "NODE_SCHEMAS",
     "REQUEST_DIGEST_BYTES_MAX",
     "REQUEST_KEY_BYTES_MAX",
+    "TEMPLATE_FLAG",
     "CorpusIdentified",
     "CurvePriorSet",
     "LogEntry",
@@ -38,6 +41,7 @@ __all__ = [
     "PagesAddedWithUrls",
     "PagesReported",
     "RequestKey",
+    "TextsJudged",
     "UserDataSet",
     "entry_of",
     "keyed_record",
@@ -117,6 +121,8 @@ class PagesReported(NamedTuple):
     sketch: pa.BinaryArray
     profile: pa.BinaryArray
     moved_to: pa.StringArray
+    texts: "TextsJudged | None" = None
+    """What the texts of the outcomes showed; None if none of them has a text."""
 
 
 class CurvePriorSet(NamedTuple):
@@ -141,6 +147,28 @@ class CurvePriorSet(NamedTuple):
     """Number of polls that the shard had counted."""
 
 
+class TextsJudged(NamedTuple):
+    """What the texts of outcomes showed, and what to remember of them."""
+
+    memory: pa.BinaryArray
+    """New memory of the page, null where it has not changed."""
+    host_update: pa.BinaryArray
+    """Update of the memory of the page's group, null where there is none."""
+    passages: pa.BinaryArray
+    """Passages kept, added and removed, for the change feed; null where nothing has changed."""
+    wrong_answer: NDArray[np.uint8]
+    """Kind of wrong answer, 0 where the answer was the page."""
+    flags: NDArray[np.uint8]
+    """`JUDGED_FLAG` and others; 0 where an outcome has no text."""
+
+
+JUDGED_FLAG = 1
+"""The outcome has a text, which was judged."""
+BASELINE_FLAG = 2
+"""The text could not be compared with the one before, so no change was reported."""
+TEMPLATE_FLAG = 4
+"""A part changed that most pages of the host share."""
+
 LogEntry: TypeAlias = (
     Event
     | CorpusIdentified
@@ -162,6 +190,13 @@ _CONTENT = [
     ("profile", pa.binary()),
     ("moved_to", pa.string()),
 ]
+_TEXTS = [
+    ("memory", pa.binary()),
+    ("host_update", pa.binary()),
+    ("passages", pa.binary()),
+    ("wrong_answer", pa.uint8()),
+    ("flags", pa.uint8()),
+]
 
 # Schema numbers on disk.
 _PAGES_ADDED_WITH_URLS = 101
@@ -172,6 +207,7 @@ _KEYED = 111
 _PAGES_ADDED_WITH_USER_DATA = 120
 _USER_DATA_SET = 121
 _CURVE_PRIOR_SET = 135
+_PAGES_REPORTED_WITH_TEXTS = 130
 
 NODE_SCHEMAS: dict[int, pa.Schema] = {
     _PAGES_ADDED_WITH_URLS: pa.schema(
@@ -201,6 +237,10 @@ NODE_SCHEMAS: dict[int, pa.Schema] = {
         [pa.field("epoch", pa.int64(), False)]
         + [pa.field(name, pa.float64(), False) for name in CurvePriorSet._fields[1:-1]]
         + [pa.field("n_polls", pa.int64(), False)]
+    ),
+    _PAGES_REPORTED_WITH_TEXTS: pa.schema(
+        [*arrow_schema_of(Outcomes)]
+        + [pa.field(name, type_) for name, type_ in [*_CONTENT, *_TEXTS]]
     ),
     _KEYED: pa.schema(
         [
@@ -248,8 +288,13 @@ def record_of(entry: LogEntry) -> Record:
         case CurvePriorSet():
             return _record(_CURVE_PRIOR_SET, [pa.array(column) for column in entry])
         case PagesReported():
-            outcomes, *content = entry
-            return _record(_PAGES_REPORTED, [*to_arrow(outcomes).columns, *content])
+            outcomes, *content, texts = entry
+            columns = [*to_arrow(outcomes).columns, *content]
+            if texts is None:
+                return _record(_PAGES_REPORTED, columns)
+            *judged, wrong_answer, flags = texts
+            columns += [*judged, pa.array(wrong_answer), pa.array(flags)]
+            return _record(_PAGES_REPORTED_WITH_TEXTS, columns)
     return Record(*to_record(entry))
 
 
@@ -315,4 +360,9 @@ def entry_of(record: Record) -> LogEntry:
         return CurvePriorSet(*(column.to_numpy() for column in batch.columns))
     outcomes = from_arrow(batch, SCHEMA_ID[Outcomes], check=False)
     assert isinstance(outcomes, Outcomes)
-    return PagesReported(outcomes, *(batch.column(name) for name, _ in _CONTENT))
+    reported = PagesReported(outcomes, *(batch.column(name) for name, _ in _CONTENT))
+    if record.schema == _PAGES_REPORTED:
+        return reported
+    judged: list[Any] = [batch.column(name) for name, _ in _TEXTS]
+    judged[3:] = (column.to_numpy() for column in judged[3:])
+    return reported._replace(texts=TextsJudged(*judged))

@@ -17,7 +17,7 @@ from recrawl.shard.events import slot_of_page
 from recrawl.shard.state.status import LeaseStage
 from recrawl.store import DIGESTS_MAX
 
-__all__ = ["Fetches", "can_settle", "fetch_seconds", "judge_in_turn", "turns_of"]
+__all__ = ["CountedInTurn", "Fetches", "can_settle", "fetch_seconds", "judge_in_turn", "turns_of"]
 
 
 class Fetches(NamedTuple):
@@ -51,6 +51,49 @@ def turns_of(page: NDArray[np.int64]) -> NDArray[np.int64]:
     return turn
 
 
+class CountedInTurn:
+    """Tells in advance which outcomes will count, if it is asked about them in their order.
+
+    Parameters
+    ----------
+    node
+        Node of the pages.
+    page, order, fetched_at_ms
+        Page, order and time of each outcome.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        page: NDArray[np.int64],
+        order: NDArray[np.int64],
+        fetched_at_ms: NDArray[np.int64],
+    ) -> None:
+        pages = np.unique(page)
+        fetched_at = node.shard.tables.pages.fetched_at[slot_of_page(pages)]
+        self._last = dict(zip(pages.tolist(), fetched_at.tolist(), strict=True))
+        self._page = page.tolist()
+        self._is_settled = can_settle(node, page, order).tolist()
+        self._fetched = fetch_seconds(node, order, fetched_at_ms).tolist()
+
+    def counts(self, i: int, *, is_poll: bool) -> bool:
+        """Return whether an outcome will count; one that does counts for those after it.
+
+        Parameters
+        ----------
+        i
+            Row of the outcome.
+        is_poll
+            Whether it says something about the page, so that it must be later than the last one.
+        """
+        page, fetched = self._page[i], self._fetched[i]
+        if not self._is_settled[i] or (is_poll and fetched <= self._last[page]):
+            return False
+        if is_poll:
+            self._last[page] = fetched
+        return True
+
+
 def judge_in_turn(node: Node, fetches: Fetches, verdict: NDArray[np.uint8]) -> None:
     """Write the verdicts by digest of outcomes of one page each, or of several in turn.
 
@@ -65,20 +108,13 @@ def judge_in_turn(node: Node, fetches: Fetches, verdict: NDArray[np.uint8]) -> N
     """
     pages = np.unique(fetches.page)
     recent = dict(zip(pages.tolist(), node.store.digests_of(pages), strict=True))
-    fetched_at = node.shard.tables.pages.fetched_at[slot_of_page(pages)]
-    last = dict(zip(pages.tolist(), fetched_at.tolist(), strict=True))
-    is_settled = can_settle(node, fetches.page, fetches.order).tolist()
-    fetched = fetch_seconds(node, fetches.order, fetches.fetched_at_ms).tolist()
+    in_turn = CountedInTurn(node, fetches.page, fetches.order, fetches.fetched_at_ms)
     is_poll, compares = fetches.is_poll.tolist(), fetches.compares_digest.tolist()
     for i, (page, new) in enumerate(zip(fetches.page.tolist(), fetches.digest, strict=True)):
         known = recent[page]
         if compares[i]:
             verdict[i] = _verdict_by_digest(new, known)
-        if not is_settled[i] or (is_poll[i] and fetched[i] <= last[page]):
-            continue  # it will not count
-        if is_poll[i]:
-            last[page] = fetched[i]
-        if new is not None:
+        if in_turn.counts(i, is_poll=is_poll[i]) and new is not None:
             recent[page] = [new, *(old for old in known if old != new)][:DIGESTS_MAX]
 
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable
 from email.utils import parsedate_to_datetime
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from recrawl.node.clock import NodeTime
+from recrawl.node.content.bodies import Body, body_digests, n_bytes_logged
+from recrawl.node.content.judging import JudgedTexts, judge_texts
 from recrawl.node.longevity.learning import CurveLearning, ReportedPolls
 from recrawl.node.longevity.stored_profiles import PROFILE_BYTES
 from recrawl.node.node import Node
@@ -23,8 +25,9 @@ from recrawl.node.orders import (
     Outcome,
     is_success,
 )
-from recrawl.node.records import LogEntry, PagesReported
+from recrawl.node.records import LogEntry, PagesReported, TextsJudged
 from recrawl.node.repeated_outcomes import (
+    CountedInTurn,
     Fetches,
     can_settle,
     fetch_seconds,
@@ -40,6 +43,9 @@ from recrawl.store import (
     MOVED_TO_BYTES_MAX,
     SKETCH_BYTES_MAX,
 )
+
+if TYPE_CHECKING:
+    from recrawl.content import ContentSettings
 
 __all__ = [
     "Answers",
@@ -117,13 +123,40 @@ class Answers(NamedTuple):
     key: pa.StringArray
     has_dropped: NDArray[np.bool_]
     """Whether a value was dropped because it was too long or had control characters."""
+    content: NDArray[np.object_]
+    """A `Body`, an `Observation`, or None."""
 
     @property
-    def n_bytes(self) -> NDArray[np.int64]:
-        """Size of the stored values of each outcome, in bytes."""
+    def has_content(self) -> bool:
+        """Whether any outcome has a body, a text or an observation."""
+        return any(one is not None for one in self.content)
+
+    def n_bytes(self, *, with_texts: bool = False) -> NDArray[np.int64]:
+        """Return the size of what the log keeps of each outcome, in bytes.
+
+        Parameters
+        ----------
+        with_texts
+            Whether it keeps the texts of passages.
+        """
         columns = (self.etag, self.last_modified, self.sketch, self.moved_to)
         lengths = [pc.binary_length(column).fill_null(0) for column in columns]
-        return sum((c.to_numpy().astype(np.int64) for c in lengths), np.zeros(len(self.etag), int))
+        sizes = [column.to_numpy().astype(np.int64) for column in lengths]
+        return sum(sizes, n_bytes_logged(self.content, with_texts=with_texts))
+
+    def without_content(self) -> "Answers":
+        """Return the answers with digests of bodies instead of bodies."""
+        if not self.has_content:
+            return self
+        found = body_digests(self.content)
+        digest = [
+            given if new is None or given is not None else stored_digest(new)
+            for given, new in zip(self.digest.to_pylist(), found, strict=True)
+        ]
+        return self._replace(
+            digest=pa.array(digest, pa.binary(DIGEST_BYTES)),
+            content=np.full(self.content.size, None, np.object_),
+        )
 
     def take(self, rows: NDArray[np.int64]) -> "Answers":
         """Return the given rows."""
@@ -147,6 +180,7 @@ class Answers(NamedTuple):
         return Answers(*columns)
 
 
+_CONTENT_FIELDS = ("body", "content_type", "text")
 _DEFAULTS = {name: getattr(Outcome(), name) for name in OUTCOME_FIELDS}
 _TYPES: dict[str, Any] = {
     "handle": np.int64,
@@ -209,7 +243,7 @@ def answers_of(outcomes: Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Answe
     Raises
     ------
     ValueError
-        If an outcome has neither handle nor url, or a successful one neither changed nor digest,
+        If an outcome has neither handle nor url, or a successful one says nothing of its content,
         or if a table has unknown columns.
     """
     if isinstance(outcomes, (pa.Table, pa.RecordBatch)):
@@ -220,8 +254,9 @@ def answers_of(outcomes: Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Answe
         n_rows = outcomes.num_rows
         columns = [
             _column_from_table(name, outcomes.column(name) if name in present else None, n_rows)
-            for name in OUTCOME_FIELDS
+            for name in _TYPES
         ]
+        content = _content_from_table(outcomes)
     else:
         rows = list(outcomes)
         for row in rows:
@@ -232,13 +267,48 @@ def answers_of(outcomes: Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Answe
                 )
         n_rows = len(rows)
         columns = [
-            _column_from_values(name, [getattr(row, name) for row in rows])
-            for name in OUTCOME_FIELDS
+            _column_from_values(name, [getattr(row, name) for row in rows]) for name in _TYPES
         ]
-    columns.append(np.zeros(n_rows, np.bool_))
+        content = _content_from_rows(rows)
+    columns += [np.zeros(n_rows, np.bool_), content]
     answers = Answers(*columns)
     _check(answers)
     return _drop_unusable(answers)
+
+
+def _content_from_rows(rows: list[Outcome]) -> NDArray[np.object_]:
+    content = np.full(len(rows), None, np.object_)
+    for i, row in enumerate(rows):
+        if row.observation is not None:
+            content[i] = row.observation
+        elif row.body is not None or row.text is not None:
+            content[i] = _body_of(row.body, row.content_type, row.text, row.url)
+    return content
+
+
+def _content_from_table(table: pa.Table | pa.RecordBatch) -> NDArray[np.object_]:
+    content = np.full(table.num_rows, None, np.object_)
+    present = set(table.schema.names)
+    if not present & {"body", "text"}:
+        return content
+    columns = [
+        table.column(name).to_pylist() if name in present else [None] * table.num_rows
+        for name in (*_CONTENT_FIELDS, "url")
+    ]
+    for i, (body, content_type, text, url) in enumerate(zip(*columns, strict=True)):
+        if body is not None or text is not None:
+            data = body.encode("utf-8", "replace") if isinstance(body, str) else body
+            content[i] = _body_of(data, content_type, text, url)
+    return content
+
+
+def _body_of(body: Any, content_type: Any, text: Any, url: str | None) -> Body:
+    if body is not None and not isinstance(body, bytes | bytearray | memoryview):
+        raise TypeError(f"body must be bytes, got {type(body).__name__}; give text as text")
+    for name, value in (("content_type", content_type), ("text", text)):
+        if value is not None and not isinstance(value, str):
+            raise TypeError(f"{name} must be text, got {type(value).__name__}")
+    return Body(None if body is None else bytes(body), content_type, text, url)
 
 
 def _drop_unusable(answers: Answers) -> Answers:
@@ -286,19 +356,25 @@ def _check(answers: Answers) -> None:
         & ~answers.disallowed
     )
     if says_nothing.any():
+        says_nothing &= np.array([one is None for one in answers.content], np.bool_)
+    if says_nothing.any():
         raise ValueError(
             f"outcome {int(np.argmax(says_nothing))} has status "
-            f"{answers.status[np.argmax(says_nothing)]} and neither changed nor digest; "
-            "give one of them"
+            f"{answers.status[np.argmax(says_nothing)]} and none of body, text, digest "
+            "and changed; give one of them"
         )
 
 
-def _content_verdicts(node: Node, page: NDArray[np.int64], answers: Answers) -> NDArray[np.uint8]:
+def _content_verdicts(
+    node: Node, page: NDArray[np.int64], answers: Answers, judged: JudgedTexts | None
+) -> NDArray[np.uint8]:
     """Return the verdict of each answer by its content: changed, unchanged or reverted."""
     verdict = np.where(answers.changed == 0, Verdict.UNCHANGED, Verdict.CHANGED).astype(np.uint8)
-    undecided = np.flatnonzero(
-        (answers.changed == _UNKNOWN) & is_success(answers.status) & (page >= 0)
-    )
+    is_undecided = (answers.changed == _UNKNOWN) & is_success(answers.status) & (page >= 0)
+    if judged is not None:
+        verdict = np.where(is_undecided & judged.is_judged, judged.verdict, verdict)
+        is_undecided &= ~judged.is_judged
+    undecided = np.flatnonzero(is_undecided)
     if undecided.size:
         recent = node.store.digests_of(page[undecided])
         digest = answers.digest.take(pa.array(undecided)).to_pylist()
@@ -310,19 +386,69 @@ def _content_verdicts(node: Node, page: NDArray[np.int64], answers: Answers) -> 
     return verdict
 
 
-def logged_bytes(node: Node, answers: Answers) -> NDArray[np.int64]:
-    """Return the largest number of bytes that the values of each answer take in the log."""
+def logged_bytes(node: Node, answers: Answers, *, with_texts: bool = False) -> NDArray[np.int64]:
+    """Return the largest number of bytes that the values of each answer take in the log.
+
+    Parameters
+    ----------
+    node
+        Node of the pages.
+    answers
+        Outcomes of fetches.
+    with_texts
+        Whether the log keeps the texts of new passages.
+    """
+    n_bytes = answers.n_bytes(with_texts=with_texts)
     if node.shard.settings.objective == "fragments":
-        return answers.n_bytes + PROFILE_BYTES
+        return n_bytes + PROFILE_BYTES
     has_content: NDArray[np.bool_] = answers.sketch.is_valid().to_numpy(zero_copy_only=False)
     has_content = has_content | ~np.isnan(answers.divergence)
-    return answers.n_bytes + np.where(has_content, PROFILE_BYTES, 0)
+    has_content |= np.array([one is not None for one in answers.content], np.bool_)
+    return n_bytes + np.where(has_content, PROFILE_BYTES, 0)
+
+
+def _judge_content(
+    node: Node,
+    page: NDArray[np.int64],
+    order: NDArray[np.int64],
+    answers: Answers,
+    settings: "ContentSettings",
+    *,
+    has_repeated: bool,
+) -> tuple[Answers, JudgedTexts]:
+    """Judge the observations of answers; return the answers with what follows from that."""
+    is_seen = is_success(answers.status) & ~answers.disallowed
+    content = answers.content.copy()
+    content[~is_seen] = None
+    in_turn = None
+    if has_repeated:
+        in_turn = CountedInTurn(node, page, order, answers.fetched_at_ms)
+    judged = judge_texts(node, page, content, settings, answers.changed != _UNKNOWN, in_turn)
+    if not judged.is_judged.any():
+        return answers, judged
+    is_wrong = pa.array(judged.wrong_answer > 0)
+    is_judged = pa.array(judged.is_judged)
+    return answers._replace(
+        digest=pc.if_else(is_judged, pa.array(judged.digest, answers.digest.type), answers.digest),
+        sketch=pc.coalesce(answers.sketch, pa.array(judged.sketch, pa.binary())),
+        divergence=np.where(np.isnan(answers.divergence), judged.divergence, answers.divergence),
+        # Validators of another page would make the server say that it has not changed.
+        etag=pc.if_else(is_wrong, pa.scalar(None, pa.binary()), answers.etag),
+        last_modified=pc.if_else(is_wrong, pa.scalar(None, pa.binary()), answers.last_modified),
+    ), judged
 
 
 def report_answers(
-    node: Node, page: NDArray[np.int64], order: NDArray[np.int64], answers: Answers, time: NodeTime
-) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
-    """Log and apply answers with their verdicts; return which counted, and their transitions.
+    node: Node,
+    page: NDArray[np.int64],
+    order: NDArray[np.int64],
+    answers: Answers,
+    time: NodeTime,
+    settings: "ContentSettings | None" = None,
+) -> tuple[NDArray[np.bool_], NDArray[np.uint8], NDArray[np.uint8]]:
+    """Log and apply answers with their verdicts.
+
+    Returns which counted, their transitions, and which kinds of wrong answers they were.
 
     Parameters
     ----------
@@ -336,14 +462,17 @@ def report_answers(
         Outcomes of fetches.
     time
         Time of the node.
+    settings
+        Rules by which observations are judged; None if no answer has one.
     """
     counted = np.zeros(page.size, np.bool_)
     transition = np.zeros(page.size, np.uint8)
+    wrong_answer = np.zeros(page.size, np.uint8)
     # Without the node's lock: while one caller waits for the disk, others compute verdicts.
     now_ms = node.tick(time)
     known = np.flatnonzero(page >= 0)
     if known.size == 0:
-        return counted, transition
+        return counted, transition, wrong_answer
     order = _find_orders(node, page, order, answers.fetched_at_ms)
     turn = turns_of(page[known])
     # One entry for the first outcome of each page, one for the second, and so on.
@@ -352,29 +481,40 @@ def report_answers(
     part = answers if is_all else answers.take(rows)
     at_ms = np.where(part.fetched_at_ms > 0, part.fetched_at_ms, now_ms)
     part = part._replace(fetched_at_ms=at_ms)
-    content = _content_verdicts(node, page[rows], part)
+    judged = None
+    if settings is not None and part.has_content:
+        part, judged = _judge_content(
+            node, page[rows], order[rows], part, settings, has_repeated=bool(turn.any())
+        )
+    content = _content_verdicts(node, page[rows], part, judged)
     if turn.any():
-        _judge_repeated(node, page[rows], order[rows], part, content)
+        is_judged = np.zeros(rows.size, np.bool_) if judged is None else judged.is_judged
+        _judge_repeated(node, page[rows], order[rows], part, content, is_judged)
     verdict = verdicts(part.status, part.disallowed, content)
     ends = np.cumsum(np.bincount(turn)).tolist()
     entries: list[LogEntry] = []
     curves: list[LogEntry] = []
     learning = _curve_learning(node, part)
     for first, end in pairwise([0, *ends]):
-        some = rows[first:end]
+        some, places = rows[first:end], slice(first, end)
         answered, found = part.slice(first, end), verdict[first:end]
+        texts = None if judged is None else _texts_of(judged, places)
         profile = None
         if learning is not None:
             polls = _polls_of(node, page[some], order[some], answered, found)
             learned = learning.learn(polls)
             answered, profile = answered._replace(divergence=learned.divergence), learned.profile
             curves += [] if learned.curves is None else [learned.curves]
-        entries.append(_report_entry(node, page[some], order[some], answered, found, profile))
+        entries.append(
+            _report_entry(node, page[some], order[some], answered, found, profile, texts)
+        )
     n_entries = len(entries)
     applied: list[Applied] = node.submit([*entries, *curves])[:n_entries]
     counted[rows] = np.concatenate([one.valid for one in applied])
     transition[rows] = np.concatenate([one.transition for one in applied])
-    return counted, transition
+    if judged is not None:
+        wrong_answer[rows] = judged.wrong_answer
+    return counted, transition, wrong_answer
 
 
 def _curve_learning(node: Node, answers: Answers) -> CurveLearning | None:
@@ -435,6 +575,7 @@ def _judge_repeated(
     order: NDArray[np.int64],
     answers: Answers,
     content: NDArray[np.uint8],
+    is_judged: NDArray[np.bool_],
 ) -> None:
     """Compare the answers of pages that occur several times with each other."""
     _, place, count = np.unique(page, return_inverse=True, return_counts=True)
@@ -446,12 +587,25 @@ def _judge_repeated(
         order=order[rows],
         fetched_at_ms=some.fetched_at_ms,
         is_poll=verdict < Verdict.DISALLOWED,
-        compares_digest=(some.changed == _UNKNOWN) & is_success(some.status),
+        compares_digest=(some.changed == _UNKNOWN) & is_success(some.status) & ~is_judged[rows],
         digest=some.digest.to_pylist(),
     )
     in_turn = content[rows]
     judge_in_turn(node, fetches, in_turn)
     content[rows] = in_turn
+
+
+def _texts_of(judged: JudgedTexts, rows: slice) -> TextsJudged | None:
+    """Return the columns of judgements for the log; None if the rows have none."""
+    if not judged.is_judged[rows].any():
+        return None
+    return TextsJudged(
+        pa.array(judged.memory[rows], pa.binary()),
+        pa.array(judged.host_update[rows], pa.binary()),
+        pa.array(judged.passages[rows], pa.binary()),
+        judged.wrong_answer[rows],
+        judged.flags[rows],
+    )
 
 
 def _report_entry(
@@ -461,6 +615,7 @@ def _report_entry(
     answers: Answers,
     verdict: NDArray[np.uint8],
     profile: pa.BinaryArray | None,
+    texts: TextsJudged | None,
 ) -> LogEntry:
     modified_ms: Any = 0
     if node.shard.settings.last_modified == "trust":
@@ -485,6 +640,6 @@ def _report_entry(
         pa.nulls(page.size, pa.binary()) if profile is None else profile,
         answers.moved_to,
     )
-    if all(column.null_count == len(column) for column in columns):
+    if texts is None and all(column.null_count == len(column) for column in columns):
         return outcomes
-    return PagesReported(outcomes, *columns)
+    return PagesReported(outcomes, *columns, texts)

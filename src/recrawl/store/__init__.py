@@ -5,6 +5,15 @@ from typing import TYPE_CHECKING
 from recrawl.deprecated_names import find_moved_names
 from recrawl.store.batch import StoreBatch
 from recrawl.store.changes import Cursor, StoredChange
+from recrawl.store.content.counts import ContentCounts
+from recrawl.store.content.host_memories import HOST_MEMORY_BYTES_STORED_MAX, UpdateHostMemory
+from recrawl.store.content.page_memories import PAGE_MEMORY_BYTES_STORED_MAX, PageContents
+from recrawl.store.content.passages import (
+    ADDED_TEXT_BYTES_MAX,
+    PassageChanges,
+    pack_passages,
+    unpack_passages,
+)
 from recrawl.store.erasure import IsForgotten
 from recrawl.store.fetch_records import (
     DIGEST_BYTES,
@@ -28,30 +37,39 @@ from recrawl.store.user_data import (
 )
 
 __all__ = [
+    "ADDED_TEXT_BYTES_MAX",
     "CHANGES_MAX",
     "DIGESTS_MAX",
     "DIGEST_BYTES",
     "DOC_ID_BYTES_MAX",
     "ETAG_BYTES_MAX",
     "FORMAT",
+    "HOST_MEMORY_BYTES_STORED_MAX",
     "LAST_MODIFIED_BYTES_MAX",
     "METADATA_BYTES_MAX",
     "MOVED_TO_BYTES_MAX",
+    "PAGE_MEMORY_BYTES_STORED_MAX",
     "PROFILE_BYTES_MAX",
     "REQUESTS_MAX",
     "REQUEST_KEPT_MS",
     "SKETCH_BYTES_MAX",
     "URL_TEXT_BYTES_MAX",
     "AcceptedRequest",
+    "ContentCounts",
     "Cursor",
     "IsForgotten",
     "Names",
+    "PageContents",
+    "PassageChanges",
     "Records",
     "Store",
     "StoreBatch",
     "StoredChange",
+    "UpdateHostMemory",
     "UserData",
     "metadata_object",
+    "pack_passages",
+    "unpack_passages",
 ]
 
 # Names of recrawl 0.1.0.

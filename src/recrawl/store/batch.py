@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from recrawl.kv import KeyValues
 from recrawl.shard.events import slot_of_page
 from recrawl.store.changes import Cursor
+from recrawl.store.content.counts import WRONG_ANSWER_KINDS_MAX, ContentCounts
+from recrawl.store.content.page_memories import ContentRow
 from recrawl.store.fetch_records import (
     DIGEST_BYTES,
     ETAG_BYTES_MAX,
@@ -66,7 +68,10 @@ class StoreBatch:
         self.contents: list[tuple[PageArray, list[Content]]] = []
         self.user_data: list[tuple[PageArray, list[bytes | None], list[bytes | None]]] = []
         self.names: list[tuple[NDArray[np.uint8], NDArray[np.int64], pa.StringArray]] = []
-        self.changes: list[tuple[Cursor, int, int, int, bytes | None]] = []
+        self.changes: list[tuple[Cursor, int, int, int, bytes | None, bytes | None]] = []
+        self.content_rows: list[ContentRow] = []
+        self.host_updates: list[tuple[int, bytes]] = []
+        self.content_counts = ContentCounts()
         self.requests: list[NewRequest] = []
         self.curve_prior: bytes | None = None
         self._n_calls = 0
@@ -172,6 +177,52 @@ class StoreBatch:
         rows: list[Content] = list(zip(*texts, strict=True))
         self.contents.append((_pages(page), rows))
 
+    def add_page_content(
+        self,
+        page: PageArray,
+        memory: list[bytes | None],
+        wrong_answer: NDArray[np.integer[Any]],
+        at_ms: int,
+    ) -> None:
+        """Update what is remembered of the text of pages.
+
+        Parameters
+        ----------
+        page
+            Pages that exist.
+        memory
+            New memories of the pages, None to leave the old one.
+        wrong_answer
+            Kinds of wrong answers, 0 for an answer that was the page.
+        at_ms
+            Time of the outcomes.
+        """
+        rows = zip(page.tolist(), memory, wrong_answer.tolist(), strict=True)
+        self.content_rows += [
+            ContentRow(number, one, wrong, at_ms)
+            for number, one, wrong in rows
+            if one is not None or wrong
+        ]
+
+    def add_host_updates(self, updates: list[tuple[int, bytes]]) -> None:
+        """Update what is remembered of the common text of groups of pages, in the given order."""
+        self.host_updates += updates
+
+    def count_content(
+        self,
+        wrong_answer: NDArray[np.integer[Any]],
+        n_baselines: int,
+        n_template_changes: int,
+    ) -> None:
+        """Count outcomes whose text was judged; ``wrong_answer`` has a row for each of them."""
+        kinds = np.clip(wrong_answer, 0, WRONG_ANSWER_KINDS_MAX - 1)
+        n_wrong = np.bincount(kinds, minlength=WRONG_ANSWER_KINDS_MAX)
+        n_wrong[0] = 0
+        more = ContentCounts(
+            wrong_answer.size, n_baselines, n_template_changes, tuple(n_wrong.tolist())
+        )
+        self.content_counts = more.plus(self.content_counts)
+
     def add_changes(
         self,
         position: int,
@@ -179,6 +230,7 @@ class StoreBatch:
         transition: NDArray[np.integer[Any]],
         at_ms: NDArray[np.int64],
         urls: pa.StringArray | None = None,
+        passages: list[bytes | None] | None = None,
     ) -> None:
         """Add transitions of pages to the change feed.
 
@@ -190,11 +242,15 @@ class StoreBatch:
             Pages, their transitions and the instants of these.
         urls
             URLs of the pages; by default those of the store or of this batch.
+        passages
+            Passages of the changes as `pack_passages` returns them, None where not known.
         """
         texts = [None] * page.size if urls is None else _bytes_of(urls)
+        pieces = [None] * page.size if passages is None else passages
         first = self._n_changes[position]
         self._n_changes[position] += page.size
-        rows = zip(page.tolist(), transition.tolist(), at_ms.tolist(), texts, strict=True)
+        columns = (page.tolist(), transition.tolist(), at_ms.tolist(), texts, pieces)
+        rows = zip(*columns, strict=True)
         self.changes += [(Cursor(position, first + i), *row) for i, row in enumerate(rows)]
 
     def _turn(self) -> int:

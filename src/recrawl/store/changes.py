@@ -20,8 +20,11 @@ __all__ = [
     "without_url",
 ]
 
-# Layout of a value: number among all changes, page, instant, transition; then the URL.
+# Layout of a value: number among all changes, page, instant, transition; then the URL.  A change
+# with passages has a flag in its transition; then follow the length of its URL, URL and passages.
 _HEAD = struct.Struct(">QqqB")
+_HAS_PASSAGES = 0x80
+_URL_BYTES = struct.Struct(">I")
 _KEY = struct.Struct(">cQI")
 _END = bytes([CHANGE[0] + 1])
 
@@ -74,6 +77,8 @@ class StoredChange(NamedTuple):
     """URL of the page, None if it was not known."""
     key: str | None = None
     """Key of the page, in a corpus grouped by key."""
+    passages: bytes | None = None
+    """Passages of the change, for `unpack_passages`; None if not known."""
 
 
 def _key(position: int, row: int) -> bytes:
@@ -81,22 +86,52 @@ def _key(position: int, row: int) -> bytes:
 
 
 def put_change(
-    writes: Writes, place: Cursor, number: int, change: tuple[int, int, int], url: bytes | None
+    writes: Writes,
+    place: Cursor,
+    number: int,
+    change: tuple[int, int, int],
+    url: bytes | None,
+    passages: bytes | None = None,
 ) -> None:
     """Add a change (page, transition and instant) at its place in the log."""
     page, transition, at_ms = change
-    value = _HEAD.pack(number, page, at_ms, transition) + (url or b"")
+    url = url or b""
+    if passages is None:
+        value = _HEAD.pack(number, page, at_ms, transition) + url
+    else:
+        head = _HEAD.pack(number, page, at_ms, transition | _HAS_PASSAGES)
+        value = b"".join((head, _URL_BYTES.pack(len(url)), url, passages))
     writes.put(_key(*place), value)
+
+
+def _parts_of(value: bytes) -> tuple[int, int, int, bytes, bytes | None]:
+    """Return the page, instant, transition, URL and passages in the stored bytes of a change."""
+    _, page, at_ms, transition = _HEAD.unpack_from(value)
+    if not transition & _HAS_PASSAGES:
+        return page, at_ms, transition, value[_HEAD.size :], None
+    (n_bytes,) = _URL_BYTES.unpack_from(value, _HEAD.size)
+    begin = _HEAD.size + _URL_BYTES.size
+    end = begin + n_bytes
+    return page, at_ms, transition & ~_HAS_PASSAGES, value[begin:end], value[end:]
 
 
 def url_of_change(value: bytes) -> bytes:
     """Return the URL in the stored bytes of a change, empty if there is none."""
-    return value[_HEAD.size :]
+    return _parts_of(value)[3]
 
 
 def without_url(value: bytes) -> bytes:
-    """Return the stored bytes of a change without its URL; such a change only moves cursors."""
-    return value[: _HEAD.size]
+    """Return the stored bytes of a change without URL and passages; it only moves cursors."""
+    number, page, at_ms, transition = _HEAD.unpack_from(value)
+    return _HEAD.pack(number, page, at_ms, transition & ~_HAS_PASSAGES)
+
+
+def _change_in(value: bytes, cursor: Cursor) -> StoredChange:
+    page, at_ms, transition, name, passages = _parts_of(value)
+    # The name of the page: its URL, in a corpus grouped by key after the key and a tab.
+    key, tab, url = name.decode().rpartition("\t")
+    page_key = key if tab else None
+    return StoredChange(cursor, page, transition, at_ms, url or None, page_key, passages)
 
 
 def changes_from(kv: KeyValues, after: Cursor, limit: int) -> list[StoredChange]:
@@ -106,12 +141,7 @@ def changes_from(kv: KeyValues, after: Cursor, limit: int) -> list[StoredChange]
         return changes
     for key, value in kv.scan(_key(*after), _END):
         _, position, row = _KEY.unpack(key)
-        _, page, at_ms, transition = _HEAD.unpack_from(value)
-        # The name of the page: its URL, in a corpus grouped by key after the key and a tab.
-        name_key, tab, url = value[_HEAD.size :].decode().rpartition("\t")
-        place = Cursor(position, row + 1)
-        page_key = name_key if tab else None
-        changes.append(StoredChange(place, page, transition, at_ms, url or None, page_key))
+        changes.append(_change_in(value, Cursor(position, row + 1)))
         if len(changes) == limit:
             break
     return changes
@@ -120,11 +150,7 @@ def changes_from(kv: KeyValues, after: Cursor, limit: int) -> list[StoredChange]
 def change_at(kv: KeyValues, place: Cursor) -> StoredChange | None:
     """Return the change at a place; None if there is none, or it is no longer stored."""
     value = kv.get(_key(*place))
-    if value is None:
-        return None
-    _, page, at_ms, transition = _HEAD.unpack_from(value)
-    cursor = Cursor(place.position, place.row + 1)
-    return StoredChange(cursor, page, transition, at_ms, value[_HEAD.size :].decode() or None)
+    return None if value is None else _change_in(value, Cursor(place.position, place.row + 1))
 
 
 def number_from(kv: KeyValues, place: Cursor) -> int | None:

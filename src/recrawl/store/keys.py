@@ -8,6 +8,8 @@
     f       slot, 4 bytes                URL to request, where it differs
     r       slot, 4 bytes                fetch record of a page
     d       slot, 4 bytes                doc_id and metadata of a page that has any
+    x       slot, 4 bytes                memory of the text of a page that was given bodies
+    h       number of a group, 4 bytes   memory of the common text of its pages
     n       what, 1 byte, and a name     number of the name
     m       what and number, 1 + 4       name of the number
     c       position and row, 8 + 4      a change
@@ -31,9 +33,11 @@ __all__ = [
     "CHANGE",
     "FETCH",
     "HASH",
+    "HOST_MEMORY",
     "META",
     "NAME",
     "NUMBER",
+    "PAGE_MEMORY",
     "RECORD",
     "REQUEST",
     "REQUEST_NUMBER",
@@ -57,6 +61,8 @@ SINGLE = b"q"
 FETCH = b"f"
 RECORD = b"r"
 USER_DATA = b"d"
+PAGE_MEMORY = b"x"
+HOST_MEMORY = b"h"
 NUMBER = b"n"
 NAME = b"m"
 CHANGE = b"c"

@@ -32,11 +32,25 @@ from recrawl.store.changes import (
     put_change,
     range_before,
 )
+from recrawl.store.content.counts import ContentCounts
+from recrawl.store.content.host_memories import (
+    UpdateHostMemory,
+    clear_host_memories,
+    put_host_updates,
+    stored_host_memories,
+)
+from recrawl.store.content.page_memories import (
+    PageContents,
+    page_contents_in,
+    put_page_contents,
+    stored_page_contents,
+)
 from recrawl.store.erasure import Erased, IsForgotten, erase_urls, find_urls
 from recrawl.store.fetch_records import Records, put_contents, records_in, stored_records
 from recrawl.store.keys import (
     FETCH,
     META,
+    PAGE_MEMORY,
     RECORD,
     USER_DATA,
     HashArray,
@@ -66,6 +80,8 @@ _STATE = META + b"state"
 _HAS_USER_DATA = META + b"user-data"
 # What the pages have in common in how their content is replaced, as the node encodes it.
 _CURVE_PRIOR = META + b"curve-prior"
+# Exists in a store that was given bodies, texts or observations of pages.
+_CONTENT_COUNTS = META + b"content"
 _HASH_KEY_BITS = 64
 _GRAPHIC = re.compile(rb"[!-~]+")
 # A large batch is written in parts of this size; the position moves with the last part.
@@ -92,6 +108,7 @@ class Store:
         hash_key: int,
         canon_version: int,
         changes_max: int,
+        update_host: UpdateHostMemory | None = None,
     ) -> None:
         self._kv = kv
         self._hash_urls = hash_urls
@@ -101,6 +118,8 @@ class Store:
         self._state = State()
         # Most corpora have no data of users, and then pay nothing for them.
         self._has_user_data = False
+        self._update_host = update_host
+        self._content_counts: ContentCounts | None = None
         # Results of the latest look-ups, valid until the next write: a node looks up URLs just
         # before it adds them, and records just before it updates them.
         self._n_writes = 0
@@ -118,6 +137,7 @@ class Store:
         options: KvOptions = _OPTIONS,
         corpus_id: str | None = None,
         partition: int = 0,
+        update_host: UpdateHostMemory | None = None,
     ) -> Self:
         """Open a store; a writer creates it if it does not exist.
 
@@ -136,6 +156,9 @@ class Store:
         corpus_id, partition
             Corpus and partition, which must be those of the store; a writer records them in a
             store that has none.  Without an id any store is accepted.
+        update_host
+            Function that updates the memory of a group's common text; without it, updates are
+            ignored.
 
         Raises
         ------
@@ -155,7 +178,7 @@ class Store:
             hash_key, canon_version = _identity_of(kv)
             if corpus_id is not None:
                 _check_owner(kv, corpus_id, partition)
-            store = cls(kv, hash_urls, hash_key, canon_version, changes_max)
+            store = cls(kv, hash_urls, hash_key, canon_version, changes_max, update_host)
             store._read_state()
         except BaseException:
             kv.close()
@@ -305,6 +328,31 @@ class Store:
         """
         return self._kv.get(_CURVE_PRIOR)
 
+    # ------------------------------------------------------------------ content
+
+    @property
+    def content_counts(self) -> ContentCounts | None:
+        """Counts of outcomes whose text was judged; None before the first of them."""
+        return self._content_counts
+
+    def page_contents_of(self, page: PageArray) -> PageContents:
+        """Return what is remembered of the text of pages."""
+        page = np.asarray(page, np.int64)
+        if self._content_counts is None:
+            return page_contents_in([None] * page.size)
+        return page_contents_in(stored_page_contents(self._kv, page))
+
+    def host_memories_of(self, group: NDArray[np.int64]) -> list[bytes | None]:
+        """Return what is remembered of the common text of groups of pages."""
+        if self._content_counts is None:
+            return [None] * group.size
+        return stored_host_memories(self._kv, group)
+
+    def clear_host_memories(self, group: NDArray[np.int64]) -> None:
+        """Forget the common text of groups of pages; recrawl learns it again."""
+        if self._content_counts is not None and group.size:
+            clear_host_memories(self._kv, group)
+
     # ------------------------------------------------------------------ requests
 
     def find_request(self, key: bytes, now_ms: int) -> AcceptedRequest | None:
@@ -399,6 +447,7 @@ class Store:
         self._put_user_data(rest, batch)
         if batch.curve_prior is not None:
             rest.put(_CURVE_PRIOR, batch.curve_prior)
+        self._put_content(rest, batch)
         rest.put(_STATE, state.encode())
         self._write(pages, rest, is_divisible=net.removed.size == 0)
         self._n_writes += 1
@@ -437,6 +486,8 @@ class Store:
         writes.deletes += keys_of(FETCH, cleared, 4) + keys_of(RECORD, cleared, 4)
         if self._has_user_data:
             writes.deletes += keys_of(USER_DATA, cleared, 4)
+        if self._content_counts is not None:
+            writes.deletes += keys_of(PAGE_MEMORY, cleared, 4)
         rows = np.flatnonzero(fetch_urls.is_valid().to_numpy(zero_copy_only=False))
         writes.keys += keys_of(FETCH, slot_of_page(page[rows]), 4)
         writes.values += [
@@ -495,18 +546,38 @@ class Store:
             # Set before the write, so that no look-up after it misses the data.
             self._has_user_data = True
 
+    def _put_content(self, writes: Writes, batch: StoreBatch) -> None:
+        """Collect the writes of what bodies showed."""
+        if batch.content_counts.n_observed == 0:
+            return
+        page = np.array([row.page for row in batch.content_rows], np.int64)
+        remaining = _not_removed(batch, page)
+        distinct = np.unique(page[remaining])
+        put_page_contents(
+            writes,
+            distinct,
+            stored_page_contents(self._kv, distinct),
+            [batch.content_rows[i] for i in remaining.tolist()],
+        )
+        if batch.host_updates and self._update_host is not None:
+            put_host_updates(self._kv, writes, batch.host_updates, self._update_host)
+        # Set before the write, so that no look-up after it misses a memory.
+        self._content_counts = batch.content_counts.plus(self._content_counts)
+        writes.put(_CONTENT_COUNTS, self._content_counts.encode())
+
     def _put_changes(self, writes: Writes, batch: StoreBatch, state: State) -> State:
         if not batch.changes:
             return state
         urls = self._urls_in(batch)
-        for i, (place, page, transition, at_ms, url) in enumerate(batch.changes):
+        for i, (place, page, transition, at_ms, url, passages) in enumerate(batch.changes):
             number = state.n_changes + i
-            put_change(writes, place, number, (page, transition, at_ms), url or urls.get(page))
+            change = page, transition, at_ms
+            put_change(writes, place, number, change, url or urls.get(page), passages)
         return state._replace(n_changes=state.n_changes + len(batch.changes))
 
     def _urls_in(self, batch: StoreBatch) -> dict[int, bytes | None]:
         """Return the URLs of changes that were added without one, from store or batch."""
-        wanted = np.unique([page for _, page, _, _, url in batch.changes if url is None])
+        wanted = np.unique([page for _, page, _, _, url, _ in batch.changes if url is None])
         wanted = wanted.astype(np.int64)
         urls = dict(zip(wanted.tolist(), stored_urls(self._kv, wanted), strict=True))
         for _, (page, url, _) in batch.added:
@@ -581,6 +652,8 @@ class Store:
             raise StorageError(f"{self._kv.folder} is a store without its state: it is corrupt")
         self._state = State.decode(value)
         self._has_user_data = self._kv.get(_HAS_USER_DATA) is not None
+        counts = self._kv.get(_CONTENT_COUNTS)
+        self._content_counts = None if counts is None else ContentCounts.decode(counts)
 
 
 def _not_removed(batch: StoreBatch, page: PageArray) -> NDArray[np.int64]:

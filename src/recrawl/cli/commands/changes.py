@@ -12,7 +12,7 @@ from recrawl.cli.support.output import Output, output_option, relative_time_text
 from recrawl.units import count_text, instant_text
 
 if TYPE_CHECKING:
-    from recrawl.corpus import Corpus, PageChange
+    from recrawl.corpus import Corpus, PageChange, PassageChanges
 
 __all__ = ["command"]
 
@@ -48,6 +48,12 @@ _FOLLOW_SECONDS = 1.0
 @click.option(
     "--consumers", "is_list", is_flag=True, help="List all consumers and how far behind they are."
 )
+@click.option(
+    "--passages",
+    is_flag=True,
+    help="Also print the passages that are new or gone: their texts if content.keep_text is set, "
+    "else their hashes.",
+)
 @click.option("--follow", is_flag=True, help="Wait for further changes, until Ctrl-C.")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after N changes.")
 @click.option(
@@ -79,6 +85,8 @@ def command(
     cursor of the last change.  Each JSON line (--json) has a cursor.  Without --consumer, keep
     the last cursor yourself and pass it to --after.
 
+    If you report bodies or texts of pages, --passages shows which passages are new or gone.
+
     A page is new at its first fetch, reverted if it is back to an earlier version, gone if it was
     not found, returned if it is there again, and retired if it was gone so often that recrawl no
     longer fetches it.
@@ -93,7 +101,10 @@ def command(
             _commit(corpus, consumer, options["commit"], options["rewind"], out)
         else:
             feed = _Feed(corpus, after, consumer, is_committed=not options["no_commit"])
-            _print_changes(feed, out, follow=follow, limit=limit, what=what)
+            with_passages = options["passages"]
+            _print_changes(
+                feed, out, follow=follow, limit=limit, what=what, with_passages=with_passages
+            )
 
 
 def _check_options(consumer: str | None, after: str | None, options: dict[str, Any]) -> None:
@@ -158,7 +169,13 @@ class _Feed:
 
 
 def _print_changes(
-    feed: _Feed, out: Output, *, follow: bool, limit: int | None, what: tuple[str, ...]
+    feed: _Feed,
+    out: Output,
+    *,
+    follow: bool,
+    limit: int | None,
+    what: tuple[str, ...],
+    with_passages: bool,
 ) -> None:
     left = limit
     is_any = False
@@ -180,10 +197,13 @@ def _print_changes(
                     "doc_id": change.doc_id,
                     "metadata": change.metadata,
                     "key": change.key,
+                    **_passage_fields(change.passages, with_passages),
                 }
             )
             is_any = True
             out.say(f"{instant_text(change.at_ms):<16}  {name:<8}  {change.url}", wrap=False)
+            if with_passages and change.passages is not None:
+                _print_passages(change.passages, out)
             if left is not None:
                 left -= 1
                 if left == 0:
@@ -205,6 +225,28 @@ def _print_changes(
             return
         time.sleep(_FOLLOW_SECONDS)
         feed.corpus.refresh()
+
+
+def _passage_fields(passages: "PassageChanges | None", with_passages: bool) -> dict[str, Any]:
+    """Return the passages of a change for JSON; hashes as text of 16 hexadecimal digits."""
+    names = ("kept", "added", "removed")
+    columns = None if passages is None else dict(zip(names, passages[:3], strict=True))
+    fields: dict[str, Any] = {
+        f"n_passages_{name}": None if columns is None else len(columns[name]) for name in names
+    }
+    if with_passages:
+        for name in names:
+            fields[name] = [f"{one:016x}" for one in (columns or {}).get(name, ())]
+        fields["added_text"] = None if passages is None else passages.added_text
+    return fields
+
+
+def _print_passages(passages: "PassageChanges", out: Output) -> None:
+    texts = passages.added_text or (None,) * len(passages.added)
+    for number, text in zip(passages.added, texts, strict=True):
+        out.say(f"    + {f'{number:016x}' if text is None else text}", wrap=False)
+    for number in passages.removed:
+        out.say(f"    - {number:016x}", wrap=False)
 
 
 def _no_changes_text(feed: _Feed, what: tuple[str, ...]) -> str:

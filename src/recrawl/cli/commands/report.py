@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 OUTCOMES_PER_BATCH_MAX = 1_000
+BODY_BYTES_PER_BATCH = 32 << 20
+"""Outcomes are reported as soon as their bodies have this many bytes together."""
 _EXAMPLES_MAX = 5
 
 
@@ -34,22 +36,28 @@ class _OutcomeReporter:
 
     def __init__(self) -> None:
         self.n_lines = self.n_counted = self.n_failed = self.n_void = self.n_bad = 0
-        self.n_dropped = 0
+        self.n_dropped = self.n_wrong = 0
         self.transitions: Counter[str] = Counter()
         self.examples: list[str] = []
 
-    def read(self, lines: list[bytes]) -> "list[Outcome]":
-        """Return the outcomes in lines, and count the bad lines."""
-        outcomes = []
+    def read(self, lines: list[bytes]) -> "Iterator[list[Outcome]]":
+        """Yield the outcomes in lines, in batches, and count the bad lines."""
+        outcomes: list[Outcome] = []
+        n_bytes = 0
         for line in lines:
             self.n_lines += 1
+            if len(outcomes) >= OUTCOMES_PER_BATCH_MAX or n_bytes >= BODY_BYTES_PER_BATCH:
+                yield outcomes
+                outcomes, n_bytes = [], 0
             try:
                 outcomes.append(outcome_of(line))
+                n_bytes += len(outcomes[-1].body or b"")
             except BadOutcome as error:
                 self.n_bad += 1
                 if len(self.examples) < _EXAMPLES_MAX:
                     self.examples.append(f"line {self.n_lines}: {error}")
-        return outcomes
+        if outcomes:
+            yield outcomes
 
     def report(self, corpus: "Corpus", outcomes: "list[Outcome]") -> None:
         """Report outcomes to the corpus, and count how many took effect."""
@@ -64,11 +72,17 @@ class _OutcomeReporter:
         self.n_counted += n_counted
         self.n_void += len(outcomes) - n_counted
         self.n_dropped += int(reported.has_dropped.sum())
-        for outcome, is_counted, number in zip(
-            outcomes, reported.counted.tolist(), reported.transition.tolist(), strict=True
+        for outcome, is_counted, number, wrong in zip(
+            outcomes,
+            reported.counted.tolist(),
+            reported.transition.tolist(),
+            reported.wrong_answer.tolist(),
+            strict=True,
         ):
             if is_counted and outcome.is_failure:
                 self.n_failed += 1
+            elif is_counted and wrong:
+                self.n_wrong += 1
             elif is_counted:
                 self.transitions[Transition(number).name.lower()] += 1
 
@@ -78,6 +92,7 @@ class _OutcomeReporter:
 
         counts = {"n_lines": self.n_lines, "n_counted": self.n_counted, "n_void": self.n_void}
         counts |= {"n_bad": self.n_bad, "n_failed": self.n_failed, "n_dropped": self.n_dropped}
+        counts["n_wrong_answers"] = self.n_wrong
         names = [t.name.lower() for t in Transition if t is not Transition.NONE]
         return counts | {f"n_{name}": self.transitions[name] for name in names}
 
@@ -87,6 +102,8 @@ class _OutcomeReporter:
         changes = [f"{n:,} {name}" for name, n in self.transitions.items() if name != "none"]
         if self.n_failed:
             changes.append(f"{self.n_failed:,} failed")
+        if self.n_wrong:
+            changes.append(f"{self.n_wrong:,} not the page")
         if n_same := self.transitions["none"]:
             changes.append(f"{n_same:,} without a change")
         parts[0] += f" ({', '.join(changes)})" if changes else ""
@@ -121,8 +138,9 @@ def command(file: Any, folder: Path, out: Output) -> None:
 
     A line has the handle from `recrawl lease` (or the url of a page, and its key if the corpus is
     grouped by key) and the HTTP status, 0 if
-    there was no answer.  A successful fetch also needs one of: digest (a hash of the content),
-    body (the content), body_path (a file with it), or changed (true or false).
+    there was no answer.  A successful fetch also needs one of: body (the content), body_path (a
+    file with it) or body_base64, text (if you extract it yourself, one passage per line), digest (a
+    hash of the content), or changed (true or false).  With a body, also give its content_type.
 
     Optional keys: etag, last_modified and retry_after_seconds (from the headers of the response),
     fetched_at_ms (time of the fetch, now by default), moved_to (target of a permanent redirect),
@@ -142,10 +160,7 @@ def command(file: Any, folder: Path, out: Output) -> None:
             if corpus is None:
                 # The size of the first lines tells small inputs from large ones.
                 prepare_kernels(folder, n_bytes_input=sum(map(len, lines)))
-            for batch in _batches(lines):
-                outcomes = reporting.read(batch)
-                if not outcomes:
-                    continue
+            for outcomes in reporting.read(lines):
                 corpus = corpus or stack.enter_context(open_to_change(folder))
                 reporting.report(corpus, outcomes)
     out.row(reporting.row())
@@ -160,8 +175,3 @@ def command(file: Any, folder: Path, out: Output) -> None:
 
 def _is_keyboard(file: Any) -> bool:
     return bool(file.isatty())
-
-
-def _batches(lines: list[bytes]) -> Iterator[list[bytes]]:
-    for i in range(0, len(lines), OUTCOMES_PER_BATCH_MAX):
-        yield lines[i : i + OUTCOMES_PER_BATCH_MAX]

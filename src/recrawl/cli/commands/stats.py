@@ -52,10 +52,25 @@ def _rows(stats: "Stats", groups: str) -> list[tuple[str, Any]]:
         ),
         ("signals so far", f"{stats.n_signals:,}"),
     ]
+    if stats.n_texts:
+        rows.append(("bodies and texts compared", f"{stats.n_texts:,}"))
+        rows.append(("wrong answers", _wrong_answers_text(stats)))
+    if stats.n_template_changes:
+        rows.append(("changes of templates", f"{stats.n_template_changes:,}"))
     if stats.memory_changes is not None:
         changes = number_text(round(stats.memory_changes, 1))
         rows.append(("history weight", f"about the last {changes} changes of a page"))
     return rows
+
+
+def _wrong_answers_text(stats: "Stats") -> str:
+    """Return how many answers were not the page, and what they were."""
+    if not stats.n_wrong_answers:
+        return "none"
+    from recrawl.corpus import wrong_answer_words  # noqa: PLC0415
+
+    kinds = [wrong_answer_words(name, n) for name, n in stats.wrong_answers.items()]
+    return f"{stats.n_wrong_answers:,}: {', '.join(kinds)}"
 
 
 def _left_rows(stats: "Stats") -> list[tuple[str, str]]:

@@ -1,5 +1,7 @@
 """Outcomes as lines of JSON, which fetchers write and `recrawl report` reads."""
 
+import base64
+import binascii
 import hashlib
 import json
 from collections.abc import Iterator
@@ -10,10 +12,20 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 if TYPE_CHECKING:
     from recrawl.corpus import Outcome
 
-__all__ = ["LINE_BYTES_MAX", "BadOutcome", "header_text", "lines_of", "outcome_of"]
+__all__ = [
+    "BODY_BYTES_MAX",
+    "LINE_BYTES_MAX",
+    "BadOutcome",
+    "header_text",
+    "lines_of",
+    "outcome_of",
+]
 
 LINE_BYTES_MAX = 16 << 20
 """Maximum length of a line; a longer one counts as a bad line."""
+
+BODY_BYTES_MAX = 64 << 20
+"""Maximum size of a file that is read as a body; of a larger one only a digest is compared."""
 
 _BLOCK_BYTES = 1 << 20
 # Sanity limit for retry_after_seconds and divergence.
@@ -119,6 +131,7 @@ _READ = {
     "disallowed": _flag,
     "divergence": _number,
     "key": _text,
+    "content_type": _text,
 }
 
 
@@ -133,8 +146,9 @@ _OTHER_NAMES = {
     "hash": "digest",
     "contenthash": "digest",
     "checksum": "digest",
+    "mimetype": "content_type",
 }
-_FIELD_NAMES = (*_READ, "digest", "body", "body_path")
+_FIELD_NAMES = (*_READ, "digest", "body", "body_path", "body_base64", "text")
 _OUR_NAMES = _OTHER_NAMES | {name.replace("_", ""): name for name in _FIELD_NAMES}
 
 
@@ -183,19 +197,19 @@ def outcome_of(line: bytes) -> "Outcome":
     fields: dict[str, Any] = {
         name: read(name, row[name]) for name, read in _READ.items() if row.get(name) is not None
     }
-    digest = _digest_of(row)
-    if digest is not None:
-        fields["digest"] = digest
+    fields |= _content_of(row)
     if not fields.get("handle") and "url" not in fields:
         raise BadOutcome("needs a handle or a url")
-    is_seen = digest is not None or "changed" in fields
+    is_seen = not fields.keys().isdisjoint(("changed", "digest", "body", "text"))
     if "status" not in fields and not is_seen and not fields.get("disallowed"):
         raise BadOutcome("needs a status (0 if there was no answer)")
     status = fields.setdefault("status", 200)
     if status > 999:
         raise BadOutcome(f"status must be an HTTP status, got {status}")
     if 200 <= status < 300 and not is_seen and not fields.get("disallowed"):
-        raise BadOutcome(f"status {status} needs one of digest, body, body_path, changed")
+        raise BadOutcome(
+            f"status {status} needs one of body, body_path, body_base64, text, digest, changed"
+        )
     return Outcome(**fields)
 
 
@@ -204,19 +218,44 @@ def _start_of(line: bytes) -> str:
     return text if len(text) <= 40 else text[:40] + "…"
 
 
-def _digest_of(row: dict[str, Any]) -> bytes | None:
-    """Return the digest in a row, or the digest of its ``body`` or of the file ``body_path``."""
+def _content_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an outcome that say what the content of its answer is."""
+    fields: dict[str, Any] = {}
     if row.get("digest") is not None:
-        return _text("digest", row["digest"]).encode("utf-8")
-    if row.get("body") is not None:
-        if not isinstance(row["body"], str):
-            raise BadOutcome(f"body must be text, got {row['body']!r:.60}")
-        return hashlib.sha256(row["body"].encode("utf-8", "surrogatepass")).digest()
-    if row.get("body_path") is not None:
-        path = Path(_text("body_path", row["body_path"]))
+        fields["digest"] = _text("digest", row["digest"]).encode("utf-8")
+    if row.get("text") is not None:
+        fields["text"] = _content_text("text", row["text"])
+    elif row.get("body") is not None:
+        fields["body"] = _content_text("body", row["body"]).encode("utf-8", "replace")
+        fields |= _content_type_of_text(row.get("content_type"))
+    elif row.get("body_base64") is not None:
         try:
-            with path.open("rb") as file:
-                return hashlib.file_digest(file, "sha256").digest()
-        except (OSError, ValueError) as error:
-            raise BadOutcome(f"{path} cannot be read: {error}") from None
-    return None
+            fields["body"] = base64.b64decode(_content_text("body_base64", row["body_base64"]))
+        except (binascii.Error, ValueError):
+            raise BadOutcome("body_base64 must be the body in base64") from None
+    elif row.get("body_path") is not None:
+        fields |= _content_of_file(Path(_text("body_path", row["body_path"])))
+    return fields
+
+
+def _content_text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise BadOutcome(f"{name} must be text, got {value!r:.60}")
+    return value
+
+
+def _content_type_of_text(content_type: Any) -> dict[str, str]:
+    """Return the type of a body given as text: JSON has decoded it, so its charset is ours."""
+    if not isinstance(content_type, str):
+        return {}
+    return {"content_type": content_type.partition(";")[0].strip() + "; charset=utf-8"}
+
+
+def _content_of_file(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            if path.stat().st_size > BODY_BYTES_MAX:
+                return {"digest": hashlib.file_digest(file, "sha256").digest()}
+            return {"body": file.read(BODY_BYTES_MAX)}
+    except (OSError, ValueError) as error:
+        raise BadOutcome(f"{path} cannot be read: {error}") from None

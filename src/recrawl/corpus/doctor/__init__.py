@@ -20,6 +20,7 @@ from recrawl.corpus.doctor.corpus_checks import (
     names_check,
     pages_check,
     sources_check,
+    wrong_answers_check,
 )
 from recrawl.corpus.doctor.disk_checks import (
     config_check,
@@ -125,6 +126,7 @@ def _open_corpus_results(corpus: Corpus, is_deep: bool, clock: Clock) -> Iterato
         ("hosts", hosts_check),
         ("sources", sources_check),
         ("flapping", flapping_check),
+        ("wrong answers", wrong_answers_check),
         ("consumers", consumers_check),
     ):
         yield from run_check(name, partial(check, corpus))

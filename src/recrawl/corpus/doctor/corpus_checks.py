@@ -15,6 +15,7 @@ from recrawl.corpus.doctor.check_results import CheckResult, bad, ok, warn
 from recrawl.corpus.doctor.disk_checks import count_pages_without_url
 from recrawl.corpus.inspect.page_sample import sample_of
 from recrawl.corpus.past.explanation_text import since_words
+from recrawl.corpus.wrong_answers import wrong_answer_words
 from recrawl.node.node import Node
 from recrawl.shard import PriceMode, Transition
 from recrawl.shard.state.codes import log2_of_code
@@ -32,6 +33,7 @@ __all__ = [
     "names_check",
     "pages_check",
     "sources_check",
+    "wrong_answers_check",
 ]
 
 PAGES_SAMPLED_MAX = 262_144
@@ -45,6 +47,9 @@ _NAMED_MAX = 3
 _SIGNALS_MIN = 30.0
 _PRECISION_MIN = 0.2
 _REVERTED_MIN = 3
+# Doctor warns if there are this many wrong answers, and more than this share.
+_WRONG_MIN = 10
+_WRONG_SHARE_MAX = 0.05
 # Doctor warns if limits alone take more than this share of the budget.
 _LIMITS_SHARE_MAX = 0.8
 
@@ -328,6 +333,28 @@ def sources_check(corpus: Corpus) -> Iterator[CheckResult]:
             if source.total > 0
         ]
         yield ok("sources", _list_names(shares) or f"{len(known)}, with too few signals to judge")
+
+
+def wrong_answers_check(corpus: Corpus) -> Iterator[CheckResult]:
+    """Find out whether many answers were not the pages they should be."""
+    stats = corpus.stats()
+    if stats.n_texts == 0:
+        return
+    share = stats.n_wrong_answers / stats.n_texts
+    kinds = [wrong_answer_words(name, n) for name, n in stats.wrong_answers.items()]
+    said = f"{share_text(share)} of {count_text(stats.n_texts, 'answer')} were not the page"
+    if stats.n_wrong_answers == 0:
+        yield ok("wrong answers", f"none of {count_text(stats.n_texts, 'answer')}")
+    elif stats.n_wrong_answers >= _WRONG_MIN and share > _WRONG_SHARE_MAX:
+        yield warn(
+            "wrong answers",
+            f"{said}: {', '.join(kinds)}",
+            "Look at what your fetcher gets, for instance with `recrawl content FILE`: it may be "
+            "blocked, or need a login, a cookie or a browser.  `recrawl explain URL` says what "
+            "came instead of a page.",
+        )
+    else:
+        yield ok("wrong answers", f"{said}: {', '.join(kinds)}")
 
 
 def flapping_check(corpus: Corpus) -> Iterator[CheckResult]:

@@ -41,6 +41,7 @@ from recrawl.ledger import Log, RocksLog
 from recrawl.node.durability.snapshotter import Snapshotter
 from recrawl.node.node import Node
 from recrawl.shard import PagesRemoved, event_of
+from recrawl.shard.events import slot_of_page
 from recrawl.store import IsForgotten
 from recrawl.urls import PatternSet, canonical
 
@@ -193,6 +194,10 @@ class Forgetting:
         for page, url in node.scan_urls():
             forgotten = page[np.asarray(is_forgotten(url), np.bool_)]
             if forgotten.size:
+                # What the pages of a host share may come from these pages alone.
+                group = node.shard.tables.pages.group[slot_of_page(forgotten)]
+                with node.lock:
+                    node.store.clear_host_memories(group.astype(np.int64))
                 (applied,) = node.submit([event_of(PagesRemoved, page=forgotten)])
                 n_pages += int(np.count_nonzero(applied.valid))
         node.store.erase_urls(is_forgotten, node.lock)

@@ -9,7 +9,7 @@ import numpy as np
 
 from recrawl.node.node import Node
 from recrawl.shard import Transition
-from recrawl.store import Cursor, metadata_object
+from recrawl.store import Cursor, PassageChanges, metadata_object, unpack_passages
 
 __all__ = ["CorpusCursor", "PageChange", "changes_after"]
 
@@ -78,6 +78,9 @@ class PageChange(NamedTuple):
     """JSON object that you gave with the page; None once the page is no longer tracked."""
     key: str | None = None
     """Key of the page, in a corpus grouped by key."""
+    passages: PassageChanges | None = None
+    """Passages that this version keeps, adds and lacks, if you report bodies or texts; None for a
+    change without any, such as a page that is gone."""
 
 
 def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> list[PageChange]:
@@ -102,9 +105,9 @@ def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> li
             # A change whose URL was not stored only moves the cursor.
             if row.url is not None:
                 what = Transition(row.transition)
-                changes.append(
-                    PageChange(str(cursor), row.url, what, row.at_ms, doc_id, metadata, row.key)
-                )
+                passages = None if row.passages is None else unpack_passages(row.passages)
+                change = (str(cursor), row.url, what, row.at_ms, doc_id, metadata, row.key)
+                changes.append(PageChange(*change, passages))
     return changes
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from recrawl.corpus.budget_view import seconds_to_next_fetch
+from recrawl.corpus.wrong_answers import wrong_answer_name
 from recrawl.node.longevity.page_longevity import PageLongevity, longevity_of
 from recrawl.node.node import Node, use_logged_price
 from recrawl.shard import Shard, Transition
@@ -148,6 +149,12 @@ class PageExplanation:
     """Key of the page, in a corpus grouped by key."""
     longevity: PageLongevity | None = None
     """How much of the page its changes replace; None if no fetch has shown that."""
+    n_wrong_answers: int = 0
+    """Number of answers that were not the page, although their status said so."""
+    wrong_answer: str | None = None
+    """What the last of them was: a name of `recrawl.content.WrongAnswer` in lower case."""
+    wrong_answer_at_ms: int | None = None
+    """Time of the last of them."""
 
     @property
     def has_price(self) -> bool:
@@ -190,6 +197,9 @@ class PageExplanation:
             "etag": _text(self.etag),
             "last_modified": _text(self.last_modified),
             "moved_to": self.moved_to,
+            "n_wrong_answers": self.n_wrong_answers,
+            "wrong_answer": self.wrong_answer,
+            "wrong_answer_at_ms": self.wrong_answer_at_ms,
             "estimator": self.estimator,
             "budget_per_second": self.budget_per_second,
             "budget_wait_seconds": self.budget_wait_seconds,
@@ -264,6 +274,8 @@ def page_explanation(
     if not is_past:
         has_curve = shard.settings.objective == "fragments"
         longevity = longevity_of(state, record.profile[0], has_curve=has_curve)
+    text = store.page_contents_of(row)
+    wrong_answer = None if is_past else wrong_answer_name(text.wrong_answer[0])
     budget = float(shard.tables.registers.budget[0])
     wait = 0.0 if is_past else seconds_to_next_fetch(shard, now_ms)
     return PageExplanation(
@@ -287,6 +299,9 @@ def page_explanation(
         metadata=metadata_object(own.metadata[0]),
         key=None if key is None else key[0].as_py(),
         longevity=longevity,
+        n_wrong_answers=0 if is_past else text.n_wrong_answers[0],
+        wrong_answer=wrong_answer,
+        wrong_answer_at_ms=None if wrong_answer is None else text.wrong_answer_at_ms[0],
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -115,6 +115,17 @@ class Stats:
     clock_held_back_seconds: float = 0.0
     """Seconds by which the system clock is ahead of the corpus, because it jumped while the corpus
     was open; 0 if it did not."""
+    n_texts: int = 0
+    """Outcomes with a body or a text, which recrawl compared."""
+    n_baselines: int = 0
+    """Those that could not be compared with the text before, because another version of recrawl or
+    other settings had read that: no change was reported."""
+    n_template_changes: int = 0
+    """Changes of parts that most pages of a host share, which do not count as changes of pages."""
+    n_wrong_answers: int = 0
+    """Outcomes whose body was not the page."""
+    wrong_answers: dict[str, int] = field(default_factory=dict)
+    """The same by kind: names of `recrawl.content.WrongAnswer` in lower case."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries and numbers, for JSON."""

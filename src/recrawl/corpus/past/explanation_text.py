@@ -10,6 +10,7 @@ from recrawl.core.price.promise import first_change_quantile_of
 from recrawl.corpus.inspect.explanation import PageExplanation
 from recrawl.corpus.inspect.page_waits import reason_text
 from recrawl.corpus.past.page_history import PageHistory
+from recrawl.corpus.wrong_answers import wrong_answer_words
 from recrawl.shard import PageStatus, Reason, Transition, Verdict
 from recrawl.shard.explain import Forward, Why
 from recrawl.units import count_text, seconds_text
@@ -122,6 +123,7 @@ def _last_fetch_sentences(page: PageExplanation, history: PageHistory | None) ->
         yield f"Never fetched; added {since_words(state.added_at_ms, page.now_ms)}."
         if state.status == PageStatus.DISALLOWED:
             yield "The site's rules (robots.txt) do not allow it."
+        yield from _wrong_answer_sentences(page)
         return
     ago = since_words(state.fetched_at_ms, page.now_ms)
     match state.status:
@@ -140,11 +142,32 @@ def _last_fetch_sentences(page: PageExplanation, history: PageHistory | None) ->
         case _:
             outcome = _outcome_of(page, history)
             yield f"Last fetched {ago}: {outcome}." if outcome else f"Last fetched {ago}."
+    yield from _wrong_answer_sentences(page)
     if history is not None and history.n_reverted >= 2:
         yield (
             f"It flips between versions: {history.n_reverted} of "
             f"{count_text(history.n_seen, 'fetch', 'fetches')} found an earlier one again."
         )
+
+
+def _wrong_answer_sentences(page: PageExplanation) -> Iterable[str]:
+    """Yield what came instead of the page."""
+    if page.wrong_answer is None or page.wrong_answer_at_ms is None:
+        return
+    ago = since_words(page.wrong_answer_at_ms, page.now_ms)
+    what = wrong_answer_words(page.wrong_answer)
+    if _is_last_answer_wrong(page):
+        often = f", {_times(page.n_wrong_answers)} so far" if page.n_wrong_answers > 1 else ""
+        yield f"The last answer, {ago}, was not the page but {what}{often}."
+    else:
+        n = count_text(page.n_wrong_answers, "answer")
+        was = "was" if page.n_wrong_answers == 1 else "were"
+        yield f"Earlier {n} {was} not the page, the last one {ago}: {what}."
+
+
+def _is_last_answer_wrong(page: PageExplanation) -> bool:
+    at_ms, fetched_at_ms = page.wrong_answer_at_ms, page.state.fetched_at_ms
+    return at_ms is not None and (fetched_at_ms is None or at_ms > fetched_at_ms)
 
 
 def _outcome_of(page: PageExplanation, history: PageHistory | None) -> str | None:
@@ -288,7 +311,10 @@ def _retry_sentence(page: PageExplanation) -> str:
     again = since_words(max(state.not_before_ms or 0, page.now_ms), page.now_ms)
     again = "now" if again == "just now" else again
     if state.errors > 0 and state.status in (PageStatus.ACTIVE, PageStatus.NEW):
-        return f"It waits after {count_text(state.errors, 'error')} in a row: tried again {again}."
+        what = "failed fetch" if _is_last_answer_wrong(page) else "error"
+        many = "failed fetches" if what == "failed fetch" else "errors"
+        n = count_text(state.errors, what, many)
+        return f"It waits after {n} in a row: tried again {again}."
     if state.status in (PageStatus.ACTIVE, PageStatus.NEW):
         return f"It waits after an error: tried again {again}."
     return f"It is tried again {again}."

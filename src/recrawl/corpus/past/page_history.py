@@ -65,7 +65,7 @@ _CHANGES_PER_READ = 10_000
 _SCHEMAS_READ = frozenset(
     {SCHEMA_ID[kind] for kind in (Outcomes, Signals, Ordered, PagesRemoved, LeasesReleased)}
     | {SCHEMA_ID[kind] for kind in (Ticked, Claimed, LeasesExpired)}
-    | {101, 103}
+    | {101, 103, 130}
 )
 _HEAD_BYTES = 1 << 20
 # Number of moments at which beliefs are sampled, up to the end and beyond it.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from recrawl.errors import ConfigError
+from recrawl.node.config.content_section import ContentConfig
 from recrawl.node.config.sections import (
     AuditConfig,
     BudgetConfig,
@@ -45,6 +46,7 @@ __all__ = [
     "CapacityConfig",
     "ChangesConfig",
     "ClockConfig",
+    "ContentConfig",
     "CorpusConfig",
     "DiscoveryConfig",
     "ErrorsConfig",
@@ -106,6 +108,7 @@ class CorpusConfig:
     audit: AuditConfig = field(default_factory=AuditConfig)
     signals: SignalsConfig = field(default_factory=SignalsConfig)
     protection: ProtectionConfig = field(default_factory=ProtectionConfig)
+    content: ContentConfig = field(default_factory=ContentConfig)
     requests: RequestsConfig = field(default_factory=RequestsConfig)
     leases: LeasesConfig = field(default_factory=LeasesConfig)
     errors: ErrorsConfig = field(default_factory=ErrorsConfig)
@@ -305,6 +308,8 @@ def _plain_value(value: Any) -> Any:
     """Return a value as JSON and TOML have it."""
     if isinstance(value, TimeWindows):
         return value.texts()
+    if isinstance(value, tuple):
+        return list(value)
     return str(value) if isinstance(value, Rate | Money) else value
 
 

@@ -6,6 +6,7 @@ each field, and the text beneath it.
 
 import ast
 import inspect
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, fields
@@ -73,6 +74,9 @@ def toml_text(value: Any, hint: Any) -> str:
     """Return the value of a field in TOML notation."""
     if isinstance(value, TimeWindows):
         value = value.texts()
+    if isinstance(value, tuple):
+        # TOML has the same escapes as JSON.
+        return json.dumps(list(value), ensure_ascii=False)
     if isinstance(value, list):
         return f"[{', '.join(toml_text(one, str) for one in value)}]"
     if isinstance(value, Rate | Money | str):

@@ -45,6 +45,7 @@ __all__ = [
     "Probability",
     "Rate",
     "Share",
+    "Texts",
     "TimeWindows",
     "WholeNumber",
     "duration_text",
@@ -107,6 +108,8 @@ WholeNumber: TypeAlias = Annotated[
 Count: TypeAlias = Annotated[int, _Allowed(what="a whole number from 1", is_whole=True, low=1)]
 Flags: TypeAlias = Mapping[str, str | int | float | bool]
 """Settings of another program, passed on unchanged."""
+Texts: TypeAlias = tuple[str, ...]
+"""Several texts; in TOML an array."""
 
 
 _READ_BY_THEMSELVES: dict[Any, str] = {Rate: A_RATE, Money: SOME_MONEY, TimeWindows: A_WINDOW}
@@ -125,6 +128,15 @@ def read_value(hint: Any, value: Any) -> Any:
         return value
     if hint in _READ_BY_THEMSELVES:
         return hint.of(value)
+    if hint is bool:
+        if not isinstance(value, bool):
+            raise ValueError(f"must be {type_text(hint)}, got {value!r}")
+        return value
+    if hint == Texts:
+        is_list = isinstance(value, list | tuple)
+        if not is_list or not all(isinstance(one, str) and one.strip() for one in value):
+            raise ValueError(f"must be {type_text(hint)}, got {value!r}")
+        return tuple(value)
     if hint is str:
         if not (isinstance(value, str) and value.strip()):
             raise ValueError(f"must be {type_text(hint)}, got {value!r}")
@@ -153,6 +165,10 @@ def type_text(hint: Any) -> str:
         return "one of " + ", ".join(f'"{choice}"' for choice in get_args(hint))
     if hint in _READ_BY_THEMSELVES:
         return _READ_BY_THEMSELVES[hint]
+    if hint is bool:
+        return "true or false"
+    if hint == Texts:
+        return "a list of texts"
     return "text" if hint is str else "a table of text, numbers and booleans"
 
 

@@ -28,6 +28,7 @@ from recrawl.errors import (
     StorageError,
 )
 from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder, SnapshotOrigin
+from recrawl.node.content.judging import update_host_memory
 from recrawl.node.durability.corpus_format import CorpusFormat
 from recrawl.node.durability.log_damage import PartitionEnds, lost_records_error
 from recrawl.node.durability.store_repair import (
@@ -222,6 +223,7 @@ def _store_of(partition: Partition) -> Store:
         changes_max=partition.changes_max,
         corpus_id=partition.corpus_id,
         partition=partition.number,
+        update_host=update_host_memory,
     )
 
 

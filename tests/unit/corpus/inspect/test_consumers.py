@@ -272,6 +272,7 @@ def test_changes_without_a_url_do_not_end_the_feed(open_corpus: Open) -> None:
                 row.transition,
                 row.at_ms,
                 b"",
+                None,
             )
         )
     corpus.remove(URLS[:8])

@@ -1,0 +1,106 @@
+"""Bodies, texts and observations that outcomes contain, and the reading of bodies."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.node.config.content_section import ContentConfig
+
+if TYPE_CHECKING:
+    from recrawl.content import ContentSettings, Observation
+
+__all__ = ["Body", "BodyReader", "body_digests", "n_bytes_logged"]
+
+# Estimates of what the log keeps of a body: hashes of passages in three lists and in the memory
+# of the page, and the update of its host.
+_BYTES_PER_PASSAGE = 48
+_BYTES_BESIDE = 2_048
+_PASSAGES_MAX = 512
+
+
+class Body(NamedTuple):
+    """The content of one answer, as the user gave it."""
+
+    body: bytes | None
+    content_type: str | None
+    text: str | None
+    """Text that the user extracted; used instead of the body."""
+    url: str | None
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the content in bytes, or in characters of its text."""
+        return len(self.body or b"") if self.text is None else len(self.text)
+
+
+class BodyReader:
+    """Reads the bodies of outcomes, in the thread that reports them.
+
+    Parameters
+    ----------
+    config
+        Section "content" of the configuration.
+    """
+
+    def __init__(self, config: ContentConfig) -> None:
+        self._config = config
+        self._settings: ContentSettings | None = None
+
+    @property
+    def settings(self) -> "ContentSettings":
+        """Settings of `recrawl.content`."""
+        if self._settings is None:
+            self._settings = self._config.content_settings()
+        return self._settings
+
+    def read(self, contents: NDArray[np.object_]) -> NDArray[np.object_]:
+        """Return observations in place of bodies; observations stay as they are."""
+        rows = [i for i, one in enumerate(contents) if isinstance(one, Body)]
+        if not rows:
+            return contents
+        read = contents.copy()
+        for i in rows:
+            read[i] = _observe(contents[i], self.settings, with_texts=self._config.keep_text)
+        return read
+
+
+def _observe(body: Body, settings: "ContentSettings", *, with_texts: bool) -> "Observation":
+    from recrawl.content import observe, observe_text  # noqa: PLC0415
+
+    if body.text is not None:
+        return observe_text(body.text, settings=settings, with_texts=with_texts)
+    return observe(
+        body.body or b"", body.content_type, body.url, settings=settings, with_texts=with_texts
+    )
+
+
+def body_digests(contents: NDArray[np.object_]) -> list[bytes | None]:
+    """Return the digests of contents as they are, for a corpus that does not look into them."""
+    digests: list[bytes | None] = []
+    for one in contents:
+        if one is None:
+            digests.append(None)
+        elif isinstance(one, Body):
+            is_text = one.text is not None
+            digests.append((one.text or "").encode("utf-8", "replace") if is_text else one.body)
+        else:
+            digests.append(one.body_digest)
+    return digests
+
+
+def n_bytes_logged(contents: NDArray[np.object_], *, with_texts: bool) -> NDArray[np.int64]:
+    """Return an estimate, rather too large, of what the log keeps of each content, in bytes."""
+    sizes = np.zeros(contents.size, np.int64)
+    for i, one in enumerate(contents):
+        if one is None:
+            continue
+        n_passages, n_text = _PASSAGES_MAX, 0
+        if isinstance(one, Body):
+            n_passages = min(n_passages, one.n_bytes)
+            n_text = one.n_bytes
+        else:
+            n_passages = one.passages.size
+            n_text = sum(len(text) for text in one.texts or ())
+        sizes[i] = _BYTES_PER_PASSAGE * n_passages + _BYTES_BESIDE + (4 * n_text * with_texts)
+    return sizes

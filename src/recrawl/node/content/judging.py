@@ -1,0 +1,221 @@
+"""Judge the text of answers by what the store remembers of their pages and hosts.
+
+Nothing is written here: the node logs the judgements with the outcomes, and a replay applies them
+without judging again.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.node.node import Node
+from recrawl.node.records import BASELINE_FLAG, JUDGED_FLAG, TEMPLATE_FLAG
+from recrawl.node.repeated_outcomes import CountedInTurn
+from recrawl.shard import PageStatus, Verdict
+from recrawl.shard.events import slot_of_page
+from recrawl.store import pack_passages
+
+if TYPE_CHECKING:
+    from recrawl.content import ContentSettings, HostMemory, Judgement, PageMemory
+
+__all__ = ["JudgedTexts", "judge_texts", "update_host_memory"]
+
+
+class JudgedTexts(NamedTuple):
+    """Judgements as columns, one row per outcome; rows without content have none."""
+
+    is_judged: NDArray[np.bool_]
+    verdict: NDArray[np.uint8]
+    """Verdict for the shard."""
+    digest: list[bytes | None]
+    """Digest of the text that counts; None for a wrong answer."""
+    sketch: list[bytes | None]
+    divergence: NDArray[np.float32]
+    memory: list[bytes | None]
+    """New memory of the page, None if it has not changed."""
+    host_update: list[bytes | None]
+    passages: list[bytes | None]
+    wrong_answer: NDArray[np.uint8]
+    flags: NDArray[np.uint8]
+
+    def has_any(self) -> bool:
+        """Return whether any outcome was judged."""
+        return bool(self.is_judged.any())
+
+
+def update_host_memory(memory: bytes | None, updates: Sequence[bytes]) -> bytes:
+    """Return the memory of a host after updates that outcomes have logged."""
+    from recrawl.content import HostMemory  # noqa: PLC0415
+
+    host = HostMemory.from_bytes(memory or b"")
+    for update in updates:
+        host = host.with_update(update)
+    return host.to_bytes()
+
+
+class _Memories:
+    """Memories of the pages and hosts of outcomes, as stored and as of the outcomes before."""
+
+    def __init__(self, node: Node, page: NDArray[np.int64]) -> None:
+        from recrawl.content import HostMemory, PageMemory  # noqa: PLC0415
+
+        self._page_memory, self._host_memory = PageMemory, HostMemory
+        pages = node.shard.tables.pages
+        numbers = np.unique(page)
+        slots = slot_of_page(numbers)
+        stored = node.store.page_contents_of(numbers).memory
+        self.page_bytes = dict(zip(numbers.tolist(), stored, strict=True))
+        groups = pages.group[slots].astype(np.int64)
+        self.group = dict(zip(numbers.tolist(), groups.tolist(), strict=True))
+        distinct = np.unique(groups)
+        found = node.store.host_memories_of(distinct)
+        self._host_bytes = dict(zip(distinct.tolist(), found, strict=True))
+        self._hosts: dict[int, HostMemory] = {}
+        is_active = (pages.status[slots] == PageStatus.ACTIVE) & (pages.fetched_at[slots] > 0)
+        self.is_active = dict(zip(numbers.tolist(), is_active.tolist(), strict=True))
+        self.is_seen = dict(
+            zip(numbers.tolist(), (pages.fetched_at[slots] > 0).tolist(), strict=True)
+        )
+
+    def page_memory(self, page: int) -> "PageMemory | None":
+        """Return the memory of a page; None if there is none, or it cannot be read."""
+        data = self.page_bytes[page]
+        return None if data is None else self._page_memory.from_bytes(data)
+
+    def host_memory(self, group: int) -> "HostMemory":
+        """Return the memory of a host, with the updates of outcomes before."""
+        if group not in self._hosts:
+            self._hosts[group] = self._host_memory.from_bytes(self._host_bytes[group] or b"")
+        return self._hosts[group]
+
+    def update_host(self, group: int, update: bytes) -> None:
+        """Apply an update to the memory of a host, for the outcomes that follow."""
+        self._hosts[group] = self.host_memory(group).with_update(update)
+
+
+def judge_texts(
+    node: Node,
+    page: NDArray[np.int64],
+    contents: NDArray[np.object_],
+    settings: "ContentSettings",
+    says_changed: NDArray[np.bool_],
+    in_turn: CountedInTurn | None,
+) -> JudgedTexts:
+    """Judge the observations of outcomes, each by the state that the outcomes before it leave.
+
+    Parameters
+    ----------
+    node
+        Node of the pages.
+    page
+        Page of each outcome.
+    contents
+        Observation of each outcome, None for those that have none.
+    settings
+        Rules of judging.
+    says_changed
+        Whether the user says of an outcome if the page has changed: then it was the page.
+    in_turn
+        Prediction of the outcomes that will count, if a page occurs several times; else None.
+    """
+    n = page.size
+    judged = JudgedTexts(
+        is_judged=np.array([one is not None for one in contents], np.bool_),
+        verdict=np.zeros(n, np.uint8),
+        digest=[None] * n,
+        sketch=[None] * n,
+        divergence=np.full(n, np.nan, np.float32),
+        memory=[None] * n,
+        host_update=[None] * n,
+        passages=[None] * n,
+        wrong_answer=np.zeros(n, np.uint8),
+        flags=np.zeros(n, np.uint8),
+    )
+    rows = np.flatnonzero(judged.is_judged)
+    if rows.size == 0:
+        return judged
+    from recrawl.content import judge  # noqa: PLC0415
+
+    memories = _Memories(node, page[rows])
+    for i in rows.tolist():
+        number = int(page[i])
+        group = memories.group[number]
+        judgement = judge(
+            contents[i],
+            memories.page_memory(number),
+            memories.host_memory(group),
+            settings,
+        )
+        verdict = _verdict_of(judgement, is_seen=memories.is_seen[number])
+        is_wrong = verdict == Verdict.WRONG_ANSWER
+        if is_wrong and says_changed[i]:
+            judged.is_judged[i] = False
+            continue
+        if in_turn is not None and not in_turn.counts(i, is_poll=not is_wrong):
+            judged.verdict[i] = verdict
+            continue
+        _put_judgement(judged, i, number, judgement, verdict, memories)
+        if not is_wrong:
+            memories.is_seen[number] = memories.is_active[number] = True
+    return judged
+
+
+def _verdict_of(judgement: "Judgement", *, is_seen: bool) -> Verdict:
+    from recrawl.content import ContentVerdict  # noqa: PLC0415
+
+    match judgement.verdict:
+        case ContentVerdict.CHANGED:
+            return Verdict.CHANGED
+        case ContentVerdict.REVERTED:
+            return Verdict.REVERTED
+        case ContentVerdict.WRONG_ANSWER:
+            return Verdict.WRONG_ANSWER
+        case ContentVerdict.FIRST if not is_seen:
+            return Verdict.CHANGED
+    # Also the first text of a page that was compared by digests before: there is nothing to
+    # compare it with.
+    return Verdict.UNCHANGED
+
+
+def _put_judgement(
+    judged: JudgedTexts,
+    i: int,
+    page: int,
+    judgement: "Judgement",
+    verdict: Verdict,
+    memories: _Memories,
+) -> None:
+    """Write one judgement into the columns, and into the memories for the outcomes after it."""
+    from recrawl.content import ContentVerdict  # noqa: PLC0415
+
+    is_wrong = verdict == Verdict.WRONG_ANSWER
+    is_baseline = judgement.verdict in (ContentVerdict.FIRST, ContentVerdict.BASELINE)
+    judged.verdict[i] = verdict
+    judged.flags[i] = JUDGED_FLAG
+    if is_baseline and verdict == Verdict.UNCHANGED:
+        judged.flags[i] |= BASELINE_FLAG
+    if judgement.is_template_change:
+        judged.flags[i] |= TEMPLATE_FLAG
+    if is_wrong:
+        judged.wrong_answer[i] = judgement.wrong_answer
+    else:
+        judged.digest[i] = judgement.digest
+        judged.sketch[i] = judgement.observation.sketch_of(judgement.is_counted)
+        judged.divergence[i] = judgement.divergence
+        # The feed has a change unless the page is there as before.
+        if verdict != Verdict.UNCHANGED or not memories.is_active[page]:
+            judged.passages[i] = _passages_of(judgement)
+    memory = judgement.memory.to_bytes()
+    if memory != memories.page_bytes[page]:
+        judged.memory[i] = memories.page_bytes[page] = memory
+    if judgement.host_update:
+        judged.host_update[i] = judgement.host_update
+        memories.update_host(memories.group[page], judgement.host_update)
+
+
+def _passages_of(judgement: "Judgement") -> bytes:
+    found = judgement.observation.texts
+    texts = None if found is None else [found[i] for i in judgement.added_places.tolist()]
+    return pack_passages(judgement.kept, judgement.added, judgement.removed, texts)

@@ -1,0 +1,409 @@
+"""A corpus that is given bodies, texts and observations instead of digests."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import recrawl
+from recrawl.content import ContentSettings, WrongAnswer, observe
+from recrawl.corpus import Corpus, Outcome, Transition, explanation_words
+from recrawl.corpus.doctor.corpus_checks import wrong_answers_check
+from recrawl.corpus.wrong_answers import WRONG_ANSWER_NAMES
+from recrawl.errors import ConfigError
+from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.content.judging import update_host_memory
+from recrawl.node.node import Node
+from recrawl.shard import Shard
+from recrawl.store import Names, Store
+from recrawl.testing.stores import contents_of
+from tests.manual_clock import ManualClock
+
+Open: TypeAlias = Callable[..., Corpus]
+PAGE = "https://a.example/"
+PAGES = [f"https://a.example/{i}" for i in range(6)]
+HTML = "text/html; charset=utf-8"
+
+TEXT = (
+    "The harbour opens at six in the morning and closes late in the evening.",
+    "Boats that arrive at night wait outside until the pilot comes on board.",
+    "The ferry to the islands leaves three times a day from the northern quay.",
+)
+NEWS = "A second ferry begins to sail in summer and calls at the southern islands."
+BLOCKED = "<p>Please verify that you are not a robot. Checking your browser before you access.</p>"
+
+
+def html(*passages: str, title: str = "Harbour", nonce: int = 0) -> bytes:
+    text = "".join(f"<p>{passage}</p>" for passage in passages)
+    return (
+        f"<html><head><title>{title}</title><script nonce='{nonce}'>var a={nonce};</script></head>"
+        f"<body><main><h1>{title}</h1>{text}</main></body></html>"
+    ).encode()
+
+
+def blocked() -> bytes:
+    return html(title="Just a moment...") + BLOCKED.encode()
+
+
+def report(corpus: Corpus, body: bytes, url: str = PAGE, **fields: Any) -> Transition:
+    """Report one body; return what it meant for the page."""
+    outcome = Outcome(url=url, body=body, content_type=HTML, **fields)
+    reported = corpus.report(outcome)
+    assert reported.counted.all()
+    return Transition(int(reported.transition[0]))
+
+
+def contents(corpus: Corpus) -> dict[str, Any]:
+    node = corpus.nodes[0]
+    found = contents_of(node.store, int(node.shard.tables.registers.n_slots[0]))
+    del found["position"]
+    return found
+
+
+# ---------------------------------------------------------------------- what counts
+
+
+def test_a_body_is_enough(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus()
+    corpus.add([PAGE])
+    assert report(corpus, html(*TEXT)) == Transition.NEW
+    clock.pass_seconds(100)
+    assert report(corpus, html(*TEXT, nonce=7)) == Transition.NONE
+    clock.pass_seconds(100)
+    assert report(corpus, html(*TEXT, NEWS)) == Transition.CHANGED
+    clock.pass_seconds(100)
+    assert report(corpus, html(*TEXT)) == Transition.REVERTED
+    clock.pass_seconds(100)
+    corpus.report(Outcome(url=PAGE, status=404, body=b"<p>not here</p>"))
+    clock.pass_seconds(100)
+    assert report(corpus, html(*TEXT)) == Transition.RETURNED
+    assert corpus.stats().n_texts == 5
+
+
+def test_changes_have_passages(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus(content={"keep_text": True})
+    corpus.add([PAGE])
+    report(corpus, html(*TEXT))
+    clock.pass_seconds(100)
+    report(corpus, html(TEXT[0], NEWS, TEXT[2]))
+    first, second = (change.passages for change in corpus.changes())
+    assert first is not None
+    assert second is not None
+    assert first.kept == first.removed == ()
+    assert first.added_text is not None
+    assert set(TEXT) <= set(first.added_text)
+    assert second.added_text == (NEWS,)
+    assert len(second.removed) == 1
+    # All passages of the new version are known: those kept and those added.
+    assert set(second.kept) | set(second.removed) == set(first.added)
+    text_of = dict(zip(first.added, first.added_text, strict=True))
+    assert [text_of[one] for one in second.removed] == [TEXT[1]]
+
+
+def test_texts_are_kept_only_on_request(open_corpus: Open) -> None:
+    corpus = open_corpus()
+    corpus.add([PAGE])
+    report(corpus, html(*TEXT))
+    (change,) = corpus.changes()
+    assert change.passages is not None
+    assert change.passages.added_text is None
+    corpus.close()
+    for path in corpus.folder.rglob("*"):
+        assert not path.is_file() or b"northern quay" not in path.read_bytes()
+
+
+def test_own_texts_and_observations_count_as_bodies(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus()
+    corpus.add(PAGES[:2])
+    for news in ("", "\n" + NEWS):
+        text = "\n".join(TEXT) + news
+        seen = observe(text.encode(), "text/plain")
+        corpus.report([Outcome(url=PAGES[0], text=text), Outcome(url=PAGES[1], observation=seen)])
+        clock.pass_seconds(100)
+    by_url = [(change.url, change.what, change.passages) for change in corpus.changes()]
+    assert [(url, what.name) for url, what, _ in by_url[2:]] == [
+        (PAGES[0], "CHANGED"),
+        (PAGES[1], "CHANGED"),
+    ]
+    assert by_url[2][2] == by_url[3][2]
+
+
+def test_without_content_bytes_are_compared(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus(content={"enabled": False})
+    corpus.add([PAGE])
+    seen = []
+    for body in (html(*TEXT), html(*TEXT), html(*TEXT, nonce=7), blocked()):
+        seen.append(report(corpus, body).name)
+        clock.pass_seconds(100)
+    assert seen == ["NEW", "NONE", "CHANGED", "CHANGED"]
+    assert corpus.nodes[0].store.content_counts is None
+    assert all(change.passages is None for change in corpus.changes())
+
+
+def test_a_digest_counts_only_without_a_body(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus()
+    corpus.add([PAGE])
+    report(corpus, html(*TEXT), digest=b"one")
+    clock.pass_seconds(100)
+    assert report(corpus, html(*TEXT), digest=b"two") == Transition.NONE
+    clock.pass_seconds(100)
+    assert report(corpus, html(*TEXT), changed=True) == Transition.CHANGED
+
+
+def test_a_page_known_by_digests_gets_a_baseline(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus()
+    corpus.add([PAGE])
+    corpus.report(Outcome(url=PAGE, digest=b"one"))
+    clock.pass_seconds(100)
+    assert report(corpus, html(*TEXT)) == Transition.NONE
+    assert corpus.stats().n_baselines == 1
+    clock.pass_seconds(100)
+    assert report(corpus, html(*TEXT, NEWS)) == Transition.CHANGED
+
+
+def test_settings_change_what_counts(open_corpus: Open, clock: ManualClock) -> None:
+    aside = html(*TEXT).replace(b"</main>", b"</main><aside class='x'>%s</aside>" % NEWS.encode())
+    more = html(*TEXT).replace(b"</main>", b"</main><aside class='x'>%s</aside>" % TEXT[0].encode())
+    corpus = open_corpus(content={"ignore": [".x"], "ignore_patterns": ["second ferry"]})
+    corpus.add([PAGE])
+    report(corpus, html(*TEXT))
+    for body in (aside, more, html(*TEXT, NEWS)):
+        clock.pass_seconds(100)
+        assert report(corpus, body) == Transition.NONE
+
+
+def test_sections_become_settings() -> None:
+    config = CorpusConfig.from_toml(
+        """
+        [content]
+        select = ["main"]
+        ignore_patterns = ['\\d+ "views"']
+        ignore_templates = false
+        """
+    )
+    expected = ContentSettings(
+        select=("main",), ignore_patterns=('\\d+ "views"',), ignore_templates=False
+    )
+    assert config.content.content_settings() == expected
+    assert CorpusConfig.from_dict(config.to_dict()) == config
+    for wrong in ({"select": "main"}, {"enabled": 1}, {"ignore_patterns": ["("]}):
+        with pytest.raises(ConfigError, match=r"content\."):
+            CorpusConfig.from_dict({"content": wrong})
+
+
+def test_wrong_types_are_refused_before_anything_is_logged(open_corpus: Open) -> None:
+    corpus = open_corpus()
+    corpus.add([PAGE])
+    for wrong in ({"body": "text"}, {"text": b"bytes"}, {"body": b"", "content_type": 7}):
+        with pytest.raises(TypeError, match="must be"):
+            corpus.report([Outcome(url=PAGE, digest=b"1"), Outcome(url=PAGE, **wrong)])
+    with pytest.raises(ValueError, match="none of body, text, digest and changed"):
+        corpus.report(Outcome(url=PAGE))
+    assert corpus.stats().n_outcomes == 0
+
+
+# ---------------------------------------------------------------------- wrong answers
+
+
+def test_a_wrong_answer_says_nothing_of_the_page(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus(errors={"backoff": 60})
+    corpus.add([PAGE])
+    report(corpus, html(*TEXT), etag=b'"1"')
+    clock.pass_seconds(100)
+    reported = corpus.report(
+        Outcome(url=PAGE, body=blocked(), content_type=HTML, etag=b'"block"', status=200)
+    )
+    assert reported.counted.tolist() == [True]
+    assert reported.transition.tolist() == [Transition.NONE]
+    assert reported.wrong_answer.tolist() == [WrongAnswer.BLOCKED]
+    page = corpus.explain(PAGE)
+    assert page is not None
+    assert page.etag == b'"1"'
+    assert (page.n_wrong_answers, page.wrong_answer) == (1, "blocked")
+    assert page.group_view.errors == 0
+    text = explanation_words(page)
+    assert "was not the page but a block page" in text
+    assert page.as_dict()["wrong_answer"] == "blocked"
+    stats = corpus.stats()
+    assert (stats.n_wrong_answers, stats.wrong_answers) == (1, {"blocked": 1})
+    clock.pass_seconds(1000)
+    assert report(corpus, html(*TEXT)) == Transition.NONE
+    page = corpus.explain(PAGE)
+    assert page is not None
+    assert "Earlier 1 answer was not the page" in explanation_words(page)
+
+
+def test_doctor_names_wrong_answers(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus()
+    assert not list(wrong_answers_check(corpus))
+    corpus.add(PAGES)
+    report(corpus, html(*TEXT), PAGES[0])
+    (found,) = wrong_answers_check(corpus)
+    assert found.level.name == "OK"
+    for _ in range(3):
+        clock.pass_seconds(100)
+        for url in PAGES[1:]:
+            report(corpus, blocked(), url)
+    (found,) = wrong_answers_check(corpus)
+    assert found.level.name == "WARN"
+    assert "15 block pages" in found.what
+
+
+def test_the_names_are_those_of_the_kinds() -> None:
+    assert tuple(kind.name.lower() for kind in WrongAnswer) == WRONG_ANSWER_NAMES
+
+
+# ---------------------------------------------------------------------- repeats and replays
+
+
+def bodies_of_a_week(draw: random.Random) -> list[bytes]:
+    lines = [*TEXT, NEWS, "The pilot's office moves to the old customs house on Monday."]
+    return [
+        blocked()
+        if draw.random() < 0.2
+        else html(*draw.sample(lines, draw.randint(2, 5)), nonce=draw.randint(0, 9))
+        for _ in range(40)
+    ]
+
+
+def random_week(corpus: Corpus, clock: ManualClock, seed: int) -> None:
+    draw = random.Random(seed)
+    corpus.add(PAGES)
+    for body in bodies_of_a_week(draw):
+        clock.pass_seconds(draw.choice([0, 1, 3_600]))
+        url = draw.choice(PAGES)
+        given: dict[str, Any] = {"body": body} if draw.random() < 0.9 else {"digest": body[:9]}
+        corpus.report([Outcome(url=url, content_type=HTML, **given)] * draw.choice([1, 1, 2]))
+        if draw.random() < 0.1:
+            corpus.remove([draw.choice(PAGES)])
+        if draw.random() < 0.1:
+            corpus.add(PAGES)
+
+
+def test_a_replay_gives_the_same_store(
+    open_corpus: Open, clock: ManualClock, tmp_path: Path, seed: int
+) -> None:
+    corpus = open_corpus(content={"keep_text": True}, snapshots={"every": 1e9})
+    random_week(corpus, clock, seed)
+    expected = contents(corpus)
+    assert expected["content_counts"].n_observed > 10
+    assert any(expected["hosts"])
+    ledger, shard = corpus.nodes[0].ledger, corpus.nodes[0].shard
+    assert ledger.first == 0
+    with Store.open(tmp_path / "replayed", update_host=update_host_memory) as store:
+        replay = Node(shard=Shard(shard.settings), ledger=ledger, store=store, position=0)
+        replay.follow()
+        found = contents_of(store, int(shard.tables.registers.n_slots[0]))
+    del found["position"]
+    assert found == expected
+
+
+def test_outcomes_in_one_call_mean_the_same_as_one_after_another(
+    open_corpus: Open, clock: ManualClock, seed: int
+) -> None:
+    draw = random.Random(seed)
+    together, apart = open_corpus("together"), open_corpus("apart")
+    clock.pass_seconds(100_000)
+    now_ms = clock.wall_ms()
+    outcomes = []
+    for body in bodies_of_a_week(draw):
+        given: dict[str, Any] = {"body": body} if draw.random() < 0.8 else {"digest": b"1"}
+        fetched_at_ms = now_ms - 1_000 * draw.randint(0, 90_000)
+        url = draw.choice(PAGES[:2])
+        outcomes.append(Outcome(url=url, fetched_at_ms=fetched_at_ms, content_type=HTML, **given))
+    outcomes.sort(key=lambda one: one.fetched_at_ms if draw.random() < 0.9 else 0)
+    for corpus in (together, apart):
+        corpus.add(PAGES[:2])
+    whole = together.report(outcomes)
+    rows = [apart.report(outcome) for outcome in outcomes]
+    assert whole.counted.tolist() == [bool(row.counted[0]) for row in rows]
+    assert whole.transition.tolist() == [int(row.transition[0]) for row in rows]
+    pages = np.arange(2)
+    found = [one.nodes[0].store.page_contents_of(pages).memory for one in (together, apart)]
+    assert found[0] == found[1]
+
+
+def test_a_repeated_report_changes_nothing(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus()
+    corpus.add([PAGE])
+    (order,) = corpus.lease(1)
+    outcome = Outcome(handle=order.handle, body=html(*TEXT), content_type=HTML)
+    assert corpus.report(outcome).counted.tolist() == [True]
+    before = contents(corpus)
+    clock.pass_seconds(5)
+    other = Outcome(handle=order.handle, body=html(NEWS), content_type=HTML)
+    assert corpus.report([outcome, other]).counted.tolist() == [False, False]
+    assert contents(corpus) == before
+
+
+def test_pages_of_one_host_share_a_memory(open_corpus: Open) -> None:
+    corpus = open_corpus()
+    corpus.add(PAGES)
+    corpus.report([Outcome(url=url, body=html(*TEXT), content_type=HTML) for url in PAGES])
+    store = corpus.nodes[0].store
+    groups = store.numbers_of(Names.GROUP, ["a.example"])
+    assert store.host_memories_of(groups)[0]
+
+
+# ---------------------------------------------------------------------- tables, asyncio, erasure
+
+
+def test_a_table_may_have_bodies(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus()
+    corpus.add(PAGES[:3])
+    rows = {
+        "url": PAGES[:3],
+        "body": pa.array([html(*TEXT), None, None], pa.large_binary()),
+        "text": [None, "\n".join(TEXT), None],
+        "content_type": [HTML, None, None],
+        "status": [200, 200, 304],
+    }
+    assert corpus.report(pa.table(rows)).counted.all()
+    first, second, third = corpus.changes()
+    assert first.passages is not None
+    assert second.passages is not None
+    assert set(second.passages.added) <= set(first.passages.added)
+    assert third.passages is None
+    with pytest.raises(ValueError, match="columns must be among"):
+        corpus.report(pa.table({"url": PAGES[:1], "observation": ["x"]}))
+
+
+def test_async_corpora_take_bodies(tmp_path: Path) -> None:
+    async def run() -> list[str]:
+        async with recrawl.AsyncCorpus(tmp_path / "async") as corpus:
+            await corpus.add([PAGE])
+            await corpus.report(Outcome(url=PAGE, body=html(*TEXT), content_type=HTML))
+            return [change.what.name for change in await corpus.changes()]
+
+    assert asyncio.run(run()) == ["NEW"]
+
+
+def test_forgetting_a_page_erases_its_text(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus(content={"keep_text": True})
+    corpus.add(PAGES[:2])
+    for url, word in zip(PAGES[:2], ("Zanzibar", "Valparaiso"), strict=True):
+        report(corpus, html(*TEXT, f"A ship from {word} is expected in the harbour."), url)
+    clock.pass_seconds(100)
+    (state,) = corpus.forget([PAGES[0]])
+    assert state.is_complete
+    store = corpus.nodes[0].store
+    assert store.page_contents_of(np.arange(2)).memory[0] is None
+    corpus.close()
+    data = b"".join(path.read_bytes() for path in corpus.folder.rglob("*") if path.is_file())
+    assert b"Zanzibar" not in data
+    with open_corpus(content={"keep_text": True}) as again:
+        assert again.nodes[0].store.page_contents_of(np.arange(2)).memory[1] is not None
+
+
+def test_a_reader_sees_passages(open_corpus: Open) -> None:
+    corpus = open_corpus()
+    corpus.add([PAGE])
+    report(corpus, html(*TEXT))
+    reader = open_corpus(read_only=True)
+    assert reader.changes() == corpus.changes()
+    assert reader.stats().n_texts == 1
