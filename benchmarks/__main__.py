@@ -9,6 +9,7 @@ from benchmarks import (
     backtests,
     calls,
     cdx_stream,
+    content,
     crash,
     exactness,
     fragments,
@@ -25,6 +26,7 @@ from benchmarks import (
     throughput,
 )
 from recrawl.sim.faults import run as faults
+from recrawl.sim.pages import KINDS
 
 
 def _argument_parser() -> argparse.ArgumentParser:
@@ -84,6 +86,13 @@ def _argument_parser() -> argparse.ArgumentParser:
     command = commands.add_parser("cdx-stream", help=cdx_stream.__doc__)
     command.add_argument("--bytes", type=float, default=1e9, help="size of the file")
     command.add_argument("--odd-share", type=float, default=0.001, help="share of irregular lines")
+    command = commands.add_parser("content", help=content.__doc__)
+    command.add_argument("--polls", type=float, default=1e5, help="number of polls of all kinds")
+    command.add_argument("--kinds", help="names of kinds, separated by commas; default: all")
+    command.add_argument("--processes", type=int, default=2, help="number of processes")
+    command.add_argument(
+        "--markdown", action="store_true", help="print the tables of the documentation"
+    )
     command = commands.add_parser("scale", help=scale.__doc__)
     command.add_argument("--pages", type=float, default=1e7)
     command.add_argument("--hosts", type=float, help="number of hosts; default: pages / 50")
@@ -151,6 +160,13 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             return histories.measure(arguments.folder)
         case "cdx-stream":
             return cdx_stream.measure(int(arguments.bytes), arguments.odd_share)
+        case "content":
+            found = content.measure(
+                arguments.polls,
+                kinds=arguments.kinds.split(",") if arguments.kinds else tuple(KINDS),
+                n_processes=arguments.processes,
+            )
+            return content.as_markdown(found) if arguments.markdown else found
         case "scale":
             return scale.measure(
                 int(arguments.pages),
@@ -181,7 +197,10 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
 def main() -> None:
     """Run the measurement that the command line names, and print it as JSON."""
     result = _run_measurement(_argument_parser().parse_args())
-    print(json.dumps(result, indent=2, default=dataclasses.asdict))
+    if isinstance(result, str):
+        print(result)
+    else:
+        print(json.dumps(result, indent=2, default=dataclasses.asdict))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from recrawl.sim.pages.material import Material
 __all__ = ["PageKind", "View"]
 
 DAY = 86_400
+# Sites show the day of what is older than this, and how long ago it was of what is newer.
+_AGO_DAYS_MAX = 30
 
 # Words that designs use for the same thing; a new design chooses anew.
 _LABELS = {
@@ -94,8 +96,10 @@ class View:
         return time.strftime(style, time.gmtime(self.at))
 
     def ago(self, at: int) -> str:
-        """Return how long ago an instant is, as sites show it."""
+        """Return how long ago an instant is, as sites show it; the day if it is long ago."""
         seconds = max(self.at - at, 60)
+        if seconds > _AGO_DAYS_MAX * DAY:
+            return self.date(at)
         for unit, size in (("days", DAY), ("hours", 3_600), ("minutes", 60)):
             if seconds >= 2 * size or unit == "minutes":
                 return _AGO.get(self.language.code, "{}").format(f"{seconds // size} {unit}")
