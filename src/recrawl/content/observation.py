@@ -8,6 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from recrawl.content.answer_hints import HINT_WORDS_MAX, find_hints
+
 __all__ = [
     "EXTRACTOR_VERSION",
     "PASSAGES_MAX",
@@ -26,6 +28,11 @@ PASSAGES_MAX: Final = 512
 
 SKETCH_HASHES_MAX: Final = 128
 """Hashes of a sketch (m): its divergence has a standard error of at most .044."""
+
+OPENING_BYTES: Final = 16_000
+"""Size of the start of a text that is kept for hints of a wrong answer."""
+OPENING_WORDS_MAX: Final = HINT_WORDS_MAX
+"""Words of a page up to which the start of its text is kept."""
 
 _SKETCH_HEAD = struct.Struct("<BBHI")
 _SKETCH_FORMAT = 1
@@ -107,9 +114,8 @@ class Observation:
         Facts from the head of an HTML page, empty if it has none.
     n_links
         Links of an HTML page.
-    hints
-        Kinds of wrong answer that a short HTML page resembles: bits of
-        `recrawl.content.answer_hints.AnswerHint`.
+    opening
+        Start of the text of a short HTML page, in which hints of a wrong answer are looked for.
     links
         Targets of links as written, if asked for.
     texts
@@ -138,11 +144,21 @@ class Observation:
     canonical_url: str = ""
     robots: str = ""
     n_links: int = 0
-    hints: int = 0
+    opening: str = ""
     links: tuple[str, ...] | None = None
     texts: tuple[str, ...] | None = None
     ignored_texts: tuple[tuple[str, str], ...] | None = None
     problems: tuple[str, ...] = ()
+
+    @property
+    def hints(self) -> int:
+        """Bits of `AnswerHint`: whether the answer reads like an error page or a login wall.
+
+        They are found when they are asked for: a page whose text did not change needs none.
+        """
+        if self.kind != ContentKind.HTML:
+            return 0
+        return find_hints(self.title, self.opening, int(self.n_words.sum()))
 
     @property
     def sketch(self) -> bytes:

@@ -9,28 +9,26 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from recrawl.content.answer_hints import find_hints
 from recrawl.content.extract.charset import decode_body, find_wide_charset
 from recrawl.content.extract.chunks import chunk_bytes
 from recrawl.content.extract.html_page import FACT_LENGTH_MAX, PageTree
+from recrawl.content.extract.main_text import find_main
 from recrawl.content.extract.markup import read_markup
 from recrawl.content.extract.pdf import PDF_BYTES_MAX, read_pdf
 from recrawl.content.extract.structured import StructuredText, read_json, read_xml
-from recrawl.content.extract.words import (
-    PassageColumns,
-    hash_shingles,
-    share_found,
-    split_passages,
-)
+from recrawl.content.extract.words import PassageColumns, split_passages
 from recrawl.content.merging import merge_to_limit
-from recrawl.content.observation import ContentKind, Observation
+from recrawl.content.observation import (
+    OPENING_BYTES,
+    OPENING_WORDS_MAX,
+    ContentKind,
+    Observation,
+)
 from recrawl.content.settings import DEFAULT_CONTENT_SETTINGS, ContentSettings
 
 __all__ = ["observe", "observe_bytes", "observe_text"]
 
-HINT_BYTES: Final = 16_000
-"""Start of the text of a page in which hints of a wrong answer are looked for."""
-STRUCTURED_BYTES_MAX: Final = 2_000_000
+STRUCTURED_BYTES_MAX: Final = 1_000_000
 """Size of a JSON or XML text up to which its structure is read."""
 
 _TYPES = {
@@ -184,7 +182,7 @@ def _sniff(body: bytes) -> ContentKind:
 def _observe_html(request: _Request) -> Observation:
     body, content_type, settings, _, with_links = request
     n_max = settings.text_bytes_max
-    page, rest = body[: 2 * n_max], body[2 * n_max :]
+    page, rest = body[: 2 * n_max], [memoryview(body)[2 * n_max :]]
     charset = find_wide_charset(page, content_type) or ""
     has_bad_bytes = False
     if charset:
@@ -195,15 +193,13 @@ def _observe_html(request: _Request) -> Observation:
         page, charset, has_bad_bytes = _to_utf8(page, content_type)
         markup = read_markup(page, n_text_max=n_max)
         decoded = markup.parsed.decode("utf-8", "replace")
-    rest = page[markup.end :] + rest
+    rest.insert(0, memoryview(page)[markup.end :])
     problems = ["bad_bytes"] if has_bad_bytes else []
-    if rest:
-        problems.append("too_large")
     problem = markup.problem
     if not problem and len(markup.parsed) > settings.html_bytes_max:
         problem = "not_parsed_too_large"
     text = markup.text
-    main: NDArray[np.uint32] | None = None
+    main: bytes | None = None
     facts: dict[str, Any] = {}
     removed: list[tuple[str, str]] = []
     if problem:
@@ -217,7 +213,7 @@ def _observe_html(request: _Request) -> Observation:
             found, removed = tree.keep_only(settings.select, settings.ignore)
             problems += found
             text = read_markup(tree.html().encode("utf-8", "replace"), n_text_max=n_max).text
-        main = hash_shingles(tree.main_text().encode("utf-8", "replace"))
+        main = tree.main_text().encode("utf-8", "replace")
     return _observation(
         ContentKind.HTML,
         request,
@@ -226,7 +222,7 @@ def _observe_html(request: _Request) -> Observation:
         rest=rest,
         ignored=removed,
         charset=charset or "utf-8",
-        is_coarse=bool(problem or rest),
+        is_coarse=bool(problem),
         n_links=markup.n_links,
         problems=tuple(problems),
         **facts,
@@ -249,10 +245,7 @@ def _decode_strictly(page: bytes) -> str | None:
 def _observe_plain(request: _Request, kind: ContentKind = ContentKind.TEXT) -> Observation:
     n_max = request.settings.text_bytes_max
     text, charset, has_bad_bytes = decode_body(request.body[:n_max], request.content_type)
-    rest = request.body[n_max:]
     problems = ["bad_bytes"] if has_bad_bytes else []
-    if rest:
-        problems.append("too_large")
     if kind is not ContentKind.TEXT:
         problems.append("not_parsed")
     return _observation(
@@ -261,8 +254,7 @@ def _observe_plain(request: _Request, kind: ContentKind = ContentKind.TEXT) -> O
         text.encode("utf-8", "replace"),
         None,
         charset=charset,
-        rest=rest,
-        is_coarse=bool(rest),
+        rest=[memoryview(request.body)[n_max:]],
         problems=tuple(problems),
     )
 
@@ -337,37 +329,42 @@ def _observation(
     kind: ContentKind,
     request: _Request,
     text: bytes,
-    main: NDArray[np.uint32] | None,
+    main: bytes | None,
     *,
     n_main_lines: int | None = None,
-    rest: bytes = b"",
+    rest: Sequence[memoryview] = (),
+    is_coarse: bool = False,
+    problems: tuple[str, ...] = (),
     ignored: Sequence[tuple[str, str]] = (),
     **facts: Any,
 ) -> Observation:
     """Return the observation of a text in UTF-8, one passage per line."""
     body, _, settings, with_texts, _ = request
     columns = split_passages(text)
+    lines = text.split(b"\n")
     is_main = np.ones(columns.hashes.size, dtype=bool)
     if main is not None:
-        is_main = share_found(columns, main) >= 0.5
+        is_main = find_main(columns, lines, main)
     elif n_main_lines is not None:
         is_main = columns.lines < n_main_lines
     texts: list[str] | None = None
     if with_texts or settings.ignore_patterns:
-        lines = text.split(b"\n")
         texts = [" ".join(lines[k].decode("utf-8", "replace").split()) for k in columns.lines]
     if settings.ignore_patterns and texts is not None:
         columns, is_main, texts, found = _ignore(columns, is_main, texts, settings)
         ignored = [*ignored, *found]
-    if rest:
-        chunks = chunk_bytes(rest)
+    for piece in (memoryview(text)[columns.end :], *rest):
+        if not piece:
+            continue
+        is_coarse = True
+        problems = (*problems, "too_large")
+        chunks = chunk_bytes(piece)
         columns = _joined_columns(columns, chunks)
         is_main = np.concatenate([is_main, np.ones(chunks.hashes.size, dtype=bool)])
         texts = None if texts is None else [*texts, *([""] * chunks.hashes.size)]
-    hints = 0
-    if kind == ContentKind.HTML:
-        start = text[:HINT_BYTES].decode("utf-8", "replace")
-        hints = find_hints(facts.get("title", ""), start, int(columns.n_words.sum()))
+    opening = ""
+    if kind is ContentKind.HTML and columns.n_words.sum() <= OPENING_WORDS_MAX:
+        opening = text[:OPENING_BYTES].decode("utf-8", "replace")
     return merge_to_limit(
         Observation(
             kind=kind,
@@ -381,7 +378,9 @@ def _observation(
             shingle_offsets=columns.shingle_offsets,
             texts=tuple(texts) if with_texts and texts is not None else None,
             ignored_texts=tuple(ignored) if with_texts else None,
-            hints=hints,
+            opening=opening,
+            is_coarse=is_coarse,
+            problems=tuple(dict.fromkeys(problems)),
             **facts,
         )
     )
@@ -405,6 +404,7 @@ def _ignore(
         columns.shingles[np.repeat(is_kept, n_shingles)],
         np.concatenate([[0], np.cumsum(n_shingles[is_kept])]),
         columns.lines[is_kept],
+        columns.end,
     )
     ignored = tuple(
         (text, f"pattern {reason}")
@@ -425,4 +425,5 @@ def _joined_columns(first: PassageColumns, second: PassageColumns) -> PassageCol
             [first.shingle_offsets, second.shingle_offsets[1:] + first.shingle_offsets[-1]]
         ),
         np.concatenate([first.lines, second.lines]),
+        first.end,
     )

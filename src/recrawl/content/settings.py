@@ -41,7 +41,7 @@ class ContentSettings:
     ignore_templates: bool = True
     ignore_wrong_answers: bool = True
     html_bytes_max: int = 2_000_000
-    text_bytes_max: int = 8_000_000
+    text_bytes_max: int = 4_000_000
 
     def __post_init__(self) -> None:
         for name in ("select", "ignore", "ignore_patterns"):

@@ -16,7 +16,7 @@ CHUNK_BITS: Final = 12
 _BLOCK_BYTES = 1 << 20
 
 
-def chunk_bytes(data: bytes) -> PassageColumns:
+def chunk_bytes(data: memoryview) -> PassageColumns:
     """Return chunks of bytes as passages; they begin where the content says, not at fixed places.
 
     Parameters
@@ -26,9 +26,8 @@ def chunk_bytes(data: bytes) -> PassageColumns:
     """
     cuts = [0, *_cuts(data), len(data)]
     bounds = [(a, b) for a, b in pairwise(cuts) if b > a]
-    view = memoryview(data)
     digest = xxhash.xxh3_64_intdigest
-    hashes = np.array([digest(view[a:b]) for a, b in bounds], dtype=np.uint64)
+    hashes = np.array([digest(data[a:b]) for a, b in bounds], dtype=np.uint64)
     sizes = np.array([b - a for a, b in bounds], dtype=np.int64)
     shingles = (hashes >> np.uint64(32)).astype(np.uint32)
     return PassageColumns(
@@ -38,10 +37,11 @@ def chunk_bytes(data: bytes) -> PassageColumns:
         shingles,
         np.arange(hashes.size + 1, dtype=np.int64),
         np.zeros(hashes.size, dtype=np.int64),
+        len(data),
     )
 
 
-def _cuts(data: bytes) -> list[int]:
+def _cuts(data: memoryview) -> list[int]:
     """Return the places after which a chunk begins: where four bytes have a rare hash."""
     found: list[NDArray[np.int64]] = []
     signs = np.frombuffer(data, dtype=np.uint8)

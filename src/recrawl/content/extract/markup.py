@@ -27,12 +27,14 @@ __all__ = [
     "read_markup",
 ]
 
-TAGS_MAX: Final = 20_000
+TAGS_MAX: Final = 15_000
 """Elements up to which a page is parsed."""
-BLOCKS_MAX: Final = 5_000
+BLOCKS_MAX: Final = 4_000
 """Elements that are not inline, such as paragraphs, up to which a page is parsed."""
-DEPTH_MAX: Final = 200
+DEPTH_MAX: Final = 150
 """Depth of nested elements up to which a page is parsed."""
+BLOCKS_TIMES_TEXT_MAX: Final = 3_000_000_000
+"""Blocks times bytes of text up to which a page is parsed: 2 000 blocks and 1.5 MB."""
 ATTRIBUTES_MAX: Final = 150
 """Attributes of one element up to which a page is parsed."""
 SCRIPTS_MAX: Final = 4_000
@@ -385,21 +387,30 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
     title_start = -1
     title_end = -1
     while i < n:
-        sign = page[i]
-        if sign != 60:
-            if silent == np.uint64(0):
-                if n_out >= n_out_max:
-                    break
-                if sign == 38:
-                    i, n_out = _read_entity(page, i, entity_keys, entity_codes, out, n_out)
-                    continue
-                if sign == 10 and n_preformatted == 0:
-                    sign = 32
-                out[n_out] = sign
-                n_out += 1
-                i += 1
-            else:
+        if page[i] != 60:
+            if silent != np.uint64(0):
                 i = _find_sign(page, words, i, 60)
+                continue
+            # Text: white space becomes one space, none at the start of a line.
+            while i < n and n_out < n_out_max:
+                sign = page[i]
+                if sign > 32:
+                    if sign == 60:
+                        break
+                    if sign == 38:
+                        i, n_out = _read_entity(page, i, entity_keys, entity_codes, out, n_out)
+                        continue
+                    out[n_out] = sign
+                    n_out += 1
+                elif sign == 10 and n_preformatted > 0:
+                    out[n_out] = 10
+                    n_out += 1
+                elif n_out > 0 and out[n_out - 1] > 32:
+                    out[n_out] = 32
+                    n_out += 1
+                i += 1
+            if n_out >= n_out_max:
+                break
             continue
         i += 1
         if i >= n:
@@ -449,15 +460,14 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
 
         # Text: a tag that is not inline begins a new line.
         if silent == np.uint64(0):
-            if kind == 0 or kind >= 5:
+            if (kind == 0 or kind >= 5) and kind != 12:
                 if n_out >= n_out_max:
                     i = tag_start - 1
                     break
-                if kind == 14:
-                    out[n_out] = 32
-                    n_out += 1
-                elif n_out > 0 and out[n_out - 1] != 10:
-                    out[n_out] = 10
+                if n_out > 0 and out[n_out - 1] == 32:
+                    n_out -= 1
+                if n_out > 0 and out[n_out - 1] != 10:
+                    out[n_out] = 32 if kind == 14 else 10
                     n_out += 1
             if name == np.uint64(0x707265):  # pre
                 n_preformatted = 0 if is_end else 1
@@ -487,6 +497,8 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
             continue
 
         # Depth: which elements are open.
+        if name == np.uint64(0x6474):  # dt and dd close each other
+            name = np.uint64(0x6464)
         if is_end:
             if raw != np.uint64(0):
                 if name == raw:
@@ -548,6 +560,7 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
     results[4] = title_end
     results[5] = n_links
     results[6] = min(i, n)
+    results[7] = n_blocks
 
 
 def read_markup(
@@ -576,7 +589,7 @@ def read_markup(
     out = np.empty(min(len(page), n_text_max) + 16, dtype=np.uint8)
     open_counts = np.zeros(2, dtype=np.int64)  # depth that tables add, and anchors
     cuts = np.empty((SCRIPTS_MAX, 2), dtype=np.int64)
-    results = np.zeros(7, dtype=np.int64)
+    results = np.zeros(8, dtype=np.int64)
     limits = np.array([n_tags_max, n_blocks_max, n_attributes_max], dtype=np.int64)
     stack = np.empty(depth_max, dtype=np.uint64)
     with np.errstate(over="ignore"):
@@ -593,7 +606,7 @@ def read_markup(
             open_counts,
             results,
         )
-    problem, n_out, n_cuts, title_start, title_end, n_links, end = results.tolist()
+    problem, n_out, n_cuts, title_start, title_end, n_links, end, n_blocks = results.tolist()
     parsed = page
     if n_cuts:
         pieces, kept = [], 0
@@ -602,4 +615,6 @@ def read_markup(
             kept = last
         parsed = b"".join([*pieces, page[kept:]])
     title = page[title_start:title_end] if 0 <= title_start <= title_end else b""
+    if not problem and n_blocks * n_out > BLOCKS_TIMES_TEXT_MAX:
+        problem = _PROBLEMS.index("too_many_tags")
     return MarkupText(out[:n_out].tobytes(), parsed, title, _PROBLEMS[problem], n_links, end)

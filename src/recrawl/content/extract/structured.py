@@ -6,9 +6,9 @@ from xml.parsers import expat
 
 __all__ = ["ELEMENTS_MAX", "JSON_VALUES_MAX", "StructuredText", "read_json", "read_xml"]
 
-JSON_VALUES_MAX: Final = 200_000
+JSON_VALUES_MAX: Final = 100_000
 """Values of a JSON text that are read; a text with more is compared as plain text."""
-ELEMENTS_MAX: Final = 100_000
+ELEMENTS_MAX: Final = 50_000
 """Elements of an XML text that are read; a text with more is compared as plain text."""
 PATH_KEYS: Final = 3
 """Keys that stand before a value: its own and those of the objects around it."""

@@ -37,6 +37,8 @@ LONG_WORD_LENGTH: Final = 24
 """Words of at least this many signs are tokens rather than words; a shape masks them."""
 IDENTIFIER_LENGTH: Final = 16
 """Words of at least this many signs that mix letters and digits are random identifiers."""
+PASSAGES_READ_MAX: Final = 50_000
+"""Passages up to which a text is split; the rest is compared by its bytes."""
 
 _SEPARATOR, _NEWLINE, _IGNORED, _MINUS, _LETTER, _DIGIT, _IDEOGRAPH = range(7)
 _BASIC_PLANE = 1 << 16
@@ -59,11 +61,17 @@ class PassageColumns(NamedTuple):
     """Passage i has the shingles from ``shingle_offsets[i]`` to ``shingle_offsets[i + 1]``."""
     lines: NDArray[np.int64]
     """Number of the line of each passage in the text, from 0."""
+    end: int
+    """Place in the text up to which it was split: its size, unless it has too many passages."""
 
 
 @cache
-def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
-    """Return the kind of each code point of the basic plane, and what it is folded to."""
+def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint32], NDArray[np.uint8]]:
+    """Return the kind of each code point of the basic plane, and what it is folded to.
+
+    The third table says of the signs of ASCII whether they are digits (1), other signs (2), and not
+    hexadecimal (4).
+    """
     kinds = np.empty(_BASIC_PLANE, dtype=np.uint8)
     folded = np.arange(_BASIC_PLANE, dtype=np.uint32)
     for code in range(_BASIC_PLANE):
@@ -75,7 +83,10 @@ def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
     # A full-width digit is a digit, a no-break space a space.
     kinds = np.where(kinds == _IGNORED, kinds, kinds[folded])
     kinds[_BASIC_PLANE - 1] = _LETTER  # stands for all code points beyond the basic plane
-    return kinds, folded
+    flags = np.full(128, 6, dtype=np.uint8)
+    flags[ord("0") : ord("9") + 1] = 1
+    flags[ord("a") : ord("f") + 1] = 2
+    return kinds, folded, flags
 
 
 def _kind_of(sign: str) -> int:
@@ -152,16 +163,20 @@ def _write_code(out: NDArray[np.uint8], place: int, code: int) -> int:
 
 
 @table_kernel
-def _is_uuid(lengths: NDArray[np.int64], is_hex: NDArray[np.int64], n_words: int) -> bool:
-    """Return whether the last five words are the parts of a UUID; slots are taken modulo 8."""
-    if n_words < 5:
-        return False
-    for k in range(5):
-        slot = (n_words - 1 - k) & 7
-        length = 12 if k == 0 else 8 if k == 4 else 4
-        if lengths[slot] != length or is_hex[slot] == 0:
-            return False
-    return True
+def _is_hex(sign: int) -> bool:
+    return 48 <= sign <= 57 or 97 <= sign | 32 <= 102
+
+
+@table_kernel
+def _uuid_end(text: NDArray[np.uint8], i: int) -> int:
+    """Return the end of the UUID whose first eight digits end at ``i``; 0 if there is none."""
+    if i + 28 > text.size:
+        return 0
+    for k in range(28):
+        is_dash = k % 5 == 0 and k < 16
+        if is_dash != (text[i + k] == 45) or not (is_dash or _is_hex(int(text[i + k]))):
+            return 0
+    return i + 28
 
 
 @table_kernel
@@ -169,6 +184,7 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
     text: NDArray[np.uint8],
     kinds: NDArray[np.uint8],
     folded: NDArray[np.uint32],
+    sign_flags: NDArray[np.uint8],
     out: NDArray[np.uint8],
     passage_ends: NDArray[np.int64],
     passage_words: NDArray[np.int64],
@@ -176,45 +192,44 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
     lines: NDArray[np.int64],
     shingle_ends: NDArray[np.int64],
     shingles: NDArray[np.uint32],
-    recent_hashes: HashColumn,
-    recent_numbers: NDArray[np.int64],
-) -> int:
+) -> tuple[int, int]:
+    """Write the columns; return the number of passages, and where in the text they end."""
     n = text.size
     factor_1 = np.uint64(0x9FB21C651E98DF25)
     factor_2 = np.uint64(0xC2B2AE3D27D4EB4F)
     factor_3 = np.uint64(0x165667B19E3779F9)
-    # The last eight words of the passage: hash, and what there was before them, to drop them again;
-    # length, whether they are hexadecimal, place in the output, shingles before them.
-    word_hashes = recent_hashes[0]
-    shapes_before = recent_hashes[1]
-    masked_before = recent_hashes[2]
-    lengths = recent_numbers[0]
-    is_hex = recent_numbers[1]
-    starts = recent_numbers[2]
-    shingles_before = recent_numbers[3]
+    nothing = np.uint64(0)
+    token = np.uint64(1)
     n_out = 0
     n_passages = 0
     n_shingles = 0
     line = 0
     n_words = 0
-    shape = np.uint64(0)
-    last_masked = np.uint64(0)
+    # The last three words of the passage, latest first, and the hash of its first three.
+    word_1 = nothing
+    word_2 = nothing
+    word_3 = nothing
+    first_words = nothing
+    shape = nothing
+    last_masked = nothing
     is_in_word = False
     was_gap = False
-    value = np.uint64(0)
+    value = nothing
+    word_start = 0
     length = 0
-    n_digits = 0
-    n_letters = 0
-    n_hex = 0
-    n_wide = 0
+    flags = 0
     last_kind = 0
     i = 0
     while i <= n:
+        code = 10
+        after = i + 1
         if i < n:
+            code = int(text[i])
+        if code < 0x80:
+            kind = int(kinds[code])
+        else:
             code, after = _read_code(text, i)
             kind = int(kinds[min(code, 0xFFFF)])
-        else:
-            code, after, kind = 10, n + 1, 1
         if kind == 2:
             i = after
             continue
@@ -223,92 +238,89 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
             kind = 0
             if not is_in_word and after < n and 48 <= text[after] <= 57:
                 kind = 4
+            if is_in_word and length == 8 and flags & 4 == 0 and code == 45:
+                end = _uuid_end(text, i)
+                if end > 0:
+                    is_in_word = False
+                    n_out = word_start
+                    was_gap = True
+                    last_kind = 0
+                    i = end
+                    continue
             code = 45
         is_word = kind >= 4
         if is_in_word and (not is_word or kind == 6 or last_kind == 6):
             # A word ends.
             is_in_word = False
-            slot = n_words & 7
-            lengths[slot] = length
-            is_hex[slot] = 1 if n_hex == length else 0
-            n_words += 1
-            n_dropped = 0
-            if (
-                n_wide == 0
-                and length >= 16
-                and (n_hex == length or (n_digits > 0 and n_letters > 0))
-            ):
-                n_dropped = 1
-            elif length == 12 and _is_uuid(lengths, is_hex, n_words):
-                n_dropped = 5
-            if n_dropped:
-                n_words -= n_dropped
-                n_out = starts[n_words & 7]
-                was_gap = n_words > 0
-                if n_dropped > 1:
-                    n_shingles = shingles_before[n_words & 7]
-                    shape = shapes_before[n_words & 7]
-                    last_masked = masked_before[n_words & 7]
+            is_mixed = flags & 4 == 0 or flags & 3 == 3
+            if length >= 16 and is_mixed and flags & 8 == 0:
+                n_out = word_start
+                was_gap = True
             else:
                 word = _mix(value)
-                word_hashes[slot] = word
-                shingles_before[slot] = n_shingles
-                shapes_before[slot] = shape
-                masked_before[slot] = last_masked
+                n_words += 1
                 if n_words >= 4:
-                    total = (
-                        word_hashes[(slot - 3) & 7]
-                        + word_hashes[(slot - 2) & 7] * factor_1
-                        + word_hashes[(slot - 1) & 7] * factor_2
-                        + word * factor_3
-                    )
+                    total = word_3 + word_2 * factor_1 + word_1 * factor_2 + word * factor_3
                     shingles[n_shingles] = np.uint32(_mix(total) >> np.uint64(32))
                     n_shingles += 1
-                is_token = n_digits > 0 or length >= 24
-                if not (is_token and last_masked == np.uint64(1)):
-                    masked = np.uint64(1) if is_token else word
+                elif n_words == 1:
+                    first_words = word
+                elif n_words == 2:
+                    first_words += word * factor_1
+                else:
+                    first_words += word * factor_2
+                word_3 = word_2
+                word_2 = word_1
+                word_1 = word
+                is_token = flags & 1 != 0 or length >= 24
+                if not (is_token and last_masked == token):
+                    masked = token if is_token else word
                     shape += _mix(masked + last_masked * factor_1)
                     last_masked = masked
         if is_word:
             if not is_in_word:
                 is_in_word = True
-                starts[n_words & 7] = n_out
+                word_start = n_out
                 if n_words > 0 and was_gap:
                     out[n_out] = 32
                     n_out += 1
-                value = np.uint64(0)
+                value = nothing
                 length = 0
-                n_digits = 0
-                n_letters = 0
-                n_hex = 0
-                n_wide = 0
-            if code < 0x10000:
-                code = int(folded[code])
-            n_out = _write_code(out, n_out, code)
-            value = value * np.uint64(0x9E3779B97F4A7C15) + np.uint64(code + 1)
-            length += 1
-            if kind == 5:
-                n_digits += 1
-                n_hex += 1
-            elif code < 0x80:
-                n_letters += 1
-                if 97 <= code <= 102:
-                    n_hex += 1
-            else:
-                n_wide += 1
+                flags = 0
             was_gap = False
+            if code < 0x80:
+                # Most words are ASCII: read on as long as they are.
+                while True:
+                    sign = folded[code]
+                    out[n_out] = sign
+                    n_out += 1
+                    value = value * np.uint64(0x9E3779B97F4A7C15) + np.uint64(sign + 1)
+                    length += 1
+                    flags |= int(sign_flags[sign])
+                    if after >= n:
+                        break
+                    code = int(text[after])
+                    if code >= 0x80 or kinds[code] < 4:
+                        break
+                    after += 1
+                kind = 4
+            else:
+                if code < 0x10000:
+                    code = int(folded[code])
+                n_out = _write_code(out, n_out, code)
+                value = value * np.uint64(0x9E3779B97F4A7C15) + np.uint64(code + 1)
+                length += 1
+                if code < 0x80:
+                    flags |= int(sign_flags[code])
+                else:
+                    flags |= 13 if kind == 5 else 12
         else:
             was_gap = True
             if kind == 1:
                 if n_words > 0:
                     # A passage ends; one with fewer words than a shingle has one all the same.
                     if n_words < 4:
-                        total = word_hashes[0]
-                        if n_words > 1:
-                            total += word_hashes[1] * factor_1
-                        if n_words > 2:
-                            total += word_hashes[2] * factor_2
-                        shingles[n_shingles] = np.uint32(_mix(total) >> np.uint64(32))
+                        shingles[n_shingles] = np.uint32(_mix(first_words) >> np.uint64(32))
                         n_shingles += 1
                     passage_ends[n_passages] = n_out
                     passage_words[n_passages] = n_words
@@ -316,14 +328,16 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
                     lines[n_passages] = line
                     shingle_ends[n_passages] = n_shingles
                     n_passages += 1
+                    if n_passages == passage_ends.size:
+                        return n_passages, min(after, n)
                 n_words = 0
-                shape = np.uint64(0)
-                last_masked = np.uint64(0)
+                shape = nothing
+                last_masked = nothing
                 was_gap = False
                 line += 1
         last_kind = kind
         i = after
-    return n_passages
+    return n_passages, n
 
 
 def split_passages(text: bytes) -> PassageColumns:
@@ -334,14 +348,12 @@ def split_passages(text: bytes) -> PassageColumns:
     text
         Text in UTF-8 with one passage per line.
     """
-    out, ends, words, shapes, lines, offsets, shingles = _split_into_columns(text)
+    out, ends, columns = _split_into_columns(text)
     view = memoryview(out.tobytes())
     digest = xxhash.xxh3_64_intdigest
     bounds = [0, *ends.tolist()]
     hashes = [digest(view[first:last]) for first, last in pairwise(bounds)]
-    return PassageColumns(
-        np.array(hashes, dtype=np.uint64), words, shapes, shingles, offsets, lines
-    )
+    return columns._replace(hashes=np.array(hashes, dtype=np.uint64))
 
 
 def hash_shingles(text: bytes) -> NDArray[np.uint32]:
@@ -352,35 +364,31 @@ def hash_shingles(text: bytes) -> NDArray[np.uint32]:
     text
         Text in UTF-8 with one passage per line.
     """
-    return _split_into_columns(text)[-1]
+    return _split_into_columns(text)[2].shingles
 
 
 def _split_into_columns(
     text: bytes,
-) -> tuple[
-    NDArray[np.uint8],
-    NDArray[np.int64],
-    NDArray[np.int64],
-    NDArray[np.uint32],
-    NDArray[np.int64],
-    NDArray[np.int64],
-    NDArray[np.uint32],
-]:
-    """Return the folded words of all passages, where each ends, and the columns of passages."""
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], PassageColumns]:
+    """Return the folded words of all passages, where each ends, and the columns of passages.
+
+    The column of hashes is left empty.
+    """
     n = len(text)
     # A passage takes two bytes at least, and so does a word of letters; a folded sign may take
     # three bytes instead of two.
     n_max = n // 2 + 2
+    n_passages_max = min(n_max, PASSAGES_READ_MAX)
     out = np.empty(n + n // 2 + 16, dtype=np.uint8)
-    ends = np.empty(n_max, dtype=np.int64)
-    words = np.empty(n_max, dtype=np.int64)
-    shapes = np.empty(n_max, dtype=np.uint32)
-    lines = np.empty(n_max, dtype=np.int64)
-    offsets = np.empty(n_max + 1, dtype=np.int64)
+    ends = np.empty(n_passages_max, dtype=np.int64)
+    words = np.empty(n_passages_max, dtype=np.int64)
+    shapes = np.empty(n_passages_max, dtype=np.uint32)
+    lines = np.empty(n_passages_max, dtype=np.int64)
+    offsets = np.empty(n_passages_max + 1, dtype=np.int64)
     offsets[0] = 0
     shingles = np.empty(n_max, dtype=np.uint32)
     with np.errstate(over="ignore"):
-        count = _split(
+        count, end = _split(
             np.frombuffer(text, dtype=np.uint8),
             *_tables(),
             out,
@@ -390,19 +398,18 @@ def _split_into_columns(
             lines,
             offsets[1:],
             shingles,
-            np.zeros((3, 8), dtype=np.uint64),
-            np.zeros((4, 8), dtype=np.int64),
         )
     n_out = ends[count - 1] if count else 0
-    return (
-        out[:n_out],
-        ends[:count],
+    columns = PassageColumns(
+        np.empty(0, dtype=np.uint64),
         words[:count].copy(),
         shapes[:count].copy(),
-        lines[:count].copy(),
-        offsets[: count + 1].copy(),
         shingles[: offsets[count]].copy(),
+        offsets[: count + 1].copy(),
+        lines[:count].copy(),
+        end,
     )
+    return out[:n_out], ends[:count], columns
 
 
 @table_kernel
