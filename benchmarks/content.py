@@ -51,8 +51,8 @@ class Score:
     ----------
     n_unchanged, n_false
         Polls at which nothing changed, and how many were judged as changed.
-    n_false_early
-        False changes among the first polls of a page.
+    n_unchanged_early, n_false_early
+        The same among the first polls of a page, when rules know little of it.
     n_changes, n_missed
         Polls at which something changed, and how many were not judged so.
     n_wrong, n_recognised
@@ -67,6 +67,7 @@ class Score:
 
     n_unchanged: int = 0
     n_false: int = 0
+    n_unchanged_early: int = 0
     n_false_early: int = 0
     n_changes: int = 0
     n_missed: int = 0
@@ -98,6 +99,10 @@ class Score:
             "wrong_answers_recognised": _ratio(self.n_recognised, self.n_wrong),
             "false_alarms": _ratio(self.n_alarms, self.n_right),
             "damaged_counted": _ratio(self.n_damaged_changes, self.n_damaged),
+            "false_changes_early": _ratio(self.n_false_early, self.n_unchanged_early),
+            "false_changes_later": _ratio(
+                self.n_false - self.n_false_early, self.n_unchanged - self.n_unchanged_early
+            ),
         }
 
 
@@ -163,7 +168,9 @@ class PageScore:
     def _add_unchanged(self, score: Score, is_change: bool) -> str:
         score.n_unchanged += 1
         score.n_false += is_change
-        score.n_false_early += is_change and self._n_polls <= _N_EARLY
+        if self._n_polls <= _N_EARLY:
+            score.n_unchanged_early += 1
+            score.n_false_early += is_change
         return "false" if is_change else ""
 
     def _add_change(self, score: Score, answer: Answer, verdict: ContentVerdict) -> str:
@@ -391,7 +398,20 @@ def as_markdown(result: dict[str, Any]) -> str:
     freshness = result.get("freshness", {})
     for name, shares in result["settings"].items():
         lines.append(f"{_cells(name, shares)} {freshness.get(name, 0):.4f} |\n")
-    lines += ["\n", head.format("kinds, all rules", ""), rule.format("")]
+    if freshness:
+        lines.append(f"| no errors | 0 | 0 | 100 % | 0 | {freshness['no errors']:.4f} |\n")
+    counts = result["counts"]
+    lines += ["\n| size of the edit | changes | missed |\n|---|---|---|\n"]
+    for size, n_changes in sorted(counts.changes_by_size.items()):
+        lines.append(f"| {size} | {n_changes:,} | {counts.missed_by_size.get(size, 0):,} |\n")
+    shares = result["settings"]["all rules"]
+    lines.append(
+        f"\n{result['polls']:,} polls. False changes in the first {_N_EARLY} polls of a page: "
+        f"{100 * shares['false_changes_early']:.2f} %, later: "
+        f"{100 * shares['false_changes_later']:.2f} %. Damaged answers judged as changes: "
+        f"{100 * shares['damaged_counted']:.1f} %.\n\n"
+    )
+    lines += [head.format("kinds, all rules", ""), rule.format("")]
     for name in ("tuned", "held_out"):
         lines.append(f"{_cells(name.replace('_', ' '), result[name])}\n")
     for kind, shares in result["kinds"].items():

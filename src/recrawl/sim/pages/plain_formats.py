@@ -2,6 +2,7 @@
 
 import json
 import time
+from email.utils import formatdate
 from functools import partial
 from html import escape
 
@@ -18,7 +19,7 @@ def _iso(at: int) -> str:
 
 
 def _rfc_822(at: int) -> str:
-    return time.strftime("%a, %d %b %Y %H:%M:%S +0000", time.gmtime(at))
+    return formatdate(at)
 
 
 def _json_answer(material: Material, view: View) -> str:

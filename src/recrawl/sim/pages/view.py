@@ -45,7 +45,24 @@ _LABELS = {
     "print": ("Print this page", "Printable version", "Print"),
     "source": ("Source", "Reference", "Origin"),
 }
-_AGO = {"de": "vor {}", "fr": "il y a {}", "es": "hace {}", "en": "{} ago"}
+# How languages say that something was so many days, hours or minutes ago.
+_AGO = {
+    "en": ("{} days ago", "{} hours ago", "{} minutes ago"),
+    "de": ("vor {} Tagen", "vor {} Stunden", "vor {} Minuten"),
+    "fr": ("il y a {} jours", "il y a {} heures", "il y a {} minutes"),
+    "es": ("hace {} días", "hace {} horas", "hace {} minutos"),
+    "ru": ("{} дн. назад", "{} ч. назад", "{} мин. назад"),
+    "ar": ("منذ {} يوم", "منذ {} ساعة", "منذ {} دقيقة"),
+    "he": ("לפני {} ימים", "לפני {} שעות", "לפני {} דקות"),
+    "zh": ("{}天前", "{}小时前", "{}分钟前"),
+    "ja": ("{}日前", "{}時間前", "{}分前"),
+}
+# The names that `time.strftime` gives depend on the locale of the process.
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July", "August"),
+    *("September", "October", "November", "December"),
+)
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +103,33 @@ class View:
 
     def date(self, at: int) -> str:
         """Return the day of an instant as text."""
-        return time.strftime("%d %B %Y", time.gmtime(at))
+        day = time.gmtime(at)
+        if self.language.code != "en":
+            return time.strftime("%d.%m.%Y", day)
+        return f"{day.tm_mday} {_MONTHS[day.tm_mon - 1]} {day.tm_year}"
 
     def clock(self) -> str:
         """Return date and time of the request as sites show them."""
-        style = Draws(*self.stable, "clock").choose(
-            ["%A, %d %B %Y, %H:%M", "%H:%M:%S", "%a %d %b %Y %H:%M UTC", "%Y-%m-%d %H:%M"]
-        )
-        return time.strftime(style, time.gmtime(self.at))
+        now = time.gmtime(self.at)
+        style = Draws(*self.stable, "clock").integer(0, 3)
+        if style == 0:
+            return time.strftime("%H:%M:%S", now)
+        if style == 1 or self.language.code != "en":
+            return time.strftime("%Y-%m-%d %H:%M", now)
+        weekday, month = _WEEKDAYS[now.tm_wday], _MONTHS[now.tm_mon - 1]
+        if style == 2:
+            return f"{weekday}, {now.tm_mday} {month} {now.tm_year}, {now.tm_hour}:{now.tm_min:02d}"
+        return f"{weekday[:3]} {now.tm_mday:02d} {month[:3]} {time.strftime('%Y %H:%M UTC', now)}"
 
     def ago(self, at: int) -> str:
         """Return how long ago an instant is, as sites show it; the day if it is long ago."""
         seconds = max(self.at - at, 60)
         if seconds > _AGO_DAYS_MAX * DAY:
             return self.date(at)
-        for unit, size in (("days", DAY), ("hours", 3_600), ("minutes", 60)):
-            if seconds >= 2 * size or unit == "minutes":
-                return _AGO.get(self.language.code, "{}").format(f"{seconds // size} {unit}")
-        return ""
+        for text, size in zip(_AGO[self.language.code], (DAY, 3_600, 60), strict=True):
+            if seconds >= 2 * size:
+                return text.format(seconds // size)
+        return text.format(1)
 
     def count(self, name: str, per_day: int) -> int:
         """Return a counter that grows with time."""
