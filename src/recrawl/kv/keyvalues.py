@@ -120,6 +120,11 @@ class KeyValues(OneProcess):
         """Mode in which the folder was opened."""
         return self._mode
 
+    @property
+    def cached_bytes(self) -> int:
+        """Memory that the block cache takes, which databases with equal options share."""
+        return int(self._require_engine().property_int_value("rocksdb.block-cache-usage") or 0)
+
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, None if the key is absent."""
         try:

@@ -212,6 +212,11 @@ class Store:
         return self._canon_version
 
     @property
+    def cached_bytes(self) -> int:
+        """Memory of the block cache that all stores of this process share."""
+        return self._kv.cached_bytes
+
+    @property
     def n_bytes_on_disk(self) -> int:
         """Total size of the store's files in bytes."""
         n_bytes = 0
