@@ -3,8 +3,8 @@
 Threads lease, report, signal, add and remove as fast as they can, with as many pages removed as
 added.  Memory, open files and disk must not grow once everything that is kept for a time has been
 kept for that long.  Each is the median over one interval between snapshots, because the log grows
-until a snapshot lets it shrink.  Memory is without the cache of blocks, which has a limit of its own
-and fills for longer than this runs.  After a quarter of the time the load stays below the speed of
+until a snapshot lets it shrink.  Memory is without the cache of blocks, which has its own limit and
+fills for longer than this runs.  After a quarter of the time the load stays below the speed of
 that quarter: leases in flight take memory, and a machine that becomes faster would have more.
 
 The C library gives every thread a memory area of its own, and areas that several threads use in
