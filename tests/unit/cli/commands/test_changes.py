@@ -185,3 +185,24 @@ def test_an_interrupted_command_commits_nothing(
         ran = changed("changes", "--consumer", "nightly")
     assert (ran.code, len(ran.rows)) == (130, 4)
     assert len(changed("changes", "--consumer", "nightly").rows) == 6
+
+
+def test_passages_are_printed_on_request(in_corpus: Recrawl, tmp_path: Path) -> None:
+    with (tmp_path / "recrawl.toml").open("a") as file:
+        file.write("\n[content]\nkeep_text = true\n")
+    old = "The harbour opens at six in the morning.\nThe ferry leaves three times a day."
+    new = "The harbour opens at six in the morning.\nThe ferry leaves four times a day."
+    times = (1_700_000_000_000, 1_700_000_100_000)
+    for text, at_ms in zip((old, new), times, strict=True):
+        row = {"url": PAGES[0], "status": 200, "text": text, "fetched_at_ms": at_ms}
+        assert in_corpus("report", stdin=json.dumps(row)).row["n_counted"] == 1
+    first, second = in_corpus("changes", "--passages").rows
+    assert first["added_text"] == old.split("\n")
+    assert second["added_text"] == new.split("\n")[1:]
+    assert second["kept"] == first["added"][:1]
+    assert second["removed"] == first["added"][1:]
+    (row,) = in_corpus("changes", "--limit", "1").rows
+    assert "added" not in row
+    assert [row[f"n_passages_{name}"] for name in ("kept", "added", "removed")] == [0, 2, 0]
+    text = in_corpus("changes", "--passages", "--no-json").out
+    assert "    + The ferry leaves four times a day.\n    - " + second["removed"][0] in text

@@ -222,3 +222,24 @@ def test_given_urls_are_leased_or_refused_with_a_reason(in_corpus: Recrawl, tmp_
 )
 def test_numbers_and_urls_are_not_mixed(in_corpus: Recrawl, arguments: tuple[str, ...]) -> None:
     assert in_corpus("lease", *arguments).code == 2
+
+
+def test_answers_that_are_not_the_page_are_counted(in_corpus: Recrawl, tmp_path: Path) -> None:
+    (tmp_path / "body.html").write_text(
+        "<title>Just a moment...</title><p>Verify that you are not a robot.</p>"
+    )
+    row = {"url": PAGES[0], "body_path": "body.html", "content_type": "text/html"}
+    ran = in_corpus("report", "--no-json", stdin=outcomes(row))
+    assert ran.out == "1 outcome counted (1 not the page).\n"
+    assert in_corpus("stats").row["wrong_answers"] == {"blocked": 1}
+    assert "1: a block page" in in_corpus("stats", "--no-json").out
+    explained = in_corpus("explain", PAGES[0], "--no-json").out
+    assert "was not the page but a block page" in explained
+
+
+def test_large_bodies_are_reported_a_few_at_a_time(
+    in_corpus: Recrawl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "BODY_BYTES_PER_BATCH", 10)
+    rows = [{"url": url, "body": "a body of more than ten bytes"} for url in PAGES]
+    assert in_corpus("report", stdin=outcomes(*rows)).row["n_counted"] == len(PAGES)

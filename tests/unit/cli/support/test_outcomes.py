@@ -1,5 +1,6 @@
 """Outcomes as lines of JSON."""
 
+import hashlib
 import io
 import json
 from contextlib import suppress
@@ -46,9 +47,29 @@ def test_content_is_given_as_digest_body_or_file(tmp_path: Path) -> None:
     (tmp_path / "body").write_text("text")
     by_text = outcome_of(line(handle=1, body="text"))
     by_file = outcome_of(line(handle=1, body_path=str(tmp_path / "body")))
-    assert by_text.digest == by_file.digest
+    by_base64 = outcome_of(line(handle=1, body_base64="dGV4dA=="))
+    assert by_text.body == by_file.body == by_base64.body == b"text"
     assert by_text.status == 200
-    assert outcome_of(line(handle=1, body="other")).digest != by_text.digest
+    assert outcome_of(line(handle=1, text="own text")).text == "own text"
+    assert outcome_of(line(handle=1, digest="abc", body="text")).digest == b"abc"
+    assert outcome_of(line(handle=1, body="")).body == b""
+    assert outcome_of(line(handle=1, body="\ud800")).body == b"?"
+
+
+def test_a_body_given_as_text_is_utf8() -> None:
+    text = line(handle=1, body="é", **{"Content-Type": "text/html; charset=latin-1"})
+    assert outcome_of(text).content_type == "text/html; charset=utf-8"
+    text = line(handle=1, body_base64="6Q==", content_type="text/html; charset=latin-1")
+    assert outcome_of(text).content_type == "text/html; charset=latin-1"
+
+
+def test_a_large_file_is_compared_by_its_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcomes, "BODY_BYTES_MAX", 3)
+    (tmp_path / "body").write_text("text")
+    outcome = outcome_of(line(handle=1, body_path=str(tmp_path / "body")))
+    assert (outcome.body, outcome.digest) == (None, hashlib.sha256(b"text").digest())
 
 
 @pytest.mark.parametrize(
@@ -60,7 +81,7 @@ def test_content_is_given_as_digest_body_or_file(tmp_path: Path) -> None:
         (b"[1]", "not a JSON object"),
         (line(status=200, digest="a"), "needs a handle or a url"),
         (line(handle=1), "needs a status"),
-        (line(handle=1, status=200), "status 200 needs one of digest"),
+        (line(handle=1, status=200), "status 200 needs one of body"),
         (line(handle=1, status=1000), "status must be an HTTP status"),
         (line(handle=-1, status=304), "handle must be a whole number"),
         (line(handle=2**70, status=304), "handle must be a whole number"),
