@@ -23,6 +23,7 @@ from benchmarks import (
     shard,
     shard_learning,
     soak,
+    texts,
     throughput,
 )
 from recrawl.sim.faults import run as faults
@@ -109,6 +110,9 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument("--folder", help="folder of the corpus; made if missing, never deleted")
     command = commands.add_parser("calls", help=calls.__doc__)
     command.add_argument("--pages", type=float, default=1e6)
+    command = commands.add_parser("texts", help=texts.__doc__)
+    command.add_argument("--pages", type=float, default=1e5, help="pages with made observations")
+    command.add_argument("--polls", type=float, default=5e3, help="simulated bodies")
     command = commands.add_parser("throughput", help=throughput.__doc__)
     command.add_argument("--rows", type=float, default=2e5)
     command.add_argument("--batch", type=int, default=1_000)
@@ -183,6 +187,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             )
         case "calls":
             return calls.measure(int(arguments.pages))
+        case "texts":
+            return texts.measure(int(arguments.pages), int(arguments.polls))
         case "throughput":
             return throughput.measure(
                 int(arguments.rows),

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import recrawl
 from recrawl.corpus import Corpus
 
-__all__ = ["measure", "synthetic_urls"]
+__all__ = ["bytes_by_part", "measure", "synthetic_urls"]
 
 _PAGES_PER_CALL = 1 << 17
 _WORDS = 4_096
@@ -56,7 +56,7 @@ def synthetic_urls(first: int, n: int, n_hosts: int) -> pa.StringArray:
     return pc.binary_join_element_wise(head, "/", word[1], "-", word[2], "-", text[1], ".html", "")
 
 
-def _bytes_by_part(folder: Path) -> dict[str, int]:
+def bytes_by_part(folder: Path) -> dict[str, int]:
     """Return the bytes on disk of each part of a corpus; a hard-linked file counts once."""
     seen: set[int] = set()
     found: dict[str, int] = {}
@@ -199,14 +199,14 @@ def measure(
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
         assert lines, "the process that adds pages died"
-        on_disk = _bytes_by_part(where)
+        on_disk = bytes_by_part(where)
         used = subprocess.run(
             [sys.executable, "-m", "benchmarks.scale", "use", str(where), *numbers, str(n_calls)],
             stdout=subprocess.PIPE,
             text=True,
             check=True,
         )
-        after = _bytes_by_part(where)
+        after = bytes_by_part(where)
         return {
             "pages": n_pages,
             "hosts": n_hosts,

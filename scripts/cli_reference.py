@@ -42,7 +42,7 @@ Progress and remarks go to standard error.
 The fetcher reads orders and writes outcomes, one line of JSON each:
 
 ```python
-import hashlib, json, sys, urllib.request
+import base64, json, sys, urllib.request
 
 for line in sys.stdin:
     order = json.loads(line)
@@ -53,7 +53,8 @@ for line in sys.stdin:
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             outcome["status"] = answer.status
-            outcome["digest"] = hashlib.sha256(answer.read()).hexdigest()
+            outcome["content_type"] = answer.headers["Content-Type"]
+            outcome["body_base64"] = base64.b64encode(answer.read()).decode()
             outcome["etag"] = answer.headers["ETag"]
     except urllib.error.HTTPError as error:
         outcome["status"] = error.code

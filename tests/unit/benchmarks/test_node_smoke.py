@@ -102,3 +102,15 @@ def test_a_soak_compares_half_time_with_the_end() -> None:
         share = found["end"][name] / found["half_time"][name] - 1
         assert found["growth"][name] == pytest.approx(share, abs=1e-4)
         assert (name in found["grew"]) == (found["growth"][name] > 0.05)
+
+
+def test_texts() -> None:
+    found = run("texts", "--pages", "300", "--polls", "100")
+    with_texts, with_digests = found["with_texts"], found["with_digests"]
+    assert with_texts["n_changed"] == with_digests["n_changed"] == 45
+    for name in ("log_bytes_per_first_fetch", "log_bytes_per_later_fetch"):
+        assert with_texts[name] > with_digests[name]
+    # After some fetches without a change, nothing new is remembered of a page.
+    assert with_texts["log_bytes_per_later_fetch"] < with_texts["log_bytes_per_first_fetch"] / 2
+    assert found["bodies"]["n_outcomes"] > 0
+    assert found["profile"]["share_of_steps"]["judging"] > 0

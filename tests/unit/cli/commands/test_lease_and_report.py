@@ -2,6 +2,7 @@
 
 import errno
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from recrawl.errors import LockedError
 from tests.unit.cli.conftest import PAGES, Recrawl
 
 
-def outcomes(*rows: dict[str, object]) -> str:
+def outcomes(*rows: Mapping[str, object]) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
