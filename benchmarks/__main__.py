@@ -16,7 +16,9 @@ from benchmarks import (
     histories,
     kernels,
     learning,
+    mutated_bodies,
     node_fragments,
+    observe,
     power,
     reading,
     scale,
@@ -94,6 +96,12 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--markdown", action="store_true", help="print the tables of the documentation"
     )
+    command = commands.add_parser("observe", help=observe.__doc__)
+    command.add_argument("--pages", type=int, default=10, help="number of pages of each size")
+    command = commands.add_parser("mutated-bodies", help=mutated_bodies.__doc__)
+    command.add_argument("--bodies", type=float, default=1e6, help="number of bodies")
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--first", type=int, default=0, help="number of the first body")
     command = commands.add_parser("scale", help=scale.__doc__)
     command.add_argument("--pages", type=float, default=1e7)
     command.add_argument("--hosts", type=float, help="number of hosts; default: pages / 50")
@@ -171,6 +179,12 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 n_processes=arguments.processes,
             )
             return content.as_markdown(found) if arguments.markdown else found
+        case "observe":
+            return observe.measure(arguments.pages)
+        case "mutated-bodies":
+            return mutated_bodies.measure(
+                int(arguments.bodies), seed=arguments.seed, first=arguments.first
+            )
         case "scale":
             return scale.measure(
                 int(arguments.pages),

@@ -23,6 +23,7 @@ from recrawl.content.observation import (
     Observation,
 )
 from recrawl.content.observing import observe, observe_bytes, observe_text
+from recrawl.content.pool import ObserverPool, PageBody
 from recrawl.content.settings import DEFAULT_CONTENT_SETTINGS, ContentSettings
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "HostMemory",
     "Judgement",
     "Observation",
+    "ObserverPool",
+    "PageBody",
     "PageMemory",
     "WrongAnswer",
     "judge",

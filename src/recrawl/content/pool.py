@@ -1,0 +1,160 @@
+"""Observe bodies in other processes: resiliparse holds the interpreter's lock while it parses."""
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from recrawl.content.observation import Observation
+from recrawl.content.observing import observe, observe_bytes
+from recrawl.content.settings import DEFAULT_CONTENT_SETTINGS, ContentSettings
+
+__all__ = ["ObserverPool", "PageBody"]
+
+TIMEOUT_SECONDS: Final = 10.0
+"""Time after which the process that reads a body is ended; reading takes below a second."""
+START_SECONDS_MAX: Final = 180.0
+"""Time that processes have to start, in which they may have to compile."""
+WAITING_PER_PROCESS_MAX: Final = 4
+"""Bodies that wait for each process; `ObserverPool.observe_all` takes no more from its input."""
+
+
+class PageBody(NamedTuple):
+    """Body of an answer, and what is known about it."""
+
+    body: bytes
+    content_type: str | None = None
+    url: str | None = None
+
+
+def _observe(page: PageBody, settings: ContentSettings, with_texts: bool) -> Observation:
+    return observe(*page, settings=settings, with_texts=with_texts)
+
+
+class ObserverPool:
+    """Processes that observe bodies; use it as a context manager, or call `close`.
+
+    A body whose process ends or takes too long is compared by its bytes, with the problem
+    ``crashed`` or ``timed_out``; the other bodies are read again by new processes.
+
+    Parameters
+    ----------
+    n_processes
+        Number of processes.
+    settings
+        Settings of all observations.
+    timeout_seconds
+        Time after which the process that reads a body is ended.
+    """
+
+    def __init__(
+        self,
+        n_processes: int,
+        settings: ContentSettings = DEFAULT_CONTENT_SETTINGS,
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
+        if n_processes < 1:
+            raise ValueError(f"n_processes must be at least 1, got {n_processes}")
+        self.n_processes = n_processes
+        self.settings = settings
+        self.timeout_seconds = timeout_seconds
+        self._executor: ProcessPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def observe_all(
+        self, pages: Iterable[PageBody], *, with_texts: bool = False
+    ) -> Iterator[Observation]:
+        """Yield the observation of each body, in the order of the bodies.
+
+        Parameters
+        ----------
+        pages
+            Bodies; they are read as they are needed, so this may be a long stream.
+        with_texts
+            Whether to keep the text of each passage.
+        """
+        waiting = iter(pages)
+        # One call at a time: after a crash it is known which bodies were under way.
+        with self._lock:
+            while chunk := list(islice(waiting, self.n_processes * WAITING_PER_PROCESS_MAX)):
+                yield from self._observe_chunk(chunk, with_texts)
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._executor is not None:
+            self._end()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _start(self) -> ProcessPoolExecutor:
+        if self._executor is None:
+            # A forked process would copy locks that other threads hold.
+            context = multiprocessing.get_context("spawn")
+            self._executor = ProcessPoolExecutor(self.n_processes, mp_context=context)
+            ready = [
+                self._executor.submit(_observe, PageBody(b"<p>x"), self.settings, False)
+                for _ in range(self.n_processes)
+            ]
+            for future in ready:
+                future.result(START_SECONDS_MAX)
+        return self._executor
+
+    def _observe_chunk(self, pages: list[PageBody], with_texts: bool) -> list[Observation]:
+        found: dict[int, Observation] = {}
+        try:
+            executor = self._start()
+            futures = [executor.submit(_observe, page, self.settings, with_texts) for page in pages]
+            self._collect(futures, found)
+        except BrokenProcessPool:
+            self._end()
+        for k in range(len(pages)):
+            if k not in found:
+                # One of these ended the processes: read each alone to find out which.
+                found[k] = self._observe_alone(pages[k], with_texts)
+        return [found[k] for k in range(len(pages))]
+
+    def _collect(self, futures: list[Future[Observation]], found: dict[int, Observation]) -> None:
+        rounds = -(-len(futures) // self.n_processes)
+        ends_at = time.monotonic() + self.timeout_seconds * rounds
+        for k, future in enumerate(futures):
+            try:
+                found[k] = future.result(max(ends_at - time.monotonic(), 0.0))
+            except FutureTimeoutError:
+                self._end()
+                return
+
+    def _observe_alone(self, page: PageBody, with_texts: bool) -> Observation:
+        try:
+            future = self._start().submit(_observe, page, self.settings, with_texts)
+            return future.result(self.timeout_seconds)
+        except FutureTimeoutError:
+            problem = "timed_out"
+        except BrokenProcessPool:
+            problem = "crashed"
+        self._end()
+        return observe_bytes(page.body, problems=(problem,))
+
+    def _end(self) -> None:
+        executor, self._executor = self._executor, None
+        if executor is None:
+            return
+        processes = list((executor._processes or {}).values())
+        for process in processes:
+            process.kill()
+        executor.shutdown(wait=True, cancel_futures=True)

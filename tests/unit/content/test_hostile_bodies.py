@@ -1,0 +1,85 @@
+"""No body crashes the reader, takes long, or makes it forget its promises."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.mutated_bodies import is_sound
+from recrawl.content import observe
+
+ROOT = Path(__file__).parents[3]
+MB = 1_000_000
+
+
+@pytest.mark.slow_without_jit
+def test_mutated_bodies_are_read() -> None:
+    """In a process of its own: a crash of the parser would end this one."""
+    command = [sys.executable, "-m", "benchmarks", "mutated-bodies", "--bodies", "20000"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = json.loads(done.stdout)
+    assert result["n_bodies"] == 20_000
+    assert result["broken"] == []
+    assert result["megabytes_grown"] < 300
+
+
+# Bodies that take a parser quadratic time or much memory.
+HARD = {
+    "flat paragraphs": b"<p>x" * 250_000,
+    "nested elements": b"<div>" * 30_000,
+    "nested tables": b"<table><tr><td>" * 10_000,
+    "formatting that is opened again": b"".join(b"<b a=%d><p>" % i for i in range(5_000)),
+    "formatting across cells": b"".join(
+        b"<b a=%d><table><td></b></table>" % i for i in range(5000)
+    ),
+    "items in items": b"<li><dd>" * 20_000,
+    "end tags inside text": b"<div><textarea></div></textarea>" * 10_000,
+    "a title that is no title": b"<select><title></select>" + b"<div>" * 20_000,
+    "an image with a title": b"<svg><title>" + b"<g>" * 50_000,
+    "attributes": b"<div " + b" ".join(b"a%d=1" % i for i in range(50_000)) + b">x",
+    "attributes after a bracket": b"<div a='>' " + b" ".join(b"a%d" % i for i in range(50_000)),
+    "long paragraphs": (b"<p>" + b"lorem ipsum " * 30) * 4_900,
+    "deep and inline": b"<div>" * 140 + b"<span>x</span>" * 14_000,
+    "angle brackets": b"<" * MB,
+    "entities": b"<p>" + b"&amp;" * (MB // 5),
+    "stray end tags": b"<div>" * 140 + b"</x>" * 200_000,
+    "lines": b"a\n" * MB,
+    "50 MB of text": b"words and more " * (50 * MB // 15),
+    "zero bytes": bytes(16 * MB),
+    "wrong UTF-8": b"<html>" + b"\xffabc " * (3 * MB),
+    "UTF-16": "<p>hello</p>".encode("utf-16") * 200_000,
+    "deep JSON": b"[" * MB,
+    "a long number": b"[" + b"1" * (MB - 10) + b"]",
+    "many keys": b"{" + b",".join(b'"%d":{}' % i for i in range(80_000)) + b"}",
+    "deep XML": b"<?xml version='1.0'?>" + b"<a>" * 100_000,
+    "entities of entities": b"<?xml version='1.0'?><!DOCTYPE a [<!ENTITY b 'bbbb'>"
+    + b"".join(b"<!ENTITY b%d '&b%d;&b%d;'>" % (i + 1, i, i) for i in range(40))
+    + b"]><a>&b40;</a>",
+}
+
+
+@pytest.mark.slow_without_jit
+@pytest.mark.parametrize("name", HARD)
+def test_hard_bodies_are_read_within_a_second(name: str) -> None:
+    import time  # noqa: PLC0415
+
+    body = HARD[name]
+    observe(b"<p>x")
+    start = time.thread_time()
+    observation = observe(body)
+    assert time.thread_time() - start < 1.0
+    assert is_sound(observation, len(body))
+
+
+def test_a_page_beyond_the_limits_has_the_same_passages() -> None:
+    """Only the main text is not known there: a page near a limit does not seem to change."""
+    few, many = (
+        observe(b"".join(b"<p>paragraph %d</p>" % i for i in range(300)) + b"<b>" * n)
+        for n in (10, 400)
+    )
+    assert few.problems == ()
+    assert many.problems == ("too_deep",)
+    assert many.passages.tolist() == few.passages.tolist()
