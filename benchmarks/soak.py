@@ -3,9 +3,9 @@
 Threads lease, report, signal, add and remove as fast as they can, with as many pages removed as
 added.  Memory, open files and disk must not grow once everything that is kept for a time has been
 kept for that long.  Each is the median over one interval between snapshots, because the log grows
-until a snapshot lets it shrink.  Memory is without the cache of blocks, which has its own limit and
-fills for longer than this runs.  After a quarter of the time the load stays below the speed of
-that quarter: leases in flight take memory, and a machine that becomes faster would have more.
+until a snapshot lets it shrink.  Memory is given with and without the cache of blocks, which has a
+limit of 128 MiB and may still be filling at half time.  Leases in flight take memory too, so a
+machine that becomes faster meanwhile needs more.
 
 The C library gives every thread a memory area of its own, and areas that several threads use in
 turn fill with holes.  So the measurement runs with ``MALLOC_ARENA_MAX=2``, as long-running programs
@@ -43,8 +43,6 @@ _SNAPSHOTS = 10
 _SAMPLES_PER_SNAPSHOT = 12
 _GROWTH_MAX = 0.05
 _N_AREAS = "2"
-# Share of the time in which the load is as high as it can be.
-_FAST_SHARE = 0.25
 
 
 class _Sample(NamedTuple):
@@ -52,8 +50,7 @@ class _Sample(NamedTuple):
 
     seconds: float
     memory_bytes: int
-    """Resident memory without the cache of blocks."""
-    cache_bytes: int
+    memory_without_cache_bytes: int
     open_files: int
     disk_bytes: int
 
@@ -95,7 +92,6 @@ class _Load:
         self._corpus = corpus
         self._n_own = n_pages // _N_THREADS
         self._stopped = threading.Event()
-        self._orders_per_second = float("inf")
         self.counts = {"ordered": 0, "reported": 0, "signalled": 0, "added": 0, "removed": 0}
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
@@ -113,10 +109,6 @@ class _Load:
         except threading.BrokenBarrierError:
             self.raise_if_failed()
             raise
-
-    def slow_down(self, orders_per_second: float) -> None:
-        """Limit the speed of all threads together from now on."""
-        self._orders_per_second = orders_per_second
 
     def stop(self) -> None:
         """Stop the threads, and raise what one of them raised."""
@@ -148,7 +140,6 @@ class _Load:
         self._count("added", corpus.add(list(pages)).n_added)
         is_first = True
         while is_first or not self._stopped.is_set():
-            begun = time.monotonic()
             new = [_page_url(thread, n_added + i) for i in range(_PAGES_PER_ADD)]
             n_added += len(new)
             self._count("added", corpus.add(new).n_added)
@@ -164,8 +155,6 @@ class _Load:
             if is_first:
                 is_first = False
                 self._is_warm.wait()
-            rest = begun + _N_THREADS * len(orders) / self._orders_per_second - time.monotonic()
-            self._stopped.wait(max(rest, 0.0))
 
 
 def _median(samples: list[_Sample], until: float, seconds: float) -> _Sample:
@@ -174,7 +163,7 @@ def _median(samples: list[_Sample], until: float, seconds: float) -> _Sample:
     return _Sample(
         until,
         int(statistics.median(row.memory_bytes for row in rows)),
-        int(statistics.median(row.cache_bytes for row in rows)),
+        int(statistics.median(row.memory_without_cache_bytes for row in rows)),
         int(statistics.median(row.open_files for row in rows)),
         int(statistics.median(row.disk_bytes for row in rows)),
     )
@@ -218,18 +207,13 @@ def measure(minutes: float, *, n_pages: int = 50_000) -> dict[str, object]:
         load = _Load(corpus, n_pages)
         load.start()
         started = time.monotonic()
-        n_before = load.counts["ordered"]
-        is_fast = True
         while (elapsed := time.monotonic() - started) < seconds:
-            if is_fast and elapsed > _FAST_SHARE * seconds:
-                is_fast = False
-                load.slow_down(0.8 * (load.counts["ordered"] - n_before) / elapsed)
-            cached = corpus.nodes[0].store.cached_bytes
+            memory_bytes = _memory_bytes()
             samples.append(
                 _Sample(
                     elapsed,
-                    _memory_bytes() - cached,
-                    cached,
+                    memory_bytes,
+                    memory_bytes - corpus.nodes[0].store.cached_bytes,
                     len(os.listdir("/proc/self/fd")),
                     _disk_bytes(Path(folder)),
                 )
@@ -244,7 +228,7 @@ def measure(minutes: float, *, n_pages: int = 50_000) -> dict[str, object]:
     after = {name for _, names in positions for name in names} - before
     growth = {
         name: round(getattr(end, name) / getattr(half, name) - 1.0, 4)
-        for name in ("memory_bytes", "open_files", "disk_bytes")
+        for name in _Sample._fields[1:]
     }
     return {
         "minutes": minutes,
