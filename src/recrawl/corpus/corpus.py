@@ -255,6 +255,7 @@ class Corpus:
         self._is_closed = True
         self._scrubber.stop()
         self._snapshotter.stop()
+        self._bodies.close()
         with ExitStack() as closing:
             # If closing one fails, the others are still closed.
             closing.callback(self._log.close)

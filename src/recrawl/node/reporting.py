@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from recrawl.node.clock import NodeTime
-from recrawl.node.content.bodies import Body, body_digests, n_bytes_logged
+from recrawl.node.content.bodies import Body, body_digests, is_given, n_bytes_logged
 from recrawl.node.content.judging import JudgedTexts, judge_texts
 from recrawl.node.longevity.learning import CurveLearning, ReportedPolls
 from recrawl.node.longevity.stored_profiles import PROFILE_BYTES
@@ -129,7 +129,7 @@ class Answers(NamedTuple):
     @property
     def has_content(self) -> bool:
         """Whether any outcome has a body, a text or an observation."""
-        return any(one is not None for one in self.content)
+        return bool(is_given(self.content).any())
 
     def n_bytes(self, *, with_texts: bool = False) -> NDArray[np.int64]:
         """Return the size of what the log keeps of each outcome, in bytes.
@@ -356,7 +356,7 @@ def _check(answers: Answers) -> None:
         & ~answers.disallowed
     )
     if says_nothing.any():
-        says_nothing &= np.array([one is None for one in answers.content], np.bool_)
+        says_nothing &= ~is_given(answers.content)
     if says_nothing.any():
         raise ValueError(
             f"outcome {int(np.argmax(says_nothing))} has status "
@@ -403,7 +403,7 @@ def logged_bytes(node: Node, answers: Answers, *, with_texts: bool = False) -> N
         return n_bytes + PROFILE_BYTES
     has_content: NDArray[np.bool_] = answers.sketch.is_valid().to_numpy(zero_copy_only=False)
     has_content = has_content | ~np.isnan(answers.divergence)
-    has_content |= np.array([one is not None for one in answers.content], np.bool_)
+    has_content |= is_given(answers.content)
     return n_bytes + np.where(has_content, PROFILE_BYTES, 0)
 
 

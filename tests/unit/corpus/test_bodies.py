@@ -12,7 +12,7 @@ import pytest
 
 import recrawl
 from recrawl.content import ContentSettings, WrongAnswer, observe
-from recrawl.corpus import Corpus, Outcome, Transition, explanation_words
+from recrawl.corpus import Corpus, Outcome, Transition, explanation_words, restore_corpus
 from recrawl.corpus.doctor.corpus_checks import wrong_answers_check
 from recrawl.corpus.wrong_answers import WRONG_ANSWER_NAMES
 from recrawl.errors import ConfigError
@@ -407,3 +407,29 @@ def test_a_reader_sees_passages(open_corpus: Open) -> None:
     reader = open_corpus(read_only=True)
     assert reader.changes() == corpus.changes()
     assert reader.stats().n_texts == 1
+
+
+def test_other_processes_read_bodies(open_corpus: Open, clock: ManualClock) -> None:
+    corpus, other = open_corpus(), open_corpus("processes", content={"processes": 1})
+    rows = [
+        Outcome(url=PAGES[0], body=html(*TEXT), content_type=HTML),
+        Outcome(url=PAGES[1], text="\n".join(TEXT)),
+        Outcome(url=PAGES[2], body=blocked(), content_type=HTML),
+        Outcome(url=PAGES[3], digest=b"1"),
+    ]
+    for one in (corpus, other):
+        one.add(PAGES)
+        one.report(rows)
+    assert corpus.changes() == other.changes()
+    assert corpus.stats().wrong_answers == other.stats().wrong_answers
+
+
+def test_a_restored_backup_has_the_texts(open_corpus: Open, tmp_path: Path) -> None:
+    corpus = open_corpus(content={"keep_text": True})
+    corpus.add([PAGE])
+    report(corpus, html(*TEXT))
+    expected = contents(corpus)
+    corpus.backup(tmp_path / "backups")
+    restore_corpus(tmp_path / "backups", tmp_path / "restored")
+    with open_corpus("restored", content={"keep_text": True}) as restored:
+        assert contents(restored) == expected

@@ -1,5 +1,6 @@
 """Bodies, texts and observations that outcomes contain, and the reading of bodies."""
 
+import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -8,15 +9,16 @@ from numpy.typing import NDArray
 from recrawl.node.config.content_section import ContentConfig
 
 if TYPE_CHECKING:
-    from recrawl.content import ContentSettings, Observation
+    from recrawl.content import ContentSettings, Observation, ObserverPool, PageBody
 
-__all__ = ["Body", "BodyReader", "body_digests", "n_bytes_logged"]
+__all__ = ["Body", "BodyReader", "body_digests", "is_given", "n_bytes_logged"]
 
 # Estimates of what the log keeps of a body: hashes of passages in three lists and in the memory
 # of the page, and the update of its host.
 _BYTES_PER_PASSAGE = 48
 _BYTES_BESIDE = 2_048
 _PASSAGES_MAX = 512
+_NOTHING = np.array(None, np.object_)
 
 
 class Body(NamedTuple):
@@ -33,9 +35,20 @@ class Body(NamedTuple):
         """Size of the content in bytes, or in characters of its text."""
         return len(self.body or b"") if self.text is None else len(self.text)
 
+    def page_body(self) -> "PageBody":
+        """Return the body for an `ObserverPool`."""
+        from recrawl.content import PageBody  # noqa: PLC0415
+
+        return PageBody(self.body or b"", self.content_type, self.url)
+
+
+def is_given(contents: NDArray[np.object_]) -> NDArray[np.bool_]:
+    """Return which contents are not None; without a loop in Python, for most have none."""
+    return np.asarray(np.not_equal(contents, _NOTHING), np.bool_)
+
 
 class BodyReader:
-    """Reads the bodies of outcomes, in the thread that reports them.
+    """Reads the bodies of outcomes, in the thread that reports them or in other processes.
 
     Parameters
     ----------
@@ -46,6 +59,8 @@ class BodyReader:
     def __init__(self, config: ContentConfig) -> None:
         self._config = config
         self._settings: ContentSettings | None = None
+        self._pool: ObserverPool | None = None
+        self._lock = threading.Lock()
 
     @property
     def settings(self) -> "ContentSettings":
@@ -56,13 +71,35 @@ class BodyReader:
 
     def read(self, contents: NDArray[np.object_]) -> NDArray[np.object_]:
         """Return observations in place of bodies; observations stay as they are."""
-        rows = [i for i, one in enumerate(contents) if isinstance(one, Body)]
+        rows = [i for i in np.flatnonzero(is_given(contents)) if isinstance(contents[i], Body)]
         if not rows:
             return contents
-        read = contents.copy()
+        read, with_texts = contents.copy(), self._config.keep_text
+        if self._config.processes:
+            elsewhere = [i for i in rows if contents[i].text is None]
+            pages = [contents[i].page_body() for i in elsewhere]
+            found = self._start_pool().observe_all(pages, with_texts=with_texts)
+            for i, observation in zip(elsewhere, found, strict=True):
+                read[i] = observation
+            rows = [i for i in rows if contents[i].text is not None]
         for i in rows:
-            read[i] = _observe(contents[i], self.settings, with_texts=self._config.keep_text)
+            read[i] = _observe(contents[i], self.settings, with_texts=with_texts)
         return read
+
+    def _start_pool(self) -> "ObserverPool":
+        from recrawl.content import ObserverPool  # noqa: PLC0415
+
+        with self._lock:
+            if self._pool is None:
+                self._pool = ObserverPool(self._config.processes, self.settings)
+            return self._pool
+
+    def close(self) -> None:
+        """End the processes that read bodies."""
+        with self._lock:
+            if self._pool is not None:
+                self._pool.close()
+                self._pool = None
 
 
 def _observe(body: Body, settings: "ContentSettings", *, with_texts: bool) -> "Observation":
@@ -92,9 +129,8 @@ def body_digests(contents: NDArray[np.object_]) -> list[bytes | None]:
 def n_bytes_logged(contents: NDArray[np.object_], *, with_texts: bool) -> NDArray[np.int64]:
     """Return an estimate, rather too large, of what the log keeps of each content, in bytes."""
     sizes = np.zeros(contents.size, np.int64)
-    for i, one in enumerate(contents):
-        if one is None:
-            continue
+    for i in np.flatnonzero(is_given(contents)).tolist():
+        one = contents[i]
         n_passages, n_text = _PASSAGES_MAX, 0
         if isinstance(one, Body):
             n_passages = min(n_passages, one.n_bytes)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from recrawl.node.content.bodies import is_given
 from recrawl.node.node import Node
 from recrawl.node.records import BASELINE_FLAG, JUDGED_FLAG, TEMPLATE_FLAG
 from recrawl.node.repeated_outcomes import CountedInTurn
@@ -122,7 +123,7 @@ def judge_texts(
     """
     n = page.size
     judged = JudgedTexts(
-        is_judged=np.array([one is not None for one in contents], np.bool_),
+        is_judged=is_given(contents),
         verdict=np.zeros(n, np.uint8),
         digest=[None] * n,
         sketch=[None] * n,
