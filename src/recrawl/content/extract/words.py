@@ -6,7 +6,7 @@ that a curly quote or a bullet is not a change.  Signs that carry a meaning stay
 mathematical signs, per cent, degrees, and a minus before a number.  Each sign of a script without
 spaces, such as Chinese, counts as a word.  Random identifiers are dropped: words of at least 16
 signs that mix letters and digits, long hexadecimal numbers and UUIDs, which servers put into pages
-to trace requests.
+to trace requests.  Relative times such as "3 hours ago" are dropped as well.
 """
 
 import unicodedata
@@ -18,6 +18,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from recrawl.content.extract.relative_times import DATE_WORDS, drop_relative_times
 from recrawl.core.kernel import table_kernel
 
 __all__ = [
@@ -54,7 +55,7 @@ class PassageColumns(NamedTuple):
     """Hash (xxh3, 64 bits) of the words of each passage."""
     n_words: NDArray[np.int64]
     shapes: NDArray[np.uint32]
-    """Hash of each passage with its numbers and tokens masked."""
+    """Hash of each passage with its numbers, tokens and names of days and months masked."""
     shingles: NDArray[np.uint32]
     """Hashes of the shingles of all passages, in order."""
     shingle_offsets: NDArray[np.int64]
@@ -110,6 +111,25 @@ def _kind_of(sign: str) -> int:
 def _mix(value: np.uint64) -> np.uint64:
     value = (value ^ (value >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     return value ^ (value >> np.uint64(32))
+
+
+# Slots of the table of date words; each word stands in the slot of its lowest bits.
+_DATE_SLOTS: Final = 1 << 14
+
+
+@cache
+def _date_words() -> HashColumn:
+    """Return the hashes of names of weekdays and months, each in its slot."""
+    table = np.zeros(_DATE_SLOTS, dtype=np.uint64)
+    mask = (1 << 64) - 1
+    for word in DATE_WORDS:
+        value = 0
+        for sign in word:
+            value = (value * 0x9E3779B97F4A7C15 + ord(sign) + 1) & mask
+        value = ((value ^ value >> 32) * 0xD6E8FEB86659FD93) & mask
+        value ^= value >> 32
+        table[value % _DATE_SLOTS] = value
+    return table
 
 
 @table_kernel
@@ -185,6 +205,7 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
     kinds: NDArray[np.uint8],
     folded: NDArray[np.uint32],
     sign_flags: NDArray[np.uint8],
+    date_words: NDArray[np.uint64],
     out: NDArray[np.uint8],
     passage_ends: NDArray[np.int64],
     passage_words: NDArray[np.int64],
@@ -273,6 +294,7 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
                 word_2 = word_1
                 word_1 = word
                 is_token = flags & 1 != 0 or length >= 24
+                is_token = is_token or date_words[np.int64(word & np.uint64(16383))] == word
                 if not (is_token and last_masked == token):
                     masked = token if is_token else word
                     shape += _mix(masked + last_masked * factor_1)
@@ -374,6 +396,7 @@ def _split_into_columns(
 
     The column of hashes is left empty.
     """
+    text = drop_relative_times(text)
     n = len(text)
     # A passage takes two bytes at least, and so does a word of letters; a folded sign may take
     # three bytes instead of two.
@@ -391,6 +414,7 @@ def _split_into_columns(
         count, end = _split(
             np.frombuffer(text, dtype=np.uint8),
             *_tables(),
+            _date_words(),
             out,
             ends,
             words,
