@@ -84,6 +84,11 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
             "command",
             "Explain when a page is fetched next, and why.",
         ),
+        "content": CommandEntry(
+            "recrawl.cli.commands.content",
+            "command",
+            "Show what recrawl sees of a page, and what changed.",
+        ),
         "plan": CommandEntry(
             "recrawl.cli.commands.plan",
             "command",
