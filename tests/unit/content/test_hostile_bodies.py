@@ -48,6 +48,8 @@ HARD = {
     "stray end tags": b"<div>" * 140 + b"</x>" * 200_000,
     "lines": b"a\n" * MB,
     "50 MB of text": b"words and more " * (50 * MB // 15),
+    "digits before a word": b"1" * MB + " 天前 назад".encode(),
+    "relative times": b"3 hours ago, " * (MB // 13),
     "zero bytes": bytes(16 * MB),
     "wrong UTF-8": b"<html>" + b"\xffabc " * (3 * MB),
     "UTF-16": "<p>hello</p>".encode("utf-16") * 200_000,

@@ -7,6 +7,11 @@ passage.  Names of weekdays and months belong to dates, so shapes mask them like
 import re
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core.kernel import table_kernel
+
 __all__ = ["DATE_WORDS", "drop_relative_times"]
 
 _UNITS = {
@@ -23,6 +28,11 @@ _UNITS = {
 def _units(code: str) -> str:
     return "|".join(_UNITS[code].split())
 
+
+MARKERS_MAX: Final = 2_000
+"""Relative times of a text that are looked for."""
+WINDOW_BYTES: Final = 40
+"""Bytes before and after the start of a marker in which its relative time is."""
 
 # Whether a text can contain a relative time, and how it is written then.
 _PATTERNS: Final = tuple(
@@ -44,8 +54,65 @@ _PATTERNS: Final = tuple(
 )
 
 
+# The first bytes of markers, at most eight, as numbers; and which two bytes begin a marker.
+_BEGINNINGS = [marker[:8] for marker, _ in _PATTERNS]
+_MARKERS: Final = np.array([int.from_bytes(m, "big") for m in _BEGINNINGS], dtype=np.uint64)
+_SIZES: Final = np.array([len(m) for m in _BEGINNINGS], dtype=np.int64)
+_STARTS: Final = np.isin(np.arange(1 << 16), [m[0] << 8 | m[1] for m in _BEGINNINGS])
+
+
+@table_kernel
+def _is_letter(sign: int) -> bool:
+    return 97 <= sign | 32 <= 122 or sign >= 128
+
+
+@table_kernel
+def _find_markers(
+    text: NDArray[np.uint8],
+    is_start: NDArray[np.bool_],
+    markers: NDArray[np.uint64],
+    sizes: NDArray[np.int64],
+    places: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+) -> int:
+    """Write where markers are and which; return how many.  One of ASCII must be a whole word."""
+    n = text.size
+    n_found = 0
+    i = 0
+    while i + 1 < n:
+        if not is_start[np.int64(text[i]) << 8 | np.int64(text[i + 1])]:
+            i += 1
+            continue
+        for k in range(sizes.size):
+            size = sizes[k]
+            if i + size > n:
+                continue
+            found = np.uint64(0)
+            for place in range(i, i + size):
+                found = found << np.uint64(8) | np.uint64(text[place])
+            if found != markers[k]:
+                continue
+            last = text[i + size - 1]
+            if last < 128 and last != 32 and i + size < n and _is_letter(text[i + size]):
+                continue  # as in " agony"
+            first = text[i]
+            if first < 128 and first != 32 and i > 0 and _is_letter(text[i - 1]):
+                continue  # as in "favor "
+            places[n_found] = i
+            numbers[n_found] = k
+            n_found += 1
+            if n_found == places.size:
+                return n_found
+            break
+        i += 1
+    return n_found
+
+
 def drop_relative_times(text: bytes) -> bytes:
     """Return a text in UTF-8 of the same size with spaces instead of relative times.
+
+    A linear search finds the words by which relative times are recognised, such as "ago".  The
+    expressions are only applied to a few bytes around them.
 
     Parameters
     ----------
@@ -57,10 +124,19 @@ def drop_relative_times(text: bytes) -> bytes:
     >>> drop_relative_times("Ada, 3 hours ago".encode()).rstrip()
     b'Ada,'
     """
-    for marker, pattern in _PATTERNS:
-        if marker in text:
-            text = pattern.sub(lambda found: b" " * len(found.group()), text)
-    return text
+    places = np.empty(MARKERS_MAX, dtype=np.int64)
+    numbers = np.empty(MARKERS_MAX, dtype=np.int64)
+    signs = np.frombuffer(text, dtype=np.uint8)
+    count = _find_markers(signs, _STARTS, _MARKERS, _SIZES, places, numbers)
+    if not count:
+        return text
+    changed = bytearray(text)
+    for place, number in zip(places[:count].tolist(), numbers[:count].tolist(), strict=True):
+        begin = max(place - WINDOW_BYTES, 0)
+        for found in _PATTERNS[number][1].finditer(changed[begin : place + WINDOW_BYTES]):
+            first, last = begin + found.start(), begin + found.end()
+            changed[first:last] = b" " * (last - first)
+    return bytes(changed)
 
 
 _DATE_TEXT = (
