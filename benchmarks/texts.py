@@ -2,7 +2,7 @@
 
 First, many pages with observations that are made, not read: each page has some 40 passages, a
 fifth of them shared by all pages of its host, and a sketch.  They are reported four times; each
-time but the first, one page in twenty has a new passage.  A corpus with digests alone is measured
+time but the first, one page in twenty has another passage.  A corpus with digests alone is measured
 beside it.
 
 Then simulated bodies (`recrawl.sim.pages`), with the share of time that each step takes.  Seconds
@@ -43,13 +43,18 @@ _STEPS = {
 }
 
 
+def _has_changed(page: int, version: int) -> bool:
+    """Return whether a page has changed by a round; each round some pages change once."""
+    return 0 < page % round(1 / _CHANGED_SHARE) <= version
+
+
 def _observation(page: int, version: int) -> Observation:
     """Return the observation of a made page; a later version has one other passage."""
     rng = np.random.default_rng(page)
     n = int(np.clip(rng.lognormal(np.log(_PASSAGES_MEDIAN), 0.7), 5, 480))
     passages = rng.integers(1, 2**63, n, dtype=np.uint64)
-    if version and page % round(1 / _CHANGED_SHARE) == 0:
-        passages[-1] ^= np.uint64(version)
+    if _has_changed(page, version):
+        passages[-1] ^= np.uint64(1)
     template = np.random.default_rng(page // _PAGES_PER_HOST + 2**32)
     shared = template.integers(1, 2**63, _TEMPLATE_PASSAGES, dtype=np.uint64)
     every = np.concatenate([shared, passages])
@@ -79,8 +84,7 @@ def _outcomes(
             seen = _observation(page, version)
             yield Outcome(url=url, observation=seen, fetched_at_ms=at_ms)
         else:
-            is_new = version and page % round(1 / _CHANGED_SHARE) == 0
-            digest = f"{page}.{version if is_new else 0}".encode()
+            digest = f"{page}.{_has_changed(page, version)}".encode()
             yield Outcome(url=url, digest=digest, fetched_at_ms=at_ms)
 
 

@@ -57,7 +57,12 @@ from recrawl.node.durability.snapshotter import Snapshotter
 from recrawl.node.node import Node, use_logged_price
 from recrawl.node.numbering import Namer, PagesToAdd
 from recrawl.node.orders import Order, Outcome, order_of, partition_of
-from recrawl.node.reporting import answers_of, logged_bytes, report_answers
+from recrawl.node.reporting import (
+    answers_of,
+    logged_bytes,
+    readable_content,
+    report_answers,
+)
 from recrawl.node.routing import (
     UrlBatch,
     Urls,
@@ -821,6 +826,8 @@ class Corpus:
             answers = answers.without_content()
         elif answers.has_content:
             settings = self._bodies.settings
+        # All nodes have the same settings.
+        n_bytes = logged_bytes(self.nodes[0], answers, with_texts=own_content.keep_text)
         n_rows = answers.handle.size
         counted, transition = np.zeros(n_rows, np.bool_), np.zeros(n_rows, np.uint8)
         wrong_answer = np.zeros(n_rows, np.uint8)
@@ -838,18 +845,18 @@ class Corpus:
         for i in np.unique(partition[(partition >= 0) & (partition < len(self.nodes))]):
             own = np.flatnonzero(partition == i)
             node = self.nodes[i]
-            n_bytes = logged_bytes(node, answers, with_texts=own_content.keep_text)
             for first, end in batch_ranges(n_bytes[own]):
                 rows = own[first:end]
                 part = answers if rows.size == n_rows else answers.take(rows)
-                if settings is not None:
-                    # Before anything is locked: reading a body takes milliseconds.
-                    part = part._replace(content=self._bodies.read(part.content))
                 order = order_of(part.handle)
                 page = node.pages_of_orders(order)
                 named = np.flatnonzero(part.handle == 0)
                 if named.size:
                     page[named] = node.store.pages_of(url.take(pa.array(rows[named])))
+                if settings is not None:
+                    # Before anything is locked: reading a body takes milliseconds.
+                    content = readable_content(node, page, part)
+                    part = part._replace(content=self._bodies.read(content))
                 counted[rows], transition[rows], wrong_answer[rows] = report_answers(
                     node, page, order, part, self.time, settings
                 )

@@ -52,6 +52,7 @@ __all__ = [
     "answers_of",
     "http_date_ms",
     "logged_bytes",
+    "readable_content",
     "report_answers",
     "stored_digest",
     "verdicts",
@@ -407,6 +408,23 @@ def logged_bytes(node: Node, answers: Answers, *, with_texts: bool = False) -> N
     return n_bytes + np.where(has_content, PROFILE_BYTES, 0)
 
 
+def readable_content(node: Node, page: NDArray[np.int64], answers: Answers) -> NDArray[np.object_]:
+    """Return the contents that are worth reading, each with the URL of its page.
+
+    Bodies of errors and of pages that are not tracked are left out.  The URL is the same whether an
+    outcome has a handle or a URL, because it may decide how a body is read.
+    """
+    is_read = is_given(answers.content) & is_success(answers.status)
+    is_read &= ~answers.disallowed & (page >= 0)
+    content = np.full(answers.content.size, None, np.object_)
+    rows = np.flatnonzero(is_read)
+    urls = node.store.urls_of(page[rows]).to_pylist()
+    for i, url in zip(rows.tolist(), urls, strict=True):
+        one = answers.content[i]
+        content[i] = one._replace(url=url) if isinstance(one, Body) else one
+    return content
+
+
 def _judge_content(
     node: Node,
     page: NDArray[np.int64],
@@ -417,9 +435,7 @@ def _judge_content(
     has_repeated: bool,
 ) -> tuple[Answers, JudgedTexts]:
     """Judge the observations of answers; return the answers with what follows from that."""
-    is_seen = is_success(answers.status) & ~answers.disallowed
-    content = answers.content.copy()
-    content[~is_seen] = None
+    content = answers.content
     in_turn = None
     if has_repeated:
         in_turn = CountedInTurn(node, page, order, answers.fetched_at_ms)

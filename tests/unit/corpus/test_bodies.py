@@ -17,6 +17,7 @@ from recrawl.corpus.doctor.corpus_checks import wrong_answers_check
 from recrawl.corpus.wrong_answers import WRONG_ANSWER_NAMES
 from recrawl.errors import ConfigError
 from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.content import bodies
 from recrawl.node.content.judging import update_host_memory
 from recrawl.node.node import Node
 from recrawl.shard import Shard
@@ -433,3 +434,37 @@ def test_a_restored_backup_has_the_texts(open_corpus: Open, tmp_path: Path) -> N
     restore_corpus(tmp_path / "backups", tmp_path / "restored")
     with open_corpus("restored", content={"keep_text": True}) as restored:
         assert contents(restored) == expected
+
+
+def test_a_body_is_read_the_same_by_handle_and_by_url(
+    open_corpus: Open, clock: ManualClock
+) -> None:
+    corpus = open_corpus()
+    url = "https://a.example/robots.txt"
+    corpus.add([url])
+    # Without a type, the name of the page says that this is plain text and not HTML.
+    body = b"<p>Disallow: /private and all that is in it\n<p>Allow: /public and nothing else"
+    corpus.report(Outcome(url="https://A.example:443/robots.txt", body=body))
+    clock.pass_seconds(100)
+    (order,) = corpus.lease(1)
+    corpus.report(Outcome(handle=order.handle, body=body))
+    assert [change.what.name for change in corpus.changes()] == ["NEW"]
+
+
+def test_bodies_of_errors_and_unknown_pages_are_not_read(
+    open_corpus: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = open_corpus()
+    corpus.add(PAGES[:4])
+    read: list[str] = []
+    monkeypatch.setattr(bodies, "_observe", lambda body, *_, **__: read.append(body.url))
+    outcomes = [
+        Outcome(url=PAGES[0], status=404, body=b"x"),
+        Outcome(url=PAGES[1], status=503, body=b"x"),
+        Outcome(url=PAGES[2], status=304, body=b"x"),
+        Outcome(url=PAGES[3], disallowed=True, body=b"x"),
+        Outcome(url="https://unknown.example/", body=b"x"),
+    ]
+    reported = corpus.report(outcomes)
+    assert reported.counted.tolist() == [True, True, True, True, False]
+    assert not read
