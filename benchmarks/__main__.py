@@ -14,6 +14,7 @@ from benchmarks import (
     exactness,
     fragments,
     histories,
+    html,
     kernels,
     learning,
     mutated_bodies,
@@ -47,6 +48,12 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument("--pages", type=int, default=300, help="number of pages of each web")
     command = commands.add_parser("node-fragments", help=node_fragments.__doc__)
     command.add_argument("--pages", type=int, help="number of pages; default: all")
+    command = commands.add_parser("html", help=html.__doc__)
+    command.add_argument("collections", nargs="*", default=["genai-eu", "sante-numerique-france"])
+    command.add_argument(
+        "--changes", type=int, default=100, help="number of text changes of each collection"
+    )
+    command.add_argument("--whole", action="store_true", help="judge whole histories")
     command = commands.add_parser("shard", help=shard.__doc__)
     command.add_argument("--pages", type=float, default=1e6)
     command.add_argument("--groups", type=float, help="number of groups; default: pages / 53")
@@ -141,6 +148,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             return fragments.measure(arguments.webs, arguments.pages)
         case "node-fragments":
             return node_fragments.measure(arguments.pages)
+        case "html":
+            return html.measure(arguments.collections, arguments.changes, whole=arguments.whole)
         case "shard":
             return shard.measure(
                 int(arguments.pages),

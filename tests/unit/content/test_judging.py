@@ -135,10 +135,10 @@ def test_passages_of_the_template_do_not_belong_to_the_page() -> None:
 
     for number in range(6):
         site.polls(page(number, "Products"), page(number, "Products"), page=f"/{number}")
-    found = site.poll(observe_text("\n".join(page(0, "Shop"))), "/0")
+    found = site.poll(observe_text("\n".join(page(0, "Shop for everything"))), "/0")
     assert (found.verdict, found.is_template_change) == (UNCHANGED, True)
-    assert site.polls(page(1, "Shop"), page=f"/{1}") == [UNCHANGED]
-    edited = [*page(2, "Shop"), "And this is new on the page."]
+    assert site.polls(page(1, "Shop for everything"), page=f"/{1}") == [UNCHANGED]
+    edited = [*page(2, "Shop for everything"), "And this is new on the page."]
     assert site.polls(edited, page="/2") == [CHANGED]
     own = passage_hash("Page 1: " + STORY[0])
     assert not site.host.is_template(own or 0)
@@ -146,7 +146,7 @@ def test_passages_of_the_template_do_not_belong_to_the_page() -> None:
     other = Site(settings)
     for number in range(6):
         other.polls(page(number, "Products"), page(number, "Products"), page=f"/{number}")
-    assert other.polls(page(0, "Shop"), page="/0") == [CHANGED]
+    assert other.polls(page(0, "Shop for everything"), page="/0") == [CHANGED]
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,12 @@ def test_passages_of_the_template_do_not_belong_to_the_page() -> None:
         ("Just a moment...", "Checking your browser before you go on", WrongAnswer.BLOCKED),
         ("Before you continue", "We value your privacy. Accept all", WrongAnswer.CONSENT),
         ("Sign in", "Sign in to continue. Forgot your password?", WrongAnswer.LOGIN),
-        ("Shop", "Please enable JavaScript to use this page", WrongAnswer.EMPTY_SHELL),
-        ("Shop", "", WrongAnswer.EMPTY_SHELL),
+        (
+            "Shop for everything",
+            "Please enable JavaScript to use this page",
+            WrongAnswer.EMPTY_SHELL,
+        ),
+        ("Shop for everything", "", WrongAnswer.EMPTY_SHELL),
     ],
 )
 def test_wrong_answers_are_not_observations(title: str, text: str, kind: WrongAnswer) -> None:

@@ -14,8 +14,8 @@ SAMPLE_PAGES: Final = 48
 """Pages of a host whose passages are counted: the first ones."""
 PASSAGES_COUNTED_MAX: Final = 3_072
 """Different passages that are counted; rare ones are dropped first."""
-PLACES_MAX: Final = 128
-"""Volatile places that pages of the host have told."""
+PLACES_MAX: Final = 384
+"""Places and passages that did not last on pages of the host."""
 TEXTS_MAX: Final = 64
 """Latest texts of pages as a whole, to find one that many pages have."""
 
@@ -23,11 +23,14 @@ TEMPLATE_SHARE: Final = 0.5
 """Share of the counted pages that have a passage of the template."""
 TEMPLATE_PAGES_MIN: Final = 3
 """Pages that have a passage of the template, at least."""
-VOLATILE_PAGES_MIN: Final = 2
-"""Pages that found a place volatile before it is so for all pages of the host."""
+VOLATILE_PAGES_MIN: Final = 3
+"""Pages on which a place did not last before it is volatile for all pages of the host."""
+FLAPPING_SHARE: Final = 0.25
+"""Share of the counted pages on which a passage came back before it is no page's own."""
+_DOUBT: Final = 2
 
 _HEAD = struct.Struct("<BBHHH")
-_UPDATE_HEAD = struct.Struct("<BBHHHH")
+_UPDATE_HEAD = struct.Struct("<BBHHHHH")
 _FORMAT = 1
 _COUNT_MAX = 255
 HOST_MEMORY_BYTES_MAX: Final = (
@@ -42,6 +45,7 @@ def pack_update(
     added: Iterable[int] = (),
     removed: Iterable[int] = (),
     places: Iterable[int] = (),
+    doubts: Iterable[int] = (),
     texts: Iterable[int] = (),
 ) -> bytes:
     """Return an update of a host's memory as bytes, empty if it says nothing.
@@ -53,11 +57,15 @@ def pack_update(
     added, removed
         Hashes (32 bits) of passages that a counted page got or lost.
     places
-        Keys of places that a page has just found volatile.
+        Keys of places in which a passage of a page did not last.
+    doubts
+        Keys of places in which one lasted.
     texts
         Digest of the text of a page whose text is new.
     """
-    columns = [np.fromiter(values, dtype="<u4") for values in (added, removed, places, texts)]
+    columns = [
+        np.fromiter(values, dtype="<u4") for values in (added, removed, places, doubts, texts)
+    ]
     if not is_new_page and not any(column.size for column in columns):
         return b""
     head = _UPDATE_HEAD.pack(_FORMAT, is_new_page, *(column.size for column in columns))
@@ -79,7 +87,7 @@ class HostMemory:
     counts
         Counted pages that have a passage, by its hash (32 bits).
     places
-        Pages that found a place volatile, by its key.
+        Pages on which a place did not last or a passage came back, by its key.
     texts
         Pages that got a text, by its digest (32 bits), the latest last.
     """
@@ -102,8 +110,20 @@ class HostMemory:
         count = self.counts.get(passage & 0xFFFFFFFF, 0)
         return count >= max(TEMPLATE_PAGES_MIN, TEMPLATE_SHARE * self.n_pages)
 
+    def n_others(self, passage: int, *, is_counted: bool) -> int:
+        """Return how many other counted pages have a passage.
+
+        Parameters
+        ----------
+        passage
+            Hash of the passage.
+        is_counted
+            Whether the page itself is among those that were counted with the passage.
+        """
+        return self.counts.get(passage & 0xFFFFFFFF, 0) - is_counted
+
     def is_volatile(self, place: int) -> bool:
-        """Return whether several pages found a place volatile.
+        """Return whether a place did not last on several pages.
 
         Parameters
         ----------
@@ -111,6 +131,17 @@ class HostMemory:
             Key of the place.
         """
         return self.places.get(place, 0) >= VOLATILE_PAGES_MIN
+
+    def is_flapping(self, key: int) -> bool:
+        """Return whether a passage came and went on many pages.
+
+        Parameters
+        ----------
+        key
+            Key of the passage.
+        """
+        count = self.places.get(key, 0)
+        return count >= max(VOLATILE_PAGES_MIN, FLAPPING_SHARE * self.n_pages)
 
     def with_update(self, update: bytes) -> "HostMemory":
         """Return the memory after an update; damaged bytes change nothing.
@@ -127,12 +158,14 @@ class HostMemory:
             return self
         values = np.frombuffer(update, "<u4", offset=_UPDATE_HEAD.size).tolist()
         bounds = np.cumsum([0, *sizes]).tolist()
-        added, removed, places, texts = (values[first:last] for first, last in pairwise(bounds))
+        added, removed, places, doubts, texts = (
+            values[first:last] for first, last in pairwise(bounds)
+        )
         return replace(
             self,
             n_pages=min(self.n_pages + bool(is_new_page), SAMPLE_PAGES),
             counts=_count(self.counts, added, removed) if added or removed else self.counts,
-            places=_keep_latest(self.places, places, PLACES_MAX) if places else self.places,
+            places=_weigh(self.places, places, doubts) if places or doubts else self.places,
             texts=_keep_latest(self.texts, texts, TEXTS_MAX) if texts else self.texts,
         )
 
@@ -185,6 +218,15 @@ def _count(counts: Mapping[int, int], added: list[int], removed: list[int]) -> d
         for passage in sorted(found, key=found.__getitem__)[:n_excess]:
             del found[passage]
     return found
+
+
+def _weigh(table: Mapping[int, int], places: list[int], doubts: list[int]) -> dict[int, int]:
+    found = dict(table)
+    for key in doubts:
+        count = found.pop(key, 0) - _DOUBT
+        if count > 0:
+            found[key] = count
+    return _keep_latest(found, places, PLACES_MAX)
 
 
 def _keep_latest(table: Mapping[int, int], keys: list[int], n_max: int) -> dict[int, int]:

@@ -5,6 +5,7 @@ gone counts if it belongs to the text that is compared for this page (main or al
 the host's template and does not stand in a volatile place.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,7 +16,14 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from recrawl.content.judging.host_memory import SAMPLE_PAGES, HostMemory, pack_update
+from recrawl.content.extract.words import passage_hash
+from recrawl.content.judging.host_memory import (
+    FLAPPING_SHARE,
+    SAMPLE_PAGES,
+    TEMPLATE_PAGES_MIN,
+    HostMemory,
+    pack_update,
+)
 from recrawl.content.judging.page_memory import (
     GONE_MAX,
     PENDING_MAX,
@@ -24,7 +32,7 @@ from recrawl.content.judging.page_memory import (
     PassageFlag,
     TextChoice,
 )
-from recrawl.content.judging.places import PlaceKeys, Places, place_keys
+from recrawl.content.judging.places import Gap, Places, find_gaps, flapping_key, shape_key
 from recrawl.content.judging.verdicts import ContentVerdict, Judgement, WrongAnswer
 from recrawl.content.judging.wrong_answers import AnswerFacts, find_wrong_answer
 from recrawl.content.merging import merge_passages
@@ -39,11 +47,13 @@ MAIN_SHARE_MIN: Final = 0.4
 """Share of all words from which the main text stands for the page."""
 MAIN_SHARE_KEPT: Final = 0.25
 """Share below which a page that was compared by its main text is compared by all text."""
-LONG_WORDS: Final = 1000
-"""Words of a passage outside the main text that counts all the same."""
+LONG_WORDS: Final = 20
+"""Words of a passage outside the main text that counts all the same if no other page has it."""
+LABEL_WORDS_MAX: Final = 2
+"""Words of a label, which many pages have and which is content all the same: "sold out"."""
 
+_TITLE_PARTS: Final = re.compile(r"\s+[-–—|·•»›:]\s+|\s*[|»›]\s*")
 _MASK32 = 0xFFFFFFFF
-_MASK64 = 0xFFFFFFFFFFFFFFFF
 _NO_HASHES: Final = np.empty(0, dtype=np.uint64)
 # Plain integers: operations on members of an enumeration are slow.
 _MAIN, _YOUNG, _VOLATILE = map(int, (PassageFlag.MAIN, PassageFlag.YOUNG, PassageFlag.VOLATILE))
@@ -74,13 +84,21 @@ class _Version:
             rows,
             observation.passages[rows].tolist(),
             np.minimum(observation.n_words[rows], 255).tolist(),
-            observation.is_main[rows].tolist(),
+            (observation.is_main | _repeats_title(observation))[rows].tolist(),
             (observation.shapes[rows] & 0xFFFF).tolist(),
         )
 
     def text_key(self) -> int:
         """Return a digest (32 bits) of the text as a whole."""
         return xxhash.xxh3_64_intdigest(np.array(self.passages, dtype="<u8").tobytes()) & _MASK32
+
+
+def _repeats_title(observation: Observation) -> NDArray[np.bool_]:
+    """Return whether each passage is the title or a part of it: such a heading is main text."""
+    parts = {observation.title, *_TITLE_PARTS.split(observation.title)}
+    hashes = [passage_hash(part) for part in parts if part]
+    known = np.array([h for h in hashes if h is not None], dtype=np.uint64)
+    return np.isin(observation.passages, known)
 
 
 @lru_cache(maxsize=64)
@@ -129,6 +147,7 @@ class _Judge:
         self.settings = settings
         self.version = _Version.of(observation)
         self.settings_key = _settings_key(settings)
+        self.in_sample = page is not None and page.in_sample
 
     def judgement(self) -> Judgement:
         page = self.page
@@ -152,7 +171,15 @@ class _Judge:
         if verdict == ContentVerdict.FIRST and self.settings.ignore_wrong_answers:
             text_key = version.text_key()
             n_wrong = page.n_wrong if page is not None and page.wrong_text == text_key else 0
-            facts = AnswerFacts(n_words, 0, 0, 0, 0, 0, False, 0, n_wrong)
+            text = _choose_text(version, None)
+            n_own = sum(
+                words
+                for p, main, words in zip(
+                    version.passages, version.is_main, version.words, strict=True
+                )
+                if self.counts(p, main, words, text)
+            )
+            facts = AnswerFacts(n_words, 0, 0, 0, 0, 0, n_own, False, 0, n_wrong)
             kind = find_wrong_answer(self.observation.hints, facts)
             if kind:
                 return self.wrong(kind, text_key, n_wrong)
@@ -196,8 +223,13 @@ class _Judge:
 
     def counts(self, passage: int, is_main: bool, n_words: int, text: TextChoice) -> bool:
         """Return whether a passage belongs to the text of the page."""
-        if text == TextChoice.MAIN and not is_main and n_words < LONG_WORDS:
-            return False
+        if not is_main:
+            n_others = self.host.n_others(passage, is_counted=self.in_sample)
+            if text == TextChoice.MAIN:
+                is_known = self.host.n_pages >= TEMPLATE_PAGES_MIN
+                return n_words >= LONG_WORDS and is_known and not n_others
+            if self.settings.ignore_templates and n_others >= max(2, 0.15 * self.host.n_pages):
+                return False
         return not self.is_template(passage)
 
     def is_template(self, passage: int) -> bool:
@@ -350,14 +382,21 @@ class _Comparison:
         removed = set(self.removed)
         last = next((i for i, p in enumerate(self.old) if p in removed), len(self.old))
         is_cut = bool(removed) and len(self.added) <= 1 and set(self.old[last:]) == removed
-        word_of = dict(zip(self.version.passages, self.version.words, strict=True))
+        version = self.version
+        word_of = dict(zip(version.passages, version.words, strict=True))
+        words_now = [
+            n
+            for p, main, n in zip(version.passages, version.is_main, version.words, strict=True)
+            if self.answer.counts(p, main, n, self.text)
+        ]
         return AnswerFacts(
             n_words=sum(self.version.words),
             n_words_before=sum(words.values()),
             n_kept=sum(words[p] for p in self.kept),
             n_own_before=sum(own.values()),
             n_own_kept=sum(n for p, n in own.items() if p in self.kept),
-            n_added=sum(word_of[p] for p in self.added),
+            n_added=sum(word_of[p] for p in self.added if not self.answer.is_template(p)),
+            n_own=sum(words_now),
             is_cut=is_cut,
             n_pages_same=self.host.texts.get(text_key, 0),
             n_wrong=n_wrong,
@@ -368,18 +407,14 @@ class _Comparison:
     def _compare(self) -> Judgement:
         version, page = self.version, self.page
         rows = {p: i for i, p in enumerate(version.passages)}
-        places = self._learn_places()
-        new_keys = self._keys(version.passages, version.shapes) if self.added else []
-        template = self._template_changes(new_keys, rows)
-        volatile = {
-            p
-            for p in self.added
-            if self.settings.ignore_volatile
-            and places.is_volatile(new_keys[rows[p]], version.words[rows[p]], self.host)
-        }
-        # A page that is volatile as a whole has nothing else to be compared by.
-        if 2 * sum(version.words[rows[p]] for p in volatile) > sum(version.words):
-            volatile = set()
+        places = Places(page.slots, self.host)
+        template: set[int] = set()
+        volatile: set[int] = set()
+        if self.added or self.removed or page.slots:
+            self._find_gaps()
+            self._learn_places(places)
+            template = self._template_changes()
+            volatile = self._volatile_passages(places, rows)
         flags = self._new_flags(volatile)
         settled = [
             p for p in self.kept if self.old_flags[p] & _VOLATILE and not flags[rows[p]] & _VOLATILE
@@ -397,6 +432,11 @@ class _Comparison:
         is_switch = self.text != page.text
         fresh = [p for p in (*self.added, *settled) if p in now]
         gone = [p for p in self.removed if p not in template and self._counted_before(p, places)]
+        if self.text == TextChoice.MAIN and self.added and self.removed:
+            facts = self._changed_facts(volatile | template)
+            fresh.extend(p for p in facts if p not in now)
+            now.update(facts)
+            counted = [p for p in version.passages if p in now]
         if is_switch:
             fresh = [
                 p
@@ -410,7 +450,7 @@ class _Comparison:
         if is_switch and verdict != ContentVerdict.CHANGED:
             verdict = ContentVerdict.BASELINE
         return self._result(
-            verdict, counted, fresh, gone, flags, digest, places, bool(template), volatile
+            verdict, counted, fresh, gone, flags, digest, places, template, volatile
         )
 
     def _verdict(
@@ -439,50 +479,152 @@ class _Comparison:
         flag = self.old_flags[passage]
         if flag & _VOLATILE:
             return False
-        if flag & _YOUNG and self.settings.ignore_volatile and passage in places.died:
+        if self.settings.ignore_volatile and self._is_in_place(passage, places):
             return False
         return self.answer.counts(
             passage, bool(flag & _MAIN), self.old_words[passage], self.page.text
         )
 
-    def _keys(self, order: list[int], shapes: list[int]) -> list[PlaceKeys]:
+    def _is_in_place(self, passage: int, places: Places) -> bool:
+        """Return whether a passage that is gone stood in a volatile place."""
+        n, gap, shape = self.old_words[passage], self.old_gap[passage], self.old_shape[passage]
+        flag = self.old_flags[passage]
+        is_number = bool(flag & _YOUNG) or shape in self.new_shapes.get(gap, ())
+        if is_number and places.is_volatile(shape_key(shape), n):
+            return True
+        is_loose = flag & _YOUNG or not flag & _MAIN
+        return bool(is_loose) and any(places.is_volatile(key, n) for key in gap)
+
+    def _find_gaps(self) -> None:
+        """Find out between which stable passages each passage stands, in both versions."""
+        version = self.version
         anchors = {p for p in self.kept if not self.old_flags[p] & (_VOLATILE | _RETURNED)}
-        return place_keys(order, anchors, shapes)
+        self.old_gap: dict[int, Gap] = dict(
+            zip(self.old, find_gaps(self.old, anchors), strict=True)
+        )
+        self.new_gap: dict[int, Gap] = dict(
+            zip(version.passages, find_gaps(version.passages, anchors), strict=True)
+        )
+        self.old_shape: dict[int, int] = dict(zip(self.old, self.page.shapes.tolist(), strict=True))
+        self.new_shape: dict[int, int] = dict(zip(version.passages, version.shapes, strict=True))
+        self.new_shapes: dict[Gap, set[int]] = {}
+        for p in self.added:
+            self.new_shapes.setdefault(self.new_gap[p], set()).add(self.new_shape[p])
 
-    def _learn_places(self) -> Places:
-        """Return the volatile places after this poll."""
-        page = self.page
-        young = {p for p, flag in self.old_flags.items() if flag & _YOUNG}
-        places = Places(page.slots)
-        if not young or not (self.removed or page.slots):
-            return places
+    def _learn_places(self, places: Places) -> None:
         n_words = sum(self.old_words.values())
-        keys = self._keys(self.old, page.shapes.tolist())
-        for passage, key in zip(self.old, keys, strict=True):
-            if passage not in young:
-                continue
-            if passage in self.kept:
-                places.add_survivor(key)
-            elif 4 * self.old_words[passage] <= n_words:
-                places.add_death(passage, key, self.old_words[passage])
-        places.learn()
-        return places
+        young = [p for p, flag in self.old_flags.items() if flag & _YOUNG]
+        places.learn(
+            died=[
+                (self.old_shape[p], self.old_gap[p], self.old_words[p])
+                for p in young
+                if p not in self.kept and 4 * self.old_words[p] <= n_words
+            ],
+            survived=[(self.old_shape[p], self.old_gap[p]) for p in young if p in self.kept],
+            shapes_by_gap=self.new_shapes,
+        )
 
-    def _template_changes(self, new_keys: list[PlaceKeys], rows: dict[int, int]) -> set[int]:
-        """Return the passages, new or gone, that belong to the template of the host."""
-        if not self.settings.ignore_templates or not self.host.n_pages:
-            return set()
-        found = {p for p in (*self.added, *self.removed) if self.host.is_template(p)}
-        lost = [p for p in self.removed if p in found]
-        if not lost or not self.added:
+    def _volatile_passages(self, places: Places, rows: dict[int, int]) -> set[int]:
+        """Return the new passages that do not count, because nothing lasts where they stand."""
+        found: set[int] = set()
+        if not self.settings.ignore_volatile:
             return found
-        # What replaces a part of the template is the new template.
-        gaps: dict[tuple[int, int], bool] = {}
-        keys = self._keys(self.old, self.page.shapes.tolist())
-        for passage, key in zip(self.old, keys, strict=True):
-            if passage not in self.kept:
-                gaps[key[:2]] = gaps.get(key[:2], True) and passage in found
-        found.update(p for p in self.added if gaps.get(new_keys[rows[p]][:2], False))
+        words = self.version.words
+        numbers: dict[Gap, set[int]] = {}
+        n_replaced: dict[Gap, int] = {}
+        for p in self.removed:
+            gap = self.old_gap[p]
+            if self.old_shape[p] in self.new_shapes.get(gap, ()):
+                numbers.setdefault(gap, set()).add(self.old_shape[p])
+            elif self.old_flags[p] & (_YOUNG | _VOLATILE):
+                n_replaced[gap] = n_replaced.get(gap, 0) + 1
+        for p in self.added:
+            gap, shape, n = self.new_gap[p], self.new_shape[p], words[rows[p]]
+            if shape in numbers.get(gap, ()):
+                # Only numbers differ.
+                if places.is_volatile(shape_key(shape), n):
+                    found.add(p)
+                continue
+            # In the main text only as many as were replaced: others may be new content.
+            is_loose = n_replaced.get(gap, 0) > 0 or not self.version.is_main[rows[p]]
+            if is_loose and any(places.is_volatile(key, n) for key in gap):
+                n_replaced[gap] = n_replaced.get(gap, 0) - 1
+                found.add(p)
+        # A page that is volatile as a whole has nothing else to be compared by.
+        if 2 * sum(words[rows[p]] for p in found) > sum(words):
+            return set()
+        return found
+
+    def _changed_facts(self, left_out: set[int]) -> list[int]:
+        """Return new passages outside the main text that replace a stable one of this page alone.
+
+        Such are rows of a table of facts, prices and the like.
+        """
+        host, in_sample = self.host, self.page.in_sample
+        if host.n_pages < TEMPLATE_PAGES_MIN:
+            return []
+        stable: dict[Gap, list[int]] = {}
+        for p in self.removed:
+            is_own = not host.n_others(p, is_counted=in_sample) and p not in left_out
+            if is_own and not self.old_flags[p] & (_YOUNG | _VOLATILE | _RETURNED):
+                stable.setdefault(self.old_gap[p], []).append(p)
+        found = []
+        for p, n in zip(self.version.passages, self.version.words, strict=True):
+            gap = self.new_gap[p]
+            if p in self.kept or p in left_out or gap not in stable:
+                continue
+            match = next(
+                (
+                    old
+                    for old in stable[gap]
+                    if self.old_shape[old] == self.new_shape[p] or self.old_words[old] == n
+                ),
+                None,
+            )
+            if match is not None and not host.n_others(p, is_counted=False):
+                stable[gap].remove(match)
+                found.append(p)
+        return found
+
+    def _template_changes(self) -> set[int]:
+        """Return the passages, new or gone, that belong to the template of the host."""
+        host = self.host
+        found: set[int] = set()
+        if self.settings.ignore_returns:
+            found.update(
+                p for p in (*self.added, *self.removed) if host.is_flapping(flapping_key(p))
+            )
+        if not self.settings.ignore_templates or not host.n_pages:
+            return found
+        found.update(p for p in (*self.added, *self.removed) if host.is_template(p))
+        n_many = max(TEMPLATE_PAGES_MIN, FLAPPING_SHARE * host.n_pages)
+        found.update(
+            p
+            for p, n in zip(self.version.passages, self.version.words, strict=True)
+            if p not in self.kept
+            and n > LABEL_WORDS_MAX
+            and host.n_others(p, is_counted=False) >= n_many
+        )
+        if not found:
+            return found
+        # What replaces a part of the template is the new template, and the other way round.
+        is_template: dict[Gap, list[bool]] = {}
+        for passages, gaps in ((self.removed, self.old_gap), (self.added, self.new_gap)):
+            sides: dict[Gap, bool] = {}
+            for p in passages:
+                sides[gaps[p]] = sides.get(gaps[p], True) and p in found
+            for gap, is_all in sides.items():
+                is_template.setdefault(gap, []).append(is_all)
+        exchanged = {gap for gap, sides in is_template.items() if len(sides) == 2 and any(sides)}
+        word_of = dict(zip(self.version.passages, self.version.words, strict=True))
+        found.update(
+            p for p in self.added if self.new_gap[p] in exchanged and word_of[p] > LABEL_WORDS_MAX
+        )
+        found.update(
+            p
+            for p in self.removed
+            if self.old_gap[p] in exchanged and self.old_words[p] > LABEL_WORDS_MAX
+        )
         return found
 
     # ------------------------------------------------------------------ what is remembered
@@ -496,7 +638,7 @@ class _Comparison:
                 flag = _YOUNG | _ADDED
                 if passage in volatile:
                     flag |= _VOLATILE
-                elif passage & _MASK32 in gone:
+                if passage & _MASK32 in gone:
                     flag |= _RETURNED
             else:
                 flag = _one_poll_older(flag)
@@ -512,7 +654,7 @@ class _Comparison:
         flags: list[int],
         digest: bytes,
         places: Places,
-        is_template_change: bool,
+        template: set[int],
         volatile: set[int],
     ) -> Judgement:
         page, version, answer = self.page, self.version, self.answer
@@ -544,7 +686,7 @@ class _Comparison:
         )
         removed_now = [p for p in self.removed if not self.old_flags[p] & _VOLATILE]
         on_page = {p & _MASK32 for p in version.passages}
-        left = {p & _MASK32: None for p in removed_now}
+        left = {p & _MASK32: None for p in self.removed}
         recent = [p for p in page.gone if p not in on_page and p not in left]
         memory = replace(
             memory,
@@ -555,7 +697,10 @@ class _Comparison:
         update = pack_update(
             added=self._sample_of(p for p in self.added if p not in volatile),
             removed=self._sample_of(removed_now),
-            places=places.newly_volatile,
+            places=dict.fromkeys(
+                (*places.reports, *self._returned_now(flags), *map(flapping_key, template))
+            ),
+            doubts=places.doubts,
             texts=[version.text_key()] if verdict == ContentVerdict.CHANGED else (),
         )
         return answer.result(
@@ -565,7 +710,7 @@ class _Comparison:
             added=added,
             removed=removed,
             divergence=divergence,
-            is_template_change=is_template_change,
+            is_template_change=bool(template),
             memory=memory,
             host_update=update,
         )
@@ -573,6 +718,14 @@ class _Comparison:
     def _versions(self, digest: bytes) -> tuple[int, ...]:
         version = int.from_bytes(digest[:8], "little")
         return (*(v for v in self.page.versions if v != version), version)[-VERSIONS_MAX:]
+
+    def _returned_now(self, flags: list[int]) -> list[int]:
+        """Return the keys of the passages that came back for the first time."""
+        return [
+            flapping_key(p)
+            for p, flag in zip(self.version.passages, flags, strict=True)
+            if flag & _RETURNED and p not in self.old_flags
+        ]
 
     def _sample_of(self, passages: Iterable[int]) -> list[int]:
         return [p & _MASK32 for p in passages] if self.page.in_sample else []

@@ -20,9 +20,9 @@ __all__ = [
     "TextChoice",
 ]
 
-GONE_MAX: Final = 255
+GONE_MAX: Final = 160
 """Passages that a page had a short time ago: one that returns is not new."""
-SLOTS_MAX: Final = 48
+SLOTS_MAX: Final = 128
 """Places of a page in which passages are found to be volatile."""
 PENDING_MAX: Final = 64
 """Passages that are gone but whose removal is announced only with the next change."""

@@ -8,7 +8,9 @@ from recrawl.content.judging.verdicts import WrongAnswer
 __all__ = ["AnswerFacts", "find_wrong_answer"]
 
 HINTED_WORDS_MAX: Final = 400
-"""Words up to which an answer that reads like an error page is one."""
+"""New words up to which an answer whose title reads like an error page is one."""
+HINTED_WORDS_IN_TEXT_MAX: Final = 120
+"""The same if only the text reads so."""
 FIRST_WORDS_MAX: Final = 150
 """The same for a page that has never been seen, if its title says so."""
 FIRST_WORDS_IN_TEXT_MAX: Final = 50
@@ -41,6 +43,8 @@ class AnswerFacts(NamedTuple):
     """Words that count and that both have."""
     n_added: int
     """Words of passages that only the answer has."""
+    n_own: int
+    """Words of the answer that count."""
     is_cut: bool
     """Whether all that is missing stood at the end."""
     n_pages_same: int
@@ -91,10 +95,10 @@ def find_wrong_answer(hints: int, facts: AnswerFacts) -> WrongAnswer:
 
 
 def _is_replaced(hints: int, facts: AnswerFacts) -> bool:
+    in_title = hints & AnswerHint.IN_TITLE
     if not facts.n_words_before:
-        in_title = hints & AnswerHint.IN_TITLE
-        return facts.n_words <= (FIRST_WORDS_MAX if in_title else FIRST_WORDS_IN_TEXT_MAX)
+        return facts.n_own <= (FIRST_WORDS_MAX if in_title else FIRST_WORDS_IN_TEXT_MAX)
     return (
-        facts.n_added <= HINTED_WORDS_MAX
+        facts.n_added <= (HINTED_WORDS_MAX if in_title else HINTED_WORDS_IN_TEXT_MAX)
         and facts.n_own_kept <= KEPT_SHARE_MAX * facts.n_own_before
     )
