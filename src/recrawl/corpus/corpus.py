@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.corpus.budget_split import BudgetSplit
+from recrawl.corpus.budget_split import BudgetSplit, run_number
+from recrawl.corpus.budget_view import BudgetView
 from recrawl.corpus.inspect.change_feed import CorpusCursor, PageChange, changes_after
 from recrawl.corpus.inspect.consumers import (
     Consumer,
@@ -34,7 +35,7 @@ from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.corpus.inspect.page_table import page_batches
 from recrawl.corpus.inspect.stats import Stats, stats_of
 from recrawl.corpus.leasing.pages import Leasing, check_seconds
-from recrawl.corpus.leasing.shortfall import Orders
+from recrawl.corpus.leasing.shortfall import Orders, window_reason, window_text
 from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.plan.curve import Plan, plan_of
 from recrawl.corpus.view import Added
@@ -728,6 +729,11 @@ class Corpus:
         """Return the name of the run that pays for leases: the one given, or today's date."""
         return self._leasing.run_name(run)
 
+    @property
+    def is_budget_per_run(self) -> bool:
+        """Whether the budget is per named run, such as ``"100/run"``."""
+        return self._budget_split.is_per_run
+
     def paced(
         self,
         *,
@@ -995,7 +1001,14 @@ class Corpus:
 
             return explain_page_at(self, url, at_ms, on_record=on_record, key=key)
         for i, _, name, _ in self._split([url], key):
-            return explain_page(self.nodes[i], name, self.time.now_ms())
+            now_ms = self.time.now_ms()
+            found = explain_page(self.nodes[i], name, now_ms)
+            closed = window_reason(self.config, now_ms)
+            return found and replace(
+                found,
+                window=window_text(self.config),
+                window_wait_seconds=None if closed is None else closed.seconds,
+            )
         return None
 
     def history(
@@ -1186,9 +1199,13 @@ class Corpus:
                 cost_per_fetch=self.config.budget.cost_per_fetch,
             )
             counts = [node.store.content_counts or ContentCounts() for node in self.nodes]
+            stats = self._stats_of_run(stats)
         wrong = wrong_answer_counts([one.n_wrong_answers for one in counts])
+        closed = window_reason(self.config, stats.at_ms)
         return replace(
             stats,
+            window=window_text(self.config),
+            window_wait_seconds=None if closed is None else closed.seconds,
             clock_held_back_seconds=self.time.held_back_ms / 1000,
             n_texts=sum(one.n_observed for one in counts),
             n_baselines=sum(one.n_baselines for one in counts),
@@ -1196,6 +1213,17 @@ class Corpus:
             n_wrong_answers=sum(wrong.values()),
             wrong_answers=dict(wrong),
         )
+
+    def _stats_of_run(self, stats: Stats) -> Stats:
+        """Return statistics with the name of today's run and what is left of its budget."""
+        if stats.run_budget is None:
+            return stats
+        run = self.run_name(None)
+        shards = [node.shard for node in self.nodes]
+        spent = sum(shard.run_spending(run_number(run)) for shard in shards)
+        left = max(stats.run_budget - spent, 0.0)
+        text = BudgetView.of(shards, self.config.budget.cost_per_fetch).amount_text(left)
+        return replace(stats, run=run, credit=left, credit_text=text)
 
     def plan(self) -> Plan:
         """Return the freshness that each budget buys for this corpus."""

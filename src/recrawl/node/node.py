@@ -512,7 +512,9 @@ class Node:
             now_ms = self.tick(time)
             self.check_owner()
             n = min(n, self._n_orders_left())
-            proposal = self.shard.decide(now_ms, n, lease_seconds=lease_seconds, exact=exact)
+            proposal = self.shard.decide(
+                now_ms, n, lease_seconds=lease_seconds, exact=exact, keeps_budget=True
+            )
             if proposal.order.size == 0:
                 return proposal
             (applied,) = self.submit([proposal])

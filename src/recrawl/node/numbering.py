@@ -14,14 +14,22 @@ from numpy.typing import NDArray
 from recrawl.errors import ConfigError
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig, PatternConfig
-from recrawl.node.domains import domain_entries
+from recrawl.node.domains import domain_entries, limit_event
 from recrawl.node.node import Node
 from recrawl.node.records import LogEntry, NamesNumbered, PagesAddedWithUrls
 from recrawl.node.routing import batch_ranges
 from recrawl.node.user_data import UserColumns, set_user_data
-from recrawl.shard import GroupsSet, LimitsSet, PagesAdded, PagesRemoved, PageStatus, event_of
+from recrawl.shard import (
+    DomainsSet,
+    GroupsSet,
+    LimitsSet,
+    PagesAdded,
+    PagesRemoved,
+    PageStatus,
+    event_of,
+)
 from recrawl.shard.events import slot_of_page
-from recrawl.shard.state.tables import Groups
+from recrawl.shard.state.tables import GROUP_UNLIMITED, Groups
 from recrawl.shard.state.words import EPOCH_SECONDS
 from recrawl.store import Names
 from recrawl.urls import PatternSet, group_index, page_names
@@ -313,6 +321,7 @@ class Namer:
             new_groups = list(zip(new.key.to_pylist(), new.number.tolist(), strict=True))
             entries += self._domain_entries(entries)
             if self._config.hosts:
+                entries += self._unlimited_entries(new_groups, entries)
                 entries += self.group_events(new_groups)
         return numbers[index], entries
 
@@ -328,8 +337,36 @@ class Namer:
         ]
         return domain_entries(self._node, new) if new else []
 
+    def _unlimited_entries(
+        self, hosts: Sequence[tuple[str, int]], entries: Sequence[LogEntry]
+    ) -> list[LogEntry]:
+        """Return the entries for new hosts whose new pages are configured not to be limited.
+
+        Parameters
+        ----------
+        hosts
+            Names and numbers of the new hosts.
+        entries
+            Entries before these, with the domains of the hosts.
+        """
+        wanted = [n for host, n in hosts if self._is_unlimited(host)]
+        if not wanted:
+            return []
+        domain = {
+            group: of
+            for entry in entries
+            if isinstance(entry, DomainsSet)
+            for group, of in zip(entry.group.tolist(), entry.domain.tolist(), strict=True)
+        }
+        domains = [domain.get(n, n) for n in wanted]
+        return [event_of(DomainsSet, group=wanted, domain=domains, is_unlimited=1)]
+
+    def _is_unlimited(self, host: str) -> bool | None:
+        own = self._config.hosts.get(host)
+        return None if own is None else own.unlimited
+
     def apply_host_settings(self) -> None:
-        """Log the configured politeness of known hosts where it differs from the current one."""
+        """Log the configured settings of known hosts where they differ from the current ones."""
         hosts = list(self._config.hosts)
         numbers = self._look_up_numbers(Names.GROUP, hosts)
         known = [(host, n) for host, n in zip(hosts, numbers.tolist(), strict=True) if n >= 0]
@@ -339,7 +376,13 @@ class Namer:
             for host, n in known
             if n >= groups.delay_ms.size or self._host_differs(host, groups, n)
         ]
-        self._node.submit(self.group_events(different))
+        limits = [
+            limit_event(self._node, n, is_unlimited=wanted)
+            for host, n in known
+            if (wanted := self._is_unlimited(host)) is not None
+            and wanted != bool(n < groups.flags.size and groups.flags[n] & GROUP_UNLIMITED)
+        ]
+        self._node.submit([*self.group_events(different), *limits])
 
     def _host_differs(self, host: str, groups: Groups, n: int) -> bool:
         politeness = self._config.politeness_of(host)

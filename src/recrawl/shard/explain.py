@@ -10,6 +10,7 @@ from recrawl.core.belief.gamma import GammaBelief, rate_quantile
 from recrawl.shard.apply.newcomers import are_newcomers_limited, domain_credit_of, domain_of
 from recrawl.shard.apply.signals import aged_last_of
 from recrawl.shard.due import Terms, bounds_of, due_at_of, log2_value_of, page_due_of, ready_at_of
+from recrawl.shard.early import Early, stale_from_of
 from recrawl.shard.state.codes import (
     link_row_of,
     log2_of_code,
@@ -41,6 +42,10 @@ __all__ = [
     "explanation_of",
     "is_share_spent",
 ]
+
+
+# log2 of a price that every page of any importance is worth.
+_LOG2_PRICE_NONE = -1e3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +126,8 @@ class Explanation:
     """Value of fetching it now, per cost."""
     price: float
     due_at_ms: int | None
+    early_from_ms: int | None = None
+    """From when on a lease returns the page before it is due, if budget is left; None if not."""
     group_ready_at_ms: int | None
     newcomer_until_ms: int | None = None
     """Until when the page is a newcomer, with a limited share; None if it is not one."""
@@ -183,7 +190,19 @@ def is_share_spent(tables: Tables, rules: Rules, slot: int, now: float) -> bool:
     return min(credit, float(tables.registers.newcomer_credit[0])) < 1.0
 
 
-def _why(tables: Tables, rules: Rules, slot: int, now: float, due: float) -> Why:
+def _early_from(tables: Tables, terms: Terms, slot: int, early: Early) -> float:
+    """Return from when on a lease returns a page at whatever price; infinite if it never does."""
+    pages, limits = tables.pages, tables.limits
+    if early == Early.NONE or pages.importance[slot] == 0:
+        return math.inf
+    earliest = float(page_due_of(pages, limits, slot, terms, _LOG2_PRICE_NONE))
+    if early == Early.ALL:
+        return earliest
+    latest = bounds_of(pages, limits, slot)[1]
+    return max(earliest, min(float(stale_from_of(pages.word[slot])), latest))
+
+
+def _why(tables: Tables, rules: Rules, slot: int, now: float, due: float, early_from: float) -> Why:
     pages, groups = tables.pages, tables.groups
     word, group = pages.word[slot], int(pages.group[slot])
     if pages.status[slot] == PageStatus.RETIRED:
@@ -192,7 +211,7 @@ def _why(tables: Tables, rules: Rules, slot: int, now: float, due: float) -> Why
         return Why.IN_FLIGHT
     if pages.not_before[slot] > now:
         return Why.BACKING_OFF
-    if due > now:
+    if min(due, early_from) > now:
         if is_bounded(word) and bounds_of(pages, tables.limits, slot)[0] > now:
             return Why.FLOOR
         return Why.NOT_YET if math.isfinite(due) else Why.NEVER
@@ -205,7 +224,9 @@ def _why(tables: Tables, rules: Rules, slot: int, now: float, due: float) -> Why
         return Why.GROUP_BUSY
     if ready_at_of(groups, group) > now_ms:
         return Why.GROUP_RESTING
-    return Why.SHARE_SPENT if is_share_spent(tables, rules, slot, now) else Why.DUE
+    if is_share_spent(tables, rules, slot, now):
+        return Why.SHARE_SPENT
+    return Why.DUE if due <= now else Why.EARLY
 
 
 def _forward(
@@ -229,14 +250,26 @@ def _forward(
 
 
 def explanation_of(
-    tables: Tables, rules: Rules, terms: Terms, slot: int, now_ms: int, price: float
+    tables: Tables,
+    rules: Rules,
+    terms: Terms,
+    slot: int,
+    now_ms: int,
+    *,
+    price: float,
+    early: Early = Early.NONE,
 ) -> Explanation:
     """Return what is known of the page in a slot, at a time and a price."""
     pages, limits = tables.pages, tables.limits
     now = now_ms / 1000 - EPOCH_SECONDS
     word = pages.word[slot]
+    early_from = _early_from(tables, terms, slot, early)
+    is_priced = price > 0.0 or early != Early.STALE
     price = max(price, 1e-300)
     due = float(page_due_of(pages, limits, slot, terms, math.log2(price)))
+    if not is_priced:
+        # A run has a budget and no price: all but the freshest copies are due.
+        due = max(due, early_from)
     rate = float(rate_of(pages, rules, slot)[0])
     shape, seconds = decode_of(pages.belief_shape[slot], pages.belief_seconds[slot])
     prior = prior_of(
@@ -288,6 +321,7 @@ def explanation_of(
         due_at_ms=_ms(due),
         group_ready_at_ms=round(ready) if math.isfinite(ready) else None,
         newcomer_until_ms=_ms(until) if until > now else None,
-        why=_why(tables, rules, slot, now, due),
+        early_from_ms=None if early_from >= due else _ms(early_from),
+        why=_why(tables, rules, slot, now, due, early_from),
         forward=_forward(tables, rules, terms, slot, now, price),
     )

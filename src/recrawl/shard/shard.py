@@ -19,13 +19,14 @@ from recrawl.shard.apply.clock_reset import move_times_back
 from recrawl.shard.apply.kind_weights import propose_weights
 from recrawl.shard.apply.priors import is_refit_due, propose_priors
 from recrawl.shard.due import Terms
+from recrawl.shard.early import Early, early_rule, has_price, is_scanned
 from recrawl.shard.events import Event
 from recrawl.shard.explain import Explanation, explanation_of
 from recrawl.shard.picker import Picker
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.rules import has_learning_horizon, learning_horizon, log2_bonus, rules_of
 from recrawl.shard.state.snapshot import Snapshot, restore_tables
-from recrawl.shard.state.status import BudgetUnit, PageStatus, Reason
+from recrawl.shard.state.status import BudgetUnit, PageStatus, PriceMode, Reason
 from recrawl.shard.state.tables import (
     GROUP_CLOSED,
     GROUP_HAS_POLICY,
@@ -207,6 +208,24 @@ class Shard:
         """Return the fetches or cost that a named run has spent; 0 for an unknown run."""
         return budget.run_spending(self.tables.registers, self.tables.runs, run)
 
+    def price_at(self, now_ms: int) -> float:
+        """Return the value that a fetch must reach; 0 if there is no price."""
+        registers = self.tables.registers
+        if registers.price_mode[0] == PriceMode.FIXED:
+            return float(registers.fixed_price[0])
+        if not has_price(registers):
+            return 0.0
+        scans = is_scanned(registers, self.settings)
+        fall = budget.log2_price_fall(registers, now_ms) if scans else 0.0
+        # The picker has a newer price than the latest tick; before its first decision it is the
+        # same.
+        return self.picker.price * math.exp2(-fall)
+
+    @property
+    def early(self) -> Early:
+        """Which pages below the price leases return while budget is left."""
+        return early_rule(self.tables.registers, self.settings)
+
     def explain(self, page: int, now_ms: int | None = None) -> Explanation | None:
         """Return what is known of a page and why it is or is not due; None for an unknown page."""
         slot = pages.page_slot_of(self.tables.pages, page, int(self.tables.registers.n_slots[0]))
@@ -214,7 +233,9 @@ class Shard:
             return None
         at = self.now_ms if now_ms is None else now_ms
         self._refresh_due_table()
-        return explanation_of(self.tables, self.rules, self.terms, slot, at, self.picker.price)
+        return explanation_of(
+            self.tables, self.rules, self.terms, slot, at, price=self.price_at(at), early=self.early
+        )
 
     # ------------------------------------------------------------------ deciding
 
@@ -234,6 +255,7 @@ class Shard:
         *,
         lease_seconds: float | None = None,
         exact: bool = False,
+        keeps_budget: bool = False,
     ) -> events.Ordered:
         """Propose orders: the pages that are most worth fetching now, within the budget.
 
@@ -247,6 +269,9 @@ class Shard:
             Seconds for which each order is held for its fetcher; by default from the settings.
         exact
             Whether to look at every page, whatever the settings say, as batches need.
+        keeps_budget
+            Whether copies that are almost certainly fresh wait although budget is left, because
+            it can be spent later.  Otherwise the caller has decided how many pages to fetch now.
         """
         self._refresh_due_table()
         now_ms = max(now_ms, self.now_ms)
@@ -255,7 +280,9 @@ class Shard:
         n = most if allowance is None else min(allowance, most)
         if registers.budget_unit[0] == BudgetUnit.FETCHES:  # the picker handles one in cost
             n = int(min(max(self.credit(now_ms) + 1e-6, 0), n))
-        slot, reason = self.picker.decide(self.tables, now_ms, n, exact=exact)
+        slot, reason = self.picker.decide(
+            self.tables, now_ms, n, exact=exact, keeps_budget=keeps_budget
+        )
         return self._propose(now_ms, slot, reason, lease_seconds)
 
     def _propose(

@@ -55,6 +55,10 @@ def _limits_words(page: "PageExplanation") -> str:
     if state.stale_probability > 0:
         stale = seconds_text(state.stale_seconds)
         parts.append(f"stale for more than {stale}: at most {share_text(state.stale_probability)}")
+    if state.newcomer_until_ms is not None:
+        parts.append(f"newcomer until {instant_text(state.newcomer_until_ms)}")
+    if page.window is not None:
+        parts.append(f"leased only between {page.window}")
     return "; ".join(parts) or "none"
 
 
@@ -74,7 +78,7 @@ def _rows(page: "PageExplanation") -> list[tuple[str, str]]:
     state = page.state
     rows = [
         ("status", f"{state.status.name.lower()}; added {instant_text(state.added_at_ms)}"),
-        ("why", state.why.value.replace("its group", "its host")),
+        ("why", page.why.value.replace("its group", "its host")),
     ]
     if page.fetch_url != page.url:
         rows.append(("fetched as", page.fetch_url))

@@ -12,7 +12,7 @@ import click
 from recrawl.atomic_files import replace_file
 from recrawl.cli.support.corpus_access import is_corpus, prepare_kernels, value_errors_as_usage
 from recrawl.cli.support.examples import CommandExample, example_command
-from recrawl.cli.support.instants import rate_problem
+from recrawl.cli.support.instants import money_option, rate_problem
 from recrawl.cli.support.output import Output, output_option
 from recrawl.errors import RecrawlError
 
@@ -102,7 +102,14 @@ def _ledger_section(text: str) -> dict[str, str]:
 @click.option(
     "--budget",
     metavar="RATE",
-    help="Budget of fetches, such as 30/h, 20000/day or 100/run.  Unlimited if not set.",
+    help="Budget of fetches, such as 30/h, 20000/day or 100/run, or of money, such as "
+    "'50 EUR/month' with --cost-per-fetch.  Unlimited if not set.",
+)
+@click.option(
+    "--cost-per-fetch",
+    metavar="MONEY",
+    callback=money_option,
+    help="Price of one fetch, such as '0.0005 EUR', for a --budget in money.",
 )
 @click.option(
     "--ledger",
@@ -133,6 +140,7 @@ def _ledger_section(text: str) -> dict[str, str]:
 def command(
     folder: Path,
     budget: str | None,
+    cost_per_fetch: str | None,
     ledger: str,
     partitions: int | None,
     group_by: str | None,
@@ -144,7 +152,7 @@ def command(
     FOLDER is created if it does not exist.  If it has a corpus already, nothing is changed.
     """
     toml = folder / CONFIG_FILE
-    is_default = budget is None and ledger == "rocksdb"
+    is_default = budget is None and cost_per_fetch is None and ledger == "rocksdb"
     has_options = not is_default or partitions is not None or group_by is not None
     if has_options and (is_corpus(folder) or toml.exists()):
         what = "a corpus" if is_corpus(folder) else CONFIG_FILE
@@ -159,7 +167,8 @@ def command(
     prepare_kernels(folder)
     shape = {} if partitions is None else {"partitions": str(partitions)}
     shape |= {} if group_by is None else {"group_by": f'"{group_by}"'}
-    _create_corpus(folder, toml, budget, ledger, shape, is_full)
+    amounts = {"rate": budget, "cost_per_fetch": cost_per_fetch}
+    own_rate = _create_corpus(folder, toml, amounts, ledger, shape, is_full)
     out.row({"folder": str(folder), "is_new": True, "config": str(toml)})
     where = "" if folder == Path() else f" -C {folder}"
     out.say(f"Created a corpus in {_folder_text(folder)}.  Edit {toml} to configure it.")
@@ -168,7 +177,9 @@ def command(
         (f"recrawl add{where} urls.txt", "add pages: a list, CSV, JSON lines or a sitemap"),
         (f"recrawl lease{where} 10", "print up to 10 pages to fetch now"),
     ]
-    if budget is None:
+    if own_rate is not None and budget is None:
+        out.say(f"Its budget is {own_rate}, as {toml} says.")
+    if own_rate is None:
         steps.insert(1, (f"recrawl set{where} --budget 30/h", "optional; unlimited if not set"))
     width = max(len(line) for line, _ in steps) + 2
     for line, about in steps:
@@ -178,11 +189,12 @@ def command(
 def _create_corpus(
     folder: Path,
     toml: Path,
-    budget: str | None,
+    amounts: dict[str, str | None],
     ledger: str,
     shape: dict[str, str],
     is_full: bool,
-) -> None:
+) -> str | None:
+    """Create a corpus and return its budget as text; None if it is unlimited."""
     import recrawl  # noqa: PLC0415
     from recrawl.corpus import CorpusConfig  # noqa: PLC0415
 
@@ -192,10 +204,9 @@ def _create_corpus(
         given: dict[str, dict[str, str]] = {}
         with value_errors_as_usage():
             given["ledger"] = _ledger_section(ledger)
-        if budget is not None:
-            if problem := rate_problem(budget):
-                raise RecrawlError(f"--budget: {problem}")
-            given["budget"] = {"rate": f'"{budget}"'}
+        if amounts["rate"] is not None and (problem := rate_problem(amounts["rate"])):
+            raise RecrawlError(f"--budget: {problem}")
+        given["budget"] = {name: f'"{one}"' for name, one in amounts.items() if one is not None}
         if shape:
             given["corpus"] = shape
         text = toml_of(given, is_full=is_full)
@@ -210,7 +221,9 @@ def _create_corpus(
                 "Name a folder that you can write to."
             ) from error
     try:
-        recrawl.open(folder).close()
+        with recrawl.open(folder) as corpus:
+            rate = corpus.config.budget.rate
+            return None if rate is None else rate.text
     except BaseException:
         if is_ours:  # so that the same command can be run again
             toml.unlink()

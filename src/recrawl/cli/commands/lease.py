@@ -120,6 +120,7 @@ def command(
         raise click.UsageError("--add, --key and --with-refused go with URLs or --urls.")
     n = _page_count(pages)
     with open_to_change(folder) as corpus, value_errors_as_usage():
+        _note_run(corpus, run, out)
         orders = _lease_or_wait(corpus, n, wait, lease_seconds, exact, run)
         now_ms = corpus.now_ms()
         if orders.shortfall is not None:
@@ -147,6 +148,7 @@ def _lease_urls(
     """Return the answers for given URLs, in batches, and the time."""
     given = split_inputs(inputs)
     with open_to_change(folder, n_bytes_input=given.n_bytes) as corpus, value_errors_as_usage():
+        _note_run(corpus, leased["run"], out)
         answers = [
             corpus.lease_urls(urls, **keys, **leased)
             for urls, keys in input_pages(corpus, given, key, out)
@@ -231,6 +233,19 @@ def _give_back(folder: Path, handles: list[int], out: Output) -> None:
         out.note(f"The output could not be written.  Given back, to be leased again: {what}.")
 
 
+def _note_run(corpus: "Corpus", run: str | None, out: Output) -> None:
+    """Say that the name of a run has no effect, if the budget is not per run."""
+    if run is not None and not corpus.is_budget_per_run:
+        out.note(
+            "The budget is not per run, so --run has no effect.  `recrawl set --budget 100/run` "
+            "sets one for each run."
+        )
+
+
+# A wait up to this long is not worth telling the user about.
+_WAIT_UNSAID_SECONDS = 0.5
+
+
 def _lease_or_wait(
     corpus: "Corpus",
     n: int,
@@ -240,13 +255,16 @@ def _lease_or_wait(
     run: str | None,
 ) -> "Orders":
     """Return orders as soon as there are any, or no orders after ``wait_seconds``."""
-    ends = time.monotonic() + wait_seconds
+    ends = time.monotonic() + max(wait_seconds, _WAIT_UNSAID_SECONDS)
     while True:
         orders = corpus.lease(n, seconds=lease_seconds, exact=exact, run=run)
         left = ends - time.monotonic()
+        soon = orders.shortfall.seconds if orders.shortfall is not None else None
+        if not wait_seconds and (soon is None or soon > left):
+            left = 0.0
         if orders or left <= 0:
             return orders
-        time.sleep(min(left, corpus.wait_seconds(), 1.0))
+        time.sleep(min(left, max(soon or 0.0, 0.01), 1.0) if soon else min(left, 0.1))
 
 
 def _time_left(order: "Order", now_ms: int) -> str:

@@ -15,7 +15,7 @@ from recrawl.cli.support.input_files import (
     key_option,
     split_inputs,
 )
-from recrawl.cli.support.instants import checked_duration_option, rate_option
+from recrawl.cli.support.instants import checked_duration_option, money_option, rate_option
 from recrawl.cli.support.output import Output, output_option
 from recrawl.errors import RecrawlError
 from recrawl.units import count_text
@@ -85,10 +85,17 @@ __all__ = ["command"]
     help="Budget of the corpus: 30/h, 20000/day, 100/run (for each named run) or unlimited.",
 )
 @click.option(
+    "--cost-per-fetch",
+    metavar="MONEY",
+    callback=money_option,
+    help="Price of one fetch, such as '0.0005 EUR', for a --budget in money: '50 EUR/month'.  Both "
+    "are written into recrawl.toml.",
+)
+@click.option(
     "--host",
     metavar="HOST",
     help="Host (or key, if pages are grouped by key) to change with --delay, --in-flight-max, "
-    "--burst, --closed, --open or --unlimited.",
+    "--burst, --closed, --open, --unlimited or --limited.",
 )
 @click.option(
     "--delay", metavar="TIME", callback=checked_duration_option, help="Pause between two fetches."
@@ -134,8 +141,13 @@ def command(
     given = {name: value for name, value in options.items() if value is not None}
     budget, host = given.pop("budget", None), given.pop("host", None)
     pattern, key = given.pop("pattern", None), given.pop("key", None)
+    cost_per_fetch = given.pop("cost_per_fetch", None)
     for_host = {name: given.pop(name) for name in _FOR_HOST if name in given}
     _check_options(inputs, pattern, given, host, for_host, budget)
+    if cost_per_fetch is not None:
+        if budget is None:
+            raise click.UsageError("--cost-per-fetch goes with --budget, such as '50 EUR/month'.")
+        _write_money(folder, budget, cost_per_fetch)
     pages = split_inputs(inputs) if given and pattern is None else Inputs([], [])
     with open_to_change(folder, n_bytes_input=pages.n_bytes) as corpus, value_errors_as_usage():
         if budget is not None:
@@ -188,7 +200,11 @@ def _check_options(
 def _set_host(corpus: "Corpus", host: str, settings: dict[str, Any], out: Output) -> None:
     from recrawl.node.config.corpus_config import duration  # noqa: PLC0415
 
-    if host in corpus.config.hosts and settings.keys() - {"is_closed", "is_unlimited"}:
+    own = corpus.config.hosts.get(host)
+    if own is not None and (
+        settings.keys() - {"is_closed", "is_unlimited"}
+        or ("is_unlimited" in settings and own.unlimited is not None)
+    ):
         raise RecrawlError(
             f'recrawl.toml has a section [hosts."{host}"], which overrides this.\nChange it there.'
         )
@@ -198,14 +214,36 @@ def _set_host(corpus: "Corpus", host: str, settings: dict[str, Any], out: Output
     corpus.set_host(host, **values)
     n_pages = corpus.n_pages_of_host(host)
     out.row({"host": host, "n_pages": n_pages, **values})
-    if n_pages:
+    limited = settings.get("is_unlimited")
+    if limited is not None:
+        share = "no longer limited" if limited else "limited again"
+        out.say(f"The share of the budget for new pages of {host} is {share} ([protection]).")
+    if n_pages and settings.keys() != {"is_unlimited"}:
         out.say(f"Set for {host}, {count_text(n_pages, 'page')}.")
-    else:
+    if not n_pages:
         # Searching all host names is slow, so it is done only for an unknown host.
         found = corpus.similar_hosts(host)
         alike = sorted(found, key=lambda name: -found[name])[:_HOSTS_NAMED_MAX]
         meant = f"  Did you mean {' or '.join(alike)}?" if alike else ""
         out.note(f"Set for {host}, which has no pages in this corpus yet.{meant}")
+
+
+def _write_money(folder: Path, rate: str, cost_per_fetch: str) -> None:
+    """Write a budget in money into recrawl.toml, from where the corpus reads it."""
+    from recrawl.cli.support.corpus_access import is_corpus  # noqa: PLC0415
+    from recrawl.cli.support.toml_lines import put_value  # noqa: PLC0415
+    from recrawl.node.config.corpus_config import CorpusConfig  # noqa: PLC0415
+
+    if not is_corpus(folder):
+        return  # opening it fails with a message
+    toml = folder / "recrawl.toml"
+    # As bytes, which keeps the line ends of the file.
+    text = toml.read_bytes().decode("utf-8") if toml.exists() else ""
+    text = put_value(text, "budget", "cost_per_fetch", f'"{cost_per_fetch}"')
+    text = put_value(text, "budget", "rate", f'"{rate}"')
+    CorpusConfig.from_toml(text)
+    with replace_file(toml) as file:
+        file.write(text.encode("utf-8"))
 
 
 def _set_budget(corpus: "Corpus", folder: Path, rate: str, out: Output) -> None:

@@ -32,12 +32,12 @@ def _rows(stats: "Stats", groups: str) -> list[tuple[str, Any]]:
     if stats.oldest_fetch_at_ms is not None:
         oldest = relative_time_text(stats.oldest_fetch_at_ms, stats.at_ms)
         rows.append(("oldest copy", f"fetched {oldest}"))
-    unlimited = stats.budget_per_second is None and not stats.price_is_fixed
     rows += [
-        ("due now", f"{stats.n_due:,}" + (" (no budget limits fetching)" if unlimited else "")),
+        ("due now", f"{stats.n_due:,}{_due_words(stats)}"),
         ("leased now", f"{stats.in_flight:,}"),
         ("budget", stats.budget),
         *_left_rows(stats),
+        *_window_rows(stats),
         (
             "price of a fetch",
             f"{seconds_text(stats.price)} of staleness that it must save"
@@ -73,11 +73,28 @@ def _wrong_answers_text(stats: "Stats") -> str:
     return f"{stats.n_wrong_answers:,}: {', '.join(kinds)}"
 
 
+def _due_words(stats: "Stats") -> str:
+    if stats.budget_per_second is None and not stats.price_is_fixed:
+        return " (no budget limits fetching)"
+    if stats.n_early:
+        return f" (a lease returns {stats.n_early:,} more while budget is left)"
+    return ""
+
+
+def _window_rows(stats: "Stats") -> list[tuple[str, str]]:
+    """Return the hours in which pages are leased; nothing if they are leased at all hours."""
+    if stats.window is None:
+        return []
+    wait = stats.window_wait_seconds
+    now = "now" if wait is None else f"next in {seconds_text(wait)}"
+    return [("leased only between", f"{stats.window}, {now}")]
+
+
 def _left_rows(stats: "Stats") -> list[tuple[str, str]]:
     """Return what is left to spend; nothing if the budget is unlimited or 0."""
     if stats.credit_text is None or not (stats.budget_per_second or stats.run_budget):
         return []
-    what = "left of the present run" if stats.run_budget else "unspent budget"
+    what = f"left of the run {stats.run}" if stats.run_budget else "unspent budget"
     return [(what, stats.credit_text)]
 
 

@@ -121,6 +121,18 @@ def rate_option(ctx: click.Context, param: click.Parameter, value: str | None) -
     return value
 
 
+def money_option(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Check that the value of an option is money such as 0.0005 EUR; a callback of click."""
+    from recrawl.node.config.values import Money  # noqa: PLC0415
+
+    if value is not None:
+        try:
+            return str(Money.of(value))
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+    return None
+
+
 def rate_problem(text: str) -> str | None:
     """Return the error message for a text that is not a rate such as 30/h; None if it is one."""
     from recrawl.node.config.values import Rate  # noqa: PLC0415
@@ -129,6 +141,7 @@ def rate_problem(text: str) -> str | None:
         Rate.of(text)
     except ValueError:
         return (
-            f"{text!r} is not a rate; write 5/s, 30/h, 20000/day, 500/month, 100/run or unlimited."
+            f"{text!r} is not a rate; write 5/s, 30/h, 20000/day, 500/month, 100/run, "
+            "'50 EUR/month' or unlimited."
         )
     return None

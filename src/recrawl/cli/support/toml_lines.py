@@ -2,9 +2,38 @@
 
 import re
 
-__all__ = ["replace_value"]
+__all__ = ["put_value", "replace_value"]
 
 _HEADING = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+\s*(#.*)?$")
+
+
+def put_value(text: str, section: str, key: str, value: str) -> str:
+    r"""Return the text with a value for a key, in a new line if the key has none yet.
+
+    Parameters
+    ----------
+    text, section, key, value
+        As for `replace_value`.
+
+    Examples
+    --------
+    >>> put_value('[budget]\n# rate = …\n', "budget", "rate", '"40/h"')
+    '[budget]\nrate = "40/h"\n# rate = …\n'
+    >>> put_value("", "budget", "rate", '"40/h"')
+    '[budget]\nrate = "40/h"\n'
+    """
+    replaced = replace_value(text, section, key, value)
+    if replaced is not None:
+        return replaced
+    lines = text.split("\n")
+    for i, line in enumerate(lines):
+        heading = _HEADING.match(line)
+        if heading and heading[1] == section:
+            end = "\r" if line.endswith("\r") else ""
+            lines.insert(i + 1, f"{key} = {value}{end}")
+            return "\n".join(lines)
+    before = f"{text.rstrip()}\n\n" if text.strip() else ""
+    return f"{before}[{section}]\n{key} = {value}\n"
 
 
 def replace_value(text: str, section: str, key: str, value: str) -> str | None:

@@ -30,6 +30,7 @@ __all__ = [
     "log2_of_codes",
     "page_due",
     "page_earliest",
+    "page_latest",
     "words_of",
 ]
 
@@ -171,6 +172,15 @@ def page_earliest(pages: Pages, limits: Limits, slots: RowArray, words: Words) -
     if rows.size:
         earliest[rows] = _bounds(pages, limits, slots[rows])[0]
     return earliest
+
+
+def page_latest(pages: Pages, limits: Limits, slots: RowArray, words: Words) -> FloatArray:
+    """Return the latest times to order pages, in shard seconds, by max_age and staleness limits."""
+    latest = np.full(slots.size, np.inf)
+    rows = np.flatnonzero(words.is_bounded)
+    if rows.size:
+        latest[rows] = _bounds(pages, limits, slots[rows])[1]
+    return latest
 
 
 def _bounds(pages: Pages, limits: Limits, slots: RowArray) -> tuple[FloatArray, FloatArray]:

@@ -12,7 +12,7 @@ from recrawl.corpus.wrong_answers import wrong_answer_name
 from recrawl.node.longevity.page_longevity import PageLongevity, longevity_of
 from recrawl.node.node import Node, use_logged_price
 from recrawl.shard import Shard, Transition
-from recrawl.shard.explain import Explanation
+from recrawl.shard.explain import Explanation, Why
 from recrawl.shard.state.tables import GROUP_CLOSED
 from recrawl.store import Cursor, Names, Store, metadata_object
 
@@ -132,10 +132,16 @@ class PageExplanation:
     """Result of the latest fetch; NONE if it found nothing new, None if unknown."""
     estimator: str
     """Estimator of change rates: "gamma", "plug_in" or "counts"."""
+    prior_is_default: bool = False
+    """Whether the prior of the page is the default, not learned from pages of its kind."""
     budget_per_second: float | None
     """Budget of the page's partition; None if unlimited."""
     is_past: bool
     """Whether this explains an earlier time."""
+    window: str | None = None
+    """Hours in which pages are leased (``budget.between``), with their time zone; None for all."""
+    window_wait_seconds: float | None = None
+    """Seconds until these hours begin; None within them, or if there are none."""
     budget_wait_seconds: float | None = None
     """Seconds until the budget pays for the next fetch; None if it does now, or never."""
     now_ms: int
@@ -155,6 +161,13 @@ class PageExplanation:
     """What the last of them was: a name of `recrawl.content.WrongAnswer` in lower case."""
     wrong_answer_at_ms: int | None = None
     """Time of the last of them."""
+
+    @property
+    def why(self) -> Why:
+        """Why a lease returns the page now, or does not, the hours of the budget included."""
+        if self.window_wait_seconds is not None and self.state.why in (Why.DUE, Why.EARLY):
+            return Why.OUTSIDE_WINDOW
+        return self.state.why
 
     @property
     def has_price(self) -> bool:
@@ -180,7 +193,7 @@ class PageExplanation:
             "now_ms": self.now_ms,
             **state,
             "status": self.state.status.name.lower(),
-            "why": self.state.why.name.lower(),
+            "why": self.why.name.lower(),
             "price": self.state.price if self.has_price else None,
             "last_outcome": _outcome_name(self.last_outcome),
             "kind": self.kind,
@@ -201,9 +214,12 @@ class PageExplanation:
             "wrong_answer": self.wrong_answer,
             "wrong_answer_at_ms": self.wrong_answer_at_ms,
             "estimator": self.estimator,
+            "prior_is_default": self.prior_is_default,
             "budget_per_second": self.budget_per_second,
             "budget_wait_seconds": self.budget_wait_seconds,
             "longevity": None if self.longevity is None else asdict(self.longevity),
+            "window": self.window,
+            "window_wait_seconds": self.window_wait_seconds,
         }
 
 
@@ -229,6 +245,14 @@ def _group_view(shard: Shard, group: int, name: str) -> GroupView:
         errors=int(groups.n_errors[group]),
         blocked_until_ms=blocked or None,
         is_closed=bool(groups.flags[group] & GROUP_CLOSED),
+    )
+
+
+def _is_prior_default(state: Explanation, shard: Shard) -> bool:
+    shape = shard.settings.prior_shape
+    # The shard stores priors rounded.
+    return math.isclose(state.prior_shape, shape, rel_tol=0.01) and math.isclose(
+        state.prior_seconds, shape * shard.settings.prior_period, rel_tol=0.01
     )
 
 
@@ -290,6 +314,7 @@ def page_explanation(
         moved_to=None if is_past else record.moved_to[0],
         last_outcome=outcome,
         estimator=shard.settings.estimator,
+        prior_is_default=_is_prior_default(state, shard),
         budget_per_second=budget if math.isfinite(budget) else None,
         is_past=is_past,
         budget_wait_seconds=wait if 0 < wait < math.inf else None,

@@ -11,19 +11,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.arrays import FlagArray, FloatArray, RowArray
-from recrawl.corpus.inspect.decoded_words import page_due, page_earliest, words_of
+from recrawl.corpus.inspect.decoded_words import (
+    Words,
+    page_due,
+    page_earliest,
+    page_latest,
+    words_of,
+)
 from recrawl.shard import Shard
+from recrawl.shard.due import Terms
+from recrawl.shard.early import STALE_CHANCE_MIN, Early
 from recrawl.shard.explain import is_share_spent
-from recrawl.shard.state.status import LeaseStage, PageStatus, PriceMode, Why
+from recrawl.shard.state.status import LeaseStage, PageStatus, Why
 from recrawl.shard.state.tables import GROUP_CLOSED, Groups, Tables
 from recrawl.shard.state.words import EPOCH_SECONDS
 from recrawl.units import seconds_text
 
-__all__ = ["WHYS", "PageWaits", "is_by_price", "price_of", "reason_text", "waits_of"]
+__all__ = ["WHYS", "PageWaits", "early_from", "reason_text", "waits_of"]
 
 WHYS = tuple(Why)
 """Reasons by number."""
 _CODE = {why: code for code, why in enumerate(WHYS)}
+# log2 of a price that every page of any importance is worth.
+_LOG2_PRICE_NONE = -1e3
 
 
 class PageWaits(NamedTuple):
@@ -35,27 +45,31 @@ class PageWaits(NamedTuple):
     """Time until which each waits, in milliseconds since 1970; infinite if unknown or for ever."""
 
 
-def price_of(shard: Shard) -> float:
-    """Return the price that a fetch must be worth; 0 for none."""
-    registers = shard.tables.registers
-    if registers.price_mode[0] == PriceMode.FIXED:
-        return float(registers.fixed_price[0])
-    # The picker has a newer price than the latest tick; before its first decision it is the same.
-    return shard.picker.price
+def early_from(
+    shard: Shard, slots: RowArray, words: Words, terms: Terms, early: Early
+) -> FloatArray:
+    """Return from when on leases return pages at whatever price, in shard seconds; inf for never.
 
-
-def is_by_price(shard: Shard) -> bool:
-    """Return whether a lease leaves out pages that are not worth the price.
-
-    A small corpus is searched for the best pages, whatever they are worth, unless the price is
-    fixed.
+    Parameters
+    ----------
+    shard
+        Shard of the pages.
+    slots, words
+        Slots and words of the pages.
+    terms
+        Terms that turn words into due times.
+    early
+        Which pages below the price leases return.
     """
-    settings = shard.settings
-    if shard.tables.registers.price_mode[0] == PriceMode.FIXED:
-        return True
-    if settings.picker == "auto":
-        return shard.n_pages > settings.scan_pages_max
-    return settings.picker == "sweep"
+    pages, limits = shard.tables.pages, shard.tables.limits
+    if early == Early.NONE:
+        return np.full(slots.size, np.inf)
+    since = page_due(pages, limits, slots, words, terms, _LOG2_PRICE_NONE)
+    if early == Early.STALE:
+        stale = words.last + STALE_CHANCE_MIN * np.exp2(words.log2_period)
+        since = np.maximum(since, np.minimum(stale, page_latest(pages, limits, slots, words)))
+    found: FloatArray = np.where(pages.importance[slots] > 0, since, np.inf)
+    return found
 
 
 def _lease_ends(tables: Tables, slots: RowArray) -> FloatArray:
@@ -95,7 +109,9 @@ def _is_share_spent(shard: Shard, slots: RowArray, group: RowArray, now: float) 
     return is_spent
 
 
-def waits_of(shard: Shard, slots: RowArray, now_ms: int, *, by_price: bool) -> PageWaits:
+def waits_of(
+    shard: Shard, slots: RowArray, now_ms: int, *, early: Early | None = None
+) -> PageWaits:
     """Return why pages wait, after a decision of the shard.
 
     Parameters
@@ -106,8 +122,8 @@ def waits_of(shard: Shard, slots: RowArray, now_ms: int, *, by_price: bool) -> P
         Slots of the pages.
     now_ms
         Time in milliseconds since 1970.
-    by_price
-        Whether pages wait until they are worth the price.
+    early
+        Which pages below the price are leased; those that leases of the best pages return if None.
     """
     tables = shard.tables
     pages, groups = tables.pages, tables.groups
@@ -127,13 +143,20 @@ def waits_of(shard: Shard, slots: RowArray, now_ms: int, *, by_price: bool) -> P
     wait(groups.in_flight[group] >= groups.in_flight_max[group], Why.GROUP_BUSY, math.inf)
     wait(blocked > now_ms, Why.GROUP_BLOCKED, blocked)
     wait((groups.flags[group] & GROUP_CLOSED) > 0, Why.GROUP_CLOSED, math.inf)
-    earliest = due = page_earliest(pages, tables.limits, slots, words)
-    if by_price:
-        log2_price = math.log2(max(price_of(shard), 1e-300))
-        # The decision just made has brought the due table up to date; a copy would take long.
-        due = page_due(pages, tables.limits, slots, words, shard.terms, log2_price)
-        wait((due > now) & np.isfinite(due), Why.NOT_YET, (due + EPOCH_SECONDS) * 1000)
-        wait(np.isinf(due), Why.NEVER, math.inf)
+    earliest = page_earliest(pages, tables.limits, slots, words)
+    price = shard.price_at(now_ms)
+    log2_price = math.log2(max(price, 1e-300))
+    # The decision just made has brought the due table up to date; a copy would take long.
+    due = page_due(pages, tables.limits, slots, words, shard.terms, log2_price)
+    rule = shard.early if early is None else early
+    soonest = early_from(shard, slots, words, shard.terms, rule)
+    if not price and shard.early == Early.STALE:
+        # A run has a budget and no price: all but the freshest copies are due.
+        due = np.maximum(due, early_from(shard, slots, words, shard.terms, Early.STALE))
+    wait((why == _CODE[Why.DUE]) & (due > now) & (soonest <= now), Why.EARLY, float(now_ms))
+    due = np.minimum(due, soonest)
+    wait((due > now) & np.isfinite(due), Why.NOT_YET, (due + EPOCH_SECONDS) * 1000)
+    wait(np.isinf(due), Why.NEVER, math.inf)
     wait(earliest > now, Why.FLOOR, (due + EPOCH_SECONDS) * 1000)
     not_before = pages.not_before[slots].astype(np.float64)
     wait(not_before > now, Why.BACKING_OFF, (not_before + EPOCH_SECONDS) * 1000)
@@ -144,6 +167,7 @@ def waits_of(shard: Shard, slots: RowArray, now_ms: int, *, by_price: bool) -> P
 
 _PAGE_TEXTS = {
     Why.DUE: ("it is due", ""),
+    Why.EARLY: ("it is not due yet, but a lease returns it while budget is left", ""),
     Why.NOT_YET: ("it is not worth a fetch yet", "due in about {}"),
     Why.NEVER: ("it is never worth a fetch at the current price", ""),
     Why.IN_FLIGHT: ("a fetcher has it already", "its lease ends in {}"),

@@ -18,9 +18,10 @@ from recrawl.corpus.inspect.decoded_words import (
     words_of,
 )
 from recrawl.corpus.inspect.page_sample import PageSample, sample_of
-from recrawl.corpus.inspect.page_waits import price_of
+from recrawl.corpus.inspect.page_waits import early_from
 from recrawl.node.config.rates import Money
 from recrawl.shard import Shard
+from recrawl.shard.early import Early
 from recrawl.shard.state.status import LeaseStage, PageStatus, PriceMode
 from recrawl.shard.state.words import EPOCH_SECONDS
 
@@ -67,6 +68,7 @@ class Stats:
     n_groups: int
     """Number of groups (hosts or domains) with pages."""
     in_flight: int
+    """Orders that a fetcher holds; those whose lease has run out do not count."""
     n_leases: int
     """Orders in memory: in flight, or ended so recently that a late report would count."""
     n_ordered: int
@@ -89,6 +91,8 @@ class Stats:
     """Whether freshness and ``n_due`` are estimated from a sample of the pages."""
     n_due: int
     """Pages that are worth the price now or have reached a limit, without those in flight."""
+    n_early: int
+    """Pages that are not due yet, but that a lease returns while budget is left."""
     backlog: int
     """Number of due pages that could be ordered at once, as far as the picker counts them."""
     budget: str
@@ -104,7 +108,7 @@ class Stats:
     cost_per_fetch: str | None
     """Price of a fetch if the budget is money, such as "0.0005 EUR"."""
     credit: float | None
-    """Budget that may be spent at once, of the present run if it is per run; None if unlimited."""
+    """Budget that may be spent at once, of the run ``run`` if it is per run; None if unlimited."""
     credit_text: str | None
     """The same with its unit, rounded down: "13 fetches"."""
     price: float
@@ -112,6 +116,13 @@ class Stats:
     price_is_fixed: bool
     oldest_fetch_at_ms: int | None
     """Time of the oldest copy's fetch, in milliseconds since 1970."""
+    run: str | None = None
+    """Name of the run that pays for leases without a name: today's date; None if the budget is not
+    per run."""
+    window: str | None = None
+    """Hours in which pages are leased (``budget.between``), with their time zone; None for all."""
+    window_wait_seconds: float | None = None
+    """Seconds until these hours begin; None within them, or if there are none."""
     clock_held_back_seconds: float = 0.0
     """Seconds by which the system clock is ahead of the corpus, because it jumped while the corpus
     was open; 0 if it did not."""
@@ -197,12 +208,13 @@ def _statuses(shards: Sequence[Shard]) -> tuple[dict[str, int], int | None]:
 
 
 def _totals(shard: Shard, sample: PageSample, now_ms: int) -> NDArray[np.float64]:
-    """Return the sums of pages, importance, fresh pages, fresh importance and due pages."""
+    """Return sums: pages, importance, fresh pages, fresh importance, due pages, early pages."""
     pages, limits = shard.tables.pages, shard.tables.limits
     now = max(now_ms, shard.now_ms) / 1000 - EPOCH_SECONDS
-    log2_price = math.log2(max(price_of(shard), 1e-300))
+    price = shard.price_at(max(now_ms, shard.now_ms))
+    log2_price = math.log2(max(price, 1e-300))
     terms = current_terms(shard)
-    totals = np.zeros(5)
+    totals = np.zeros(6)
     for first in range(0, sample.slot.size, _SLOTS_AT_ONCE):
         rows = slice(first, first + _SLOTS_AT_ONCE)
         slot, n = sample.slot[rows], sample.n_pages[rows]
@@ -211,13 +223,31 @@ def _totals(shard: Shard, sample: PageSample, now_ms: int) -> NDArray[np.float64
         importance = np.exp2(words.log2_weight + log2_cost) * (pages.importance[slot] > 0)
         fresh = fresh_chance(words, terms.table.shapes, now) * (pages.fetched_at[slot] > 0)
         is_due = page_due(pages, limits, slot, words, terms, log2_price) <= now
+        is_early = early_from(shard, slot, words, terms, shard.early) <= now
+        if not price and shard.early == Early.STALE:
+            is_due &= is_early
         is_due &= ~words.is_held
-        totals += [n.sum(), n @ importance, n @ fresh, n @ (importance * fresh), n @ is_due]
+        is_early &= ~words.is_held & ~is_due
+        totals += [
+            n.sum(),
+            n @ importance,
+            n @ fresh,
+            n @ (importance * fresh),
+            n @ is_due,
+            n @ is_early,
+        ]
     return totals
 
 
 def _if_finite(amount: float) -> float | None:
     return amount if math.isfinite(amount) else None
+
+
+def _n_held(shard: Shard, now_ms: int) -> int:
+    """Return the number of leases that have not run out."""
+    leases = shard.tables.leases
+    is_held = (leases.stage == LeaseStage.IN_FLIGHT) & (leases.expires_at > now_ms)
+    return int(np.count_nonzero(is_held))
 
 
 def stats_of(
@@ -248,7 +278,7 @@ def stats_of(
         for shard in shards
     ]
     parts = [_totals(s, sample, now_ms) for s, sample in zip(shards, samples, strict=True)]
-    n, importance, fresh, weighted, n_due = np.sum(parts, axis=0).tolist()
+    n, importance, fresh, weighted, n_due, n_early = np.sum(parts, axis=0).tolist()
     registers = [shard.tables.registers for shard in shards]
 
     def total(name: str) -> int:
@@ -261,7 +291,7 @@ def stats_of(
         n_pages=n_pages,
         pages_by_status=by_status,
         n_groups=sum(int(np.count_nonzero(s.tables.groups.n_pages)) for s in shards),
-        in_flight=total("in_flight"),
+        in_flight=sum(_n_held(shard, now_ms) for shard in shards),
         n_leases=sum(
             int(np.count_nonzero(s.tables.leases.stage != LeaseStage.EMPTY)) for s in shards
         ),
@@ -277,6 +307,7 @@ def stats_of(
         weighted_freshness_modelled=weighted / importance if importance > 0 else 0.0,
         is_sampled=not all(sample.is_all for sample in samples),
         n_due=round(n_due),
+        n_early=round(n_early),
         backlog=sum(shard.picker.backlog for shard in shards),
         budget=budget.text,
         budget_unit=budget.unit,
@@ -288,7 +319,7 @@ def stats_of(
         credit_text=None
         if budget.credit is None
         else budget.amount_text(math.floor(max(budget.credit, 0.0) + 1e-6)),
-        price=sum(price_of(s) * max(s.n_pages, 1) for s in shards)
+        price=sum(s.price_at(now_ms) * max(s.n_pages, 1) for s in shards)
         / sum(max(s.n_pages, 1) for s in shards),
         price_is_fixed=all(r.price_mode[0] == PriceMode.FIXED for r in registers),
         oldest_fetch_at_ms=oldest,

@@ -13,7 +13,7 @@ import numpy as np
 
 from recrawl.core.arrays import RowArray
 from recrawl.corpus.budget_view import BudgetView, seconds_to_next_fetch
-from recrawl.corpus.inspect.page_waits import WHYS, is_by_price, waits_of
+from recrawl.corpus.inspect.page_waits import WHYS, waits_of
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.config.time_windows import zone_of
 from recrawl.node.node import Node
@@ -30,6 +30,7 @@ __all__ = [
     "budget_reason",
     "find_shortfall",
     "window_reason",
+    "window_text",
 ]
 
 PAGES_COUNTED_MAX = 1 << 16
@@ -108,6 +109,12 @@ class Orders(list[Order]):
 # ---------------------------------------------------------------------------- the whole corpus
 
 
+def window_text(config: CorpusConfig) -> str | None:
+    """Return the hours in which pages are leased, with their time zone; None for all hours."""
+    windows = config.budget.between
+    return None if windows is None else f"{windows} ({config.budget.time_zone})"
+
+
 def window_reason(config: CorpusConfig, now_ms: int) -> ShortfallReason | None:
     """Return the reason that pages may not be leased at this time of day; None if they may."""
     windows = config.budget.between
@@ -122,8 +129,8 @@ def window_reason(config: CorpusConfig, now_ms: int) -> ShortfallReason | None:
         why=Why.OUTSIDE_WINDOW,
         n_pages=None,
         seconds=seconds,
-        text=f"pages are leased only between {windows} ({config.budget.time_zone}), next in "
-        f"{seconds_text(seconds)}",
+        text=f"pages are leased only between {window_text(config)}, next in "
+        f"{seconds_text(seconds)} (budget.between in recrawl.toml)",
     )
 
 
@@ -188,7 +195,7 @@ def _sample(shard: Shard) -> tuple[RowArray, int]:
 def _count_waiting(shard: Shard, now_ms: int) -> tuple[dict[Why, _Waiting], bool]:
     """Return how many pages wait for each reason, and whether they are a sample."""
     slots, stride = _sample(shard)
-    waits = waits_of(shard, slots, now_ms, by_price=is_by_price(shard))
+    waits = waits_of(shard, slots, now_ms)
     counts = np.bincount(waits.why, minlength=len(WHYS))
     found = {}
     for code in np.flatnonzero(counts):
@@ -208,58 +215,91 @@ def _merge(parts: Iterable[dict[Why, _Waiting]]) -> dict[Why, _Waiting]:
     return found
 
 
-# Singular, plural, and when the first of the pages stops waiting.
+class _Texts(NamedTuple):
+    """How a reason reads."""
+
+    one: str
+    many: str
+    when: str = ""
+    """When the first of the pages stops waiting."""
+    setting: str = ""
+    """Setting that the reason comes from, and how to change it."""
+
+
 _COUNTED_TEXTS = {
-    Why.NOT_YET: ("is not worth a fetch yet", "are not worth a fetch yet", "the next in about {}"),
-    Why.NEVER: ("is never worth the price", "are never worth the price", ""),
-    Why.IN_FLIGHT: (
+    Why.NOT_YET: _Texts(
+        "is not worth a fetch yet", "are not worth a fetch yet", "the next in about {}"
+    ),
+    Why.EARLY: _Texts(
+        "is not due yet and can be leased early; lease again",
+        "are not due yet and can be leased early; lease again",
+    ),
+    Why.NEVER: _Texts("is never worth the price", "are never worth the price"),
+    Why.IN_FLIGHT: _Texts(
         "is leased already and not reported",
         "are leased already and not reported",
         "the first lease ends in {}",
+        "see leases.length",
     ),
-    Why.BACKING_OFF: (
+    Why.BACKING_OFF: _Texts(
         "waits after its last fetch",
         "wait after their last fetches",
         "the next in {}",
+        "see [errors]",
     ),
-    Why.FLOOR: ("has a min_age that is not over", "have a min_age that is not over", "next in {}"),
-    Why.GROUP_BUSY: (
+    Why.FLOOR: _Texts(
+        "has a min_age that is not over", "have a min_age that is not over", "next in {}"
+    ),
+    Why.GROUP_BUSY: _Texts(
         "is on a host that has as many fetches in flight as it may",
         "are on hosts that have as many fetches in flight as they may",
-        "",
+        setting="see politeness.in_flight_max, or for one host `recrawl set --host HOST "
+        "--in-flight-max N`",
     ),
-    Why.GROUP_RESTING: (
+    Why.GROUP_RESTING: _Texts(
         "is on a host that waits between fetches",
         "are on hosts that wait between fetches",
         "the next in {}",
+        "see politeness.delay, or for one host `recrawl set --host HOST --delay TIME`",
     ),
-    Why.GROUP_BLOCKED: ("is on a paused host", "are on paused hosts", "the next in {}"),
-    Why.GROUP_CLOSED: ("is on a closed host", "are on closed hosts", ""),
-    Why.RETIRED: ("was gone too often and is given up", "were gone too often and are given up", ""),
-    Why.SHARE_SPENT: (
+    Why.GROUP_BLOCKED: _Texts(
+        "is on a paused host", "are on paused hosts", "the next in {}", "see errors.breaker"
+    ),
+    Why.GROUP_CLOSED: _Texts(
+        "is on a closed host",
+        "are on closed hosts",
+        setting="`recrawl set --host HOST --open` opens one",
+    ),
+    Why.RETIRED: _Texts(
+        "was gone too often and is given up",
+        "were gone too often and are given up",
+        setting="see errors.gone_polls_max; add it again to have it fetched",
+    ),
+    Why.SHARE_SPENT: _Texts(
         "is new on a host that has used its share of the budget for new pages",
         "are new on hosts that have used their share of the budget for new pages",
-        "",
+        setting="see [protection], or for one host `recrawl set --host HOST --unlimited`",
     ),
-    Why.DUE: (
+    Why.DUE: _Texts(
         "is due but was not looked at yet; lease again",
         "are due but were not looked at yet; lease again",
-        "",
     ),
 }
 
 
 def _counted_reason(why: Why, waiting: _Waiting, now_ms: int) -> ShortfallReason:
-    texts = _COUNTED_TEXTS.get(why, (f"waits: {why}", f"wait: {why}", "the next in {}"))
+    texts = _COUNTED_TEXTS.get(why, _Texts(f"waits: {why}", f"wait: {why}", "the next in {}"))
     n_pages = round(waiting.n_pages)
     seconds = max((waiting.until_ms - now_ms) / 1000, 0.0)
     is_known = math.isfinite(seconds)
-    when = f" ({texts[2].format(seconds_text(seconds))})" if is_known and texts[2] else ""
+    when = texts.when.format(seconds_text(seconds)) if is_known else ""
+    more = "; ".join(part for part in (when, texts.setting) if part)
     return ShortfallReason(
         why=why,
         n_pages=n_pages,
         seconds=seconds if is_known else None,
-        text=count_text(n_pages, f"page {texts[0]}", f"pages {texts[1]}") + when,
+        text=count_text(n_pages, f"page {texts.one}", f"pages {texts.many}")
+        + (f" ({more})" if more else ""),
     )
 
 

@@ -17,6 +17,7 @@ from recrawl.node.node import Node
 from recrawl.node.orders import Order, orders_of
 from recrawl.node.routing import UrlBatch
 from recrawl.shard import Shard
+from recrawl.shard.early import Early
 from recrawl.shard.state.status import Why
 
 __all__ = ["LeasedUrl", "LeasedUrls", "lease_urls", "refuse_urls"]
@@ -183,7 +184,7 @@ def _seconds_until(
     seconds = np.full(page.size, np.inf)
     of_page = np.flatnonzero(~np.isin(codes, [_CODE[why] for why in _NOT_OF_PAGE]))
     if of_page.size:
-        waits = waits_of(shard, page[of_page] & 0xFFFFFFFF, now_ms, by_price=True)
+        waits = waits_of(shard, page[of_page] & 0xFFFFFFFF, now_ms, early=Early.NONE)
         is_same = waits.why == codes[of_page]
         left = np.maximum(waits.until_ms - now_ms, 0.0) / 1000
         seconds[of_page] = np.where(is_same, left, np.inf)

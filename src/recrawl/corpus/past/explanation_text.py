@@ -120,7 +120,9 @@ def _last_fetch_sentences(page: PageExplanation, history: PageHistory | None) ->
     """Yield what the latest fetches found."""
     state = page.state
     if state.status == PageStatus.NEW or state.fetched_at_ms is None:
-        yield f"Never fetched; added {since_words(state.added_at_ms, page.now_ms)}."
+        tried = f" {count_text(state.errors, 'fetch', 'fetches')} failed;" if state.errors else ""
+        had = "No fetch has succeeded yet;" if tried else "Never fetched;"
+        yield f"{had}{tried} added {since_words(state.added_at_ms, page.now_ms)}."
         if state.status == PageStatus.DISALLOWED:
             yield "The site's rules (robots.txt) do not allow it."
         yield from _wrong_answer_sentences(page)
@@ -199,6 +201,8 @@ def _change_sentences(page: PageExplanation, history: PageHistory | None) -> Ite
         return
     prior = state.prior_seconds / max(state.prior_shape, 1e-30)
     others = f"similar pages change {_rate_words(prior)}"
+    if page.prior_is_default:
+        others = f"recrawl assumes {_rate_words(prior)} until it has seen more"
     n_changes = state.belief_shape - state.prior_shape
     watched = state.belief_seconds - state.prior_seconds
     if history is not None and history.is_whole and history.n_seen >= 2 and not history.n_changes:
@@ -274,10 +278,20 @@ def _next_fetch_sentences(page: PageExplanation) -> Iterable[str]:
             else:
                 yield _due_later_sentence(page)
         case _:
-            yield _due_now_sentence(page)
-            if state.why == Why.DUE and page.budget_wait_seconds is not None:
+            # A page that is not due either waits for its host before it is leased early.
+            is_later = state.due_at_ms is None or state.due_at_ms > now_ms
+            is_early = state.why != Why.DUE and is_later
+            yield _early_sentence(page) if is_early else _due_now_sentence(page)
+            if state.why in (Why.DUE, Why.EARLY) and page.budget_wait_seconds is not None:
                 text = reason_text(Why.BUDGET_SPENT, page.budget_wait_seconds)
                 yield f"{text[0].upper()}{text[1:]}."
+            if page.window_wait_seconds is not None:
+                yield (
+                    f"Pages are leased only between {page.window}: next in "
+                    f"{seconds_text(page.window_wait_seconds)}."
+                )
+            if state.newcomer_until_ms is not None and state.why != Why.SHARE_SPENT:
+                yield _newcomer_sentence(page)
             waits = _host_sentence(page, now_ms)
             if waits:
                 yield waits
@@ -342,8 +356,8 @@ def _limit_words(page: PageExplanation) -> str | None:
 def _price_words(page: PageExplanation) -> str:
     if page.is_past:
         return "at the price of that time"
-    if page.budget_per_second:
-        return "at the current price, which falls while the budget is not used up"
+    if not page.has_price:
+        return "when its copy may have changed"
     return "at the current price"
 
 
@@ -353,7 +367,30 @@ def _due_later_sentence(page: PageExplanation) -> str:
     if state.due_at_ms is None:
         return f"It never comes due {_price_words(page)}."
     seconds = (state.due_at_ms - page.now_ms) / _MS
-    return f"It is due in about {seconds_text(seconds)} {_limit_words(page) or _price_words(page)}."
+    text = f"It is due in about {seconds_text(seconds)} {_limit_words(page) or _price_words(page)}."
+    early = state.early_from_ms
+    if state.why == Why.NOT_YET and early is not None and early > page.now_ms:
+        text += (
+            f" A lease with budget left returns it from in about "
+            f"{seconds_text((early - page.now_ms) / _MS)} on, when it is less certainly fresh."
+        )
+    return text
+
+
+def _newcomer_sentence(page: PageExplanation) -> str:
+    until = since_words(page.state.newcomer_until_ms or page.now_ms, page.now_ms)
+    return (
+        "It is a newcomer, because its domain added many pages at once: newcomers share a limited "
+        f"part of the budget, this one until {until}."
+    )
+
+
+def _early_sentence(page: PageExplanation) -> str:
+    """Return that a lease returns a page before it is due."""
+    return (
+        f"{_due_later_sentence(page)} A lease returns it earlier, after pages that are due, while "
+        "budget is left."
+    )
 
 
 def _due_now_sentence(page: PageExplanation) -> str:
@@ -363,7 +400,7 @@ def _due_now_sentence(page: PageExplanation) -> str:
             return "It is due as soon as a budget is set or a run begins."
         if page.budget_per_second is None:
             return "It is due now: no budget is set, so every page always is."
-        return "It is due now: the budget is not used up yet, so every page is."
+        return "It is due now: there is no price before the first lease, so every page is."
     limit = _limit_words(page)
     if limit is not None:
         return f"It is due now {limit}."

@@ -289,7 +289,7 @@ class CorpusConfig:
     def politeness_of(self, host: str) -> PolitenessConfig:
         """Return the politeness rule of a host: [politeness], overridden by [hosts."HOST"]."""
         own = self.hosts.get(host, HostConfig())
-        given = {f.name: getattr(own, f.name) for f in fields(own)}
+        given = {f.name: getattr(own, f.name) for f in fields(own) if f.name != "unlimited"}
         return replace(self.politeness, **{k: v for k, v in given.items() if v is not None})
 
 

@@ -143,7 +143,7 @@ class LedgerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetConfig:
-    """The fetch budget.  If neither rate nor price is set here, `recrawl set --budget` sets it."""
+    """The fetch budget.  `recrawl set --budget` changes the rate, here too if it is set here."""
 
     rate: Rate | None = None
     """Number of fetches per unit of time, such as "30/h" or "20000/day", per named run, such as
@@ -538,6 +538,9 @@ class HostConfig:
     """See politeness.in_flight_max."""
     burst: Count | None = None
     """See politeness.burst."""
+    unlimited: bool | None = None
+    """Whether the share of the budget for pages added to this host is never limited, see
+    [protection].  `recrawl set --host HOST --unlimited` does the same."""
 
     def __post_init__(self) -> None:
         read_fields(self)

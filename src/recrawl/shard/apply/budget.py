@@ -13,7 +13,20 @@ from recrawl.core.arrays import FlagArray
 from recrawl.shard.events import BudgetSet, CreditSet, RunBudgetSet, RunChosen
 from recrawl.shard.state.tables import Registers, Runs
 
-__all__ = ["choose_run", "credit_at", "run_spending", "set_budget", "set_credit", "set_run_budget"]
+__all__ = [
+    "choose_run",
+    "credit_at",
+    "log2_price_fall",
+    "run_spending",
+    "set_budget",
+    "set_credit",
+    "set_run_budget",
+]
+
+# While more than this share of the budget that can be kept is unspent, the price of small corpora
+# falls, by up to this many octaves.
+_KEPT_SHARE = 0.5
+_FALL_OCTAVES = 2.0
 
 
 def credit_at(registers: Registers, now_ms: int) -> float:
@@ -21,6 +34,19 @@ def credit_at(registers: Registers, now_ms: int) -> float:
     seconds = max(now_ms - int(registers.credited_at[0]), 0) / 1000
     earned = float(registers.budget[0]) * seconds if seconds > 0 else 0.0
     return min(float(registers.credit[0]) + earned, float(registers.credit_max[0]))
+
+
+def log2_price_fall(registers: Registers, now_ms: int) -> float:
+    """Return by how many octaves the price is lower because much of the budget is unspent.
+
+    Budget beyond what can be kept is lost, so pages are worth fetching somewhat earlier before
+    that happens: once a night for instance, where the price is that of fetches at any time.
+    """
+    most = float(registers.credit_max[0])
+    if not 0.0 < registers.budget[0] < math.inf or not most > 0.0:
+        return 0.0
+    share = min(credit_at(registers, now_ms) / most, 1.0)
+    return _FALL_OCTAVES * max(share - _KEPT_SHARE, 0.0) / (1.0 - _KEPT_SHARE)
 
 
 def run_spending(registers: Registers, runs: Runs, run: int) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from recrawl.core.kernel import table_kernel
 from recrawl.shard.due import Terms, bounds_of, page_due_of
+from recrawl.shard.early import stale_from_of
 from recrawl.shard.picker.queue.market import M_DECISION, Market, has_bit
 from recrawl.shard.picker.queue.turns import may_order, order_from
 from recrawl.shard.state.codes import log2_of_code
@@ -53,6 +54,8 @@ class Allowed(NamedTuple):
     """Whether the budget counts cost."""
     n_max: int
     """Largest number of orders."""
+    only_stale: bool
+    """Whether copies that are almost certainly fresh wait, for want of a price."""
 
 
 @table_kernel
@@ -64,6 +67,7 @@ def _why_not_of(
     market: Market,
     now_ms: int,
     log2_price: float,
+    only_stale: bool,
     slot: int,
 ) -> int:
     """Return why a page may not be ordered now, apart from the budget; ``_DUE`` if it may."""
@@ -76,6 +80,8 @@ def _why_not_of(
     if pages.not_before[slot] > now:
         return _BACKING_OFF
     due = page_due_of(pages, limits, slot, terms, log2_price)
+    if only_stale and due <= now:
+        due = max(due, min(stale_from_of(word), bounds_of(pages, limits, slot)[1]))
     if due > now:
         if is_bounded(word) and bounds_of(pages, limits, slot)[0] > now:
             return _FLOOR
@@ -133,7 +139,9 @@ def order_given_pages(
         if slot < 0:
             why[i] = _NOT_TRACKED
             continue
-        code = _why_not_of(pages, groups, limits, terms, market, now_ms, log2_price, slot)
+        code = _why_not_of(
+            pages, groups, limits, terms, market, now_ms, log2_price, allowed.only_stale, slot
+        )
         if code == _DUE:
             if n >= allowed.n_max:
                 code = _LEASE_FULL

@@ -20,20 +20,18 @@ from recrawl.shard.apply.newcomers import (
     domain_share_of,
 )
 from recrawl.shard.due import Terms, log2_worth_of
+from recrawl.shard.early import stale_from_of
 from recrawl.shard.picker.queue.market import Market, has_bit, has_free_row
 from recrawl.shard.picker.queue.turns import may_order, order_from
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.tables import Groups, Limits, Pages, Registers, Tables
-from recrawl.shard.state.words import EPOCH_SECONDS, is_held, last_of, log2_period_of, number_of
+from recrawl.shard.state.words import EPOCH_SECONDS, is_held, number_of
 
 __all__ = ["NO_NEWCOMERS", "Newcomers", "are_fresh"]
 
 NO_NEWCOMERS = math.inf
 """Instant after which no page is a newcomer, for kernels that are to order all pages alike."""
 
-# A page that has probably not changed does not hold newcomers back: the chance of a change is at
-# most the age over the mean period of changes.
-_STALE_CHANCE_MIN = 0.02
 # Largest number of newcomers in the list, and of those of one domain in a full list.
 _LIST_MAX = 65_536
 _DOMAIN_LIST_MAX = 4_096
@@ -125,8 +123,7 @@ def _write_freshness(
     word: NDArray[np.uint64], now: float, slots: NDArray[np.int64], out: NDArray[np.bool_]
 ) -> None:
     for i in range(slots.size):
-        age = now - last_of(word[slots[i]])
-        out[i] = age < _STALE_CHANCE_MIN * math.exp2(log2_period_of(word[slots[i]]))
+        out[i] = now < stale_from_of(word[slots[i]])
 
 
 def are_fresh(tables: Tables, slots: NDArray[np.int64], now_ms: int) -> NDArray[np.bool_]:

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.arrays import FloatArray
-from recrawl.shard.apply.budget import credit_at
+from recrawl.shard.apply.budget import credit_at, log2_price_fall
 from recrawl.shard.due import CEILING_BONUS, Terms
+from recrawl.shard.early import Early, early_rule, has_price, is_scanned
 from recrawl.shard.picker.discovery import UnfetchedPages
 from recrawl.shard.picker.forecast import SampledDemand, sample_demand
 from recrawl.shard.picker.given import Allowed, order_given_pages
@@ -50,10 +51,13 @@ _SMOOTHING = 0.1
 _NEWCOMER_OCTAVES = 1.0
 # Price to begin a demand curve at if there is none: an hour of one page's staleness.
 _PRICE_ANYWHERE = 3_600.0
-# Seconds between two computations of a price for given pages where no lease finds one, and the
-# number of pages that it is computed from.
-_GIVEN_PRICE_SECONDS = 60.0
-_GIVEN_PAGES_COUNTED = 4_096
+# Seconds between two computations of a price from the demand curve where the sweep does not control
+# one, and the number of pages that it is computed from.
+_CURVE_PRICE_SECONDS = 60.0
+_CURVE_PAGES_COUNTED = 4_096
+# Share of the most that can be kept of a budget: kept budget is called full if less than this, or
+# less than one fetch, is missing.
+_FULL_SHARE = 0.01
 # Codes of costs in `Pages`: log2 in steps of 1/1024.
 _COST_CODES_PER_OCTAVE = 1024.0
 _COST_OCTAVES = 32.0
@@ -108,8 +112,10 @@ class Picker:
         self._is_sweeping = False
         self._tables: Tables | None = None
         self._mean_cost = 1.0
-        self._given_price = 0.0
-        self._given_price_at = -math.inf
+        self._curve_price = 0.0
+        self._curve_price_at = -math.inf
+        self._keeps_budget = False
+        self._log2_fall = 0.0
 
     @property
     def price(self) -> float:
@@ -159,7 +165,15 @@ class Picker:
     def _sample_demand(self, tables: Tables, price: float) -> SampledDemand:
         return sample_demand(tables, self._terms, price, newcomers_after=self._newcomers_after)
 
-    def decide(self, tables: Tables, now_ms: int, n: int, *, exact: bool = False) -> Proposal:
+    def decide(
+        self,
+        tables: Tables,
+        now_ms: int,
+        n: int,
+        *,
+        exact: bool = False,
+        keeps_budget: bool = False,
+    ) -> Proposal:
         """Return at most ``n`` orders, best first.
 
         Parameters
@@ -172,6 +186,9 @@ class Picker:
             Largest number of orders.
         exact
             Whether to look at every page, whatever the settings say, as batches need.
+        keeps_budget
+            Whether copies that are almost certainly fresh wait although budget is left, because
+            it can be spent later.
         """
         self._tables = tables
         self._now_ms = max(now_ms, self._now_ms)
@@ -179,7 +196,12 @@ class Picker:
         registers = tables.registers
         self._is_fixed = bool(registers.price_mode[0] == PriceMode.FIXED)
         self._fixed_price = float(registers.fixed_price[0])
-        self._is_sweeping = self._should_sweep(tables)
+        self._is_sweeping = not is_scanned(registers, self._settings)
+        self._keeps_budget = keeps_budget
+        self._log2_fall = 0.0
+        if keeps_budget and not self._is_sweeping:
+            self._find_curve_price(tables, now_ms / 1000.0)
+            self._log2_fall = log2_price_fall(registers, now_ms)
         self._newcomers_after = self._newcomers.limited_after(tables, now_ms)
         moment = None
         if self._is_sweeping:
@@ -233,7 +255,9 @@ class Picker:
         registers = tables.registers
         self._is_fixed = bool(registers.price_mode[0] == PriceMode.FIXED)
         self._fixed_price = float(registers.fixed_price[0])
-        self._find_given_price(tables, now_ms / 1000.0)
+        self._find_curve_price(tables, now_ms / 1000.0)
+        scans = is_scanned(registers, self._settings)
+        self._log2_fall = log2_price_fall(registers, now_ms) if scans else 0.0
         self._make_rows(int(np.unique(tables.pages.group[slots[slots >= 0]]).size))
         why = np.empty(slots.size, np.uint8)
         in_cost = bool(registers.budget_unit[0] == BudgetUnit.COST)
@@ -250,6 +274,7 @@ class Picker:
                 credit_min=1e-9 if in_cost else 1.0 - 1e-6,
                 in_cost=in_cost,
                 n_max=n_max,
+                only_stale=self._early(tables) == Early.STALE and not has_price(registers),
             ),
             slots,
             why,
@@ -258,21 +283,25 @@ class Picker:
         end_decision(self._market, ordered)
         return ordered, why
 
-    def _find_given_price(self, tables: Tables, now: float) -> None:
-        """Compute the price from the demand curve, unless leases have found one."""
-        budget = float(tables.registers.budget[0])
-        if self._is_fixed or not 0.0 < budget < math.inf:
+    def _find_curve_price(self, tables: Tables, now: float) -> None:
+        """Compute the price from the demand curve, unless the sweep has found one."""
+        if self._is_fixed:
             return
-        is_own = self.price in (0.0, self._given_price)
-        if not is_own or now < self._given_price_at + _GIVEN_PRICE_SECONDS:
+        scans = is_scanned(tables.registers, self._settings)
+        if not has_price(tables.registers):
+            if scans:
+                self._budget_price = BudgetPrice()
             return
-        self._given_price_at = now
+        is_own = scans or self.price in (0.0, self._curve_price)
+        if not is_own or 0.0 <= now - self._curve_price_at < _CURVE_PRICE_SECONDS:
+            return
+        self._curve_price_at = now
         price = self.price or _PRICE_ANYWHERE
         for _ in range(2):  # the first curve may not reach far enough
-            demand = sample_demand(tables, self._terms, price, n_counted=_GIVEN_PAGES_COUNTED)
-            price = demand.price_for(budget)
+            demand = sample_demand(tables, self._terms, price, n_counted=_CURVE_PAGES_COUNTED)
+            price = demand.price_for(float(tables.registers.budget[0]))
         self._budget_price.set_price(price)
-        self._given_price = self.price
+        self._curve_price = self.price
 
     def touch(self, tables: Tables, slots: NDArray[np.int64]) -> None:
         """Look at pages that an event changed: they may be due before the next sweep."""
@@ -309,12 +338,12 @@ class Picker:
         return self._sweep.moment(tables, now_ms, self._log2_price(), after)
 
     def _log2_price(self) -> float:
-        return math.log2(self.price) if self.price > 0.0 else -1e3
+        if not self.price > 0.0:
+            return -1e3
+        return math.log2(self.price) - (0.0 if self._is_fixed else self._log2_fall)
 
-    def _should_sweep(self, tables: Tables) -> bool:
-        if self._settings.picker == "auto":
-            return int(tables.registers.n_pages[0]) > self._settings.scan_pages_max
-        return self._settings.picker == "sweep"
+    def _early(self, tables: Tables) -> Early:
+        return early_rule(tables.registers, self._settings)
 
     # ---- the rolling sweep
 
@@ -442,7 +471,7 @@ class Picker:
         or if there are no other pages to order.
         """
         if self._newcomers_after == NO_NEWCOMERS or n == 0:
-            return self._value_orders(tables, now_ms, n, moment)
+            return self._keep_budget(tables, now_ms, *self._value_orders(tables, now_ms, n, moment))
         least = self._log2_price() if self.price > 0.0 else -math.inf
         if not self._is_fixed:
             least -= _NEWCOMER_OCTAVES
@@ -475,9 +504,27 @@ class Picker:
             if moment is not None:
                 self._sweep.queue_pages(tables, moment, slot[waiting])
             slot, why = np.delete(slot, waiting), np.delete(why, waiting)
+        slot, why = self._keep_budget(tables, now_ms, slot, why)
         reasons = [np.full(within.size, _VALUE, np.uint8), why]
         reasons.append(np.full(beyond.size, _SPARE, np.uint8))
         return np.concatenate([within, slot, beyond]), np.concatenate(reasons)
+
+    def _keep_budget(
+        self, tables: Tables, now_ms: int, slot: NDArray[np.int64], why: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+        """Leave out copies that are almost certainly fresh, unless the kept budget is full."""
+        registers = tables.registers
+        if not self._keeps_budget or self._early(tables) != Early.STALE:
+            return slot, why
+        may_wait = are_fresh(tables, slot, now_ms)
+        may_wait &= why == _SPARE if has_price(registers) else why != _CEILING
+        if has_price(registers):
+            most = float(registers.credit_max[0])
+            lost = credit_at(registers, now_ms) - most + max(_FULL_SHARE * most, 1.0)
+            n_free = max(int(lost / self._mean_cost + 1e-6), 0)
+            may_wait[np.flatnonzero(may_wait)[:n_free]] = False
+        unmark_ordered(self._market, slot[may_wait])
+        return slot[~may_wait], why[~may_wait]
 
     def _value_orders(
         self, tables: Tables, now_ms: int, n: int, moment: Moment | None
@@ -485,6 +532,8 @@ class Picker:
         if moment is None:
             ranked = self._scan(tables, now_ms, n)
             why = np.where(ranked.log2_worth >= CEILING_BONUS / 2, _CEILING, _VALUE)
+            if self._keeps_budget and not self._is_sweeping:
+                why[ranked.log2_worth < self._log2_price()] = _SPARE
             self._update_marginal(ranked, n)
             return ranked.slot, why.astype(np.uint8)
         slot, reason = np.empty(n, np.int64), np.empty(n, np.uint8)
@@ -546,7 +595,7 @@ class Picker:
         if worth.size == 0:
             return
         self._log2_marginal = float(worth[-1])
-        if self._is_fixed or self._is_sweeping or ranked.slot.size < n:
+        if self._is_fixed or self._is_sweeping or ranked.slot.size < n or self._keeps_budget:
             return
         price = self._budget_price.price
         marginal = math.exp2(self._log2_marginal)

@@ -29,7 +29,7 @@ def test_waits_are_those_of_explain(
     clock.pass_seconds(3_600)
     corpus.lease(3)
     shard, now_ms = corpus.nodes[0].shard, corpus.now_ms()
-    found = waits_of(shard, np.arange(90), now_ms, by_price=True)
+    found = waits_of(shard, np.arange(90), now_ms)
     for slot in range(90):
         state = shard.explain(slot, now_ms)
         assert state is not None

@@ -99,7 +99,10 @@ def test_hosts_that_wait_and_pages_that_are_leased(open_corpus: Open, clock: Man
     found = shortfall(corpus, 5)
     assert whys(found)[:2] == [(Why.GROUP_RESTING, 20), (Why.GROUP_BUSY, 9)]
     assert found.seconds == pytest.approx(6)
-    assert "20 pages are on hosts that wait between fetches (the next in 6 s)" in found.text
+    assert (
+        "20 pages are on hosts that wait between fetches (the next in 6 s; see politeness.delay"
+        in found.text
+    )
 
 
 def test_closed_and_paused_hosts_and_errors(open_corpus: Open, clock: ManualClock) -> None:

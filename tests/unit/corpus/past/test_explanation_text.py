@@ -141,8 +141,8 @@ def test_an_ordinary_page() -> None:
     text = words(sources=(SITEMAP,), forward=(signal,))
     assert text == (
         "Last fetched 3 h ago: unchanged. It changes about every 9 days (5–16). "
-        "The copy is 71 % likely still fresh. It is due in about 2 days at the current price, "
-        "which falls while the budget is not used up. A sitemap signal would make it due now."
+        "The copy is 71 % likely still fresh. It is due in about 2 days at the current price. "
+        "A sitemap signal would make it due now."
     )
 
 
@@ -400,7 +400,7 @@ def test_due_for_some_time() -> None:
 
 
 def test_before_there_is_a_price() -> None:
-    assert "the budget is not used up yet" in words(why=Why.DUE, price=1e-300)
+    assert "there is no price before the first lease" in words(why=Why.DUE, price=1e-300)
     text = words(why=Why.DUE, price=1e-300, budget=0.0)
     assert text.endswith("It is due as soon as a budget is set or a run begins.")
 
