@@ -430,7 +430,7 @@ class SnapshotsConfig:
     """Number of log records after which a snapshot is taken in any case."""
     keep: Count = 2
     """Number of snapshots kept.  The log, and with it the history that `recrawl explain` shows, is
-    kept back to the oldest of them."""
+    kept back to the oldest of them, and up to 4 MiB from before."""
 
     def __post_init__(self) -> None:
         read_fields(self)

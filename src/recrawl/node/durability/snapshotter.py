@@ -2,7 +2,7 @@
 
 A snapshot is the columns of the shard at one position and, taken a moment later, a checkpoint of
 the store.  The log is kept from the oldest kept snapshot on, so that a corrupt snapshot costs only
-time.
+time, and a little of it from before, which is the history of the pages of a small corpus.
 """
 
 import logging
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 
 from recrawl.errors import RecrawlError
-from recrawl.ledger import SnapshotFolder
+from recrawl.ledger import Ledger, SnapshotFolder
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.file_checks import check_database, check_snapshot
@@ -19,11 +19,15 @@ from recrawl.node.durability.recovery import CHECKPOINT
 from recrawl.node.node import Node
 from recrawl.shard.state.tables import Pages, bytes_per_row
 
-__all__ = ["Snapshotter", "take_snapshot"]
+__all__ = ["HISTORY_BYTES_MAX", "Snapshotter", "take_snapshot"]
+
+HISTORY_BYTES_MAX = 4 << 20
+"""Largest number of bytes of records that the log keeps before its oldest snapshot."""
 
 logger = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 1.0
+_HISTORY_READ_BYTES = 1 << 20
 # A log longer than this share of the columns, and than this minimum, triggers a snapshot before its
 # time: this bounds both the length of a replay and the bytes written for snapshots.
 _LOG_SHARE_MAX = 0.25
@@ -60,8 +64,35 @@ def take_snapshot(node: Node, snapshots: SnapshotFolder) -> int:
     if len(saved) >= snapshots.keep and node.is_owner:
         # Only the owner truncates: the snapshots of another owner may be older.
         with node.lock:
-            node.ledger.truncate(saved[-1].position)
+            # A shared log is kept by its brokers, and reading it takes long.
+            oldest = saved[-1].position
+            begin = oldest if node.is_shared else _history_begin(node.ledger, oldest)
+            node.ledger.truncate(begin)
     return position
+
+
+def _history_begin(ledger: Ledger, oldest: int) -> int:
+    """Return the position from which on the log is kept as history, at most ``oldest``.
+
+    If there is too much, half of what may be kept stays, so that this happens rarely.
+    """
+    begin, n_bytes = ledger.first, 0
+    sizes: list[tuple[int, int]] = []
+    while begin < oldest and n_bytes <= HISTORY_BYTES_MAX:
+        for position, record in ledger.read(begin, n_bytes_max=_HISTORY_READ_BYTES):
+            begin = position + 1
+            if begin <= oldest:
+                sizes.append((begin, len(record.data)))
+                n_bytes += len(record.data)
+    if n_bytes <= HISTORY_BYTES_MAX:
+        return ledger.first
+    if begin < oldest:
+        return oldest  # far too much, which would take long to read
+    for after, n in sizes:
+        n_bytes -= n
+        if n_bytes <= HISTORY_BYTES_MAX // 2:
+            return after
+    return oldest
 
 
 class Snapshotter:
