@@ -9,6 +9,7 @@ import pytest
 
 import recrawl
 from recrawl.corpus import Corpus, CorpusConfig
+from recrawl.node.durability import snapshotter
 from tests.conftest import JIT_DISABLED
 from tests.manual_clock import ManualClock
 from tests.reading_clock import reading_clock
@@ -18,6 +19,7 @@ __all__ = [
     "IMPOLITE",
     "clock",
     "extract_older_corpora",
+    "no_history_kept",
     "open_corpus",
     "reading_clock",
     "small_table_without_jit",
@@ -34,6 +36,14 @@ def small_table_without_jit() -> Iterator[None]:
         yield
         return
     with with_small_table():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_history_kept() -> Iterator[None]:
+    """Truncate logs at the oldest snapshot, however small they are, as large ones are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshotter, "HISTORY_BYTES_MAX", 0)
         yield
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 import recrawl
 from recrawl.core.belief import GammaBelief, after_poll, mean_rate
 from recrawl.core.value import crawl_value
-from recrawl.corpus import Orders
+from recrawl.corpus import Orders, Signalled
 from recrawl.errors import RecrawlError
 from recrawl.papers.change_rate import PollHistories, irregular_change_rate
 
@@ -56,7 +56,7 @@ def keep_a_corpus(folder: str) -> None:
         )
         assert_type(reported.counted, NDArray[np.bool_])
         assert_type([change.url for change in corpus.changes()], list[str])
-        assert_type(corpus.signal(["https://example.com/"], source="sitemap"), int)
+        assert_type(corpus.signal(["https://example.com/"], source="sitemap"), Signalled)
 
 
 async def keep_a_corpus_with_asyncio(folder: str) -> None:

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         target_words,
         together_words,
     )
-    from recrawl.corpus.view import Added
+    from recrawl.corpus.view import Added, Signalled
     from recrawl.corpus.wrong_answers import wrong_answer_words
     from recrawl.node.clock import Clock, SystemClock
     from recrawl.node.config.corpus_config import CorpusConfig
@@ -103,6 +103,7 @@ __all__ = [
     "Severity",
     "Shortfall",
     "ShortfallReason",
+    "Signalled",
     "SourceRow",
     "SourceTable",
     "Stats",
@@ -191,7 +192,7 @@ _MODULES = {
         "target_words",
         "together_words",
     ),
-    "recrawl.corpus.view": ("Added",),
+    "recrawl.corpus.view": ("Added", "Signalled"),
     "recrawl.corpus.wrong_answers": ("wrong_answer_words",),
     "recrawl.node.clock": ("Clock", "SystemClock"),
     "recrawl.node.config.corpus_config": ("CorpusConfig",),

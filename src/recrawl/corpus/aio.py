@@ -17,6 +17,7 @@ from recrawl.corpus.leasing.shortfall import Orders
 from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.opening import open_corpus
 from recrawl.corpus.plan.curve import Plan
+from recrawl.corpus.view import Signalled
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.scrubber import ScrubReport
@@ -206,6 +207,11 @@ class AsyncCorpus:
         """Return the name of the run that pays for leases: the one given, or today's date."""
         return self.corpus.run_name(run)
 
+    @property
+    def is_budget_per_run(self) -> bool:
+        """Whether the budget is per named run, such as ``"100/run"``."""
+        return self.corpus.is_budget_per_run
+
     async def paced(
         self,
         *,
@@ -254,7 +260,7 @@ class AsyncCorpus:
 
     async def signal(
         self, urls: Urls, *, source: str, at_ms: Any = 0, claimed_at_ms: Any = 0, key: Any = None
-    ) -> int:
+    ) -> Signalled:
         """Signal that pages may have changed; return the number of signals that counted."""
         return await self._run(
             self.corpus.signal,

@@ -38,7 +38,7 @@ from recrawl.corpus.leasing.pages import Leasing, check_seconds
 from recrawl.corpus.leasing.shortfall import Orders, window_reason, window_text
 from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.plan.curve import Plan, plan_of
-from recrawl.corpus.view import Added
+from recrawl.corpus.view import Added, Signalled
 from recrawl.corpus.wrong_answers import wrong_answer_counts
 from recrawl.errors import PositionLost, RecrawlError
 from recrawl.ledger import Log
@@ -93,6 +93,7 @@ from recrawl.shard import (
     LeasesReleased,
     RequestsSeen,
     Signals,
+    Transition,
     event_of,
 )
 from recrawl.store import ContentCounts, Names
@@ -153,6 +154,14 @@ class Reported(_ReportedColumns):
         nothing = np.zeros(counted.size, np.uint8)
         reported.wrong_answer = nothing if wrong_answer is None else wrong_answer
         return reported
+
+    def __repr__(self) -> str:
+        """Return the counts; the columns may be long."""
+        n = int(np.count_nonzero(self.counted))
+        found = np.bincount(self.transition[self.counted], minlength=len(Transition))
+        kinds = ", ".join(f"{found[t]} {t.name.lower()}" for t in Transition if found[t] and t)
+        text = f"{n} of {self.counted.size} outcomes counted"
+        return f"<Reported: {text}: {kinds}>" if kinds else f"<Reported: {text}>"
 
 
 class Corpus:
@@ -872,7 +881,7 @@ class Corpus:
 
     def signal(
         self, urls: Urls, *, source: str, at_ms: Any = 0, claimed_at_ms: Any = 0, key: Any = None
-    ) -> int:
+    ) -> Signalled:
         """Signal that pages may have changed; return the number of signals that counted.
 
         Parameters
@@ -897,12 +906,13 @@ class Corpus:
             as_numbers(at_ms, len(urls), np.int64),
             as_numbers(claimed_at_ms, len(urls), np.int64),
         )
-        n_counted = 0
+        n_counted = n_known = 0
         for i, rows, name, _ in self._split(urls, key):
             node = self.nodes[i]
             now_ms = node.tick(self.time)
             page = node.store.pages_of(name)
             known = np.flatnonzero(page >= 0)
+            n_known += known.size
             if known.size == 0:
                 continue
             number = self._namers[i].source_numbers(name.take(pa.array(known)), source)
@@ -916,7 +926,7 @@ class Corpus:
             )
             (applied,) = node.submit([event])
             n_counted += int(np.count_nonzero(applied.valid))
-        return n_counted
+        return Signalled(n_counted, n_unknown=len(urls) - n_known)
 
     def requests(self, urls: Urls, n_requests: Any = 1, *, at_ms: Any = 0, key: Any = None) -> int:
         """Report how often users requested pages; requested pages become more important.

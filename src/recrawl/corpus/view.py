@@ -14,7 +14,27 @@ from recrawl.node.durability.recovery import Partition
 from recrawl.node.node import Node
 from recrawl.node.routing import Urls
 
-__all__ = ["Added", "CorpusView"]
+__all__ = ["Added", "CorpusView", "Signalled"]
+
+
+class Signalled(int):
+    """Number of signals that counted, with the number of those for unknown pages.
+
+    Parameters
+    ----------
+    n_counted
+        Number of signals that counted.
+    n_unknown
+        Number of signals for pages that are not tracked, or with URLs that are not valid.
+    """
+
+    n_unknown: int
+
+    def __new__(cls, n_counted: int, *, n_unknown: int) -> Self:
+        """Return the number of signals that counted, with the other one as an attribute."""
+        signalled = super().__new__(cls, n_counted)
+        signalled.n_unknown = n_unknown
+        return signalled
 
 
 class _AddedCounts(NamedTuple):

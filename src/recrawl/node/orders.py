@@ -100,6 +100,7 @@ class Order(NamedTuple):
     last_modified: bytes | None
     """Value for ``If-Modified-Since``, as the server sent it."""
     reason: Reason
+    """Why it is fetched now: it is worth the price, a limit was reached, never fetched, …"""
     expires_at_ms: int
     """Instant after which another fetcher may get the page."""
     doc_id: str | None = None

@@ -48,6 +48,8 @@ class Reading:
     refused: Refused
     ignored: dict[str, None] = field(default_factory=dict)
     """Names of fields of a table that are not read, in their order, at most `IGNORED_MAX`."""
+    fields: dict[str, str] = field(default_factory=dict)
+    """Our names of the fields of a table that are read, with their names in the file."""
     windows: list[pa.RecordBatch] = field(default_factory=list)
     """Windows in which pages were observed; filled while changes are read."""
 

@@ -62,6 +62,11 @@ class Source:
         return tuple(self._reading.ignored)
 
     @property
+    def fields(self) -> dict[str, str]:
+        """Our names of the fields of a table that were read so far, with those in the file."""
+        return dict(self._reading.fields)
+
+    @property
     def n_bytes(self) -> int | None:
         """Size of the file, compressed; None if unknown."""
         return self._reading.source.n_bytes

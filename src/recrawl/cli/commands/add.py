@@ -21,6 +21,7 @@ from recrawl.cli.support.input_files import (
     metadata_fields,
     metadata_option,
     open_input,
+    show_fields,
     show_ignored,
     show_refused,
     split_inputs,
@@ -199,6 +200,7 @@ def command(
             for batch in batches_with_progress(source, file, out):
                 adder.add(batch)
             show_refused(source, name, out)
+            show_fields(source, name, out)
             show_ignored(source, name, out)
             n_refused += source.refused.n_refused
     n_wrong = sum(adder.problems.values())

@@ -156,10 +156,15 @@ def check(file: Path | None, folder: Path, out: Output) -> None:
     short_help="Explain a setting.",
 )
 @click.argument("key", metavar="KEY")
+@corpus_option
 @output_option
-def explain(key: str, out: Output) -> None:
-    """Explain a setting, or all settings of a section: KEY is budget.rate, or budget."""
+def explain(key: str, folder: Path, out: Output) -> None:
+    """Explain a setting, or all settings of a section: KEY is budget.rate, or budget.
+
+    In the folder of a corpus, or with -C, it shows the value there, too.
+    """
     prepare_kernels(Path())
+    values = _values_of(folder)
     from recrawl.node.config.descriptions import sections  # noqa: PLC0415
 
     by_key = {section.key: section for section in sections()}
@@ -183,6 +188,9 @@ def explain(key: str, out: Output) -> None:
                 "text": setting.text,
                 "allowed": setting.allowed,
                 "default": setting.default,
+                "value": values[name].value
+                if (name := f"{section.key}.{setting.name}") in values
+                else None,
             }
         )
         out.say()
@@ -190,6 +198,17 @@ def explain(key: str, out: Output) -> None:
         out.say(setting.text)
         required = "Required." if setting.is_required else f"Default: {default}."
         out.say(f"Allowed: {setting.allowed}.  {required}")
+        if name in values and values[name].origin != "default":
+            out.say(f"Here: {values[name].value} ({values[name].origin}).")
+
+
+def _values_of(folder: Path) -> dict[str, _Setting]:
+    """Return the settings of the corpus in a folder; none if the folder has none."""
+    context = click.get_current_context()
+    is_given = context.get_parameter_source("folder") is ParameterSource.COMMANDLINE
+    if not is_given and not (folder / "recrawl.toml").exists() and not is_corpus(folder):
+        return {}
+    return {setting.key: setting for setting in _settings(*_effective_config(folder))}
 
 
 for _subcommand in (show, check, explain):

@@ -171,10 +171,19 @@ def _is_log_short(corpus: "Corpus", url: str, key: str | None) -> bool:
     return corpus.n_log_records(url, key=key) <= _RECORDS_READ_MAX
 
 
-def _show_history(history: "PageHistory", out: Output) -> None:
+def _show_history(history: "PageHistory", out: Output, *, is_asked: bool) -> None:
     from recrawl.corpus import text_key, text_timeline  # noqa: PLC0415
 
-    if out.is_json or not (history.polls or history.signals):
+    if out.is_json:
+        return
+    if not (history.polls or history.signals):
+        if is_asked:
+            since = instant_text(history.from_ms)
+            out.say(
+                f"The log has no fetches and no signals of this page.  It begins at {since} (UTC): "
+                "`recrawl forget` and `recrawl restore` leave no older records.",
+                style="dim",
+            )
         return
     name_width = 12
     width = min(out.width - name_width - 4, _TEXT_WIDTH_MAX)
@@ -187,7 +196,7 @@ def _show_history(history: "PageHistory", out: Output) -> None:
     if not history.is_whole:
         since = instant_text(history.from_ms)
         out.say(
-            f"The log begins at {since} (UTC); older records were deleted (snapshots.keep).",
+            f"The log begins at {since} (UTC); older records were deleted (see snapshots.keep).",
             style="dim",
         )
 
@@ -301,4 +310,4 @@ def command(
     out.facts(_rows(page))
     if history is not None:
         out.say()
-        _show_history(history, out)
+        _show_history(history, out, is_asked=is_history)

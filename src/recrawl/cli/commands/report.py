@@ -39,6 +39,8 @@ class _OutcomeReporter:
         self.n_dropped = self.n_wrong = 0
         self.transitions: Counter[str] = Counter()
         self.examples: list[str] = []
+        # Numbers of the lines of the outcomes that `read` has just yielded.
+        self._lines: list[int] = []
 
     def read(self, lines: list[bytes]) -> "Iterator[list[Outcome]]":
         """Yield the outcomes in lines, in batches, and count the bad lines."""
@@ -48,16 +50,21 @@ class _OutcomeReporter:
             self.n_lines += 1
             if len(outcomes) >= OUTCOMES_PER_BATCH_MAX or n_bytes >= BODY_BYTES_PER_BATCH:
                 yield outcomes
-                outcomes, n_bytes = [], 0
+                outcomes, self._lines, n_bytes = [], [], 0
             try:
                 outcomes.append(outcome_of(line))
+                self._lines.append(self.n_lines)
                 n_bytes += len(outcomes[-1].body or b"")
             except BadOutcome as error:
                 self.n_bad += 1
-                if len(self.examples) < _EXAMPLES_MAX:
-                    self.examples.append(f"line {self.n_lines}: {error}")
+                self._add_example(self.n_lines, str(error))
         if outcomes:
             yield outcomes
+        self._lines = []
+
+    def _add_example(self, line: int, text: str) -> None:
+        if len(self.examples) < _EXAMPLES_MAX:
+            self.examples.append(f"line {line}: {text}")
 
     def report(self, corpus: "Corpus", outcomes: "list[Outcome]") -> None:
         """Report outcomes to the corpus, and count how many took effect."""
@@ -72,13 +79,17 @@ class _OutcomeReporter:
         self.n_counted += n_counted
         self.n_void += len(outcomes) - n_counted
         self.n_dropped += int(reported.has_dropped.sum())
-        for outcome, is_counted, number, wrong in zip(
+        for line, outcome, is_counted, number, wrong in zip(
+            self._lines,
             outcomes,
             reported.counted.tolist(),
             reported.transition.tolist(),
             reported.wrong_answer.tolist(),
             strict=True,
         ):
+            if not is_counted:
+                of = outcome.url if outcome.url is not None else f"handle {outcome.handle}"
+                self._add_example(line, f"ignored, unknown page or already reported: {of:.200}")
             if is_counted and outcome.is_failure:
                 self.n_failed += 1
             elif is_counted and wrong:

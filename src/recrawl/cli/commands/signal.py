@@ -61,11 +61,13 @@ def command(
     this page, so you can pass the same sitemap again and again.
     """
     pages = split_inputs(inputs)
-    n_read = n_heard = 0
+    n_read = n_heard = n_unknown = 0
     with open_to_change(folder, n_bytes_input=pages.n_bytes) as corpus, value_errors_as_usage():
         if pages.urls:
             n_read += len(pages.urls)
-            n_heard += corpus.signal(pages.urls, source=source, **key_argument(corpus, key))
+            heard = corpus.signal(pages.urls, source=source, **key_argument(corpus, key))
+            n_heard += heard
+            n_unknown += heard.n_unknown
         for file in pages.files:
             name = file.name
             read = open_input(
@@ -76,14 +78,19 @@ def command(
             for batch in batches_with_progress(read, file, out):
                 claimed = batch.column("last_modified_at_ms").fill_null(0)
                 n_read += batch.num_rows
-                n_heard += corpus.signal(
+                heard = corpus.signal(
                     batch.column("url"),
                     source=source,
                     claimed_at_ms=claimed.to_numpy(),
                     **key_argument(corpus, key, batch.column("key")),
                 )
+                n_heard += heard
+                n_unknown += heard.n_unknown
             show_refused(read, name, out)
-    out.row({"n_read": n_read, "n_heard": n_heard, "source": source})
-    rest = n_read - n_heard
-    text = f"{count_text(n_heard, 'signal')} counted"
-    out.say(text + (f", {rest:,} ignored (unknown page, or already reported)." if rest else "."))
+    out.row({"n_read": n_read, "n_heard": n_heard, "n_unknown": n_unknown, "source": source})
+    parts = [f"{count_text(n_heard, 'signal')} counted"]
+    if n_unknown:
+        parts.append(f"{n_unknown:,} ignored because the page is not tracked")
+    if n_known := n_read - n_heard - n_unknown:
+        parts.append(f"{n_known:,} ignored because it was signalled before, or is not newer")
+    out.say(", ".join(parts) + ".")

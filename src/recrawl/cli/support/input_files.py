@@ -285,6 +285,12 @@ def show_refused(source: "Source", name: str, out: Output) -> None:
     refused = source.refused
     for note in refused.notes:
         out.note(f"{name}: {note}")
+    if refused.n_replaced:
+        lines = count_text(refused.n_replaced, "line")
+        out.note(
+            f"{name}: {lines} with bytes that are not UTF-8, which were read as �.  Convert the "
+            "file to UTF-8 if names or URLs are wrong."
+        )
     if refused.is_cut_short:
         out.note(f"{name}: reading stopped before the end: {refused.cut_short_reason}")
     if not refused.n_refused:
@@ -298,6 +304,17 @@ def show_refused(source: "Source", name: str, out: Output) -> None:
 
 
 _IGNORED_SHOWN_MAX = 10
+
+
+def show_fields(source: "Source", name: str, out: Output) -> None:
+    """Print to stderr as what the fields of a table were read, if they have other names."""
+    read = [
+        f"{theirs[:40]} as {ours}"
+        for ours, theirs in source.fields.items()
+        if theirs.lower() != ours
+    ]
+    if read:
+        out.note(f"{name}: read the field {', '.join(read)}.  Change that with --column.")
 
 
 def show_ignored(source: "Source", name: str, out: Output) -> None:

@@ -12,8 +12,12 @@ def put_value(text: str, section: str, key: str, value: str) -> str:
 
     Parameters
     ----------
-    text, section, key, value
-        As for `replace_value`.
+    text
+        TOML text with one line for each section heading and key.
+    section, key
+        Names of the section and the key.
+    value
+        New value in TOML notation, on one line.
 
     Examples
     --------

@@ -89,7 +89,9 @@ def _corpus_results(
     if config is None:
         return
     is_log_read = True
+    said = []
     for finding in run_check("log", partial(partition_check, folder, config)):
+        said.append(finding.what)
         is_log_read &= not (finding.check.startswith("log") and finding.level == Severity.BAD)
         yield finding
     if is_deep and is_log_read:
@@ -103,6 +105,8 @@ def _corpus_results(
         corpus = open_corpus(folder, config, read_only=True, clock=clock)
     except Exception as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]
+        if any(reason in what for what in said):
+            reason = "for the reason above"
         yield bad(
             "opening",
             f"the corpus cannot be opened for reading: {reason}",

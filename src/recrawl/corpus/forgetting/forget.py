@@ -169,8 +169,13 @@ class Forgetting:
         self, forget: PendingForget, is_forgotten: IsForgotten, backups: Sequence[Path]
     ) -> Forgotten:
         before = data_files(self._folder)
-        n_pages = sum(self._erase_from_node(node, is_forgotten) for node in self._nodes)
-        forget = forget._replace(n_pages=forget.n_pages + n_pages)
+        if not forget.n_pages:
+            # Recorded first: after an interruption there may be nothing left to count.
+            n_pages = sum(self._count_in_node(node, is_forgotten) for node in self._nodes)
+            counted = forget._replace(n_pages=n_pages)
+            forget = _record(self._folder, counted, self._clock.wall_ms())
+        for node in self._nodes:
+            self._erase_from_node(node, is_forgotten)
         positions = []
         for i, node in enumerate(self._nodes):
             node.store.compact()
@@ -188,9 +193,12 @@ class Forgetting:
         forget = forget._replace(is_erased=True, remains=_still_left(self._folder, remains, 0))
         return _state_of(_record(self._folder, forget, self._clock.wall_ms()))
 
-    def _erase_from_node(self, node: Node, is_forgotten: IsForgotten) -> int:
-        """Remove the forgotten pages of a node and erase their URLs; return how many there were."""
-        n_pages = 0
+    def _count_in_node(self, node: Node, is_forgotten: IsForgotten) -> int:
+        """Return the number of tracked pages of a node that are forgotten."""
+        return sum(int(np.count_nonzero(is_forgotten(url))) for _, url in node.scan_urls())
+
+    def _erase_from_node(self, node: Node, is_forgotten: IsForgotten) -> None:
+        """Remove the forgotten pages of a node and erase their URLs."""
         for page, url in node.scan_urls():
             forgotten = page[np.asarray(is_forgotten(url), np.bool_)]
             if forgotten.size:
@@ -198,10 +206,8 @@ class Forgetting:
                 group = node.shard.tables.pages.group[slot_of_page(forgotten)]
                 with node.lock:
                     node.store.clear_host_memories(group.astype(np.int64))
-                (applied,) = node.submit([event_of(PagesRemoved, page=forgotten)])
-                n_pages += int(np.count_nonzero(applied.valid))
+                node.submit([event_of(PagesRemoved, page=forgotten)])
         node.store.erase_urls(is_forgotten, node.lock)
-        return n_pages
 
     def _rewrite_log(self, positions: Sequence[int]) -> Iterator[Remainder]:
         if isinstance(self._log, RocksLog):

@@ -59,7 +59,7 @@ def early_from(
     terms
         Terms that turn words into due times.
     early
-        Which pages below the price leases return.
+        Rule for pages below the price.
     """
     pages, limits = shard.tables.pages, shard.tables.limits
     if early == Early.NONE:
@@ -123,7 +123,7 @@ def waits_of(
     now_ms
         Time in milliseconds since 1970.
     early
-        Which pages below the price are leased; those that leases of the best pages return if None.
+        Rule for pages below the price; by default that of leases of the best pages.
     """
     tables = shard.tables
     pages, groups = tables.pages, tables.groups

@@ -91,6 +91,10 @@ class LeasedUrls(Sequence[LeasedUrl]):
         n = np.bincount(self.why, minlength=len(WHYS))
         return {WHYS[code]: int(n[code]) for code in np.argsort(-n, kind="stable") if n[code]}
 
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{n} {why.name.lower()}" for why, n in self.counts().items())
+        return f"<LeasedUrls of {len(self)} URLs: {counts or 'none'}>"
+
     def __len__(self) -> int:
         return len(self.order)
 

@@ -124,6 +124,7 @@ def choose_columns(
                 f"{reading.source.name} has no column {ours!r}; "
                 f"name the one to use: {_columns_text(theirs)}.  {_option_text(ours)}"
             )
+    reading.fields.update({ours: theirs[n] for ours, n in chosen.items()})
     return chosen
 
 

@@ -136,6 +136,7 @@ def _json_rows(reading: Reading, names: Names, with_extra: bool) -> Iterator[Row
             used += present
             if present:
                 columns[ours] = _values(objects, present)
+                reading.fields.setdefault(ours, present[0])
         extra = choose_extra(reading, keys, used, is_whole=False) if with_extra else []
         yield Rows(
             lines=lines, columns=columns, extra={name: _values(objects, [name]) for name in extra}

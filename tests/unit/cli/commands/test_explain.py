@@ -14,6 +14,7 @@ from recrawl.cli import main
 from recrawl.cli.commands import explain as module
 from recrawl.cli.support.instants import instant_of
 from recrawl.corpus import CorpusConfig
+from recrawl.node.durability import snapshotter
 from tests.corpus_fixtures import (
     IMPOLITE,
     small_table_without_jit,  # noqa: F401 - for the corpora made here
@@ -145,7 +146,10 @@ def test_a_time_before_the_page_was_added_is_a_message(folder: Path) -> None:
     assert "It was added at" in result.output
 
 
-def test_a_time_before_the_log_begins_is_a_message(tmp_path: Path) -> None:
+def test_a_time_before_the_log_begins_is_a_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshotter, "HISTORY_BYTES_MAX", 0)
     build(tmp_path, keep=1, n_snapshots=4)
     result = run(tmp_path, URL, "--at", "5 days ago")
     assert result.exit_code == 1

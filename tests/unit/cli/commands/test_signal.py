@@ -15,14 +15,14 @@ SITEMAP = f"""<?xml version="1.0"?>
 def test_signals_come_from_urls_lists_and_stdin(in_corpus: Recrawl, tmp_path: Path) -> None:
     (tmp_path / "urls.txt").write_text("\n".join(PAGES[:3]))
     row = in_corpus("signal", PAGES[4], "urls.txt", "--source", "ping").row
-    assert row == {"n_read": 4, "n_heard": 4, "source": "ping"}
+    assert row == {"n_read": 4, "n_heard": 4, "n_unknown": 0, "source": "ping"}
     assert in_corpus("signal", "--source", "feed", stdin=PAGES[0]).row["n_heard"] == 1
 
 
 def test_the_same_sitemap_counts_once(in_corpus: Recrawl, tmp_path: Path) -> None:
     (tmp_path / "sitemap.xml").write_text(SITEMAP)
     ran = in_corpus("signal", "sitemap.xml", "--source", "sitemap", "--no-json")
-    assert ran.out == "1 signal counted, 1 ignored (unknown page, or already reported).\n"
+    assert ran.out == "1 signal counted, 1 ignored because the page is not tracked.\n"
     assert in_corpus("signal", "sitemap.xml", "--source", "sitemap").row["n_heard"] == 0
 
 

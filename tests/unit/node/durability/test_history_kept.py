@@ -6,11 +6,17 @@ from typing import TypeAlias
 import pytest
 
 from recrawl import Corpus, Outcome
+from recrawl.corpus.doctor import Severity, check_corpus
 from recrawl.node.durability import snapshotter
 from tests.manual_clock import ManualClock
 
 Open: TypeAlias = Callable[..., Corpus]
 URL = "https://a.example/"
+
+
+@pytest.fixture(autouse=True)
+def keeps_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshotter, "HISTORY_BYTES_MAX", 4 << 20)
 
 
 def poll(corpus: Corpus, clock: ManualClock, n: int) -> None:
@@ -31,6 +37,9 @@ def test_polls_from_before_the_oldest_snapshot_are_in_the_history(
     assert history is not None
     assert len(history.polls) == 12
     assert history.is_whole
+    corpus.close()
+    results = list(check_corpus(corpus.folder, is_deep=True, clock=clock))
+    assert not [one for one in results if one.level == Severity.BAD]
 
 
 def test_the_history_is_bounded(
