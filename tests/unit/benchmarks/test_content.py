@@ -95,6 +95,7 @@ def test_the_evaluation_runs_on_a_few_pages() -> None:
     kinds = ("plain_text", "news_article", "json_api")
     found = content.measure(
         360,
+        n_polls_off=360,
         n_sites=1,
         n_pages=6,
         kinds=kinds,
