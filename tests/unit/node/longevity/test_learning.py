@@ -277,3 +277,42 @@ def test_a_large_report_is_split_into_records_that_fit(
     assert corpus.report(outcomes).counted.all()
     reported = [entry for entry in entries_of(corpus) if isinstance(entry, PagesReported)]
     assert len(reported) >= 3
+
+
+def body_of(paragraphs: list[str]) -> bytes:
+    """Return a page with these paragraphs."""
+    text = "".join(f"<p>{one}</p>" for one in paragraphs)
+    return f"<html><body><main>{text}</main></body></html>".encode()
+
+
+def test_curves_are_learned_from_bodies_alone(open_corpus: Open, clock: ManualClock) -> None:
+    rng = np.random.default_rng(2)
+    vocabulary = ["".join(rng.choice(list("abcdefghijklmnop"), 6)) for _ in range(300)]
+
+    def paragraph() -> str:
+        return " ".join(rng.choice(vocabulary, 20)) + "."
+
+    corpus = open_corpus(**FRAGMENTS)
+    # Paragraphs that each page replaces between two polls.
+    replaced = {"https://edited.example/": 1, "https://new.example/": 12}
+    paragraphs = {url: [paragraph() for _ in range(12)] for url in replaced}
+    corpus.add(list(replaced))
+    for day in range(14):
+        clock.pass_seconds(DAY)
+        for url, n in replaced.items():
+            for i in range(n):
+                paragraphs[url][(day + i) % 12] = paragraph()
+        counted = corpus.report(
+            Outcome(url=url, body=body_of(paragraphs[url]), content_type="text/html")
+            for url in replaced
+        ).counted
+        assert counted.all()
+    edited, new = (corpus.explain(url) for url in replaced)
+    assert edited is not None
+    assert new is not None
+    assert edited.longevity is not None
+    assert new.longevity is not None
+    assert edited.longevity.replaced_share < 0.25
+    assert new.longevity.replaced_share > 0.7
+    assert new.state.ratio > 2 * edited.state.ratio
+    assert "In the long run about" in explanation_words(new)
