@@ -4,8 +4,7 @@ Threads lease, report, signal, add and remove as fast as they can, with as many 
 added.  Memory, open files and disk must not grow once everything that is kept for a time has been
 kept for that long.  Each is the median over one interval between snapshots, because the log grows
 until a snapshot lets it shrink.  Memory is given with and without the cache of blocks, which has a
-limit of 128 MiB and may still be filling at half time.  Leases in flight take memory too, so a
-machine that becomes faster meanwhile needs more.
+limit of 128 MiB and may still be filling at half time.
 
 The C library gives every thread a memory area of its own, and areas that several threads use in
 turn fill with holes.  So the measurement runs with ``MALLOC_ARENA_MAX=2``, as long-running programs
@@ -189,8 +188,9 @@ def measure(minutes: float, *, n_pages: int = 50_000) -> dict[str, object]:
         return found
     seconds = 60.0 * minutes
     every = seconds / _SNAPSHOTS
-    # What is kept for a time is kept for less than half of the run, and the feed is soon full.
-    kept_for = seconds / 10
+    # What is kept for a time is kept for a small part of the run, so that a machine that becomes
+    # faster has few more leases in flight; and the feed is soon full.
+    kept_for = seconds / 40
     tables = {
         **CONFIG,
         "corpus": {"partitions": _N_PARTITIONS},
