@@ -68,7 +68,7 @@ def decode_body(body: bytes, content_type: str | None = None) -> DecodedText:
     try:
         return DecodedText(body.decode(), "utf-8", False)
     except UnicodeDecodeError as error:
-        if error.start >= len(body) - 3 and not body[:-4].isascii():
+        if error.start >= len(body) - 3 and not body[: error.start].isascii():
             return DecodedText(body[: error.start].decode(), "utf-8", True)  # cut inside a sign
     label = _codec(header) or _codec(_meta_label(body)) or _detect(body)
     return _decode(body, label)

@@ -90,7 +90,7 @@ class MarkupText(NamedTuple):
     text: bytes
     """Text in UTF-8, one passage per line."""
     parsed: bytes
-    """Page without the contents of scripts and style sheets."""
+    """Page without the contents of scripts, style sheets, images and the like."""
     title: bytes
     """Content of the first title element, with its entities."""
     problem: str
@@ -383,6 +383,7 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
     raw_top = 0
     silent = np.uint64(0)  # element whose content is not text of the page
     n_silent = 0
+    silent_start = 0
     n_preformatted = 0
     title_start = -1
     title_end = -1
@@ -474,6 +475,7 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
             if is_silent and not is_end:
                 silent = name
                 n_silent = 1
+                silent_start = i
                 if name == np.uint64(0x7469746C65) and title_start < 0:
                     title_start = i
         elif name == silent:
@@ -482,6 +484,13 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
                 title_end = tag_start - 1
             if n_silent == 0:
                 silent = np.uint64(0)
+                # The parser does not need what is not text, except the title.
+                while n_cuts > 0 and cuts[n_cuts - 1, 0] >= silent_start:
+                    n_cuts -= 1  # scripts inside
+                if name != np.uint64(0x7469746C65) and n_cuts < cuts.shape[0]:
+                    cuts[n_cuts, 0] = silent_start
+                    cuts[n_cuts, 1] = tag_start - 1
+                    n_cuts += 1
         elif silent == np.uint64(0x737667) and not is_end and (kind == 7 or kind == 9 or kind == 6):
             silent = np.uint64(0)  # HTML inside an image, or after one that is not closed
 
