@@ -1,7 +1,7 @@
 """Measure a corpus that is given the text of its pages: bytes per page, outcomes per second.
 
 First, many pages with observations that are made, not read: each page has some 40 passages, a
-fifth of them shared by all pages of its host, and a sketch.  They are reported four times; each
+sixth of them shared by all pages of its host, and a sketch.  They are reported four times; each
 time but the first, one page in twenty has another passage.  A corpus with digests alone is measured
 beside it.
 
