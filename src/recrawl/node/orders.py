@@ -52,6 +52,7 @@ ORDERS_MAX = 1 << _ORDER_BITS
 _GENERATION_SHIFT = PARTITION_BITS + _ORDER_BITS
 
 _REASONS = tuple(Reason)
+_WHOLE_MAX = 1 << 63
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 
 
@@ -207,6 +208,12 @@ class Outcome:
     content_type: str | None = None
     text: str | None = None
     observation: "Observation | None" = None
+
+    def __post_init__(self) -> None:
+        for name in ("handle", "status", "fetched_at_ms"):
+            value = getattr(self, name)
+            if isinstance(value, int) and not -_WHOLE_MAX <= value < _WHOLE_MAX:
+                raise ValueError(f"{name} must be a whole number of up to 63 bits, got {value!r}")
 
     @property
     def is_failure(self) -> bool:

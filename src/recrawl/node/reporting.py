@@ -201,6 +201,10 @@ _TYPES: dict[str, Any] = {
 }
 
 
+# Longer waits that servers ask for are cut; the settings of [errors] are shorter anyway.
+_RETRY_SECONDS_MAX = 1e9
+
+
 def _column_from_values(name: str, values: list[Any]) -> Any:
     kind = _TYPES[name]
     if name == "changed":
@@ -209,6 +213,9 @@ def _column_from_values(name: str, values: list[Any]) -> Any:
         values = [None if value is None else stored_digest(value) for value in values]
     if name in ("url", "moved_to", "key"):
         values = [utf8_or_none(value) for value in values]
+    if name == "retry_after_seconds":
+        # A float of four bytes cannot hold more than 3e38; NaN stays.
+        values = [_RETRY_SECONDS_MAX if value > _RETRY_SECONDS_MAX else value for value in values]
     return pa.array(values, kind) if isinstance(kind, pa.DataType) else np.array(values, kind)
 
 

@@ -30,7 +30,7 @@ class Early(IntEnum):
     STALE = 1
     """Those that are not almost certainly fresh."""
     ALL = 2
-    """All of them: there is no budget to save."""
+    """All of them: there is no budget to save, or little is known about the pages yet."""
 
 
 def is_scanned(registers: Registers, settings: ShardSettings) -> bool:
@@ -50,7 +50,9 @@ def early_rule(registers: Registers, settings: ShardSettings) -> Early:
     """Return which pages below the price leases return."""
     if registers.price_mode[0] == PriceMode.FIXED or not is_scanned(registers, settings):
         return Early.NONE
-    return Early.ALL if registers.budget[0] == math.inf else Early.STALE
+    # Early fetches teach how often pages change, which nobody knows before.
+    is_learning = registers.n_polls[0] < registers.n_pages[0]
+    return Early.ALL if is_learning or registers.budget[0] == math.inf else Early.STALE
 
 
 @table_kernel

@@ -21,6 +21,13 @@ def fetch(corpus: Corpus, n: int) -> list[Order]:
     return orders
 
 
+def fetch_twice(corpus: Corpus, clock: ManualClock) -> None:
+    """Fetch all pages twice: from then on copies that are almost certainly fresh wait."""
+    for url in URLS * 2:
+        clock.pass_seconds(1)
+        corpus.report(Outcome(url=url, digest=b"same"))
+
+
 def fetch_until_empty(corpus: Corpus, n: int, n_most: int = 1_000) -> list[Order]:
     """Lease and report as a spider does, until a lease is empty."""
     found: list[Order] = []
@@ -34,6 +41,8 @@ def test_a_spider_fetches_each_page_once(open_corpus: Open, clock: ManualClock, 
     corpus = open_corpus(budget={"rate": rate})
     corpus.add(URLS)
     assert sorted(order.url for order in fetch_until_empty(corpus, 10)) == sorted(URLS)
+    fetch_twice(corpus, clock)
+    assert fetch_until_empty(corpus, 10) == []
     # The rest of the budget is there when something changes.
     assert corpus.stats().credit == pytest.approx(80, abs=0.1)
     clock.pass_seconds(HOUR)
@@ -47,7 +56,9 @@ def test_all_faces_say_that_fresh_copies_wait(
 ) -> None:
     corpus = open_corpus(budget={"rate": rate})
     corpus.add(URLS)
-    fetch_until_empty(corpus, 10)
+    fetch_twice(corpus, clock)
+    corpus.lease(1, run="another")  # sets the price
+    fetch_twice(corpus, clock)
     clock.pass_seconds(60)
     shortfall = corpus.lease(5).shortfall
     assert shortfall is not None
@@ -75,8 +86,10 @@ def test_a_page_below_the_price_is_leased_while_budget_is_left(
     corpus = open_corpus(budget={"rate": "30/month"})
     corpus.add(URLS)
     assert len(fetch_until_empty(corpus, 10)) == 1
-    clock.pass_seconds(25 * DAY)
+    fetch_twice(corpus, clock)
+    clock.pass_seconds(DAY)
     fetch_until_empty(corpus, 10)
+    fetch_twice(corpus, clock)
     clock.pass_seconds(5 * DAY)
     page = corpus.explain(URLS[0])
     assert page is not None
@@ -95,6 +108,7 @@ def test_full_budget_is_used_for_fresh_copies_too(open_corpus: Open, clock: Manu
     corpus = open_corpus(budget={"rate": "100/day"})
     corpus.add(URLS)
     fetch_until_empty(corpus, 20)
+    fetch_twice(corpus, clock)
     n_fetches = 0
     for _ in range(4 * 24):
         clock.pass_seconds(HOUR / 2)
@@ -109,7 +123,7 @@ def test_full_budget_is_used_for_fresh_copies_too(open_corpus: Open, clock: Manu
 def test_a_nightly_job_spends_its_day(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus(budget={"rate": "10/day"})
     corpus.add(URLS)
-    for night in range(40):
+    for night in range(12):
         n_fetched = len(fetch(corpus, 50))
         assert n_fetched == 10, night
         clock.pass_seconds(DAY)
