@@ -12,7 +12,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from recrawl.node.clock import NodeTime
-from recrawl.node.content.bodies import Body, body_digests, is_given, n_bytes_logged
+from recrawl.node.content.bodies import (
+    Body,
+    body_digests,
+    check_observation,
+    is_given,
+    n_bytes_logged,
+)
 from recrawl.node.content.judging import JudgedTexts, judge_texts
 from recrawl.node.longevity.learning import CurveLearning, ReportedPolls
 from recrawl.node.longevity.stored_profiles import PROFILE_BYTES
@@ -288,6 +294,7 @@ def _content_from_rows(rows: list[Outcome]) -> NDArray[np.object_]:
     content = np.full(len(rows), None, np.object_)
     for i, row in enumerate(rows):
         if row.observation is not None:
+            check_observation(row.observation)
             content[i] = row.observation
         elif row.body is not None or row.text is not None:
             content[i] = _body_of(row.body, row.content_type, row.text, row.url)

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -468,3 +469,23 @@ def test_bodies_of_errors_and_unknown_pages_are_not_read(
     reported = corpus.report(outcomes)
     assert reported.counted.tolist() == [True, True, True, True, False]
     assert not read
+
+
+def test_observations_are_checked_before_anything_is_logged(open_corpus: Open) -> None:
+    corpus = open_corpus()
+    corpus.add([PAGE])
+    good = observe(html(*TEXT), HTML)
+    many = np.arange(600, dtype=np.uint64)
+    wrong: list[Any] = [
+        "text",
+        replace(good, is_main=good.is_main[1:]),
+        replace(good, passages=many),
+        replace(good, level=300),
+        replace(good, shingle_offsets=good.shingle_offsets[:-1]),
+    ]
+    for observation in wrong:
+        outcomes = [Outcome(url=PAGE, digest=b"1"), Outcome(url=PAGE, observation=observation)]
+        with pytest.raises((TypeError, ValueError), match="observation"):
+            corpus.report(outcomes)
+    assert corpus.stats().n_outcomes == 0
+    assert corpus.report(Outcome(url=PAGE, observation=good)).counted.all()

@@ -11,13 +11,14 @@ from recrawl.node.config.content_section import ContentConfig
 if TYPE_CHECKING:
     from recrawl.content import ContentSettings, Observation, ObserverPool, PageBody
 
-__all__ = ["Body", "BodyReader", "body_digests", "is_given", "n_bytes_logged"]
+__all__ = ["Body", "BodyReader", "body_digests", "check_observation", "is_given", "n_bytes_logged"]
 
 # Estimates of what the log keeps of a body: hashes of passages in three lists and in the memory
 # of the page, and the update of its host.
 _BYTES_PER_PASSAGE = 48
 _BYTES_BESIDE = 2_048
 _PASSAGES_MAX = 512
+_LEVEL_MAX = 255
 _NOTHING = np.array(None, np.object_)
 
 
@@ -40,6 +41,28 @@ class Body(NamedTuple):
         from recrawl.content import PageBody  # noqa: PLC0415
 
         return PageBody(self.body or b"", self.content_type, self.url)
+
+
+def check_observation(observation: "Observation") -> None:
+    """Raise `TypeError` or `ValueError` for an observation that cannot be judged or stored."""
+    from recrawl.content import PASSAGES_MAX, Observation  # noqa: PLC0415
+
+    if not isinstance(observation, Observation):
+        raise TypeError(
+            "observation must be the result of recrawl.content.observe, got "
+            f"{type(observation).__name__}"
+        )
+    n = observation.passages.size
+    columns = (observation.is_main, observation.n_words, observation.shapes)
+    if n > PASSAGES_MAX:
+        raise ValueError(f"observation must have at most {PASSAGES_MAX} passages, got {n}")
+    if any(column.shape != (n,) for column in (observation.passages, *columns)):
+        raise ValueError(f"all columns of an observation must have {n} rows, as passages")
+    offsets = observation.shingle_offsets
+    if offsets.shape != (n + 1,) or int(offsets[-1]) != observation.shingles.size:
+        raise ValueError(f"shingle_offsets of an observation must have {n + 1} rows, up to the end")
+    if not 0 <= observation.level <= _LEVEL_MAX or not 0 <= observation.extractor <= _LEVEL_MAX:
+        raise ValueError("level and extractor of an observation must be 0 to 255")
 
 
 def is_given(contents: NDArray[np.object_]) -> NDArray[np.bool_]:
