@@ -18,7 +18,7 @@ import numpy as np
 from recrawl.content import ContentSettings, observe
 from recrawl.content.judging import ContentVerdict, HostMemory, PageMemory, judge
 from recrawl.sim import Bookkeeper, Fetcher, KnownPages, ShardPolicy, make_web
-from recrawl.sim.pages import HELD_OUT, KINDS, START_AT, Answer, make_site
+from recrawl.sim.pages import HELD_OUT, KINDS, START_AT, Answer, EditSize, make_site
 
 __all__ = ["SETTINGS", "PageScore", "Score", "as_markdown", "measure", "poll_times", "score_site"]
 
@@ -329,7 +329,7 @@ def freshness_with_errors(
     names: Sequence[str],
     *,
     pages_per_site: int = 12,
-    days: float = 120.0,
+    days: float = 40.0,
     fetches_per_page_and_day: float = 0.5,
     seed: int = 0,
 ) -> dict[str, float]:
@@ -412,7 +412,8 @@ def as_markdown(result: dict[str, Any]) -> str:
         lines.append(f"| no errors | 0 | 0 | 100 % | 0 | {freshness['no errors']:.4f} |\n")
     counts = result["counts"]
     lines += ["\n| size of the edit | changes | missed |\n|---|---|---|\n"]
-    for size, n_changes in sorted(counts.changes_by_size.items()):
+    for size in EditSize:
+        n_changes = counts.changes_by_size.get(size, 0)
         lines.append(f"| {size} | {n_changes:,} | {counts.missed_by_size.get(size, 0):,} |\n")
     shares = result["all_kinds"]
     lines.append(
