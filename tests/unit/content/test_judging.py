@@ -17,6 +17,7 @@ from recrawl.content import (
     WrongAnswer,
     judge,
     observe,
+    observe_bytes,
     observe_text,
     passage_hash,
 )
@@ -200,6 +201,15 @@ def test_one_text_for_many_pages_is_a_wrong_answer() -> None:
     verdicts = [site.poll(observe_text("\n".join(same)), f"/{number}") for number in range(5)]
     assert [found.verdict for found in verdicts[2:]] == [WRONG] * 3
     assert verdicts[3].wrong_answer == WrongAnswer.SAME_FOR_MANY
+
+
+def test_a_body_that_could_not_be_read_is_not_an_observation() -> None:
+    site = Site()
+    site.polls(STORY, STORY)
+    found = site.poll(observe_bytes(b"<p>anything", problems=("timed_out",)))
+    assert (found.verdict, found.wrong_answer) == (WRONG, WrongAnswer.UNREADABLE)
+    assert not found.added.size
+    assert site.polls(STORY) == [UNCHANGED]
 
 
 def test_another_extractor_or_other_settings_set_a_baseline() -> None:

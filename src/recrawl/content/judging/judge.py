@@ -36,7 +36,7 @@ from recrawl.content.judging.places import Gap, Places, find_gaps, flapping_key,
 from recrawl.content.judging.verdicts import ContentVerdict, Judgement, WrongAnswer
 from recrawl.content.judging.wrong_answers import AnswerFacts, find_wrong_answer
 from recrawl.content.merging import merge_passages
-from recrawl.content.observation import Observation
+from recrawl.content.observation import ContentKind, Observation
 from recrawl.content.settings import DEFAULT_CONTENT_SETTINGS, ContentSettings
 
 __all__ = ["judge"]
@@ -153,6 +153,10 @@ class _Judge:
         page = self.page
         if page is None or not page.versions:
             return self._start(ContentVerdict.FIRST)
+        is_unread = self.observation.kind == ContentKind.BYTES and bool(self.observation.problems)
+        if is_unread and page.passages.tolist() != self.version.passages:
+            # Bytes cannot be compared with passages, and say nothing about the text.
+            return self.wrong(WrongAnswer.UNREADABLE, self.version.text_key(), page.n_wrong)
         is_comparable = (
             page.extractor == self.observation.extractor & 0xFF
             and page.settings_key == self.settings_key

@@ -47,6 +47,8 @@ class WrongAnswer(IntEnum):
     """A text that many pages of the host suddenly have."""
     TRUNCATED = 7
     """A page whose end is missing."""
+    UNREADABLE = 8
+    """A body that could not be read in time, of a page that was read before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
