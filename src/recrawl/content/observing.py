@@ -91,11 +91,21 @@ def observe(
     >>> page.kind.name, page.title, page.texts
     ('HTML', 'Tea', ('Tea', 'Green tea, 5 euros.'))
     """
-    reader = _READERS[_kind_of(body, content_type, url)]
+    given: object = body  # callers without a type checker give other things
+    if not isinstance(given, bytes):
+        return observe_bytes(_as_bytes(given), problems=("not_parsed",))
     try:
+        reader = _READERS[_kind_of(body, content_type, url)]
         return reader(_Request(body, content_type, settings, with_texts, with_links))
     except Exception:
         return observe_bytes(body, problems=("not_parsed",))
+
+
+def _as_bytes(body: object) -> bytes:
+    """Return the bytes of a body of a wrong type; no bytes if it has none."""
+    if isinstance(body, bytearray | memoryview):
+        return bytes(body)
+    return body.encode("utf-8", "replace") if isinstance(body, str) else b""
 
 
 def observe_bytes(body: bytes, *, problems: Sequence[str] = ()) -> Observation:

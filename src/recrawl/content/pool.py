@@ -81,10 +81,11 @@ class ObserverPool:
             Whether to keep the text of each passage.
         """
         waiting = iter(pages)
-        # One call at a time: after a crash it is known which bodies were under way.
-        with self._lock:
-            while chunk := list(islice(waiting, self.n_processes * WAITING_PER_PROCESS_MAX)):
-                yield from self._observe_chunk(chunk, with_texts)
+        while chunk := list(islice(waiting, self.n_processes * WAITING_PER_PROCESS_MAX)):
+            # One chunk at a time: after a crash it is known which bodies were under way.
+            with self._lock:
+                found = self._observe_chunk(chunk, with_texts)
+            yield from found
 
     def close(self) -> None:
         """End the processes."""
@@ -111,8 +112,15 @@ class ObserverPool:
                 self._executor.submit(_observe, PageBody(b"<p>x"), self.settings, False)
                 for _ in range(self.n_processes)
             ]
-            for future in ready:
-                future.result(START_SECONDS_MAX)
+            try:
+                for future in ready:
+                    future.result(START_SECONDS_MAX)
+            except (BrokenProcessPool, FutureTimeoutError) as error:
+                self._end()
+                raise RuntimeError(
+                    "the processes that read bodies could not be started.  A script must create "
+                    'them under `if __name__ == "__main__":`.'
+                ) from error
         return self._executor
 
     def _observe_chunk(self, pages: list[PageBody], with_texts: bool) -> list[Observation]:

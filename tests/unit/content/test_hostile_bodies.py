@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.mutated_bodies import is_sound
-from recrawl.content import observe
+from recrawl.content import ContentSettings, observe
 
 ROOT = Path(__file__).parents[3]
 MB = 1_000_000
@@ -85,3 +85,39 @@ def test_a_page_beyond_the_limits_has_the_same_passages() -> None:
     assert few.problems == ()
     assert many.problems == ("too_deep",)
     assert many.passages.tolist() == few.passages.tolist()
+
+
+@pytest.mark.parametrize("page", [b"<body class=ad><p>x", b"<html class=ad><p>x<p class=ad>y"])
+def test_a_page_that_is_ignored_as_a_whole_is_empty(page: bytes) -> None:
+    """A tree without a body would crash the parser."""
+    observation = observe(page, "text/html", settings=ContentSettings(ignore=(".ad",)))
+    assert observation.passages.size == 0
+
+
+def test_nested_elements_are_selected_and_ignored_once() -> None:
+    page = b"<div class=a>one<div class=a>two</div></div><p>three" + b"<span>x" * 100
+    ignored = observe(page, settings=ContentSettings(ignore=(".a", "span")), with_texts=True)
+    assert ignored.texts == ("three",)
+    chosen = observe(page, settings=ContentSettings(select=(".a", "div")), with_texts=True)
+    assert chosen.texts == ("one", "two")
+
+
+def test_a_repeated_key_and_a_repeated_attribute_take_little_memory() -> None:
+    keys = b'{"' + b"k" * 300_000 + b'":[' + b"1," * 2_000 + b"1]}"
+    assert observe(keys, "application/json").shingles.size < 10_000
+    defaults = b'<!DOCTYPE a [<!ATTLIST b c CDATA "' + b"d " * 100_000 + b'">]><a>'
+    assert (
+        observe(b"<?xml version='1.0'?>" + defaults + b"<b/>" * 1500 + b"</a>").n_words.sum() < 10
+    )
+
+
+@pytest.mark.parametrize("body", ["text", None, bytearray(b"x"), 5])
+def test_a_body_of_a_wrong_type_is_a_problem(body: object) -> None:
+    assert observe(body).problems == ("not_parsed",)  # type: ignore[arg-type]
+
+
+def test_a_checksum_that_stands_alone_counts() -> None:
+    first, second = (observe(b"%s  file.tar.gz" % (digit * 64)) for digit in (b"a1", b"b2"))
+    assert first.passages.tolist() != second.passages.tolist()
+    traces = [observe(b"Your trace id: %s" % (digit * 32)) for digit in (b"a1", b"b2")]
+    assert traces[0].passages.tolist() == traces[1].passages.tolist()

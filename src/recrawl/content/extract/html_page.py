@@ -12,6 +12,10 @@ FACT_LENGTH_MAX: Final = 1000
 """Signs of a title, URL or directive that are kept."""
 LINKS_MAX: Final = 10_000
 """Links of a page that are returned."""
+SELECTED_MAX: Final = 2_000
+"""Elements that a selector finds."""
+
+_MARK = "data-recrawl-found"
 
 
 class HtmlFacts(NamedTuple):
@@ -90,13 +94,19 @@ class PageTree:
         problems: list[str] = []
         removed = []
         for selector in ignore:
-            for element in self._find(selector, problems):
-                if element.parent is not None:
-                    removed.append((" ".join(element.text.split()), f"selector {selector}"))
-                    element.decompose()
+            for element in _outermost(self._find(selector, problems)):
+                tag = element.tag
+                if tag == "head":
+                    continue
+                removed.append((" ".join(element.text.split()), f"selector {selector}"))
+                if tag in ("html", "body"):
+                    # A tree without a body crashes resiliparse.
+                    self._tree = HTMLTree.parse("")
+                    return problems, removed
+                element.decompose()
         if select:
             chosen = [e for selector in select for e in self._find(selector, problems)]
-            pieces = [element.html for element in chosen if not _is_inside(element, chosen)]
+            pieces = [element.html for element in _outermost(chosen)]
             if pieces:
                 self._tree = HTMLTree.parse("".join(f"<div>{piece}</div>" for piece in pieces))
             else:
@@ -110,16 +120,29 @@ class PageTree:
 
     def _find(self, selector: str, problems: list[str]) -> list[Any]:
         try:
-            return list(self._tree.document.query_selector_all(selector))
+            return list(self._tree.document.query_selector_all(selector))[:SELECTED_MAX]
         except ValueError:
             problems.append("bad_selector")
             return []
 
 
-def _is_inside(element: Any, others: list[Any]) -> bool:
+def _outermost(elements: list[Any]) -> list[Any]:
+    """Return the elements that are inside none of the others, each once."""
+    for element in elements:
+        element.setattr(_MARK, "")
+    found = []
+    for element in elements:
+        # The same element may match several selectors.
+        if not element.getattr(_MARK) and not _has_marked_ancestor(element):
+            element.setattr(_MARK, "found")
+            found.append(element)
+    return found
+
+
+def _has_marked_ancestor(element: Any) -> bool:
     parent = element.parent
-    while parent is not None:
-        if any(parent == other for other in others):
+    while parent is not None and parent.tag and not parent.tag.startswith("#"):
+        if parent.hasattr(_MARK):
             return True
         parent = parent.parent
     return False

@@ -10,6 +10,10 @@ JSON_VALUES_MAX: Final = 100_000
 """Values of a JSON text that are read; a text with more is compared as plain text."""
 ELEMENTS_MAX: Final = 50_000
 """Elements of an XML text that are read; a text with more is compared as plain text."""
+KEY_LENGTH_MAX: Final = 100
+"""Signs of a key that stand before a value."""
+SIGNS_MAX: Final = 4_000_000
+"""Signs of all lines; a file that yields more is compared as plain text."""
 PATH_KEYS: Final = 3
 """Keys that stand before a value: its own and those of the objects around it."""
 
@@ -51,6 +55,7 @@ def read_json(text: str) -> StructuredText | None:
     lines: list[str] = []
     waiting: list[tuple[tuple[str, ...], Any]] = [((), value)]
     n_values = 0
+    n_signs = 0
     while waiting:
         path, value = waiting.pop()
         n_values += 1
@@ -59,12 +64,16 @@ def read_json(text: str) -> StructuredText | None:
         if isinstance(value, dict):
             # The last is taken first.
             waiting += [
-                ((*path[1 - PATH_KEYS :], key), value[key]) for key in sorted(value, reverse=True)
+                ((*path[1 - PATH_KEYS :], key[:KEY_LENGTH_MAX]), value[key])
+                for key in sorted(value, reverse=True)
             ]
         elif isinstance(value, list):
             waiting += [(path, item) for item in reversed(value)]
         else:
             lines.append(_one_line(f"{' '.join(path)}: {value}"))
+            n_signs += len(lines[-1])
+            if n_signs > SIGNS_MAX:
+                return None
     return StructuredText("\n".join(lines), len(lines), False)
 
 
@@ -86,6 +95,8 @@ def read_xml(body: bytes, charset: str | None = None) -> StructuredText | None:
     reader = _XmlReader()
     parser = expat.ParserCreate(charset)
     parser.buffer_text = True
+    # A default that the file defines for an attribute would be repeated at every element.
+    parser.specified_attributes = True
     parser.StartElementHandler = reader.start
     parser.EndElementHandler = reader.end
     parser.CharacterDataHandler = reader.add_text
@@ -102,7 +113,7 @@ class _XmlReader:
 
     def __init__(self) -> None:
         self.is_feed = False
-        self._depth = 0
+        self._n_signs = 0
         self._in_entry = 0
         self._names: list[str] = []
         self._pieces: list[list[str]] = []
@@ -125,9 +136,16 @@ class _XmlReader:
         if not self.is_feed and attributes:
             values = (f"{key} {attributes[key]}" for key in sorted(attributes))
             self._main.append(_one_line(f"{local} {' '.join(values)}"))
+            self._count(len(self._main[-1]))
 
     def add_text(self, text: str) -> None:
         self._pieces[-1].append(text)
+        self._count(len(text))
+
+    def _count(self, n_signs: int) -> None:
+        self._n_signs += n_signs
+        if self._n_signs > SIGNS_MAX:
+            raise _RefusedError
 
     def end(self, _: str) -> None:
         local = self._names.pop()

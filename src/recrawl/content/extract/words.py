@@ -4,9 +4,10 @@ A passage is a line of the extracted text: a paragraph, a list item, a heading, 
 compared by its words: letters are folded to lower case, typography and punctuation are dropped, so
 that a curly quote or a bullet is not a change.  Signs that carry a meaning stay: currencies,
 mathematical signs, per cent, degrees, and a minus before a number.  Each sign of a script without
-spaces, such as Chinese, counts as a word.  Random identifiers are dropped: words of at least 16
-signs that mix letters and digits, long hexadecimal numbers and UUIDs, which servers put into pages
-to trace requests.  Relative times such as "3 hours ago" are dropped as well.
+spaces, such as Chinese, counts as a word.  Random identifiers are dropped where two words stand
+before them: words of at least 16 signs that mix letters and digits, and UUIDs, which servers put
+into pages to trace requests.  A checksum that stands alone may be the content.  Relative times such
+as "3 hours ago" are dropped as well.
 """
 
 import unicodedata
@@ -259,7 +260,7 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
             kind = 0
             if not is_in_word and after < n and 48 <= text[after] <= 57:
                 kind = 4
-            if is_in_word and length == 8 and flags & 4 == 0 and code == 45:
+            if is_in_word and length == 8 and flags & 4 == 0 and code == 45 and n_words >= 2:
                 end = _uuid_end(text, i)
                 if end > 0:
                     is_in_word = False
@@ -273,8 +274,9 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
         if is_in_word and (not is_word or kind == 6 or last_kind == 6):
             # A word ends.
             is_in_word = False
-            is_mixed = flags & 4 == 0 or flags & 3 == 3
-            if length >= 16 and is_mixed and flags & 8 == 0:
+            # An identifier after two words or more; one that stands alone may be the content.
+            is_mixed = flags & 3 == 3 or flags & 7 == 2
+            if length >= 16 and is_mixed and flags & 8 == 0 and n_words >= 2:
                 n_out = word_start
                 was_gap = True
             else:
