@@ -24,7 +24,9 @@ class AnswerHint(IntFlag):
     LOGIN = 16
     NEEDS_SCRIPT = 32
     IN_TITLE = 64
-    """The title says so, not only the text."""
+    """The title says so."""
+    IN_TEXT = 128
+    """The text says so."""
 
 
 # Phrases in lower case, as regular expressions.  Those of the title may stand anywhere in it; those
@@ -38,19 +40,24 @@ _IN_TITLE: Final = {
         r"не найдена|見つかりません|页面不存在|找不到",
     ),
     AnswerHint.ERROR: (
-        r"^\W*error\b|\b50[0234]\b|server error|bad gateway|gateway time-?out",
-        r"(?:service|temporarily) unavailable|something went wrong|maintenance",
+        r"^\W*error\b|^\W*50[0234]\b|\b50[0234]\W+(?:error|server|bad|service|gateway)",
+        r"server error|bad gateway|gateway time-?out",
+        r"(?:service|temporarily) unavailable|something went wrong",
+        r"(?:under|for|site|undergoing|scheduled) maintenance|maintenance (?:mode|break)",
+        r"^\W*maintenance\W*$",
         r"under construction|site indisponible|wartungs",
     ),
     AnswerHint.BLOCKED: (
-        r"just a moment|attention required|forbidden|\b(?:403|429)\b|captcha|robot",
+        r"just a moment|attention required|forbidden|\b(?:403|429)\b|captcha",
+        r"(?:are you|not) a robot|robot (?:check|or human|verification)",
         r"access (?:to this page has been )?denied|are you (?:a )?human|human verification",
         r"verify (?:that )?you|security check|checking your browser|blocked|unusual traffic",
         r"too many requests|rate limit|pardon our interruption|ddos",
         r"bot (?:check|protection|detection)|zugriff verweigert|accès refusé|acceso denegado",
     ),
     AnswerHint.CONSENT: (
-        r"before you continue|consent|your privacy choices|we value your privacy",
+        r"before you continue|^\W*consent\b|cookie consent|consent (?:required|needed|to)\b",
+        r"your privacy choices|we value your privacy",
         r"(?:privacy|cookie) settings|bevor (?:sie|du) fort|avant d.acc[ée]der",
     ),
     AnswerHint.LOGIN: (
@@ -132,5 +139,5 @@ def find_hints(title: str, text: str, n_words: int) -> int:
     lower = " ".join(text[:_SIGNS_MAX].lower().split())
     for hint, pattern in _TEXT_PATTERNS.items():
         if pattern.search(lower):
-            found |= hint
+            found |= hint | AnswerHint.IN_TEXT
     return int(found)

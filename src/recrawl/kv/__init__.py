@@ -1,6 +1,7 @@
 """A sorted key-value store on disk, behind a small interface; the engine is RocksDB."""
 
 from recrawl.kv.damage_marks import damage_mark, is_damage, mark_damaged, unmark_damaged
+from recrawl.kv.heap import return_free_memory
 from recrawl.kv.keyvalues import KeyValues, Mode
 from recrawl.kv.options import Compression, KvOptions, TornLog
 
@@ -13,5 +14,6 @@ __all__ = [
     "damage_mark",
     "is_damage",
     "mark_damaged",
+    "return_free_memory",
     "unmark_damaged",
 ]

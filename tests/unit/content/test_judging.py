@@ -269,3 +269,70 @@ def test_no_stable_text_is_hidden_for_ever(seed: int) -> None:
         found = site.poll(observe_text("\n".join(text)))
         told = (told - set(found.removed.tolist())) | set(found.added.tolist())
     assert passage_hash(final[-1]) in told
+
+
+def test_a_page_that_reads_like_an_error_is_accepted_in_the_end() -> None:
+    login = "<title>Sign in</title><h1>Sign in</h1><p>Forgot your password?<p>It is 10:{:02d}"
+    site = Site()
+    verdicts = [site.poll(observe(login.format(i).encode())).verdict for i in range(20)]
+    assert verdicts[:3] == [WRONG] * 3
+    assert WRONG not in verdicts[10:]
+    # Also if its text is another one each time.
+    site = Site()
+    texts = [f"Sign in to continue. Forgot your password? {STORY[i % 10]}" for i in range(60)]
+    verdicts = [
+        site.poll(observe(f"<title>Log in</title><p>{text}".encode())).verdict for text in texts
+    ]
+    assert verdicts[0] == WRONG
+    assert set(verdicts[20:40]) != {WRONG}
+
+
+def test_a_page_that_shrinks_is_accepted_although_it_has_a_clock() -> None:
+    site = Site()
+    site.polls(*([*STORY, f"Generated at 10:0{i}:01"] for i in range(3)))
+    closed = [["We have closed for good.", f"Generated at 11:{i}:01"] for i in range(10, 30)]
+    verdicts = site.polls(*closed)
+    assert verdicts[0] == WRONG
+    assert CHANGED in verdicts[:6]
+    assert WRONG not in verdicts[6:]
+
+
+@pytest.mark.parametrize(
+    "title", ["Robot vacuum X5", "Bus 502 timetable", "Planned maintenance", "Informed consent"]
+)
+def test_a_title_alone_does_not_make_a_wrong_answer(title: str) -> None:
+    story = "".join(f"<p>{text}" for text in STORY)
+    assert Site().poll(observe(f"<title>{title}</title>{story}".encode())).verdict == FIRST
+
+
+def test_one_huge_answer_does_not_make_a_page_coarse_for_ever() -> None:
+    site = Site()
+    site.polls(STORY, STORY)
+    assert site.polls([f"line {i} of a dump" for i in range(9000)]) == [BASELINE]
+    assert site.pages["/"].level >= 2
+    assert site.polls(STORY, STORY) == [BASELINE, UNCHANGED]
+    assert site.pages["/"].level == 0
+    assert site.polls([*STORY, "Something is new here."]) == [CHANGED]
+
+
+def test_copies_of_a_page_on_one_host_do_not_hide_its_changes() -> None:
+    site = Site()
+    urls = ("/a", "/a?print=1", "/a?utm=x", "/a?b")
+    for _ in range(3):
+        for url in urls:
+            site.polls(STORY, page=url)
+    edited = [*STORY[:4], "Another paragraph that is new and says more.", *STORY[5:]]
+    assert [site.polls(edited, page=url) for url in urls] == [[CHANGED]] * 4
+
+
+def test_a_number_outside_the_main_text_counts_if_other_pages_have_it_too() -> None:
+    def page(i: int, price: int) -> bytes:
+        story = "".join(f"<p>{text} {text} Page {i}." for text in STORY)
+        facts = f"<table><tr><td>Price<td>{price}.99</table><table><tr><td>Seats<td>{7 + i}</table>"
+        return f"<title>Page {i}</title><main>{story}</main><aside>{facts}</aside>".encode()
+
+    site = Site()
+    for _ in range(4):
+        for i in range(8):
+            site.poll(observe(page(i, 5 + i % 3)), f"/{i}")
+    assert site.poll(observe(page(1, 7)), "/1").verdict == CHANGED

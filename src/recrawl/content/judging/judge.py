@@ -34,13 +34,23 @@ from recrawl.content.judging.page_memory import (
 )
 from recrawl.content.judging.places import Gap, Places, find_gaps, flapping_key, shape_key
 from recrawl.content.judging.verdicts import ContentVerdict, Judgement, WrongAnswer
-from recrawl.content.judging.wrong_answers import AnswerFacts, find_wrong_answer
+from recrawl.content.judging.wrong_answers import (
+    OTHER_WRONG_WEIGHT,
+    AnswerFacts,
+    find_wrong_answer,
+)
 from recrawl.content.merging import merge_passages
 from recrawl.content.observation import ContentKind, Observation
 from recrawl.content.settings import DEFAULT_CONTENT_SETTINGS, ContentSettings
 
 __all__ = ["judge"]
 
+LEVELS_KEPT: Final = 2
+"""Levels by which an answer is finer than the page's memory when the page begins anew: one huge
+answer must not make its page coarse for ever."""
+COPIED_SHARE_MIN: Final = 0.9
+"""Share of a page's main text in the template of its host from which the page is a copy of others:
+then this text counts all the same."""
 MAIN_WORDS_MIN: Final = 40
 """Words of a main text that can stand for the page."""
 MAIN_SHARE_MIN: Final = 0.4
@@ -92,6 +102,10 @@ class _Version:
         """Return a digest (32 bits) of the text as a whole."""
         return xxhash.xxh3_64_intdigest(np.array(self.passages, dtype="<u8").tobytes()) & _MASK32
 
+    def shape_key(self) -> int:
+        """Return a digest (32 bits) of the text with its numbers masked, as a clock has them."""
+        return xxhash.xxh3_64_intdigest(np.array(self.shapes, dtype="<u2").tobytes()) & _MASK32
+
 
 def _repeats_title(observation: Observation) -> NDArray[np.bool_]:
     """Return whether each passage is the title or a part of it: such a heading is main text."""
@@ -126,7 +140,7 @@ def judge(
     settings
         Settings of the content; its switches turn single rules off.
     """
-    if page is not None and page.level > observation.level:
+    if page is not None and 0 < page.level - observation.level < LEVELS_KEPT:
         observation = merge_passages(observation, page.level)
     return _Judge(observation, page, host, settings).judgement()
 
@@ -144,10 +158,26 @@ class _Judge:
         self.observation = observation
         self.page = page
         self.host = host
-        self.settings = settings
         self.version = _Version.of(observation)
         self.settings_key = _settings_key(settings)
+        if settings.ignore_templates and self._is_copy():
+            settings = replace(settings, ignore_templates=False)
+        self.settings = settings
         self.in_sample = page is not None and page.in_sample
+
+    def _is_copy(self) -> bool:
+        """Return whether the main text of the page is the text of other pages of the host."""
+        if self.host.n_pages < TEMPLATE_PAGES_MIN:
+            return False
+        page, version = self.page, self.version
+        rows = zip(version.passages, version.words, version.is_main, strict=True)
+        if page is not None and page.versions:
+            is_main = ((page.flags & _MAIN) != 0).tolist()
+            rows = zip(page.passages.tolist(), page.words.tolist(), is_main, strict=True)
+        main = [(passage, words) for passage, words, is_main in rows if is_main]
+        n_main = sum(words for _, words in main)
+        n_shared = sum(words for passage, words in main if self.host.is_template(passage))
+        return n_main >= MAIN_WORDS_MIN and n_shared >= COPIED_SHARE_MIN * n_main
 
     def judgement(self) -> Judgement:
         page = self.page
@@ -156,7 +186,7 @@ class _Judge:
         is_unread = self.observation.kind == ContentKind.BYTES and bool(self.observation.problems)
         if is_unread and page.passages.tolist() != self.version.passages:
             # Bytes cannot be compared with passages, and say nothing about the text.
-            return self.wrong(WrongAnswer.UNREADABLE, self.version.text_key(), page.n_wrong)
+            return self.wrong(WrongAnswer.UNREADABLE)
         is_comparable = (
             page.extractor == self.observation.extractor & 0xFF
             and page.settings_key == self.settings_key
@@ -173,8 +203,6 @@ class _Judge:
         version, page = self.version, self.page
         n_words = int(self.observation.n_words.sum())
         if verdict == ContentVerdict.FIRST and self.settings.ignore_wrong_answers:
-            text_key = version.text_key()
-            n_wrong = page.n_wrong if page is not None and page.wrong_text == text_key else 0
             text = _choose_text(version, None)
             n_own = sum(
                 words
@@ -183,10 +211,10 @@ class _Judge:
                 )
                 if self.counts(p, main, words, text)
             )
-            facts = AnswerFacts(n_words, 0, 0, 0, 0, 0, n_own, False, 0, n_wrong)
+            facts = AnswerFacts(n_words, 0, 0, 0, 0, 0, n_own, False, 0, self.n_wrong_like_this())
             kind = find_wrong_answer(self.observation.hints, facts)
             if kind:
-                return self.wrong(kind, text_key, n_wrong)
+                return self.wrong(kind)
         text = _choose_text(version, None)
         flags = [
             _YOUNG
@@ -311,9 +339,16 @@ class _Judge:
             host_update=host_update,
         )
 
-    def wrong(self, kind: WrongAnswer, text_key: int, n_wrong: int) -> Judgement:
+    def n_wrong_like_this(self) -> float:
+        """Return how many wrong answers came just before, of which others count for less."""
+        if self.page is None:
+            return 0.0
+        is_alike = self.page.wrong_text == self.version.shape_key()
+        return self.page.n_wrong * (1.0 if is_alike else OTHER_WRONG_WEIGHT)
+
+    def wrong(self, kind: WrongAnswer) -> Judgement:
         """Return the judgement of an answer that is not the page."""
-        page = self.page
+        page, key = self.page, self.version.shape_key()
         if page is None:
             page = PageMemory(
                 extractor=self.observation.extractor & 0xFF,
@@ -325,14 +360,14 @@ class _Judge:
                 flags=np.empty(0, np.uint8),
                 shapes=np.empty(0, np.uint16),
             )
-        is_known = page.wrong_text == text_key
-        memory = replace(page, n_wrong=min(n_wrong + 1, 255), wrong_text=text_key)
+        is_known = page.wrong_text == key
+        memory = replace(page, n_wrong=min(page.n_wrong + 1, 255), wrong_text=key)
         return self.result(
             verdict=ContentVerdict.WRONG_ANSWER,
             wrong_answer=kind,
             counted=set(),
             memory=memory,
-            host_update=b"" if is_known else pack_update(texts=[text_key]),
+            host_update=b"" if is_known else pack_update(texts=[self.version.text_key()]),
         )
 
 
@@ -364,18 +399,18 @@ class _Comparison:
                 kept=told,
                 memory=page,
             )
-        if self.settings.ignore_wrong_answers and (self.added or self.removed):
-            text_key = self.version.text_key()
-            n_wrong = page.n_wrong if page.wrong_text == text_key else 0
-            kind = find_wrong_answer(answer.observation.hints, self._facts(text_key, n_wrong))
+        # What differs from the page only in its numbers is the page, whatever it reads like.
+        is_alike = self.version.shapes == page.shapes.tolist()
+        if self.settings.ignore_wrong_answers and (self.added or self.removed) and not is_alike:
+            kind = find_wrong_answer(answer.observation.hints, self._facts())
             if kind:
-                return answer.wrong(kind, text_key, n_wrong)
+                return answer.wrong(kind)
         return self._compare()
 
     def _is_settled(self) -> bool:
         return not (self.page.flags & (_YOUNG | _VOLATILE)).any() and self.text == self.page.text
 
-    def _facts(self, text_key: int, n_wrong: int) -> AnswerFacts:
+    def _facts(self) -> AnswerFacts:
         words = self.old_words
         own = {
             p: words[p]
@@ -402,8 +437,8 @@ class _Comparison:
             n_added=sum(word_of[p] for p in self.added if not self.answer.is_template(p)),
             n_own=sum(words_now),
             is_cut=is_cut,
-            n_pages_same=self.host.texts.get(text_key, 0),
-            n_wrong=n_wrong,
+            n_pages_same=self.host.texts.get(self.version.text_key(), 0),
+            n_wrong=self.answer.n_wrong_like_this(),
         )
 
     # ------------------------------------------------------------------ the rules
@@ -564,31 +599,34 @@ class _Comparison:
 
         Such are rows of a table of facts, prices and the like.
         """
-        host, in_sample = self.host, self.page.in_sample
-        if host.n_pages < TEMPLATE_PAGES_MIN:
+        if self.host.n_pages < TEMPLATE_PAGES_MIN:
             return []
         stable: dict[Gap, list[int]] = {}
         for p in self.removed:
-            is_own = not host.n_others(p, is_counted=in_sample) and p not in left_out
-            if is_own and not self.old_flags[p] & (_YOUNG | _VOLATILE | _RETURNED):
+            if p not in left_out and not self.old_flags[p] & (_YOUNG | _VOLATILE | _RETURNED):
                 stable.setdefault(self.old_gap[p], []).append(p)
         found = []
         for p, n in zip(self.version.passages, self.version.words, strict=True):
             gap = self.new_gap[p]
             if p in self.kept or p in left_out or gap not in stable:
                 continue
-            match = next(
-                (
-                    old
-                    for old in stable[gap]
-                    if self.old_shape[old] == self.new_shape[p] or self.old_words[old] == n
-                ),
-                None,
-            )
-            if match is not None and not host.n_others(p, is_counted=False):
+            match = next((old for old in stable[gap] if self._replaces(old, p, n)), None)
+            if match is not None:
                 stable[gap].remove(match)
                 found.append(p)
         return found
+
+    def _replaces(self, old: int, new: int, n_words: int) -> bool:
+        """Return whether a passage is another value of an old one that is the page's own."""
+        host = self.host
+        if self.old_shape[old] == self.new_shape[new]:
+            # Only numbers differ; other pages may happen to have the same ones.
+            return not (host.is_template(old) or host.is_template(new))
+        return (
+            self.old_words[old] == n_words
+            and not host.n_others(old, is_counted=self.page.in_sample)
+            and not host.n_others(new, is_counted=False)
+        )
 
     def _template_changes(self) -> set[int]:
         """Return the passages, new or gone, that belong to the template of the host."""

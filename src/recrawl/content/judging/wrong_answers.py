@@ -5,16 +5,16 @@ from typing import Final, NamedTuple
 from recrawl.content.answer_hints import AnswerHint
 from recrawl.content.judging.verdicts import WrongAnswer
 
-__all__ = ["AnswerFacts", "find_wrong_answer"]
+__all__ = ["OTHER_WRONG_WEIGHT", "AnswerFacts", "find_wrong_answer"]
 
 HINTED_WORDS_MAX: Final = 400
 """New words up to which an answer whose title reads like an error page is one."""
 HINTED_WORDS_IN_TEXT_MAX: Final = 120
 """The same if only the text reads so."""
 FIRST_WORDS_MAX: Final = 150
-"""The same for a page that has never been seen, if its title says so."""
+"""The same for a page that has never been seen, if its title and its text read so."""
 FIRST_WORDS_IN_TEXT_MAX: Final = 50
-"""The same for a page that has never been seen, if only its text says so."""
+"""The same for a page that has never been seen, if only its text or only its title does."""
 KEPT_SHARE_MAX: Final = 0.5
 """Share of the page's words that a wrong answer still has, at most: a template stays."""
 SHELL_SHARE_MAX: Final = 0.3
@@ -27,6 +27,10 @@ ACCEPTED_AFTER: Final = 3
 """The same answer so many times in a row is the page, unless it reads like an error page."""
 ACCEPTED_WITH_HINT_AFTER: Final = 20
 """The same answer so many times in a row is the page in any case."""
+FIRST_ACCEPTED_AFTER: Final = 6
+"""The same for a page that has never been seen: nothing says that it is anything else."""
+OTHER_WRONG_WEIGHT: Final = 0.3
+"""Weight of a wrong answer with another text: no page is a wrong answer for ever."""
 
 
 class AnswerFacts(NamedTuple):
@@ -49,8 +53,8 @@ class AnswerFacts(NamedTuple):
     """Whether all that is missing stood at the end."""
     n_pages_same: int
     """Pages of the host that got the same text a short time ago."""
-    n_wrong: int
-    """How often the same wrong answer came just before."""
+    n_wrong: float
+    """How often such a wrong answer came just before."""
 
 
 _HINTED: Final = (
@@ -73,7 +77,8 @@ def find_wrong_answer(hints: int, facts: AnswerFacts) -> WrongAnswer:
     facts
         Sizes of the answer and of the page.
     """
-    if hints and facts.n_wrong < ACCEPTED_WITH_HINT_AFTER and _is_replaced(hints, facts):
+    accepted_after = ACCEPTED_WITH_HINT_AFTER if facts.n_words_before else FIRST_ACCEPTED_AFTER
+    if hints and facts.n_wrong < accepted_after and _is_replaced(hints, facts):
         return next((kind for hint, kind in _HINTED if hints & hint), WrongAnswer.NONE)
     if facts.n_wrong >= ACCEPTED_AFTER:
         return WrongAnswer.NONE
@@ -97,7 +102,8 @@ def find_wrong_answer(hints: int, facts: AnswerFacts) -> WrongAnswer:
 def _is_replaced(hints: int, facts: AnswerFacts) -> bool:
     in_title = hints & AnswerHint.IN_TITLE
     if not facts.n_words_before:
-        return facts.n_own <= (FIRST_WORDS_MAX if in_title else FIRST_WORDS_IN_TEXT_MAX)
+        is_both = in_title and hints & AnswerHint.IN_TEXT
+        return facts.n_own <= (FIRST_WORDS_MAX if is_both else FIRST_WORDS_IN_TEXT_MAX)
     return (
         facts.n_added <= (HINTED_WORDS_MAX if in_title else HINTED_WORDS_IN_TEXT_MAX)
         and facts.n_own_kept <= KEPT_SHARE_MAX * facts.n_own_before

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 
 from recrawl.errors import RecrawlError
+from recrawl.kv import return_free_memory
 from recrawl.ledger import Ledger, SnapshotFolder
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import CorpusConfig
@@ -166,6 +167,8 @@ class Snapshotter:
             self._positions[i] = take_snapshot(node, folder)
         self._log_bytes[i] = log_bytes
         self._trim_changes(node)
+        # A snapshot flushes the store's buffers, so this is when most memory is free.
+        return_free_memory()
 
     def take_alone(self, i: int) -> int:
         """Take a snapshot of a node now, remove all others, and truncate the log to it.
