@@ -13,7 +13,7 @@ from recrawl.corpus.inspect.change_feed import PageChange
 from recrawl.corpus.inspect.consumers import Consumer
 from recrawl.corpus.inspect.explanation import PageExplanation
 from recrawl.corpus.inspect.stats import Stats
-from recrawl.corpus.leasing.shortfall import Orders
+from recrawl.corpus.leasing.shortfall import Orders, is_run_over
 from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.opening import open_corpus
 from recrawl.corpus.plan.curve import Plan
@@ -236,7 +236,7 @@ class AsyncCorpus:
                     await self.release(unused)
             if not orders:
                 wait = await self.wait_seconds()
-                if wait == float("inf"):
+                if wait == float("inf") or (self.is_budget_per_run and is_run_over(orders)):
                     return
                 await asyncio.sleep(min(wait, WAIT_SECONDS_MAX))
 

@@ -35,7 +35,7 @@ from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.corpus.inspect.page_table import page_batches
 from recrawl.corpus.inspect.stats import Stats, stats_of
 from recrawl.corpus.leasing.pages import Leasing, check_seconds
-from recrawl.corpus.leasing.shortfall import Orders, window_reason, window_text
+from recrawl.corpus.leasing.shortfall import Orders, is_run_over, window_reason, window_text
 from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.plan.curve import Plan, plan_of
 from recrawl.corpus.view import Added, Signalled
@@ -753,7 +753,8 @@ class Corpus:
     ) -> Iterator[Order]:
         """Yield pages to fetch as they come due and the budget allows, waiting in between.
 
-        Ends when the budget of a run (``"500/run"``) is spent, or after ``for_seconds``.
+        Ends after ``for_seconds``.  With a budget per run (``"500/run"``) it also ends when that is
+        spent, or when no page can be fetched within the next ten minutes.
 
         Parameters
         ----------
@@ -769,8 +770,13 @@ class Corpus:
         run = self.run_name(run)
         ends_ms = self._clock.running_ms() + for_seconds * 1000
         while self._clock.running_ms() < ends_ms:
+            # Only a run ends when there is nothing to fetch soon.
             orders = self._leasing.lease(
-                batch_max, seconds=seconds, exact=False, run=run, with_shortfall=False
+                batch_max,
+                seconds=seconds,
+                exact=False,
+                run=run,
+                with_shortfall=self.is_budget_per_run,
             )
             unused = [order.handle for order in reversed(orders)]
             try:
@@ -782,7 +788,7 @@ class Corpus:
                     self.release(unused)
             if not orders:
                 wait = self.wait_seconds()
-                if wait == float("inf"):
+                if wait == float("inf") or is_run_over(orders):
                     return
                 self._clock.sleep(min(wait, WAIT_SECONDS_MAX))
 

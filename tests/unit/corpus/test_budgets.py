@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import pytest
 
-from recrawl import Corpus, CorpusConfig
+from recrawl import Corpus, CorpusConfig, Outcome
 from recrawl.corpus.budget_split import run_number
 from recrawl.errors import ConfigError
 from tests.manual_clock import ManualClock
@@ -155,6 +155,18 @@ def test_paced_is_one_run_also_over_midnight(open_corpus: Open, clock: ManualClo
     assert n == 20
     assert corpus.run_name() == "2024-06-16"
     assert len(list(corpus.paced(run="other", for_seconds=3))) >= 1
+
+
+def test_a_run_ends_when_all_copies_are_fresh(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus(budget={"rate": "50/run"}, politeness={"delay": 1, "in_flight_max": 1})
+    corpus.add([f"https://one.example/{i}" for i in range(5)])
+    for night in range(3):
+        clock.pass_seconds(86_400)
+        for order in corpus.paced(run=f"night {night}", for_seconds=3600):
+            corpus.report(Outcome(handle=order.handle, digest=b"the same"))
+    begun = clock.running_ms()
+    assert list(corpus.paced(run="again", for_seconds=3600)) == []
+    assert clock.running_ms() - begun < 60_000
 
 
 @pytest.mark.parametrize("run", ["", " ", "a\nb", "x" * 201])

@@ -29,6 +29,7 @@ __all__ = [
     "ShortfallReason",
     "budget_reason",
     "find_shortfall",
+    "is_run_over",
     "window_reason",
     "window_text",
 ]
@@ -36,6 +37,8 @@ __all__ = [
 PAGES_COUNTED_MAX = 1 << 16
 """Number of pages of a partition up to which all are counted; of more, about this many."""
 _REASONS_MAX = 4
+# Longest time for which a run waits for a page.
+_RUN_WAIT_SECONDS_MAX = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +107,20 @@ class Orders(list[Order]):
     def __init__(self, orders: Iterable[Order] = (), shortfall: Shortfall | None = None) -> None:
         super().__init__(orders)
         self.shortfall = shortfall
+
+
+def is_run_over(orders: Orders) -> bool:
+    """Return whether a run can end, because no page can be leased within the next ten minutes.
+
+    Parameters
+    ----------
+    orders
+        Orders of a lease that returned none.
+    """
+    shortfall = orders.shortfall
+    if shortfall is None or any(one.why == Why.OUTSIDE_WINDOW for one in shortfall.reasons):
+        return False
+    return shortfall.seconds is not None and shortfall.seconds > _RUN_WAIT_SECONDS_MAX
 
 
 # ---------------------------------------------------------------------------- the whole corpus
