@@ -190,7 +190,7 @@ def test_an_outcome_means_what_the_table_says(
 def test_an_outcome_without_information_about_content_is_rejected(open_corpus: Open) -> None:
     corpus = open_corpus()
     corpus.add(URLS[:1])
-    with pytest.raises(ValueError, match="neither changed nor digest"):
+    with pytest.raises(ValueError, match="none of body, text, digest and changed"):
         corpus.report(Outcome(url=URLS[0], status=200))
     with pytest.raises(ValueError, match="neither handle nor url"):
         corpus.report(Outcome(digest=b"a"))
