@@ -130,7 +130,7 @@ def _model_columns(shard: Shard, terms: Terms, slots: RowArray, now_ms: int) -> 
         tables.limits,
         shard.rules,
         terms,
-        math.log2(max(shard.picker.price, 1e-300)),
+        math.log2(max(shard.price_at(now_ms), 1e-300)),
         now_ms / 1000 - EPOCH_SECONDS,
         slots,
         out,
