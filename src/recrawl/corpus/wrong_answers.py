@@ -17,6 +17,7 @@ WRONG_ANSWER_NAMES = (
     "empty_shell",
     "same_for_many",
     "truncated",
+    "unreadable",
 )
 """Names of the kinds, by number."""
 
@@ -28,6 +29,7 @@ _WORDS = {
     "empty_shell": ("a page without its content", "pages without their content"),
     "same_for_many": ("a text that many pages have", "texts that many pages have"),
     "truncated": ("a part of the page", "parts of pages"),
+    "unreadable": ("a body that cannot be read", "bodies that cannot be read"),
 }
 _OTHER = ("another page", "other pages")
 

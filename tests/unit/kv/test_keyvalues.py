@@ -183,7 +183,7 @@ def test_a_full_disk_raises_storage_error_and_keeps_earlier_writes(tmp_path: Pat
         "    try:\n"
         "        kv.write([b'%05d' % i], [os.urandom(10_000)], sync=True)\n"
         "    except StorageError as error:\n"
-        "        print(i, error)\n"
+        "        print(i, error, flush=True)\n"
         "        break\n"
         "os._exit(0)\n"
     )
