@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from benchmarks.content import SETTINGS
 from benchmarks.html_histories import (
     BYTES_MAX,
     MARKUP,
@@ -43,21 +44,8 @@ from recrawl.content import (
     observe,
 )
 
-__all__ = ["RULES", "choose_runs", "measure", "score_runs"]
+__all__ = ["choose_runs", "measure", "score_runs"]
 
-RULES = {
-    "all rules": ContentSettings(),
-    "without (a) returns": ContentSettings(ignore_returns=False),
-    "without (b) volatile passages": ContentSettings(ignore_volatile=False),
-    "without (c) host templates": ContentSettings(ignore_templates=False),
-    "without (d) wrong answers": ContentSettings(ignore_wrong_answers=False),
-    "without any": ContentSettings(
-        ignore_returns=False,
-        ignore_volatile=False,
-        ignore_templates=False,
-        ignore_wrong_answers=False,
-    ),
-}
 # Share of all words from which the main text stands for the page: 0 is always, 2 never.
 _MAIN_SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 2.0)
 _ANSWERS_BEFORE, _ANSWERS_AFTER = 40, 4
@@ -255,7 +243,7 @@ def _with_main_share(runs: Sequence[Run], share: float) -> Tally:
     module.MAIN_SHARE_MIN, module.MAIN_SHARE_KEPT = share, share * 0.6
     module.MAIN_WORDS_MIN = 0 if share == 0 else before[2]
     try:
-        return score_runs(runs, RULES["all rules"])
+        return score_runs(runs, SETTINGS["all rules"])
     finally:
         module.MAIN_SHARE_MIN, module.MAIN_SHARE_KEPT, module.MAIN_WORDS_MIN = before
 
@@ -282,7 +270,7 @@ def measure(collections_: Sequence[str], n_changes: int = 100, *, whole: bool = 
         if whole:
             spans = [(service, 0, 1 << 62) for service in {_service(h.path) for h in histories}]
         runs = list(read_runs(folder, collection, spans, histories))
-        tallies = {name: score_runs(runs, settings) for name, settings in RULES.items()}
+        tallies = {name: score_runs(runs, settings) for name, settings in SETTINGS.items()}
         best = tallies["all rules"]
         results[collection] = {
             "pages": len({path for run in runs for path, *_ in run}),

@@ -1,6 +1,5 @@
 """What recrawl sees of one body: its passages as columns, and facts about the page."""
 
-import struct
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.content.answer_hints import HINT_WORDS_MAX, find_hints
+from recrawl.core.divergence import pack_sketch
 
 __all__ = [
     "EXTRACTOR_VERSION",
@@ -34,8 +34,6 @@ OPENING_BYTES: Final = 16_000
 OPENING_WORDS_MAX: Final = HINT_WORDS_MAX
 """Words of a page up to which the start of its text is kept."""
 
-_SKETCH_HEAD = struct.Struct("<BBHI")
-_SKETCH_FORMAT = 1
 _SKETCH_SCHEME = 1
 
 PROBLEMS: Final = {
@@ -179,5 +177,6 @@ class Observation:
         hashes = np.sort(shingles)
         if hashes.size:
             hashes = hashes[np.concatenate([[True], hashes[1:] != hashes[:-1]])]
-        head = _SKETCH_HEAD.pack(_SKETCH_FORMAT, _SKETCH_SCHEME, 0, hashes.size)
-        return head + hashes[:SKETCH_HASHES_MAX].astype("<u4").tobytes()
+        return pack_sketch(
+            hashes[:SKETCH_HASHES_MAX], n_fragments=hashes.size, scheme=_SKETCH_SCHEME
+        )

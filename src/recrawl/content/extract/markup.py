@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from recrawl.content.extract.utf8 import write_code
 from recrawl.core.kernel import table_kernel
 
 __all__ = [
@@ -187,28 +188,6 @@ def _is_space(sign: int) -> bool:
 
 
 @table_kernel
-def _write_code(out: NDArray[np.uint8], place: int, code: int) -> int:
-    """Write a code point in UTF-8, and return the place after it."""
-    if code < 0x80:
-        out[place] = code
-        return place + 1
-    if code < 0x800:
-        out[place] = 0xC0 | code >> 6
-        out[place + 1] = 0x80 | code & 0x3F
-        return place + 2
-    if code < 0x10000:
-        out[place] = 0xE0 | code >> 12
-        out[place + 1] = 0x80 | code >> 6 & 0x3F
-        out[place + 2] = 0x80 | code & 0x3F
-        return place + 3
-    out[place] = 0xF0 | code >> 18
-    out[place + 1] = 0x80 | code >> 12 & 0x3F
-    out[place + 2] = 0x80 | code >> 6 & 0x3F
-    out[place + 3] = 0x80 | code & 0x3F
-    return place + 4
-
-
-@table_kernel
 def _read_entity(
     page: NDArray[np.uint8],
     start: int,
@@ -249,7 +228,7 @@ def _read_entity(
                 code = 0x27
             elif 0x80 <= code < 0xA0 or code == 10 or code == 13:
                 code = 32
-            return i, _write_code(out, n_out, code)
+            return i, write_code(out, n_out, code)
     else:
         name = np.uint64(0)
         while i < n and i - start <= 32:
@@ -264,9 +243,9 @@ def _read_entity(
         if i > start + 1:
             slot = _find_slot(name, keys, 51)
             if slot >= 0:
-                n_out = _write_code(out, n_out, int(codes[slot, 0]))
+                n_out = write_code(out, n_out, int(codes[slot, 0]))
                 if codes[slot, 1]:
-                    n_out = _write_code(out, n_out, int(codes[slot, 1]))
+                    n_out = write_code(out, n_out, int(codes[slot, 1]))
                 return i, n_out
     out[n_out] = 38
     return start + 1, n_out + 1

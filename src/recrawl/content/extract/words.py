@@ -20,6 +20,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from recrawl.content.extract.relative_times import DATE_WORDS, drop_relative_times
+from recrawl.content.extract.utf8 import read_code, write_code
 from recrawl.core.kernel import table_kernel
 
 __all__ = [
@@ -134,56 +135,6 @@ def _date_words() -> HashColumn:
 
 
 @table_kernel
-def _read_code(text: NDArray[np.uint8], i: int) -> tuple[int, int]:
-    """Return the code point at a place of a text in UTF-8, and the place after it.
-
-    A byte that is not valid there counts as the replacement character.
-    """
-    n = text.size
-    first = int(text[i])
-    if first < 0x80:
-        return first, i + 1
-    if 0xC2 <= first < 0xE0 and i + 1 < n:
-        second = int(text[i + 1]) ^ 0x80
-        if second < 0x40:
-            return (first & 0x1F) << 6 | second, i + 2
-    elif 0xE0 <= first < 0xF0 and i + 2 < n:
-        second = int(text[i + 1]) ^ 0x80
-        third = int(text[i + 2]) ^ 0x80
-        if second < 0x40 and third < 0x40:
-            return (first & 0x0F) << 12 | second << 6 | third, i + 3
-    elif 0xF0 <= first < 0xF5 and i + 3 < n:
-        second = int(text[i + 1]) ^ 0x80
-        third = int(text[i + 2]) ^ 0x80
-        fourth = int(text[i + 3]) ^ 0x80
-        if second < 0x40 and third < 0x40 and fourth < 0x40:
-            return (first & 0x07) << 18 | second << 12 | third << 6 | fourth, i + 4
-    return 0xFFFD, i + 1
-
-
-@table_kernel
-def _write_code(out: NDArray[np.uint8], place: int, code: int) -> int:
-    """Write a code point in UTF-8, and return the place after it."""
-    if code < 0x80:
-        out[place] = code
-        return place + 1
-    if code < 0x800:
-        out[place] = 0xC0 | code >> 6
-        out[place + 1] = 0x80 | code & 0x3F
-        return place + 2
-    if code < 0x10000:
-        out[place] = 0xE0 | code >> 12
-        out[place + 1] = 0x80 | code >> 6 & 0x3F
-        out[place + 2] = 0x80 | code & 0x3F
-        return place + 3
-    out[place] = 0xF0 | code >> 18
-    out[place + 1] = 0x80 | code >> 12 & 0x3F
-    out[place + 2] = 0x80 | code >> 6 & 0x3F
-    out[place + 3] = 0x80 | code & 0x3F
-    return place + 4
-
-
-@table_kernel
 def _is_hex(sign: int) -> bool:
     return 48 <= sign <= 57 or 97 <= sign | 32 <= 102
 
@@ -250,7 +201,7 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
         if code < 0x80:
             kind = int(kinds[code])
         else:
-            code, after = _read_code(text, i)
+            code, after = read_code(text, i)
             kind = int(kinds[min(code, 0xFFFF)])
         if kind == 2:
             i = after
@@ -331,7 +282,7 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
             else:
                 if code < 0x10000:
                     code = int(folded[code])
-                n_out = _write_code(out, n_out, code)
+                n_out = write_code(out, n_out, code)
                 value = value * np.uint64(0x9E3779B97F4A7C15) + np.uint64(code + 1)
                 length += 1
                 if code < 0x80:
