@@ -54,6 +54,12 @@ def _argument_parser() -> argparse.ArgumentParser:
         "--changes", type=int, default=100, help="number of text changes of each collection"
     )
     command.add_argument("--whole", action="store_true", help="judge whole histories")
+    command.add_argument(
+        "--minutes", type=float, default=30.0, help="time after which no other run is begun"
+    )
+    command.add_argument(
+        "--markdown", action="store_true", help="print the tables of the documentation"
+    )
     command = commands.add_parser("shard", help=shard.__doc__)
     command.add_argument("--pages", type=float, default=1e6)
     command.add_argument("--groups", type=float, help="number of groups; default: pages / 53")
@@ -149,7 +155,14 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
         case "node-fragments":
             return node_fragments.measure(arguments.pages)
         case "html":
-            return html.measure(arguments.collections, arguments.changes, whole=arguments.whole)
+            found = html.measure(
+                arguments.collections,
+                arguments.changes,
+                whole=arguments.whole,
+                minutes=arguments.minutes,
+            )
+            is_table = arguments.markdown and not isinstance(found, str)
+            return html.as_markdown(found) if is_table else found
         case "shard":
             return shard.measure(
                 int(arguments.pages),

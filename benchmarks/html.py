@@ -4,6 +4,8 @@ The pages are terms and policies from the public repositories of Open Terms Arch
 Archive contributors (ODC-BY 1.0).  RECRAWL_HTML names the folder with the repositories,
 RECRAWL_HTML_CACHE one for observations, which take most of the time.  Histories are judged in runs
 of successive answers of all pages of a service: random runs, and runs that end after a text change.
+One run is in memory at a time.  They are judged in random order, so the runs before a limit of time
+stand for all of them.
 """
 
 import collections
@@ -11,10 +13,13 @@ import importlib
 import os
 import pickle
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+import sys
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -44,7 +49,7 @@ from recrawl.content import (
     observe,
 )
 
-__all__ = ["choose_runs", "measure", "score_runs"]
+__all__ = ["as_markdown", "choose_runs", "measure", "score_run"]
 
 # Share of all words from which the main text stands for the page: 0 is always, 2 never.
 _MAIN_SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 2.0)
@@ -59,12 +64,17 @@ Run: TypeAlias = list[tuple[str, str, Answer, Observation]]
 """Path, URL, answer and observation of each poll of a service, in the order of time."""
 
 
-class Tally(NamedTuple):
+def _counters() -> dict[str, collections.Counter[str]]:
+    return collections.defaultdict(collections.Counter)
+
+
+@dataclass(slots=True)
+class Tally:
     """Verdicts by truth, of all pages and by page, and words to embed."""
 
-    verdicts: dict[str, collections.Counter[str]]
-    by_page: dict[str, dict[str, collections.Counter[str]]]
-    words: collections.Counter[str]
+    verdicts: dict[str, collections.Counter[str]] = field(default_factory=_counters)
+    by_page: dict[str, dict[str, collections.Counter[str]]] = field(default_factory=dict)
+    words: collections.Counter[str] = field(default_factory=collections.Counter)
 
 
 def choose_runs(histories: Sequence[PageHistory], n_changes: int, seed: int = 0) -> list[Span]:
@@ -80,6 +90,7 @@ def choose_runs(histories: Sequence[PageHistory], n_changes: int, seed: int = 0)
         Random seed.
     """
     draw = random.Random(seed)
+    n_of_page = max(_CHANGES_PER_PAGE, 2 * n_changes // max(len(histories), 1))
     by_service: dict[str, list[PageHistory]] = collections.defaultdict(list)
     for history in histories:
         by_service[_service(history.path)].append(history)
@@ -95,15 +106,17 @@ def choose_runs(histories: Sequence[PageHistory], n_changes: int, seed: int = 0)
     for history in histories:
         places = [i for i, answer in enumerate(history.answers) if answer.truth == TEXT]
         draw.shuffle(places)
-        changes += [(history, i) for i in places[:_CHANGES_PER_PAGE]]
+        changes += [(history, i) for i in places[:n_of_page]]
     draw.shuffle(changes)
     for history, i in changes[:n_changes]:
         answers = history.answers
         first, last = max(i - _ANSWERS_BEFORE, 0), min(i + _ANSWERS_AFTER, len(answers) - 1)
         spans[_service(history.path)].append((answers[first].at_ms, answers[last].at_ms))
-    return [
+    chosen = [
         (service, start, end) for service, found in spans.items() for start, end in _merge(found)
     ]
+    draw.shuffle(chosen)
+    return chosen
 
 
 def _merge(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -122,76 +135,79 @@ def _service(path: str) -> str:
 
 def read_runs(
     folder: Path, collection: str, spans: Sequence[Span], histories: Sequence[PageHistory]
-) -> Iterator[Run]:
+) -> Generator[Run, None, None]:
     """Yield the observed answers of each span, from the cache where they are there."""
     cache = os.environ.get("RECRAWL_HTML_CACHE")
-    blobs = Blobs(folder / f"{collection}-snapshots")
-    for service, start, end in spans:
-        name = f"{collection}-{service}-{start}-{end}-{EXTRACTOR_VERSION}.pickle".replace("/", "_")
-        file = Path(cache, name) if cache else None
-        if file is not None and file.exists():
-            yield pickle.loads(file.read_bytes())
-            continue
-        run = [
-            (history.path, history.url, answer, observation)
-            for history in histories
-            if _service(history.path) == service
-            for answer in history.answers
-            if start <= answer.at_ms <= end
-            for observation in _observe(blobs, history.path, answer)
-        ]
-        run.sort(key=lambda poll: poll[2].at_ms)
-        if file is not None:
-            file.with_suffix(".part").write_bytes(pickle.dumps(run))
-            file.with_suffix(".part").replace(file)
-        yield run
-    blobs.close()
+    with closing(Blobs(folder / f"{collection}-snapshots")) as blobs:
+        for service, start, end in spans:
+            name = f"{collection}-{service}-{start}-{end}-{EXTRACTOR_VERSION}.pickle"
+            file = Path(cache, name.replace("/", "_")) if cache else None
+            if file is not None and file.exists():
+                yield pickle.loads(file.read_bytes())
+                continue
+            same: dict[tuple[object, ...], Observation] = {}
+            run = [
+                (history.path, history.url, answer, observation)
+                for history in histories
+                if _service(history.path) == service
+                for answer in history.answers
+                if start <= answer.at_ms <= end
+                for observation in _observe(blobs, history.path, answer, same)
+            ]
+            run.sort(key=lambda poll: poll[2].at_ms)
+            if file is not None:
+                file.with_suffix(".part").write_bytes(pickle.dumps(run))
+                file.with_suffix(".part").replace(file)
+            yield run
 
 
-def _observe(blobs: Blobs, path: str, answer: Answer) -> Iterator[Observation]:
+def _observe(
+    blobs: Blobs, path: str, answer: Answer, same: dict[tuple[object, ...], Observation]
+) -> Iterator[Observation]:
+    """Yield the observation of an answer, or an equal one that is in memory already."""
     body = blobs.read(answer.commit, path)
-    if body is not None and len(body) <= BYTES_MAX:
-        observation = observe(body, "text/html")
-        # Shingles are not judged, and take most of the bytes.
-        yield replace(
-            observation,
-            shingles=np.empty(0, dtype=np.uint32),
-            shingle_offsets=np.zeros(observation.passages.size + 1, dtype=np.int64),
-        )
+    if body is None or len(body) > BYTES_MAX:
+        return
+    found = observe(body, "text/html")
+    # Shingles are not judged, and take most of the bytes.
+    found = replace(
+        found,
+        shingles=np.empty(0, dtype=np.uint32),
+        shingle_offsets=np.zeros(found.passages.size + 1, dtype=np.int64),
+    )
+    columns = (found.passages, found.is_main, found.n_words, found.shapes)
+    facts = (found.title, found.opening, found.level, found.problems)
+    yield same.setdefault((path, *facts, *(column.tobytes() for column in columns)), found)
 
 
-def score_runs(runs: Iterable[Run], settings: ContentSettings) -> Tally:
-    """Return the verdicts on all runs, each beginning without memories.
+def score_run(run: Run, settings: ContentSettings, tally: Tally) -> None:
+    """Judge a run, which begins without memories, and add the verdicts to a tally.
 
     Parameters
     ----------
-    runs
+    run
         Observed answers.
     settings
         Settings to judge with.
+    tally
+        Verdicts so far.
     """
-    verdicts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
-    by_page: dict[str, dict[str, collections.Counter[str]]] = {}
-    words: collections.Counter[str] = collections.Counter()
-    for run in runs:
-        pages: dict[str, PageMemory] = {}
-        hosts: dict[str, HostMemory] = {}
-        for path, url, answer, observation in run:
-            host = urlsplit(url).netloc or _service(path)
-            is_first = path not in pages
-            found = judge(observation, pages.get(path), hosts.get(host) or HostMemory(), settings)
-            pages[path] = found.memory
-            if found.host_update:
-                hosts[host] = (hosts.get(host) or HostMemory()).with_update(found.host_update)
-            if is_first:
-                continue
-            verdict = found.verdict.name
-            verdicts[answer.truth][verdict] += 1
-            of_page = by_page.setdefault(path, collections.defaultdict(collections.Counter))
-            of_page[answer.truth][verdict] += 1
-            if answer.truth == TEXT and found.verdict == ContentVerdict.CHANGED:
-                words += _words_to_embed(found)
-    return Tally(verdicts, by_page, words)
+    pages: dict[str, PageMemory] = {}
+    hosts: dict[str, HostMemory] = {}
+    for path, url, answer, observation in run:
+        host = urlsplit(url).netloc or _service(path)
+        is_first = path not in pages
+        found = judge(observation, pages.get(path), hosts.get(host) or HostMemory(), settings)
+        pages[path] = found.memory
+        if found.host_update:
+            hosts[host] = (hosts.get(host) or HostMemory()).with_update(found.host_update)
+        if is_first:
+            continue
+        verdict = found.verdict.name
+        tally.verdicts[answer.truth][verdict] += 1
+        tally.by_page.setdefault(path, _counters())[answer.truth][verdict] += 1
+        if answer.truth == TEXT and found.verdict == ContentVerdict.CHANGED:
+            tally.words += _words_to_embed(found)
 
 
 def _words_to_embed(found: Judgement) -> collections.Counter[str]:
@@ -236,19 +252,26 @@ def _worst_pages(tally: Tally, truth: str, right: str, *, is_wanted: bool) -> li
     return [f"{path}: {n} of {total}" for n, total, path in sorted(errors, reverse=True)[:6]]
 
 
-def _with_main_share(runs: Sequence[Run], share: float) -> Tally:
-    """Return the verdicts with another share from which the main text stands for the page."""
+@contextmanager
+def _main_share(share: float) -> Iterator[None]:
+    """Judge with another share from which the main text stands for the page."""
     module: Any = importlib.import_module("recrawl.content.judging.judge")
     before = module.MAIN_SHARE_MIN, module.MAIN_SHARE_KEPT, module.MAIN_WORDS_MIN
     module.MAIN_SHARE_MIN, module.MAIN_SHARE_KEPT = share, share * 0.6
     module.MAIN_WORDS_MIN = 0 if share == 0 else before[2]
     try:
-        return score_runs(runs, SETTINGS["all rules"])
+        yield
     finally:
         module.MAIN_SHARE_MIN, module.MAIN_SHARE_KEPT, module.MAIN_WORDS_MIN = before
 
 
-def measure(collections_: Sequence[str], n_changes: int = 100, *, whole: bool = False) -> Any:
+def measure(
+    collections_: Sequence[str],
+    n_changes: int = 100,
+    *,
+    whole: bool = False,
+    minutes: float = 30.0,
+) -> Any:
     """Judge collections with all rules, without each of them, and along the trade-off.
 
     Parameters
@@ -259,31 +282,99 @@ def measure(collections_: Sequence[str], n_changes: int = 100, *, whole: bool = 
         Number of text changes of each collection that the runs should contain.
     whole
         Whether to judge whole histories instead of runs.
+    minutes
+        Time after which no other run of a collection is begun.
     """
     folder = html_folder()
     if folder is None:
         return "Set RECRAWL_HTML to a folder with NAME-snapshots and NAME-versions."
-    results = {}
-    for collection in collections_:
-        histories = list(read_histories(folder, collection))
-        spans = choose_runs(histories, n_changes)
-        if whole:
-            spans = [(service, 0, 1 << 62) for service in {_service(h.path) for h in histories}]
-        runs = list(read_runs(folder, collection, spans, histories))
-        tallies = {name: score_runs(runs, settings) for name, settings in SETTINGS.items()}
-        best = tallies["all rules"]
-        results[collection] = {
-            "pages": len({path for run in runs for path, *_ in run}),
-            "rules": {name: summarise(tally) for name, tally in tallies.items()},
-            "worst_missed": _worst_pages(best, TEXT, "CHANGED", is_wanted=True),
-            "worst_false": _worst_pages(best, NONE, "CHANGED", is_wanted=False),
-            "share_to_embed": round(best.words["added"] / max(best.words["whole"], 1), 4),
-            "by_main_share": {
-                str(share): {
-                    key: summarise(_with_main_share(runs, share))[key]
-                    for key in ("missed", "false")
-                }
-                for share in _MAIN_SHARES
-            },
+    return {
+        collection: _measure_collection(folder, collection, n_changes, whole, 60 * minutes)
+        for collection in collections_
+    }
+
+
+def _measure_collection(
+    folder: Path, collection: str, n_changes: int, whole: bool, seconds: float
+) -> dict[str, Any]:
+    begin = time.monotonic()
+    _print_progress(f"{collection}: reading its log")
+    histories = list(read_histories(folder, collection))
+    spans = choose_runs(histories, n_changes)
+    if whole:
+        spans = [(service, 0, 1 << 62) for service in sorted({_service(h.path) for h in histories})]
+    tallies = {name: Tally() for name in SETTINGS}
+    by_share = {share: Tally() for share in _MAIN_SHARES}
+    n_runs = n_answers = 0
+    with closing(read_runs(folder, collection, spans, histories)) as runs:
+        for run in runs:
+            for name, settings in SETTINGS.items():
+                score_run(run, settings, tallies[name])
+            for share, tally in by_share.items():
+                with _main_share(share):
+                    score_run(run, SETTINGS["all rules"], tally)
+            n_runs += 1
+            n_answers += len(run)
+            elapsed = time.monotonic() - begin
+            _print_progress(
+                f"{collection}: {n_runs} of {len(spans)} runs, {n_answers:,} answers, "
+                f"{elapsed:.0f} s"
+            )
+            if elapsed >= seconds:
+                break
+    return {"runs": n_runs, "runs_chosen": len(spans), **_report(tallies, by_share)}
+
+
+def _report(tallies: Mapping[str, Tally], by_share: Mapping[float, Tally]) -> dict[str, Any]:
+    best = tallies["all rules"]
+    return {
+        "pages": len(best.by_page),
+        "rules": {name: summarise(tally) for name, tally in tallies.items()},
+        "worst_missed": _worst_pages(best, TEXT, "CHANGED", is_wanted=True),
+        "worst_false": _worst_pages(best, NONE, "CHANGED", is_wanted=False),
+        "share_to_embed": round(best.words["added"] / max(best.words["whole"], 1), 4),
+        "by_main_share": {
+            str(share): {key: summarise(tally)[key] for key in ("missed", "false")}
+            for share, tally in by_share.items()
+        },
+    }
+
+
+def _print_progress(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def as_markdown(results: Mapping[str, Any]) -> str:
+    """Return the results as the tables of the documentation.
+
+    Parameters
+    ----------
+    results
+        Results of `measure`.
+    """
+    lines = [
+        "| collection | answers | text changes | missed | false changes | "
+        "markup only, not counted | words to embed again |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, found in results.items():
+        best = found["rules"]["all rules"]
+        lines.append(
+            f"| {name} | {best['answers']:,} | {best['text_changes']} | {best['missed']:.1%} | "
+            f"{best['false']:.1%} | {best['markup_not_counted']:.1%} of {best['markup_only']} | "
+            f"{found['share_to_embed']:.0%} |"
+        )
+    for name, found in results.items():
+        lines += ["", f"{name}: {found['runs']} of {found['runs_chosen']} runs.", ""]
+        lines += [f"- Missed on {page}." for page in found["worst_missed"]]
+        lines += [f"- False on {page}." for page in found["worst_false"]]
+        rows = found["rules"] | {
+            f"main text from {share} of all words": shares
+            for share, shares in found["by_main_share"].items()
         }
-    return results
+        lines += ["", f"| {name} | missed | false |", "|---|---|---|"]
+        lines += [
+            f"| {rule} | {shares['missed']:.1%} | {shares['false']:.1%} |"
+            for rule, shares in rows.items()
+        ]
+    return "\n".join(lines).replace("%", " %")

@@ -76,11 +76,26 @@ def html_folder() -> Path | None:
     return Path(named) if named else None
 
 
-def _git_log(repository: Path, *options: str) -> str:
-    command = ["git", "-C", str(repository), "-c", "core.quotePath=off", "log", *options]
-    return subprocess.run(command, capture_output=True, check=True).stdout.decode(
-        "utf-8", "replace"
-    )
+def _read_commits(repository: Path, head: str) -> Iterator[str]:
+    """Yield the commits of a repository, the oldest first, in a format that ends with their files.
+
+    A history has several hundred thousand commits, so they are not held in memory together.
+    """
+    options = ["log", "--reverse", f"--format=%x00{head}%x01", "--name-only"]
+    command = ["git", "-C", str(repository), "-c", "core.quotePath=off", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as git:
+        assert git.stdout is not None
+        lines: list[str] = []
+        for line in git.stdout:
+            text = line.decode("utf-8", "replace")
+            if text.startswith("\0") and lines:
+                yield "".join(lines)
+                lines = []
+            lines.append(text.lstrip("\0"))
+        if lines:
+            yield "".join(lines)
+    if git.returncode:
+        raise subprocess.CalledProcessError(git.returncode, command)
 
 
 def _words(text: str) -> str:
@@ -102,8 +117,7 @@ def read_truth(versions: Path) -> dict[str, str]:
     blobs = Blobs(versions)
     recent: dict[str, collections.deque[str]] = {}
     found: dict[str, str] = {}
-    log = _git_log(versions, "--reverse", "--format=%x00%H%n%B%x01", "--name-only")
-    for commit in log.split("\0")[1:]:
+    for commit in _read_commits(versions, "%H%n%B"):
         message, _, files = commit.partition("\x01")
         sha, _, body = message.partition("\n")
         snapshots = re.findall(r"snapshots/commit/([0-9a-f]{40})", body)
@@ -133,13 +147,7 @@ def read_histories(folder: Path, collection: str) -> Iterator[PageHistory]:
     truth = read_truth(folder / f"{collection}-versions")
     pages: dict[str, list[Answer]] = {}
     urls: dict[str, str] = {}
-    log = _git_log(
-        folder / f"{collection}-snapshots",
-        "--reverse",
-        "--format=%x00%H %ct %s%n%b%x01",
-        "--name-only",
-    )
-    for commit in log.split("\0")[1:]:
+    for commit in _read_commits(folder / f"{collection}-snapshots", "%H %ct %s%n%b"):
         head, _, rest = commit.partition("\n")
         body, _, files = rest.partition("\x01")
         sha, seconds, subject = head.split(" ", 2)

@@ -31,19 +31,25 @@ def commit(repository: Path, path: str, text: str, message: str, at: int) -> str
     return found.stdout.decode().strip()
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    for kind in ("snapshots", "versions"):
-        subprocess.run(["git", "init", "-q", str(tmp_path / f"demo-{kind}")], check=True)
+def record_page(folder: Path, service: str) -> None:
+    """Record eight answers of a page, of which the sixth changed the text."""
     for at in range(8):
         end = "ends well" if at < 5 else "ends in another way"
         body = f"<p>{at}{at}:15 o'clock, dear visitor{''.join(STORY)}<p>The story {end} for all."
         subject = "First record of" if at == 0 else "Record new changes of"
-        message = f"{subject} Shop Terms\n\nX-source-document-location: https://shop.example/terms"
-        snapshot = commit(tmp_path / "demo-snapshots", "Shop/Terms.html", body, message, at)
+        address = f"https://{service.lower()}.example/terms"
+        message = f"{subject} {service} Terms\n\nX-source-document-location: {address}"
+        snapshot = commit(folder / "demo-snapshots", f"{service}/Terms.html", body, message, at)
         if at in (0, 5):
-            named = f"{subject} Shop Terms\n\nhttps://x/demo-snapshots/commit/{snapshot}"
-            commit(tmp_path / "demo-versions", "Shop/Terms.md", f"The story {end}", named, at)
+            named = f"{subject} {service} Terms\n\nhttps://x/demo-snapshots/commit/{snapshot}"
+            commit(folder / "demo-versions", f"{service}/Terms.md", f"The story {end}", named, at)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    for kind in ("snapshots", "versions"):
+        subprocess.run(["git", "init", "-q", str(tmp_path / f"demo-{kind}")], check=True)
+    record_page(tmp_path, "Shop")
     return tmp_path
 
 
@@ -64,6 +70,29 @@ def test_a_text_change_is_found_and_a_clock_is_not_one(
     assert found["rules"]["all rules"]["verdicts_of_unchanged"]["UNCHANGED"] >= 4
     assert found["rules"]["without any"]["false"] == 1
     assert 0 < found["share_to_embed"] < 0.5
+    assert found["runs"] == found["runs_chosen"] == 1
+    # Without any main text all text is compared, and the change is found as well.
+    assert found["by_main_share"]["2.0"]["missed"] == 0
+
+
+def test_no_run_begins_after_the_time_limit(
+    archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RECRAWL_HTML", str(archive))
+    cache = archive / "observations"
+    cache.mkdir()
+    monkeypatch.setenv("RECRAWL_HTML_CACHE", str(cache))
+    record_page(archive, "Store")
+    found = html.measure(["demo"], whole=True, minutes=0)["demo"]
+    assert (found["runs"], found["runs_chosen"]) == (1, 2)
+    assert "1 of 2 runs, 8 answers" in capsys.readouterr().err
+    assert len(list(cache.iterdir())) == 1
+    again = html.measure(["demo"], whole=True, minutes=60)["demo"]
+    assert (again["runs"], again["rules"]["all rules"]["answers"]) == (2, 14)
+    assert len(list(cache.iterdir())) == 2
+    table = html.as_markdown({"demo": again})
+    assert "| demo | 14 | 2 | 0.0 % | " in table
+    assert "| main text from 2.0 of all words | 0.0 % | " in table
 
 
 def test_without_a_folder_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
