@@ -14,7 +14,7 @@ from recrawl.content.extract.chunks import chunk_bytes
 from recrawl.content.extract.html_page import FACT_LENGTH_MAX, PageTree
 from recrawl.content.extract.main_text import find_main
 from recrawl.content.extract.markup import read_markup
-from recrawl.content.extract.pdf import PDF_BYTES_MAX, read_pdf
+from recrawl.content.extract.pdf import PDF_BYTES_MAX, PdfTimeoutError, read_pdf
 from recrawl.content.extract.structured import StructuredText, read_json, read_xml
 from recrawl.content.extract.words import PassageColumns, split_passages
 from recrawl.content.merging import merge_to_limit
@@ -24,6 +24,7 @@ from recrawl.content.observation import (
     ContentKind,
     Observation,
 )
+from recrawl.content.rules import find_patterns
 from recrawl.content.settings import DEFAULT_CONTENT_SETTINGS, ContentSettings
 
 __all__ = ["observe", "observe_bytes", "observe_text"]
@@ -307,7 +308,10 @@ def _observe_structured(
 def _observe_pdf(request: _Request) -> Observation:
     if len(request.body) > PDF_BYTES_MAX:
         return observe_bytes(request.body, problems=("too_large",))
-    found = read_pdf(request.body)
+    try:
+        found = read_pdf(request.body)
+    except PdfTimeoutError:
+        return observe_bytes(request.body, problems=("timed_out",))
     if found is None:
         return observe_bytes(request.body, problems=("no_extra",))
     return _observation(
@@ -403,8 +407,7 @@ def _ignore(
     settings: ContentSettings,
 ) -> tuple[PassageColumns, NDArray[np.bool_], list[str], tuple[tuple[str, str], ...]]:
     """Return the passages in which no pattern is found, and the others with the pattern."""
-    patterns = [re.compile(pattern) for pattern in settings.ignore_patterns]
-    reasons = [next((p.pattern for p in patterns if p.search(text)), None) for text in texts]
+    reasons = find_patterns(texts, settings.ignore_patterns)
     is_kept = np.array([reason is None for reason in reasons], dtype=bool)
     n_shingles = np.diff(columns.shingle_offsets)
     kept = PassageColumns(

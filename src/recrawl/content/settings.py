@@ -1,7 +1,8 @@
 """Settings of `recrawl.content`: limits, and which parts of pages count."""
 
-import re
 from dataclasses import dataclass
+
+from recrawl.content.rules import check_patterns, check_selectors
 
 __all__ = ["DEFAULT_CONTENT_SETTINGS", "ContentSettings"]
 
@@ -17,7 +18,7 @@ class ContentSettings:
     ignore
         CSS selectors of elements whose text does not count.
     ignore_patterns
-        Regular expressions; a passage in which one of them is found does not count.
+        Regular expressions of RE2; a passage in which one of them is found does not count.
     ignore_returns
         Whether a page that returns to a recent version has not changed.
     ignore_volatile
@@ -49,13 +50,9 @@ class ContentSettings:
             if isinstance(values, str) or not all(isinstance(value, str) for value in values):
                 raise ValueError(f"{name} must be a list of strings, got {values!r}")
             object.__setattr__(self, name, tuple(values))
-        for pattern in self.ignore_patterns:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(
-                    f"ignore_patterns must be regular expressions, got {pattern!r}: {error}"
-                ) from None
+        check_selectors("select", self.select)
+        check_selectors("ignore", self.ignore)
+        check_patterns("ignore_patterns", self.ignore_patterns)
 
 
 DEFAULT_CONTENT_SETTINGS = ContentSettings()

@@ -1,7 +1,9 @@
 """A body becomes passages, whatever is in it."""
 
 import doctest
+import io
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +19,8 @@ from recrawl.content import (
     observing,
     passage_hash,
 )
-from recrawl.content.extract import words
+from recrawl.content import rules as content_rules
+from recrawl.content.extract import pdf, words
 
 PAGE = b"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title> Green
  tea </title><link rel="canonical" href="https://example.com/tea">
@@ -36,6 +39,7 @@ def hashes(observation: Observation) -> list[int]:
 def test_the_doctests_pass() -> None:
     assert doctest.testmod(observing).failed == 0
     assert doctest.testmod(words).failed == 0
+    assert doctest.testmod(content_rules).failed == 0
 
 
 def test_an_html_page_has_passages_and_facts() -> None:
@@ -131,6 +135,72 @@ def test_patterns_and_selectors_exclude_passages() -> None:
         ("Shop", "pattern ^Shop$"),
     )
     assert page.shingle_offsets[-1] == page.shingles.size
+
+
+def test_a_pattern_cannot_take_for_ever() -> None:
+    # Python's own regular expressions would try 2⁴⁰ ways to divide the letters.
+    settings = ContentSettings(ignore_patterns=(r"(a+)+$", "never"))
+    page = observe_text("a" * 40 + "b\nbaa\nGreen", settings=settings, with_texts=True)
+    assert page.texts == ("a" * 40 + "b", "Green")
+    assert page.ignored_texts == (("baa", "pattern (a+)+$"),)
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    [
+        ({"ignore_patterns": ("(",)}, "regular expressions"),
+        ({"ignore_patterns": (r"(?=a)b",)}, "lookahead"),
+        ({"ignore_patterns": (r"(a)\1",)}, "backreferences"),
+        ({"ignore": ("p[",)}, "ignore must be CSS selectors"),
+        ({"select": ("main", ">>")}, "select must be CSS selectors, .* got '>>'"),
+    ],
+)
+def test_rules_that_cannot_be_used_are_refused(rules: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        ContentSettings(**rules)
+
+
+def make_pdf(*lines: str) -> bytes:
+    """Return a PDF file with one page of text."""
+    drawing = " ".join(f"1 0 0 1 20 {700 - 20 * i} Tm ({line}) Tj" for i, line in enumerate(lines))
+    stream = f"BT /F1 12 Tf {drawing} ET".encode()
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Contents 5 0 R"
+        b"/Resources<</Font<</F1 4 0 R>>>>>>",
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream),
+    ]
+    body, places = b"%PDF-1.4\n", []
+    for number, one in enumerate(objects, start=1):
+        places.append(len(body))
+        body += b"%d 0 obj%s endobj\n" % (number, one)
+    rows = b"".join(b"%010d 00000 n \n" % place for place in places)
+    table = b"xref\n0 6\n0000000000 65535 f \n" + rows + b"trailer<</Size 6/Root 1 0 R>>\n"
+    return body + table + b"startxref\n%d\n%%%%EOF" % len(body)
+
+
+def test_reading_a_pdf_ends_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = make_pdf("Green tea", "Five euros")
+    page = observe(body, with_texts=True)
+    assert page.kind is ContentKind.PDF
+    assert page.texts == ("Green tea", "Five euros")
+    for step in ("read", "drawn"):
+        seconds = 0.0 if step == "read" else 1e9
+        monkeypatch.setattr(pdf, "SECONDS_MAX", seconds)
+        if step == "drawn":
+            # Only the instructions that draw the text take too long.
+            monkeypatch.setattr(pdf._TimedBytes, "read", io.BytesIO.read)
+            monkeypatch.setattr(pdf._Deadline, "check", end_at_instructions)
+        page = observe(body)
+        assert page.kind is ContentKind.BYTES
+        assert page.problems == ("timed_out",)
+
+
+def end_at_instructions(_: Any, *instruction: Any) -> None:
+    if instruction:
+        raise pdf.PdfTimeoutError
 
 
 def test_only_selected_elements_count() -> None:

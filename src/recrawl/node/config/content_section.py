@@ -1,6 +1,5 @@
 """The section of the configuration that says which text of a page counts."""
 
-import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -33,7 +32,8 @@ class ContentConfig:
     ignore: Texts = ()
     """CSS selectors of elements whose text does not count, such as ".comments"."""
     ignore_patterns: Texts = ()
-    """Regular expressions.  A passage in which one of them is found does not count."""
+    """Regular expressions of RE2, without lookahead and backreferences.  A passage in which one of
+    them is found does not count."""
     ignore_returns: bool = True
     """Whether a page that returns to a recent version counts as reverted instead of changed."""
     ignore_volatile: bool = True
@@ -46,13 +46,11 @@ class ContentConfig:
 
     def __post_init__(self) -> None:
         read_fields(self)
-        for pattern in self.ignore_patterns:
+        if self.select or self.ignore or self.ignore_patterns:
             try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ConfigError(
-                    f"ignore_patterns must be regular expressions, got {pattern!r}: {error}"
-                ) from None
+                self.content_settings()
+            except ValueError as error:
+                raise ConfigError(str(error)) from None
 
     def content_settings(self) -> "ContentSettings":
         """Return the settings of `recrawl.content`."""
