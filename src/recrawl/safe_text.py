@@ -5,9 +5,18 @@ control characters in it, and bidirectional marks show text in another order tha
 place that prints text for people or programs escapes them with the functions here.
 """
 
+import json
 import re
 
-__all__ = ["escape_controls", "escape_json", "is_formula", "protect_formula", "unprotect_formula"]
+__all__ = [
+    "escape_controls",
+    "escape_json",
+    "is_formula",
+    "protect_cell",
+    "protect_formula",
+    "unprotect_cell",
+    "unprotect_formula",
+]
 
 # C0 and C1 controls; marks that are invisible or change the direction of text; separators of lines;
 # lone surrogates; tags.  Joiners (U+200C, U+200D) stay: several scripts and emoji need them.
@@ -22,6 +31,7 @@ _CONTROL_BUT_NEWLINE = re.compile(f"[{_UNSAFE}]".replace("\x00-\x1f", "\x00-\x09
 _FORMULA = re.compile("[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _QUOTE = "'"
+_ESCAPED = "'\\"
 
 
 def escape_controls(text: str, *, keep_newlines: bool = False) -> str:
@@ -105,3 +115,37 @@ def unprotect_formula(text: str) -> str:
     if text.startswith(_QUOTE) and is_formula(text.lstrip(_QUOTE)):
         return text[1:]
     return text
+
+
+def protect_cell(text: str) -> str:
+    r"""Return the text of a CSV cell without formulas, control and bidirectional characters.
+
+    `unprotect_cell` returns the text again.  A cell that begins with a quote and a backslash has
+    the escapes of JSON.
+
+    Examples
+    --------
+    >>> print(protect_cell("a\u202ecod.exe"), protect_cell("=1+1"), protect_cell("plain"))
+    '\a\u202ecod.exe '=1+1 plain
+    """
+    is_plain = text.isprintable() or _CONTROL.search(text) is None
+    if is_plain and not text.startswith(_ESCAPED):
+        return protect_formula(text)
+    return _ESCAPED + escape_json(json.dumps(text, ensure_ascii=False))[1:-1]
+
+
+def unprotect_cell(text: str) -> str:
+    r"""Return the text that `protect_cell` was given.
+
+    Examples
+    --------
+    >>> unprotect_cell("'\\a\\u202ecod.exe") == "a\u202ecod.exe"
+    True
+    """
+    if not text.startswith(_ESCAPED):
+        return unprotect_formula(text)
+    try:
+        plain = json.loads(f'"{text.removeprefix(_ESCAPED)}"')
+    except ValueError:
+        return text
+    return plain if isinstance(plain, str) else text

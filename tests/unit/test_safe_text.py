@@ -13,7 +13,9 @@ from recrawl.safe_text import (
     escape_controls,
     escape_json,
     is_formula,
+    protect_cell,
     protect_formula,
+    unprotect_cell,
     unprotect_formula,
 )
 
@@ -73,3 +75,15 @@ def test_protected_text_is_read_back_as_it_was() -> None:
         text = "".join(draw.choices("''==+-@\t1.e5 x＝", k=draw.randrange(6)))
         assert unprotect_formula(protect_formula(text)) == text
         assert not is_formula(protect_formula(text))
+
+
+def test_cells_with_marks_of_direction_are_read_back_as_they_were() -> None:
+    draw = random.Random(6)
+    for _ in range(20_000):
+        text = "".join(draw.choices("''\\\\=\"nu2\u202e\n\x1b x＝", k=draw.randrange(7)))
+        cell = protect_cell(text)
+        assert unprotect_cell(cell) == text
+        assert escape_controls(cell) == cell
+        assert not is_formula(cell)
+    assert protect_cell("Straße") == "Straße"
+    assert unprotect_cell("'\\ not JSON \"") == "'\\ not JSON \""

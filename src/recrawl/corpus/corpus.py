@@ -1282,6 +1282,7 @@ class Corpus:
             budget_per_hour=budget_per_hour,
             cost_per_fetch=self.config.budget.cost_per_fetch,
             is_weighted=is_weighted,
+            hours=window_text(self.config),
         )
 
     def import_crawl(self) -> "CrawlImport":

@@ -12,9 +12,9 @@ import click
 from recrawl.atomic_files import replace_file
 from recrawl.cli.support.corpus_access import corpus_option, open_to_read
 from recrawl.cli.support.examples import CommandExample, example_command
-from recrawl.cli.support.exported_files import FORMULA, NOT_PRINTABLE, change_texts
+from recrawl.cli.support.exported_files import UNSAFE_CELL, change_texts
 from recrawl.cli.support.output import Output
-from recrawl.safe_text import escape_controls, escape_json, protect_formula
+from recrawl.safe_text import escape_json, protect_cell
 from recrawl.units import count_text
 
 if TYPE_CHECKING:
@@ -47,29 +47,15 @@ class _JsonLines:
 
 
 class _CsvRows:
-    """Writer of rows as CSV, in which no cell is a formula of a spreadsheet.
+    """Writer of rows as CSV, in which no cell is a formula or controls what shows it."""
 
-    Parameters
-    ----------
-    file
-        File to write to.
-    schema
-        Columns.
-    is_shown
-        Whether the output is a terminal, for which control characters are escaped as well.
-    """
-
-    def __init__(self, file: BinaryIO, schema: "pa.Schema", *, is_shown: bool) -> None:
+    def __init__(self, file: BinaryIO, schema: "pa.Schema") -> None:
         from pyarrow.csv import CSVWriter  # noqa: PLC0415
 
         self._rows = CSVWriter(file, schema)
-        self._is_shown = is_shown
 
     def write(self, batch: "pa.RecordBatch") -> None:
-        batch = change_texts(batch, FORMULA, protect_formula)
-        if self._is_shown:
-            batch = change_texts(batch, NOT_PRINTABLE, escape_controls)
-        self._rows.write(batch)
+        self._rows.write(change_texts(batch, UNSAFE_CELL, protect_cell))
 
     def close(self) -> None:
         self._rows.close()
@@ -78,8 +64,7 @@ class _CsvRows:
 def _writer(format_name: str, file: BinaryIO, schema: "pa.Schema") -> Any:
     match format_name:
         case "csv":
-            is_shown = file is sys.stdout.buffer and sys.stdout.isatty()
-            return _CsvRows(file, schema, is_shown=is_shown)
+            return _CsvRows(file, schema)
         case "parquet":
             from pyarrow.parquet import ParquetWriter  # noqa: PLC0415
 
@@ -133,8 +118,8 @@ def command(format_name: str | None, path: Path | None, folder: Path) -> None:
     last_modified.  `recrawl import` can read the file, but not the change rates: recrawl learns
     them again.
 
-    In CSV, text that a spreadsheet would compute, such as =1+1, has a ' before it; `recrawl import`
-    removes it again.
+    In CSV, text that a spreadsheet would compute, such as =1+1, has a ' before it, and text with
+    control characters or marks of direction is escaped; `recrawl import` restores both.
     """
     suffix = "" if path is None else path.suffix.lower().lstrip(".")
     if format_name is None and suffix in _WRONG_SUFFIXES:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from recrawl.cli.support.input_files import has_keys
 from recrawl.errors import RecrawlError
-from recrawl.safe_text import unprotect_formula
+from recrawl.safe_text import unprotect_cell
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from recrawl.corpus import Corpus
 
 __all__ = [
-    "FORMULA",
-    "NOT_PRINTABLE",
+    "UNSAFE_CELL",
     "change_texts",
     "export_batches",
     "is_export",
@@ -24,10 +23,9 @@ __all__ = [
     "restore_pages",
 ]
 
-FORMULA = "^'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
-"""Regular expression of texts that spreadsheets may compute, or that were protected from it."""
-NOT_PRINTABLE = "[^ -~]"
-"""Regular expression of texts with characters other than those of ASCII."""
+UNSAFE_CELL = "^'*[=+\\-@\\\\]|[^ -~]"
+"""Regular expression of texts that a spreadsheet may compute, that have characters other than those
+of ASCII, or that were protected."""
 
 _ROWS_PER_BATCH = 16_384
 _LINE_BYTES_MAX = 1 << 20
@@ -92,7 +90,7 @@ def export_batches(path: Path) -> "Iterator[pa.RecordBatch]":
                 column_types=types, strings_can_be_null=True, null_values=[""]
             )
             for batch in csv.open_csv(path, convert_options=convert, parse_options=parse):
-                plain = change_texts(batch, FORMULA, unprotect_formula)
+                plain = change_texts(batch, UNSAFE_CELL, unprotect_cell)
                 yield _with_export_columns(pa.Table.from_batches([plain]))
     except pa.ArrowException as error:
         raise RecrawlError(f"{path} is not a file of `recrawl export`: {error}") from error

@@ -226,6 +226,10 @@ class BackupFolder:
             names = [_LIST_NAME.fullmatch(path.name) for path in (self.folder / _LISTS).iterdir()]
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise BackupError(
+                f"the lists of the backups in {self.folder} cannot be read: {error}"
+            ) from error
         return sorted((int(name[1]) for name in names if name), reverse=True)
 
     def read_list(self, number: int) -> BackupList:
@@ -241,7 +245,10 @@ class BackupFolder:
             outer = json.loads(path.read_bytes())
             text = outer["body"]
             if hashlib.sha256(text.encode()).hexdigest() != outer["sha256"]:
-                raise BackupError(f"{path} is damaged: its checksum does not match")
+                raise BackupError(
+                    f"{path}, the list of files of backup {number:06d}, is damaged: its checksum "
+                    "does not match. Other backups in the folder do not need it."
+                )
             body = json.loads(text)
             files = [
                 BackedUpFile(*(file[key] for key in BackedUpFile._fields))
@@ -251,7 +258,10 @@ class BackupFolder:
         except FileNotFoundError as error:
             raise BackupError(f"{self.folder} has no backup {number:06d}") from error
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BackupError(f"{path} cannot be read: {error}") from error
+            raise BackupError(
+                f"{path}, the list of files of backup {number:06d}, cannot be read: {error}. "
+                "Other backups in the folder do not need it."
+            ) from error
         for file in found.files:
             _check_entry(path, file)
         return found

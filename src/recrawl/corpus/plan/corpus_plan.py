@@ -82,6 +82,9 @@ class CorpusPlan:
     is_weighted: bool
     n_polls: int
     """Number of fetches so far that showed whether a page had changed."""
+    hours: str | None = None
+    """Hours of the day in which pages may be leased, as text; None for all.  The plan assumes that
+    fetches are possible at any hour."""
 
     @property
     def ceilings_per_hour(self) -> float:
@@ -111,6 +114,7 @@ def make_plan(
     is_weighted: bool = True,
     n_hosts: int = HOSTS_MAX,
     n_pages_max: int = PAGES_PLANNED_MAX,
+    hours: str | None = None,
 ) -> CorpusPlan:
     """Return what budgets achieve for a corpus, by kind and host, and whether targets can be met.
 
@@ -130,6 +134,8 @@ def make_plan(
         Whether freshness and targets weight copies by importance.  The plans of hosts always do.
     n_hosts, n_pages_max
         Largest number of hosts to list, and of pages to sample.
+    hours
+        Hours of the day in which pages may be leased, as text; None for all.
 
     Raises
     ------
@@ -187,6 +193,7 @@ def make_plan(
         together=at_once,
         is_weighted=is_weighted,
         n_polls=sum(int(node.shard.tables.registers.n_polls[0]) for node in nodes),
+        hours=hours,
     )
 
 

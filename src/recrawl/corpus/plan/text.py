@@ -106,7 +106,17 @@ def plan_words(found: CorpusPlan) -> str:
     """
     if found.plan.n_pages == 0:
         return "No pages to plan for yet."
-    return "  ".join(words for words in (_budget_sentences(found), ceiling_words(found)) if words)
+    parts = (_budget_sentences(found), ceiling_words(found), _hours_sentence(found))
+    return "  ".join(words for words in parts if words)
+
+
+def _hours_sentence(found: CorpusPlan) -> str:
+    if found.hours is None:
+        return ""
+    return (
+        f"The plan assumes fetches at any hour, but pages are leased only between {found.hours}: "
+        "pages that change at other times are less fresh than it says."
+    )
 
 
 def _budget_sentences(found: CorpusPlan) -> str:

@@ -331,3 +331,9 @@ def test_amounts_are_in_the_unit_of_the_budget(
     open_corpus: Open, budget: dict[str, str], words: str
 ) -> None:
     assert plan_words(filled(open_corpus, budget=budget).plan_targets()).startswith(words)
+
+
+def test_a_plan_says_that_it_assumes_any_hour(open_corpus: Open) -> None:
+    corpus = filled(open_corpus, budget={"rate": "6/d", "between": "01:00-05:00"})
+    assert "leased only between 01:00-05:00 (UTC)" in plan_words(corpus.plan_targets())
+    assert "leased only" not in plan_words(plan(corpus))
