@@ -133,7 +133,11 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument("--pages", type=float, default=1e6)
     command = commands.add_parser("texts", help=texts.__doc__)
     command.add_argument("--pages", type=float, default=1e5, help="pages with made observations")
-    command.add_argument("--polls", type=float, default=5e3, help="simulated bodies")
+    command.add_argument(
+        "--polls", type=float, default=5e3, help="simulated bodies; 0: only pages with observations"
+    )
+    command.add_argument("--rounds", type=int, default=4, help="reports of each page")
+    command.add_argument("--folder", help="folder that holds the corpora meanwhile")
     command = commands.add_parser("throughput", help=throughput.__doc__)
     command.add_argument("--rows", type=float, default=2e5)
     command.add_argument("--batch", type=int, default=1_000)
@@ -224,7 +228,12 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
         case "calls":
             return calls.measure(int(arguments.pages))
         case "texts":
-            return texts.measure(int(arguments.pages), int(arguments.polls))
+            return texts.measure(
+                int(arguments.pages),
+                int(arguments.polls),
+                n_rounds=arguments.rounds,
+                inside=arguments.folder,
+            )
         case "throughput":
             return throughput.measure(
                 int(arguments.rows),

@@ -1,7 +1,7 @@
 """Measure a corpus that is given the text of its pages: bytes per page, outcomes per second.
 
 First, many pages with observations that are made, not read: each page has some 40 passages, a
-sixth of them shared by all pages of its host, and a sketch.  They are reported four times; each
+sixth of them shared by all pages of its host, and a sketch.  They are reported several times; each
 time but the first, one page in twenty has another passage.  A corpus with digests alone is measured
 beside it.
 
@@ -11,17 +11,21 @@ are those of the processor: they leave out the wait for the disk.
 
 import cProfile
 import pstats
+import resource
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import recrawl
-from benchmarks.scale import bytes_by_part, synthetic_urls
+from benchmarks.scale import bytes_by_part
 from recrawl.content import ContentKind, Observation
 from recrawl.corpus import Corpus, CorpusConfig, Outcome
 from recrawl.sim.pages import KINDS, START_AT, make_site
@@ -35,6 +39,9 @@ _TEMPLATE_PASSAGES = 10
 _WORDS_PER_PASSAGE = 12
 _CHANGED_SHARE = 0.05
 _ROUNDS = 4
+_CALLS_PER_MESSAGE = 50
+_MIX = 0x9E3779B1
+_ODD_NUMBERS = np.arange(1, 2 * 512 * _WORDS_PER_PASSAGE, 2, dtype=np.uint64)
 _DAY_MS = 86_400_000
 _STEPS = {
     "reading bodies": "bodies.py:read",
@@ -43,84 +50,116 @@ _STEPS = {
 }
 
 
-def _has_changed(page: int, version: int) -> bool:
-    """Return whether a page has changed by a round; each round some pages change once."""
-    return 0 < page % round(1 / _CHANGED_SHARE) <= version
+def _has_changed(page: NDArray[np.int64], version: int) -> NDArray[np.bool_]:
+    """Return which pages have changed by a round; each round some pages change once."""
+    turn = page % round(1 / _CHANGED_SHARE)
+    return (turn > 0) & (turn <= version)
 
 
-def _observation(page: int, version: int) -> Observation:
-    """Return the observation of a made page; a later version has one other passage."""
-    rng = np.random.default_rng(page)
-    n = int(np.clip(rng.lognormal(np.log(_PASSAGES_MEDIAN), 0.7), 5, 480))
-    passages = rng.integers(1, 2**63, n, dtype=np.uint64)
-    if _has_changed(page, version):
-        passages[-1] ^= np.uint64(1)
-    template = np.random.default_rng(page // _PAGES_PER_HOST + 2**32)
-    shared = template.integers(1, 2**63, _TEMPLATE_PASSAGES, dtype=np.uint64)
-    every = np.concatenate([shared, passages])
-    n_words = np.full(every.size, _WORDS_PER_PASSAGE, np.uint16)
-    offsets = np.arange(every.size + 1, dtype=np.int64) * _WORDS_PER_PASSAGE
-    shingles = np.repeat(every, _WORDS_PER_PASSAGE) * np.arange(1, offsets[-1] + 1, dtype=np.uint64)
-    return Observation(
-        kind=ContentKind.HTML,
-        passages=every,
-        is_main=np.arange(every.size) >= _TEMPLATE_PASSAGES,
-        n_words=n_words,
-        shapes=(every >> np.uint64(32)).astype(np.uint32),
-        shingles=(shingles >> np.uint64(32)).astype(np.uint32),
-        shingle_offsets=offsets,
-        body_digest=every[:2].tobytes(),
-        n_bytes=20_000,
-        title=f"page {page}",
-    )
+def _urls(first: int, n: int) -> list[str]:
+    """Return URLs of about 60 bytes; neighbours are pages of the same host."""
+    return [
+        f"https://www.site{page // _PAGES_PER_HOST}.example/articles/{page * _MIX % 2**40:x}/{page}"
+        for page in range(first, first + n)
+    ]
 
 
-def _outcomes(
-    urls: list[str], first: int, version: int, at_ms: int, has_texts: bool
-) -> Iterator[Outcome]:
-    for i, url in enumerate(urls):
-        page = first + i
-        if has_texts:
-            seen = _observation(page, version)
-            yield Outcome(url=url, observation=seen, fetched_at_ms=at_ms)
-        else:
-            digest = f"{page}.{_has_changed(page, version)}".encode()
-            yield Outcome(url=url, digest=digest, fetched_at_ms=at_ms)
+def _observations(first: int, n: int, version: int) -> Iterator[Observation]:
+    """Return the observations of made pages; a later version has one other passage."""
+    rng = np.random.default_rng(first)
+    page = np.arange(first, first + n)
+    is_new = _has_changed(page, version).tolist()
+    sizes = np.clip(rng.lognormal(np.log(_PASSAGES_MEDIAN), 0.7, n), 5, 480).astype(np.int64)
+    own = rng.integers(1, 2**63, int(sizes.sum()), dtype=np.uint64)
+    host = page // _PAGES_PER_HOST
+    shared = {
+        number: np.random.default_rng(number + 2**32).integers(
+            1, 2**63, _TEMPLATE_PASSAGES, dtype=np.uint64
+        )
+        for number in np.unique(host).tolist()
+    }
+    ends = np.cumsum(sizes).tolist()
+    for i, (begin, end) in enumerate(pairwise([0, *ends])):
+        every = np.concatenate([shared[int(host[i])], own[begin:end]])
+        if is_new[i]:
+            every[-1] ^= np.uint64(1)
+        offsets = np.arange(every.size + 1, dtype=np.int64) * _WORDS_PER_PASSAGE
+        shingles = np.repeat(every, _WORDS_PER_PASSAGE) * _ODD_NUMBERS[: offsets[-1]]
+        yield Observation(
+            kind=ContentKind.HTML,
+            passages=every,
+            is_main=np.arange(every.size) >= _TEMPLATE_PASSAGES,
+            n_words=np.full(every.size, _WORDS_PER_PASSAGE, np.uint16),
+            shapes=(every >> np.uint64(32)).astype(np.uint32),
+            shingles=(shingles >> np.uint64(32)).astype(np.uint32),
+            shingle_offsets=offsets,
+            body_digest=every[:2].tobytes(),
+            n_bytes=20_000,
+            title=f"page {first + i}",
+        )
 
 
-def _measure_pages(n_pages: int, folder: Path, *, has_texts: bool) -> dict[str, Any]:
+def _outcomes(first: int, n: int, version: int, at_ms: int, *, has_texts: bool) -> list[Outcome]:
+    urls = _urls(first, n)
+    if has_texts:
+        return [
+            Outcome(url=url, observation=seen, fetched_at_ms=at_ms)
+            for url, seen in zip(urls, _observations(first, n, version), strict=True)
+        ]
+    is_new = _has_changed(np.arange(first, first + n), version).tolist()
+    return [
+        Outcome(url=url, digest=f"{first + i}.{is_new[i]}".encode(), fetched_at_ms=at_ms)
+        for i, url in enumerate(urls)
+    ]
+
+
+def _measure_pages(
+    n_pages: int, folder: Path, *, has_texts: bool, n_rounds: int = _ROUNDS
+) -> dict[str, Any]:
     """Report all pages several times; return bytes per page, and outcomes per second."""
-    n_hosts = max(n_pages // _PAGES_PER_HOST, 1)
     config = CorpusConfig.from_dict({"snapshots": {"every": 1e9, "every_records": 2**40}})
-    seconds = [0.0] * _ROUNDS
+    seconds = [0.0] * n_rounds
+    began_at = time.monotonic()
     with recrawl.open(folder, config) as corpus:
-        start_ms = corpus.now_ms() - (_ROUNDS + 1) * _DAY_MS
+        start_ms = corpus.now_ms() - (n_rounds + 1) * _DAY_MS
         for first in range(0, n_pages, _PAGES_PER_CALL):
-            corpus.add(synthetic_urls(first, min(_PAGES_PER_CALL, n_pages - first), n_hosts))
+            corpus.add(_urls(first, min(_PAGES_PER_CALL, n_pages - first)))
         log_bytes = [_log_bytes(corpus)]
-        for version in range(_ROUNDS):
+        for version in range(n_rounds):
             at_ms = start_ms + version * _DAY_MS
             for first in range(0, n_pages, _PAGES_PER_CALL):
                 n = min(_PAGES_PER_CALL, n_pages - first)
-                urls = synthetic_urls(first, n, n_hosts).to_pylist()
-                outcomes = list(_outcomes(urls, first, version, at_ms, has_texts))
+                outcomes = _outcomes(first, n, version, at_ms, has_texts=has_texts)
                 began = time.process_time()
                 corpus.report(outcomes)
                 seconds[version] += time.process_time() - began
+                if has_texts and first // _PAGES_PER_CALL % _CALLS_PER_MESSAGE == 0:
+                    minutes = (time.monotonic() - began_at) / 60
+                    print(
+                        f"round {version + 1}: {first + n:,} pages, {minutes:.1f} min",
+                        file=sys.stderr,
+                        flush=True,
+                    )
             log_bytes.append(_log_bytes(corpus))
         store = corpus.nodes[0].store
         store.compact()
         n_changed = corpus.stats().n_changed
     parts = bytes_by_part(folder)
-    return {
+    per_fetch = np.diff(log_bytes) / n_pages
+    found = {
         "store_bytes_per_page": parts["store"] / n_pages,
-        "log_bytes_per_first_fetch": (log_bytes[1] - log_bytes[0]) / n_pages,
-        "log_bytes_per_second_fetch": (log_bytes[2] - log_bytes[1]) / n_pages,
-        "log_bytes_per_later_fetch": (log_bytes[-1] - log_bytes[-2]) / n_pages,
+        "log_bytes_per_first_fetch": per_fetch[0],
         "first_outcomes_per_cpu_second": n_pages / seconds[0],
-        "later_outcomes_per_cpu_second": n_pages / seconds[-1],
         "n_changed": n_changed,
+        "peak_gigabytes_of_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }
+    if n_rounds > 1:
+        found |= {
+            "log_bytes_per_second_fetch": per_fetch[1],
+            "log_bytes_per_later_fetch": per_fetch[-1],
+            "later_outcomes_per_cpu_second": n_pages / seconds[-1],
+        }
+    return found
 
 
 def _log_bytes(corpus: Corpus) -> int:
@@ -185,7 +224,9 @@ def _shares_of_steps(profile: cProfile.Profile) -> dict[str, Any]:
     }
 
 
-def measure(n_pages: int, n_polls: int) -> dict[str, Any]:
+def measure(
+    n_pages: int, n_polls: int, *, n_rounds: int = _ROUNDS, inside: str | None = None
+) -> dict[str, Any]:
     """Return bytes per page and outcomes per second, with texts and with digests.
 
     Parameters
@@ -193,16 +234,28 @@ def measure(n_pages: int, n_polls: int) -> dict[str, Any]:
     n_pages
         Number of pages with made observations.
     n_polls
-        Approximate number of simulated bodies.
+        Approximate number of simulated bodies; 0 to measure pages with texts alone.
+    n_rounds
+        Number of times that each page is reported.
+    inside
+        Folder in which corpora are made, and deleted at the end; by default that of the system.
     """
-    folder = Path(tempfile.mkdtemp())
+    folder = Path(tempfile.mkdtemp(dir=inside))
     try:
-        return {
+        found: dict[str, Any] = {
             "n_pages": n_pages,
-            "with_texts": _measure_pages(n_pages, folder / "texts", has_texts=True),
-            "with_digests": _measure_pages(n_pages, folder / "digests", has_texts=False),
-            "bodies": _measure_bodies(n_polls, folder / "bodies", is_profiled=False),
-            "profile": _measure_bodies(n_polls, folder / "profile", is_profiled=True),
+            "with_texts": _measure_pages(
+                n_pages, folder / "texts", has_texts=True, n_rounds=n_rounds
+            ),
         }
+        if n_polls:
+            found |= {
+                "with_digests": _measure_pages(
+                    n_pages, folder / "digests", has_texts=False, n_rounds=n_rounds
+                ),
+                "bodies": _measure_bodies(n_polls, folder / "bodies", is_profiled=False),
+                "profile": _measure_bodies(n_polls, folder / "profile", is_profiled=True),
+            }
+        return found
     finally:
         shutil.rmtree(folder)

@@ -24,6 +24,9 @@ from recrawl.node.longevity.population import population_bytes, propose_populati
 from recrawl.node.orders import ORDERS_MAX
 from recrawl.node.records import (
     BASELINE_FLAG,
+    JUDGED_FLAG,
+    MEMORY_CHANGE_FLAG,
+    SAME_CONTENT_FLAG,
     TEMPLATE_FLAG,
     CorpusIdentified,
     CurvePriorSet,
@@ -272,7 +275,10 @@ class Node:
                 outcomes, *content, texts = entry
                 mask = pa.array(rows)
                 valid = content if rows.all() else [column.filter(mask) for column in content]
-                batch.add_content(outcomes.page[rows], *valid)
+                is_same = None
+                if texts is not None:
+                    is_same = (texts.flags[rows] & SAME_CONTENT_FLAG) > 0
+                batch.add_content(outcomes.page[rows], *valid, is_same=is_same)
                 if texts is not None:
                     self._add_texts_to_batch(outcomes.page, texts, rows, batch)
                 self._add_to_feed(position, outcomes, applied, batch, texts)
@@ -289,13 +295,16 @@ class Node:
         batch: StoreBatch,
     ) -> None:
         """Add what texts showed of pages and their groups to the next write."""
-        rows = np.flatnonzero(valid & (texts.flags > 0))
+        rows = np.flatnonzero(valid & ((texts.flags & JUDGED_FLAG) > 0))
         if rows.size == 0:
             return
         taken = pa.array(rows)
         flags, wrong_answer = texts.flags[rows], texts.wrong_answer[rows]
         memory = texts.memory.take(taken).to_pylist()
-        batch.add_page_content(page[rows], memory, wrong_answer, self.shard.now_ms)
+        is_difference = (flags & MEMORY_CHANGE_FLAG) > 0
+        batch.add_page_content(
+            page[rows], memory, wrong_answer, self.shard.now_ms, is_difference=is_difference
+        )
         group = self.shard.tables.pages.group[events.slot_of_page(page[rows])].tolist()
         updates = [
             (number, update)

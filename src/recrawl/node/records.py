@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from recrawl.errors import EventError
 from recrawl.ledger import Record
 from recrawl.shard import Outcomes, PagesAdded
 from recrawl.shard.events import (
@@ -25,14 +26,19 @@ from recrawl.shard.events import (
     to_record,
 )
 from recrawl.shard.wire import pack_batch, unpack_batch
-from recrawl.store import DIGEST_BYTES
+from recrawl.store import ADDED_TEXT_BYTES_MAX, DIGEST_BYTES
+from recrawl.store.content.differences import pack_difference, unpack_difference
 
 __all__ = [
+    "ADDED_SCHEMAS",
     "BASELINE_FLAG",
     "JUDGED_FLAG",
+    "MEMORY_CHANGE_FLAG",
     "NODE_SCHEMAS",
+    "REPORTED_SCHEMAS",
     "REQUEST_DIGEST_BYTES_MAX",
     "REQUEST_KEY_BYTES_MAX",
+    "SAME_CONTENT_FLAG",
     "TEMPLATE_FLAG",
     "CorpusIdentified",
     "CurvePriorSet",
@@ -151,7 +157,7 @@ class TextsJudged(NamedTuple):
     """What the texts of outcomes showed, and what to remember of them."""
 
     memory: pa.BinaryArray
-    """New memory of the page, null where it has not changed."""
+    """New memory of the page, or how it has changed; null where it has not."""
     host_update: pa.BinaryArray
     """Update of the memory of the page's group, null where there is none."""
     passages: pa.BinaryArray
@@ -168,6 +174,10 @@ BASELINE_FLAG = 2
 """The text could not be compared with the one before, so no change was reported."""
 TEMPLATE_FLAG = 4
 """A part changed that most pages of the host share."""
+SAME_CONTENT_FLAG = 8
+"""Digest and sketch are those of the fetch before, so the record has neither."""
+MEMORY_CHANGE_FLAG = 16
+"""The memory is written as its difference from the one before."""
 
 LogEntry: TypeAlias = (
     Event
@@ -208,6 +218,16 @@ _PAGES_ADDED_WITH_USER_DATA = 120
 _USER_DATA_SET = 121
 _CURVE_PRIOR_SET = 135
 _PAGES_REPORTED_WITH_TEXTS = 130
+_PAGES_REPORTED_BRIEFLY = 136
+
+REPORTED_SCHEMAS = frozenset({_PAGES_REPORTED, _PAGES_REPORTED_WITH_TEXTS, _PAGES_REPORTED_BRIEFLY})
+"""Schema numbers of `PagesReported`."""
+ADDED_SCHEMAS = frozenset({_PAGES_ADDED_WITH_URLS, _PAGES_ADDED_WITH_USER_DATA})
+"""Schema numbers of `PagesAddedWithUrls`."""
+
+_REPORTED_WITH_TEXTS = pa.schema(
+    [*arrow_schema_of(Outcomes)] + [pa.field(name, type_) for name, type_ in [*_CONTENT, *_TEXTS]]
+)
 
 NODE_SCHEMAS: dict[int, pa.Schema] = {
     _PAGES_ADDED_WITH_URLS: pa.schema(
@@ -238,10 +258,8 @@ NODE_SCHEMAS: dict[int, pa.Schema] = {
         + [pa.field(name, pa.float64(), False) for name in CurvePriorSet._fields[1:-1]]
         + [pa.field("n_polls", pa.int64(), False)]
     ),
-    _PAGES_REPORTED_WITH_TEXTS: pa.schema(
-        [*arrow_schema_of(Outcomes)]
-        + [pa.field(name, type_) for name, type_ in [*_CONTENT, *_TEXTS]]
-    ),
+    _PAGES_REPORTED_WITH_TEXTS: _REPORTED_WITH_TEXTS,
+    _PAGES_REPORTED_BRIEFLY: _REPORTED_WITH_TEXTS,
     _KEYED: pa.schema(
         [
             pa.field("key", pa.binary(), False),
@@ -264,6 +282,32 @@ NODE_SCHEMAS: dict[int, pa.Schema] = {
 def _record(schema_id: int, columns: list[Any]) -> Record:
     batch = pa.RecordBatch.from_arrays(columns, schema=NODE_SCHEMAS[schema_id])
     return Record(schema_id, pack_batch(batch))
+
+
+# Three lists of hashes and a length for each text, beside the texts themselves.
+_PASSAGES_BYTES_MAX = ADDED_TEXT_BYTES_MAX + (1 << 21)
+
+
+def _shorten(passages: pa.BinaryArray, memory: pa.BinaryArray) -> pa.BinaryArray:
+    """Return passages as differences from the memories of their pages, which have most hashes."""
+    rows = zip(passages.to_pylist(), memory.to_pylist(), strict=True)
+    return pa.array(
+        [None if one is None else pack_difference(one, page or b"") for one, page in rows],
+        pa.binary(),
+    )
+
+
+def _lengthen(passages: pa.BinaryArray, memory: pa.BinaryArray) -> pa.BinaryArray:
+    """Return the passages that `_shorten` has written as differences."""
+    found: list[bytes | None] = []
+    for data, page in zip(passages.to_pylist(), memory.to_pylist(), strict=True):
+        one = data
+        if data is not None:
+            one = unpack_difference(data, page or b"", n_bytes_max=_PASSAGES_BYTES_MAX)
+            if one is None:
+                raise EventError("the passages of a change cannot be read from their record")
+        found.append(one)
+    return pa.array(found, pa.binary())
 
 
 def record_of(entry: LogEntry) -> Record:
@@ -292,9 +336,10 @@ def record_of(entry: LogEntry) -> Record:
             columns = [*to_arrow(outcomes).columns, *content]
             if texts is None:
                 return _record(_PAGES_REPORTED, columns)
-            *judged, wrong_answer, flags = texts
-            columns += [*judged, pa.array(wrong_answer), pa.array(flags)]
-            return _record(_PAGES_REPORTED_WITH_TEXTS, columns)
+            memory, host_update, passages, wrong_answer, flags = texts
+            columns += [memory, host_update, _shorten(passages, memory)]
+            columns += [pa.array(wrong_answer), pa.array(flags)]
+            return _record(_PAGES_REPORTED_BRIEFLY, columns)
     return Record(*to_record(entry))
 
 
@@ -363,6 +408,9 @@ def entry_of(record: Record) -> LogEntry:
     reported = PagesReported(outcomes, *(batch.column(name) for name, _ in _CONTENT))
     if record.schema == _PAGES_REPORTED:
         return reported
-    judged: list[Any] = [batch.column(name) for name, _ in _TEXTS]
-    judged[3:] = (column.to_numpy() for column in judged[3:])
-    return reported._replace(texts=TextsJudged(*judged))
+    memory, host_update, passages, wrong_answer, flags = (batch.column(name) for name, _ in _TEXTS)
+    if record.schema == _PAGES_REPORTED_BRIEFLY:
+        passages = _lengthen(passages, memory)
+    return reported._replace(
+        texts=TextsJudged(memory, host_update, passages, wrong_answer.to_numpy(), flags.to_numpy())
+    )

@@ -5,6 +5,7 @@ applied, but it can be told in advance, from the order of a report and the times
 all of them are judged first, and then logged with one sync.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,15 @@ from recrawl.shard.events import slot_of_page
 from recrawl.shard.state.status import LeaseStage
 from recrawl.store import DIGESTS_MAX
 
-__all__ = ["CountedInTurn", "Fetches", "can_settle", "fetch_seconds", "judge_in_turn", "turns_of"]
+__all__ = [
+    "CountedInTurn",
+    "Fetches",
+    "can_settle",
+    "fetch_seconds",
+    "judge_in_turn",
+    "turns_of",
+    "verdict_by_digest",
+]
 
 
 class Fetches(NamedTuple):
@@ -32,6 +41,8 @@ class Fetches(NamedTuple):
     compares_digest: NDArray[np.bool_]
     """Whether the digest decides if the page has changed."""
     digest: list[bytes | None]
+    is_text: NDArray[np.bool_]
+    """Whether the digest is that of a text that was judged."""
 
 
 def turns_of(page: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -94,7 +105,32 @@ class CountedInTurn:
         return True
 
 
-def judge_in_turn(node: Node, fetches: Fetches, verdict: NDArray[np.uint8]) -> None:
+def verdict_by_digest(new: bytes | None, known: list[bytes], of_text: bytes | None) -> Verdict:
+    """Return what the digest of an answer says about its page.
+
+    Parameters
+    ----------
+    new
+        Digest of the answer.
+    known
+        Digests of the page's latest contents, newest first.
+    of_text
+        Digest of the page's text when it was last read, which no other digest can equal: an answer
+        that is compared by a digest again begins a new comparison.
+    """
+    if known and known[0] == new:
+        return Verdict.UNCHANGED
+    if new in known:
+        return Verdict.REVERTED
+    return Verdict.UNCHANGED if known and known[0] == of_text else Verdict.CHANGED
+
+
+def judge_in_turn(
+    node: Node,
+    fetches: Fetches,
+    verdict: NDArray[np.uint8],
+    of_text: Mapping[int, bytes | None],
+) -> None:
     """Write the verdicts by digest of outcomes of one page each, or of several in turn.
 
     Parameters
@@ -105,23 +141,22 @@ def judge_in_turn(node: Node, fetches: Fetches, verdict: NDArray[np.uint8]) -> N
         Outcomes of pages that occur several times, in the order reported.
     verdict
         Verdicts, changed where the digest decides.
+    of_text
+        Digest of the text of each page when it was last read.
     """
     pages = np.unique(fetches.page)
     recent = dict(zip(pages.tolist(), node.store.digests_of(pages), strict=True))
     in_turn = CountedInTurn(node, fetches.page, fetches.order, fetches.fetched_at_ms)
     is_poll, compares = fetches.is_poll.tolist(), fetches.compares_digest.tolist()
+    is_text, texts = fetches.is_text.tolist(), dict(of_text)
     for i, (page, new) in enumerate(zip(fetches.page.tolist(), fetches.digest, strict=True)):
         known = recent[page]
         if compares[i]:
-            verdict[i] = _verdict_by_digest(new, known)
+            verdict[i] = verdict_by_digest(new, known, texts[page])
         if in_turn.counts(i, is_poll=is_poll[i]) and new is not None:
             recent[page] = [new, *(old for old in known if old != new)][:DIGESTS_MAX]
-
-
-def _verdict_by_digest(new: bytes | None, known: list[bytes]) -> Verdict:
-    if known and known[0] == new:
-        return Verdict.UNCHANGED
-    return Verdict.REVERTED if new in known else Verdict.CHANGED
+            if is_text[i]:
+                texts[page] = new
 
 
 def can_settle(node: Node, page: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -19,7 +19,7 @@ from recrawl.node.content.bodies import (
     is_given,
     n_bytes_logged,
 )
-from recrawl.node.content.judging import JudgedTexts, judge_texts
+from recrawl.node.content.judging import JudgedTexts, judge_texts, text_digests
 from recrawl.node.longevity.learning import CurveLearning, ReportedPolls
 from recrawl.node.longevity.stored_profiles import PROFILE_BYTES
 from recrawl.node.node import Node
@@ -31,7 +31,7 @@ from recrawl.node.orders import (
     Outcome,
     is_success,
 )
-from recrawl.node.records import LogEntry, PagesReported, TextsJudged
+from recrawl.node.records import SAME_CONTENT_FLAG, LogEntry, PagesReported, TextsJudged
 from recrawl.node.repeated_outcomes import (
     CountedInTurn,
     Fetches,
@@ -39,6 +39,7 @@ from recrawl.node.repeated_outcomes import (
     fetch_seconds,
     judge_in_turn,
     turns_of,
+    verdict_by_digest,
 )
 from recrawl.node.routing import utf8_or_none, utf8_strings
 from recrawl.shard import Applied, Outcomes, Verdict, event_of
@@ -393,11 +394,9 @@ def _content_verdicts(
     if undecided.size:
         recent = node.store.digests_of(page[undecided])
         digest = answers.digest.take(pa.array(undecided)).to_pylist()
-        for row, known, new in zip(undecided, recent, digest, strict=True):
-            if known and known[0] == new:
-                verdict[row] = Verdict.UNCHANGED
-            elif new in known:
-                verdict[row] = Verdict.REVERTED
+        of_text = text_digests(node, page[undecided])
+        for row, known, new, text in zip(undecided, recent, digest, of_text, strict=True):
+            verdict[row] = verdict_by_digest(new, known, text)
     return verdict
 
 
@@ -535,6 +534,9 @@ def report_answers(
             learned = learning.learn(polls)
             answered, profile = answered._replace(divergence=learned.divergence), learned.profile
             curves += [] if learned.curves is None else [learned.curves]
+        if first == 0:
+            # Later outcomes of a page follow another one, not what is stored.
+            answered, texts = _leave_out_same_content(node, page[some], answered, texts)
         entries.append(
             _report_entry(node, page[some], order[some], answered, found, profile, texts)
         )
@@ -619,9 +621,12 @@ def _judge_repeated(
         is_poll=verdict < Verdict.DISALLOWED,
         compares_digest=(some.changed == _UNKNOWN) & is_success(some.status) & ~is_judged[rows],
         digest=some.digest.to_pylist(),
+        is_text=is_judged[rows],
     )
     in_turn = content[rows]
-    judge_in_turn(node, fetches, in_turn)
+    pages = np.unique(fetches.page)
+    of_text = dict(zip(pages.tolist(), text_digests(node, pages), strict=True))
+    judge_in_turn(node, fetches, in_turn, of_text)
     content[rows] = in_turn
 
 
@@ -636,6 +641,45 @@ def _texts_of(judged: JudgedTexts, rows: slice) -> TextsJudged | None:
         judged.wrong_answer[rows],
         judged.flags[rows],
     )
+
+
+def _leave_out_same_content(
+    node: Node, page: NDArray[np.int64], answers: Answers, texts: TextsJudged | None
+) -> tuple[Answers, TextsJudged | None]:
+    """Return answers without the digests and sketches that are stored already, and flags for them.
+
+    A page that does not change would otherwise write the same sketch to the log at each fetch.
+    """
+    has_sketch: NDArray[np.bool_] = answers.sketch.is_valid().to_numpy(zero_copy_only=False)
+    if not has_sketch.any():
+        return answers, texts
+    known = node.store.records_of(page)
+    is_same = np.fromiter(
+        (
+            sketch is not None and sketch == stored and digest in recent[:1]
+            for sketch, stored, digest, recent in zip(
+                answers.sketch.to_pylist(),
+                known.sketch,
+                answers.digest.to_pylist(),
+                known.digests,
+                strict=True,
+            )
+        ),
+        np.bool_,
+        page.size,
+    )
+    if not is_same.any():
+        return answers, texts
+    if texts is None:
+        nothing = pa.nulls(page.size, pa.binary())
+        no_flags = np.zeros(page.size, np.uint8)
+        texts = TextsJudged(nothing, nothing, nothing, no_flags, no_flags)
+    flags = np.where(is_same, texts.flags | SAME_CONTENT_FLAG, texts.flags).astype(np.uint8)
+    mask = pa.array(is_same)
+    return answers._replace(
+        digest=pc.if_else(mask, pa.scalar(None, answers.digest.type), answers.digest),
+        sketch=pc.if_else(mask, pa.scalar(None, answers.sketch.type), answers.sketch),
+    ), texts._replace(flags=flags)
 
 
 def _report_entry(

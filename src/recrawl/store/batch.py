@@ -20,6 +20,7 @@ from recrawl.store.fetch_records import (
     LAST_MODIFIED_BYTES_MAX,
     MOVED_TO_BYTES_MAX,
     PROFILE_BYTES_MAX,
+    SAME_CONTENT,
     SKETCH_BYTES_MAX,
     Content,
 )
@@ -156,13 +157,16 @@ class StoreBatch:
         sketch: pa.Array,
         profile: pa.Array,
         moved_to: pa.Array,
+        *,
+        is_same: NDArray[np.bool_] | None = None,
     ) -> None:
         """Update the fetch records of pages; null where a fetch returned no value.
 
         A fetch with a digest returned content: its etag, last_modified, sketch and moved_to replace
         the stored values, nulls included.  Otherwise a null leaves the stored value; a null profile
         always does.  Digests have 16 bytes; the latest distinct ones are kept.  Values longer than
-        their limit are not kept.
+        their limit are not kept.  A fetch with ``is_same`` returned the stored content: digest and
+        sketch stay, whatever the columns have, and the other values are replaced.
         """
         columns = (digest, etag, last_modified, sketch, profile, moved_to)
         for column in columns:
@@ -174,6 +178,9 @@ class StoreBatch:
             if _longest(columns[i]) > limit:
                 # Dropped, not cut: a part of a validator is a wrong validator.
                 texts[i] = [b"" if text and len(text) > limit else text for text in texts[i]]
+        if is_same is not None:
+            for i in np.flatnonzero(is_same).tolist():
+                texts[0][i] = SAME_CONTENT
         rows: list[Content] = list(zip(*texts, strict=True))
         self.contents.append((_pages(page), rows))
 
@@ -183,6 +190,7 @@ class StoreBatch:
         memory: list[bytes | None],
         wrong_answer: NDArray[np.integer[Any]],
         at_ms: int,
+        is_difference: NDArray[np.bool_] | None = None,
     ) -> None:
         """Update what is remembered of the text of pages.
 
@@ -196,11 +204,15 @@ class StoreBatch:
             Kinds of wrong answers, 0 for an answer that was the page.
         at_ms
             Time of the outcomes.
+        is_difference
+            Whether each memory is a difference from the old one, as `pack_difference` writes it; by
+            default none is.
         """
-        rows = zip(page.tolist(), memory, wrong_answer.tolist(), strict=True)
+        differs = [False] * page.size if is_difference is None else is_difference.tolist()
+        rows = zip(page.tolist(), memory, differs, wrong_answer.tolist(), strict=True)
         self.content_rows += [
-            ContentRow(number, one, wrong, at_ms)
-            for number, one, wrong in rows
+            ContentRow(number, one, is_change, wrong, at_ms)
+            for number, one, is_change, wrong in rows
             if one is not None or wrong
         ]
 

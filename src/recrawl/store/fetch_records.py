@@ -20,6 +20,7 @@ __all__ = [
     "LAST_MODIFIED_BYTES_MAX",
     "MOVED_TO_BYTES_MAX",
     "PROFILE_BYTES_MAX",
+    "SAME_CONTENT",
     "SKETCH_BYTES_MAX",
     "Content",
     "Records",
@@ -47,6 +48,8 @@ Content: TypeAlias = tuple[
     bytes | None, bytes | None, bytes | None, bytes | None, bytes | None, bytes | None
 ]
 """Digest, etag, last_modified, sketch, profile, moved_to of one fetch."""
+SAME_CONTENT = b""
+"""Digest of a fetch that returned the stored content: the digests and the sketch stay."""
 _Fields: TypeAlias = tuple[bytes, ...]
 
 
@@ -136,9 +139,11 @@ def put_contents(
     known = dict(zip(rows, values, strict=True))
     for row, content in zip(rows, contents, strict=True):
         known[row] = _record_after_fetch(row >> 32, known[row], content)
-    pages = np.fromiter(known, np.int64, len(known))
+    stored = dict(zip(rows, values, strict=True))
+    changed = {row: value for row, value in known.items() if value != stored[row]}
+    pages = np.fromiter(changed, np.int64, len(changed))
     writes.keys += keys_of(RECORD, slot_of_page(pages), 4)
-    writes.values += known.values()
+    writes.values += [value for value in changed.values() if value is not None]
 
 
 def _record_after_fetch(generation: int, value: bytes | None, content: Content) -> bytes:
@@ -152,9 +157,11 @@ def _record_after_fetch(generation: int, value: bytes | None, content: Content) 
         moved_to = old[4] if moved_to is None else moved_to
     else:
         # Content replaces all validators, also with absent ones.
-        etag, last_modified, sketch = etag or b"", last_modified or b"", sketch or b""
-        moved_to = moved_to or b""
-        if digest not in digests:
+        etag, last_modified, moved_to = etag or b"", last_modified or b"", moved_to or b""
+        sketch = old[2] if digest == SAME_CONTENT else sketch or b""
+        if digest == SAME_CONTENT:
+            pass
+        elif digest not in digests:
             digests = (digest + digests)[:_DIGESTS_END]
         elif not digests.startswith(digest):
             older = [old_digest for old_digest in _split_digests(digests) if old_digest != digest]

@@ -16,12 +16,24 @@ from recrawl.content import ContentSettings, WrongAnswer, observe
 from recrawl.corpus import Corpus, Outcome, Transition, explanation_words, restore_corpus
 from recrawl.corpus.doctor.corpus_checks import wrong_answers_check
 from recrawl.corpus.wrong_answers import WRONG_ANSWER_NAMES
-from recrawl.errors import ConfigError
+from recrawl.errors import ConfigError, EventError
+from recrawl.ledger import Record
+from recrawl.node import reporting
 from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.content import bodies
+from recrawl.node.content import bodies, judging
 from recrawl.node.content.judging import update_host_memory
 from recrawl.node.node import Node
+from recrawl.node.records import (
+    MEMORY_CHANGE_FLAG,
+    NODE_SCHEMAS,
+    SAME_CONTENT_FLAG,
+    PagesReported,
+    entry_of,
+    record_of,
+)
 from recrawl.shard import Shard
+from recrawl.shard.events import to_arrow
+from recrawl.shard.wire import pack_batch
 from recrawl.store import Names, Store
 from recrawl.testing.stores import contents_of
 from tests.manual_clock import ManualClock
@@ -168,6 +180,30 @@ def test_a_page_known_by_digests_gets_a_baseline(open_corpus: Open, clock: Manua
     assert report(corpus, html(*TEXT, NEWS)) == Transition.CHANGED
 
 
+@pytest.mark.parametrize("given", ["body", "digest"])
+def test_a_page_known_by_its_text_gets_a_baseline_without(
+    open_corpus: Open, clock: ManualClock, given: str
+) -> None:
+    corpus = open_corpus()
+    corpus.add([PAGE])
+    report(corpus, html(*TEXT))
+    corpus.close()
+    corpus = open_corpus(content={"enabled": False})
+    seen = []
+    for body in (html(*TEXT), html(*TEXT), html(*TEXT, NEWS)):
+        clock.pass_seconds(100)
+        if given == "body":
+            seen.append(report(corpus, body))
+        else:
+            reported = corpus.report(Outcome(url=PAGE, digest=body[-200:]))
+            seen.append(Transition(int(reported.transition[0])))
+    assert seen == [Transition.NONE, Transition.NONE, Transition.CHANGED]
+    corpus.close()
+    corpus = open_corpus()
+    clock.pass_seconds(100)
+    assert report(corpus, html(*TEXT, nonce=3)) == Transition.NONE
+
+
 def test_settings_change_what_counts(open_corpus: Open, clock: ManualClock) -> None:
     aside = html(*TEXT).replace(b"</main>", b"</main><aside class='x'>%s</aside>" % NEWS.encode())
     more = html(*TEXT).replace(b"</main>", b"</main><aside class='x'>%s</aside>" % TEXT[0].encode())
@@ -193,7 +229,12 @@ def test_sections_become_settings() -> None:
     )
     assert config.content.content_settings() == expected
     assert CorpusConfig.from_dict(config.to_dict()) == config
-    for wrong in ({"select": "main"}, {"enabled": 1}, {"ignore_patterns": ["("]}):
+    for wrong in (
+        {"select": "main"},
+        {"enabled": 1},
+        {"ignore_patterns": ["("]},
+        {"ignore": ["p["]},
+    ):
         with pytest.raises(ConfigError, match=r"content\."):
             CorpusConfig.from_dict({"content": wrong})
 
@@ -303,6 +344,117 @@ def test_a_replay_gives_the_same_store(
         found = contents_of(store, int(shard.tables.registers.n_slots[0]))
     del found["position"]
     assert found == expected
+
+
+def log_entries(corpus: Corpus) -> list[PagesReported]:
+    """Return the reports in the log of a corpus, as a reader finds them."""
+    ledger = corpus.nodes[0].ledger
+    found = [entry_of(record) for _, record in ledger.read(ledger.first)]
+    return [entry for entry in found if isinstance(entry, PagesReported)]
+
+
+def test_a_page_that_does_not_change_logs_no_content(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus()
+    corpus.add([PAGE])
+    for etag in (b"1", b"2", b"3"):
+        clock.pass_seconds(100)
+        report(corpus, html(*TEXT), etag=etag)
+    first, second, third = log_entries(corpus)
+    assert first.sketch.null_count == first.digest.null_count == 0
+    for entry in (second, third):
+        assert entry.texts is not None
+        assert entry.texts.flags[0] & SAME_CONTENT_FLAG
+        assert entry.sketch.null_count == entry.digest.null_count == 1
+    assert first.texts is not None
+    assert second.texts is not None
+    assert third.texts is not None
+    # At the second fetch the page learns which passages last, at the third nothing.
+    assert second.texts.flags[0] & MEMORY_CHANGE_FLAG
+    assert third.texts.memory.null_count == 1
+    records = corpus.nodes[0].store.records_of(np.array([0]))
+    assert records.digests == [first.digest.to_pylist()]
+    assert records.sketch == first.sketch.to_pylist()
+    assert records.etag == [b"3"]
+    clock.pass_seconds(100)
+    report(corpus, html(*TEXT))
+    assert corpus.nodes[0].store.records_of(np.array([0])).etag == [None]
+
+
+def test_a_sketch_of_the_user_is_logged_once(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus()
+    corpus.add([PAGE])
+    for digest in (b"one", b"one", b"two"):
+        clock.pass_seconds(100)
+        corpus.report(Outcome(url=PAGE, digest=digest, sketch=b"sketch"))
+    assert [entry.sketch.null_count for entry in log_entries(corpus)] == [0, 1, 0]
+    assert corpus.stats().n_texts == 0
+    assert corpus.nodes[0].store.records_of(np.array([0])).sketch == [b"sketch"]
+
+
+def test_short_records_leave_the_same_store_as_whole_ones(
+    open_corpus: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    start_ms = clock.wall_ms()
+    found = []
+    for name in ("short", "whole"):
+        corpus = open_corpus(name)
+        if name == "whole":
+            monkeypatch.setattr(
+                reporting, "_leave_out_same_content", lambda _node, _page, *rest: rest
+            )
+            monkeypatch.setattr(judging, "_shorten_memory", lambda *_: None)
+        corpus.add(PAGES)
+        draw = random.Random(seed)
+        for turn, body in enumerate(bodies_of_a_week(draw)):
+            at_ms = start_ms - 1_000 * (1_000 - turn)
+            urls = draw.sample(PAGES, 3)
+            outcomes = [
+                Outcome(url=url, body=body, content_type=HTML, fetched_at_ms=at_ms) for url in urls
+            ]
+            corpus.report(outcomes)
+        found.append((contents(corpus), sum(map(len, log_memories(corpus)))))
+    (short, n_short), (whole, n_whole) = found
+    assert short["pages"] == whole["pages"]
+    assert short["hosts"] == whole["hosts"]
+    assert n_short < n_whole / 2
+
+
+def log_memories(corpus: Corpus) -> list[bytes]:
+    return [
+        memory
+        for entry in log_entries(corpus)
+        if entry.texts is not None
+        for memory in entry.texts.memory.to_pylist()
+        if memory is not None
+    ]
+
+
+def test_records_of_the_first_layout_are_read(open_corpus: Open) -> None:
+    corpus = open_corpus()
+    corpus.add([PAGE])
+    report(corpus, html(*TEXT))
+    (entry,) = log_entries(corpus)
+    assert entry.texts is not None
+    outcomes, *content, _ = entry
+    memory, host_update, passages, wrong_answer, flags = entry.texts
+    columns = [*to_arrow(outcomes).columns, *content, memory, host_update, passages]
+    columns += [pa.array(wrong_answer), pa.array(flags)]
+    batch = pa.RecordBatch.from_arrays(columns, schema=NODE_SCHEMAS[130])
+    older = entry_of(Record(130, pack_batch(batch)))
+    assert isinstance(older, PagesReported)
+    assert older.texts is not None
+    assert older.texts.passages == passages
+    assert older.texts.memory == memory
+    newer = record_of(entry)
+    assert newer.schema == 136
+    assert len(newer.data) < len(pack_batch(batch))
+    damaged = batch.set_column(
+        batch.schema.get_field_index("passages"),
+        batch.schema.field("passages"),
+        pa.array([b"not a stream"], pa.binary()),
+    )
+    with pytest.raises(EventError, match="passages"):
+        entry_of(Record(136, pack_batch(damaged)))
 
 
 def test_outcomes_in_one_call_mean_the_same_as_one_after_another(

@@ -25,7 +25,14 @@ from recrawl.corpus.past.replay import (
 from recrawl.corpus.view import CorpusView
 from recrawl.node.durability.recovery import Partition
 from recrawl.node.node import apply_entry, use_logged_price
-from recrawl.node.records import LogEntry, PagesAddedWithUrls, PagesReported, entry_of
+from recrawl.node.records import (
+    ADDED_SCHEMAS,
+    REPORTED_SCHEMAS,
+    LogEntry,
+    PagesAddedWithUrls,
+    PagesReported,
+    entry_of,
+)
 from recrawl.shard import (
     Applied,
     Claimed,
@@ -65,7 +72,8 @@ _CHANGES_PER_READ = 10_000
 _SCHEMAS_READ = frozenset(
     {SCHEMA_ID[kind] for kind in (Outcomes, Signals, Ordered, PagesRemoved, LeasesReleased)}
     | {SCHEMA_ID[kind] for kind in (Ticked, Claimed, LeasesExpired)}
-    | {101, 103, 130}
+    | ADDED_SCHEMAS
+    | REPORTED_SCHEMAS
 )
 _HEAD_BYTES = 1 << 20
 # Number of moments at which beliefs are sampled, up to the end and beyond it.

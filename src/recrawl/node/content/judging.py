@@ -12,16 +12,22 @@ from numpy.typing import NDArray
 
 from recrawl.node.content.bodies import is_given
 from recrawl.node.node import Node
-from recrawl.node.records import BASELINE_FLAG, JUDGED_FLAG, TEMPLATE_FLAG
+from recrawl.node.records import (
+    BASELINE_FLAG,
+    JUDGED_FLAG,
+    MEMORY_CHANGE_FLAG,
+    TEMPLATE_FLAG,
+)
 from recrawl.node.repeated_outcomes import CountedInTurn
 from recrawl.shard import PageStatus, Verdict
 from recrawl.shard.events import slot_of_page
 from recrawl.store import pack_passages
+from recrawl.store.content.differences import pack_difference
 
 if TYPE_CHECKING:
     from recrawl.content import ContentSettings, HostMemory, Judgement, PageMemory
 
-__all__ = ["JudgedTexts", "judge_texts", "update_host_memory"]
+__all__ = ["JudgedTexts", "judge_texts", "text_digests", "update_host_memory"]
 
 
 class JudgedTexts(NamedTuple):
@@ -35,7 +41,8 @@ class JudgedTexts(NamedTuple):
     sketch: list[bytes | None]
     divergence: NDArray[np.float32]
     memory: list[bytes | None]
-    """New memory of the page, None if it has not changed."""
+    """New memory of the page, or its difference from the stored one if the flags say so; None if it
+    has not changed."""
     host_update: list[bytes | None]
     passages: list[bytes | None]
     wrong_answer: NDArray[np.uint8]
@@ -56,6 +63,22 @@ def update_host_memory(memory: bytes | None, updates: Sequence[bytes]) -> bytes:
     return host.to_bytes()
 
 
+def text_digests(node: Node, page: NDArray[np.int64]) -> list[bytes | None]:
+    """Return the digests of the texts that pages had when their text was last read.
+
+    None for a page whose text was never read.
+    """
+    if node.store.content_counts is None:
+        return [None] * page.size
+    from recrawl.content import PageMemory  # noqa: PLC0415
+
+    memories = (
+        None if memory is None else PageMemory.from_bytes(memory)
+        for memory in node.store.page_contents_of(page).memory
+    )
+    return [None if memory is None else memory.digest for memory in memories]
+
+
 class _Memories:
     """Memories of the pages and hosts of outcomes, as stored and as of the outcomes before."""
 
@@ -67,7 +90,8 @@ class _Memories:
         numbers = np.unique(page)
         slots = slot_of_page(numbers)
         stored = node.store.page_contents_of(numbers).memory
-        self.page_bytes = dict(zip(numbers.tolist(), stored, strict=True))
+        self.stored_bytes = dict(zip(numbers.tolist(), stored, strict=True))
+        self.page_bytes = dict(self.stored_bytes)
         groups = pages.group[slots].astype(np.int64)
         self.group = dict(zip(numbers.tolist(), groups.tolist(), strict=True))
         distinct = np.unique(groups)
@@ -158,6 +182,8 @@ def judge_texts(
             judged.verdict[i] = verdict
             continue
         _put_judgement(judged, i, number, judgement, verdict, memories)
+        if in_turn is None and judged.memory[i] is not None:
+            _shorten_memory(judged, i, memories.stored_bytes[number])
         if not is_wrong:
             memories.is_seen[number] = memories.is_active[number] = True
     return judged
@@ -214,6 +240,17 @@ def _put_judgement(
     if judgement.host_update:
         judged.host_update[i] = judgement.host_update
         memories.update_host(memories.group[page], judgement.host_update)
+
+
+def _shorten_memory(judged: JudgedTexts, i: int, stored: bytes | None) -> None:
+    """Replace a memory by its difference from the stored one, if that is shorter."""
+    memory = judged.memory[i]
+    if memory is None or stored is None:
+        return
+    difference = pack_difference(memory, stored)
+    if len(difference) < len(memory):
+        judged.memory[i] = difference
+        judged.flags[i] |= MEMORY_CHANGE_FLAG
 
 
 def _passages_of(judgement: "Judgement") -> bytes:

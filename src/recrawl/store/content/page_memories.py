@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from recrawl.kv import KeyValues
 from recrawl.shard.events import slot_of_page
+from recrawl.store.content.differences import unpack_difference
 from recrawl.store.keys import PAGE_MEMORY, PageArray, Writes, keys_of, stored_values
 
 __all__ = [
@@ -37,6 +38,8 @@ class ContentRow(NamedTuple):
     page: int
     memory: bytes | None
     """New memory of the page, None to keep the old one."""
+    is_difference: bool
+    """Whether the memory is written as its difference from the old one."""
     wrong_answer: int
     """Kind of wrong answer, 0 for none."""
     at_ms: int
@@ -93,6 +96,15 @@ def page_contents_in(values: list[bytes | None]) -> PageContents:
     )
 
 
+def _memory_after(old: bytes, row: ContentRow) -> bytes:
+    memory = row.memory or b""
+    if row.is_difference:
+        # Two outcomes that were judged at the same time: the first one's memory stays.
+        read = unpack_difference(memory, old, n_bytes_max=PAGE_MEMORY_BYTES_STORED_MAX)
+        return old if read is None else read
+    return memory if len(memory) <= PAGE_MEMORY_BYTES_STORED_MAX else b""
+
+
 def put_page_contents(
     writes: Writes, page: PageArray, values: list[bytes | None], rows: Iterable[ContentRow]
 ) -> None:
@@ -111,8 +123,7 @@ def put_page_contents(
     for row in rows:
         parts = known[row.page]
         if row.memory is not None:
-            is_kept = len(row.memory) <= PAGE_MEMORY_BYTES_STORED_MAX
-            parts = parts._replace(memory=row.memory if is_kept else b"")
+            parts = parts._replace(memory=_memory_after(parts.memory, row))
         if row.wrong_answer:
             parts = parts._replace(
                 wrong_answer=row.wrong_answer,

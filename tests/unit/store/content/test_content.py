@@ -17,6 +17,7 @@ from recrawl.store import (
     pack_passages,
     unpack_passages,
 )
+from recrawl.store.content.differences import pack_difference, unpack_difference
 
 START = Cursor.parse(None)
 BLOCKED = 2
@@ -68,6 +69,36 @@ def test_the_last_memory_of_a_page_is_kept(store: Store) -> None:
     assert store.page_contents_of(np.arange(4)).memory == [b"one", None, b"new", None]
     another_generation = np.array([1 << 32])
     assert store.page_contents_of(another_generation).memory == [None]
+
+
+def test_a_memory_may_be_written_as_its_difference(store: Store) -> None:
+    old = bytes(range(250)) * 3
+    new = old[:300] + b"inserted" + old[310:]
+    report(store, [0, 1], [old, old])
+    for base in (old, b"another memory"):
+        batch = store.batch()
+        page, kinds = np.array([0, 1]), np.zeros(2, np.uint8)
+        memory: list[bytes | None] = [pack_difference(new, base), new]
+        batch.add_page_content(page, memory, kinds, 7, np.array([True, False]))
+        batch.count_content(kinds, 0, 0)
+        assert len(memory[0] or b"") < (60 if base == old else len(new))
+        store.write(batch, store.position + 1)
+        # The difference from another memory is refused, and the page keeps the one it has.
+        assert store.page_contents_of(page).memory == [new, new]
+        report(store, [1], [old])
+
+
+def test_a_difference_is_never_misread() -> None:
+    old, new = bytes(range(200)), bytes(range(100, 220))
+    data = pack_difference(new, old)
+    assert unpack_difference(data, old, n_bytes_max=120) == new
+    assert unpack_difference(data, old, n_bytes_max=119) is None
+    assert unpack_difference(data, old[1:], n_bytes_max=120) is None
+    assert unpack_difference(data[:-1], old, n_bytes_max=120) is None
+    assert unpack_difference(b"", old, n_bytes_max=120) is None
+    assert unpack_difference(pack_difference(new, b""), b"", n_bytes_max=120) == new
+    bomb = pack_difference(bytes(10**7), b"")
+    assert unpack_difference(bomb, b"", n_bytes_max=1_000) is None
 
 
 def test_wrong_answers_are_counted_and_leave_the_memory(store: Store) -> None:
