@@ -14,6 +14,7 @@ from recrawl.content.judging import (
     WrongAnswer,
     judge,
 )
+from recrawl.content.markdown import render_markdown
 from recrawl.content.merging import merge_passages
 from recrawl.content.observation import (
     EXTRACTOR_VERSION,
@@ -49,4 +50,5 @@ __all__ = [
     "observe_bytes",
     "observe_text",
     "passage_hash",
+    "render_markdown",
 ]
