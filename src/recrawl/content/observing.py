@@ -198,16 +198,17 @@ def _observe_html(request: _Request) -> Observation:
     has_bad_bytes = False
     if charset:
         page, charset, has_bad_bytes = _to_utf8(page, content_type)
-    markup = read_markup(page, n_text_max=n_max)
+    is_reduced = not (settings.select or settings.ignore or with_links)
+    markup = read_markup(page, n_text_max=n_max, is_reduced=is_reduced)
     decoded = _decode_strictly(markup.parsed)
     if decoded is None:
         page, charset, has_bad_bytes = _to_utf8(page, content_type)
-        markup = read_markup(page, n_text_max=n_max)
+        markup = read_markup(page, n_text_max=n_max, is_reduced=is_reduced)
         decoded = markup.parsed.decode("utf-8", "replace")
     rest.insert(0, memoryview(page)[markup.end :])
     problems = ["bad_bytes"] if has_bad_bytes else []
     problem = markup.problem
-    if not problem and len(markup.parsed) > settings.html_bytes_max:
+    if not problem and markup.n_parsed > settings.html_bytes_max:
         problem = "not_parsed_too_large"
     text = markup.text
     main: bytes | None = None
@@ -355,14 +356,15 @@ def _observation(
     """Return the observation of a text in UTF-8, one passage per line."""
     body, _, settings, with_texts, _ = request
     columns = split_passages(text)
-    lines = text.split(b"\n")
-    is_main = np.ones(columns.hashes.size, dtype=bool)
     if main is not None:
-        is_main = find_main(columns, lines, main)
+        is_main = find_main(columns, text, main)
     elif n_main_lines is not None:
         is_main = columns.lines < n_main_lines
+    else:
+        is_main = np.ones(columns.hashes.size, dtype=bool)
     texts: list[str] | None = None
     if with_texts or settings.ignore_patterns:
+        lines = text.split(b"\n")
         texts = [" ".join(lines[k].decode("utf-8", "replace").split()) for k in columns.lines]
     if settings.ignore_patterns and texts is not None:
         columns, is_main, texts, found = _ignore(columns, is_main, texts, settings)

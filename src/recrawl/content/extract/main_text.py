@@ -1,12 +1,13 @@
 """Find the passages of a page that belong to its main text."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from recrawl.content.extract.attributes import find_sign
 from recrawl.content.extract.words import PassageColumns, hash_shingles, share_found
+from recrawl.core.kernel import table_kernel
 
 __all__ = ["find_main"]
 
@@ -16,28 +17,135 @@ OTHERS_SHARE_MAX: Final = 0.05
 """Share of the main text whose lines may not be lines of the page before shingles are compared."""
 
 
-def find_main(
-    columns: PassageColumns, lines: Sequence[bytes], main_text: bytes
-) -> NDArray[np.bool_]:
+@table_kernel
+def _hash_part(signs: NDArray[np.uint8], words: NDArray[np.uint64], start: int, end: int) -> int:
+    """Return a hash of a part of a text; it is not 0 and does not depend on the place."""
+    value = np.uint64(end - start)
+    i = start
+    while i < end:
+        k = i >> 3
+        word = np.uint64(0)
+        if i + 8 <= end and k + 1 < words.size:
+            shift = np.uint64((i & 7) << 3)
+            word = words[k] >> shift
+            if shift != np.uint64(0):
+                word |= words[k + 1] << (np.uint64(64) - shift)
+        else:
+            for place in range(i, min(i + 8, end)):
+                word |= np.uint64(signs[place]) << np.uint64((place - i) << 3)
+        value = (value ^ word) * np.uint64(0x9E3779B97F4A7C15)
+        value ^= value >> np.uint64(29)
+        i += 8
+    value *= np.uint64(0xD6E8FEB86659FD93)
+    return int(value >> np.uint64(1)) | 1
+
+
+@table_kernel
+def _find_line(value: int, lines: NDArray[np.int64]) -> int:
+    """Return the slot of a line, or the one that is free for it."""
+    slot = (value >> 7) & (lines.size - 1)
+    while lines[slot] != 0 and lines[slot] != value:
+        slot = (slot + 1) & (lines.size - 1)
+    return slot
+
+
+@table_kernel
+def _compare_lines(
+    text: NDArray[np.uint8],
+    text_words: NDArray[np.uint64],
+    numbers: NDArray[np.int64],
+    main: NDArray[np.uint8],
+    main_words: NDArray[np.uint64],
+    lines: NDArray[np.int64],
+    known: NDArray[np.uint8],
+    is_main: NDArray[np.bool_],
+    hashes: NDArray[np.int64],
+    others: NDArray[np.uint8],
+) -> tuple[int, int]:
+    """Mark the passages whose lines are lines of the main text; collect the other lines of it.
+
+    Returns the size of the other lines without and with line breaks.  The table of lines knows
+    whether each is a line of the page (1), of the main text (2) or of both (3).
+    """
+    start = 0
+    number = 0
+    for row in range(numbers.size):
+        while number < numbers[row]:
+            start = find_sign(text, text_words, start, 10) + 1
+            number += 1
+        end = find_sign(text, text_words, start, 10)
+        hashes[row] = _hash_part(text, text_words, start, end)
+        slot = _find_line(hashes[row], lines)
+        lines[slot] = hashes[row]
+        known[slot] = 1
+        start = end + 1
+        number += 1
+    n_others = 0
+    n_written = 0
+    start = 0
+    while start < main.size:
+        end = find_sign(main, main_words, start, 10)
+        first = start
+        last = end
+        while first < last and (main[first] == 32 or 9 <= main[first] <= 13):
+            first += 1
+        while last > first and (main[last - 1] == 32 or 9 <= main[last - 1] <= 13):
+            last -= 1
+        start = end + 1
+        if first == last:
+            continue
+        value = _hash_part(main, main_words, first, last)
+        slot = _find_line(value, lines)
+        if lines[slot] == 0:
+            lines[slot] = value
+            known[slot] = 2
+            n_others += last - first
+            for place in range(first, last):
+                others[n_written] = main[place]
+                n_written += 1
+            others[n_written] = 10
+            n_written += 1
+        else:
+            known[slot] |= 2
+    for row in range(numbers.size):
+        is_main[row] = known[_find_line(hashes[row], lines)] == 3
+    return n_others, n_written
+
+
+def find_main(columns: PassageColumns, text: bytes, main_text: bytes) -> NDArray[np.bool_]:
     """Return which passages are part of the main text.
 
-    Lines are compared as they are, which is fast.  resiliparse divides some blocks into other
-    lines; their shingles of words are compared.
+    Lines are compared as they are, by hashes of 63 bits, which is fast.  resiliparse divides some
+    blocks into other lines; their shingles of words are compared.
 
     Parameters
     ----------
     columns
         Passages of the page.
-    lines
-        Lines of the text of the page, without repeated white space.
+    text
+        Text of the page, one passage per line, without repeated white space.
     main_text
         Main text of the page as resiliparse finds it, in UTF-8.
     """
-    main = {line.strip() for line in main_text.split(b"\n")}
-    own = [lines[line] for line in columns.lines.tolist()]
-    found = np.array([line in main for line in own], dtype=bool)
-    others = main.difference(own)
-    if sum(map(len, others)) > OTHERS_SHARE_MAX * len(main_text):
-        # The order of a set differs between processes; shingles are looked up in any order.
-        found |= share_found(columns, hash_shingles(b"\n".join(others))) >= SHARE_MIN
+    n_passages = columns.lines.size
+    found = np.empty(n_passages, dtype=bool)
+    signs, main = np.frombuffer(text, dtype=np.uint8), np.frombuffer(main_text, dtype=np.uint8)
+    n_lines = n_passages + main_text.count(b"\n") + 1
+    n_slots = 1 << (2 * n_lines).bit_length()
+    others = np.empty(main.size + 1, dtype=np.uint8)
+    with np.errstate(over="ignore"):
+        n_others, n_written = _compare_lines(
+            signs,
+            signs[: signs.size & ~7].view(np.uint64),
+            columns.lines,
+            main,
+            main[: main.size & ~7].view(np.uint64),
+            np.zeros(n_slots, dtype=np.int64),
+            np.zeros(n_slots, dtype=np.uint8),
+            found,
+            np.empty(n_passages, dtype=np.int64),
+            others,
+        )
+    if n_others > OTHERS_SHARE_MAX * len(main_text):
+        found |= share_found(columns, hash_shingles(others[:n_written].tobytes())) >= SHARE_MIN
     return found

@@ -16,6 +16,13 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from recrawl.content.extract.attributes import (
+    attribute_tables,
+    find_sign,
+    find_slot,
+    is_space,
+    write_tag,
+)
 from recrawl.content.extract.utf8 import write_code
 from recrawl.core.kernel import table_kernel
 
@@ -38,8 +45,6 @@ BLOCKS_TIMES_TEXT_MAX: Final = 3_000_000_000
 """Blocks times bytes of text up to which a page is parsed: 2 000 blocks and 1.5 MB."""
 ATTRIBUTES_MAX: Final = 150
 """Attributes of one element up to which a page is parsed."""
-SCRIPTS_MAX: Final = 4_000
-"""Scripts and style sheets that are left out; the parser gets those beyond."""
 
 # Classes of elements.  Those from _ITEM on end an inline context.
 _VOID = 1
@@ -91,13 +96,16 @@ class MarkupText(NamedTuple):
     text: bytes
     """Text in UTF-8, one passage per line."""
     parsed: bytes
-    """Page without the contents of scripts, style sheets, images and the like."""
+    """Page without the contents of scripts, style sheets, images and the like; if asked for, also
+    without attributes that do not decide which text is its main text."""
     title: bytes
     """Content of the first title element, with its entities."""
     problem: str
     """Code of the limit that the page exceeds; empty if it may be parsed."""
     n_links: int
     """Elements that are links."""
+    n_parsed: int
+    """Size of the page without the contents of scripts, style sheets, images and the like."""
     end: int
     """Place in the page up to which its text was read; the size of the page unless it is huge."""
 
@@ -143,48 +151,6 @@ def _entity_table() -> tuple[NDArray[np.uint64], NDArray[np.uint32]]:
         keys[slot] = packed
         codes[slot, : len(value)] = [ord(sign) for sign in value]
     return keys, codes
-
-
-@table_kernel
-def _find_slot(name: np.uint64, keys: NDArray[np.uint64], shift: int) -> int:
-    slot = np.int64((name * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(shift))
-    while keys[slot] != np.uint64(0):
-        if keys[slot] == name:
-            return int(slot)
-        slot = (slot + 1) & (keys.size - 1)
-    return -1
-
-
-@table_kernel
-def _find_sign(page: NDArray[np.uint8], words: NDArray[np.uint64], start: int, sign: int) -> int:
-    """Return the first place from ``start`` on that holds a sign; the size of the page if none.
-
-    Eight bytes are compared at once: a byte of ``word ^ pattern`` is zero where the sign is, and
-    subtracting 1 from it sets its highest bit.
-    """
-    n = page.size
-    i = start
-    while i < n and i & 7 != 0:
-        if page[i] == sign:
-            return i
-        i += 1
-    ones = np.uint64(0x0101010101010101)
-    pattern = ones * np.uint64(sign)
-    k = i >> 3
-    while k < words.size:
-        word = words[k] ^ pattern
-        if (word - ones) & ~word & np.uint64(0x8080808080808080) != np.uint64(0):
-            break
-        k += 1
-    i = max(i, k << 3)
-    while i < n and page[i] != sign:
-        i += 1
-    return i
-
-
-@table_kernel
-def _is_space(sign: int) -> bool:
-    return sign == 32 or 9 <= sign <= 13
 
 
 @table_kernel
@@ -241,7 +207,7 @@ def _read_entity(
             if sign == 59:
                 break
         if i > start + 1:
-            slot = _find_slot(name, keys, 51)
+            slot = find_slot(name, keys, 51)
             if slot >= 0:
                 n_out = write_code(out, n_out, int(codes[slot, 0]))
                 if codes[slot, 1]:
@@ -249,6 +215,23 @@ def _read_entity(
                 return i, n_out
     out[n_out] = 38
     return start + 1, n_out + 1
+
+
+@table_kernel
+def _copy(page: NDArray[np.uint8], start: int, end: int, out: NDArray[np.uint8], n_out: int) -> int:
+    """Write a part of the page; return the place after it."""
+    for k in range(start, end):
+        out[n_out] = page[k]
+        n_out += 1
+    return n_out
+
+
+@table_kernel
+def _is_ascii(page: NDArray[np.uint8], start: int, end: int) -> bool:
+    wide = np.uint8(0)
+    for k in range(start, end):
+        wide |= page[k]
+    return bool(wide < 128)
 
 
 @table_kernel
@@ -261,16 +244,16 @@ def _skip_tag(page: NDArray[np.uint8], words: NDArray[np.uint64], start: int) ->
     is_before_value = False
     while i < n and page[i] != 62:
         sign = page[i]
-        if _is_space(sign):
+        if is_space(sign):
             if not is_before_value:
                 is_in_name = False
         elif is_before_value:
             is_before_value = False
             is_in_name = False
             if sign == 34 or sign == 39:
-                i = _find_sign(page, words, i + 1, sign)
+                i = find_sign(page, words, i + 1, sign)
             else:
-                while i < n and page[i] != 62 and not _is_space(page[i]):
+                while i < n and page[i] != 62 and not is_space(page[i]):
                     i += 1
                 continue
         elif sign == 47:
@@ -288,13 +271,13 @@ def _skip_tag(page: NDArray[np.uint8], words: NDArray[np.uint64], start: int) ->
 def _skip_comment(page: NDArray[np.uint8], words: NDArray[np.uint64], start: int) -> int:
     """Return the place of the last sign of a comment that begins at ``start`` with an ``!``."""
     n = page.size
-    i = _find_sign(page, words, start + 2, 62)
+    i = find_sign(page, words, start + 2, 62)
     while i < n:
         if page[i - 1] == 45 and page[i - 2] == 45:
             return i
         if page[i - 1] == 33 and page[i - 2] == 45 and page[i - 3] == 45:
             return i
-        i = _find_sign(page, words, i + 1, 62)
+        i = find_sign(page, words, i + 1, 62)
     return n
 
 
@@ -305,7 +288,7 @@ def _skip_script(
     """Return the place of the end tag of a script or style sheet."""
     n = page.size
     size = 6 if name == np.uint64(0x736372697074) else 5
-    i = _find_sign(page, words, start, 60)
+    i = find_sign(page, words, start, 60)
     while i + size + 1 < n:
         if page[i + 1] == 47:
             found = np.uint64(0)
@@ -313,7 +296,7 @@ def _skip_script(
                 found = found * np.uint64(256) + np.uint64(page[i + 2 + k] | 32)
             if found == name:
                 return i
-        i = _find_sign(page, words, i + 1, 60)
+        i = find_sign(page, words, i + 1, 60)
     return n
 
 
@@ -341,8 +324,13 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
     stack: NDArray[np.uint64],
     stack_classes: NDArray[np.uint8],
     limits: NDArray[np.int64],
+    attribute_names: NDArray[np.uint64],
+    attribute_uses: NDArray[np.uint8],
+    signs: NDArray[np.uint8],
+    steps: NDArray[np.uint16],
+    found: NDArray[np.uint8],
     out: NDArray[np.uint8],
-    cuts: NDArray[np.int64],
+    parsed: NDArray[np.uint8],
     open_counts: NDArray[np.int64],
     results: NDArray[np.int64],
 ) -> None:
@@ -351,7 +339,10 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
     depth_max = stack.size
     i = 0
     n_out = 0
-    n_cuts = 0
+    n_parsed = 0
+    kept = 0  # place from which on the page is still to be copied to what is parsed
+    n_left_out = 0
+    is_reduced = limits[3] != 0
     top = 0  # elements on the stack
     problem = 0
     n_tags = 0
@@ -363,13 +354,15 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
     silent = np.uint64(0)  # element whose content is not text of the page
     n_silent = 0
     silent_start = 0
+    silent_parsed = 0
+    silent_left_out = 0
     n_preformatted = 0
     title_start = -1
     title_end = -1
     while i < n:
         if page[i] != 60:
             if silent != np.uint64(0):
-                i = _find_sign(page, words, i, 60)
+                i = find_sign(page, words, i, 60)
                 continue
             # Text: white space becomes one space, none at the start of a line.
             while i < n and n_out < n_out_max:
@@ -398,9 +391,15 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
         sign = page[i]
         if sign == 33 or sign == 63:  # ! or ?
             if sign == 33 and i + 2 < n and page[i + 1] == 45 and page[i + 2] == 45:
+                start = i - 1
                 i = _skip_comment(page, words, i) + 1
+                is_left_out = is_reduced and silent == np.uint64(0) and raw == np.uint64(0)
+                is_left_out = is_left_out and start + 7 < i <= n and page[i - 2] == 45
+                if is_left_out and page[i - 3] == 45 and _is_ascii(page, start, i):
+                    n_parsed = _copy(page, kept, start + 4, parsed, n_parsed)
+                    kept = i - 3
             else:
-                i = _find_sign(page, words, i, 62) + 1
+                i = find_sign(page, words, i, 62) + 1
             continue
         is_end = sign == 47
         if is_end:
@@ -410,7 +409,7 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
             sign = page[i]
         if not 97 <= sign | 32 <= 122:
             if is_end:  # a wrong comment
-                i = _find_sign(page, words, i, 62) + 1
+                i = find_sign(page, words, i, 62) + 1
             elif silent == np.uint64(0) and n_out < n_out_max:
                 out[n_out] = 60
                 n_out += 1
@@ -419,19 +418,47 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
         name = np.uint64(0)
         while i < n:
             sign = page[i]
-            if _is_space(sign) or sign == 62 or sign == 47:
+            if is_space(sign) or sign == 62 or sign == 47:
                 break
             if 65 <= sign <= 90:
                 sign |= 32
             name = name * np.uint64(256) + np.uint64(sign)
             i += 1
-        slot = _find_slot(name, keys, 52)
+        slot = find_slot(name, keys, 52)
         kind = 0
         is_silent = False
         if slot >= 0:
             kind = int(classes[slot]) & 127
             is_silent = classes[slot] >= 128
-        i, n_attributes = _skip_tag(page, words, i)
+        n_attributes = -1
+        if is_reduced and not is_end and i < n and page[i] != 62:
+            # Facts are read from html, meta and link; attributes of formatting tell it apart.
+            is_read = name == np.uint64(0x68746D6C) or name == np.uint64(0x6D657461)
+            is_read = is_read or name == np.uint64(0x6C696E6B) or kind == 3 or kind == 12
+            if not is_read and silent == np.uint64(0) and raw == np.uint64(0):
+                n_parsed = _copy(page, kept, i, parsed, n_parsed)
+                kept = i
+                place, count, n_parsed = write_tag(
+                    page,
+                    words,
+                    i,
+                    name == np.uint64(0x646976),
+                    attribute_names,
+                    attribute_uses,
+                    signs,
+                    steps,
+                    found,
+                    parsed,
+                    n_parsed,
+                )
+                if place >= 0:
+                    n_attributes = count
+                    kept = place
+                    i = place
+                    if page[i] == 47:
+                        i += 1
+        if n_attributes < 0:
+            i, n_attributes = _skip_tag(page, words, i)
         i += 1
         if n_attributes > limits[2]:
             problem = 3
@@ -455,6 +482,10 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
                 silent = name
                 n_silent = 1
                 silent_start = i
+                n_parsed = _copy(page, kept, i, parsed, n_parsed)
+                kept = i
+                silent_parsed = n_parsed
+                silent_left_out = n_left_out
                 if name == np.uint64(0x7469746C65) and title_start < 0:
                     title_start = i
         elif name == silent:
@@ -464,22 +495,21 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
             if n_silent == 0:
                 silent = np.uint64(0)
                 # The parser does not need what is not text, except the title.
-                while n_cuts > 0 and cuts[n_cuts - 1, 0] >= silent_start:
-                    n_cuts -= 1  # scripts inside
-                if name != np.uint64(0x7469746C65) and n_cuts < cuts.shape[0]:
-                    cuts[n_cuts, 0] = silent_start
-                    cuts[n_cuts, 1] = tag_start - 1
-                    n_cuts += 1
+                n_parsed = silent_parsed
+                n_left_out = silent_left_out
+                kept = silent_start
+                if name != np.uint64(0x7469746C65):
+                    kept = tag_start - 1
+                    n_left_out += kept - silent_start
         elif silent == np.uint64(0x737667) and not is_end and (kind == 7 or kind == 9 or kind == 6):
             silent = np.uint64(0)  # HTML inside an image, or after one that is not closed
 
         if kind == 11 and not is_end:
             start = i
             i = _skip_script(page, words, start, name)
-            if i > start and n_cuts < cuts.shape[0]:
-                cuts[n_cuts, 0] = start
-                cuts[n_cuts, 1] = i
-                n_cuts += 1
+            n_parsed = _copy(page, kept, start, parsed, n_parsed)
+            kept = i
+            n_left_out += i - start
             continue
         if problem != 0:
             continue
@@ -541,20 +571,23 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
         stack[top] = name
         stack_classes[top] = kind
         top += 1
+    n_parsed = _copy(page, kept, n, parsed, n_parsed)
     results[0] = problem
     results[1] = n_out
-    results[2] = n_cuts
+    results[2] = n_parsed
     results[3] = title_start
     results[4] = title_end
     results[5] = n_links
     results[6] = min(i, n)
     results[7] = n_blocks
+    results[8] = n - n_left_out
 
 
 def read_markup(
     page: bytes,
     *,
     n_text_max: int,
+    is_reduced: bool = False,
     n_tags_max: int = TAGS_MAX,
     n_blocks_max: int = BLOCKS_MAX,
     depth_max: int = DEPTH_MAX,
@@ -569,6 +602,8 @@ def read_markup(
         text are in UTF-8 all the same.
     n_text_max
         Size of the text at most, in bytes; the page is read up to there.
+    is_reduced
+        Whether to leave out attributes that do not decide which text is the main text.
     n_tags_max, n_blocks_max, depth_max, n_attributes_max
         Limits up to which a page may be parsed.
     """
@@ -576,10 +611,11 @@ def read_markup(
     words = signs[: len(page) & ~7].view(np.uint64)
     out = np.empty(min(len(page), n_text_max) + 16, dtype=np.uint8)
     open_counts = np.zeros(2, dtype=np.int64)  # depth that tables add, and anchors
-    cuts = np.empty((SCRIPTS_MAX, 2), dtype=np.int64)
-    results = np.zeros(8, dtype=np.int64)
-    limits = np.array([n_tags_max, n_blocks_max, n_attributes_max], dtype=np.int64)
+    parsed = np.empty(len(page) + len(page) // 4 + 64, dtype=np.uint8)
+    results = np.zeros(9, dtype=np.int64)
+    limits = np.array([n_tags_max, n_blocks_max, n_attributes_max, is_reduced], dtype=np.int64)
     stack = np.empty(depth_max, dtype=np.uint64)
+    tables = attribute_tables()
     with np.errstate(over="ignore"):
         _read(
             signs,
@@ -589,20 +625,28 @@ def read_markup(
             stack,
             np.empty(depth_max, dtype=np.uint8),
             limits,
+            tables.names,
+            tables.uses,
+            tables.signs,
+            tables.steps,
+            tables.found,
             out,
-            cuts,
+            parsed,
             open_counts,
             results,
         )
-    problem, n_out, n_cuts, title_start, title_end, n_links, end, n_blocks = results.tolist()
-    parsed = page
-    if n_cuts:
-        pieces, kept = [], 0
-        for first, last in cuts[:n_cuts].tolist():
-            pieces.append(page[kept:first])
-            kept = last
-        parsed = b"".join([*pieces, page[kept:]])
+    problem, n_out, n_written, title_start, title_end, n_links, end, n_blocks, n_parsed = (
+        results.tolist()
+    )
     title = page[title_start:title_end] if 0 <= title_start <= title_end else b""
     if not problem and n_blocks * n_out > BLOCKS_TIMES_TEXT_MAX:
         problem = _PROBLEMS.index("too_many_tags")
-    return MarkupText(out[:n_out].tobytes(), parsed, title, _PROBLEMS[problem], n_links, end)
+    return MarkupText(
+        out[:n_out].tobytes(),
+        parsed[:n_written].tobytes(),
+        title,
+        _PROBLEMS[problem],
+        n_links,
+        n_parsed,
+        end,
+    )

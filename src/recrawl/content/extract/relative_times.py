@@ -54,11 +54,31 @@ _PATTERNS: Final = tuple(
 )
 
 
-# The first bytes of markers, at most eight, as numbers; and which two bytes begin a marker.
+# The first bytes of markers, at most eight, as numbers.
 _BEGINNINGS = [marker[:8] for marker, _ in _PATTERNS]
 _MARKERS: Final = np.array([int.from_bytes(m, "big") for m in _BEGINNINGS], dtype=np.uint64)
 _SIZES: Final = np.array([len(m) for m in _BEGINNINGS], dtype=np.int64)
-_STARTS: Final = np.isin(np.arange(1 << 16), [m[0] << 8 | m[1] for m in _BEGINNINGS])
+
+
+def _start_tables() -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint16]]:
+    """Return three tables by which the first three bytes of markers are found.
+
+    The first has a number for each byte that begins a marker, from 1 on.  The second has a row for
+    each of these numbers, with the number of the marker that begins with this byte and another,
+    also from 1 on: two markers never begin with the same two bytes.  The third has the third byte
+    of each of these.
+    """
+    firsts = sorted({marker[0] for marker in _BEGINNINGS})
+    numbers = np.zeros(256, dtype=np.uint8)
+    numbers[firsts] = np.arange(1, len(firsts) + 1)
+    markers = np.zeros((len(firsts) + 1, 256), dtype=np.uint8)
+    for k, marker in enumerate(_BEGINNINGS):
+        markers[numbers[marker[0]], marker[1]] = k + 1
+    thirds = np.array([256, *(marker[2] for marker in _BEGINNINGS)], dtype=np.uint16)
+    return numbers, markers, thirds
+
+
+_START_TABLES: Final = _start_tables()
 
 
 @table_kernel
@@ -69,7 +89,9 @@ def _is_letter(sign: int) -> bool:
 @table_kernel
 def _find_markers(
     text: NDArray[np.uint8],
-    is_start: NDArray[np.bool_],
+    first_bytes: NDArray[np.uint8],
+    second_bytes: NDArray[np.uint8],
+    third_bytes: NDArray[np.uint16],
     markers: NDArray[np.uint64],
     sizes: NDArray[np.int64],
     places: NDArray[np.int64],
@@ -78,33 +100,31 @@ def _find_markers(
     """Write where markers are and which; return how many.  One of ASCII must be a whole word."""
     n = text.size
     n_found = 0
-    i = 0
-    while i + 1 < n:
-        if not is_start[np.int64(text[i]) << 8 | np.int64(text[i + 1])]:
-            i += 1
+    for i in range(n - 2):
+        # One condition that is nearly never true: a processor guesses single bytes wrongly.
+        k = int(second_bytes[first_bytes[text[i]], text[i + 1]])
+        if third_bytes[k] != text[i + 2]:
             continue
-        for k in range(sizes.size):
-            size = sizes[k]
-            if i + size > n:
-                continue
-            found = np.uint64(0)
-            for place in range(i, i + size):
-                found = found << np.uint64(8) | np.uint64(text[place])
-            if found != markers[k]:
-                continue
-            last = text[i + size - 1]
-            if last < 128 and last != 32 and i + size < n and _is_letter(text[i + size]):
-                continue  # as in " agony"
-            first = text[i]
-            if first < 128 and first != 32 and i > 0 and _is_letter(text[i - 1]):
-                continue  # as in "favor "
-            places[n_found] = i
-            numbers[n_found] = k
-            n_found += 1
-            if n_found == places.size:
-                return n_found
+        k -= 1
+        size = sizes[k]
+        if i + size > n:
+            continue
+        found = np.uint64(0)
+        for place in range(i, i + size):
+            found = found << np.uint64(8) | np.uint64(text[place])
+        if found != markers[k]:
+            continue
+        last = text[i + size - 1]
+        if last < 128 and last != 32 and i + size < n and _is_letter(text[i + size]):
+            continue  # as in " agony"
+        first = text[i]
+        if first < 128 and first != 32 and i > 0 and _is_letter(text[i - 1]):
+            continue  # as in "favor "
+        places[n_found] = i
+        numbers[n_found] = k
+        n_found += 1
+        if n_found == places.size:
             break
-        i += 1
     return n_found
 
 
@@ -127,7 +147,7 @@ def drop_relative_times(text: bytes) -> bytes:
     places = np.empty(MARKERS_MAX, dtype=np.int64)
     numbers = np.empty(MARKERS_MAX, dtype=np.int64)
     signs = np.frombuffer(text, dtype=np.uint8)
-    count = _find_markers(signs, _STARTS, _MARKERS, _SIZES, places, numbers)
+    count = _find_markers(signs, *_START_TABLES, _MARKERS, _SIZES, places, numbers)
     if not count:
         return text
     changed = bytearray(text)

@@ -12,15 +12,14 @@ as "3 hours ago" are dropped as well.
 
 import unicodedata
 from functools import cache
-from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
 from recrawl.content.extract.relative_times import DATE_WORDS, drop_relative_times
 from recrawl.content.extract.utf8 import read_code, write_code
+from recrawl.content.xxh3 import PADDING_BYTES, hash_parts
 from recrawl.core.kernel import table_kernel
 
 __all__ = [
@@ -324,11 +323,7 @@ def split_passages(text: bytes) -> PassageColumns:
         Text in UTF-8 with one passage per line.
     """
     out, ends, columns = _split_into_columns(text)
-    view = memoryview(out.tobytes())
-    digest = xxhash.xxh3_64_intdigest
-    bounds = [0, *ends.tolist()]
-    hashes = [digest(view[first:last]) for first, last in pairwise(bounds)]
-    return columns._replace(hashes=np.array(hashes, dtype=np.uint64))
+    return columns._replace(hashes=hash_parts(out, ends))
 
 
 def hash_shingles(text: bytes) -> NDArray[np.uint32]:
@@ -347,15 +342,15 @@ def _split_into_columns(
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64], PassageColumns]:
     """Return the folded words of all passages, where each ends, and the columns of passages.
 
-    The column of hashes is left empty.
+    The words have room after the last passage, which `hash_parts` needs.  The column of hashes is
+    left empty.
     """
     text = drop_relative_times(text)
     n = len(text)
-    # A passage takes two bytes at least, and so does a word of letters; a folded sign may take
-    # three bytes instead of two.
+    # A word of letters takes two bytes at least; a folded sign may take three instead of two.
     n_max = n // 2 + 2
-    n_passages_max = min(n_max, PASSAGES_READ_MAX)
-    out = np.empty(n + n // 2 + 16, dtype=np.uint8)
+    n_passages_max = min(text.count(b"\n") + 1, PASSAGES_READ_MAX)
+    out = np.empty(n + n // 2 + PADDING_BYTES, dtype=np.uint8)
     ends = np.empty(n_passages_max, dtype=np.int64)
     words = np.empty(n_passages_max, dtype=np.int64)
     shapes = np.empty(n_passages_max, dtype=np.uint32)
@@ -376,7 +371,6 @@ def _split_into_columns(
             offsets[1:],
             shingles,
         )
-    n_out = ends[count - 1] if count else 0
     columns = PassageColumns(
         np.empty(0, dtype=np.uint64),
         words[:count].copy(),
@@ -386,7 +380,7 @@ def _split_into_columns(
         lines[:count].copy(),
         end,
     )
-    return out[:n_out], ends[:count], columns
+    return out, ends[:count], columns
 
 
 @table_kernel

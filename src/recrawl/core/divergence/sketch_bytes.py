@@ -49,11 +49,13 @@ def pack_sketch(hashes: ArrayLike, *, n_fragments: int, scheme: int = 0) -> byte
     >>> pack_sketch([2, 5], n_fragments=9).hex(" ", 4)
     '01000000 09000000 02000000 05000000'
     """
-    row = Sketches.of([hashes], n_fragments)
+    row = np.asarray(hashes, dtype=np.uint32)
+    if (row[1:] <= row[:-1]).any() or n_fragments < row.size:
+        Sketches.of([row], n_fragments)  # raises
     if not 0 <= scheme <= 255:
         raise ValueError(f"scheme must be from 0 to 255, got {scheme!r}")
     n_known = min(n_fragments, 0xFFFFFFFF)
-    return _HEAD.pack(_LAYOUT, scheme, 0, n_known) + row.hashes.astype("<u4").tobytes()
+    return _HEAD.pack(_LAYOUT, scheme, 0, n_known) + row.astype("<u4", copy=False).tobytes()
 
 
 class ReadSketches(NamedTuple):
