@@ -138,6 +138,9 @@ def _argument_parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--rounds", type=int, default=4, help="reports of each page")
     command.add_argument("--folder", help="folder that holds the corpora meanwhile")
+    command.add_argument(
+        "--minutes", type=float, default=float("inf"), help="report no more pages after this time"
+    )
     command = commands.add_parser("throughput", help=throughput.__doc__)
     command.add_argument("--rows", type=float, default=2e5)
     command.add_argument("--batch", type=int, default=1_000)
@@ -233,6 +236,7 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 int(arguments.polls),
                 n_rounds=arguments.rounds,
                 inside=arguments.folder,
+                minutes_max=arguments.minutes,
             )
         case "throughput":
             return throughput.measure(

@@ -10,6 +10,7 @@ are those of the processor: they leave out the wait for the disk.
 """
 
 import cProfile
+import math
 import pstats
 import resource
 import shutil
@@ -114,39 +115,52 @@ def _outcomes(first: int, n: int, version: int, at_ms: int, *, has_texts: bool) 
 
 
 def _measure_pages(
-    n_pages: int, folder: Path, *, has_texts: bool, n_rounds: int = _ROUNDS
+    n_pages: int,
+    folder: Path,
+    *,
+    has_texts: bool,
+    n_rounds: int = _ROUNDS,
+    minutes_max: float = math.inf,
 ) -> dict[str, Any]:
     """Report all pages several times; return bytes per page, and outcomes per second."""
     config = CorpusConfig.from_dict({"snapshots": {"every": 1e9, "every_records": 2**40}})
     seconds = [0.0] * n_rounds
     began_at = time.monotonic()
+    n_reported, is_over = 0, False
     with recrawl.open(folder, config) as corpus:
         start_ms = corpus.now_ms() - (n_rounds + 1) * _DAY_MS
-        for first in range(0, n_pages, _PAGES_PER_CALL):
-            corpus.add(_urls(first, min(_PAGES_PER_CALL, n_pages - first)))
-        log_bytes = [_log_bytes(corpus)]
+        log_bytes = np.zeros(n_rounds)
         for version in range(n_rounds):
             at_ms = start_ms + version * _DAY_MS
             for first in range(0, n_pages, _PAGES_PER_CALL):
                 n = min(_PAGES_PER_CALL, n_pages - first)
+                if version == 0:
+                    corpus.add(_urls(first, n))
                 outcomes = _outcomes(first, n, version, at_ms, has_texts=has_texts)
-                began = time.process_time()
+                began, before = time.process_time(), _log_bytes(corpus)
                 corpus.report(outcomes)
                 seconds[version] += time.process_time() - began
-                if has_texts and first // _PAGES_PER_CALL % _CALLS_PER_MESSAGE == 0:
-                    minutes = (time.monotonic() - began_at) / 60
-                    print(
-                        f"round {version + 1}: {first + n:,} pages, {minutes:.1f} min",
-                        file=sys.stderr,
-                        flush=True,
-                    )
-            log_bytes.append(_log_bytes(corpus))
+                log_bytes[version] += _log_bytes(corpus) - before
+                n_reported += n
+                minutes = (time.monotonic() - began_at) / 60
+                if first // _PAGES_PER_CALL % _CALLS_PER_MESSAGE == 0:
+                    message = f"round {version + 1}: {first + n:,} pages, {minutes:.1f} min"
+                    print(message, file=sys.stderr, flush=True)
+                is_over = minutes > minutes_max
+                if is_over:
+                    break
+            if version == 0:
+                # A run that takes too long measures the pages that it has.
+                n_pages = n_reported
+            if is_over:
+                break
         store = corpus.nodes[0].store
         store.compact()
         n_changed = corpus.stats().n_changed
     parts = bytes_by_part(folder)
-    per_fetch = np.diff(log_bytes) / n_pages
+    per_fetch = log_bytes / n_pages
     found = {
+        "n_pages": n_pages,
         "store_bytes_per_page": parts["store"] / n_pages,
         "log_bytes_per_first_fetch": per_fetch[0],
         "first_outcomes_per_cpu_second": n_pages / seconds[0],
@@ -225,7 +239,12 @@ def _shares_of_steps(profile: cProfile.Profile) -> dict[str, Any]:
 
 
 def measure(
-    n_pages: int, n_polls: int, *, n_rounds: int = _ROUNDS, inside: str | None = None
+    n_pages: int,
+    n_polls: int,
+    *,
+    n_rounds: int = _ROUNDS,
+    inside: str | None = None,
+    minutes_max: float = math.inf,
 ) -> dict[str, Any]:
     """Return bytes per page and outcomes per second, with texts and with digests.
 
@@ -239,13 +258,19 @@ def measure(
         Number of times that each page is reported.
     inside
         Folder in which corpora are made, and deleted at the end; by default that of the system.
+    minutes_max
+        Time after which no more pages with texts are reported; the result has those that were.
     """
     folder = Path(tempfile.mkdtemp(dir=inside))
     try:
         found: dict[str, Any] = {
             "n_pages": n_pages,
             "with_texts": _measure_pages(
-                n_pages, folder / "texts", has_texts=True, n_rounds=n_rounds
+                n_pages,
+                folder / "texts",
+                has_texts=True,
+                n_rounds=n_rounds,
+                minutes_max=minutes_max,
             ),
         }
         if n_polls:

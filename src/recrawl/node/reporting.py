@@ -654,20 +654,10 @@ def _leave_out_same_content(
     if not has_sketch.any():
         return answers, texts
     known = node.store.records_of(page)
-    is_same = np.fromiter(
-        (
-            sketch is not None and sketch == stored and digest in recent[:1]
-            for sketch, stored, digest, recent in zip(
-                answers.sketch.to_pylist(),
-                known.sketch,
-                answers.digest.to_pylist(),
-                known.digests,
-                strict=True,
-            )
-        ),
-        np.bool_,
-        page.size,
-    )
+    digest, sketch = answers.digest.to_pylist(), answers.sketch.to_pylist()
+    is_same = np.zeros(page.size, np.bool_)
+    for i in np.flatnonzero(has_sketch).tolist():
+        is_same[i] = sketch[i] == known.sketch[i] and digest[i] in known.digests[i][:1]
     if not is_same.any():
         return answers, texts
     if texts is None:
@@ -675,10 +665,11 @@ def _leave_out_same_content(
         no_flags = np.zeros(page.size, np.uint8)
         texts = TextsJudged(nothing, nothing, nothing, no_flags, no_flags)
     flags = np.where(is_same, texts.flags | SAME_CONTENT_FLAG, texts.flags).astype(np.uint8)
-    mask = pa.array(is_same)
+    # New arrays: those with a mask would still hold the bytes below it.
+    for i in np.flatnonzero(is_same).tolist():
+        digest[i] = sketch[i] = None
     return answers._replace(
-        digest=pc.if_else(mask, pa.scalar(None, answers.digest.type), answers.digest),
-        sketch=pc.if_else(mask, pa.scalar(None, answers.sketch.type), answers.sketch),
+        digest=pa.array(digest, answers.digest.type), sketch=pa.array(sketch, answers.sketch.type)
     ), texts._replace(flags=flags)
 
 

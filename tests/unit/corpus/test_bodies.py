@@ -365,6 +365,7 @@ def test_a_page_that_does_not_change_logs_no_content(open_corpus: Open, clock: M
         assert entry.texts is not None
         assert entry.texts.flags[0] & SAME_CONTENT_FLAG
         assert entry.sketch.null_count == entry.digest.null_count == 1
+        assert entry.sketch.nbytes < 20
     assert first.texts is not None
     assert second.texts is not None
     assert third.texts is not None

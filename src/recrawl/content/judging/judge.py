@@ -110,9 +110,14 @@ class _Version:
 def _repeats_title(observation: Observation) -> NDArray[np.bool_]:
     """Return whether each passage is the title or a part of it: such a heading is main text."""
     parts = {observation.title, *_TITLE_PARTS.split(observation.title)}
-    hashes = [passage_hash(part) for part in parts if part]
-    known = np.array([h for h in hashes if h is not None], dtype=np.uint64)
-    return np.isin(observation.passages, known)
+    # A passage has at most as many words as characters, so most need not be compared.
+    n_words_max = max(map(len, parts))
+    rows = np.flatnonzero(~observation.is_main & (observation.n_words <= n_words_max)).tolist()
+    is_title = np.zeros(observation.passages.size, dtype=bool)
+    if rows:
+        known = {passage_hash(part) for part in parts if part}
+        is_title[[row for row in rows if int(observation.passages[row]) in known]] = True
+    return is_title
 
 
 @lru_cache(maxsize=64)
@@ -176,8 +181,15 @@ class _Judge:
             rows = zip(page.passages.tolist(), page.words.tolist(), is_main, strict=True)
         main = [(passage, words) for passage, words, is_main in rows if is_main]
         n_main = sum(words for _, words in main)
-        n_shared = sum(words for passage, words in main if self.host.is_template(passage))
-        return n_main >= MAIN_WORDS_MIN and n_shared >= COPIED_SHARE_MIN * n_main
+        if n_main < MAIN_WORDS_MIN:
+            return False
+        n_shared = n_main
+        for passage, words in main:
+            if not self.host.is_template(passage):
+                n_shared -= words
+                if n_shared < COPIED_SHARE_MIN * n_main:
+                    return False
+        return True
 
     def judgement(self) -> Judgement:
         page = self.page
