@@ -12,6 +12,7 @@ from benchmarks import (
     content,
     crash,
     exactness,
+    fetch,
     fragments,
     histories,
     html,
@@ -111,6 +112,9 @@ def _argument_parser() -> argparse.ArgumentParser:
     )
     command = commands.add_parser("observe", help=observe.__doc__)
     command.add_argument("--pages", type=int, default=10, help="number of pages of each size")
+    command = commands.add_parser("fetch", help=fetch.__doc__)
+    command.add_argument("--pages", type=int, default=2_000, help="number of pages of each turn")
+    command.add_argument("--rounds", type=int, default=5, help="number of turns of each client")
     command = commands.add_parser("mutated-bodies", help=mutated_bodies.__doc__)
     command.add_argument("--bodies", type=float, default=1e6, help="number of bodies")
     command.add_argument("--seed", type=int, default=0)
@@ -210,6 +214,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             return content.as_markdown(found) if arguments.markdown else found
         case "observe":
             return observe.measure(arguments.pages)
+        case "fetch":
+            return fetch.measure(arguments.pages, arguments.rounds)
         case "mutated-bodies":
             return mutated_bodies.measure(
                 int(arguments.bodies), seed=arguments.seed, first=arguments.first

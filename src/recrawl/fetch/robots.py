@@ -1,0 +1,235 @@
+"""Rules of robots.txt files, and how long each file holds.
+
+References
+----------
+RFC 9309 (Robots Exclusion Protocol)
+"""
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, Self
+
+from protego import Protego
+
+__all__ = [
+    "CRAWL_DELAY_SECONDS_MAX",
+    "ROBOTS_BYTES_MAX",
+    "ROBOTS_SECONDS",
+    "UNREACHABLE_SECONDS_MAX",
+    "RobotsFile",
+    "RobotsRules",
+    "RobotsState",
+    "product_token",
+]
+
+ROBOTS_BYTES_MAX: Final = 500 << 10
+"""Bytes of a file that are read: the least that the standard allows."""
+ROBOTS_SECONDS: Final = 86_400.0
+"""Time after which a file is fetched again."""
+UNREACHABLE_SECONDS_MAX: Final = 30 * 86_400.0
+"""Time for which the last good copy of an unreachable file is used."""
+CRAWL_DELAY_SECONDS_MAX: Final = 3_600.0
+"""Longest delay that a file can ask for; a longer one counts as this."""
+
+_RETRY_SECONDS = 300.0
+_SITEMAPS_MAX = 100
+_URL_CHARACTERS_MAX = 8_192
+_PRODUCT = re.compile(r"[A-Za-z_-]+")
+_TOO_MANY_REQUESTS = 429
+
+
+def product_token(user_agent: str) -> str:
+    """Return the name by which robots.txt files address a fetcher.
+
+    Parameters
+    ----------
+    user_agent
+        Value of the header ``User-Agent``, such as ``example-bot/1.0 (+https://example.com)``.
+
+    Raises
+    ------
+    ValueError
+        If it does not begin with a name of letters, ``_`` and ``-``.
+    """
+    found = _PRODUCT.match(user_agent)
+    if found is None:
+        raise ValueError(f"user_agent must begin with a name of letters, got {user_agent!r}")
+    return found[0]
+
+
+class RobotsRules:
+    r"""Rules of one file for one fetcher.
+
+    Parameters
+    ----------
+    text
+        Text of the file.
+    product
+        Name of the fetcher, see `product_token`.
+
+    Examples
+    --------
+    >>> rules = RobotsRules("User-agent: *\nDisallow: /private\nCrawl-delay: 2", "example-bot")
+    >>> rules.allows("https://example.com/private/x"), rules.crawl_delay_seconds
+    (False, 2.0)
+    """
+
+    def __init__(self, text: str, product: str) -> None:
+        parsed = Protego.parse(text)
+        self._parsed = parsed
+        self._product = product
+        delay = parsed.crawl_delay(product) or 0.0
+        rate = parsed.request_rate(product)
+        if rate is not None and rate.requests > 0:
+            delay = max(delay, rate.seconds / rate.requests)
+        self.crawl_delay_seconds = min(delay, CRAWL_DELAY_SECONDS_MAX) if delay > 0 else None
+        """Least seconds between two requests that the file asks for; None if it does not."""
+        urls = (url for url in parsed.sitemaps if len(url) <= _URL_CHARACTERS_MAX)
+        self.sitemaps = tuple(url for _, url in zip(range(_SITEMAPS_MAX), urls, strict=False))
+        """URLs of the sitemaps that the file names."""
+
+    @classmethod
+    def of_body(cls, body: bytes, product: str) -> Self:
+        """Return the rules in the body of an answer, whatever its bytes are.
+
+        Parameters
+        ----------
+        body
+            Body of the answer; only the first `ROBOTS_BYTES_MAX` bytes are read.
+        product
+            Name of the fetcher.
+        """
+        cut = body[:ROBOTS_BYTES_MAX]
+        if len(body) > ROBOTS_BYTES_MAX:
+            # Half a line could be a rule that nobody wrote.
+            cut = cut[: cut.rfind(b"\n") + 1]
+        return cls(cut.decode("utf-8-sig", "replace").replace("\0", ""), product)
+
+    def allows(self, url: str) -> bool:
+        """Return whether a URL may be fetched.
+
+        Parameters
+        ----------
+        url
+            Absolute URL on the host of the file.
+        """
+        return bool(self._parsed.can_fetch(url, self._product))
+
+
+class RobotsState(IntEnum):
+    """What the latest attempt to fetch a file found."""
+
+    FOUND = 0
+    MISSING = 1
+    """The site has no file, so everything is allowed."""
+    UNREACHABLE = 2
+    """The site did not answer, or with an error: nothing is allowed without an earlier copy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RobotsFile:
+    """The robots.txt file of a site as it is known, and until when that holds.
+
+    Parameters
+    ----------
+    state
+        Result of the latest attempt to fetch it.
+    rules
+        Rules that apply; None if all or nothing is allowed, by ``state``.
+    good_at_ms
+        Instant of the latest answer that was not an error; 0 if there was none.
+    expires_at_ms
+        Instant at which to fetch the file again.
+    n_failures
+        Number of attempts that failed since then.
+    """
+
+    state: RobotsState
+    rules: RobotsRules | None
+    good_at_ms: int
+    expires_at_ms: int
+    n_failures: int = 0
+
+    def allows(self, url: str) -> bool:
+        """Return whether a URL may be fetched."""
+        if self.rules is not None:
+            return url_path(url) == "/robots.txt" or self.rules.allows(url)
+        return self.state == RobotsState.MISSING or url_path(url) == "/robots.txt"
+
+    @classmethod
+    def after_answer(
+        cls,
+        status: int,
+        body: bytes,
+        *,
+        product: str,
+        now_ms: int,
+        before: "RobotsFile | None" = None,
+    ) -> "RobotsFile":
+        """Return what is known after an attempt to fetch the file.
+
+        Parameters
+        ----------
+        status
+            Status of the last answer, after redirects; 0 if there was none.
+        body
+            Body of the answer.
+        product
+            Name of the fetcher.
+        now_ms
+            Instant of the answer.
+        before
+            State of the file before this attempt; None if there was none.
+        """
+        if 200 <= status < 300:
+            rules = RobotsRules.of_body(body, product)
+            return cls(
+                state=RobotsState.FOUND,
+                rules=rules,
+                good_at_ms=now_ms,
+                expires_at_ms=now_ms + round(ROBOTS_SECONDS * 1000),
+            )
+        # After too many redirects the file counts as missing; too many requests are an error.
+        if 300 <= status < 500 and status != _TOO_MANY_REQUESTS:
+            return cls(
+                state=RobotsState.MISSING,
+                rules=None,
+                good_at_ms=now_ms,
+                expires_at_ms=now_ms + round(ROBOTS_SECONDS * 1000),
+            )
+        return cls._after_failure(now_ms, before)
+
+    @classmethod
+    def _after_failure(cls, now_ms: int, before: "RobotsFile | None") -> "RobotsFile":
+        n_failures = 1 if before is None else before.n_failures + 1
+        wait = min(_RETRY_SECONDS * 2.0 ** min(n_failures - 1, 20), ROBOTS_SECONDS)
+        expires_at_ms = now_ms + round(wait * 1000)
+        is_usable = (
+            before is not None
+            and before.good_at_ms > 0
+            and now_ms - before.good_at_ms < UNREACHABLE_SECONDS_MAX * 1000
+        )
+        if before is not None and is_usable:
+            # An earlier copy may be used for longer than a day while the file is unreachable.
+            return cls(
+                state=RobotsState.UNREACHABLE if before.rules is not None else before.state,
+                rules=before.rules,
+                good_at_ms=before.good_at_ms,
+                expires_at_ms=expires_at_ms,
+                n_failures=n_failures,
+            )
+        return cls(
+            state=RobotsState.UNREACHABLE,
+            rules=None,
+            good_at_ms=0,
+            expires_at_ms=expires_at_ms,
+            n_failures=n_failures,
+        )
+
+
+def url_path(url: str) -> str:
+    """Return the path of an absolute URL, without its query."""
+    rest = url.partition("://")[2]
+    slash = rest.find("/")
+    return re.split(r"[?#]", rest[slash:], maxsplit=1)[0] if slash >= 0 else "/"
