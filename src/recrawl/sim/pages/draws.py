@@ -49,6 +49,11 @@ class Draws:
         """Return an exponential draw of this mean."""
         return -mean * math.log(1.0 - self.uniform())
 
+    def normal(self) -> float:
+        """Return a standard normal draw (Box and Muller 1958)."""
+        radius = math.sqrt(-2.0 * math.log(1.0 - self.uniform()))
+        return radius * math.cos(2.0 * math.pi * self.uniform())
+
     def integer(self, low: int, high: int) -> int:
         """Return an integer from ``low`` to ``high``, both included."""
         return low + self.bits() % (high - low + 1)

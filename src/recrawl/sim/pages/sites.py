@@ -1,5 +1,6 @@
 """Simulated sites: what a server answers for a page at any instant, with the truth about it."""
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass
 
@@ -29,6 +30,8 @@ _DESIGN_DAYS_MIN = 6.0
 # After some changes a second server still answers with the version before for a while.
 _OLD_COPY_SHARE = 0.1
 _OLD_COPY_SECONDS = DAY
+# A page that no shock changes within this time is changed by none.
+_SHOCK_DAYS_MAX = 3_650
 
 # Wrong answers come in episodes: (fault, episode in seconds, is it the whole host's, share of
 # episodes, share of requests in an episode).
@@ -84,6 +87,7 @@ class _History:
     changed_at: list[float]
     edit_sizes: list[EditSize | None]
     next_at: float
+    first_rows: dict[tuple[str, ...], int]  # of each content, the first row that has it
 
 
 class PageSite:
@@ -97,6 +101,8 @@ class PageSite:
         Random seed of the site.
     n_pages
         Number of pages.
+    rate_spread, shocks_per_day, shock_share
+        See `make_site`.
 
     Examples
     --------
@@ -106,16 +112,30 @@ class PageSite:
     ('text/html; charset=utf-8', 0, None)
     """
 
-    def __init__(self, kind: PageKind, seed: int, n_pages: int) -> None:
+    def __init__(
+        self,
+        kind: PageKind,
+        seed: int,
+        n_pages: int,
+        *,
+        rate_spread: float = 0.0,
+        shocks_per_day: float = 0.0,
+        shock_share: float = 0.0,
+    ) -> None:
         self.kind = kind
         self.seed = seed
         self.n_pages = n_pages
+        self.rate_spread = rate_spread
+        self.shocks_per_day = shocks_per_day
+        self.shock_share = shock_share
         draws = Draws(kind.name, seed)
         self.host = f"{kind.name.replace('_', '-')}-{seed}.example"
         self.language = LANGUAGES[draws.choose(kind.languages)]
         self._traits = draw_traits(draws)
         self._designs = _draw_designs(kind, draws)
         self._histories: dict[int, _History] = {}
+        self._shock_draws = Draws(self.host, "shocks")
+        self._shocks = [float(START_AT)]  # instants at which several pages change, and the start
 
     def url(self, page: int) -> str:
         """Return the address of a page."""
@@ -131,12 +151,42 @@ class PageSite:
         history, row = self._row(page, at)
         return history.version[row]
 
+    def versions(self, page: int, until: float) -> list[tuple[float, int]]:
+        """Return the versions of a page until an instant, each with the instant of its edit.
+
+        This is the truth about the page, also while a server still answers with an old copy.
+        """
+        history = self._history(page, until)
+        end = bisect_right(history.changed_at, until)
+        return list(zip(history.changed_at[:end], history.version[:end], strict=True))
+
+    def current(self, page: int, at: float) -> tuple[float, int]:
+        """Return the instant of the last edit of a page, and the version that it made."""
+        history = self._history(page, at)
+        row = max(bisect_right(history.changed_at, at) - 1, 0)
+        return history.changed_at[row], history.version[row]
+
+    def edits_per_day(self, page: int) -> float:
+        """Return the mean number of edits of a page per day."""
+        own = self.kind.changes_per_day * self._rate_factor(page)
+        return own + self.shocks_per_day * self.shock_share
+
     def answer(self, page: int, at: float) -> Answer:
         """Return what the server answers at an instant in seconds since 1970."""
+        self._check(page)
+        return self._answer(page, at, self._fault(page, at))
+
+    def wrong_answer(self, fault: AnswerFault, page: int, at: float) -> Answer:
+        """Return an answer with a given fault, whether or not the site has it at this instant."""
+        self._check(page)
+        return self._answer(page, at, fault)
+
+    def _check(self, page: int) -> None:
         if not 0 <= page < self.n_pages:
             raise ValueError(f"page must be from 0 to {self.n_pages - 1}, got {page!r}")
+
+    def _answer(self, page: int, at: float, fault: AnswerFault | None) -> Answer:
         history, row = self._row(page, at)
-        fault = self._fault(page, at)
         design_name, epoch = self._design(at)
         view = View(
             self.host,
@@ -187,12 +237,16 @@ class PageSite:
             return body.decode("latin-1").encode(), "utf-8"
         return body, "utf-8"
 
-    def _row(self, page: int, at: float) -> tuple[_History, int]:
+    def _history(self, page: int, until: float) -> _History:
         history = self._histories.get(page)
         if history is None:
             history = self._histories[page] = self._first_version(page)
-        while history.next_at <= at:
-            self._add_version(history)
+        while history.next_at <= until:
+            self._add_version(page, history)
+        return history
+
+    def _row(self, page: int, at: float) -> tuple[_History, int]:
+        history = self._history(page, at)
         row = bisect_right(history.changed_at, at) - 1
         if row > 0 and at - history.changed_at[row] < _OLD_COPY_SECONDS:
             draws = Draws(self.host, "old copy", page, row)
@@ -205,16 +259,42 @@ class PageSite:
         draws = Draws(self.host, "history", page)
         age = int(draws.integer(10, 400) * DAY)
         material = self.kind.make(draws, self.language, START_AT - age)
-        history = _History(draws, [material], [0], [float(START_AT)], [None], 0.0)
-        history.next_at = START_AT + self._wait(draws)
+        first_rows = {material.texts(): 0}
+        history = _History(draws, [material], [0], [float(START_AT)], [None], 0.0, first_rows)
+        history.next_at = self._next_edit(page, draws, float(START_AT))
         return history
 
-    def _wait(self, draws: Draws) -> float:
-        if self.kind.changes_per_day == 0:
-            return float("inf")
-        return draws.exponential(DAY / self.kind.changes_per_day)
+    def _next_edit(self, page: int, draws: Draws, after: float) -> float:
+        own = float("inf")
+        if self.kind.changes_per_day != 0:
+            mean = DAY / self.kind.changes_per_day
+            own = after + draws.exponential(mean) / self._rate_factor(page)
+        return min(own, self._next_shock(page, after, own))
 
-    def _add_version(self, history: _History) -> None:
+    def _rate_factor(self, page: int) -> float:
+        """Return the rate of a page relative to its kind: log-normal with mean 1."""
+        if self.rate_spread == 0:
+            return 1.0
+        normal = Draws(self.host, "rate", page).normal()
+        return math.exp(self.rate_spread * (normal - 0.5 * self.rate_spread))
+
+    def _next_shock(self, page: int, after: float, until: float) -> float:
+        """Return the next shock that changes a page, if it comes before ``until``."""
+        if self.shocks_per_day == 0 or self.shock_share == 0:
+            return float("inf")
+        until = min(until, after + _SHOCK_DAYS_MAX * DAY)
+        row = bisect_right(self._shocks, after)
+        while True:
+            if row == len(self._shocks):
+                wait = self._shock_draws.exponential(DAY / self.shocks_per_day)
+                self._shocks.append(self._shocks[-1] + wait)
+            if self._shocks[row] > until:
+                return float("inf")
+            if Draws(self.host, "shock", row, page).chance(self.shock_share):
+                return self._shocks[row]
+            row += 1
+
+    def _add_version(self, page: int, history: _History) -> None:
         at = history.next_at
         material, size = edit_material(
             history.material[-1],
@@ -225,13 +305,12 @@ class PageSite:
             facts=self.kind.facts,
             n_sentences=self.kind.n_sentences,
         )
-        texts = material.texts()
-        same = (row for row, old in enumerate(history.material) if old.texts() == texts)
-        history.version.append(next(same, len(history.material)))
+        row = len(history.material)
+        history.version.append(history.first_rows.setdefault(material.texts(), row))
         history.material.append(material)
         history.changed_at.append(at)
         history.edit_sizes.append(size)
-        history.next_at = at + self._wait(history.draws)
+        history.next_at = self._next_edit(page, history.draws, at)
 
     def _design(self, at: float) -> tuple[str, int]:
         for epoch in range(len(self._designs) - 1, -1, -1):
@@ -273,7 +352,15 @@ def _draw_designs(kind: PageKind, draws: Draws) -> tuple[tuple[float, str], ...]
     return tuple(designs)
 
 
-def make_site(kind: str, seed: int = 0, n_pages: int = 12) -> PageSite:
+def make_site(
+    kind: str,
+    seed: int = 0,
+    n_pages: int = 12,
+    *,
+    rate_spread: float = 0.0,
+    shocks_per_day: float = 0.0,
+    shock_share: float = 0.0,
+) -> PageSite:
     """Return a simulated site with pages of one kind.
 
     Parameters
@@ -284,7 +371,20 @@ def make_site(kind: str, seed: int = 0, n_pages: int = 12) -> PageSite:
         Random seed: the same kind and seed always give the same answers, byte by byte.
     n_pages
         Number of pages, which changes no page.
+    rate_spread
+        Standard deviation of the logarithm of the rates at which pages change; 0 if all pages of
+        the site change at the rate of their kind.
+    shocks_per_day, shock_share
+        Mean number of instants per day at which pages of the site change together, and the share
+        of its pages that each of them changes.
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-    return PageSite(KINDS[kind], seed, n_pages)
+    return PageSite(
+        KINDS[kind],
+        seed,
+        n_pages,
+        rate_spread=rate_spread,
+        shocks_per_day=shocks_per_day,
+        shock_share=shock_share,
+    )

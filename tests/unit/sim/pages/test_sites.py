@@ -181,3 +181,48 @@ def test_wrong_arguments_are_refused() -> None:
         make_site("no such kind")
     with pytest.raises(ValueError, match="page must be from 0 to 11"):
         make_site("faq").answer(12, START_AT)
+
+
+def test_the_versions_are_those_that_answers_show() -> None:
+    site = make_site("news_front", seed=3)
+    until = START_AT + 20 * 86_400
+    versions = site.versions(2, until)
+    assert versions[0] == (float(START_AT), 0)
+    assert len(versions) > 20
+    for (at, version), (next_at, _) in pairwise(versions):
+        assert site.current(2, at) == (at, version)
+        assert site.current(2, next_at - 0.001) == (at, version)
+        assert site.version(2, next_at - 0.001) in [number for _, number in versions]
+
+
+def test_a_wrong_answer_has_the_fault_that_was_asked_for() -> None:
+    site = make_site("product")
+    answer = site.wrong_answer(AnswerFault.BLOCKED, 1, START_AT + 60)
+    assert answer.fault is AnswerFault.BLOCKED
+    with pytest.raises(ValueError, match="page must be from 0 to 11"):
+        site.wrong_answer(AnswerFault.BLOCKED, 12, START_AT)
+
+
+def test_rates_of_pages_differ_by_their_spread() -> None:
+    """Counts of 40 pages in 200 days are within five standard errors of their rates."""
+    site = make_site("product", seed=1, n_pages=40, rate_spread=1.0)
+    rates = [site.edits_per_day(page) for page in range(40)]
+    assert max(rates) > 5 * min(rates)
+    for page, rate in enumerate(rates):
+        n_edits = len(site.versions(page, START_AT + 200 * 86_400)) - 1
+        assert abs(n_edits - 200 * rate) < 5 * (200 * rate) ** 0.5 + 1
+    same = make_site("product", seed=1)
+    assert {same.edits_per_day(page) for page in range(12)} == {same.kind.changes_per_day}
+
+
+def test_shocks_change_pages_together() -> None:
+    site = make_site("empty_app", seed=1, n_pages=50, shocks_per_day=1.0, shock_share=0.4)
+    assert site.kind.changes_per_day == 0
+    until = START_AT + 30 * 86_400
+    instants = [{at for at, _ in site.versions(page, until)[1:]} for page in range(50)]
+    shocks = set().union(*instants)
+    # Five standard errors of 30 shocks are 27, and of 1,500 draws with a share of 0.4 are 0.063.
+    assert 3 <= len(shocks) <= 57
+    share = sum(map(len, instants)) / (50 * len(shocks))
+    assert share == pytest.approx(0.4, abs=0.15)
+    assert site.edits_per_day(0) == pytest.approx(0.4)
