@@ -33,6 +33,7 @@ __all__ = ["KeyValues", "Mode"]
 Mode: TypeAlias = Literal["writer", "reader"]
 
 _ATTEMPTS_MAX = 100
+_ENGINE_SETTINGS = "rocksdict-config.json"
 _ENTRIES_PER_PAUSE = 4_096
 _READAHEAD_BYTES = 1 << 20
 
@@ -388,11 +389,32 @@ class KeyValues(OneProcess):
     def _start_reader_engine(self) -> Rdict:
         self._n_starts += 1
         assert self._scratch is not None
+        scratch = self._scratch / str(self._n_starts)
         return Rdict(
-            str(self._folder),
+            str(self._folder if self._is_writable() else self._link_files(scratch)),
             engine_options(self._options, is_reader=True),
-            access_type=AccessType.secondary(str(self._scratch / str(self._n_starts))),
+            access_type=AccessType.secondary(str(scratch)),
         )
+
+    def _is_writable(self) -> bool:
+        """Return whether rocksdict can write its own settings, which it does for readers, too."""
+        settings = self._folder / _ENGINE_SETTINGS
+        return os.access(settings if settings.exists() else self._folder, os.W_OK)
+
+    def _link_files(self, scratch: Path) -> Path:
+        """Return a folder with links to the files, for a file system that is read-only.
+
+        The engine reads through the links.  Files that the writer adds later belong to another
+        manifest, for which the reader starts another engine.
+        """
+        links = scratch / "links"
+        links.mkdir(parents=True)
+        for file in self._folder.iterdir():
+            if file.name == _ENGINE_SETTINGS:
+                shutil.copyfile(file, links / file.name)
+            else:
+                (links / file.name).symlink_to(file.absolute())
+        return links
 
     def _sweep_scratch(self) -> None:
         """Remove the scratch folders of this reader's earlier engines."""

@@ -306,6 +306,25 @@ def test_a_reader_sees_the_state_at_its_last_catch_up(kv: KeyValues) -> None:
             reader.write([b"a"], [b""])
 
 
+def test_a_reader_needs_no_permission_to_write(
+    kv: KeyValues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_digits(kv)
+    settings = kv.folder / "rocksdict-config.json"
+    written_at = settings.stat().st_mtime_ns
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with KeyValues.open(kv.folder, mode="reader") as reader:
+        assert reader.get(b"k1") == b"v1"
+        for i in range(4):
+            kv.write([b"new"], [b"%d" % i])
+            if i % 2:
+                kv.flush()
+                kv.compact()
+            reader.catch_up()
+            assert reader.get_many([b"new", b"k1"]) == [b"%d" % i, b"v1"]
+    assert settings.stat().st_mtime_ns == written_at
+
+
 def test_a_reader_needs_a_folder_with_data(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="holds no data"):
         KeyValues.open(tmp_path / "none", mode="reader")
