@@ -27,14 +27,18 @@ import numpy as np
 from benchmarks.content import SETTINGS
 from benchmarks.html_histories import (
     BYTES_MAX,
+    ELSEWHERE,
     MARKUP,
+    MOVED,
     NONE,
     RETURN,
     TEXT,
     Answer,
     Blobs,
     PageHistory,
+    find_changed_words,
     html_folder,
+    page_words,
     read_histories,
 )
 from recrawl.content import (
@@ -57,6 +61,8 @@ _ANSWERS_BEFORE, _ANSWERS_AFTER = 40, 4
 _ANSWERS_RANDOM = 100
 _SERVICES_RANDOM = 12
 _CHANGES_PER_PAGE = 3
+
+_IN_PAGE = "in page"
 
 Span: TypeAlias = tuple[str, int, int]
 """Service, and the first and the last instant in milliseconds."""
@@ -145,14 +151,11 @@ def read_runs(
             if file is not None and file.exists():
                 yield pickle.loads(file.read_bytes())
                 continue
-            same: dict[tuple[object, ...], Observation] = {}
             run = [
-                (history.path, history.url, answer, observation)
+                poll
                 for history in histories
                 if _service(history.path) == service
-                for answer in history.answers
-                if start <= answer.at_ms <= end
-                for observation in _observe(blobs, history.path, answer, same)
+                for poll in _observe_page(blobs, history, start, end)
             ]
             run.sort(key=lambda poll: poll[2].at_ms)
             if file is not None:
@@ -161,23 +164,58 @@ def read_runs(
             yield run
 
 
-def _observe(
-    blobs: Blobs, path: str, answer: Answer, same: dict[tuple[object, ...], Observation]
-) -> Iterator[Observation]:
-    """Yield the observation of an answer, or an equal one that is in memory already."""
-    body = blobs.read(answer.commit, path)
-    if body is None or len(body) > BYTES_MAX:
-        return
-    found = observe(body, "text/html")
-    # Shingles are not judged, and take most of the bytes.
-    found = replace(
-        found,
-        shingles=np.empty(0, dtype=np.uint32),
-        shingle_offsets=np.zeros(found.passages.size + 1, dtype=np.int64),
+def _observe_page(
+    blobs: Blobs, history: PageHistory, start: int, end: int
+) -> Iterator[tuple[str, str, Answer, Observation]]:
+    """Yield the observed answers of a page; equal observations are one in memory."""
+    same: dict[tuple[object, ...], Observation] = {}
+    before: bytes | None = None
+    for answer in history.answers:
+        if not start <= answer.at_ms <= end:
+            continue
+        body = blobs.read(answer.commit, history.path)
+        if body is None or len(body) > BYTES_MAX:
+            continue
+        found = observe(body, "text/html")
+        # Shingles are not judged, and take most of the bytes.
+        found = replace(
+            found,
+            shingles=np.empty(0, dtype=np.uint32),
+            shingle_offsets=np.zeros(found.passages.size + 1, dtype=np.int64),
+        )
+        found = same.setdefault(_observation_key(found), found)
+        if answer.truth == TEXT and before is not None:
+            checked = answer._replace(doubt=find_doubt(answer, before, body))
+        else:
+            checked = answer
+        before = body
+        yield history.path, history.url, checked, found
+
+
+def _observation_key(found: Observation) -> tuple[object, ...]:
+    """Return what a judgement depends on."""
+    return tuple(
+        value.tobytes() if isinstance(value, np.ndarray) else value
+        for name in found.__slots__
+        for value in (getattr(found, name),)
+        if name not in {"body_digest", "n_bytes", "n_links", "canonical_url", "links"}
     )
-    columns = (found.passages, found.is_main, found.n_words, found.shapes)
-    facts = (found.title, found.opening, found.level, found.problems)
-    yield same.setdefault((path, *facts, *(column.tobytes() for column in columns)), found)
+
+
+def find_doubt(answer: Answer, before: bytes, body: bytes) -> str:
+    """Return why a change of the archive's text is none of the page's, or ''.
+
+    Parameters
+    ----------
+    answer
+        Answer with a change of the archive's text.
+    before, body
+        Bodies of the last answer and of this one.
+    """
+    if not answer.changed_words:
+        return MOVED
+    of_page = find_changed_words(page_words(before), page_words(body))
+    return "" if of_page & answer.changed_words else ELSEWHERE
 
 
 def score_run(run: Run, settings: ContentSettings, tally: Tally) -> None:
@@ -205,6 +243,8 @@ def score_run(run: Run, settings: ContentSettings, tally: Tally) -> None:
             continue
         verdict = found.verdict.name
         tally.verdicts[answer.truth][verdict] += 1
+        if answer.truth == TEXT:
+            tally.verdicts[answer.doubt or _IN_PAGE][verdict] += 1
         tally.by_page.setdefault(path, _counters())[answer.truth][verdict] += 1
         if answer.truth == TEXT and found.verdict == ContentVerdict.CHANGED:
             tally.words += _words_to_embed(found)
@@ -220,6 +260,8 @@ def _words_to_embed(found: Judgement) -> collections.Counter[str]:
 def summarise(tally: Tally) -> dict[str, Any]:
     """Return the shares of missed, false and markup-only changes.
 
+    Text changes in the page leave out those that only the archive's text shows.
+
     Parameters
     ----------
     tally
@@ -227,10 +269,19 @@ def summarise(tally: Tally) -> dict[str, Any]:
     """
     text, none = tally.verdicts[TEXT], tally.verdicts[NONE]
     markup, returns = tally.verdicts[MARKUP], tally.verdicts[RETURN]
+    in_page = tally.verdicts[_IN_PAGE]
     return {
-        "answers": sum(counts.total() for counts in tally.verdicts.values()),
+        "answers": sum(
+            counts.total()
+            for truth, counts in tally.verdicts.items()
+            if truth not in {_IN_PAGE, MOVED, ELSEWHERE}
+        ),
         "text_changes": text.total(),
         "missed": round(1 - text["CHANGED"] / max(text.total(), 1), 4),
+        "text_changes_in_page": in_page.total(),
+        "missed_in_page": round(1 - in_page["CHANGED"] / max(in_page.total(), 1), 4),
+        "moved": dict(tally.verdicts[MOVED]),
+        "elsewhere": dict(tally.verdicts[ELSEWHERE]),
         "unchanged": none.total(),
         "false": round(none["CHANGED"] / max(none.total(), 1), 4),
         "markup_only": markup.total(),
@@ -353,14 +404,15 @@ def as_markdown(results: Mapping[str, Any]) -> str:
         Results of `measure`.
     """
     lines = [
-        "| collection | answers | text changes | missed | false changes | "
-        "markup only, not counted | words to embed again |",
-        "|---|---|---|---|---|---|---|",
+        "| collection | answers | text changes | missed | missed of those in the page | "
+        "false changes | markup only, not counted | words to embed again |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for name, found in results.items():
         best = found["rules"]["all rules"]
         lines.append(
             f"| {name} | {best['answers']:,} | {best['text_changes']} | {best['missed']:.1%} | "
+            f"{best['missed_in_page']:.1%} of {best['text_changes_in_page']} | "
             f"{best['false']:.1%} | {best['markup_not_counted']:.1%} of {best['markup_only']} | "
             f"{found['share_to_embed']:.0%} |"
         )

@@ -14,12 +14,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from resiliparse.extract.html2text import extract_plain_text
+from resiliparse.parse.html import HTMLTree
+
 # Bodies above this are left out: the archive's truth is of text, and these are mostly data.
 BYTES_MAX = 4_000_000
 # A text that was among this many texts before is a return to a recent version.
 N_RECENT = 4
 
 FIRST, NONE, MARKUP, TEXT, RETURN, UNKNOWN = "first", "none", "markup", "text", "return", "unknown"
+MOVED = "moved"
+"""The archive's text has the same words in another order."""
+ELSEWHERE = "elsewhere"
+"""No word that the archive's text gained or lost is gained or lost by the page: the archive selects
+another part of the page than before."""
 
 
 # Commits of answers; the others set up a repository.
@@ -32,6 +40,10 @@ class Answer(NamedTuple):
     commit: str
     at_ms: int
     truth: str
+    changed_words: frozenset[str] = frozenset()
+    """Words that the archive's text has more often or less often than before, if it changed."""
+    doubt: str = ""
+    """Why a change of the archive's text is none of the page's: `MOVED` or `ELSEWHERE`."""
 
 
 class PageHistory(NamedTuple):
@@ -99,7 +111,20 @@ def _read_commits(repository: Path, head: str) -> Iterator[str]:
 
 
 def _words(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.lower()))
+    # Markdown writes emphasis with underscores.
+    return " ".join(re.findall(r"[^\W_]+", text.lower()))
+
+
+def find_changed_words(before: str, after: str) -> frozenset[str]:
+    """Return the words that one of two texts has more often than the other."""
+    old, new = collections.Counter(before.split()), collections.Counter(after.split())
+    return frozenset((old - new) | (new - old))
+
+
+def page_words(body: bytes) -> str:
+    """Return the words of all visible text of a page, as resiliparse finds it."""
+    tree = HTMLTree.parse(body.decode("utf-8", "replace"))
+    return _words(extract_plain_text(tree, main_content=False))
 
 
 def words_of_markdown(text: str) -> str:
@@ -108,34 +133,37 @@ def words_of_markdown(text: str) -> str:
     return _words(re.sub(r"<[^>]+>|https?://\S+", " ", text))
 
 
-def read_truth(versions: Path) -> dict[str, str]:
-    """Return what each snapshot that is named by a version changed.
+def read_truth(versions: Path) -> dict[str, tuple[str, frozenset[str]]]:
+    """Return what each snapshot that is named by a version changed, and the words of a change.
 
     A version that the archive wrote because its own extraction changed says nothing about the page:
     such a snapshot is unknown, as are those of texts assembled from several pages.
     """
     blobs = Blobs(versions)
     recent: dict[str, collections.deque[str]] = {}
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, frozenset[str]]] = {}
     for commit in _read_commits(versions, "%H%n%B"):
         message, _, files = commit.partition("\x01")
         sha, _, body = message.partition("\n")
         snapshots = re.findall(r"snapshots/commit/([0-9a-f]{40})", body)
         paths = [path for path in files.strip().splitlines() if path.endswith(".md")]
         if len(snapshots) != 1 or len(paths) != 1:
-            found.update(dict.fromkeys(snapshots, UNKNOWN))
+            found.update(dict.fromkeys(snapshots, (UNKNOWN, frozenset())))
             continue
         text = blobs.read(sha, paths[0])
         words = words_of_markdown((text or b"").decode("utf-8", "replace"))
         before = recent.setdefault(paths[0], collections.deque(maxlen=N_RECENT))
+        changed: frozenset[str] = frozenset()
         if not body.startswith(("Record new changes", "Update ")) or text is None:
-            found[snapshots[0]] = FIRST if not before else UNKNOWN
+            truth = FIRST if not before else UNKNOWN
         elif not before:
-            found[snapshots[0]] = FIRST
+            truth = FIRST
         elif before[-1] == words:
-            found[snapshots[0]] = MARKUP
+            truth = MARKUP
         else:
-            found[snapshots[0]] = RETURN if words in before else TEXT
+            truth = RETURN if words in before else TEXT
+            changed = find_changed_words(before[-1], words)
+        found[snapshots[0]] = truth, changed
         if not before or before[-1] != words:
             before.append(words)
     blobs.close()
@@ -156,7 +184,7 @@ def read_histories(folder: Path, collection: str) -> Iterator[PageHistory]:
         location = re.search(r"X-source-document-location: (\S+)", body)
         for path in files.strip().splitlines():
             if path.endswith(".html"):
-                answer = Answer(sha, int(seconds) * 1000, truth.get(sha, NONE))
+                answer = Answer(sha, int(seconds) * 1000, *truth.get(sha, (NONE, frozenset())))
                 pages.setdefault(path, []).append(answer)
                 if location:
                     urls[path] = location[1]

@@ -9,6 +9,7 @@ import pytest
 from benchmarks import html
 from benchmarks.html_histories import read_histories
 
+SUBJECT = "Record new changes of Shop Terms"
 STORY = [f"<p>Paragraph {word} says something that matters to you." for word in "abcdefghijkl"]
 
 
@@ -91,8 +92,31 @@ def test_no_run_begins_after_the_time_limit(
     assert (again["runs"], again["rules"]["all rules"]["answers"]) == (2, 14)
     assert len(list(cache.iterdir())) == 2
     table = html.as_markdown({"demo": again})
-    assert "| demo | 14 | 2 | 0.0 % | " in table
+    assert "| demo | 14 | 2 | 0.0 % | 0.0 % of 2 | " in table
     assert "| main text from 2.0 of all words | 0.0 % | " in table
+
+
+def test_a_change_that_the_page_does_not_show_is_reported_apart(
+    archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archive selects a heading that the page always had, and then moves it."""
+    monkeypatch.setenv("RECRAWL_HTML", str(archive))
+    monkeypatch.delenv("RECRAWL_HTML_CACHE", raising=False)
+    texts = {
+        8: "Dear visitor, the story _ends_ in another way",
+        9: "The story ends in another way, dear visitor",
+    }
+    for at in (8, 9, 10):
+        end = "The story ends in another way for all."
+        body = f"<p>{at}{at}:15 o'clock, dear visitor{''.join(STORY)}<p>{end}"
+        snapshot = commit(archive / "demo-snapshots", "Shop/Terms.html", body, SUBJECT, at)
+        if at in texts:
+            named = f"{SUBJECT}\n\nhttps://x/demo-snapshots/commit/{snapshot}"
+            commit(archive / "demo-versions", "Shop/Terms.md", texts[at], named, at)
+    found = html.measure(["demo"], whole=True)["demo"]["rules"]["all rules"]
+    assert (found["text_changes"], found["text_changes_in_page"]) == (3, 1)
+    assert found["missed_in_page"] == 0
+    assert sum(found["moved"].values()) == sum(found["elsewhere"].values()) == 1
 
 
 def test_without_a_folder_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
