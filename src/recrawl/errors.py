@@ -20,8 +20,10 @@
         ├── OwnershipLost     another node has claimed the partition
         ├── ReadError         an input file cannot be read at all
         │   └── UnknownFormat the format of an input file is not known
+        ├── SinkError         a sink cannot write now; the versions stay in the spool
         ├── SnapshotError     a snapshot is corrupt, or its format is not known
         │   └── SnapshotFormatError    its format is not known; nothing is corrupt
+        ├── SpoolFull         the spool has no room for more bodies
         ├── StorageError      the disk is full, or a folder is corrupt or closed
         │   ├── FormatError   its format is not known; nothing is corrupt
         │   └── LockedError   it is already open
@@ -49,8 +51,10 @@ __all__ = [
     "ReadError",
     "RecoveryError",
     "RecrawlError",
+    "SinkError",
     "SnapshotError",
     "SnapshotFormatError",
+    "SpoolFull",
     "StorageError",
     "TimeLost",
     "UnknownFormat",
@@ -126,12 +130,32 @@ class UnknownFormat(ReadError):  # noqa: N818 - names a condition, as in the doc
     """The format of an input file is not known; the message lists the formats tried."""
 
 
+class SinkError(RecrawlError):
+    """A sink cannot write now; the versions stay in the spool and are sent again.
+
+    Parameters
+    ----------
+    message
+        Reason, with the answer of the other side if there is one.
+    retry_after_seconds
+        Delay that the other side asks for; None if it does not.
+    """
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
 class SnapshotError(RecrawlError):
     """A snapshot is corrupt, or this version does not know its format."""
 
 
 class SnapshotFormatError(SnapshotError):
     """A snapshot has a format that this version does not know; nothing is corrupt."""
+
+
+class SpoolFull(RecrawlError):  # noqa: N818 - names a condition, as in the docs
+    """The spool has no room for more bodies until a sink has written what waits for it."""
 
 
 class StorageError(RecrawlError):

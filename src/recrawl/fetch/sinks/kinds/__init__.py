@@ -1,0 +1,1 @@
+"""Kinds of sinks, one module each."""
