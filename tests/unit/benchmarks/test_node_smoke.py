@@ -111,6 +111,6 @@ def test_texts() -> None:
     for name in ("log_bytes_per_first_fetch", "log_bytes_per_later_fetch"):
         assert with_texts[name] > with_digests[name]
     # After some fetches without a change, nothing new is remembered of a page.
-    assert with_texts["log_bytes_per_later_fetch"] < with_texts["log_bytes_per_first_fetch"] / 2
+    assert with_texts["log_bytes_per_later_fetch"] < with_texts["log_bytes_per_first_fetch"] / 8
     assert found["bodies"]["n_outcomes"] > 0
     assert found["profile"]["share_of_steps"]["judging"] > 0
