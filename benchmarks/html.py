@@ -15,9 +15,10 @@ import pickle
 import random
 import sys
 import time
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -37,6 +38,7 @@ from benchmarks.html_histories import (
     Blobs,
     PageHistory,
     find_changed_words,
+    find_head,
     html_folder,
     page_words,
     read_histories,
@@ -143,25 +145,30 @@ def read_runs(
     folder: Path, collection: str, spans: Sequence[Span], histories: Sequence[PageHistory]
 ) -> Generator[Run, None, None]:
     """Yield the observed answers of each span, from the cache where they are there."""
-    cache = os.environ.get("RECRAWL_HTML_CACHE")
     with closing(Blobs(folder / f"{collection}-snapshots")) as blobs:
         for service, start, end in spans:
-            name = f"{collection}-{service}-{start}-{end}-{EXTRACTOR_VERSION}.pickle"
-            file = Path(cache, name.replace("/", "_")) if cache else None
-            if file is not None and file.exists():
-                yield pickle.loads(file.read_bytes())
-                continue
-            run = [
-                poll
-                for history in histories
-                if _service(history.path) == service
-                for poll in _observe_page(blobs, history, start, end)
-            ]
-            run.sort(key=lambda poll: poll[2].at_ms)
-            if file is not None:
-                file.with_suffix(".part").write_bytes(pickle.dumps(run))
-                file.with_suffix(".part").replace(file)
-            yield run
+            name = f"{collection}-{service}-{start}-{end}-{EXTRACTOR_VERSION}"
+            of_service = [h for h in histories if _service(h.path) == service]
+            yield _load_or_make(name, partial(_observe_run, blobs, of_service, start, end))
+
+
+def _load_or_make(name: str, make: Callable[[], Any]) -> Any:
+    """Return what the cache has under a name; if it has nothing, make it and store it there."""
+    cache = os.environ.get("RECRAWL_HTML_CACHE")
+    if not cache:
+        return make()
+    file = Path(cache, f"{name.replace('/', '_')}.pickle")
+    if not file.exists():
+        made = make()
+        file.with_suffix(".part").write_bytes(pickle.dumps(made))
+        file.with_suffix(".part").replace(file)
+        return made
+    return pickle.loads(file.read_bytes())
+
+
+def _observe_run(blobs: Blobs, histories: Sequence[PageHistory], start: int, end: int) -> Run:
+    run = [poll for history in histories for poll in _observe_page(blobs, history, start, end)]
+    return sorted(run, key=lambda poll: poll[2].at_ms)
 
 
 def _observe_page(
@@ -350,7 +357,11 @@ def _measure_collection(
 ) -> dict[str, Any]:
     begin = time.monotonic()
     _print_progress(f"{collection}: reading its log")
-    histories = list(read_histories(folder, collection))
+    commits = [find_head(folder / f"{collection}-{kind}") for kind in ("snapshots", "versions")]
+    histories = _load_or_make(
+        f"{collection}-histories-{'-'.join(commits)}",
+        lambda: list(read_histories(folder, collection)),
+    )
     spans = choose_runs(histories, n_changes)
     if whole:
         spans = [(service, 0, 1 << 62) for service in sorted({_service(h.path) for h in histories})]

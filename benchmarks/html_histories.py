@@ -88,6 +88,13 @@ def html_folder() -> Path | None:
     return Path(named) if named else None
 
 
+def find_head(repository: Path) -> str:
+    """Return the newest commit of a repository, shortened."""
+    command = ["git", "-C", str(repository), "rev-parse", "HEAD"]
+    found = subprocess.run(command, capture_output=True, check=True)
+    return found.stdout.decode()[:12]
+
+
 def _read_commits(repository: Path, head: str) -> Iterator[str]:
     """Yield the commits of a repository, the oldest first, in a format that ends with their files.
 

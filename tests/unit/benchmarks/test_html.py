@@ -87,10 +87,10 @@ def test_no_run_begins_after_the_time_limit(
     found = html.measure(["demo"], whole=True, minutes=0)["demo"]
     assert (found["runs"], found["runs_chosen"]) == (1, 2)
     assert "1 of 2 runs, 8 answers" in capsys.readouterr().err
-    assert len(list(cache.iterdir())) == 1
+    assert len(list(cache.iterdir())) == 2  # the histories and one run
     again = html.measure(["demo"], whole=True, minutes=60)["demo"]
     assert (again["runs"], again["rules"]["all rules"]["answers"]) == (2, 14)
-    assert len(list(cache.iterdir())) == 2
+    assert len(list(cache.iterdir())) == 3
     table = html.as_markdown({"demo": again})
     assert "| demo | 14 | 2 | 0.0 % | 0.0 % of 2 | " in table
     assert "| main text from 2.0 of all words | 0.0 % | " in table
