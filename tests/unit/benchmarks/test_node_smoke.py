@@ -57,6 +57,13 @@ def test_killing_shows_mistakes(mutant: str) -> None:
     ]
 
 
+def test_the_fetcher_is_compared_with_bare_aiohttp() -> None:
+    found = run("fetch", "--pages", "100", "--rounds", "2")
+    assert found["n_pages"] == 200
+    assert 0 < found["share_of_aiohttp"] < 2
+    assert 0 < found["share_of_aiohttp_and_resiliparse"] < 2
+
+
 def test_power_cuts_are_counted_by_what_survived() -> None:
     found = run("power", "--cuts", "4")
     assert found["power_cuts"] == sum(found["cuts_by_what_survived"].values()) == 4
