@@ -313,7 +313,7 @@ def _worst_pages(tally: Tally, truth: str, right: str, *, is_wanted: bool) -> li
 @contextmanager
 def _main_share(share: float) -> Iterator[None]:
     """Judge with another share from which the main text stands for the page."""
-    module: Any = importlib.import_module("recrawl.content.judging.judge")
+    module: Any = importlib.import_module("recrawl.content.judging.version")
     before = module.MAIN_SHARE_MIN, module.MAIN_SHARE_KEPT, module.MAIN_WORDS_MIN
     module.MAIN_SHARE_MIN, module.MAIN_SHARE_KEPT = share, share * 0.6
     module.MAIN_WORDS_MIN = 0 if share == 0 else before[2]

@@ -14,6 +14,7 @@ __all__ = ["LEVEL_MAX", "merge_passages", "merge_to_limit"]
 LEVEL_MAX: Final = 16
 """Level at which 2¹⁶ passages are one on average."""
 
+_U32 = np.uint32
 _U64 = np.uint64
 _LOW = _U64(0xFFFF)
 
@@ -83,7 +84,9 @@ def _merge(observation: Observation, is_start: NDArray[np.bool_], level: int) ->
         passages=sums | (hashes[starts] & _LOW),
         is_main=n_main * 2 >= np.maximum(n_words, 1),
         n_words=np.minimum(n_words, 0xFFFF).astype(np.uint16),
-        shapes=np.add.reduceat(observation.shapes, starts, dtype=np.uint32),
+        # Something was masked in almost every group of passages, and not everything.
+        shapes=np.add.reduceat(observation.shapes & ~_U32(7), starts, dtype=np.uint32) | _U32(1),
+        paths=observation.paths[starts] if observation.paths.size else observation.paths,
         shingle_offsets=np.append(
             observation.shingle_offsets[starts], observation.shingle_offsets[-1]
         ),

@@ -1,7 +1,7 @@
 """What recrawl sees of one body: its passages as columns, and facts about the page."""
 
 from dataclasses import dataclass, field
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,7 @@ __all__ = [
     "SKETCH_HASHES_MAX",
     "ContentKind",
     "Observation",
+    "ShapeFlag",
 ]
 
 EXTRACTOR_VERSION: Final = 1
@@ -66,6 +67,17 @@ class ContentKind(IntEnum):
     BYTES = 7
 
 
+class ShapeFlag(IntFlag):
+    """What a shape says of its passage."""
+
+    NUMBERS = 1
+    """Numbers, dates or tokens are in it, and masked."""
+    NUMBERS_ALONE = 2
+    """Nothing else is in it."""
+    MONEY = 4
+    """The sign of a currency is in it."""
+
+
 def _no_hashes() -> NDArray[np.uint32]:
     return np.empty(0, dtype=np.uint32)
 
@@ -78,8 +90,8 @@ def _no_offsets() -> NDArray[np.int64]:
 class Observation:
     """What recrawl sees of one body.
 
-    The columns ``passages``, ``is_main``, ``n_words`` and ``shapes`` have one row for each passage,
-    in the order of the text.
+    The columns ``passages``, ``is_main``, ``n_words``, ``shapes`` and ``paths`` have one row for
+    each passage, in the order of the text.
 
     Parameters
     ----------
@@ -100,7 +112,11 @@ class Observation:
     n_words
         Words of each passage, at most 65 535.
     shapes
-        Hash of each passage with its numbers and tokens masked: a clock keeps its shape.
+        Hash of each passage with its numbers and tokens masked: a clock keeps its shape.  The
+        lowest three bits are those of `ShapeFlag`.
+    paths
+        Key of the elements around each passage, such as the rows of a certain table; no rows if the
+        body has no elements.
     shingles, shingle_offsets
         Hashes of the 4-word shingles, and where those of each passage begin.
     level
@@ -108,6 +124,8 @@ class Observation:
         neighbours.  `recrawl.content.merge_passages` brings an observation to a higher level.
     is_coarse
         Whether the body was too large or too complex to be read exactly.
+    is_closed
+        Whether the end tag of an HTML page is there, so that it was not cut.
     title, language, canonical_url, robots
         Facts from the head of an HTML page, empty if it has none.
     n_links
@@ -133,10 +151,12 @@ class Observation:
     is_main: NDArray[np.bool_]
     n_words: NDArray[np.uint16]
     shapes: NDArray[np.uint32]
+    paths: NDArray[np.uint32] = field(default_factory=_no_hashes)
     shingles: NDArray[np.uint32] = field(default_factory=_no_hashes)
     shingle_offsets: NDArray[np.int64] = field(default_factory=_no_offsets)
     level: int = 0
     is_coarse: bool = False
+    is_closed: bool = False
     title: str = ""
     language: str = ""
     canonical_url: str = ""

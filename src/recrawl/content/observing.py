@@ -9,7 +9,11 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from recrawl.content.extract.charset import decode_body, find_wide_charset
+from recrawl.content.extract.charset import (
+    decode_body,
+    find_wide_charset,
+    undo_double_encoding,
+)
 from recrawl.content.extract.chunks import chunk_bytes
 from recrawl.content.extract.html_page import FACT_LENGTH_MAX, PageTree
 from recrawl.content.extract.main_text import find_main
@@ -32,6 +36,7 @@ __all__ = ["observe", "observe_bytes", "observe_text"]
 STRUCTURED_BYTES_MAX: Final = 1_000_000
 """Size of a JSON or XML text up to which its structure is read."""
 
+_NO_PATHS: Final = np.empty(0, dtype=np.uint32)
 _TYPES = {
     "text/html": ContentKind.HTML,
     "application/xhtml+xml": ContentKind.HTML,
@@ -205,12 +210,17 @@ def _observe_html(request: _Request) -> Observation:
         page, charset, has_bad_bytes = _to_utf8(page, content_type)
         markup = read_markup(page, n_text_max=n_max, is_reduced=is_reduced)
         decoded = markup.parsed.decode("utf-8", "replace")
+    else:
+        repaired = undo_double_encoding(decoded)
+        if repaired is not None:
+            page = page.decode("utf-8", "replace").encode("latin-1", "replace")
+            markup = read_markup(page, n_text_max=n_max, is_reduced=is_reduced)
+            decoded = markup.parsed.decode("utf-8", "replace")
     rest.insert(0, memoryview(page)[markup.end :])
     problems = ["bad_bytes"] if has_bad_bytes else []
-    problem = markup.problem
+    problem, n_links, is_closed = markup.problem, markup.n_links, markup.is_closed
     if not problem and markup.n_parsed > settings.html_bytes_max:
         problem = "not_parsed_too_large"
-    text = markup.text
     main: bytes | None = None
     facts: dict[str, Any] = {}
     removed: list[tuple[str, str]] = []
@@ -224,18 +234,20 @@ def _observe_html(request: _Request) -> Observation:
         if settings.select or settings.ignore:
             found, removed = tree.keep_only(settings.select, settings.ignore)
             problems += found
-            text = read_markup(tree.html().encode("utf-8", "replace"), n_text_max=n_max).text
+            markup = read_markup(tree.html().encode("utf-8", "replace"), n_text_max=n_max)
         main = tree.main_text().encode("utf-8", "replace")
     return _observation(
         ContentKind.HTML,
         request,
-        text,
+        markup.text,
         main,
+        line_paths=markup.paths,
         rest=rest,
         ignored=removed,
         charset=charset or "utf-8",
         is_coarse=bool(problem),
-        n_links=markup.n_links,
+        is_closed=is_closed,
+        n_links=n_links,
         problems=tuple(problems),
         **facts,
     )
@@ -347,6 +359,7 @@ def _observation(
     main: bytes | None,
     *,
     n_main_lines: int | None = None,
+    line_paths: NDArray[np.uint32] | None = None,
     rest: Sequence[memoryview] = (),
     is_coarse: bool = False,
     problems: tuple[str, ...] = (),
@@ -369,6 +382,10 @@ def _observation(
     if settings.ignore_patterns and texts is not None:
         columns, is_main, texts, found = _ignore(columns, is_main, texts, settings)
         ignored = [*ignored, *found]
+    paths = _NO_PATHS
+    if line_paths is not None:
+        is_known = columns.lines < line_paths.size
+        paths = line_paths[np.where(is_known, columns.lines, 0)] * is_known
     for piece in (memoryview(text)[columns.end :], *rest):
         if not piece:
             continue
@@ -377,6 +394,8 @@ def _observation(
         chunks = chunk_bytes(piece)
         columns = _joined_columns(columns, chunks)
         is_main = np.concatenate([is_main, np.ones(chunks.hashes.size, dtype=bool)])
+        if paths.size:
+            paths = np.concatenate([paths, np.zeros(chunks.hashes.size, dtype=np.uint32)])
         texts = None if texts is None else [*texts, *([""] * chunks.hashes.size)]
     opening = ""
     if kind is ContentKind.HTML and columns.n_words.sum() <= OPENING_WORDS_MAX:
@@ -390,6 +409,7 @@ def _observation(
             is_main=is_main,
             n_words=np.minimum(columns.n_words, 0xFFFF).astype(np.uint16),
             shapes=columns.shapes,
+            paths=paths,
             shingles=columns.shingles,
             shingle_offsets=columns.shingle_offsets,
             texts=tuple(texts) if with_texts and texts is not None else None,

@@ -18,6 +18,7 @@ WRONG_ANSWER_NAMES = (
     "same_for_many",
     "truncated",
     "unreadable",
+    "other_kind",
 )
 """Names of the kinds, by number."""
 
@@ -30,6 +31,7 @@ _WORDS = {
     "same_for_many": ("a text that many pages have", "texts that many pages have"),
     "truncated": ("a part of the page", "parts of pages"),
     "unreadable": ("a body that cannot be read", "bodies that cannot be read"),
+    "other_kind": ("a body of another kind", "bodies of another kind"),
 }
 _OTHER = ("another page", "other pages")
 

@@ -245,11 +245,12 @@ def write_tag(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass over the t
     found: NDArray[np.uint8],
     out: NDArray[np.uint8],
     n_out: int,
-) -> tuple[int, int, int]:
+) -> tuple[int, int, int, int, int]:
     """Write the attributes of a tag that decide something.
 
-    Returns the place where the tag ends, the number of its attributes, and the place after what
-    was written.  The first is -1 if the tag is written in an unusual way; nothing is written then.
+    Returns the place where the tag ends, the number of its attributes, the place after what was
+    written, and where the value of its class begins and ends.  The first is -1 if the tag is
+    written in an unusual way; nothing is written then.
 
     Parameters
     ----------
@@ -276,7 +277,7 @@ def write_tag(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass over the t
         while i < n and is_space(page[i]):
             i += 1
         if i >= n:
-            return -1, 0, first_out
+            return -1, 0, first_out, 0, 0
         sign = page[i]
         if sign == 62:
             break
@@ -292,38 +293,38 @@ def write_tag(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass over the t
             if is_space(sign) or sign == 62 or sign == 47 or sign == 61:
                 break
             if sign == 34 or sign == 39 or sign == 60 or sign == 0 or sign >= 128:
-                return -1, 0, first_out
+                return -1, 0, first_out, 0, 0
             if 65 <= sign <= 90:
                 sign |= 32
             name = name * np.uint64(257) + np.uint64(sign)
             i += 1
         if i == place:  # it begins with a =
-            return -1, 0, first_out
+            return -1, 0, first_out, 0, 0
         value_start = value_end = i
         k = i
         while k < n and is_space(page[k]):
             k += 1
         if k < n and page[k] == 61:
             if k > i:
-                return -1, 0, first_out
+                return -1, 0, first_out, 0, 0
             i += 1
             while i < n and is_space(page[i]):
                 i += 1
             if i >= n or page[i] == 62:
-                return -1, 0, first_out
+                return -1, 0, first_out, 0, 0
             sign = page[i]
             if sign == 34 or sign == 39:
                 value_start = i + 1
                 value_end = find_sign(page, words, value_start, sign)
                 i = value_end + 1
                 if i >= n:
-                    return -1, 0, first_out
+                    return -1, 0, first_out, 0, 0
             else:
                 value_start = i
                 while i < n and page[i] != 62 and not is_space(page[i]):
                     sign = page[i]
                     if sign == 34 or sign == 39 or sign == 60 or sign == 61 or sign == 96:
-                        return -1, 0, first_out
+                        return -1, 0, first_out, 0, 0
                     i += 1
                 value_end = i
         n_attributes += 1
@@ -333,17 +334,17 @@ def write_tag(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass over the t
             use = int(uses[slot])
         if use == 1:
             if class_place > 0:
-                return -1, 0, first_out
+                return -1, 0, first_out, 0, 0
             class_place, class_place_end = place, i
             class_start, class_end = value_start, value_end
         elif use == 2:
             if id_place > 0:
-                return -1, 0, first_out
+                return -1, 0, first_out, 0, 0
             id_place, id_place_end = place, i
             id_start, id_end = value_start, value_end
         elif use == 3:
             if style_place > 0:
-                return -1, 0, first_out
+                return -1, 0, first_out, 0, 0
             style_place, style_place_end = place, i
             style_start, style_end = value_start, value_end
         else:
@@ -391,4 +392,4 @@ def write_tag(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass over the t
     if page[i] == 47:
         out[n_out] = 32
         n_out += 1
-    return i, n_attributes, n_out
+    return i, n_attributes, n_out, class_start, class_end

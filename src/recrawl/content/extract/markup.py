@@ -45,6 +45,8 @@ BLOCKS_TIMES_TEXT_MAX: Final = 3_000_000_000
 """Blocks times bytes of text up to which a page is parsed: 2 000 blocks and 1.5 MB."""
 ATTRIBUTES_MAX: Final = 150
 """Attributes of one element up to which a page is parsed."""
+LINES_MAX: Final = 100_000
+"""Lines of the text whose paths are known."""
 
 # Classes of elements.  Those from _ITEM on end an inline context.
 _VOID = 1
@@ -108,6 +110,10 @@ class MarkupText(NamedTuple):
     """Size of the page without the contents of scripts, style sheets, images and the like."""
     end: int
     """Place in the page up to which its text was read; the size of the page unless it is huge."""
+    paths: NDArray[np.uint32]
+    """Key of the elements around each line of the text: their names, and classes that are words."""
+    is_closed: bool
+    """Whether the end tag of the page is there."""
 
 
 def _pack(name: str) -> int:
@@ -235,11 +241,18 @@ def _is_ascii(page: NDArray[np.uint8], start: int, end: int) -> bool:
 
 
 @table_kernel
-def _skip_tag(page: NDArray[np.uint8], words: NDArray[np.uint64], start: int) -> tuple[int, int]:
-    """Return the place of the end of a tag, after its name, and how many attributes it has."""
+def _skip_tag(
+    page: NDArray[np.uint8], words: NDArray[np.uint64], start: int
+) -> tuple[int, int, int, int]:
+    """Return the place of the end of a tag, after its name, and how many attributes it has.
+
+    The last two are the start and the end of the value of its attribute ``class``.
+    """
     n = page.size
     i = start
     n_attributes = 0
+    class_start = class_end = 0
+    is_class = False
     is_in_name = False
     is_before_value = False
     while i < n and page[i] != 62:
@@ -250,11 +263,16 @@ def _skip_tag(page: NDArray[np.uint8], words: NDArray[np.uint64], start: int) ->
         elif is_before_value:
             is_before_value = False
             is_in_name = False
+            value_start = i
             if sign == 34 or sign == 39:
+                value_start = i + 1
                 i = find_sign(page, words, i + 1, sign)
             else:
                 while i < n and page[i] != 62 and not is_space(page[i]):
                     i += 1
+            if is_class and class_start == 0:
+                class_start, class_end = value_start, i
+            if sign != 34 and sign != 39:
                 continue
         elif sign == 47:
             is_in_name = False
@@ -263,8 +281,54 @@ def _skip_tag(page: NDArray[np.uint8], words: NDArray[np.uint64], start: int) ->
         elif not is_in_name:
             is_in_name = True
             n_attributes += 1
+            is_class = sign | 32 == 99 and _is_class(page, i)
         i += 1
-    return min(i, n), n_attributes
+    return min(i, n), n_attributes, class_start, class_end
+
+
+@table_kernel
+def _is_class(page: NDArray[np.uint8], start: int) -> bool:
+    """Return whether the name of an attribute is ``class``."""
+    if start + 6 > page.size:
+        return False
+    name = 0
+    for k in range(1, 5):
+        name = name * 256 + int(page[start + k] | 32)
+    after = page[start + 5]
+    return name == 0x6C617373 and (after == 61 or is_space(after))
+
+
+@table_kernel
+def _classes_key(page: NDArray[np.uint8], start: int, end: int) -> np.uint64:
+    """Return a key of the classes of an element, whose value stands from ``start`` to ``end``.
+
+    Only names of small letters count: names with digits or capitals are often made anew with each
+    build of a site.
+    """
+    key = np.uint64(0)
+    word = np.uint64(0)
+    is_word = True
+    for i in range(start, min(end, start + 256)):
+        sign = page[i]
+        if is_space(sign):
+            if is_word:
+                key += word * np.uint64(0x9E3779B97F4A7C15)
+            word = np.uint64(0)
+            is_word = True
+        elif 97 <= sign <= 122 or sign == 45 or sign == 95:
+            word = word * np.uint64(0xC2B2AE3D27D4EB4F) + np.uint64(sign)
+        else:
+            is_word = False
+    if is_word:
+        key += word * np.uint64(0x9E3779B97F4A7C15)
+    return key
+
+
+@table_kernel
+def _join_path(path: np.uint64, name: np.uint64, classes: np.uint64) -> np.uint64:
+    """Return the key of the path to an element inside another."""
+    path = (path + name) * np.uint64(0x9FB21C651E98DF25) + classes
+    return path ^ (path >> np.uint64(29))
 
 
 @table_kernel
@@ -333,6 +397,8 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
     parsed: NDArray[np.uint8],
     open_counts: NDArray[np.int64],
     results: NDArray[np.int64],
+    stack_paths: NDArray[np.uint64],
+    line_paths: NDArray[np.uint32],
 ) -> None:
     n = page.size
     n_out_max = out.size - 8
@@ -359,11 +425,19 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
     n_preformatted = 0
     title_start = -1
     title_end = -1
+    is_closed = 0
+    is_after_term = False
+    line = 0
+    loose = np.uint64(0)  # element in which the text stands that is not on the stack, such as p
     while i < n:
         if page[i] != 60:
             if silent != np.uint64(0):
                 i = find_sign(page, words, i, 60)
                 continue
+            if (n_out == 0 or out[n_out - 1] == 10) and line < line_paths.size:
+                path = stack_paths[top - 1] if top > 0 else np.uint64(0)
+                path = (path + loose) * np.uint64(0xD6E8FEB86659FD93)
+                line_paths[line] = np.uint32(path >> np.uint64(32))
             # Text: white space becomes one space, none at the start of a line.
             while i < n and n_out < n_out_max:
                 sign = page[i]
@@ -378,6 +452,9 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
                 elif sign == 10 and n_preformatted > 0:
                     out[n_out] = 10
                     n_out += 1
+                    line += 1
+                    if line < line_paths.size:
+                        line_paths[line] = line_paths[line - 1]
                 elif n_out > 0 and out[n_out - 1] > 32:
                     out[n_out] = 32
                     n_out += 1
@@ -438,7 +515,7 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
             if not is_read and silent == np.uint64(0) and raw == np.uint64(0):
                 n_parsed = _copy(page, kept, i, parsed, n_parsed)
                 kept = i
-                place, count, n_parsed = write_tag(
+                place, count, n_parsed, class_start, class_end = write_tag(
                     page,
                     words,
                     i,
@@ -458,7 +535,7 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
                     if page[i] == 47:
                         i += 1
         if n_attributes < 0:
-            i, n_attributes = _skip_tag(page, words, i)
+            i, n_attributes, class_start, class_end = _skip_tag(page, words, i)
         i += 1
         if n_attributes > limits[2]:
             problem = 3
@@ -473,9 +550,17 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
                     break
                 if n_out > 0 and out[n_out - 1] == 32:
                     n_out -= 1
+                # A cell stands in the line of its row, a definition in that of its term.
+                is_term = name == np.uint64(0x6474)
+                is_joined = kind == 14 or (is_term and is_end)
+                if name == np.uint64(0x6464) and is_after_term and not is_end:
+                    is_joined = True
                 if n_out > 0 and out[n_out - 1] != 10:
-                    out[n_out] = 32 if kind == 14 else 10
+                    out[n_out] = 32 if is_joined else 10
                     n_out += 1
+                    if not is_joined:
+                        line += 1
+                is_after_term = is_term
             if name == np.uint64(0x707265):  # pre
                 n_preformatted = 0 if is_end else 1
             if is_silent and not is_end:
@@ -511,8 +596,20 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
             kept = i
             n_left_out += i - start
             continue
+        if is_end and (name == np.uint64(0x68746D6C) or name == np.uint64(0x626F6479)):
+            is_closed = 1  # html or body
         if problem != 0:
             continue
+
+        # Path: in which elements the next text stands.
+        if kind == 5:
+            loose = (
+                np.uint64(0)
+                if is_end
+                else _join_path(name, name, _classes_key(page, class_start, class_end))
+            )
+        elif kind == 0 or 6 <= kind <= 10:
+            loose = np.uint64(0)
 
         # Depth: which elements are open.
         if name == np.uint64(0x6474):  # dt and dd close each other
@@ -570,6 +667,10 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
             continue
         stack[top] = name
         stack_classes[top] = kind
+        path = stack_paths[top - 1] if top > 0 else np.uint64(0)
+        if kind == 0 or kind >= 6:
+            path = _join_path(path, name, _classes_key(page, class_start, class_end))
+        stack_paths[top] = path
         top += 1
     n_parsed = _copy(page, kept, n, parsed, n_parsed)
     results[0] = problem
@@ -581,6 +682,7 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
     results[6] = min(i, n)
     results[7] = n_blocks
     results[8] = n - n_left_out
+    results[9] = is_closed
 
 
 def read_markup(
@@ -612,9 +714,10 @@ def read_markup(
     out = np.empty(min(len(page), n_text_max) + 16, dtype=np.uint8)
     open_counts = np.zeros(2, dtype=np.int64)  # depth that tables add, and anchors
     parsed = np.empty(len(page) + len(page) // 4 + 64, dtype=np.uint8)
-    results = np.zeros(9, dtype=np.int64)
+    results = np.zeros(10, dtype=np.int64)
     limits = np.array([n_tags_max, n_blocks_max, n_attributes_max, is_reduced], dtype=np.int64)
-    stack = np.empty(depth_max, dtype=np.uint64)
+    stack = np.empty((2, depth_max), dtype=np.uint64)
+    line_paths = np.zeros(min(out.size // 2 + 1, LINES_MAX), dtype=np.uint32)
     tables = attribute_tables()
     with np.errstate(over="ignore"):
         _read(
@@ -622,7 +725,7 @@ def read_markup(
             words,
             *_name_table(),
             *_entity_table(),
-            stack,
+            stack[0],
             np.empty(depth_max, dtype=np.uint8),
             limits,
             tables.names,
@@ -634,10 +737,21 @@ def read_markup(
             parsed,
             open_counts,
             results,
+            stack[1],
+            line_paths,
         )
-    problem, n_out, n_written, title_start, title_end, n_links, end, n_blocks, n_parsed = (
-        results.tolist()
-    )
+    (
+        problem,
+        n_out,
+        n_written,
+        title_start,
+        title_end,
+        n_links,
+        end,
+        n_blocks,
+        n_parsed,
+        is_closed,
+    ) = results.tolist()
     title = page[title_start:title_end] if 0 <= title_start <= title_end else b""
     if not problem and n_blocks * n_out > BLOCKS_TIMES_TEXT_MAX:
         problem = _PROBLEMS.index("too_many_tags")
@@ -649,4 +763,6 @@ def read_markup(
         n_links,
         n_parsed,
         end,
+        line_paths,
+        bool(is_closed),
     )

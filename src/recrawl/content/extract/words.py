@@ -56,7 +56,9 @@ class PassageColumns(NamedTuple):
     """Hash (xxh3, 64 bits) of the words of each passage."""
     n_words: NDArray[np.int64]
     shapes: NDArray[np.uint32]
-    """Hash of each passage with its numbers, tokens and names of days and months masked."""
+    """Hash of each passage with its numbers, tokens and names of days and months masked; its lowest
+    three bits say whether something was masked (1), whether nothing else is there (2), and whether
+    a sign of a currency is there (4)."""
     shingles: NDArray[np.uint32]
     """Hashes of the shingles of all passages, in order."""
     shingle_offsets: NDArray[np.int64]
@@ -183,6 +185,7 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
     word_3 = nothing
     first_words = nothing
     shape = nothing
+    shape_flags = 2
     last_masked = nothing
     is_in_word = False
     was_gap = False
@@ -247,6 +250,10 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
                 word_1 = word
                 is_token = flags & 1 != 0 or length >= 24
                 is_token = is_token or date_words[np.int64(word & np.uint64(16383))] == word
+                if is_token:
+                    shape_flags |= 1
+                else:
+                    shape_flags &= 5
                 if not (is_token and last_masked == token):
                     masked = token if is_token else word
                     shape += _mix(masked + last_masked * factor_1)
@@ -266,6 +273,8 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
                 # Most words are ASCII: read on as long as they are.
                 while True:
                     sign = folded[code]
+                    if sign == 36:
+                        shape_flags |= 4
                     out[n_out] = sign
                     n_out += 1
                     value = value * np.uint64(0x9E3779B97F4A7C15) + np.uint64(sign + 1)
@@ -281,6 +290,8 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
             else:
                 if code < 0x10000:
                     code = int(folded[code])
+                if 0xA2 <= code <= 0xA5 or 0x20A0 <= code <= 0x20CF:
+                    shape_flags |= 4
                 n_out = write_code(out, n_out, code)
                 value = value * np.uint64(0x9E3779B97F4A7C15) + np.uint64(code + 1)
                 length += 1
@@ -298,7 +309,8 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
                         n_shingles += 1
                     passage_ends[n_passages] = n_out
                     passage_words[n_passages] = n_words
-                    shapes[n_passages] = np.uint32(_mix(shape) >> np.uint64(32))
+                    masked = _mix(shape) >> np.uint64(32)
+                    shapes[n_passages] = np.uint32(masked & ~np.uint64(7)) | np.uint32(shape_flags)
                     lines[n_passages] = line
                     shingle_ends[n_passages] = n_shingles
                     n_passages += 1
@@ -306,6 +318,7 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
                         return n_passages, min(after, n)
                 n_words = 0
                 shape = nothing
+                shape_flags = 2
                 last_masked = nothing
                 was_gap = False
                 line += 1

@@ -23,15 +23,17 @@ TEMPLATE_SHARE: Final = 0.5
 """Share of the counted pages that have a passage of the template."""
 TEMPLATE_PAGES_MIN: Final = 3
 """Pages that have a passage of the template, at least."""
-VOLATILE_PAGES_MIN: Final = 3
+VOLATILE_PAGES_MIN: Final = 2
 """Pages on which a place did not last before it is volatile for all pages of the host."""
+FLAPPING_PAGES_MIN: Final = 3
+"""Pages on which a passage came back before it is no page's own, at least."""
 FLAPPING_SHARE: Final = 0.25
 """Share of the counted pages on which a passage came back before it is no page's own."""
 _DOUBT: Final = 2
 
-_HEAD = struct.Struct("<BBHHH")
+_HEAD = struct.Struct("<BBBHHH")
 _UPDATE_HEAD = struct.Struct("<BBHHHHH")
-_FORMAT = 1
+_FORMAT = 2
 _COUNT_MAX = 255
 HOST_MEMORY_BYTES_MAX: Final = (
     _HEAD.size + 5 * PASSAGES_COUNTED_MAX + 5 * PLACES_MAX + 5 * TEXTS_MAX
@@ -42,6 +44,7 @@ HOST_MEMORY_BYTES_MAX: Final = (
 def pack_update(
     *,
     is_new_page: bool = False,
+    is_first_comparison: bool = False,
     added: Iterable[int] = (),
     removed: Iterable[int] = (),
     places: Iterable[int] = (),
@@ -54,6 +57,8 @@ def pack_update(
     ----------
     is_new_page
         Whether a page joins the counted pages.
+    is_first_comparison
+        Whether two answers of a page were compared for the first time.
     added, removed
         Hashes (32 bits) of passages that a counted page got or lost.
     places
@@ -66,9 +71,10 @@ def pack_update(
     columns = [
         np.fromiter(values, dtype="<u4") for values in (added, removed, places, doubts, texts)
     ]
-    if not is_new_page and not any(column.size for column in columns):
+    facts = is_new_page | is_first_comparison << 1
+    if not facts and not any(column.size for column in columns):
         return b""
-    head = _UPDATE_HEAD.pack(_FORMAT, is_new_page, *(column.size for column in columns))
+    head = _UPDATE_HEAD.pack(_FORMAT, facts, *(column.size for column in columns))
     return head + b"".join(column.tobytes() for column in columns)
 
 
@@ -84,6 +90,8 @@ class HostMemory:
     ----------
     n_pages
         Pages whose passages are counted, at most `SAMPLE_PAGES`.
+    n_compared
+        Pages of which two answers were compared, at most `SAMPLE_PAGES`.
     counts
         Counted pages that have a passage, by its hash (32 bits).
     places
@@ -93,6 +101,7 @@ class HostMemory:
     """
 
     n_pages: int = 0
+    n_compared: int = 0
     counts: Mapping[int, int] = field(default_factory=_empty)
     places: Mapping[int, int] = field(default_factory=_empty)
     texts: Mapping[int, int] = field(default_factory=_empty)
@@ -141,7 +150,7 @@ class HostMemory:
             Key of the passage.
         """
         count = self.places.get(key, 0)
-        return count >= max(VOLATILE_PAGES_MIN, FLAPPING_SHARE * self.n_pages)
+        return count >= max(FLAPPING_PAGES_MIN, FLAPPING_SHARE * self.n_pages)
 
     def with_update(self, update: bytes) -> "HostMemory":
         """Return the memory after an update; damaged bytes change nothing.
@@ -153,7 +162,7 @@ class HostMemory:
         """
         if len(update) < _UPDATE_HEAD.size or update[0] != _FORMAT:
             return self
-        _, is_new_page, *sizes = _UPDATE_HEAD.unpack_from(update)
+        _, facts, *sizes = _UPDATE_HEAD.unpack_from(update)
         if len(update) != _UPDATE_HEAD.size + 4 * sum(sizes):
             return self
         values = np.frombuffer(update, "<u4", offset=_UPDATE_HEAD.size).tolist()
@@ -163,7 +172,8 @@ class HostMemory:
         )
         return replace(
             self,
-            n_pages=min(self.n_pages + bool(is_new_page), SAMPLE_PAGES),
+            n_pages=min(self.n_pages + (facts & 1), SAMPLE_PAGES),
+            n_compared=min(self.n_compared + (facts >> 1 & 1), SAMPLE_PAGES),
             counts=_count(self.counts, added, removed) if added or removed else self.counts,
             places=_weigh(self.places, places, doubts) if places or doubts else self.places,
             texts=_keep_latest(self.texts, texts, TEXTS_MAX) if texts else self.texts,
@@ -172,7 +182,9 @@ class HostMemory:
     def to_bytes(self) -> bytes:
         """Return the memory as bytes, at most `HOST_MEMORY_BYTES_MAX`."""
         tables = (self.counts, self.places, self.texts)
-        parts = [_HEAD.pack(_FORMAT, self.n_pages, *(len(table) for table in tables))]
+        parts = [
+            _HEAD.pack(_FORMAT, self.n_pages, self.n_compared, *(len(table) for table in tables))
+        ]
         for table in tables:
             parts.append(np.fromiter(table, "<u4", len(table)).tobytes())
             parts.append(np.fromiter(table.values(), np.uint8, len(table)).tobytes())
@@ -189,7 +201,7 @@ class HostMemory:
         """
         if len(data) < _HEAD.size or data[0] != _FORMAT:
             return cls()
-        _, n_pages, *sizes = _HEAD.unpack_from(data)
+        _, n_pages, n_compared, *sizes = _HEAD.unpack_from(data)
         if len(data) != _HEAD.size + 5 * sum(sizes):
             return cls()
         tables: list[dict[int, int]] = []
@@ -199,7 +211,13 @@ class HostMemory:
             counts = np.frombuffer(data, np.uint8, size, start + 4 * size).tolist()
             tables.append(dict(zip(keys, counts, strict=True)))
             start += 5 * size
-        return cls(n_pages=n_pages, counts=tables[0], places=tables[1], texts=tables[2])
+        return cls(
+            n_pages=n_pages,
+            n_compared=n_compared,
+            counts=tables[0],
+            places=tables[1],
+            texts=tables[2],
+        )
 
 
 def _count(counts: Mapping[int, int], added: list[int], removed: list[int]) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""What recrawl remembers of the content of a page, in about 12 bytes per passage."""
+"""What recrawl remembers of the content of a page, in about 14 bytes per passage."""
 
 import struct
 from dataclasses import dataclass, field
@@ -8,20 +8,27 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.content.observation import PASSAGES_MAX
+from recrawl.content.observation import PASSAGES_MAX, ContentKind
 
 __all__ = [
+    "AGES",
     "GONE_MAX",
     "PAGE_MEMORY_BYTES_MAX",
+    "RETURN_VERSIONS",
     "SLOTS_MAX",
     "PageMemory",
     "PassageFlag",
     "Slot",
     "TextChoice",
+    "gone_key",
 ]
 
 GONE_MAX: Final = 160
 """Passages that a page had a short time ago: one that returns is not new."""
+AGES: Final = 7
+"""Bits of the key of a passage that is gone which count the changes since then."""
+RETURN_VERSIONS: Final = 4
+"""Changes after which a passage that comes back is new."""
 SLOTS_MAX: Final = 128
 """Places of a page in which passages are found to be volatile."""
 PENDING_MAX: Final = 64
@@ -30,9 +37,9 @@ VERSIONS_MAX: Final = 8
 """Digests of recent versions: a page that returns to one of them has not changed."""
 
 _HEAD = struct.Struct("<BBBBIHBBBBBI16s")
-_FORMAT = 1
+_FORMAT = 2
 PAGE_MEMORY_BYTES_MAX: Final = (
-    _HEAD.size + PASSAGES_MAX * 12 + GONE_MAX * 4 + SLOTS_MAX * 6 + (VERSIONS_MAX + PENDING_MAX) * 8
+    _HEAD.size + PASSAGES_MAX * 14 + GONE_MAX * 4 + SLOTS_MAX * 7 + (VERSIONS_MAX + PENDING_MAX) * 8
 )
 """Bytes that the memory of a page takes at most."""
 
@@ -62,17 +69,25 @@ class PassageFlag(IntFlag):
     ADDED = 128
     """It appeared after the baseline."""
     LASTED_ONCE = 16
-    """It does not count yet, but was still there at the next poll."""
+    """It is volatile or came back, and was still there at the next poll."""
     LASTED_TWICE = 32
+    """The same for two polls; with `LASTED_ONCE`, for three."""
 
 
 class Slot(NamedTuple):
-    """A place whose passages were replaced at once, again and again."""
+    """A place of a page in which passages did not last."""
 
     n_died: int
-    """Passages that did not last until the next poll, less those that did; at most 15."""
+    """Polls at which a passage was gone that had appeared at the poll before; at most 15."""
+    share: int
+    """Share of the passages that appeared there and were gone at the next poll, in 255ths."""
     n_words: int
     """Words of the longest such passage; at most 255."""
+
+
+def gone_key(passage: int) -> int:
+    """Return the key of a passage that is gone, with room for the number of changes since then."""
+    return passage & 0xFFFFFFFF & ~AGES
 
 
 def _no_slots() -> dict[int, Slot]:
@@ -93,11 +108,12 @@ class PageMemory:
         Whether the main text or all text is compared.
     level
         How coarse the passages are.
-    passages, words, flags, shapes
-        Hash, number of words (at most 255), `PassageFlag` and shape (16 bits) of each passage of
-        the last version, in the order of the text, each passage once.
+    passages, words, flags, shapes, paths
+        Hash, number of words (at most 255), `PassageFlag`, shape and path (16 bits each) of each
+        passage of the last version, in the order of the text, each passage once.
     gone
-        Hashes (32 bits) of passages that the page had a short time ago, the latest last.
+        Keys of passages that the page had a short time ago (`gone_key`), the latest last; added to
+        each is the number of changes since then.
     slots
         Places in which passages do not last, by key.
     pending
@@ -112,6 +128,12 @@ class PageMemory:
         Digest (32 bits) of the text of the last wrong answer.
     in_sample
         Whether the host's memory counts the passages of this page.
+    kind
+        How the body of the last version was read.
+    is_parsed
+        Whether it could be parsed as what it claims to be.
+    is_closed
+        Whether its end tag was there.
     """
 
     extractor: int
@@ -122,6 +144,7 @@ class PageMemory:
     words: NDArray[np.uint8]
     flags: NDArray[np.uint8]
     shapes: NDArray[np.uint16]
+    paths: NDArray[np.uint16]
     gone: tuple[int, ...] = ()
     slots: dict[int, Slot] = field(default_factory=_no_slots)
     pending: tuple[int, ...] = ()
@@ -130,13 +153,18 @@ class PageMemory:
     n_wrong: int = 0
     wrong_text: int = 0
     in_sample: bool = False
+    kind: ContentKind = ContentKind.HTML
+    is_parsed: bool = True
+    is_closed: bool = False
 
     def to_bytes(self) -> bytes:
         """Return the memory as bytes, at most `PAGE_MEMORY_BYTES_MAX`."""
+        facts = int(self.text) | self.in_sample << 1 | int(self.kind) << 2
+        facts |= (not self.is_parsed) << 5 | self.is_closed << 6
         head = _HEAD.pack(
             _FORMAT,
             self.extractor & 0xFF,
-            int(self.text) | (int(self.in_sample) << 1),
+            facts,
             self.level,
             self.settings_key,
             self.passages.size,
@@ -149,12 +177,13 @@ class PageMemory:
             self.digest,
         )
         slots = np.array(list(self.slots), dtype="<u4")
-        states = np.array([(slot.n_died, slot.n_words) for slot in self.slots.values()], np.uint8)
+        states = np.array(list(self.slots.values()), np.uint8)
         return b"".join(
             (
                 head,
                 self.passages.astype("<u8", copy=False).tobytes(),
                 self.shapes.astype("<u2", copy=False).tobytes(),
+                self.paths.astype("<u2", copy=False).tobytes(),
                 self.words.tobytes(),
                 self.flags.tobytes(),
                 np.array(self.gone, dtype="<u4").tobytes(),
@@ -178,7 +207,7 @@ class PageMemory:
         (
             _,
             extractor,
-            choice,
+            facts,
             level,
             settings_key,
             n,
@@ -191,38 +220,43 @@ class PageMemory:
         sizes = (
             8 * n,
             2 * n,
+            2 * n,
             n,
             n,
             4 * n_gone,
             4 * n_slots,
-            2 * n_slots,
+            3 * n_slots,
             8 * (n_pending + n_versions),
         )
-        if len(data) != _HEAD.size + sum(sizes) or n > PASSAGES_MAX:
+        if len(data) != _HEAD.size + sum(sizes) or n > PASSAGES_MAX or not facts >> 2 & 7:
             return None
         parts, start = [], _HEAD.size
         for size in sizes:
             parts.append(data[start : start + size])
             start += size
-        states = np.frombuffer(parts[6], np.uint8).reshape(-1, 2).tolist()
-        keys = np.frombuffer(parts[5], "<u4").tolist()
-        digests = np.frombuffer(parts[7], "<u8").tolist()
+        states = np.frombuffer(parts[7], np.uint8).reshape(-1, 3).tolist()
+        keys = np.frombuffer(parts[6], "<u4").tolist()
+        digests = np.frombuffer(parts[8], "<u8").tolist()
         n_wrong, wrong_text, digest = rest
         return cls(
             extractor=extractor,
             settings_key=settings_key,
-            text=TextChoice(choice & 1),
+            text=TextChoice(facts & 1),
             level=level,
             passages=np.frombuffer(parts[0], "<u8"),
             shapes=np.frombuffer(parts[1], "<u2"),
-            words=np.frombuffer(parts[2], np.uint8),
-            flags=np.frombuffer(parts[3], np.uint8),
-            gone=tuple(np.frombuffer(parts[4], "<u4").tolist()),
+            paths=np.frombuffer(parts[2], "<u2"),
+            words=np.frombuffer(parts[3], np.uint8),
+            flags=np.frombuffer(parts[4], np.uint8),
+            gone=tuple(np.frombuffer(parts[5], "<u4").tolist()),
             slots={key: Slot(*state) for key, state in zip(keys, states, strict=True)},
             pending=tuple(digests[:n_pending]),
             versions=tuple(digests[n_pending:]),
             digest=digest,
             n_wrong=n_wrong,
             wrong_text=wrong_text,
-            in_sample=bool(choice & 2),
+            in_sample=bool(facts & 2),
+            kind=ContentKind(facts >> 2 & 7),
+            is_parsed=not facts & 32,
+            is_closed=bool(facts & 64),
         )

@@ -1,30 +1,66 @@
 """Places of a page in which passages never last: clocks, counters, tokens, rotating teasers.
 
-A passage that is replaced by one that differs only in its numbers has a place by its shape.  Any
-other has a place by the passage before it, and one by the passage after it.  Whenever a passage is
-gone at the poll after the one at which it appeared, its place collects a point; when one survives,
-the place loses a point.  With enough points, what replaces a passage there does not count.
+What counts is how long a passage lasts that has just appeared.  A new headline in a list is still
+there at the next poll; a teaser that is drawn at random, or a counter, is not.  So a place is
+volatile if passages that appear in it are gone at the next poll, again and again.
+
+A passage belongs to several places at once, and each learns separately:
+
+- The elements around it (its path), if its words differ from those before it.
+- The numbers in these elements, and the numbers of passages with the same other words, if it is
+  replaced by one that differs only in numbers.
+- The list of numbers in these elements, such as a counter beside each entry: counters that grow
+  slowly last for a while each, but some of them differ at every poll.
+- The space between two stable passages, for texts without elements.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
 from recrawl.content.judging.host_memory import HostMemory
 from recrawl.content.judging.page_memory import SLOTS_MAX, Slot
 
-__all__ = ["VOLATILE_MIN", "Gap", "Places", "find_gaps", "flapping_key", "shape_key"]
+__all__ = [
+    "Gap",
+    "Places",
+    "Seen",
+    "find_gaps",
+    "flapping_key",
+    "gap_keys",
+    "list_key",
+    "numbers_key",
+    "path_key",
+    "shape_key",
+]
 
 Gap: TypeAlias = tuple[int, int]
 """Keys of the space between two stable passages: by the one before, by the one after."""
 
-VOLATILE_MIN: Final = 2
-"""Points from which a place is volatile."""
+DIED_MIN: Final = 2
+"""Polls at which passages of a place did not last before it is volatile."""
+WORDS_SHARE_MIN: Final = 0.5
+"""Share of the passages in a place that do not last, from which it is volatile."""
+NUMBERS_SHARE_MIN: Final = 0.3
+"""The same for numbers: a counter may stay the same for a while."""
+LIST_SHARE_MIN: Final = 0.25
+"""Share of the numbers of a list that differ from poll to poll, from which they are counters."""
+LIST_LENGTH_MIN: Final = 3
+"""Numbers of a list."""
 HOST_WORDS_MAX: Final = 40
 """Words of a passage that does not count because its place is volatile on other pages."""
-_POINTS_MAX: Final = 6
+_MEMORY_POLLS: Final = 4
+_DIED_MAX: Final = 15
 _WORDS_MAX: Final = 255
+_SHARE_ONE: Final = 255
 _MASK = 0xFFFFFFFF
-_UPPER = 0xFFFFFFFC
+_BEFORE, _AFTER, _PATH, _NUMBERS, _SHAPE, _FLAPPING, _LIST = range(1, 8)
+_KIND_BITS = 7
+_SHARE_MIN = {_NUMBERS: NUMBERS_SHARE_MIN, _SHAPE: NUMBERS_SHARE_MIN, _LIST: LIST_SHARE_MIN}
+
+
+def _key(kind: int, value: int) -> int:
+    mixed = value * 0x9E3779B97F4A7C15 + kind
+    return ((mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9 >> 24) & (_MASK ^ _KIND_BITS) | kind
 
 
 def find_gaps(order: Sequence[int], anchors: set[int]) -> list[Gap]:
@@ -39,25 +75,55 @@ def find_gaps(order: Sequence[int], anchors: set[int]) -> list[Gap]:
     """
     before, last = [], 0
     for passage in order:
-        before.append(last & _UPPER | 1)
+        before.append(gap_keys(last)[0])
         if passage in anchors:
-            last = passage & _MASK
+            last = passage
     after, last = [], 0
     for passage in reversed(order):
-        after.append(last & _UPPER | 2)
+        after.append(gap_keys(last)[1])
         if passage in anchors:
-            last = passage & _MASK
+            last = passage
     return list(zip(before, reversed(after), strict=True))
 
 
-def shape_key(shape: int) -> int:
-    """Return the key of the places of a shape (16 bits)."""
-    return (shape * 0x9E3779B1) & _UPPER | 3
+def gap_keys(passage: int) -> Gap:
+    """Return the keys of the space after a stable passage, and of that before it."""
+    upper = passage & (_MASK ^ _KIND_BITS)
+    return upper | _BEFORE, upper | _AFTER
+
+
+def path_key(path: int) -> int:
+    """Return the key of the words inside elements with a path (16 bits)."""
+    return _key(_PATH, path)
+
+
+def numbers_key(path: int) -> int:
+    """Return the key of the numbers inside elements with a path (16 bits)."""
+    return _key(_NUMBERS, path)
+
+
+def shape_key(path: int, shape: int) -> int:
+    """Return the key of the numbers of passages with a path and a shape (16 bits each)."""
+    return _key(_SHAPE, path << 16 | shape)
+
+
+def list_key(path: int) -> int:
+    """Return the key of the list of numbers inside elements with a path (16 bits)."""
+    return _key(_LIST, path)
 
 
 def flapping_key(passage: int) -> int:
     """Return the key of a passage that comes and goes."""
-    return passage & _UPPER
+    return passage & (_MASK ^ _KIND_BITS) | _FLAPPING
+
+
+class Seen(NamedTuple):
+    """What a poll shows of a passage that appeared at the poll before."""
+
+    keys: tuple[int, ...]
+    """Keys of its places."""
+    has_died: bool
+    n_words: int
 
 
 class Places:
@@ -69,60 +135,67 @@ class Places:
         Places before the poll.
     host
         Memory of the host, which knows places that are volatile on several pages.
+    is_first
+        Whether two answers of the page are compared for the first time.
     """
 
-    def __init__(self, slots: Mapping[int, Slot], host: HostMemory) -> None:
+    def __init__(self, slots: Mapping[int, Slot], host: HostMemory, *, is_first: bool) -> None:
         self.slots = dict(slots)
         self.host = host
+        self.is_first = is_first
         self.reports: list[int] = []
-        """Keys of places in which a passage did not last, for the first time."""
+        """Keys of places that are found to be volatile now."""
         self.doubts: list[int] = []
         """Keys of places that the host takes for volatile and in which a passage lasted."""
 
-    def learn(
-        self,
-        died: Sequence[tuple[int, Gap, int]],
-        survived: Sequence[tuple[int, Gap]],
-        shapes_by_gap: Mapping[Gap, set[int]],
-    ) -> None:
+    def learn(self, seen: Iterable[Seen]) -> None:
         """Update the places with what a poll shows.
 
         Parameters
         ----------
-        died
-            Shape, gap and words of each passage that appeared at the last poll and is gone.
-        survived
-            Shape and gap of each passage that appeared at the last poll and is still there.
-        shapes_by_gap
-            Shapes of the new passages in each gap.
+        seen
+            Passages that appeared at the poll before.
         """
-        points: dict[int, int] = {}
-        for shape, gap, n_words in died:
-            is_number = shape in shapes_by_gap.get(gap, ())
-            for key in (shape_key(shape),) if is_number else gap:
-                points[key] = max(points.get(key, 0), n_words)
-        lasted = {key for shape, gap in survived for key in (*gap, shape_key(shape))}
-        for key in lasted - points.keys():
-            slot = self.slots.get(key)
-            if slot is not None and slot.n_died > 1:
-                self.slots[key] = Slot(slot.n_died - 1, slot.n_words)
-            elif slot is not None:
-                del self.slots[key]
-            if key in self.host.places:
-                self.doubts.append(key)
-        for key, n_words in points.items():
-            slot = self.slots.pop(key, Slot(0, 0))
-            n_died = min(slot.n_died + 1, _POINTS_MAX)
-            self.slots[key] = Slot(n_died, min(max(slot.n_words, n_words), _WORDS_MAX))
-            if not slot.n_died:
-                self.reports.append(key)
+        counts: dict[int, list[int]] = {}
+        for keys, has_died, n_words in seen:
+            for key in keys:
+                count = counts.setdefault(key, [0, 0, 0])
+                count[0] += 1
+                if has_died:
+                    count[1] += 1
+                    count[2] = max(count[2], n_words)
+        for key, (n_seen, n_died, n_words) in counts.items():
+            if key & _KIND_BITS == _LIST and n_seen < LIST_LENGTH_MIN:
+                continue
+            self._update(key, n_died / n_seen, n_words)
         if len(self.slots) > SLOTS_MAX:
-            # Places with few points go first, of equal ones those touched least recently.
-            by_points = sorted(self.slots, key=lambda key: self.slots[key].n_died)
-            for key in by_points[: len(self.slots) - SLOTS_MAX]:
+            # Places where little died go first, of equal ones those touched least recently.
+            by_share = sorted(self.slots, key=lambda key: self.slots[key].share)
+            for key in by_share[: len(self.slots) - SLOTS_MAX]:
                 del self.slots[key]
 
-    def is_volatile(self, key: int, n_words: int) -> bool:
+    def _update(self, key: int, share: float, n_words: int) -> None:
+        slot = self.slots.get(key)
+        if share == 0 and key in self.host.places:
+            self.doubts.append(key)
+        if slot is None:
+            if share == 0:
+                return
+            slot = Slot(0, 0, 0)
+            weight = 1.0
+        else:
+            weight = 1 / min(slot.n_died + 1, _MEMORY_POLLS)
+            del self.slots[key]  # to stand last: touched most recently
+        now = slot.share + round((_SHARE_ONE * share - slot.share) * weight)
+        n_died = min(slot.n_died + (share > 0), _DIED_MAX)
+        if now >= _SHARE_ONE // 10:
+            self.slots[key] = Slot(n_died, now, min(max(slot.n_words, n_words), _WORDS_MAX))
+        share_min = _SHARE_MIN.get(key & _KIND_BITS, WORDS_SHARE_MIN)
+        is_told_now = n_died == (1 if self.is_first else DIED_MIN) and n_died > slot.n_died
+        if is_told_now and now >= _SHARE_ONE * share_min:
+            self.reports.append(key)
+
+    def is_volatile(self, key: int, n_words: int, *, n_died_min: int = DIED_MIN) -> bool:
         """Return whether what appears in a place does not count.
 
         Parameters
@@ -131,8 +204,14 @@ class Places:
             Key of the place.
         n_words
             Words of the passage: one much longer than those that stood there before counts.
+        n_died_min
+            Polls at which passages did not last, at least.
         """
         slot = self.slots.get(key)
-        if slot is not None and slot.n_died >= VOLATILE_MIN:
+        kind = key & _KIND_BITS
+        share_min = _SHARE_MIN.get(kind, WORDS_SHARE_MIN)
+        if slot is not None and slot.n_died >= n_died_min and slot.share >= _SHARE_ONE * share_min:
             return 4 * n_words <= 5 * slot.n_words + 8
+        if n_died_min > DIED_MIN:
+            return False
         return n_words <= HOST_WORDS_MAX and self.host.is_volatile(key)

@@ -48,7 +48,9 @@ class WrongAnswer(IntEnum):
     TRUNCATED = 7
     """A page whose end is missing."""
     UNREADABLE = 8
-    """A body that could not be read in time, of a page that was read before."""
+    """A body that could not be read, of a page that was read before."""
+    OTHER_KIND = 9
+    """A body of another kind than before, such as a web page instead of a feed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -5,7 +5,13 @@ from typing import Final, NamedTuple
 from recrawl.content.answer_hints import AnswerHint
 from recrawl.content.judging.verdicts import WrongAnswer
 
-__all__ = ["OTHER_WRONG_WEIGHT", "AnswerFacts", "find_wrong_answer"]
+__all__ = [
+    "ACCEPTED_AFTER",
+    "OTHER_WRONG_WEIGHT",
+    "AnswerFacts",
+    "find_wrong_answer",
+    "hinted_answer",
+]
 
 HINTED_WORDS_MAX: Final = 400
 """New words up to which an answer whose title reads like an error page is one."""
@@ -18,7 +24,7 @@ FIRST_WORDS_IN_TEXT_MAX: Final = 50
 KEPT_SHARE_MAX: Final = 0.5
 """Share of the page's words that a wrong answer still has, at most: a template stays."""
 SHELL_SHARE_MAX: Final = 0.3
-"""Share of the page's words that an empty shell or a truncated page has, at most."""
+"""Share of the page's words that an empty shell has, at most."""
 SHELL_WORDS_MIN: Final = 40
 """Words of a page that can lose its content."""
 SAME_PAGES_MIN: Final = 2
@@ -37,24 +43,22 @@ class AnswerFacts(NamedTuple):
     """Sizes of an answer and of the page's last version, in words of passages."""
 
     n_words: int
-    n_words_before: int
-    """0 if the page has no memory."""
-    n_kept: int
-    """Words of passages that both have."""
-    n_own_before: int
-    """Words of the last version that count."""
-    n_own_kept: int
-    """Words that count and that both have."""
-    n_added: int
-    """Words of passages that only the answer has."""
     n_own: int
     """Words of the answer that count."""
-    is_cut: bool
-    """Whether all that is missing stood at the end."""
-    n_pages_same: int
-    """Pages of the host that got the same text a short time ago."""
     n_wrong: float
     """How often such a wrong answer came just before."""
+    n_words_before: int = 0
+    """0 if the page has no memory."""
+    n_own_before: int = 0
+    """Words of the last version that count."""
+    n_own_kept: int = 0
+    """Words that count and that both have."""
+    n_added: int = 0
+    """Words of passages that only the answer has."""
+    is_cut: bool = False
+    """Whether the end of the page is missing."""
+    n_pages_same: int = 0
+    """Pages of the host that got the same text a short time ago."""
 
 
 _HINTED: Final = (
@@ -79,9 +83,11 @@ def find_wrong_answer(hints: int, facts: AnswerFacts) -> WrongAnswer:
     """
     accepted_after = ACCEPTED_WITH_HINT_AFTER if facts.n_words_before else FIRST_ACCEPTED_AFTER
     if hints and facts.n_wrong < accepted_after and _is_replaced(hints, facts):
-        return next((kind for hint, kind in _HINTED if hints & hint), WrongAnswer.NONE)
+        return hinted_answer(hints)
     if facts.n_wrong >= ACCEPTED_AFTER:
         return WrongAnswer.NONE
+    if facts.is_cut:
+        return WrongAnswer.TRUNCATED
     if not facts.n_words_before:
         return WrongAnswer.EMPTY_SHELL if not facts.n_words else WrongAnswer.NONE
     is_emptied = (
@@ -92,11 +98,20 @@ def find_wrong_answer(hints: int, facts: AnswerFacts) -> WrongAnswer:
         return WrongAnswer.NONE
     if facts.n_pages_same >= SAME_PAGES_MIN:
         return WrongAnswer.SAME_FOR_MANY
-    if facts.is_cut and facts.n_kept:
-        return WrongAnswer.TRUNCATED
     if facts.n_added + facts.n_own_kept < SHELL_SHARE_MAX * facts.n_own_before:
         return WrongAnswer.EMPTY_SHELL
     return WrongAnswer.NONE
+
+
+def hinted_answer(hints: int) -> WrongAnswer:
+    """Return what an answer reads like, `WrongAnswer.NONE` if it reads like a page.
+
+    Parameters
+    ----------
+    hints
+        Bits of `AnswerHint`.
+    """
+    return next((kind for hint, kind in _HINTED if hints & hint), WrongAnswer.NONE)
 
 
 def _is_replaced(hints: int, facts: AnswerFacts) -> bool:

@@ -53,7 +53,9 @@ def check_observation(observation: "Observation") -> None:
             f"{type(observation).__name__}"
         )
     n = observation.passages.size
-    columns = (observation.is_main, observation.n_words, observation.shapes)
+    columns = [observation.is_main, observation.n_words, observation.shapes]
+    if observation.paths.size:
+        columns.append(observation.paths)
     if n > PASSAGES_MAX:
         raise ValueError(f"observation must have at most {PASSAGES_MAX} passages, got {n}")
     if any(column.shape != (n,) for column in (observation.passages, *columns)):

@@ -1,0 +1,122 @@
+"""The passages of an answer as they are compared."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from recrawl.content.extract.words import passage_hash
+from recrawl.content.judging.page_memory import TextChoice
+from recrawl.content.observation import Observation
+
+__all__ = ["Version", "choose_text", "version_digest"]
+
+COPIES_MAX: Final = 7
+"""Copies of a passage on the same page that are compared."""
+MAIN_WORDS_MIN: Final = 40
+"""Words of a main text that can stand for the page."""
+MAIN_SHARE_MIN: Final = 0.4
+"""Share of all words from which the main text stands for the page."""
+MAIN_SHARE_KEPT: Final = 0.25
+"""Share below which a page that was compared by its main text is compared by all text."""
+
+_TITLE_PARTS: Final = re.compile(r"\s+[-–—|·•»›:]\s+|\s*[|»›]\s*")
+_MASK32 = 0xFFFFFFFF
+_MASK64 = 0xFFFFFFFFFFFFFFFF
+_COPY = 0x9E3779B97F4A7C15
+
+
+@dataclass(slots=True)
+class Version:
+    """The passages of an observation in the order of the text.
+
+    A passage that stands there twice has a second row with a hash of its own, so that it matters
+    how often a state or a price is on the page.  Rows that are copies are never reported.
+    """
+
+    rows: NDArray[np.int64]
+    passages: list[int]
+    words: list[int]
+    is_main: list[bool]
+    shapes: list[int]
+    paths: list[int]
+    copies: set[int]
+
+    @classmethod
+    def of(cls, observation: Observation) -> "Version":
+        """Return the passages of an observation."""
+        n = observation.passages.size
+        passages: list[int] = []
+        rows: list[int] = []
+        copies: set[int] = set()
+        n_seen: dict[int, int] = {}
+        for row, passage in enumerate(observation.passages.tolist()):
+            k = n_seen.get(passage, 0)
+            n_seen[passage] = k + 1
+            key = (passage + k * _COPY) & _MASK64
+            if k:
+                if k > COPIES_MAX or key in n_seen or key in copies:
+                    continue
+                copies.add(key)
+            passages.append(key)
+            rows.append(row)
+        paths = observation.paths if observation.paths.size else np.zeros(n, dtype=np.uint32)
+        kept = np.array(rows, dtype=np.int64)
+        return cls(
+            kept,
+            passages,
+            np.minimum(observation.n_words[kept], 255).tolist(),
+            (observation.is_main | _repeats_title(observation))[kept].tolist(),
+            (observation.shapes[kept] & 0xFFFF).tolist(),
+            (paths[kept] & 0xFFFF).tolist(),
+            copies,
+        )
+
+    def shape_key(self) -> int:
+        """Return a digest (32 bits) of the text with its numbers masked, as a clock has them."""
+        return xxhash.xxh3_64_intdigest(np.array(self.shapes, dtype="<u2").tobytes()) & _MASK32
+
+
+def _repeats_title(observation: Observation) -> NDArray[np.bool_]:
+    """Return whether each passage is the title or a part of it: such a heading is main text."""
+    parts = {observation.title, *_TITLE_PARTS.split(observation.title)}
+    # A passage has at most as many words as characters, so most need not be compared.
+    n_words_max = max(map(len, parts))
+    rows = np.flatnonzero(~observation.is_main & (observation.n_words <= n_words_max)).tolist()
+    is_title = np.zeros(observation.passages.size, dtype=bool)
+    if rows:
+        known = {passage_hash(part) for part in parts if part}
+        is_title[[row for row in rows if int(observation.passages[row]) in known]] = True
+    return is_title
+
+
+def choose_text(version: Version, before: TextChoice | None) -> TextChoice:
+    """Return whether the main text stands for the page; a page keeps its choice in between.
+
+    Parameters
+    ----------
+    version
+        Passages of the answer.
+    before
+        Choice of the page so far, None if it has none.
+    """
+    n_words = sum(version.words)
+    n_main = sum(n for n, main in zip(version.words, version.is_main, strict=True) if main)
+    share = MAIN_SHARE_KEPT if before == TextChoice.MAIN else MAIN_SHARE_MIN
+    is_enough = n_main >= MAIN_WORDS_MIN and n_main >= share * n_words
+    return TextChoice.MAIN if is_enough else TextChoice.ALL
+
+
+def version_digest(passages: list[int]) -> bytes:
+    """Return the digest of a version, whatever the order of its passages.
+
+    Parameters
+    ----------
+    passages
+        Hashes of the passages that count.
+    """
+    hashes = np.sort(np.array(passages, dtype="<u8"))
+    return xxhash.xxh3_128_digest(hashes.tobytes())
