@@ -8,7 +8,7 @@ import struct
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from recrawl.testing.web.certificates import CERTIFICATE_KINDS, CertificateMaker
 from recrawl.testing.web.local_web import LocalWeb, request_kind
@@ -16,10 +16,14 @@ from recrawl.testing.web.replies import End, Reply, reply_steps
 from recrawl.testing.web.request_log import LoggedRequest, RequestLog
 from recrawl.testing.web.traits import TlsKind
 
+if TYPE_CHECKING:
+    from aiohttp.abc import AbstractResolver
+
 __all__ = ["WebServer", "serve"]
 
 _HEAD_BYTES_MAX = 64 * 1024
 _WRITE_BYTES_MAX = 256 * 1024
+_IDLE_SECONDS_MAX = 75.0
 
 
 def system_time_ms() -> int:
@@ -63,6 +67,39 @@ class WebServer:
             return None
         kind = self.web.hosts[name].traits.tls
         return "127.0.0.1", self.port if kind is None else self.tls_ports[kind]
+
+    def resolver(self) -> "AbstractResolver":
+        """Return a resolver for aiohttp that leads each host to this server, also to its port."""
+        from aiohttp.abc import AbstractResolver, ResolveResult  # noqa: PLC0415
+
+        find = self.address_of
+
+        class LocalResolver(AbstractResolver):
+            """Resolver of the names of the local web, and of no others."""
+
+            async def resolve(
+                self,
+                host: str,
+                port: int = 0,  # noqa: ARG002 - the server has its own
+                family: socket.AddressFamily = socket.AF_INET,  # noqa: ARG002
+            ) -> list[ResolveResult]:
+                found = find(host)
+                if found is None:
+                    raise OSError(f"no host of the local web is named {host}")
+                row = ResolveResult(
+                    hostname=host,
+                    host=found[0],
+                    port=found[1],
+                    family=socket.AF_INET,
+                    proto=0,
+                    flags=socket.AI_NUMERICHOST,
+                )
+                return [row]
+
+            async def close(self) -> None:
+                """Do nothing: there is nothing to close."""
+
+        return LocalResolver()
 
     def n_open(self) -> int:
         """Return the number of open connections."""
@@ -194,15 +231,18 @@ class _Connection(asyncio.Protocol):
         self._can_write = asyncio.Event()
         self._can_write.set()
         self._closed = asyncio.Event()
+        self._idle: asyncio.TimerHandle | None = None  # closes the connection if nothing comes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=_WRITE_BYTES_MAX)
         self._address = transport.get_extra_info("sockname")[0]
         self._server.connections.add(self)
+        self._wait_for_request()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio calls it so)
         self._server.connections.discard(self)
+        self._stop_waiting()
         self._closed.set()
         self._can_write.set()
 
@@ -223,6 +263,17 @@ class _Connection(asyncio.Protocol):
         self._buffer += data
         self._read_requests()
 
+    def _wait_for_request(self) -> None:
+        assert self._transport is not None
+        self._stop_waiting()
+        loop = asyncio.get_running_loop()
+        self._idle = loop.call_later(_IDLE_SECONDS_MAX, self._transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
     def _read_requests(self) -> None:
         transport = self._transport
         while self._task is None and transport is not None and not transport.is_closing():
@@ -235,6 +286,7 @@ class _Connection(asyncio.Protocol):
             self._take_request(transport, head)
 
     def _take_request(self, transport: asyncio.Transport, head: bytes) -> None:
+        self._stop_waiting()
         lines = head.decode("latin-1").split("\r\n")
         method, _, rest = lines[0].partition(" ")
         headers = {}
@@ -318,6 +370,8 @@ class _Connection(asyncio.Protocol):
         )
         if arrival.wants_close or reply.status == 405:
             transport.close()
+        elif not transport.is_closing():
+            self._wait_for_request()
 
 
 def _split_target(target: str, host: str) -> tuple[str, str]:
