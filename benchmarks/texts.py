@@ -30,6 +30,8 @@ from benchmarks.scale import bytes_by_part
 from recrawl.content import ContentKind, Observation
 from recrawl.corpus import Corpus, CorpusConfig, Outcome
 from recrawl.sim.pages import KINDS, START_AT, make_site
+from recrawl.store import Store
+from recrawl.store.keys import CHANGE, HOST_MEMORY, PAGE_MEMORY, RECORD
 
 __all__ = ["measure"]
 
@@ -41,6 +43,13 @@ _WORDS_PER_PASSAGE = 12
 _CHANGED_SHARE = 0.05
 _ROUNDS = 4
 _CALLS_PER_MESSAGE = 50
+_PAGES_SCANNED_MAX = 1_000_000
+_KINDS = {
+    "memory of texts": PAGE_MEMORY,
+    "digests and sketch": RECORD,
+    "changes": CHANGE,
+    "memory of hosts": HOST_MEMORY,
+}
 _MIX = 0x9E3779B1
 _ODD_NUMBERS = np.arange(1, 2 * 512 * _WORDS_PER_PASSAGE, 2, dtype=np.uint64)
 _DAY_MS = 86_400_000
@@ -156,12 +165,15 @@ def _measure_pages(
                 break
         store = corpus.nodes[0].store
         store.compact()
+        kinds = _bytes_by_kind(store) if n_pages <= _PAGES_SCANNED_MAX else {}
         n_changed = corpus.stats().n_changed
     parts = bytes_by_part(folder)
     per_fetch = log_bytes / n_pages
+    by_kind = {name: size / n_pages for name, size in kinds.items()}
     found = {
         "n_pages": n_pages,
         "store_bytes_per_page": parts["store"] / n_pages,
+        "uncompressed_bytes_per_page": by_kind,
         "log_bytes_per_first_fetch": per_fetch[0],
         "first_outcomes_per_cpu_second": n_pages / seconds[0],
         "n_changed": n_changed,
@@ -174,6 +186,16 @@ def _measure_pages(
             "later_outcomes_per_cpu_second": n_pages / seconds[-1],
         }
     return found
+
+
+def _bytes_by_kind(store: Store) -> dict[str, int]:
+    """Return the size of the keys and values of a store before compression, by what they are."""
+    return {
+        name: sum(
+            len(key) + len(value) for key, value in store._kv.scan(letter, bytes([letter[0] + 1]))
+        )
+        for name, letter in _KINDS.items()
+    }
 
 
 def _log_bytes(corpus: Corpus) -> int:
