@@ -28,8 +28,8 @@ from recrawl.content.observation import (
     ContentKind,
     Observation,
 )
-from recrawl.content.rules import find_patterns
 from recrawl.content.settings import DEFAULT_CONTENT_SETTINGS, ContentSettings
+from recrawl.text_rules import find_patterns
 
 __all__ = ["observe", "observe_bytes", "observe_text"]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from recrawl.content.rules import check_patterns, check_selectors
+from recrawl.text_rules import check_patterns, check_selectors
 
 __all__ = ["DEFAULT_CONTENT_SETTINGS", "ContentSettings"]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recrawl import text_rules
 from recrawl.content import (
     PASSAGES_MAX,
     ContentKind,
@@ -19,7 +20,6 @@ from recrawl.content import (
     observing,
     passage_hash,
 )
-from recrawl.content import rules as content_rules
 from recrawl.content.extract import pdf, words
 
 PAGE = b"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title> Green
@@ -39,7 +39,7 @@ def hashes(observation: Observation) -> list[int]:
 def test_the_doctests_pass() -> None:
     assert doctest.testmod(observing).failed == 0
     assert doctest.testmod(words).failed == 0
-    assert doctest.testmod(content_rules).failed == 0
+    assert doctest.testmod(text_rules).failed == 0
 
 
 def test_an_html_page_has_passages_and_facts() -> None:

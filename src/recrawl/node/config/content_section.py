@@ -47,8 +47,13 @@ class ContentConfig:
     def __post_init__(self) -> None:
         read_fields(self)
         if self.select or self.ignore or self.ignore_patterns:
+            # Not `recrawl.content`: a command reads the configuration before it chooses kernels.
+            from recrawl.text_rules import check_patterns, check_selectors  # noqa: PLC0415
+
             try:
-                self.content_settings()
+                check_selectors("select", self.select)
+                check_selectors("ignore", self.ignore)
+                check_patterns("ignore_patterns", self.ignore_patterns)
             except ValueError as error:
                 raise ConfigError(str(error)) from None
 

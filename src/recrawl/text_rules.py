@@ -1,4 +1,7 @@
-"""Check the rules of users: CSS selectors and regular expressions."""
+"""Check the rules by which users select and ignore text: CSS selectors and regular expressions.
+
+The configuration checks them when it is read, and `recrawl.content` uses them.
+"""
 
 from collections.abc import Sequence
 
