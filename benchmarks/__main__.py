@@ -115,6 +115,7 @@ def _argument_parser() -> argparse.ArgumentParser:
     command = commands.add_parser("fetch", help=fetch.__doc__)
     command.add_argument("--pages", type=int, default=2_000, help="number of pages of each turn")
     command.add_argument("--rounds", type=int, default=5, help="number of turns of each client")
+    command.add_argument("--hosts", type=float, default=1e4, help="number of hosts")
     command = commands.add_parser("mutated-bodies", help=mutated_bodies.__doc__)
     command.add_argument("--bodies", type=float, default=1e6, help="number of bodies")
     command.add_argument("--seed", type=int, default=0)
@@ -215,7 +216,7 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
         case "observe":
             return observe.measure(arguments.pages)
         case "fetch":
-            return fetch.measure(arguments.pages, arguments.rounds)
+            return fetch.measure(arguments.pages, arguments.rounds, int(arguments.hosts))
         case "mutated-bodies":
             return mutated_bodies.measure(
                 int(arguments.bodies), seed=arguments.seed, first=arguments.first

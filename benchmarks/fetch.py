@@ -4,16 +4,23 @@ A server in another process sends pages of 35 kB from 127.0.0.1.  Four clients t
 times: aiohttp alone; the fetcher with robots.txt, gate, guard and limits; aiohttp with bare
 resiliparse on each page; the fetcher with `observe` on each page.  The shares compare CPU time of
 the client, which other programs on the machine disturb less than the time on the clock.
+
+Then one fetcher gets three pages of each of many hosts, with its usual delay of a second.
 """
 
 import asyncio
 import multiprocessing
+import os
+import resource
+import socket
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from statistics import median
 from typing import TypedDict
 
 import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from benchmarks.observe import make_page, read_bare
 from recrawl.content import observe
@@ -36,6 +43,18 @@ class FetchSpeed(TypedDict):
     share_of_aiohttp_and_resiliparse: float
     share_of_aiohttp_by_the_clock: float
     share_of_aiohttp_and_resiliparse_by_the_clock: float
+
+
+class ManyHosts(TypedDict):
+    """One process with many hosts."""
+
+    n_hosts: int
+    n_requests: int
+    seconds: float
+    requests_per_second: float
+    cpu_microseconds_per_request: float
+    kilobytes_per_host: float
+    open_files_max: int
 
 
 class _PageServer(asyncio.Protocol):
@@ -145,8 +164,88 @@ async def _measure_clients(site: str, n_pages: int, n_rounds: int) -> FetchSpeed
     }
 
 
-def measure(n_pages: int = 2_000, n_rounds: int = 5) -> FetchSpeed:
-    """Return the speeds of the fetcher and of bare aiohttp.
+class _OneServer(AbstractResolver):
+    """Resolves every name to one server."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    async def resolve(
+        self,
+        host: str,
+        port: int = 0,  # noqa: ARG002 (aiohttp calls it so)
+        family: socket.AddressFamily = socket.AF_INET,
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host, host="127.0.0.1", port=self._port, family=family, proto=0, flags=0
+            )
+        ]
+
+    async def close(self) -> None:
+        pass
+
+
+def _memory_bytes() -> int:
+    """Return the greatest memory that the process has used."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << (
+        0 if sys.platform == "darwin" else 10
+    )
+
+
+async def _measure_hosts(port: int, n_hosts: int) -> ManyHosts:
+    settings = FetchSettings(
+        contact="https://example.com/bot",
+        allow_networks=("127.0.0.0/8",),
+        slowness_factor=0.0,
+        total_seconds_max=600.0,
+        idle_seconds_max=600.0,
+        connect_seconds_max=600.0,
+    )
+    fetcher = HttpFetcher(settings, resolver=_OneServer(port))
+    for number in range(10):
+        await fetcher.fetch(FetchRequest(url=f"http://warm-up.example/p/{number}"))
+        if number == 1:
+            before = _memory_bytes()
+    n_files_max = 0
+    is_over = False
+
+    async def watch() -> None:
+        nonlocal n_files_max
+        while not is_over:
+            n_files_max = max(n_files_max, len(os.listdir("/proc/self/fd")))
+            await asyncio.sleep(0.2)
+
+    async def crawl(host: int) -> None:
+        for number in range(3):
+            url = f"http://host-{host}.example/p/{number}"
+            answer = await fetcher.fetch(FetchRequest(url=url))
+            assert answer.problem is None, answer
+
+    watching = asyncio.create_task(watch())
+    cpu, clock = time.process_time(), time.perf_counter()
+    await asyncio.gather(*(crawl(host) for host in range(n_hosts)))
+    cpu, clock = time.process_time() - cpu, time.perf_counter() - clock
+    is_over = True
+    await watching
+    n_requests = 4 * n_hosts
+    grown = _memory_bytes() - before
+    await fetcher.close()
+    return {
+        "n_hosts": n_hosts,
+        "n_requests": n_requests,
+        "seconds": round(clock, 1),
+        "requests_per_second": round(n_requests / clock),
+        "cpu_microseconds_per_request": round(cpu / n_requests * 1e6),
+        "kilobytes_per_host": round(grown / n_hosts / 1000, 1),
+        "open_files_max": n_files_max,
+    }
+
+
+def measure(
+    n_pages: int = 2_000, n_rounds: int = 5, n_hosts: int = 10_000
+) -> dict[str, FetchSpeed | ManyHosts]:
+    """Return the speeds of the fetcher and of bare aiohttp, and the cost of many hosts.
 
     Parameters
     ----------
@@ -154,14 +253,20 @@ def measure(n_pages: int = 2_000, n_rounds: int = 5) -> FetchSpeed:
         Number of pages of each turn.
     n_rounds
         Number of turns of each client.
+    n_hosts
+        Number of hosts of the second part.
     """
     context = multiprocessing.get_context("spawn")
     port: multiprocessing.Queue[int] = context.Queue()
     server = context.Process(target=_serve, args=(port,), daemon=True)
     server.start()
     try:
-        site = f"http://127.0.0.1:{port.get(timeout=120)}"
-        return asyncio.run(_measure_clients(site, n_pages, n_rounds))
+        number = port.get(timeout=120)
+        speed = _measure_clients(f"http://127.0.0.1:{number}", n_pages, n_rounds)
+        return {
+            "one_host": asyncio.run(speed),
+            "many_hosts": asyncio.run(_measure_hosts(number, n_hosts)),
+        }
     finally:
         server.terminate()
         server.join()

@@ -46,8 +46,10 @@ _HOST_FAILURES: Final = frozenset(
 )
 # The body of a redirect is read only so that its connection can be used again.
 _REDIRECT_BODY_BYTES_MAX: Final = 1 << 16
-_KEEP_ALIVE_SECONDS: Final = 15.0
-_IDLE_HOSTS_MAX: Final = 300
+# A process may have only 1,024 open files by default; aiohttp closes idle connections after this
+# time at the earliest, and after twice as long at the latest.
+_KEEP_ALIVE_SECONDS: Final = 10.0
+_IDLE_HOSTS_MAX: Final = 200
 _HASH_VALUES: Final = 2**64
 _ACCEPT: Final = {
     FetchKind.PAGE: "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
@@ -144,6 +146,7 @@ class HttpFetcher:
         self._resolver: GuardedResolver | None = None
         self._tls = tls
         self._session: aiohttp.ClientSession | None = None
+        self._slots = asyncio.Semaphore(settings.connections_max)
         self._used_at: OrderedDict[str, float] = OrderedDict()
         self._is_closed = False
         self._headers = {
@@ -317,7 +320,9 @@ class HttpFetcher:
             hop = _Hop(self._time.now_ms())
             is_stale = False
             try:
-                await self._ask(target, kind, validators, hop)
+                async with self._slots:
+                    hop.sent_at_ms = self._time.now_ms()
+                    await self._ask(target, kind, validators, hop)
                 is_stale = (
                     was_connected and hop.problem == FetchProblem.DROPPED and hop.status == 0
                 ) and not is_last
@@ -443,7 +448,7 @@ class HttpFetcher:
             inner = self._inner_resolver or aiohttp.ThreadedResolver()
             self._resolver = GuardedResolver(inner, self.guard)
             connector = aiohttp.TCPConnector(
-                limit=self.settings.connections_max,
+                limit=0,  # a wait for a free connection would count as time of the host
                 resolver=self._resolver,
                 socket_factory=self.guard.open_socket,
                 keepalive_timeout=_KEEP_ALIVE_SECONDS,

@@ -84,7 +84,7 @@ class FetchSettings:
     backoff_seconds_max: float = 3_600.0
     wait_seconds_max: float = 60.0
     connections_per_host: int = 1
-    connections_max: int = 500
+    connections_max: int = 250
     hosts_max: int = 1_000_000
     connect_seconds_max: float = 15.0
     idle_seconds_max: float = 30.0
