@@ -5,17 +5,20 @@ in URLs, with `AddressGuard.open_socket`.  The address that is checked there is 
 socket is connected to, so a name that changes its address in between gains nothing.
 """
 
+import asyncio
 import socket
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from recrawl.fetch.addresses import Network, address_refusal
 
-__all__ = ["AddressGuard", "GuardedResolver", "RefusedAddress"]
+__all__ = ["AddressGuard", "GuardedResolver", "RefusedAddress", "SystemResolver"]
 
 _ADDRESSES_MAX: Final = 16
+_LOOKUPS_MAX: Final = 64
 
 
 class RefusedAddress(OSError):  # noqa: N818 - names a condition, as in the docs
@@ -124,3 +127,49 @@ class GuardedResolver(AbstractResolver):
     async def close(self) -> None:
         """Close the inner resolver."""
         await self.inner.close()
+
+
+class SystemResolver(AbstractResolver):
+    """Looks names up as the system does, in threads of its own.
+
+    A name server that does not answer blocks a thread for many seconds.  In the common threads of
+    the event loop, a few such names would stop everything else that uses them.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_LOOKUPS_MAX, thread_name_prefix="recrawl-dns")
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Return the addresses of a host.
+
+        Raises
+        ------
+        OSError
+            If the name cannot be resolved.
+        """
+        loop = asyncio.get_running_loop()
+        infos = await loop.run_in_executor(self._threads, _look_up, host, port, family)
+        return [
+            ResolveResult(
+                hostname=host,
+                # A zone (scope) is kept, so that the guard sees and refuses it.
+                host=f"{where[0]}%{where[3]}" if len(where) > 3 and where[3] else str(where[0]),
+                port=int(where[1]),
+                family=kind,
+                proto=protocol,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for kind, _, protocol, _, where in infos
+        ]
+
+    async def close(self) -> None:
+        """Let the threads end when their look-ups do."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _look_up(host: str, port: int, family: socket.AddressFamily) -> list[Any]:
+    return socket.getaddrinfo(
+        host, port, family=family, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
+    )

@@ -21,7 +21,12 @@ from recrawl.fetch.fetcher import (
     FetchRedirect,
     FetchRequest,
 )
-from recrawl.fetch.guarded_sockets import AddressGuard, GuardedResolver, RefusedAddress
+from recrawl.fetch.guarded_sockets import (
+    AddressGuard,
+    GuardedResolver,
+    RefusedAddress,
+    SystemResolver,
+)
 from recrawl.fetch.host_gate import HostGate
 from recrawl.fetch.robots import RobotsFile
 from recrawl.fetch.robots_cache import RobotsCache
@@ -445,7 +450,7 @@ class HttpFetcher:
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            inner = self._inner_resolver or aiohttp.ThreadedResolver()
+            inner = self._inner_resolver or SystemResolver()
             self._resolver = GuardedResolver(inner, self.guard)
             connector = aiohttp.TCPConnector(
                 limit=0,  # a wait for a free connection would count as time of the host

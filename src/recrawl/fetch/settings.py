@@ -85,7 +85,7 @@ class FetchSettings:
     wait_seconds_max: float = 60.0
     connections_per_host: int = 1
     connections_max: int = 250
-    hosts_max: int = 1_000_000
+    hosts_max: int = 200_000
     connect_seconds_max: float = 15.0
     idle_seconds_max: float = 30.0
     total_seconds_max: float = 120.0

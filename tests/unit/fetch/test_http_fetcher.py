@@ -2,6 +2,9 @@
 
 import asyncio
 import base64
+import gzip
+import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -9,6 +12,7 @@ import pytest
 
 from recrawl.errors import ConfigError
 from recrawl.fetch import FetchKind, FetchProblem, FetchRequest, FetchSettings, HttpFetcher
+from recrawl.fetch.guarded_sockets import SystemResolver
 from recrawl.fetch.robots import ROBOTS_BYTES_MAX
 from recrawl.fetch.target_urls import parse_target
 from recrawl.testing.fetchers import (
@@ -193,6 +197,54 @@ def test_a_proxy_is_asked_for_the_checked_address() -> None:
     with watch_connections() as seen:
         asyncio.run(main())
     assert {address[0] for address in seen} == {"127.0.0.1"}
+
+
+def test_names_are_resolved_by_the_system() -> None:
+    async def main() -> None:
+        resolver = SystemResolver()
+        found = await resolver.resolve("localhost", 80)
+        assert {one["host"] for one in found} <= {"127.0.0.1", "::1"}
+        assert {one["port"] for one in found} == {80}
+        for name in ("a" * 300, "nowhere.invalid", "a..b", "\0"):
+            with pytest.raises((OSError, ValueError)):
+                await resolver.resolve(name, 80)
+        await resolver.close()
+
+    asyncio.run(main())
+
+
+def test_mutated_answers_never_raise(seed: int) -> None:
+    rng = random.Random(seed)
+    good = [
+        http_answer(b"<p>page", headers='Content-Type: text/html\r\nETag: "1"\r\n'),
+        http_answer(gzip.compress(b"page" * 50), headers="Content-Encoding: gzip\r\n"),
+        http_answer(b"moved", status=301, headers="Location: /next?a=1\r\n"),
+        http_answer(b"busy", status=503, headers="Retry-After: 0\r\n"),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npage\r\n0\r\n\r\n",
+        b"HTTP/1.0 304 Not Modified\r\n\r\n",
+    ]
+    pieces = [b"\r\n", b"\0", b"\xff", b": ", b"1e9", b"-1", b"gzip", b"%", b" " * 50, b"9" * 30]
+
+    async def send(seen: SeenRequest, writer: asyncio.StreamWriter) -> None:
+        data = bytearray(rng.choice(good))
+        for _ in range(rng.randint(1, 2)):
+            at = rng.randrange(len(data))
+            data[at : at + rng.randint(0, 4)] = rng.choice([*pieces, rng.randbytes(3)])
+        writer.write(bytes(data))
+        await writer.drain()
+        writer.close()
+
+    async def use(fetcher: HttpFetcher, site: ScriptedSite) -> None:
+        problems: Counter[FetchProblem | None] = Counter()
+        for i in range(300):
+            site.scripts[f"/{i}"] = send
+            answer = await fetcher.fetch(FetchRequest(url=f"{site.url}/{i}"))
+            problems[answer.problem] += 1
+            assert answer.problem is None or not answer.body
+        assert len(problems) >= 3
+        assert (await fetcher.fetch(FetchRequest(url=f"{site.url}/robots.txt"))).status == 200
+
+    run({}, use, idle_seconds_max=5.0)
 
 
 def test_passwords_in_urls_are_not_sent() -> None:
