@@ -20,6 +20,8 @@ from recrawl.content.extract.words import _date_words
         ("כותרת לפני 3 שעות", "כותרת לפני 5 ימים"),
         ("标题 2小时前", "标题 3天前"),
         ("題名 3時間前", "題名 2日前"),
+        ("Updated yesterday", "Updated over a week ago"),
+        ("Last updated in the last hour by Ada", "Last updated this week by Ada"),
     ],
 )
 def test_a_relative_time_is_not_part_of_a_passage(first: str, second: str) -> None:
@@ -33,6 +35,7 @@ def test_a_relative_time_is_not_part_of_a_passage(first: str, second: str) -> No
         ("opened 50 years ago", "opened 60 years ago"),
         ("opening in 3 hours", "opening in 4 hours"),
         ("Line 7: 10:15", "Line 7: 10:25"),
+        ("What happened yesterday", "What happened today"),
     ],
 )
 def test_other_times_count(first: str, second: str) -> None:

@@ -34,11 +34,19 @@ MARKERS_MAX: Final = 2_000
 WINDOW_BYTES: Final = 40
 """Bytes before and after the start of a marker in which its relative time is."""
 
+# Relative times without a number count only after "updated": a text may be about yesterday.
+_UPDATED = (
+    r"(?<=pdated )(?:today|yesterday|(?:this|last) (?:week|month|year)"
+    rf"|in the last (?:\d+ )?(?:{_units('en')}|months?|years?)"
+    rf"|(?:over |about |almost )?(?:\d+|an?|one) (?:{_units('en')}|months?|years?) ago)\b"
+)
 # Whether a text can contain a relative time, and how it is written then.
 _PATTERNS: Final = tuple(
     (marker.encode(), re.compile(pattern.encode(), re.IGNORECASE))
     for marker, pattern in (
         (" ago", rf"\b(?:\d+|an?|one) ?(?:{_units('en')}|[smhdw]) ago\b"),
+        ("Updated ", _UPDATED),
+        ("updated ", _UPDATED),
         ("vor ", rf"\bvor (?:\d+|eine[mr]) (?:{_units('de')})\b"),
         ("il y a ", rf"\bil y a (?:\d+|une?) (?:{_units('fr')})\b"),
         ("hace ", rf"\bhace (?:\d+|una?) (?:{_units('es')})\b"),
