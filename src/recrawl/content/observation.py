@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from recrawl.content.answer_hints import HINT_WORDS_MAX, find_hints
 from recrawl.core.divergence import pack_sketch
+from recrawl.core.kernel import table_kernel
 
 __all__ = [
     "EXTRACTOR_VERSION",
@@ -84,6 +85,17 @@ def _no_hashes() -> NDArray[np.uint32]:
 
 def _no_offsets() -> NDArray[np.int64]:
     return np.zeros(1, dtype=np.int64)
+
+
+@table_kernel
+def _drop_repeats(hashes: NDArray[np.uint32]) -> int:
+    """Move the distinct hashes of an ascending column to its start; return how many there are."""
+    n = 0
+    for k in range(hashes.size):
+        if n == 0 or hashes[k] != hashes[n - 1]:
+            hashes[n] = hashes[k]
+            n += 1
+    return n
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -194,9 +206,11 @@ class Observation:
         shingles = self.shingles
         if is_counted is not None and not is_counted.all():
             shingles = shingles[np.repeat(is_counted, np.diff(self.shingle_offsets))]
-        hashes = np.sort(shingles)
-        if hashes.size:
-            hashes = hashes[np.concatenate([[True], hashes[1:] != hashes[:-1]])]
+        hashes = shingles.copy()
+        hashes.sort()
+        n_distinct = _drop_repeats(hashes)
         return pack_sketch(
-            hashes[:SKETCH_HASHES_MAX], n_fragments=hashes.size, scheme=_SKETCH_SCHEME
+            hashes[: min(n_distinct, SKETCH_HASHES_MAX)],
+            n_fragments=n_distinct,
+            scheme=_SKETCH_SCHEME,
         )

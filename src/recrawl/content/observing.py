@@ -162,9 +162,11 @@ def observe_text(
 
 
 def _kind_of(body: bytes, content_type: str | None, url: str | None) -> ContentKind:
-    named = (content_type or "").partition(";")[0].strip().lower()
-    if body[:1024].lstrip().startswith(b"%PDF-"):
+    if body.find(b"%PDF-", 0, 1024) >= 0 and body[:1024].lstrip().startswith(b"%PDF-"):
         return ContentKind.PDF
+    if content_type in _TYPES:
+        return _TYPES[content_type]
+    named = (content_type or "").partition(";")[0].strip().lower()
     if named in _TYPES:
         return _TYPES[named]
     if named.endswith("+json"):
@@ -198,7 +200,7 @@ def _sniff(body: bytes) -> ContentKind:
 def _observe_html(request: _Request) -> Observation:
     body, content_type, settings, _, with_links = request
     n_max = settings.text_bytes_max
-    page, rest = body[: 2 * n_max], [memoryview(body)[2 * n_max :]]
+    page = body[: 2 * n_max]
     charset = find_wide_charset(page, content_type) or ""
     has_bad_bytes = False
     if charset:
@@ -216,7 +218,9 @@ def _observe_html(request: _Request) -> Observation:
             page = page.decode("utf-8", "replace").encode("latin-1", "replace")
             markup = read_markup(page, n_text_max=n_max, is_reduced=is_reduced)
             decoded = markup.parsed.decode("utf-8", "replace")
-    rest.insert(0, memoryview(page)[markup.end :])
+    rest: tuple[memoryview, ...] = ()
+    if markup.end < len(page) or len(body) > 2 * n_max:
+        rest = (memoryview(page)[markup.end :], memoryview(body)[2 * n_max :])
     problems = ["bad_bytes"] if has_bad_bytes else []
     problem, n_links, is_closed = markup.problem, markup.n_links, markup.is_closed
     if not problem and markup.n_parsed > settings.html_bytes_max:
@@ -386,7 +390,9 @@ def _observation(
     if line_paths is not None:
         is_known = columns.lines < line_paths.size
         paths = line_paths[np.where(is_known, columns.lines, 0)] * is_known
-    for piece in (memoryview(text)[columns.end :], *rest):
+    if columns.end < len(text):
+        rest = (memoryview(text)[columns.end :], *rest)
+    for piece in rest:
         if not piece:
             continue
         is_coarse = True
@@ -398,7 +404,9 @@ def _observation(
             paths = np.concatenate([paths, np.zeros(chunks.hashes.size, dtype=np.uint32)])
         texts = None if texts is None else [*texts, *([""] * chunks.hashes.size)]
     opening = ""
-    if kind is ContentKind.HTML and columns.n_words.sum() <= OPENING_WORDS_MAX:
+    # A text has at most as many shingles as words, and most texts have more than the limit.
+    is_short = columns.shingles.size <= OPENING_WORDS_MAX
+    if kind is ContentKind.HTML and is_short and columns.n_words.sum() <= OPENING_WORDS_MAX:
         opening = text[:OPENING_BYTES].decode("utf-8", "replace")
     return merge_to_limit(
         Observation(
@@ -407,7 +415,7 @@ def _observation(
             n_bytes=len(body),
             passages=columns.hashes,
             is_main=is_main,
-            n_words=np.minimum(columns.n_words, 0xFFFF).astype(np.uint16),
+            n_words=columns.n_words,
             shapes=columns.shapes,
             paths=paths,
             shingles=columns.shingles,

@@ -12,7 +12,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from recrawl.core.kernel import IS_COMPILED, table_kernel
+from recrawl.core.kernel import IS_COMPILED, ignore_overflow, table_kernel
 
 __all__ = ["PADDING_BYTES", "hash_parts"]
 
@@ -210,6 +210,9 @@ def _hash_parts(
         start = ends[row]
 
 
+_hash_rows = ignore_overflow(_hash_parts)
+
+
 def hash_parts(text: NDArray[np.uint8], ends: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Return the hash (xxh3, 64 bits) of each part of a text.
 
@@ -235,6 +238,5 @@ def hash_parts(text: NDArray[np.uint8], ends: NDArray[np.int64]) -> NDArray[np.u
         return np.array([digest(view[a:b]) for a, b in pairwise(bounds)], dtype=np.uint64)
     hashes = np.empty(ends.size, dtype=np.uint64)
     words = text[: text.size & ~7].view(np.uint64)
-    with np.errstate(over="ignore"):
-        _hash_parts(words, ends, _secret(), np.empty(8, dtype=np.uint64), hashes)
+    _hash_rows(words, ends, _secret(), np.empty(8, dtype=np.uint64), hashes)
     return hashes

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from inspect import signature
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 from recrawl.kernel_mode import accept_read_only_folders, kernel_mode
 
-__all__ = ["IS_COMPILED", "kernel", "table_kernel"]
+__all__ = ["IS_COMPILED", "ignore_overflow", "kernel", "table_kernel"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _FLAGS: dict[str, Any] = {
@@ -40,6 +43,23 @@ def table_kernel(function: _F) -> _F:
     row.  A kernel that does make an array fails to compile.
     """
     return _compile(function, {**_FLAGS, "_nrt": False})  # an undocumented flag of numba
+
+
+def ignore_overflow(kernel: _F) -> _F:
+    """Return a kernel that computes with numbers that wrap, whether it is compiled or not.
+
+    Compiled code wraps anyway.  Plain Python would warn, and setting this aside at every call takes
+    as long as some kernels do.
+    """
+    if hasattr(kernel, "py_func"):
+        return kernel
+
+    @wraps(kernel)
+    def run(*arguments: Any) -> object:
+        with np.errstate(over="ignore"):
+            return kernel(*arguments)
+
+    return cast(_F, run)
 
 
 def _compile(function: _F, flags: dict[str, Any]) -> _F:

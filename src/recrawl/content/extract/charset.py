@@ -21,6 +21,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_MARK_STARTS = {mark[:1] for mark, _ in _MARKS}
 _WIDE = {
     "utf-16": "utf-16-le",
     "utf-16le": "utf-16-le",
@@ -103,16 +104,16 @@ def find_wide_charset(body: bytes, content_type: str | None = None) -> str | Non
     content_type
         Value of the header ``Content-Type``.
     """
-    for mark, charset in _MARKS:
-        if body.startswith(mark):
-            return charset
-    head = body[:HEAD_BYTES]
-    header = _header_label(content_type)
-    if b"\0" in head:
-        wide = _WIDE.get(header.lower().replace("_", "-"))
-        return wide or _wide_without_mark(head)
-    if b"\x1b" in head and _codec(header or _meta_label(body)) == "iso2022_jp":
-        return "iso2022_jp"
+    if body[:1] in _MARK_STARTS:
+        for mark, charset in _MARKS:
+            if body.startswith(mark):
+                return charset
+    if body.find(b"\0", 0, HEAD_BYTES) >= 0:
+        wide = _WIDE.get(_header_label(content_type).lower().replace("_", "-"))
+        return wide or _wide_without_mark(body[:HEAD_BYTES])
+    if body.find(b"\x1b", 0, HEAD_BYTES) >= 0:
+        label = _header_label(content_type) or _meta_label(body)
+        return "iso2022_jp" if _codec(label) == "iso2022_jp" else None
     return None
 
 

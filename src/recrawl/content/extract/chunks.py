@@ -32,7 +32,7 @@ def chunk_bytes(data: memoryview) -> PassageColumns:
     shingles = (hashes >> np.uint64(32)).astype(np.uint32)
     return PassageColumns(
         hashes,
-        np.maximum(sizes // 6, 1),
+        np.clip(sizes // 6, 1, 0xFFFF).astype(np.uint16),
         shingles.copy(),
         shingles,
         np.arange(hashes.size + 1, dtype=np.int64),

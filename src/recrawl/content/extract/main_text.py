@@ -5,9 +5,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.content.extract.attributes import find_sign
+from recrawl.content.extract.attributes import find_sign, is_space
 from recrawl.content.extract.words import PassageColumns, hash_shingles, share_found
-from recrawl.core.kernel import table_kernel
+from recrawl.core.kernel import ignore_overflow, table_kernel
 
 __all__ = ["find_main"]
 
@@ -18,8 +18,10 @@ OTHERS_SHARE_MAX: Final = 0.05
 
 
 @table_kernel
-def _hash_part(signs: NDArray[np.uint8], words: NDArray[np.uint64], start: int, end: int) -> int:
-    """Return a hash of a part of a text; it is not 0 and does not depend on the place."""
+def _hash_part(
+    signs: NDArray[np.uint8], words: NDArray[np.uint64], start: int, end: int
+) -> np.uint64:
+    """Return a hash of a part of a text, with zeros in its lowest two bits."""
     value = np.uint64(end - start)
     i = start
     while i < end:
@@ -37,16 +39,16 @@ def _hash_part(signs: NDArray[np.uint8], words: NDArray[np.uint64], start: int, 
         value ^= value >> np.uint64(29)
         i += 8
     value *= np.uint64(0xD6E8FEB86659FD93)
-    return int(value >> np.uint64(1)) | 1
+    return np.uint64((value >> np.uint64(2)) << np.uint64(2))
 
 
 @table_kernel
-def _find_line(value: int, lines: NDArray[np.int64]) -> int:
+def _find_line(value: np.uint64, lines: NDArray[np.uint64]) -> int:
     """Return the slot of a line, or the one that is free for it."""
-    slot = (value >> 7) & (lines.size - 1)
-    while lines[slot] != 0 and lines[slot] != value:
+    slot = np.int64(value >> np.uint64(40)) & (lines.size - 1)
+    while lines[slot] != np.uint64(0) and (lines[slot] ^ value) >> np.uint64(2) != np.uint64(0):
         slot = (slot + 1) & (lines.size - 1)
-    return slot
+    return int(slot)
 
 
 @table_kernel
@@ -56,16 +58,16 @@ def _compare_lines(
     numbers: NDArray[np.int64],
     main: NDArray[np.uint8],
     main_words: NDArray[np.uint64],
-    lines: NDArray[np.int64],
-    known: NDArray[np.uint8],
+    lines: NDArray[np.uint64],
+    hashes: NDArray[np.uint64],
     is_main: NDArray[np.bool_],
-    hashes: NDArray[np.int64],
     others: NDArray[np.uint8],
 ) -> tuple[int, int]:
     """Mark the passages whose lines are lines of the main text; collect the other lines of it.
 
-    Returns the size of the other lines without and with line breaks.  The table of lines knows
-    whether each is a line of the page (1), of the main text (2) or of both (3).
+    Returns the size of the other lines without and with line breaks; -1 if the table of lines is
+    too small.  Its lowest two bits say whether each is a line of the page (1), of the main text (2)
+    or of both (3).
     """
     start = 0
     number = 0
@@ -75,11 +77,10 @@ def _compare_lines(
             number += 1
         end = find_sign(text, text_words, start, 10)
         hashes[row] = _hash_part(text, text_words, start, end)
-        slot = _find_line(hashes[row], lines)
-        lines[slot] = hashes[row]
-        known[slot] = 1
+        lines[_find_line(hashes[row], lines)] = hashes[row] | np.uint64(1)
         start = end + 1
         number += 1
+    n_free = lines.size // 2 - numbers.size
     n_others = 0
     n_written = 0
     start = 0
@@ -87,18 +88,20 @@ def _compare_lines(
         end = find_sign(main, main_words, start, 10)
         first = start
         last = end
-        while first < last and (main[first] == 32 or 9 <= main[first] <= 13):
+        while first < last and is_space(main[first]):
             first += 1
-        while last > first and (main[last - 1] == 32 or 9 <= main[last - 1] <= 13):
+        while last > first and is_space(main[last - 1]):
             last -= 1
         start = end + 1
         if first == last:
             continue
         value = _hash_part(main, main_words, first, last)
         slot = _find_line(value, lines)
-        if lines[slot] == 0:
-            lines[slot] = value
-            known[slot] = 2
+        if lines[slot] == np.uint64(0):
+            n_free -= 1
+            if n_free <= 0:
+                return -1, 0
+            lines[slot] = value | np.uint64(2)
             n_others += last - first
             for place in range(first, last):
                 others[n_written] = main[place]
@@ -106,16 +109,19 @@ def _compare_lines(
             others[n_written] = 10
             n_written += 1
         else:
-            known[slot] |= 2
+            lines[slot] |= np.uint64(2)
     for row in range(numbers.size):
-        is_main[row] = known[_find_line(hashes[row], lines)] == 3
+        is_main[row] = lines[_find_line(hashes[row], lines)] & np.uint64(3) == np.uint64(3)
     return n_others, n_written
+
+
+_mark_lines = ignore_overflow(_compare_lines)
 
 
 def find_main(columns: PassageColumns, text: bytes, main_text: bytes) -> NDArray[np.bool_]:
     """Return which passages are part of the main text.
 
-    Lines are compared as they are, by hashes of 63 bits, which is fast.  resiliparse divides some
+    Lines are compared as they are, by hashes of 62 bits, which is fast.  resiliparse divides some
     blocks into other lines; their shingles of words are compared.
 
     Parameters
@@ -129,23 +135,23 @@ def find_main(columns: PassageColumns, text: bytes, main_text: bytes) -> NDArray
     """
     n_passages = columns.lines.size
     found = np.empty(n_passages, dtype=bool)
-    signs, main = np.frombuffer(text, dtype=np.uint8), np.frombuffer(main_text, dtype=np.uint8)
-    n_lines = n_passages + main_text.count(b"\n") + 1
-    n_slots = 1 << (2 * n_lines).bit_length()
-    others = np.empty(main.size + 1, dtype=np.uint8)
-    with np.errstate(over="ignore"):
-        n_others, n_written = _compare_lines(
-            signs,
-            signs[: signs.size & ~7].view(np.uint64),
+    others = np.empty(len(main_text) + 1, dtype=np.uint8)
+    n_slots = 1 << (4 * n_passages + 256).bit_length()
+    n_others = n_written = -1
+    while n_others < 0:
+        # Most lines of the main text are lines of the page, so the table is seldom too small.
+        n_others, n_written = _mark_lines(
+            np.frombuffer(text, dtype=np.uint8),
+            np.frombuffer(text, dtype=np.uint64, count=len(text) >> 3),
             columns.lines,
-            main,
-            main[: main.size & ~7].view(np.uint64),
-            np.zeros(n_slots, dtype=np.int64),
-            np.zeros(n_slots, dtype=np.uint8),
+            np.frombuffer(main_text, dtype=np.uint8),
+            np.frombuffer(main_text, dtype=np.uint64, count=len(main_text) >> 3),
+            np.zeros(n_slots, dtype=np.uint64),
+            np.empty(n_passages, dtype=np.uint64),
             found,
-            np.empty(n_passages, dtype=np.int64),
             others,
         )
+        n_slots *= 16
     if n_others > OTHERS_SHARE_MAX * len(main_text):
         found |= share_found(columns, hash_shingles(others[:n_written].tobytes())) >= SHARE_MIN
     return found

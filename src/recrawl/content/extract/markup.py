@@ -24,7 +24,7 @@ from recrawl.content.extract.attributes import (
     write_tag,
 )
 from recrawl.content.extract.utf8 import write_code
-from recrawl.core.kernel import table_kernel
+from recrawl.core.kernel import ignore_overflow, table_kernel
 
 __all__ = [
     "ATTRIBUTES_MAX",
@@ -84,7 +84,7 @@ _NAMES = {
 _SILENT = "textarea title iframe noembed noframes noscript template svg select datalist object"
 # A table cell is inside table, tbody, tr and td, and may be inside a paragraph of its own.
 _TABLE_DEPTH = 5
-_SLOTS = 1 << 12
+_SLOTS = 1 << 9
 _ENTITY_SLOTS = 1 << 13
 _FACTOR = 0x9E3779B97F4A7C15
 _WORD = 1 << 64
@@ -134,7 +134,7 @@ def _name_table() -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
     known = {name: kind for kind, names in _NAMES.items() for name in names.split()}
     for name in {*known, *_SILENT.split()}:
         packed = _pack(name)
-        slot = (packed * _FACTOR % _WORD) >> 52
+        slot = (packed * _FACTOR % _WORD) >> 55
         while keys[slot]:
             slot = (slot + 1) % _SLOTS
         keys[slot] = packed
@@ -501,7 +501,7 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
                 sign |= 32
             name = name * np.uint64(256) + np.uint64(sign)
             i += 1
-        slot = find_slot(name, keys, 52)
+        slot = find_slot(name, keys, 55)
         kind = 0
         is_silent = False
         if slot >= 0:
@@ -685,6 +685,9 @@ def _read(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of i
     results[9] = is_closed
 
 
+_read_page = ignore_overflow(_read)
+
+
 def read_markup(
     page: bytes,
     *,
@@ -710,7 +713,7 @@ def read_markup(
         Limits up to which a page may be parsed.
     """
     signs = np.frombuffer(page, dtype=np.uint8)
-    words = signs[: len(page) & ~7].view(np.uint64)
+    words = np.frombuffer(page, dtype=np.uint64, count=len(page) >> 3)
     out = np.empty(min(len(page), n_text_max) + 16, dtype=np.uint8)
     open_counts = np.zeros(2, dtype=np.int64)  # depth that tables add, and anchors
     parsed = np.empty(len(page) + len(page) // 4 + 64, dtype=np.uint8)
@@ -719,27 +722,26 @@ def read_markup(
     stack = np.empty((2, depth_max), dtype=np.uint64)
     line_paths = np.zeros(min(out.size // 2 + 1, LINES_MAX), dtype=np.uint32)
     tables = attribute_tables()
-    with np.errstate(over="ignore"):
-        _read(
-            signs,
-            words,
-            *_name_table(),
-            *_entity_table(),
-            stack[0],
-            np.empty(depth_max, dtype=np.uint8),
-            limits,
-            tables.names,
-            tables.uses,
-            tables.signs,
-            tables.steps,
-            tables.found,
-            out,
-            parsed,
-            open_counts,
-            results,
-            stack[1],
-            line_paths,
-        )
+    _read_page(
+        signs,
+        words,
+        *_name_table(),
+        *_entity_table(),
+        stack[0],
+        np.empty(depth_max, dtype=np.uint8),
+        limits,
+        tables.names,
+        tables.uses,
+        tables.signs,
+        tables.steps,
+        tables.found,
+        out,
+        parsed,
+        open_counts,
+        results,
+        stack[1],
+        line_paths,
+    )
     (
         problem,
         n_out,

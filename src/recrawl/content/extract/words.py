@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from recrawl.content.extract.relative_times import DATE_WORDS, drop_relative_times
 from recrawl.content.extract.utf8 import read_code, write_code
 from recrawl.content.xxh3 import PADDING_BYTES, hash_parts
-from recrawl.core.kernel import table_kernel
+from recrawl.core.kernel import ignore_overflow, table_kernel
 
 __all__ = [
     "SHINGLE_WORDS",
@@ -54,7 +54,8 @@ class PassageColumns(NamedTuple):
 
     hashes: HashColumn
     """Hash (xxh3, 64 bits) of the words of each passage."""
-    n_words: NDArray[np.int64]
+    n_words: NDArray[np.uint16]
+    """Words of each passage, at most 65 535."""
     shapes: NDArray[np.uint32]
     """Hash of each passage with its numbers, tokens and names of days and months masked; its lowest
     three bits say whether something was masked (1), whether nothing else is there (2), and whether
@@ -70,11 +71,12 @@ class PassageColumns(NamedTuple):
 
 
 @cache
-def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint32], NDArray[np.uint8]]:
+def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint32], NDArray[np.uint16]]:
     """Return the kind of each code point of the basic plane, and what it is folded to.
 
-    The third table says of the signs of ASCII whether they are digits (1), other signs (2), and not
-    hexadecimal (4).
+    The third table has what is needed of the signs of ASCII: what they are folded to; in bits 8 to
+    10 whether they are digits (1), other signs (2), and not hexadecimal (4); in bit 12 whether they
+    are a currency; in bit 15 whether they are part of a word.
     """
     kinds = np.empty(_BASIC_PLANE, dtype=np.uint8)
     folded = np.arange(_BASIC_PLANE, dtype=np.uint32)
@@ -87,10 +89,14 @@ def _tables() -> tuple[NDArray[np.uint8], NDArray[np.uint32], NDArray[np.uint8]]
     # A full-width digit is a digit, a no-break space a space.
     kinds = np.where(kinds == _IGNORED, kinds, kinds[folded])
     kinds[_BASIC_PLANE - 1] = _LETTER  # stands for all code points beyond the basic plane
-    flags = np.full(128, 6, dtype=np.uint8)
+    flags = np.full(128, 6, dtype=np.uint16)
     flags[ord("0") : ord("9") + 1] = 1
     flags[ord("a") : ord("f") + 1] = 2
-    return kinds, folded, flags
+    ascii_signs = np.zeros(256, dtype=np.uint16)
+    ascii_signs[:128] = folded[:128] | flags[folded[:128]] << 8
+    ascii_signs[:128] |= np.where(kinds[:128] >= _LETTER, np.uint16(0x8000), np.uint16(0))
+    ascii_signs[ord("$")] |= 0x1000
+    return kinds, folded, ascii_signs
 
 
 def _kind_of(sign: str) -> int:
@@ -121,8 +127,9 @@ _DATE_SLOTS: Final = 1 << 14
 
 
 @cache
-def _date_words() -> HashColumn:
-    """Return the hashes of names of weekdays and months, each in its slot."""
+def _date_words() -> tuple[HashColumn, HashColumn]:
+    """Return the hashes of names of weekdays and months, each in its slot, and a bit for each."""
+    bits = np.zeros(64, dtype=np.uint64)
     table = np.zeros(_DATE_SLOTS, dtype=np.uint64)
     mask = (1 << 64) - 1
     for word in DATE_WORDS:
@@ -132,7 +139,8 @@ def _date_words() -> HashColumn:
         value = ((value ^ value >> 32) * 0xD6E8FEB86659FD93) & mask
         value ^= value >> 32
         table[value % _DATE_SLOTS] = value
-    return table
+        bits[value >> 58] |= np.uint64(1 << (value >> 52 & 63))
+    return table, bits
 
 
 @table_kernel
@@ -157,11 +165,12 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
     text: NDArray[np.uint8],
     kinds: NDArray[np.uint8],
     folded: NDArray[np.uint32],
-    sign_flags: NDArray[np.uint8],
+    ascii_signs: NDArray[np.uint16],
     date_words: NDArray[np.uint64],
+    date_bits: NDArray[np.uint64],
     out: NDArray[np.uint8],
     passage_ends: NDArray[np.int64],
-    passage_words: NDArray[np.int64],
+    passage_words: NDArray[np.uint16],
     shapes: NDArray[np.uint32],
     lines: NDArray[np.int64],
     shingle_ends: NDArray[np.int64],
@@ -249,7 +258,10 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
                 word_2 = word_1
                 word_1 = word
                 is_token = flags & 1 != 0 or length >= 24
-                is_token = is_token or date_words[np.int64(word & np.uint64(16383))] == word
+                # One bit for each of 4 096 words is read first, since the table is large.
+                bits = date_bits[np.int64(word >> np.uint64(58))]
+                if (bits >> (word >> np.uint64(52) & np.uint64(63))) & np.uint64(1) != nothing:
+                    is_token = is_token or date_words[np.int64(word & np.uint64(16383))] == word
                 if is_token:
                     shape_flags |= 1
                 else:
@@ -271,21 +283,24 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
             was_gap = False
             if code < 0x80:
                 # Most words are ASCII: read on as long as they are.
+                sign = ascii_signs[code]
+                seen = np.uint16(0)
+                length -= n_out
                 while True:
-                    sign = folded[code]
-                    if sign == 36:
-                        shape_flags |= 4
-                    out[n_out] = sign
+                    out[n_out] = sign & 0xFF
                     n_out += 1
-                    value = value * np.uint64(0x9E3779B97F4A7C15) + np.uint64(sign + 1)
-                    length += 1
-                    flags |= int(sign_flags[sign])
+                    value = value * np.uint64(0x9E3779B97F4A7C15) + np.uint64((sign & 0xFF) + 1)
+                    seen |= sign
                     if after >= n:
                         break
-                    code = int(text[after])
-                    if code >= 0x80 or kinds[code] < 4:
+                    sign = ascii_signs[text[after]]
+                    if sign < 0x8000:
                         break
                     after += 1
+                length += n_out
+                flags |= (int(seen) >> 8) & 15
+                if seen & 0x1000:
+                    shape_flags |= 4
                 kind = 4
             else:
                 if code < 0x10000:
@@ -296,7 +311,7 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
                 value = value * np.uint64(0x9E3779B97F4A7C15) + np.uint64(code + 1)
                 length += 1
                 if code < 0x80:
-                    flags |= int(sign_flags[code])
+                    flags |= (int(ascii_signs[code]) >> 8) & 15
                 else:
                     flags |= 13 if kind == 5 else 12
         else:
@@ -308,7 +323,7 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
                         shingles[n_shingles] = np.uint32(_mix(first_words) >> np.uint64(32))
                         n_shingles += 1
                     passage_ends[n_passages] = n_out
-                    passage_words[n_passages] = n_words
+                    passage_words[n_passages] = min(n_words, 0xFFFF)
                     masked = _mix(shape) >> np.uint64(32)
                     shapes[n_passages] = np.uint32(masked & ~np.uint64(7)) | np.uint32(shape_flags)
                     lines[n_passages] = line
@@ -325,6 +340,9 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
         last_kind = kind
         i = after
     return n_passages, n
+
+
+_split_words = ignore_overflow(_split)
 
 
 def split_passages(text: bytes) -> PassageColumns:
@@ -365,32 +383,31 @@ def _split_into_columns(
     n_passages_max = min(text.count(b"\n") + 1, PASSAGES_READ_MAX)
     out = np.empty(n + n // 2 + PADDING_BYTES, dtype=np.uint8)
     ends = np.empty(n_passages_max, dtype=np.int64)
-    words = np.empty(n_passages_max, dtype=np.int64)
+    words = np.empty(n_passages_max, dtype=np.uint16)
     shapes = np.empty(n_passages_max, dtype=np.uint32)
     lines = np.empty(n_passages_max, dtype=np.int64)
     offsets = np.empty(n_passages_max + 1, dtype=np.int64)
     offsets[0] = 0
     shingles = np.empty(n_max, dtype=np.uint32)
-    with np.errstate(over="ignore"):
-        count, end = _split(
-            np.frombuffer(text, dtype=np.uint8),
-            *_tables(),
-            _date_words(),
-            out,
-            ends,
-            words,
-            shapes,
-            lines,
-            offsets[1:],
-            shingles,
-        )
+    count, end = _split_words(
+        np.frombuffer(text, dtype=np.uint8),
+        *_tables(),
+        *_date_words(),
+        out,
+        ends,
+        words,
+        shapes,
+        lines,
+        offsets[1:],
+        shingles,
+    )
     columns = PassageColumns(
         np.empty(0, dtype=np.uint64),
-        words[:count].copy(),
-        shapes[:count].copy(),
-        shingles[: offsets[count]].copy(),
-        offsets[: count + 1].copy(),
-        lines[:count].copy(),
+        words[:count],
+        shapes[:count],
+        shingles[: offsets[count]].copy(),  # there is room for many more
+        offsets[: count + 1],
+        lines[:count],
         end,
     )
     return out, ends[:count], columns
