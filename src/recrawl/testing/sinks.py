@@ -27,7 +27,7 @@ from recrawl.store import PassageChanges
 __all__ = ["SINK_CHECKS", "SinkCheck", "SinkTarget", "fill_spool", "make_versions"]
 
 _AT_MS = 1_790_000_000_000
-_KILLS = 3
+_KILLS = 2
 _STEPS_MAX = 1_000
 _CHILD_SECONDS_MAX = 120
 

@@ -1,5 +1,6 @@
 """All sinks pass the public checks."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -7,13 +8,19 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from recrawl.fetch.sinks import SINK_KINDS
+from recrawl.errors import SinkError
+from recrawl.fetch.sinks import SINK_KINDS, open_sink
+from recrawl.fetch.sinks.kinds.kafka import KafkaSink
 from recrawl.testing import SINK_CHECKS, SinkCheck, SinkTarget
+from recrawl.testing.sinks import make_versions
 from tests.unit.fetch.sinks.sink_targets import (
     CallableTarget,
     FolderTarget,
@@ -140,3 +147,57 @@ def test_a_table(check: SinkCheck, has_history: bool, database: str) -> None:
 def test_every_kind_is_checked() -> None:
     checked = {*FILE_KINDS, "python", "webhook", "kafka", "postgres"}
     assert checked == set(SINK_KINDS)
+
+
+@pytest.mark.slow
+def test_an_older_version_does_not_replace_a_row(database: str) -> None:
+    target = PostgresTarget(database, f'Odd "name" {uuid.uuid4().hex}'.replace('"', ""))
+    versions = make_versions(9)
+    with closing(target.open_sink()) as sink:
+        sink.write(versions)
+        sink.write(versions[:2])
+    rows = {row["url"]: row["number"] for row in target.rows()}
+    assert sorted(rows.values()) == [3, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.slow
+def test_a_connection_that_was_lost_is_made_again(database: str) -> None:
+    target = PostgresTarget(database, f"page_{uuid.uuid4().hex}")
+    with closing(target.open_sink()) as sink:
+        sink.write(make_versions(1))
+        with psycopg.connect(database, autocommit=True) as other:
+            other.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+            )
+        with pytest.raises(SinkError, match="PostgreSQL"):
+            sink.write(make_versions(2))
+        sink.write(make_versions(2))
+    assert len(target.rows()) == 2
+
+
+def test_a_database_that_does_not_answer_is_a_sink_error(tmp_path: Path) -> None:
+    sink = open_sink("postgres", {"connection": f"host={tmp_path} dbname=x"})
+    with pytest.raises(SinkError, match=r"PostgreSQL: .*connection"):
+        sink.write(make_versions(1))
+    sink.close()
+
+
+def test_a_message_that_is_too_large_is_cut() -> None:
+    sink = KafkaSink("127.0.0.1:1", "t", message_bytes_max=2_000, content=["body"])
+    small, large = make_versions(2)
+    large = replace(large, body=b"x" * 10_000)
+    assert "body_base64" in json.loads(sink._value(small))
+    row = json.loads(sink._value(large))
+    assert row["is_cut"] is True
+    assert row["digest"] == large.digest
+    assert not {"body_base64", "added_passages"} & set(row)
+    sink.close()
+
+
+def test_brokers_that_do_not_answer_are_a_sink_error() -> None:
+    settings = {"delivery.timeout.ms": 300, "socket.connection.setup.timeout.ms": 1_000}
+    sink = KafkaSink("127.0.0.1:1", "t", content=(), client_settings=settings)
+    with pytest.raises(SinkError, match="Kafka: "):
+        sink.write(make_versions(1))
+    sink.close()
