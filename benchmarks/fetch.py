@@ -219,8 +219,7 @@ async def _measure_hosts(port: int, n_hosts: int) -> ManyHosts:
     async def crawl(host: int) -> None:
         for number in range(3):
             url = f"http://host-{host}.example/p/{number}"
-            answer = await fetcher.fetch(FetchRequest(url=url))
-            assert answer.problem is None, answer
+            assert (await fetcher.fetch(FetchRequest(url=url))).status == 200
 
     watching = asyncio.create_task(watch())
     cpu, clock = time.process_time(), time.perf_counter()

@@ -77,7 +77,8 @@ class RobotsRules:
 
     def __init__(self, text: str, product: str) -> None:
         parsed = Protego.parse(text)
-        self._parsed = parsed
+        self._parsed: Protego | None = parsed
+        self._text = text
         self._product = product
         delay = parsed.crawl_delay(product) or 0.0
         rate = parsed.request_rate(product)
@@ -114,7 +115,18 @@ class RobotsRules:
         url
             Absolute URL on the host of the file.
         """
+        if self._parsed is None:
+            self._parsed = Protego.parse(self._text)
         return bool(self._parsed.can_fetch(url, self._product))
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the text, in characters."""
+        return len(self._text)
+
+    def free_memory(self) -> None:
+        """Drop the parsed rules, which are 25 times as large as the text; `allows` parses again."""
+        self._parsed = None
 
 
 class RobotsState(IntEnum):

@@ -7,14 +7,21 @@ from typing import Final, TypeAlias
 
 from recrawl.fetch.fetch_time import FetchTime
 from recrawl.fetch.fetcher import FetchAnswer, FetchProblem
-from recrawl.fetch.robots import RobotsFile
+from recrawl.fetch.robots import RobotsFile, RobotsRules
 
-__all__ = ["ROBOTS_CACHE_BYTES_MAX", "ROBOTS_CACHE_FILES_MAX", "RobotsCache"]
+__all__ = [
+    "ROBOTS_CACHE_BYTES_MAX",
+    "ROBOTS_CACHE_FILES_MAX",
+    "ROBOTS_PARSED_BYTES_MAX",
+    "RobotsCache",
+]
 
 ROBOTS_CACHE_FILES_MAX: Final = 50_000
 """Number of files that are remembered; the one that was used longest ago goes first."""
 ROBOTS_CACHE_BYTES_MAX: Final = 64 << 20
 """Bytes of all remembered files as they were received."""
+ROBOTS_PARSED_BYTES_MAX: Final = 4 << 20
+"""Bytes of the files whose parsed rules, about 25 times as large, stay in memory."""
 
 # These answers say nothing about the file: no request was sent.
 _NOT_ASKED: Final = frozenset({FetchProblem.HOST_DELAY, FetchProblem.CLOSED})
@@ -41,6 +48,8 @@ class RobotsCache:
         self._fetch = fetch
         self._files: OrderedDict[str, tuple[RobotsFile, int]] = OrderedDict()
         self._n_bytes = 0
+        self._parsed: OrderedDict[str, RobotsRules] = OrderedDict()
+        self._n_bytes_parsed = 0
         self._running: dict[str, asyncio.Task[FetchAnswer | None]] = {}
 
     def __len__(self) -> int:
@@ -58,6 +67,8 @@ class RobotsCache:
         if found is None or found[0].expires_at_ms <= self._time.now_ms():
             return None
         self._files.move_to_end(origin)
+        if found[0].rules is not None:
+            self._keep_parsed(origin, found[0].rules)
         return found[0]
 
     async def refresh(self, origin: str) -> RobotsFile | FetchAnswer:
@@ -116,8 +127,28 @@ class RobotsCache:
         while len(self._files) > 1 and (
             len(self._files) > ROBOTS_CACHE_FILES_MAX or self._n_bytes > ROBOTS_CACHE_BYTES_MAX
         ):
-            _, (_, dropped) = self._files.popitem(last=False)
+            oldest, (_, dropped) = self._files.popitem(last=False)
             self._n_bytes -= dropped
+            self._free(oldest)
+
+    def _keep_parsed(self, origin: str, rules: RobotsRules) -> None:
+        """Keep the parsed rules of a site in memory, and free those that were used long ago."""
+        before = self._parsed.get(origin)
+        if before is rules:
+            self._parsed.move_to_end(origin)
+            return
+        if before is not None:
+            self._free(origin)
+        self._parsed[origin] = rules
+        self._n_bytes_parsed += rules.n_bytes
+        while len(self._parsed) > 1 and self._n_bytes_parsed > ROBOTS_PARSED_BYTES_MAX:
+            self._free(next(iter(self._parsed)))
+
+    def _free(self, origin: str) -> None:
+        rules = self._parsed.pop(origin, None)
+        if rules is not None:
+            self._n_bytes_parsed -= rules.n_bytes
+            rules.free_memory()
 
 
 def _is_redirect_problem(problem: FetchProblem) -> bool:
