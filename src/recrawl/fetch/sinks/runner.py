@@ -184,7 +184,7 @@ class SinkRunner:
         self._now_ms = now_ms
         self._deliveries = [_Delivery(sink, spool, folder) for sink in sinks]
         self._is_stopping = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._threads: dict[str, threading.Thread] = {}
         self._delete_written()
 
     @property
@@ -236,7 +236,7 @@ class SinkRunner:
         for one in self._deliveries:
             name = f"recrawl sink {one.sink.name}"
             thread = threading.Thread(target=self._send, args=(one,), name=name, daemon=True)
-            self._threads.append(thread)
+            self._threads[one.sink.name] = thread
             thread.start()
 
     def _send(self, delivery: _Delivery) -> None:
@@ -255,19 +255,24 @@ class SinkRunner:
         Parameters
         ----------
         seconds
-            Longest time to send what waits; a call of a sink that has begun may take longer.
+            Longest time to wait for calls that have begun, and to send what waits.  A sink whose
+            call takes longer is left as it is; its versions come again after the next start.
         """
         self._is_stopping.set()
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
         end = time.monotonic() + seconds
-        while time.monotonic() < end and self.step(at_once=True):
+        for thread in self._threads.values():
+            thread.join(max(end - time.monotonic(), 0.0))
+        idle = [one for one in self._deliveries if not self._is_busy(one)]
+        while time.monotonic() < end and any(self._step_of(one, True) for one in idle):
             pass
-        for one in self._deliveries:
+        for one in idle:
             with suppress(Exception):  # everything that counts is durable
                 one.sink.close()
         return self.n_waiting == 0
+
+    def _is_busy(self, delivery: _Delivery) -> bool:
+        thread = self._threads.get(delivery.sink.name)
+        return thread is not None and thread.is_alive()
 
     def __enter__(self) -> Self:
         self.start()

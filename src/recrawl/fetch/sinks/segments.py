@@ -58,6 +58,8 @@ class Segments:
         self._file: BinaryIO | None = None
         self._end = 0
         self._synced = 0
+        # After a failed sync the system may have dropped data that it had accepted.
+        self._has_failed = False
         self._lock = threading.RLock()
         self._sync_lock = threading.Lock()
 
@@ -122,14 +124,19 @@ class Segments:
         assert self._file is not None
         position = self._end
         start = self._starts[-1]
+        if self._has_failed:
+            raise StorageError(f"an earlier write to {self._folder} failed; open the spool again")
         try:
             self._file.write(_HEAD.pack(len(data), zlib.crc32(data, kind), kind))
             self._file.write(data)
             self._file.flush()
         except OSError as error:
             # Half a record would hide those behind it.
-            self._file.seek(position - start)
-            self._file.truncate()
+            try:
+                self._file.seek(position - start)
+                self._file.truncate()
+            except OSError:
+                self._has_failed = True
             raise StorageError(f"cannot write to {self._path(start)}: {error}") from error
         self._end = position + _HEAD.size + len(data)
         return position
@@ -162,6 +169,7 @@ class Segments:
             try:
                 os.fsync(descriptor)
             except OSError as error:
+                self._has_failed = True
                 raise StorageError(f"cannot write to {self._folder}: {error}") from error
             finally:
                 os.close(descriptor)

@@ -237,7 +237,8 @@ class Spool:
         SpoolFull
             If there is no room; nothing was stored.
         StorageError
-            If the disk is full or fails; do not report the outcomes.
+            If the disk is full or fails; do not report the outcomes.  After a failed sync the spool
+            must be opened again.
         """
         if self.is_full:
             raise SpoolFull(
@@ -247,12 +248,19 @@ class Spool:
             )
         packed = [(page, _pack_page(page)) for page in pages]
         positions = []
-        with self._has_new:
-            for page, data in packed:
-                position = self._segments.append(_BODY, data)
-                positions.append(position)
-                self._note_pending(position, (page.key, page.url), page.fetched_at_ms)
-        self._segments.sync()
+        try:
+            with self._has_new:
+                for page, data in packed:
+                    position = self._segments.append(_BODY, data)
+                    positions.append(position)
+                    self._note_pending(position, (page.key, page.url), page.fetched_at_ms)
+            self._segments.sync()
+        except StorageError:
+            # Nobody will report these; they must not keep their files.
+            with self._has_new:
+                for position in positions:
+                    self._forget_pending(position)
+            raise
         return positions
 
     def settle(self, changes: Iterable[FeedChange], done: Iterable[int] = ()) -> int:

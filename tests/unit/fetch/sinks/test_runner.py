@@ -211,3 +211,22 @@ def test_a_place_is_stored_after_the_versions(spool: Spool) -> None:
     sink = CallableSink(check, name="a", batch=BatchSettings(versions_max=2))
     step_to_end(SinkRunner(spool, [sink]))
     assert stored == [0] * 5
+
+
+def test_a_sink_that_hangs_does_not_stop_the_end(spool: Spool) -> None:
+    fill_spool(spool, 3)
+    begun, let_go = threading.Event(), threading.Event()
+
+    def hang(versions: list[PageVersion]) -> None:
+        begun.set()
+        assert let_go.wait(60)
+
+    good = Receiver("good")
+    good.done_at = 3
+    runner = SinkRunner(spool, [CallableSink(hang, name="hangs"), good.sink])
+    runner.start()
+    assert begun.wait(30)
+    assert good.done.wait(30)
+    assert not runner.stop(0.2)
+    let_go.set()
+    assert good.numbers == [1, 2, 3]

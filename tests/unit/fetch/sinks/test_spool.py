@@ -249,3 +249,25 @@ def test_many_changes_are_settled_at_once(tmp_path: Path) -> None:
     with Spool.open(tmp_path) as spool:
         assert spool.settle_feed(feed) == 2_500
         assert [one.number for one in spool.read(1, limit=9_999)] == list(range(1, 2_501))
+
+
+def test_a_full_disk_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Spool.open(tmp_path) as spool:
+        spool.settle([Change("1")], spool.append([page(b"first")]))
+        sync = os.fsync
+
+        def fail(fd: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", fail)
+        with pytest.raises(StorageError, match="No space left"):
+            spool.append([page(b"second")])
+        assert spool.pending == ()
+        monkeypatch.setattr(os, "fsync", sync)
+        # The system may have dropped what it could not write, so nothing is believed any more.
+        with pytest.raises(StorageError, match="open the spool again"):
+            spool.append([page(b"second")])
+    with Spool.open(tmp_path) as spool:
+        spool.settle((), spool.pending)
+        spool.settle([Change("2")], spool.append([page(b"third")]))
+        assert bodies(spool.read(1)) == [b"first", b"third"]

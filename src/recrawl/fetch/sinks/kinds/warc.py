@@ -108,8 +108,9 @@ class WarcSink:
         self._n_files = 0
         try:
             create_folder(self._folder)
-            self._complete_open_files()
+            # First the index: its lock protects the open file of another process.
             self._index = KeyValues.open(self._folder / _INDEX)
+            self._complete_open_files()
         except (OSError, StorageError) as error:
             raise SinkError(f"cannot write to {self._folder}: {error}") from error
 
