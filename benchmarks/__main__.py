@@ -18,6 +18,7 @@ from benchmarks import (
     html,
     kernels,
     learning,
+    local_web,
     mutated_bodies,
     node_fragments,
     observe,
@@ -116,6 +117,10 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument("--pages", type=int, default=2_000, help="number of pages of each turn")
     command.add_argument("--rounds", type=int, default=5, help="number of turns of each client")
     command.add_argument("--hosts", type=float, default=1e4, help="number of hosts")
+    command = commands.add_parser("local-web", help=local_web.__doc__)
+    command.add_argument("--hosts", type=int, default=200, help="number of hosts")
+    command.add_argument("--pages", type=int, default=20_000, help="number of pages")
+    command.add_argument("--fetches", type=int, default=5_000, help="number of fetches of the day")
     command = commands.add_parser("mutated-bodies", help=mutated_bodies.__doc__)
     command.add_argument("--bodies", type=float, default=1e6, help="number of bodies")
     command.add_argument("--seed", type=int, default=0)
@@ -217,6 +222,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             return observe.measure(arguments.pages)
         case "fetch":
             return fetch.measure(arguments.pages, arguments.rounds, int(arguments.hosts))
+        case "local-web":
+            return local_web.measure(arguments.hosts, arguments.pages, arguments.fetches)
         case "mutated-bodies":
             return mutated_bodies.measure(
                 int(arguments.bodies), seed=arguments.seed, first=arguments.first

@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_right
 from dataclasses import dataclass
+from hashlib import blake2b
 
 from recrawl.sim.pages.articles import ARTICLE_KINDS
 from recrawl.sim.pages.chrome import Traits, draw_traits, render_document
@@ -87,7 +88,7 @@ class _History:
     changed_at: list[float]
     edit_sizes: list[EditSize | None]
     next_at: float
-    first_rows: dict[tuple[str, ...], int]  # of each content, the first row that has it
+    first_rows: dict[bytes, int]  # by the digest of the content, the first row that has it
 
 
 class PageSite:
@@ -259,7 +260,7 @@ class PageSite:
         draws = Draws(self.host, "history", page)
         age = int(draws.integer(10, 400) * DAY)
         material = self.kind.make(draws, self.language, START_AT - age)
-        first_rows = {material.texts(): 0}
+        first_rows = {_digest(material): 0}
         history = _History(draws, [material], [0], [float(START_AT)], [None], 0.0, first_rows)
         history.next_at = self._next_edit(page, draws, float(START_AT))
         return history
@@ -306,7 +307,7 @@ class PageSite:
             n_sentences=self.kind.n_sentences,
         )
         row = len(history.material)
-        history.version.append(history.first_rows.setdefault(material.texts(), row))
+        history.version.append(history.first_rows.setdefault(_digest(material), row))
         history.material.append(material)
         history.changed_at.append(at)
         history.edit_sizes.append(size)
@@ -340,6 +341,11 @@ class PageSite:
     def traits(self) -> Traits:
         """What the site shows around its content."""
         return self._traits
+
+
+def _digest(material: Material) -> bytes:
+    """Return a digest of the meaningful texts: equal exactly if they are."""
+    return blake2b("\x1f".join(material.texts()).encode(), digest_size=16).digest()
 
 
 def _draw_designs(kind: PageKind, draws: Draws) -> tuple[tuple[float, str], ...]:
