@@ -42,7 +42,8 @@ _TEMPLATE_PASSAGES = 10
 _WORDS_PER_PASSAGE = 12
 _CHANGED_SHARE = 0.05
 _ROUNDS = 4
-_CALLS_PER_MESSAGE = 50
+_CALLS_PER_MESSAGE = 25
+_PATHS = np.uint32(12)
 _PAGES_SCANNED_MAX = 1_000_000
 _KINDS = {
     "memory of texts": PAGE_MEMORY,
@@ -100,7 +101,8 @@ def _observations(first: int, n: int, version: int) -> Iterator[Observation]:
             passages=every,
             is_main=np.arange(every.size) >= _TEMPLATE_PASSAGES,
             n_words=np.full(every.size, _WORDS_PER_PASSAGE, np.uint16),
-            shapes=(every >> np.uint64(32)).astype(np.uint32),
+            shapes=(every >> np.uint64(32)).astype(np.uint32) & ~np.uint32(7),
+            paths=np.arange(every.size, dtype=np.uint32) % _PATHS,
             shingles=(shingles >> np.uint64(32)).astype(np.uint32),
             shingle_offsets=offsets,
             body_digest=every[:2].tobytes(),
