@@ -95,6 +95,7 @@ def derived_figures(found: Mapping[str, str]) -> dict[str, str]:
         "snapshot_records": str(snapshots.every_records),
         "snapshot_gigabytes": f"{n_bytes / 1e9:.1f}",
         "texts_gigabytes": f"{number('texts.texts.store_bytes_per_page') * 1e7 / 1e9:.0f}",
+        "texts_log_gigabytes": f"{number('texts.texts.log_bytes_per_first_fetch') * 1e7 / 1e9:.0f}",
         "crawl_fetches": f"{n_fetches:.0f}",
         "crawl_seconds": f"{seconds:.1f}",
         "crawl_alone_seconds": f"{n_fetches * record_seconds:.0f}",
