@@ -82,6 +82,8 @@ class _PageServer(asyncio.Protocol):
             )
             assert isinstance(self._transport, asyncio.Transport)
             self._transport.write(start % (kind, len(body)) + body)
+            if b"\r\nConnection: close" in head:
+                self._transport.close()
 
 
 def _serve(port: "multiprocessing.Queue[int]") -> None:

@@ -342,9 +342,10 @@ class HttpFetcher:
             cost.add(hop)
             self.n_requests[kind] += 1
             self.n_bytes_received[kind] += hop.n_bytes
+            if hop.problem is not None:
+                self._used_at.pop(target.origin, None)
             if not is_stale:
                 break
-            self._used_at.pop(target.origin, None)
         return hop
 
     async def _ask(
@@ -357,6 +358,9 @@ class HttpFetcher:
             url, headers, server_name = target.as_yarl(), self._headers[kind], None
             if validators:
                 headers = headers | validators
+            is_kept = self._keeps_connection(target.origin, started)
+            if not is_kept:
+                headers = headers | {"Connection": "close"}
             session = self._open_session()
             if self.settings.proxy is not None:
                 url, headers, server_name = await self._through_proxy(target, headers)
@@ -368,9 +372,14 @@ class HttpFetcher:
                 allow_redirects=False,
             )
             try:
+                if not is_kept and response.connection is not None:
+                    # Not all servers close the connection when they are asked to.
+                    protocol = response.connection.protocol
+                    if protocol is not None:
+                        protocol.force_close()
                 await self._read(response, kind, hop)
             finally:
-                if hop.problem is None and self._keeps_connection(target.origin, started):
+                if hop.problem is None:
                     response.release()
                 else:
                     response.close()
