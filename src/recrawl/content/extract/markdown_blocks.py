@@ -85,9 +85,9 @@ _INLINE = frozenset(
         "br",
     ]
 )
-_SPACES = re.compile(r"[ \t\n\r\f\u00a0]+")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-_SPECIAL = re.compile(r"[\\`*\[\]<]|(?<!\w)_|_(?!\w)")
+_ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*[]<"})
+_UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")
 _AT_START = re.compile(r"^(#{1,6}(?=\s|$)|[+>-]|=+$|~{3}|\d{1,9}(?=[.)](\s|$)))")
 _UNSAFE_IN_URL = re.compile(r"[\s<>()\\\x00-\x20\x7f]")
 _LINE_START = re.compile(r"^(?=.)", re.MULTILINE)
@@ -289,9 +289,15 @@ class _Renderer:
         return f"{ticks}{space}{text}{space}{ticks}"
 
     def _text(self, text: str) -> str:
-        text = _CONTROLS.sub("", _SPACES.sub(" ", text))
+        words = " ".join(text.split())
+        before = " " if text[:1].isspace() else ""
+        after = " " if words and text[-1:].isspace() else ""
+        text = before + words + after
         self._n_left -= len(text)
-        return _SPECIAL.sub(r"\\\g<0>", text)
+        if not text.isprintable():
+            text = _CONTROLS.sub("", text)
+        text = text.translate(_ESCAPES)
+        return _UNDERSCORE.sub(r"\\_", text) if "_" in text else text
 
     def _target(self, link: str) -> str:
         """Return the target of a link as Markdown takes it; empty if it should not be one."""
