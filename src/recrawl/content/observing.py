@@ -388,8 +388,11 @@ def _observation(
         ignored = [*ignored, *found]
     paths = _NO_PATHS
     if line_paths is not None:
-        is_known = columns.lines < line_paths.size
-        paths = line_paths[np.where(is_known, columns.lines, 0)] * is_known
+        if columns.lines.size and columns.lines[-1] >= line_paths.size:
+            is_known = columns.lines < line_paths.size
+            paths = line_paths[np.where(is_known, columns.lines, 0)] * is_known
+        else:
+            paths = line_paths[columns.lines]
     if columns.end < len(text):
         rest = (memoryview(text)[columns.end :], *rest)
     for piece in rest:

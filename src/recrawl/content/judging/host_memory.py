@@ -117,7 +117,7 @@ class HostMemory:
         if self.n_pages < TEMPLATE_PAGES_MIN:
             return False
         count = self.counts.get(passage & 0xFFFFFFFF, 0)
-        return count >= max(TEMPLATE_PAGES_MIN, TEMPLATE_SHARE * self.n_pages)
+        return count >= TEMPLATE_PAGES_MIN and count >= TEMPLATE_SHARE * self.n_pages
 
     def n_others(self, passage: int, *, is_counted: bool) -> int:
         """Return how many other counted pages have a passage.
@@ -150,7 +150,7 @@ class HostMemory:
             Key of the passage.
         """
         count = self.places.get(key, 0)
-        return count >= max(FLAPPING_PAGES_MIN, FLAPPING_SHARE * self.n_pages)
+        return count >= FLAPPING_PAGES_MIN and count >= FLAPPING_SHARE * self.n_pages
 
     def with_update(self, update: bytes) -> "HostMemory":
         """Return the memory after an update; damaged bytes change nothing.

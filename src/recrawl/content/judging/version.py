@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,8 @@ MAIN_SHARE_MIN: Final = 0.4
 """Share of all words from which the main text stands for the page."""
 MAIN_SHARE_KEPT: Final = 0.25
 """Share below which a page that was compared by its main text is compared by all text."""
+TITLES_CACHED: Final = 2_048
+"""Titles of pages whose hashes are kept in memory."""
 
 _TITLE_PARTS: Final = re.compile(r"\s+[-–—|·•»›:]\s+|\s*[|»›]\s*")
 _MASK32 = 0xFFFFFFFF
@@ -80,15 +83,21 @@ class Version:
         return xxhash.xxh3_64_intdigest(np.array(self.shapes, dtype="<u2").tobytes()) & _MASK32
 
 
+@lru_cache(maxsize=TITLES_CACHED)
+def _title_hashes(title: str) -> frozenset[int | None]:
+    """Return the hashes of a title and its parts; a page has the same title at every poll."""
+    parts = {title, *_TITLE_PARTS.split(title)}
+    return frozenset(passage_hash(part) for part in parts if part)
+
+
 def _repeats_title(observation: Observation) -> NDArray[np.bool_]:
     """Return whether each passage is the title or a part of it: such a heading is main text."""
-    parts = {observation.title, *_TITLE_PARTS.split(observation.title)}
     # A passage has at most as many words as characters, so most need not be compared.
-    n_words_max = max(map(len, parts))
+    n_words_max = len(observation.title)
     rows = np.flatnonzero(~observation.is_main & (observation.n_words <= n_words_max)).tolist()
     is_title = np.zeros(observation.passages.size, dtype=bool)
     if rows:
-        known = {passage_hash(part) for part in parts if part}
+        known = _title_hashes(observation.title)
         is_title[[row for row in rows if int(observation.passages[row]) in known]] = True
     return is_title
 
