@@ -17,7 +17,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from recrawl.corpus.inspect.stats import PAGES_SUMMED_MAX
-from recrawl.node.config.sections import SnapshotsConfig
+from recrawl.node.config.sections import ChangesConfig, SnapshotsConfig
 from scripts.written_pages import ROOT, stale_pages, write_or_check
 
 __all__ = [
@@ -91,6 +91,7 @@ def derived_figures(found: Mapping[str, str]) -> dict[str, str]:
     seconds = number("said.crawl_records") * record_seconds + n_fetches * row_seconds
     return {
         "stats_pages": str(PAGES_SUMMED_MAX),
+        "changes_kept_days": f"{ChangesConfig().kept_for / 86_400:.0f}",
         "snapshot_minutes": f"{snapshots.every / 60:.0f}",
         "snapshot_records": str(snapshots.every_records),
         "snapshot_gigabytes": f"{n_bytes / 1e9:.1f}",
