@@ -1,7 +1,7 @@
 """Checks of the fetcher interface: functions that raise `AssertionError` on a violation.
 
 Each check takes a function that makes a fetcher for given settings.  It calls the function in an
-event loop of its own, and lets the fetcher talk to a small site on this machine:
+event loop of its own, and lets the fetcher talk to a small site on this machine::
 
     @pytest.mark.parametrize("check", FETCHER_CHECKS, ids=lambda check: check.__name__)
     def test_my_fetcher(check):

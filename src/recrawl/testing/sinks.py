@@ -2,7 +2,7 @@
 
 Each check takes a target: a place that is empty when the check starts, a function that opens your
 sink for it, and functions that read what is there.  It must be possible to pickle a target, because
-one check writes to it from another process, which it kills:
+one check writes to it from another process, which it kills::
 
     @pytest.mark.parametrize("check", SINK_CHECKS, ids=lambda check: check.__name__)
     def test_my_sink(check, tmp_path):

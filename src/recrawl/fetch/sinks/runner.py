@@ -74,6 +74,8 @@ class _Delivery:
         self.waiting_since_ms: int | None = None
         first = spool.first_number
         stored = self._stored_number()
+        # A spool whose end was damaged gives some numbers again.
+        stored = None if stored is None else min(stored, spool.next_number)
         self.number = first if stored is None else max(stored, first)
         self.n_missed = self.number - stored if stored is not None else 0
 

@@ -140,6 +140,18 @@ def test_a_damaged_place_begins_again(spool: Spool, text: bytes) -> None:
     assert sink.numbers == list(range(1, 11))
 
 
+def test_a_place_beyond_the_end_is_the_end(spool: Spool) -> None:
+    """The end of the spool was damaged, and cut off."""
+    sink = Receiver("a")
+    SinkRunner(spool, [sink.sink])
+    place = {"spool": spool.id, "next": 100}
+    (spool.folder / "positions" / "a.json").write_text(json.dumps(place))
+    runner = SinkRunner(spool, [sink.sink])
+    fill_spool(spool, 10)
+    step_to_end(runner)
+    assert sink.numbers == list(range(1, 11))
+
+
 def test_versions_that_were_deleted_are_counted(spool: Spool) -> None:
     fill_spool(spool, 10)
     away = Receiver("away", versions_max=4)
