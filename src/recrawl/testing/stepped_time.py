@@ -4,7 +4,7 @@ A test of a crawler waits most of the time: for delays of hosts, for time-outs, 
 due.  In stepped time nobody waits.  Server, crawler and scheduler share one event loop; when no
 callback can run, no thread works and no byte is on its way between two sockets, the clock jumps to
 the next timer.  So a day takes seconds, and no time-out comes too early because the machine was
-slow.
+slow::
 
     def test_a_day():
         assert run_stepped(lambda time: crawl_for_a_day(time)) == ...
