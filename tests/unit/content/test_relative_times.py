@@ -3,7 +3,7 @@
 import pytest
 
 from recrawl.content import observe_text, passage_hash
-from recrawl.content.extract.relative_times import DATE_WORDS, drop_relative_times
+from recrawl.content.extract.relative_times import _BEGINNINGS, DATE_WORDS, drop_relative_times
 from recrawl.content.extract.words import _date_words
 
 
@@ -66,3 +66,8 @@ def test_dates_keep_their_shape(first: str, second: str) -> None:
 
 def test_every_name_has_its_slot() -> None:
     assert (_date_words()[0] != 0).sum() == len(DATE_WORDS)
+
+
+def test_markers_differ_in_their_first_two_bytes() -> None:
+    assert len({marker[:2] for marker in _BEGINNINGS}) == len(_BEGINNINGS)
+    assert min(map(len, _BEGINNINGS)) >= 3
