@@ -58,7 +58,7 @@ from recrawl.content import (
 __all__ = ["as_markdown", "choose_runs", "measure", "score_run"]
 
 # Share of all words from which the main text stands for the page: 0 is always, 2 never.
-_MAIN_SHARES = (0.0, 0.2, 0.4, 0.6, 0.8, 2.0)
+_MAIN_SHARES = (0.0, 0.2, 0.4, 0.6, 2.0)
 _ANSWERS_BEFORE, _ANSWERS_AFTER = 40, 4
 _ANSWERS_RANDOM = 100
 _SERVICES_RANDOM = 12
