@@ -12,8 +12,14 @@ URLS = [f"https://{name}.example/tea" for name in "abc"]
 AT_MS = 1_790_000_000_000
 
 
+TEXTS = [
+    "Green tea from the hills is poured into small white cups.",
+    "The harbour opens before sunrise, and the ferries leave full of travellers.",
+]
+
+
 def body_of(url: str, day: int) -> bytes:
-    return f"<h1>Tea</h1><p>Tea of {url} costs {day} euros today, says the shop.".encode()
+    return f"<h1>Shop at {url}</h1><p>{TEXTS[day]}</p>".encode()
 
 
 def fetch(corpus: recrawl.Corpus, spool: Spool, day: int, *, settles: bool = True) -> None:
@@ -46,7 +52,5 @@ def test_every_change_has_its_body(tmp_path: Path, settles: bool) -> None:
     new = [(url, Transition.NEW, body_of(url, 0)) for url in URLS]
     assert found == new + [(url, Transition.CHANGED, body_of(url, 1)) for url in URLS[1:]]
     last = versions[-1]
-    assert [text for _, text in last.added_passages] == [
-        "Tea of https://c.example/tea costs 1 euros today, says the shop."
-    ]
+    assert [text for _, text in last.added_passages] == [TEXTS[1]]
     assert len(last.removed_passages) == 1
