@@ -1,0 +1,204 @@
+"""Where a passage stands decides whether it counts: rows with counters, states, designs, clocks."""
+
+from collections.abc import Callable
+
+import pytest
+
+from recrawl.content import (
+    ContentVerdict,
+    HostMemory,
+    Judgement,
+    PageMemory,
+    WrongAnswer,
+    judge,
+    observe,
+    passage_hash,
+)
+
+CHANGED, UNCHANGED = ContentVerdict.CHANGED, ContentVerdict.UNCHANGED
+WRONG = ContentVerdict.WRONG_ANSWER
+N_PAGES = 8
+WORDS = [
+    "amber",
+    "birch",
+    "cedar",
+    "dune",
+    "ember",
+    "fern",
+    "grove",
+    "heath",
+    "iris",
+    "juniper",
+    "kelp",
+    "larch",
+]
+
+
+class Host:
+    """A host whose pages are polled in turn; a body is a function of the page and the poll."""
+
+    def __init__(self, body: Callable[[int, int], str]) -> None:
+        self.body = body
+        self.memory = HostMemory()
+        self.pages: dict[int, PageMemory] = {}
+
+    def poll(self, page: int, body: str, content_type: str = "text/html") -> Judgement:
+        memory = self.pages.get(page)
+        found = judge(observe(body.encode(), content_type), memory, self.memory)
+        self.pages[page] = found.memory
+        self.memory = self.memory.with_update(found.host_update)
+        return found
+
+    def run(self, n_polls: int, start: int = 0) -> list[list[ContentVerdict]]:
+        return [
+            [self.poll(page, self.body(page, poll)).verdict for page in range(N_PAGES)]
+            for poll in range(start, start + n_polls)
+        ]
+
+
+def document(page: int, content: str, *, before: str = "", after: str = "") -> str:
+    return (
+        f"<html><head><title>Board of {WORDS[page]}</title></head><body><div class=top><a href=/>"
+        f"Start</a><p>Welcome to our little board</p></div>{before}<main><h1>Board of "
+        f"{WORDS[page]}</h1>{content}</main><footer><p>Imprint and privacy of the board</p>{after}"
+        "</footer></body></html>"
+    )
+
+
+def topics(page: int, poll: int, titles: list[str]) -> str:
+    rows = "".join(
+        f"<tr class=topic><td><a>{title}</a></td><td>Ann</td><td>{100 * len(title) + 7 * poll}</td>"
+        "</tr>"
+        for title in titles
+    )
+    return document(page, f"<table class=topics>{rows}</table>")
+
+
+def titles_of(page: int) -> list[str]:
+    return [f"What about the {WORDS[page]} near the {word}" for word in WORDS]
+
+
+def test_a_counter_in_each_row_does_not_count_and_a_new_row_does() -> None:
+    host = Host(lambda page, poll: topics(page, poll, titles_of(page)))
+    verdicts = host.run(6)
+    assert not any(CHANGED in row for row in verdicts)
+    added = host.poll(3, topics(3, 6, ["A question that is new here", *titles_of(3)]))
+    assert added.verdict == CHANGED
+    removed = host.poll(4, topics(4, 6, titles_of(4)[1:]))
+    assert removed.verdict == CHANGED
+
+
+def test_the_number_of_equal_states_counts() -> None:
+    def states(page: int, good: int) -> str:
+        rows = "".join(
+            f"<div class=part><h3>{word} {page}</h3><b>{'fine' if i < good else 'out of order'}</b>"
+            "</div>"
+            for i, word in enumerate(WORDS[:6])
+        )
+        return document(page, rows)
+
+    host = Host(lambda page, _: states(page, 3))
+    host.run(3)
+    found = host.poll(2, states(2, 4))
+    assert found.verdict == CHANGED
+    # No text is new or gone, so an index has nothing to do.
+    assert found.added.size == found.removed.size == 0
+
+
+def test_a_term_and_its_definition_are_one_passage() -> None:
+    body = b"<dl><dt>Price<dd>5 euros<dt>Size</dt><dd>Small</dd><dd>Large</dd></dl>"
+    page = observe(body, "text/html")
+    assert page.passages.tolist() == [
+        passage_hash("Price 5 euros"),
+        passage_hash("Size Small"),
+        passage_hash("Large"),
+    ]
+
+
+def test_a_price_counts_even_if_it_changes_often() -> None:
+    host = Host(
+        lambda page, poll: document(
+            page, f"<p>Tea of {WORDS[page]}</p><p class=price>€ {poll + page}.50</p>"
+        )
+    )
+    verdicts = host.run(4)
+    assert all(row == [CHANGED] * N_PAGES for row in verdicts[1:])
+
+
+def test_a_clock_and_rotating_teasers_do_not_count() -> None:
+    def body(page: int, poll: int) -> str:
+        teasers = "".join(
+            f"<li>{WORDS[(poll * 5 + page + k) % 12]} and {WORDS[(poll * 7 + k) % 12]}</li>"
+            for k in range(4)
+        )
+        return document(
+            page,
+            "".join(f"<p>All there is to say of {WORDS[page]} and {word}.</p>" for word in WORDS),
+            before=f"<div class=clock>Today is day {poll}, {poll % 24}:0{page}</div>",
+            after=f"<ul class=teasers>{teasers}</ul>",
+        )
+
+    host = Host(body)
+    verdicts = host.run(12)
+    assert sum(row.count(CHANGED) for row in verdicts) <= 1
+    edited = body(5, 12).replace("All there is to say of fern and kelp.", "Fern and kelp differ.")
+    assert host.poll(5, edited).verdict == CHANGED
+
+
+def test_a_new_design_is_not_a_change() -> None:
+    def body(page: int, poll: int) -> str:
+        story = "".join(f"<p>Whoever saw {WORDS[page]} saw {word} as well.</p>" for word in WORDS)
+        plain = document(page, story)
+        if poll < 4:
+            return plain
+        return (
+            plain.replace("<main>", "<div class=layout><section class=new>")
+            .replace("</main>", "</section></div>")
+            .replace("Welcome to our little board", "The board for everybody, now with a search")
+        )
+
+    host = Host(body)
+    assert not any(CHANGED in row for row in host.run(6))
+
+
+def test_an_announcement_on_all_pages_is_not_a_change() -> None:
+    def body(page: int, poll: int) -> str:
+        story = "".join(f"<p>Whoever saw {WORDS[page]} saw {word} as well.</p>" for word in WORDS)
+        text = "<div class=notice>We move to another hall in the first week of May.</div>"
+        return document(page, story, before=text if 4 <= poll < 10 else "")
+
+    host = Host(body)
+    assert not any(CHANGED in row for row in host.run(12))
+
+
+def test_a_page_whose_end_is_missing_was_cut() -> None:
+    host = Host(lambda page, _: document(page, "".join(f"<p>{w} {w} {w}.</p>" for w in WORDS)))
+    host.run(3)
+    whole = host.body(1, 3)
+    found = host.poll(1, whole[: whole.index("<p>heath")])
+    assert (found.verdict, found.wrong_answer) == (WRONG, WrongAnswer.TRUNCATED)
+    assert host.poll(1, whole).verdict == UNCHANGED
+
+
+def test_a_web_page_instead_of_a_feed_is_not_the_feed() -> None:
+    feed = (
+        "<rss><channel><title>News</title><item><title>Tea is late</title></item></channel></rss>"
+    )
+    host = Host(lambda *_: feed)
+    assert host.poll(0, feed, "application/rss+xml").verdict == ContentVerdict.FIRST
+    found = host.poll(0, document(0, "<p>Something else entirely.</p>"))
+    assert (found.verdict, found.wrong_answer) == (WRONG, WrongAnswer.OTHER_KIND)
+    # Whoever answers with a web page again and again has one.
+    verdicts = [
+        host.poll(0, document(0, "<p>Something else entirely.</p>")).verdict for _ in range(3)
+    ]
+    assert verdicts[-1] == ContentVerdict.BASELINE
+
+
+@pytest.mark.parametrize("text", ["Größe: 5 €", "目次 – 東京", "Où est l’été ?"])
+def test_a_text_that_was_encoded_twice_is_the_same_text(text: str) -> None:
+    page = f"<html><body><p>{text}</p></body></html>"
+    once, twice = page.encode(), page.encode().decode("latin-1").encode()
+    assert once != twice
+    passages = observe(once, "text/html").passages.tolist()
+    assert observe(twice, "text/html").passages.tolist() == passages
