@@ -37,7 +37,7 @@ _IN_TITLE: Final = {
         r"not found|does ?n[o'’]t exist|no longer (?:available|exists)",
         r"page (?:is )?(?:missing|unavailable|gone)",
         r"introuvable|nicht gefunden|no encontrad|non trovata|não encontrad|niet gevonden",
-        r"не найдена|見つかりません|页面不存在|找不到",
+        r"не найдена|見つかりません|页面不存在|找不到|غير موجودة|לא נמצא|찾을 수 없",
     ),
     AnswerHint.ERROR: (
         r"^\W*error\b|^\W*50[0234]\b|\b50[0234]\W+(?:error|server|bad|service|gateway)",

@@ -142,7 +142,7 @@ def test_passages_of_the_template_do_not_belong_to_the_page() -> None:
     edited = [*page(2, "Shop for everything"), "And this is new on the page."]
     assert site.polls(edited, page="/2") == [CHANGED]
     own = passage_hash("Page 1: " + STORY[0])
-    assert not site.host.is_template(own or 0)
+    assert not site.host.template_of([own or 0])
     settings = ContentSettings(ignore_templates=False)
     other = Site(settings)
     for number in range(6):

@@ -54,6 +54,9 @@ class JudgedAnswer:
         self.version = Version.of(observation)
         self.words_of = dict(zip(self.version.passages, self.version.words, strict=True))
         self.settings_key = _settings_key(settings)
+        old = [] if page is None else page.passages.tolist()
+        self.template = host.template_of({*self.version.passages, *old})
+        """Passages, of this answer and of the last version, that most pages of the host have."""
         if settings.ignore_templates and self._is_copy():
             settings = replace(settings, ignore_templates=False)
         self.settings = settings
@@ -75,7 +78,7 @@ class JudgedAnswer:
             return False
         n_shared = n_main
         for passage, words in main:
-            if not self.host.is_template(passage):
+            if passage not in self.template:
                 n_shared -= words
                 if n_shared < COPIED_SHARE_MIN * n_main:
                     return False
@@ -89,7 +92,7 @@ class JudgedAnswer:
 
     def is_template(self, passage: int) -> bool:
         """Return whether a passage belongs to the host rather than to the page."""
-        return self.settings.ignore_templates and self.host.is_template(passage)
+        return self.settings.ignore_templates and passage in self.template
 
     def memory(
         self,
@@ -182,7 +185,7 @@ class JudgedAnswer:
             Passages to choose from.
         """
         words = self.words_of
-        long = [p for p in passages if words[p] >= KEY_WORDS_MIN and not self.host.is_template(p)]
+        long = [p for p in passages if words[p] >= KEY_WORDS_MIN and p not in self.template]
         return [p & _MASK32 for p in sorted(long, key=words.__getitem__)[-KEYS_MAX:]]
 
     def wrong(self, kind: WrongAnswer) -> Judgement:

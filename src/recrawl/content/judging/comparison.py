@@ -55,6 +55,7 @@ _MASK32 = 0xFFFFFFFF
 # Plain integers: operations on members of an enumeration are slow.
 _MAIN, _YOUNG, _VOLATILE = map(int, (PassageFlag.MAIN, PassageFlag.YOUNG, PassageFlag.VOLATILE))
 _RETURNED, _TOLD, _ADDED = map(int, (PassageFlag.RETURNED, PassageFlag.TOLD, PassageFlag.ADDED))
+_NEWCOMER = _YOUNG | _ADDED
 _ONCE, _TWICE = map(int, (PassageFlag.LASTED_ONCE, PassageFlag.LASTED_TWICE))
 _NUMBERS, _MONEY = int(ShapeFlag.NUMBERS), int(ShapeFlag.MONEY)
 _REPORTED = (
@@ -110,7 +111,10 @@ class VersionComparison:
             and (self.at.added or self.at.removed)
             and not is_alike
         ):
-            kind = find_wrong_answer(answer.observation.hints, self._facts())
+            facts = self._facts()
+            # Hints take long to find, and matter only where the content is gone.
+            hints = answer.observation.hints if facts.is_mostly_gone else 0
+            kind = find_wrong_answer(hints, facts)
             if kind:
                 return answer.wrong(kind)
         return self._compare()
@@ -168,6 +172,8 @@ class VersionComparison:
         rows = {p: i for i, p in enumerate(version.passages)}
         places = Places(page.slots, self.host, is_first=self.is_first)
         self.at.find_places()
+        self.is_new_design = self.settings.ignore_templates and self.at.is_new_design()
+        self.restless_paths = self._restless_paths()
         self._learn_places(places)
         template = self._template_changes()
         volatile = self._volatile_passages(places, rows)
@@ -193,9 +199,17 @@ class VersionComparison:
         is_switch = self.text != page.text and not self.answer.knows_host
         fresh = [p for p in (*self.at.added, *settled) if p in now and p not in self.same]
         gone = [p for p in self.at.removed if p not in template and self._counted_before(p, places)]
-        if self.settings.ignore_templates and self.at.is_new_design():
-            fresh = [p for p in fresh if version.words[rows[p]] >= LONG_WORDS]
-            gone = [p for p in gone if self.at.old_words[p] >= LONG_WORDS]
+        if self.is_new_design:
+            fresh = [
+                p
+                for p in fresh
+                if version.words[rows[p]] >= LONG_WORDS and version.is_main[rows[p]]
+            ]
+            gone = [
+                p
+                for p in gone
+                if self.at.old_words[p] >= LONG_WORDS and self.at.old_flags[p] & _MAIN
+            ]
         if is_switch:
             fresh = [p for p in fresh if self.answer.counts(p, version.is_main[rows[p]], page.text)]
         digest = version_digest(counted)
@@ -238,18 +252,16 @@ class VersionComparison:
 
     def _is_in_place(self, passage: int, places: Places) -> bool:
         """Return whether a passage that is gone stood in a volatile place."""
-        n, path, shape = (
-            self.at.old_words[passage],
-            self.at.old_path[passage],
-            self.at.old_shape[passage],
-        )
-        if passage in self.at.renumbered:
-            return self._is_doubtful(shape, n) or self._is_counter(places, path, shape, n)
-        flag = self.at.old_flags[passage]
-        if self.is_early and not flag & _MAIN:
+        at = self.at
+        flag, n = at.old_flags[passage], at.old_words[passage]
+        path, shape = at.old_path[passage], at.old_shape[passage]
+        if passage in at.renumbered:
+            return self._is_doubtful(flag, shape, n) or self._is_counter(places, path, shape, n)
+        is_newcomer = flag & _NEWCOMER == _NEWCOMER and path in self.restless_paths
+        if not flag & _MAIN and (self.is_early or is_newcomer):
             return True
         is_loose = flag & _YOUNG or not flag & _MAIN
-        return bool(is_loose) and self._is_loose_place(places, path, self.at.old_gap[passage], n)
+        return bool(is_loose) and self._is_loose_place(places, path, at.old_gap[passage], n)
 
     def _is_still_volatile(self, places: Places, row: int) -> bool:
         """Return whether nothing else lasts where a passage stands that has lasted."""
@@ -259,9 +271,10 @@ class VersionComparison:
             return True
         return self._is_loose_place(places, path, self.at.new_gap[version.passages[row]], n)
 
-    def _is_doubtful(self, shape: int, n_words: int) -> bool:
+    def _is_doubtful(self, flag: int, shape: int, n_words: int) -> bool:
         """Return whether other numbers may be those of a clock of which nothing is known yet."""
-        return self.is_early and not shape & _MONEY and n_words <= CLOCK_WORDS_MAX
+        is_unknown = self.is_early or flag & _NEWCOMER == _NEWCOMER
+        return is_unknown and not shape & _MONEY and n_words <= CLOCK_WORDS_MAX
 
     @staticmethod
     def _is_counter(places: Places, path: int, shape: int, n_words: int) -> bool:
@@ -277,8 +290,28 @@ class VersionComparison:
         keys = (path_key(path),) if path else gap
         return any(places.is_volatile(key, n_words) for key in keys)
 
+    def _restless_paths(self) -> set[int]:
+        """Return elements outside the main text in which nothing has lasted yet.
+
+        They may be teasers of which little is known yet.
+        """
+        at = self.at
+        left = {
+            at.old_path[p]
+            for p in at.removed
+            if at.old_flags[p] & (_NEWCOMER | _MAIN) == _NEWCOMER and p not in at.renumbered
+        }
+        lasting = {at.old_path[p] for p in at.kept if not at.old_flags[p] & _VOLATILE}
+        returned = {at.new_path[p] for p in at.added if gone_key(p) in at.gone}
+        return (left & {at.new_path[p] for p in at.added}) - lasting - returned
+
     def _learn_places(self, places: Places) -> None:
         n_words = sum(self.at.old_words.values())
+        arrivals = {
+            self.at.new_path[p] or self.at.new_gap[p]
+            for p in self.at.added
+            if gone_key(p) not in self.at.gone
+        }
         seen = []
         for p, flag in self.at.old_flags.items():
             path, shape, n = self.at.old_path[p], self.at.old_shape[p], self.at.old_words[p]
@@ -292,6 +325,8 @@ class VersionComparison:
             if has_died and gone_key(self.at.renumbered.get(p, 0)) in self.at.gone:
                 continue  # back to the number before: two servers may differ
             has_words_died = has_died and p not in self.at.renumbered
+            if has_words_died and (path or self.at.old_gap[p]) not in arrivals:
+                continue  # nothing is new there: an older copy, or an entry that was taken back
             seen.append(Seen((path_key(path),) if path else self.at.old_gap[p], has_words_died, n))
             if shape & _NUMBERS and not has_words_died:
                 keys = (numbers_key(path),) if path else ()
@@ -314,7 +349,8 @@ class VersionComparison:
         for p in self.at.added:
             path, gap, n = self.at.new_path[p], self.at.new_gap[p], words[rows[p]]
             if p in self.at.renumbered:
-                if self._is_doubtful(self.at.new_shape[p], n) or self._is_counter(
+                old_flag = self.at.old_flags[self.at.renumbered[p]]
+                if self._is_doubtful(old_flag, self.at.new_shape[p], n) or self._is_counter(
                     places, path, self.at.new_shape[p], n
                 ):
                     (self.same if n >= NUMBERED_WORDS_MIN else found).add(p)
@@ -323,8 +359,10 @@ class VersionComparison:
                 found.add(p)
                 continue
             is_main = self.version.is_main[rows[p]]
-            is_unknown = self.is_early or (self.is_small_host and path not in self.at.old_paths)
-            if self.at.is_announcement(p) or (is_unknown and not is_main):
+            is_unknown = self.is_early or path in self.restless_paths
+            is_unknown |= self.is_small_host and path not in self.at.old_paths
+            is_doubtful = (is_unknown and not is_main) or self.at.is_announcement(p)
+            if is_doubtful and not self.is_new_design:
                 found.add(p)
                 continue
             # In the main text only as many as were replaced: others may be new content.
@@ -348,7 +386,7 @@ class VersionComparison:
             )
         if not self.answer.knows_host:
             return found
-        found.update(p for p in (*self.at.added, *self.at.removed) if host.is_template(p))
+        found.update(p for p in (*self.at.added, *self.at.removed) if p in self.answer.template)
         n_many = max(SHARED_PAGES_MIN, FLAPPING_SHARE * host.n_pages)
         for p, n, main in zip(
             self.version.passages, self.version.words, self.version.is_main, strict=True
@@ -362,7 +400,7 @@ class VersionComparison:
             if is_long and host.n_others(p, is_counted=False) >= n_many:
                 found.add(p)
         # What replaces a part of the template is the new template.
-        replaced = [p for p in self.at.removed if host.is_template(p)]
+        replaced = [p for p in self.at.removed if p in self.answer.template]
         template_gaps = {self.at.old_gap[p] for p in replaced} - {
             self.at.old_gap[p] for p in self.at.removed if p not in found
         }

@@ -25,6 +25,8 @@ TEMPLATE_PAGES_MIN: Final = 3
 """Pages that have a passage of the template, at least."""
 VOLATILE_PAGES_MIN: Final = 2
 """Pages on which a place did not last before it is volatile for all pages of the host."""
+VOLATILE_SHARE: Final = 0.25
+"""Share of the pages of which two answers were compared, on which a place did not last."""
 FLAPPING_PAGES_MIN: Final = 3
 """Pages on which a passage came back before it is no page's own, at least."""
 FLAPPING_SHARE: Final = 0.25
@@ -106,18 +108,19 @@ class HostMemory:
     places: Mapping[int, int] = field(default_factory=_empty)
     texts: Mapping[int, int] = field(default_factory=_empty)
 
-    def is_template(self, passage: int) -> bool:
-        """Return whether most counted pages have a passage.
+    def template_of(self, passages: Iterable[int]) -> set[int]:
+        """Return the passages that most counted pages have.
 
         Parameters
         ----------
-        passage
-            Hash of the passage; its lower 32 bits are compared.
+        passages
+            Hashes of passages; their lower 32 bits are compared.
         """
         if self.n_pages < TEMPLATE_PAGES_MIN:
-            return False
-        count = self.counts.get(passage & 0xFFFFFFFF, 0)
-        return count >= TEMPLATE_PAGES_MIN and count >= TEMPLATE_SHARE * self.n_pages
+            return set()
+        n_min = max(TEMPLATE_PAGES_MIN, TEMPLATE_SHARE * self.n_pages)
+        count = self.counts.get
+        return {p for p in passages if count(p & 0xFFFFFFFF, 0) >= n_min}
 
     def n_others(self, passage: int, *, is_counted: bool) -> int:
         """Return how many other counted pages have a passage.
@@ -139,7 +142,8 @@ class HostMemory:
         place
             Key of the place.
         """
-        return self.places.get(place, 0) >= VOLATILE_PAGES_MIN
+        n_min = max(VOLATILE_PAGES_MIN, VOLATILE_SHARE * self.n_compared)
+        return self.places.get(place, 0) >= n_min
 
     def is_flapping(self, key: int) -> bool:
         """Return whether a passage came and went on many pages.

@@ -17,8 +17,11 @@ SMALL_HOST_PAGES: Final = 8
 """Pages of a host up to which little is known of what its pages share."""
 HOST_PATH_SHARE: Final = 0.4
 """Share of the pages of the host that have a passage of a list which pages share, on average."""
+DESIGN_TEMPLATE_SHARE: Final = 0.25
+"""Share of the template of a page that is gone when it has a new design."""
 DESIGN_PASSAGES_MIN: Final = 5
-"""Passages that stand in other elements than before when a page has a new design."""
+"""Passages that stand in other elements, or parts of the template that are gone, when a page has a
+new design."""
 
 _LOOSE = int(PassageFlag.VOLATILE | PassageFlag.RETURNED)
 _NUMBERS = int(ShapeFlag.NUMBERS)
@@ -67,7 +70,7 @@ class PassageLayout:
         self.host_paths = self._paths_of_host()
         self.template_ends: set[int] = set()
         if self.answer.knows_host:
-            ends = [p for p in anchors if self.answer.host.is_template(p)]
+            ends = [p for p in anchors if p in self.answer.template]
             self.template_ends = {gap_keys(p)[0] for p in (0, *ends)}
         self.renumbered: dict[int, int] = {}
         """Passages that differ only in numbers: the old one of each new one, and back."""
@@ -125,6 +128,10 @@ class PassageLayout:
         return is_new and self.new_gap[passage][0] in self.template_ends
 
     def is_new_design(self) -> bool:
-        """Return whether most passages that are still there stand in other elements than before."""
+        """Return whether most passages stand in other elements, or much of the template is gone."""
+        template = self.answer.template
+        n_template = sum(p in template for p in self.removed)
+        is_template = n_template >= DESIGN_TEMPLATE_SHARE * sum(p in template for p in self.old)
         n_moved = sum(self.old_path[p] != self.new_path[p] for p in self.kept)
-        return n_moved >= DESIGN_PASSAGES_MIN and 2 * n_moved >= len(self.kept)
+        is_moved = n_moved >= DESIGN_PASSAGES_MIN and 2 * n_moved >= len(self.kept)
+        return is_moved or (is_template and n_template >= DESIGN_PASSAGES_MIN)

@@ -44,7 +44,7 @@ NUMBERS_SHARE_MIN: Final = 0.3
 """The same for numbers: a counter may stay the same for a while."""
 LIST_SHARE_MIN: Final = 0.25
 """Share of the numbers of a list that differ from poll to poll, from which they are counters."""
-LIST_LENGTH_MIN: Final = 3
+LIST_LENGTH_MIN: Final = 4
 """Numbers of a list."""
 HOST_WORDS_MAX: Final = 40
 """Words of a passage that does not count because its place is volatile on other pages."""
@@ -73,16 +73,16 @@ def find_gaps(order: Sequence[int], anchors: set[int]) -> list[Gap]:
     anchors
         Passages that both versions have and that are stable.
     """
-    before, last = [], 0
+    before, last = [], gap_keys(0)[0]
     for passage in order:
-        before.append(gap_keys(last)[0])
+        before.append(last)
         if passage in anchors:
-            last = passage
-    after, last = [], 0
+            last = gap_keys(passage)[0]
+    after, last = [], gap_keys(0)[1]
     for passage in reversed(order):
-        after.append(gap_keys(last)[1])
+        after.append(last)
         if passage in anchors:
-            last = passage
+            last = gap_keys(passage)[1]
     return list(zip(before, reversed(after), strict=True))
 
 

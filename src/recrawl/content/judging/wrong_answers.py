@@ -60,6 +60,11 @@ class AnswerFacts(NamedTuple):
     n_pages_same: int = 0
     """Pages of the host that got the same text a short time ago."""
 
+    @property
+    def is_mostly_gone(self) -> bool:
+        """Whether at least half of the page's own words are missing."""
+        return self.n_own_kept <= KEPT_SHARE_MAX * self.n_own_before
+
 
 _HINTED: Final = (
     (AnswerHint.BLOCKED, WrongAnswer.BLOCKED),
@@ -121,5 +126,5 @@ def _is_replaced(hints: int, facts: AnswerFacts) -> bool:
         return facts.n_own <= (FIRST_WORDS_MAX if is_both else FIRST_WORDS_IN_TEXT_MAX)
     return (
         facts.n_added <= (HINTED_WORDS_MAX if in_title else HINTED_WORDS_IN_TEXT_MAX)
-        and facts.n_own_kept <= KEPT_SHARE_MAX * facts.n_own_before
+        and facts.is_mostly_gone
     )
