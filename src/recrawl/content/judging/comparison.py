@@ -39,7 +39,11 @@ from recrawl.content.observation import ContentKind, ShapeFlag
 __all__ = ["VersionComparison"]
 
 LONG_WORDS: Final = 12
-"""Words of a passage that counts even when the page has a new design."""
+"""Words of a passage of the main text that counts even when the page has a new design."""
+LONG_OTHER_WORDS: Final = 20
+"""The same for other passages."""
+END_PASSAGES: Final = 3
+"""Lasting passages at the end of a page that are all missing if it was cut."""
 CUT_SHARE_MIN: Final = 0.2
 """Share of a text that is missing at its end when it was cut."""
 CLOCK_WORDS_MAX: Final = 16
@@ -123,7 +127,9 @@ class VersionComparison:
         """Return whether the end of the page is missing."""
         at, observation = self.at, self.answer.observation
         if observation.kind == ContentKind.HTML:
-            return self.page.is_closed and not observation.is_closed
+            lasting = [p for p in at.old if not at.old_flags[p] & (_YOUNG | _VOLATILE)]
+            is_end_kept = any(p in at.kept for p in lasting[-END_PASSAGES:])
+            return self.page.is_closed and not observation.is_closed and not is_end_kept
         n_missing = sum(at.old_words[p] for p in at.removed)
         is_large = n_missing >= CUT_SHARE_MIN * sum(at.old_words.values())
         return is_large and len(at.added) <= 1 and at.old[-len(at.removed) :] == at.removed
@@ -200,15 +206,11 @@ class VersionComparison:
         fresh = [p for p in (*self.at.added, *settled) if p in now and p not in self.same]
         gone = [p for p in self.at.removed if p not in template and self._counted_before(p, places)]
         if self.is_new_design:
-            fresh = [
-                p
-                for p in fresh
-                if version.words[rows[p]] >= LONG_WORDS and version.is_main[rows[p]]
-            ]
+            fresh = [p for p in fresh if _is_long(version.words[rows[p]], version.is_main[rows[p]])]
             gone = [
                 p
                 for p in gone
-                if self.at.old_words[p] >= LONG_WORDS and self.at.old_flags[p] & _MAIN
+                if _is_long(self.at.old_words[p], bool(self.at.old_flags[p] & _MAIN))
             ]
         if is_switch:
             fresh = [p for p in fresh if self.answer.counts(p, version.is_main[rows[p]], page.text)]
@@ -532,6 +534,10 @@ class VersionComparison:
 
     def _sample_of(self, passages: Iterable[int]) -> list[int]:
         return [p & _MASK32 for p in passages] if self.page.in_sample else []
+
+
+def _is_long(n_words: int, is_main: bool) -> bool:
+    return n_words >= (LONG_WORDS if is_main else LONG_OTHER_WORDS)
 
 
 def _one_poll_older(flag: int) -> int:

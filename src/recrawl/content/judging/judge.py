@@ -110,12 +110,8 @@ def _start(answer: JudgedAnswer, verdict: ContentVerdict) -> Judgement:
     ]
     joins = (page is None or not page.versions) and answer.host.n_pages < SAMPLE_PAGES
     update = b""
-    if joins or verdict == ContentVerdict.FIRST:
-        update = pack_update(
-            is_new_page=joins,
-            added=[p & _MASK32 for p in version.passages] if joins else (),
-            texts=answer.text_keys(version.passages),
-        )
+    if joins:
+        update = pack_update(is_new_page=True, added=[p & _MASK32 for p in version.passages])
     memory = answer.memory(
         text=text,
         flags=flags,
