@@ -1,5 +1,6 @@
 """Compare the passages of an answer with those of the page's last version."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
@@ -180,6 +181,7 @@ class VersionComparison:
         self.at.find_places()
         self.is_new_design = self.settings.ignore_templates and self.at.is_new_design()
         self.restless_paths = self._restless_paths()
+        self.lasting_paths = self._lasting_paths()
         self._learn_places(places)
         template = self._template_changes()
         volatile = self._volatile_passages(places, rows)
@@ -287,10 +289,20 @@ class VersionComparison:
             keys += [numbers_key(path), list_key(path)]
         return any(places.is_volatile(key, n_words) for key in keys)
 
-    @staticmethod
-    def _is_loose_place(places: Places, path: int, gap: Gap, n_words: int) -> bool:
-        keys = (path_key(path),) if path else gap
-        return any(places.is_volatile(key, n_words) for key in keys)
+    def _is_loose_place(self, places: Places, path: int, gap: Gap, n_words: int) -> bool:
+        if not path:
+            return any(places.is_volatile(key, n_words) for key in gap)
+        # An edit of a passage among many that last is an edit, however often it happens.
+        return path not in self.lasting_paths and places.is_volatile(path_key(path), n_words)
+
+    def _lasting_paths(self) -> set[int]:
+        """Return elements of which most passages are still there, and are not volatile."""
+        at = self.at
+        n_old = Counter(at.old_path.values())
+        n_lasting = Counter(
+            at.old_path[p] for p in at.kept if not at.old_flags[p] & (_YOUNG | _VOLATILE)
+        )
+        return {path for path, n in n_lasting.items() if 2 * n > n_old[path]}
 
     def _restless_paths(self) -> set[int]:
         """Return elements outside the main text in which nothing has lasted yet.
