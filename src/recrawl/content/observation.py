@@ -72,11 +72,13 @@ class ShapeFlag(IntFlag):
     """What a shape says of its passage."""
 
     NUMBERS = 1
-    """Numbers, dates or tokens are in it, and masked."""
+    """Numbers, dates or tokens are in it, and left out."""
     NUMBERS_ALONE = 2
     """Nothing else is in it."""
     MONEY = 4
     """The sign of a currency is in it."""
+    TIME = 8
+    """A relative time such as "3 hours ago" was in it, and dropped."""
 
 
 def _no_hashes() -> NDArray[np.uint32]:
@@ -124,8 +126,8 @@ class Observation:
     n_words
         Words of each passage, at most 65 535.
     shapes
-        Hash of each passage with its numbers and tokens masked: a clock keeps its shape.  The
-        lowest three bits are those of `ShapeFlag`.
+        Hash of each passage without its numbers and tokens: a clock keeps its shape.  The
+        lowest four bits are those of `ShapeFlag`.
     paths
         Key of the elements around each passage, such as the rows of a certain table; no rows if the
         body has no elements.

@@ -29,6 +29,8 @@ def _units(code: str) -> str:
     return "|".join(_UNITS[code].split())
 
 
+TIME_MARK: Final = b"\x1f"
+"""What stands for a relative time that was dropped; a separator of words."""
 MARKERS_MAX: Final = 2_000
 """Relative times of a text that are looked for."""
 WINDOW_BYTES: Final = 40
@@ -137,7 +139,7 @@ def _find_markers(
 
 
 def drop_relative_times(text: bytes) -> bytes:
-    """Return a text in UTF-8 of the same size with spaces instead of relative times.
+    r"""Return a text in UTF-8 of the same size with a mark and spaces instead of relative times.
 
     A linear search finds the words by which relative times are recognised, such as "ago".  The
     expressions are only applied to a few bytes around them.
@@ -150,7 +152,7 @@ def drop_relative_times(text: bytes) -> bytes:
     Examples
     --------
     >>> drop_relative_times("Ada, 3 hours ago".encode()).rstrip()
-    b'Ada,'
+    b'Ada, \x1f'
     """
     places = np.empty(MARKERS_MAX, dtype=np.int64)
     numbers = np.empty(MARKERS_MAX, dtype=np.int64)
@@ -163,7 +165,7 @@ def drop_relative_times(text: bytes) -> bytes:
         begin = max(place - WINDOW_BYTES, 0)
         for found in _PATTERNS[number][1].finditer(changed[begin : place + WINDOW_BYTES]):
             first, last = begin + found.start(), begin + found.end()
-            changed[first:last] = b" " * (last - first)
+            changed[first:last] = TIME_MARK + b" " * (last - first - 1)
     return bytes(changed)
 
 

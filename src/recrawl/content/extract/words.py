@@ -57,9 +57,9 @@ class PassageColumns(NamedTuple):
     n_words: NDArray[np.uint16]
     """Words of each passage, at most 65 535."""
     shapes: NDArray[np.uint32]
-    """Hash of each passage with its numbers, tokens and names of days and months masked; its lowest
-    three bits say whether something was masked (1), whether nothing else is there (2), and whether
-    a sign of a currency is there (4)."""
+    """Hash of each passage without its numbers, tokens and names of days and months; its lowest
+    four bits say whether something was left out (1), whether nothing else is there (2), whether a
+    sign of a currency is there (4), and whether a relative time was dropped (8)."""
     shingles: NDArray[np.uint32]
     """Hashes of the shingles of all passages, in order."""
     shingle_offsets: NDArray[np.int64]
@@ -182,7 +182,6 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
     factor_2 = np.uint64(0xC2B2AE3D27D4EB4F)
     factor_3 = np.uint64(0x165667B19E3779F9)
     nothing = np.uint64(0)
-    token = np.uint64(1)
     n_out = 0
     n_passages = 0
     n_shingles = 0
@@ -265,11 +264,9 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
                 if is_token:
                     shape_flags |= 1
                 else:
-                    shape_flags &= 5
-                if not (is_token and last_masked == token):
-                    masked = token if is_token else word
-                    shape += _mix(masked + last_masked * factor_1)
-                    last_masked = masked
+                    shape_flags &= 13
+                    shape += _mix(word + last_masked * factor_1)
+                    last_masked = word
         if is_word:
             if not is_in_word:
                 is_in_word = True
@@ -316,6 +313,8 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
                     flags |= 13 if kind == 5 else 12
         else:
             was_gap = True
+            if code == 31:
+                shape_flags |= 8
             if kind == 1:
                 if n_words > 0:
                     # A passage ends; one with fewer words than a shingle has one all the same.
@@ -325,7 +324,7 @@ def _split(  # noqa: PLR0912, PLR0913, PLR0915, PLR0917 - one pass keeps all of 
                     passage_ends[n_passages] = n_out
                     passage_words[n_passages] = min(n_words, 0xFFFF)
                     masked = _mix(shape) >> np.uint64(32)
-                    shapes[n_passages] = np.uint32(masked & ~np.uint64(7)) | np.uint32(shape_flags)
+                    shapes[n_passages] = np.uint32(masked & ~np.uint64(15)) | np.uint32(shape_flags)
                     lines[n_passages] = line
                     shingle_ends[n_passages] = n_shingles
                     n_passages += 1

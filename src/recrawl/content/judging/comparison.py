@@ -62,7 +62,7 @@ _MAIN, _YOUNG, _VOLATILE = map(int, (PassageFlag.MAIN, PassageFlag.YOUNG, Passag
 _RETURNED, _TOLD, _ADDED = map(int, (PassageFlag.RETURNED, PassageFlag.TOLD, PassageFlag.ADDED))
 _NEWCOMER = _YOUNG | _ADDED
 _ONCE, _TWICE = map(int, (PassageFlag.LASTED_ONCE, PassageFlag.LASTED_TWICE))
-_NUMBERS, _MONEY = int(ShapeFlag.NUMBERS), int(ShapeFlag.MONEY)
+_NUMBERS, _MONEY, _TIME = map(int, (ShapeFlag.NUMBERS, ShapeFlag.MONEY, ShapeFlag.TIME))
 _REPORTED = (
     ContentVerdict.FIRST,
     ContentVerdict.BASELINE,
@@ -234,7 +234,11 @@ class VersionComparison:
             return ContentVerdict.UNCHANGED
         if not self.settings.ignore_returns:
             return ContentVerdict.CHANGED
-        is_new = any(not flags[rows[p]] & _RETURNED for p in fresh)
+        new = [p for p in fresh if not flags[rows[p]] & _RETURNED]
+        if len(new) < len(fresh):
+            # A counter beside what came back has other numbers than before.
+            new = [p for p in new if not self._is_short_number(p)]
+        is_new = bool(new)
         is_lost = any(
             not self.at.old_flags[p] & _RETURNED
             and (self.at.old_flags[p] & (_YOUNG | _ADDED)) != (_YOUNG | _ADDED)
@@ -243,6 +247,11 @@ class VersionComparison:
         if version in self.page.versions or not (is_new or is_lost):
             return ContentVerdict.REVERTED
         return ContentVerdict.CHANGED
+
+    def _is_short_number(self, passage: int) -> bool:
+        shape = self.at.new_shape[passage]
+        is_number = shape & _NUMBERS and not shape & _MONEY
+        return bool(is_number) and self.words_of[passage] < NUMBERED_WORDS_MIN
 
     def _counted_before(self, passage: int, places: Places) -> bool:
         flag = self.at.old_flags[passage]
@@ -259,8 +268,12 @@ class VersionComparison:
         at = self.at
         flag, n = at.old_flags[passage], at.old_words[passage]
         path, shape = at.old_path[passage], at.old_shape[passage]
+        if passage in at.renumbered and shape & _TIME:
+            return True
         if passage in at.renumbered:
-            return self._is_doubtful(flag, shape, n) or self._is_counter(places, path, shape, n)
+            return self._is_doubtful(passage) or self._is_counter(places, path, shape, n)
+        if n <= CLOCK_WORDS_MAX // 2 and places.is_volatile(shape_key(path, shape), n):
+            return True
         is_newcomer = flag & _NEWCOMER == _NEWCOMER and path in self.restless_paths
         if not flag & _MAIN and (self.is_early or is_newcomer):
             return True
@@ -275,18 +288,28 @@ class VersionComparison:
             return True
         return self._is_loose_place(places, path, self.at.new_gap[version.passages[row]], n)
 
-    def _is_doubtful(self, flag: int, shape: int, n_words: int) -> bool:
-        """Return whether other numbers may be those of a clock of which nothing is known yet."""
-        is_unknown = self.is_early or flag & _NEWCOMER == _NEWCOMER
-        return is_unknown and not shape & _MONEY and n_words <= CLOCK_WORDS_MAX
+    def _is_doubtful(self, passage: int) -> bool:
+        """Return whether other numbers may be those of a clock of which nothing is known yet.
 
-    @staticmethod
-    def _is_counter(places: Places, path: int, shape: int, n_words: int) -> bool:
+        Parameters
+        ----------
+        passage
+            Passage that is gone.
+        """
+        at = self.at
+        is_newcomer = at.old_flags[passage] & _NEWCOMER == _NEWCOMER
+        is_unknown = is_newcomer and at.old_path[passage] not in self.lasting_paths
+        is_short = at.old_words[passage] <= CLOCK_WORDS_MAX
+        return (self.is_early or is_unknown) and is_short and not at.old_shape[passage] & _MONEY
+
+    def _is_counter(self, places: Places, path: int, shape: int, n_words: int) -> bool:
         keys = [shape_key(path, shape)]
         if shape & _MONEY:
             return places.is_volatile(keys[0], n_words, n_died_min=MONEY_DIED_MIN)
         if path:
-            keys += [numbers_key(path), list_key(path)]
+            keys.append(list_key(path))
+        if path and path not in self.lasting_paths:
+            keys.append(numbers_key(path))
         return any(places.is_volatile(key, n_words) for key in keys)
 
     def _is_loose_place(self, places: Places, path: int, gap: Gap, n_words: int) -> bool:
@@ -363,9 +386,12 @@ class VersionComparison:
         for p in self.at.added:
             path, gap, n = self.at.new_path[p], self.at.new_gap[p], words[rows[p]]
             if p in self.at.renumbered:
-                old_flag = self.at.old_flags[self.at.renumbered[p]]
-                if self._is_doubtful(old_flag, self.at.new_shape[p], n) or self._is_counter(
-                    places, path, self.at.new_shape[p], n
+                old = self.at.renumbered[p]
+                paths = {path, self.at.old_path[old]}
+                if self.at.old_shape[old] & _TIME:
+                    self.same.add(p)  # "3 days ago" became a date
+                elif self._is_doubtful(old) or any(
+                    self._is_counter(places, one, self.at.new_shape[p], n) for one in paths
                 ):
                     (self.same if n >= NUMBERED_WORDS_MIN else found).add(p)
                 continue

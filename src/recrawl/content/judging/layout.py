@@ -24,7 +24,8 @@ DESIGN_PASSAGES_MIN: Final = 5
 new design."""
 
 _LOOSE = int(PassageFlag.VOLATILE | PassageFlag.RETURNED)
-_NUMBERS = int(ShapeFlag.NUMBERS)
+_VARIABLE = int(ShapeFlag.NUMBERS | ShapeFlag.TIME)
+_FLAG_BITS = 4
 
 
 class PassageLayout:
@@ -76,14 +77,28 @@ class PassageLayout:
         """Passages that differ only in numbers: the old one of each new one, and back."""
         waiting: dict[tuple[int, int], list[int]] = {}
         for p in self.removed:
-            if self.old_shape[p] & _NUMBERS:
-                waiting.setdefault((self.old_path[p], self.old_shape[p]), []).append(p)
+            if self.old_shape[p] & _VARIABLE:
+                waiting.setdefault((self.old_path[p], self.old_shape[p] >> _FLAG_BITS), []).append(
+                    p
+                )
         for p in self.added:
-            others = waiting.get((self.new_path[p], self.new_shape[p]))
+            if not self.new_shape[p] & _VARIABLE:
+                continue
+            others = waiting.get((self.new_path[p], self.new_shape[p] >> _FLAG_BITS))
             if others:
-                old = others.pop(0)
-                self.renumbered[p] = old
-                self.renumbered[old] = p
+                self._pair(p, others.pop(0))
+        # Elements whose classes have other names: the shape alone tells.
+        moved: dict[int, list[int]] = {}
+        for (_, shape), others in waiting.items():
+            moved.setdefault(shape, []).extend(others)
+        for p in self.added:
+            others = moved.get(self.new_shape[p] >> _FLAG_BITS, [])
+            if p not in self.renumbered and len(others) == 1 and self.new_shape[p] & _VARIABLE:
+                self._pair(p, others.pop())
+
+    def _pair(self, new: int, old: int) -> None:
+        self.renumbered[new] = old
+        self.renumbered[old] = new
 
     def _paths_of_host(self) -> set[int]:
         """Return the paths whose passages are mostly those of other pages as well."""
@@ -130,8 +145,12 @@ class PassageLayout:
     def is_new_design(self) -> bool:
         """Return whether most passages stand in other elements, or much of the template is gone."""
         template = self.answer.template
-        n_template = sum(p in template for p in self.removed)
-        is_template = n_template >= DESIGN_TEMPLATE_SHARE * sum(p in template for p in self.old)
+        n_gone = sum(p in template for p in self.removed)
+        n_new = sum(self.is_shared(p) for p in self.added)
+        n_parts = sum(p in template for p in self.old)
+        is_template = max(n_gone, n_new) >= max(
+            DESIGN_PASSAGES_MIN, DESIGN_TEMPLATE_SHARE * n_parts
+        )
         n_moved = sum(self.old_path[p] != self.new_path[p] for p in self.kept)
         is_moved = n_moved >= DESIGN_PASSAGES_MIN and 2 * n_moved >= len(self.kept)
-        return is_moved or (is_template and n_template >= DESIGN_PASSAGES_MIN)
+        return is_moved or is_template
