@@ -1,5 +1,6 @@
 """Where a passage stands decides whether it counts: rows with counters, states, designs, clocks."""
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,7 @@ from recrawl.content import (
     observe,
     passage_hash,
 )
+from recrawl.content.judging.page_memory import PassageFlag
 
 CHANGED, UNCHANGED = ContentVerdict.CHANGED, ContentVerdict.UNCHANGED
 WRONG = ContentVerdict.WRONG_ANSWER
@@ -202,3 +204,32 @@ def test_a_text_that_was_encoded_twice_is_the_same_text(text: str) -> None:
     assert once != twice
     passages = observe(once, "text/html").passages.tolist()
     assert observe(twice, "text/html").passages.tolist() == passages
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_an_index_that_follows_the_judgements_has_what_counts(number: int) -> None:
+    draws = random.Random(number)
+    lines = [f"{word} is what the {other} says" for word in WORDS for other in WORDS[:4]]
+    host, index = HostMemory(), set[int]()
+    page: PageMemory | None = None
+    shown = lines[:20]
+    for poll in range(120):
+        if draws.random() < 0.5:
+            shown = [line for line in shown if draws.random() < 0.95] + draws.sample(lines, 1)
+        body = "".join(f"<p class=c{draws.randrange(2)}>{line}</p>" for line in shown)
+        clock = f"<div class=clock>{poll}:30</div><p class=n>{draws.randrange(99)} readers</p>"
+        answer = observe(f"<html><body>{clock}{body}</body></html>".encode(), "text/html")
+        found = judge(answer, page, host)
+        page, host = found.memory, host.with_update(found.host_update)
+        added, removed = set(found.added.tolist()), set(found.removed.tolist())
+        assert not added & removed
+        assert removed <= index
+        assert not added & index
+        index = (index - removed) | added
+        assert added <= set(answer.passages.tolist())
+        if found.verdict == CHANGED:
+            assert index == {
+                passage
+                for passage, flag in zip(page.passages.tolist(), page.flags.tolist(), strict=True)
+                if flag & PassageFlag.TOLD
+            }

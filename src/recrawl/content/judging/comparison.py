@@ -133,7 +133,8 @@ class VersionComparison:
             return self.page.is_closed and not observation.is_closed and not is_end_kept
         n_missing = sum(at.old_words[p] for p in at.removed)
         is_large = n_missing >= CUT_SHARE_MIN * sum(at.old_words.values())
-        return is_large and len(at.added) <= 1 and at.old[-len(at.removed) :] == at.removed
+        is_end = bool(at.removed) and at.old[-len(at.removed) :] == at.removed
+        return is_end and is_large and len(at.added) <= 1
 
     def _is_settled(self) -> bool:
         return not (self.page.flags & (_YOUNG | _VOLATILE)).any() and self.text == self.page.text
@@ -501,8 +502,16 @@ class VersionComparison:
         page, version, answer = self.page, self.version, self.answer
         is_reported = verdict in _REPORTED
         now = set(counted)
+        # What is gone is announced with the next change; if it is back by then, nothing happened.
         told = {p for p, flag in self.at.old_flags.items() if flag & _TOLD}
+        told.update(page.pending)
+        on_page = set(version.passages)
         lost = [*page.pending, *(p for p in self.at.removed if p in told)]
+        lost = [p for p in dict.fromkeys(lost) if p not in on_page]
+        flags = [
+            flag | _TOLD if p in told else flag
+            for p, flag in zip(version.passages, flags, strict=True)
+        ]
         word_of = dict(zip(version.passages, version.words, strict=True))
         added, removed, kept = [], [], [p for p in version.passages if p in told]
         divergence = 0.0
@@ -510,7 +519,7 @@ class VersionComparison:
             added = [p for p in counted if p not in told and p not in version.copies]
             removed = lost
             flags = [
-                flag | _TOLD if (p in now or p in told) and p not in version.copies else flag
+                flag | _TOLD if p in now and p not in version.copies else flag
                 for p, flag in zip(version.passages, flags, strict=True)
             ]
             n_changed = sum(word_of[p] for p in fresh) + sum(self.at.old_words[p] for p in gone)
