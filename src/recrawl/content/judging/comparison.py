@@ -344,33 +344,31 @@ class VersionComparison:
         return (left & {at.new_path[p] for p in at.added}) - lasting - returned
 
     def _learn_places(self, places: Places) -> None:
-        n_words = sum(self.at.old_words.values())
-        arrivals = {
-            self.at.new_path[p] or self.at.new_gap[p]
-            for p in self.at.added
-            if gone_key(p) not in self.at.gone
-        }
+        at = self.at
+        n_words = sum(at.old_words.values())
+        arrivals = {at.new_path[p] or at.new_gap[p] for p in at.added if gone_key(p) not in at.gone}
         seen = []
-        for p, flag in self.at.old_flags.items():
-            path, shape, n = self.at.old_path[p], self.at.old_shape[p], self.at.old_words[p]
-            has_died = p not in self.at.kept
+        for p, flag in at.old_flags.items():
+            path, shape, n = at.old_path[p], at.old_shape[p], at.old_words[p]
+            has_died = p not in at.kept
             if has_died and 4 * n > n_words:
                 continue
-            if path and shape & _NUMBERS and (not has_died or p in self.at.renumbered):
+            if path and shape & _NUMBERS and (not has_died or p in at.renumbered):
                 seen.append(Seen((list_key(path),), has_died, n))
+            is_back = has_died and gone_key(at.renumbered.get(p, 0)) in at.gone
+            has_words_died = has_died and p not in at.renumbered
             if not flag & (_YOUNG | _VOLATILE):
                 continue
-            if has_died and gone_key(self.at.renumbered.get(p, 0)) in self.at.gone:
-                continue  # back to the number before: two servers may differ
-            has_words_died = has_died and p not in self.at.renumbered
-            if has_words_died and (path or self.at.old_gap[p]) not in arrivals:
-                continue  # nothing is new there: an older copy, or an entry that was taken back
-            seen.append(Seen((path_key(path),) if path else self.at.old_gap[p], has_words_died, n))
-            if shape & _NUMBERS and not has_words_died:
+            if shape & _NUMBERS and not has_words_died and not is_back:
                 keys = (numbers_key(path),) if path else ()
                 if not places.is_volatile(list_key(path), n):
                     keys = (*keys, shape_key(path, shape))
                 seen.append(Seen(keys, has_died, n))
+            # Back to the number before: two servers may differ.  Nothing new where words are gone:
+            # an older copy, or an entry that was taken back.
+            is_gap = has_words_died and (path or at.old_gap[p]) not in arrivals
+            if not is_back and not is_gap:
+                seen.append(Seen((path_key(path),) if path else at.old_gap[p], has_words_died, n))
         places.learn(seen)
 
     def _volatile_passages(self, places: Places, rows: dict[int, int]) -> set[int]:
@@ -476,7 +474,8 @@ class VersionComparison:
         for passage, main in zip(self.version.passages, self.version.is_main, strict=True):
             flag = self.at.old_flags.get(passage)
             if passage in self.same:
-                flag = self.at.old_flags[self.at.renumbered[passage]] & ~_TOLD | _YOUNG
+                # Its number is young, its words are not.
+                flag = self.at.old_flags[self.at.renumbered[passage]] & ~(_TOLD | _ADDED) | _YOUNG
             elif flag is None:
                 flag = _YOUNG | _ADDED
                 if passage in volatile:
