@@ -104,7 +104,9 @@ class RobotsCache:
 
     async def _ask(self, origin: str) -> FetchAnswer | None:
         answer = await self._fetch(f"{origin}/robots.txt")
-        if answer.problem in _NOT_ASKED:
+        # A host whose own address is refused was not asked; one that redirects to such was.
+        is_refused = answer.problem == FetchProblem.REFUSED_ADDRESS and not answer.redirects
+        if answer.problem in _NOT_ASKED or is_refused:
             return answer
         before = self._files.get(origin)
         status = answer.status

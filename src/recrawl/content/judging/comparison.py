@@ -133,8 +133,10 @@ class VersionComparison:
             return self.page.is_closed and not observation.is_closed and not is_end_kept
         n_missing = sum(at.old_words[p] for p in at.removed)
         is_large = n_missing >= CUT_SHARE_MIN * sum(at.old_words.values())
-        is_end = bool(at.removed) and at.old[-len(at.removed) :] == at.removed
-        return is_end and is_large and len(at.added) <= 1
+        is_end = len(at.removed) > 1 and at.old[-len(at.removed) :] == at.removed
+        # What is left of the passage in which it was cut has fewer words.
+        n_left = sum(self.words_of[p] for p in at.added)
+        return is_end and is_large and n_left < at.old_words[at.removed[0]]
 
     def _is_settled(self) -> bool:
         return not (self.page.flags & (_YOUNG | _VOLATILE)).any() and self.text == self.page.text
