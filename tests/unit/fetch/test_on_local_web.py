@@ -105,7 +105,7 @@ FAULTS = {
     ReplyFault.REDIRECT_LONG: (None, FetchProblem.TOO_MANY_REDIRECTS),
     ReplyFault.REDIRECT_LOOP: (None, FetchProblem.REDIRECT_LOOP),
     ReplyFault.REDIRECT_BAD: (None, FetchProblem.BAD_REDIRECT),
-    ReplyFault.REDIRECT_PRIVATE: (0, FetchProblem.ROBOTS),
+    ReplyFault.REDIRECT_PRIVATE: (0, FetchProblem.REFUSED_ADDRESS),
     ReplyFault.STALLED: (0, FetchProblem.TIMED_OUT),
     ReplyFault.STALLED_BODY: (200, FetchProblem.TIMED_OUT),
     ReplyFault.DROPPED: (0, FetchProblem.DROPPED),
