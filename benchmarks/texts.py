@@ -101,7 +101,7 @@ def _observations(first: int, n: int, version: int) -> Iterator[Observation]:
             passages=every,
             is_main=np.arange(every.size) >= _TEMPLATE_PASSAGES,
             n_words=np.full(every.size, _WORDS_PER_PASSAGE, np.uint16),
-            shapes=(every >> np.uint64(32)).astype(np.uint32) & ~np.uint32(7),
+            shapes=(every >> np.uint64(32)).astype(np.uint32) & ~np.uint32(15),
             paths=np.arange(every.size, dtype=np.uint32) % _PATHS,
             shingles=(shingles >> np.uint64(32)).astype(np.uint32),
             shingle_offsets=offsets,
