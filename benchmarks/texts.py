@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 import recrawl
 from benchmarks.scale import bytes_by_part
 from recrawl.content import ContentKind, Observation
+from recrawl.content.observation import SHAPE_FLAGS
 from recrawl.corpus import Corpus, CorpusConfig, Outcome
 from recrawl.sim.pages import KINDS, START_AT, make_site
 from recrawl.store import Store
@@ -101,7 +102,7 @@ def _observations(first: int, n: int, version: int) -> Iterator[Observation]:
             passages=every,
             is_main=np.arange(every.size) >= _TEMPLATE_PASSAGES,
             n_words=np.full(every.size, _WORDS_PER_PASSAGE, np.uint16),
-            shapes=(every >> np.uint64(32)).astype(np.uint32) & ~np.uint32(15),
+            shapes=(every >> np.uint64(32)).astype(np.uint32) & ~np.uint32(SHAPE_FLAGS),
             paths=np.arange(every.size, dtype=np.uint32) % _PATHS,
             shingles=(shingles >> np.uint64(32)).astype(np.uint32),
             shingle_offsets=offsets,

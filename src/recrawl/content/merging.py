@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.content.observation import PASSAGES_MAX, Observation
+from recrawl.content.observation import PASSAGES_MAX, SHAPE_FLAGS, Observation
 
 __all__ = ["LEVEL_MAX", "merge_passages", "merge_to_limit"]
 
@@ -85,7 +85,8 @@ def _merge(observation: Observation, is_start: NDArray[np.bool_], level: int) ->
         is_main=n_main * 2 >= np.maximum(n_words, 1),
         n_words=np.minimum(n_words, 0xFFFF).astype(np.uint16),
         # Something was masked in almost every group of passages, and not everything.
-        shapes=np.add.reduceat(observation.shapes & ~_U32(15), starts, dtype=np.uint32) | _U32(1),
+        shapes=np.add.reduceat(observation.shapes & ~_U32(SHAPE_FLAGS), starts, dtype=np.uint32)
+        | _U32(1),
         paths=observation.paths[starts] if observation.paths.size else observation.paths,
         shingle_offsets=np.append(
             observation.shingle_offsets[starts], observation.shingle_offsets[-1]

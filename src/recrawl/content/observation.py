@@ -15,6 +15,7 @@ __all__ = [
     "EXTRACTOR_VERSION",
     "PASSAGES_MAX",
     "PROBLEMS",
+    "SHAPE_FLAGS",
     "SKETCH_HASHES_MAX",
     "ContentKind",
     "Observation",
@@ -79,6 +80,10 @@ class ShapeFlag(IntFlag):
     """The sign of a currency is in it."""
     TIME = 8
     """A relative time such as "3 hours ago" was in it, and dropped."""
+
+
+SHAPE_FLAGS: Final = 15
+"""Bits of a shape that are flags; the others are a hash."""
 
 
 def _no_hashes() -> NDArray[np.uint32]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from recrawl.content.extract.charset import (
     decode_body,
     find_wide_charset,
-    undo_double_encoding,
+    is_encoded_twice,
 )
 from recrawl.content.extract.chunks import chunk_bytes
 from recrawl.content.extract.html_page import FACT_LENGTH_MAX, PageTree
@@ -212,12 +212,10 @@ def _observe_html(request: _Request) -> Observation:
         page, charset, has_bad_bytes = _to_utf8(page, content_type)
         markup = read_markup(page, n_text_max=n_max, is_reduced=is_reduced)
         decoded = markup.parsed.decode("utf-8", "replace")
-    else:
-        repaired = undo_double_encoding(decoded)
-        if repaired is not None:
-            page = page.decode("utf-8", "replace").encode("latin-1", "replace")
-            markup = read_markup(page, n_text_max=n_max, is_reduced=is_reduced)
-            decoded = markup.parsed.decode("utf-8", "replace")
+    elif is_encoded_twice(decoded):
+        page = page.decode("utf-8", "replace").encode("latin-1", "replace")
+        markup = read_markup(page, n_text_max=n_max, is_reduced=is_reduced)
+        decoded = markup.parsed.decode("utf-8", "replace")
     rest: tuple[memoryview, ...] = ()
     if markup.end < len(page) or len(body) > 2 * n_max:
         rest = (memoryview(page)[markup.end :], memoryview(body)[2 * n_max :])

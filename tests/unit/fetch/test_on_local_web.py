@@ -1,13 +1,11 @@
 """The fetcher survives a web that misbehaves, and never is impolite, by the log of its server."""
 
 import asyncio
-import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import pytest
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from recrawl.fetch import (
     FetchAnswer,
@@ -34,33 +32,6 @@ _T = TypeVar("_T")
 DELAY_SECONDS = 2.0
 
 
-class WebResolver(AbstractResolver):
-    """Resolves the hosts of a local web to the address and port of its server."""
-
-    def __init__(self, server: WebServer) -> None:
-        self._server = server
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        found = self._server.address_of(host)
-        if found is None:
-            raise OSError(f"{host} is not a host of this web")
-        return [
-            ResolveResult(
-                hostname=host,
-                host=found[0],
-                port=found[1],
-                family=socket.AF_INET,
-                proto=0,
-                flags=socket.AI_NUMERICHOST,
-            )
-        ]
-
-    async def close(self) -> None:
-        pass
-
-
 def run_with_web(
     web: LocalWeb,
     use: Callable[[HttpFetcher, WebServer, SteppedTime], Awaitable[_T]],
@@ -78,7 +49,7 @@ def run_with_web(
             fetcher = HttpFetcher(
                 FetchSettings(**given),
                 time=time,
-                resolver=WebResolver(server),
+                resolver=server.resolver(),
                 tls=None if server.certificates is None else server.certificates.client_context(),
             )
             try:

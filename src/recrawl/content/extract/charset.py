@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
 
-__all__ = ["DecodedText", "decode_body", "find_wide_charset", "undo_double_encoding"]
+__all__ = ["DecodedText", "decode_body", "find_wide_charset", "is_encoded_twice"]
 
 HEAD_BYTES: Final = 4096
 """Start of a page in which a meta tag or an XML declaration names the character set."""
@@ -75,8 +75,8 @@ def decode_body(body: bytes, content_type: str | None = None) -> DecodedText:
     return _decode(body, label)
 
 
-def undo_double_encoding(text: str) -> str | None:
-    """Return a text that was encoded in UTF-8 twice as it was before; None if it was not.
+def is_encoded_twice(text: str) -> bool:
+    """Return whether a text was encoded in UTF-8 twice.
 
     A server that takes UTF-8 for Latin-1 and encodes it again makes ``Ã©`` of ``é``.  Other texts
     whose letters are all in Latin-1 are not valid UTF-8 when written in it.
@@ -87,11 +87,12 @@ def undo_double_encoding(text: str) -> str | None:
         Decoded text.
     """
     if text.isascii():
-        return None
+        return False
     try:
-        return text.encode("latin-1").decode()
+        text.encode("latin-1").decode()
     except UnicodeError:
-        return None
+        return False
+    return True
 
 
 def find_wide_charset(body: bytes, content_type: str | None = None) -> str | None:

@@ -63,12 +63,6 @@ _RETURNED, _TOLD, _ADDED = map(int, (PassageFlag.RETURNED, PassageFlag.TOLD, Pas
 _NEWCOMER = _YOUNG | _ADDED
 _ONCE, _TWICE = map(int, (PassageFlag.LASTED_ONCE, PassageFlag.LASTED_TWICE))
 _NUMBERS, _MONEY, _TIME = map(int, (ShapeFlag.NUMBERS, ShapeFlag.MONEY, ShapeFlag.TIME))
-_REPORTED = (
-    ContentVerdict.FIRST,
-    ContentVerdict.BASELINE,
-    ContentVerdict.CHANGED,
-    ContentVerdict.REVERTED,
-)
 
 
 class VersionComparison:
@@ -93,7 +87,7 @@ class VersionComparison:
         self.at = PassageLayout(answer, page)
         self.same: set[int] = set()
         """New passages that differ from old ones only in numbers that do not count."""
-        self.is_first = bool(((page.flags & (_YOUNG | _ADDED)) == _YOUNG).all())
+        self.is_first = bool(((page.flags & _NEWCOMER) == _YOUNG).all())
         self.is_small_host = answer.host.n_pages < SMALL_HOST_PAGES
         # Nothing is known yet of clocks and teasers, of this page and of others.
         self.is_early = self.is_first and answer.host.n_compared < VOLATILE_PAGES_MIN
@@ -149,18 +143,17 @@ class VersionComparison:
             if not flag & _VOLATILE and self.answer.counts(p, bool(flag & _MAIN), self.page.text)
         }
         version = self.version
-        word_of = dict(zip(version.passages, version.words, strict=True))
         words_now = [
             n
             for p, main, n in zip(version.passages, version.is_main, version.words, strict=True)
             if self.answer.counts(p, main, self.text)
         ]
         return AnswerFacts(
-            n_words=sum(self.version.words),
+            n_words=sum(version.words),
             n_words_before=sum(words.values()),
             n_own_before=sum(own.values()),
             n_own_kept=sum(n for p, n in own.items() if p in self.at.kept),
-            n_added=sum(word_of[p] for p in self.at.added if not self.answer.is_template(p)),
+            n_added=sum(self.words_of[p] for p in self.at.added if not self.answer.is_template(p)),
             n_own=sum(words_now),
             is_cut=self._is_cut(),
             n_pages_same=max(
@@ -201,9 +194,7 @@ class VersionComparison:
                     settled.append(p)
         counted = [
             p
-            for p, flag, main, words in zip(
-                version.passages, flags, version.is_main, version.words, strict=True
-            )
+            for p, flag, main in zip(version.passages, flags, version.is_main, strict=True)
             if not flag & _VOLATILE and p not in template and self.answer.counts(p, main, self.text)
         ]
         now = set(counted)
@@ -243,8 +234,7 @@ class VersionComparison:
             new = [p for p in new if not self._is_short_number(p)]
         is_new = bool(new)
         is_lost = any(
-            not self.at.old_flags[p] & _RETURNED
-            and (self.at.old_flags[p] & (_YOUNG | _ADDED)) != (_YOUNG | _ADDED)
+            not self.at.old_flags[p] & _RETURNED and self.at.old_flags[p] & _NEWCOMER != _NEWCOMER
             for p in gone
         )
         if version in self.page.versions or not (is_new or is_lost):
@@ -271,10 +261,9 @@ class VersionComparison:
         at = self.at
         flag, n = at.old_flags[passage], at.old_words[passage]
         path, shape = at.old_path[passage], at.old_shape[passage]
-        if passage in at.renumbered and shape & _TIME:
-            return True
         if passage in at.renumbered:
-            return self._is_doubtful(passage) or self._is_counter(places, path, shape, n)
+            is_uncertain = bool(shape & _TIME) or self._is_doubtful(passage)
+            return is_uncertain or self._is_counter(places, path, shape, n)
         if n <= CLOCK_WORDS_MAX // 2 and places.is_volatile(shape_key(path, shape), n):
             return True
         is_newcomer = flag & _NEWCOMER == _NEWCOMER and path in self.restless_paths
@@ -368,8 +357,8 @@ class VersionComparison:
                 seen.append(Seen(keys, has_died, n))
             # Back to the number before: two servers may differ.  Nothing new where words are gone:
             # an older copy, or an entry that was taken back.
-            is_gap = has_words_died and (path or at.old_gap[p]) not in arrivals
-            if not is_back and not is_gap:
+            is_taken_back = has_words_died and (path or at.old_gap[p]) not in arrivals
+            if not is_back and not is_taken_back:
                 seen.append(Seen((path_key(path),) if path else at.old_gap[p], has_words_died, n))
         places.learn(seen)
 
@@ -445,16 +434,13 @@ class VersionComparison:
         template_gaps = {self.at.old_gap[p] for p in replaced} - {
             self.at.old_gap[p] for p in self.at.removed if p not in found
         }
-        template_paths = {self.at.old_path[p] for p in replaced}
+        template_paths = self.at.host_paths & {self.at.old_path[p] for p in replaced}
         found.update(
             p
             for p in self.at.added
             if self.at.new_gap[p] in template_gaps
             and self.words_of[p] > LABEL_WORDS_MAX
-            and (
-                not self.at.new_path[p]
-                or self.at.new_path[p] in template_paths & self.at.host_paths
-            )
+            and (not self.at.new_path[p] or self.at.new_path[p] in template_paths)
         )
         if self.is_first:
             # Two variants of the same: one is known from other pages.
@@ -479,7 +465,7 @@ class VersionComparison:
                 # Its number is young, its words are not.
                 flag = self.at.old_flags[self.at.renumbered[passage]] & ~(_TOLD | _ADDED) | _YOUNG
             elif flag is None:
-                flag = _YOUNG | _ADDED
+                flag = _NEWCOMER
                 if passage in volatile:
                     flag |= _VOLATILE
                 if gone_key(passage) in self.at.gone:
@@ -501,7 +487,7 @@ class VersionComparison:
         template: set[int],
     ) -> Judgement:
         page, version, answer = self.page, self.version, self.answer
-        is_reported = verdict in _REPORTED
+        is_reported = verdict != ContentVerdict.UNCHANGED
         now = set(counted)
         # What is gone is announced with the next change; if it is back by then, nothing happened.
         told = {p for p, flag in self.at.old_flags.items() if flag & _TOLD}
@@ -513,7 +499,7 @@ class VersionComparison:
             flag | _TOLD if p in told else flag
             for p, flag in zip(version.passages, flags, strict=True)
         ]
-        word_of = dict(zip(version.passages, version.words, strict=True))
+        word_of = self.words_of
         added, removed, kept = [], [], [p for p in version.passages if p in told]
         divergence = 0.0
         if is_reported:

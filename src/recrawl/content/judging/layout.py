@@ -5,7 +5,7 @@ from typing import Final
 from recrawl.content.judging.answer import JudgedAnswer
 from recrawl.content.judging.page_memory import AGES, PageMemory, PassageFlag
 from recrawl.content.judging.places import Gap, find_gaps, gap_keys
-from recrawl.content.observation import ShapeFlag
+from recrawl.content.observation import SHAPE_FLAGS, ShapeFlag
 
 __all__ = ["PassageLayout"]
 
@@ -15,6 +15,8 @@ SHARED_SHARE: Final = 0.15
 """Share of the pages of the host that have such a passage."""
 SMALL_HOST_PAGES: Final = 8
 """Pages of a host up to which little is known of what its pages share."""
+SMALL_HOST_PATH_SHARE: Final = 0.5
+"""Share of the passages of a list that another page of a small host has, if pages share it."""
 HOST_PATH_SHARE: Final = 0.4
 """Share of the pages of the host that have a passage of a list which pages share, on average."""
 DESIGN_TEMPLATE_SHARE: Final = 0.25
@@ -25,7 +27,6 @@ new design."""
 
 _LOOSE = int(PassageFlag.VOLATILE | PassageFlag.RETURNED)
 _VARIABLE = int(ShapeFlag.NUMBERS | ShapeFlag.TIME)
-_FLAG_BITS = 4
 
 
 class PassageLayout:
@@ -75,16 +76,15 @@ class PassageLayout:
             self.template_ends = {gap_keys(p)[0] for p in (0, *ends)}
         self.renumbered: dict[int, int] = {}
         """Passages that differ only in numbers: the old one of each new one, and back."""
-        waiting: dict[tuple[int, int], list[int]] = {}
+        waiting: dict[tuple[int, int], list[int]] = {}  # by path, and shape without flags
         for p in self.removed:
             if self.old_shape[p] & _VARIABLE:
-                waiting.setdefault((self.old_path[p], self.old_shape[p] >> _FLAG_BITS), []).append(
-                    p
-                )
+                place = self.old_path[p], self.old_shape[p] & ~SHAPE_FLAGS
+                waiting.setdefault(place, []).append(p)
         for p in self.added:
             if not self.new_shape[p] & _VARIABLE:
                 continue
-            others = waiting.get((self.new_path[p], self.new_shape[p] >> _FLAG_BITS))
+            others = waiting.get((self.new_path[p], self.new_shape[p] & ~SHAPE_FLAGS))
             if others:
                 self._pair(p, others.pop(0))
         # Elements whose classes have other names: the shape alone tells.
@@ -92,7 +92,7 @@ class PassageLayout:
         for (_, shape), others in waiting.items():
             moved.setdefault(shape, []).extend(others)
         for p in self.added:
-            others = moved.get(self.new_shape[p] >> _FLAG_BITS, [])
+            others = moved.get(self.new_shape[p] & ~SHAPE_FLAGS, [])
             if p not in self.renumbered and len(others) == 1 and self.new_shape[p] & _VARIABLE:
                 self._pair(p, others.pop())
 
@@ -112,7 +112,7 @@ class PassageLayout:
             count = counts.setdefault(self.old_path[p], [0, 0])
             count[0] += 1
             count[1] += n_others > 0 if is_small else n_others
-        share = 0.5 if is_small else HOST_PATH_SHARE * host.n_pages
+        share = SMALL_HOST_PATH_SHARE if is_small else HOST_PATH_SHARE * host.n_pages
         return {path for path, (n, n_shared) in counts.items() if path and n_shared >= share * n}
 
     def is_shared(self, passage: int) -> bool:

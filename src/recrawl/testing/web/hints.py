@@ -74,21 +74,19 @@ def _entry(pages: HostPages, page: int, at_ms: int) -> str:
     return f"<url><loc>{escape(pages.url(page))}</loc>{date}</url>\n"
 
 
-def _urlset(entries: str) -> bytes:
+def _sitemap_xml(element: str, rows: str) -> bytes:
     namespace = "http://www.sitemaps.org/schemas/sitemap/0.9"
-    head = f'<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="{namespace}">\n'
-    return f"{head}{entries}</urlset>\n".encode()
+    head = f'<?xml version="1.0" encoding="UTF-8"?>\n<{element} xmlns="{namespace}">\n'
+    return f"{head}{rows}</{element}>\n".encode()
 
 
 def _index(pages: HostPages, n_sitemaps: int, at_ms: int) -> bytes:
-    namespace = "http://www.sitemaps.org/schemas/sitemap/0.9"
-    head = f'<?xml version="1.0" encoding="UTF-8"?>\n<sitemapindex xmlns="{namespace}">\n'
     date = _iso(at_ms, is_date_only=True)
     rows = "".join(
         f"<sitemap><loc>{pages.origin}/sitemap-{i}.xml</loc><lastmod>{date}</lastmod></sitemap>\n"
         for i in range(n_sitemaps)
     )
-    return f"{head}{rows}</sitemapindex>\n".encode()
+    return _sitemap_xml("sitemapindex", rows)
 
 
 def answer_sitemap(pages: HostPages, path: str, at_ms: int) -> Reply | None:
@@ -112,7 +110,9 @@ def answer_sitemap(pages: HostPages, path: str, at_ms: int) -> Reply | None:
         if first >= n_pages:
             return None
         numbers = range(first, min(first + size, n_pages))
-        return _xml_reply(_urlset("".join(_entry(pages, page, at_ms) for page in numbers)))
+        return _xml_reply(
+            _sitemap_xml("urlset", "".join(_entry(pages, page, at_ms) for page in numbers))
+        )
     if path != sitemap_path(form):
         return None
     if is_index:
@@ -124,7 +124,7 @@ def answer_sitemap(pages: HostPages, path: str, at_ms: int) -> Reply | None:
     if form is SitemapForm.HUGE:
         rows = range(HUGE_URLS - n_pages)
         entries += "".join(f"<url><loc>{pages.origin}/old/{i}</loc></url>\n" for i in rows)
-    body = _urlset(entries)
+    body = _sitemap_xml("urlset", entries)
     if form is SitemapForm.BROKEN:
         return _xml_reply(body[: 2 * len(body) // 3])
     if form is SitemapForm.GZIP:
