@@ -479,9 +479,18 @@ def freeze(folder: Path) -> Iterator[None]:
     pid = cluster_in(folder)["pids"][0]
     os.kill(pid, signal.SIGSTOP)
     try:
+        # On a busy machine its threads answer for a while before the first has taken the signal.
+        while not all(is_stopped(thread) for thread in Path(f"/proc/{pid}/task").iterdir()):
+            time.sleep(0.01)
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
+
+
+def is_stopped(thread: Path) -> bool:
+    """Return whether a thread, a folder of ``/proc``, is stopped by a signal."""
+    state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    return state == "T"
 
 
 BEGUN_SECONDS = 2.0
@@ -508,7 +517,7 @@ def test_calls_wait_until_a_stopped_broker_is_back(
             with absence(own_broker):
                 begun = [pool.submit(call) for call in calls]
                 time.sleep(BEGUN_SECONDS)
-                assert not any(future.done() for future in begun)
+                assert [future for future in begun if future.done()] == []
             results = [future.result(60) for future in begun]
         assert results[:3] == [
             AppendedSpan(100, 200, True),
