@@ -12,11 +12,10 @@ import time
 from collections.abc import Sequence
 from typing import TypedDict
 
+from benchmarks.mutations import N_MUTATIONS, insert_many, mutate
 from recrawl.content import PASSAGES_MAX, Observation, observe
 
 SECONDS_MAX = 1.0
-LARGE_SHARE = 0.001
-"""Share of bodies in which a piece is repeated up to a megabyte."""
 
 _SEEDS: tuple[bytes, ...] = (
     b"<!doctype html><html lang=en><head><meta charset=utf-8><title>Tea</title></head><body><nav>"
@@ -44,6 +43,8 @@ _PIECES: tuple[bytes, ...] = (
     b"<template>", b"<frameset>", b"<math><mi>", b"<form>", b"<button>", b"<h1>", b"<br>", b"\n",
     b" ", b"-", b"123e4567-e89b-12d3-a456-426614174000", b"x" * 300, b"a=1 " * 200,
 )  # fmt: skip
+# A way of changing a body beside those of `mutate`; the last of those keeps its number.
+_NEW_LABEL = 6
 _LABELS = sorted({*encodings.aliases.aliases, *encodings.aliases.aliases.values(), "x", "utf-7"})
 _TYPES = (
     "text/html", "text/plain", "application/json", "application/xml", "application/rss+xml",
@@ -76,10 +77,7 @@ def make_body(seed: int, number: int) -> tuple[bytes, str | None]:
     body = bytearray(rng.choice(_SEEDS))
     for _ in range(rng.choice((1, 1, 2, 4, 8, 16))):
         _mutate(body, rng)
-    if rng.random() < LARGE_SHARE:
-        piece = rng.choice(_PIECES) + bytes(body[: rng.randrange(50)])
-        at = rng.randrange(len(body) + 1)
-        body[at:at] = piece * rng.randrange(1_000_000 // len(piece))
+    insert_many(body, _PIECES, rng)
     content_type: str | None = rng.choice((None, rng.choice(_TYPES)))
     if content_type is not None and rng.random() < 0.5:
         content_type += f"; charset={rng.choice(_LABELS)}"
@@ -89,25 +87,11 @@ def make_body(seed: int, number: int) -> tuple[bytes, str | None]:
 def _mutate(body: bytearray, rng: random.Random) -> None:
     at = rng.randrange(len(body) + 1)
     to = min(len(body), at + int(rng.expovariate(0.05)))
-    match rng.randrange(8):
-        case 0:
-            del body[at:to]
-        case 1:
-            body[at:at] = body[at:to] * rng.randrange(1, 20)
-        case 2:
-            body[at:at] = rng.choice(_PIECES) * rng.choice((1, 1, 1, 3, 30, 300))
-        case 3:
-            body[at:to] = rng.choice(_PIECES)
-        case 4:
-            body[at:to] = rng.randbytes(to - at)
-        case 5:
-            body[at:] = rng.choice(_SEEDS)
-        case 6:
-            label = rng.choice(_LABELS).encode()
-            body[:0] = b"<meta charset=" + label + b">"
-        case _:
-            for place in range(at, to):
-                body[place] ^= 1 << rng.randrange(8)
+    way = rng.randrange(N_MUTATIONS + 1)
+    if way == _NEW_LABEL:
+        body[:0] = b"<meta charset=" + rng.choice(_LABELS).encode() + b">"
+    else:
+        mutate(body, way, at, to, _SEEDS, _PIECES, rng)
 
 
 def is_sound(observation: Observation, n_bytes: int) -> bool:

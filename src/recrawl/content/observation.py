@@ -210,10 +210,11 @@ class Observation:
         is_counted
             Whether each passage belongs to the sketch; None for all.
         """
-        shingles = self.shingles
-        if is_counted is not None and not is_counted.all():
-            shingles = shingles[np.repeat(is_counted, np.diff(self.shingle_offsets))]
-        hashes = shingles.copy()
+        if is_counted is None or is_counted.all():
+            hashes = self.shingles.copy()
+        else:
+            sizes = self.shingle_offsets[1:] - self.shingle_offsets[:-1]
+            hashes = self.shingles[np.repeat(is_counted, sizes)]
         hashes.sort()
         n_distinct = _drop_repeats(hashes)
         return pack_sketch(

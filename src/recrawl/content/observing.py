@@ -315,6 +315,7 @@ def _observe_structured(
         found.text.encode("utf-8", "replace"),
         None,
         n_main_lines=found.n_main_lines,
+        line_paths=found.paths,
         charset=charset,
         problems=("bad_bytes",) if has_bad_bytes else (),
     )

@@ -455,15 +455,16 @@ def _judge_content(
     judged = judge_texts(node, page, content, settings, answers.changed != _UNKNOWN, in_turn)
     if not judged.is_judged.any():
         return answers, judged
-    is_wrong = pa.array(judged.wrong_answer > 0)
+    # Validators of another page would make the server say that it has not changed; where the next
+    # answer decides whether a number counts, it must come whole.
+    is_dropped = pa.array((judged.wrong_answer > 0) | judged.is_in_doubt)
     is_judged = pa.array(judged.is_judged)
     return answers._replace(
         digest=pc.if_else(is_judged, pa.array(judged.digest, answers.digest.type), answers.digest),
         sketch=pc.coalesce(answers.sketch, pa.array(judged.sketch, pa.binary())),
         divergence=np.where(np.isnan(answers.divergence), judged.divergence, answers.divergence),
-        # Validators of another page would make the server say that it has not changed.
-        etag=pc.if_else(is_wrong, pa.scalar(None, pa.binary()), answers.etag),
-        last_modified=pc.if_else(is_wrong, pa.scalar(None, pa.binary()), answers.last_modified),
+        etag=pc.if_else(is_dropped, pa.scalar(None, pa.binary()), answers.etag),
+        last_modified=pc.if_else(is_dropped, pa.scalar(None, pa.binary()), answers.last_modified),
     ), judged
 
 

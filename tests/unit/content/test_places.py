@@ -163,6 +163,99 @@ def test_a_new_design_is_not_a_change() -> None:
     assert not any(CHANGED in row for row in host.run(6))
 
 
+def shop(page: int, prices: list[str], class_name: str) -> str:
+    rows = "".join(
+        f"<div class={class_name}><h3>{word} from {WORDS[page]} in a box</h3><b>{price}</b></div>"
+        for word, price in zip(WORDS, prices, strict=True)
+    )
+    return document(page, f"<section class={class_name}s>{rows}</section>")
+
+
+def test_a_change_beside_new_names_of_classes_counts() -> None:
+    def prices(page: int) -> list[str]:
+        return [f"€ {k}.5{page}" for k in range(10, 22)]
+
+    host = Host(lambda page, _: shop(page, prices(page), "offer"))
+    host.run(4)
+    assert host.poll(1, shop(1, prices(1), "card")).verdict == UNCHANGED
+    assert host.poll(2, shop(2, [*prices(2)[:-1], "€ 99.50"], "card")).verdict == CHANGED
+    renamed = shop(3, prices(3), "card").replace(f"{WORDS[5]} from", "willow from")
+    assert host.poll(3, renamed).verdict == CHANGED
+    # The places are known by their new names.
+    assert host.poll(1, shop(1, ["€ 1.00", *prices(1)[1:]], "card")).verdict == CHANGED
+
+
+def test_one_number_of_a_short_list_that_is_edited_twice_counts() -> None:
+    def facts(page: int, months: int) -> str:
+        rows = f"<dt>Weight<dd>{7 + page} kg<dt>Length<dd>3{page} cm<dt>Width<dd>1{page} cm"
+        return document(page, f"<dl class=facts>{rows}<dt>Warranty<dd>{months} months</dl>")
+
+    host = Host(lambda page, _: facts(page, 20 + page))
+    host.run(4)
+    verdicts = [host.poll(2, facts(2, months)).verdict for months in (12, 36, 48)]
+    assert verdicts[0] == verdicts[1] == CHANGED
+
+
+def test_a_state_that_other_pages_have_too_is_the_state_of_this_page() -> None:
+    def answer(page: int, state: str, poll: int) -> str:
+        return (
+            f'{{"data": {{"id": {page}, "name": "{WORDS[page]}", "state": "{state}"}},'
+            f' "meta": {{"took_ms": {37 * poll % 101}}}}}'
+        )
+
+    host = Host(lambda page, poll: answer(page, ["active", "paused"][page % 2], poll))
+    kind = "application/json"
+    for poll in range(4):
+        for page in range(N_PAGES):
+            state = ["active", "paused"][page % 2]
+            host.poll(page, answer(page, state, poll), kind)
+    assert host.poll(2, answer(2, "active", 5), kind).verdict == UNCHANGED
+    assert host.poll(2, answer(2, "paused", 6), kind).verdict == CHANGED
+
+
+def test_what_comes_back_after_another_change_is_a_change() -> None:
+    def facts(*rows: str) -> str:
+        items = "".join(f"<li>{row}" for row in rows)
+        return document(0, f"<ul><li>Made of wood from the {WORDS[0]} forest{items}</ul>")
+
+    host = Host(lambda *_: "")
+    offer = "Now with a lamp for the desk"
+    steps = [(offer,), (offer,), (), (), ("Comes in red and white",), ("Comes in red and white",)]
+    verdicts = [host.poll(0, facts(*rows)).verdict for rows in steps]
+    assert verdicts[2] == verdicts[4] == CHANGED
+    assert host.poll(0, facts("Comes in red and white", offer)).verdict == CHANGED
+
+
+def test_a_number_that_may_be_a_clock_counts_if_it_lasts() -> None:
+    def offer(price: int, clock: int) -> str:
+        text = "<p>A table of oak for six, made in the north and sent to all countries</p>"
+        now = f"<div class=clock>It is {clock} minutes past noon now</div>"
+        return document(0, f"{text}<p>Its price is {price} at the moment</p>{now}")
+
+    host = Host(lambda *_: "")
+    host.poll(0, offer(11, 1))
+    # Nothing is known yet: each of the two may be a clock.
+    assert host.poll(0, offer(99, 2)).verdict == UNCHANGED
+    later = host.poll(0, offer(99, 3))
+    assert later.verdict == CHANGED
+    assert passage_hash("Its price is 99 at the moment") in later.added.tolist()
+    assert host.poll(0, offer(99, 4)).verdict == UNCHANGED
+
+
+def test_an_edit_of_the_only_paragraph_is_not_a_wrong_answer() -> None:
+    banner = "<p>We and our partners use cookies. Accept all cookies to continue</p>"
+    words = " ".join(WORDS * 4)
+
+    def page_text(page: int, text: str) -> str:
+        content = f"<p>{WORDS[page]} {text}</p>"
+        return document(page, content, after=banner)
+
+    host = Host(lambda page, _: page_text(page, words))
+    host.run(3)
+    edited = words.replace("iris juniper", "lily heather")
+    assert host.poll(2, page_text(2, edited)).verdict == CHANGED
+
+
 def test_an_announcement_on_all_pages_is_not_a_change() -> None:
     def body(page: int, poll: int) -> str:
         story = "".join(f"<p>Whoever saw {WORDS[page]} saw {word} as well.</p>" for word in WORDS)

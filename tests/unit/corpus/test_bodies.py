@@ -642,3 +642,24 @@ def test_observations_are_checked_before_anything_is_logged(open_corpus: Open) -
             corpus.report(outcomes)
     assert corpus.stats().n_outcomes == 0
     assert corpus.report(Outcome(url=PAGE, observation=good)).counted.all()
+
+
+def test_validators_wait_while_a_number_is_in_doubt(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus()
+    corpus.add([PAGE])
+
+    def etag() -> bytes | None:
+        clock.pass_seconds(100)
+        page = corpus.explain(PAGE)
+        assert page is not None
+        return page.etag
+
+    report(corpus, html(*TEXT, "The ticket is 11 for adults"), etag=b'"1"')
+    assert etag() == b'"1"'
+    # It may be a clock: the next answer decides, so the server must send it whole.
+    report(corpus, html(*TEXT, "The ticket is 99 for adults"), etag=b'"2"')
+    assert etag() is None
+    assert len(corpus.changes()) == 1
+    report(corpus, html(*TEXT, "The ticket is 99 for adults"), etag=b'"2"')
+    assert etag() == b'"2"'
+    assert len(corpus.changes()) == 2

@@ -1,6 +1,7 @@
 """``recrawl content``: what recrawl sees of a page, and what changed between two versions."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,8 +36,6 @@ class _Line(NamedTuple):
 def _settings(
     config: Path | None, select: tuple[str, ...], ignore: tuple[str, ...], patterns: tuple[str, ...]
 ) -> "ContentSettings":
-    from dataclasses import replace  # noqa: PLC0415
-
     from recrawl.content import ContentSettings  # noqa: PLC0415
 
     try:
@@ -240,7 +239,8 @@ def command(
         _show(lines, is_all, out)
         return
     host = HostMemory().with_update(first.host_update) if first.host_update else HostMemory()
-    second = judge(pages[0], first.memory, host, settings)
+    # Two files cannot show what differs at every poll, so nothing is taken for it.
+    second = judge(pages[0], first.memory, host, replace(settings, ignore_volatile=False))
     page = second.observation
     out.facts(_facts(str(file), page, second))
     lines = _changed_lines(page, pages[1], second)

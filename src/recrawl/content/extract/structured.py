@@ -4,6 +4,10 @@ import json
 from typing import Any, Final, NamedTuple
 from xml.parsers import expat
 
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
 __all__ = ["ELEMENTS_MAX", "JSON_VALUES_MAX", "StructuredText", "read_json", "read_xml"]
 
 JSON_VALUES_MAX: Final = 100_000
@@ -33,6 +37,8 @@ class StructuredText(NamedTuple):
     n_main_lines: int
     """Lines from the start that are main text; those that describe a feed are not."""
     is_feed: bool
+    paths: NDArray[np.uint32] | None = None
+    """Keys of the objects around each line, hashed, as the elements around a passage of a page."""
 
 
 class _RefusedError(Exception):
@@ -53,6 +59,8 @@ def read_json(text: str) -> StructuredText | None:
     except (ValueError, RecursionError):
         return None
     lines: list[str] = []
+    paths: list[int] = []
+    path_of: dict[tuple[str, ...], int] = {}
     waiting: list[tuple[tuple[str, ...], Any]] = [((), value)]
     n_values = 0
     n_signs = 0
@@ -71,10 +79,19 @@ def read_json(text: str) -> StructuredText | None:
             waiting += [(path, item) for item in reversed(value)]
         else:
             lines.append(_one_line(f"{' '.join(path)}: {value}"))
+            if path not in path_of:
+                path_of[path] = _path_hash(path)
+            paths.append(path_of[path])
             n_signs += len(lines[-1])
             if n_signs > SIGNS_MAX:
                 return None
-    return StructuredText("\n".join(lines), len(lines), False)
+    text = "\n".join(lines)
+    return StructuredText(text, len(lines), False, np.array(paths, dtype=np.uint32))
+
+
+def _path_hash(path: tuple[str, ...]) -> int:
+    """Return a hash (32 bits) of keys; never 0, which stands for no path."""
+    return xxhash.xxh3_64_intdigest("\0".join(path).encode("utf-8", "replace")) & 0xFFFFFFFF | 1
 
 
 def read_xml(body: bytes, charset: str | None = None) -> StructuredText | None:

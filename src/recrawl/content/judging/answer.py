@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 from zlib import crc32
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.content.judging.host_memory import TEMPLATE_PAGES_MIN, HostMemory, pack_update
-from recrawl.content.judging.page_memory import PageMemory, PassageFlag, TextChoice
+from recrawl.content.judging.page_memory import PageMemory, PassageFlag, Slot, TextChoice
 from recrawl.content.judging.verdicts import ContentVerdict, Judgement, WrongAnswer
 from recrawl.content.judging.version import MAIN_WORDS_MIN, Version
 from recrawl.content.judging.wrong_answers import OTHER_WRONG_WEIGHT
@@ -29,6 +29,7 @@ KEYS_MAX: Final = 2
 
 _MASK32 = 0xFFFFFFFF
 _NO_HASHES: Final = np.empty(0, dtype=np.uint64)
+_NO_ROWS: Final = np.empty(0, dtype=np.int64)
 _MAIN = int(PassageFlag.MAIN)
 
 
@@ -52,37 +53,75 @@ class JudgedAnswer:
         self.page = page
         self.host = host
         self.version = Version.of(observation)
-        self.words_of = dict(zip(self.version.passages, self.version.words, strict=True))
         self.settings_key = _settings_key(settings)
-        old = [] if page is None else page.passages.tolist()
-        self.template = host.template_of({*self.version.passages, *old})
-        """Passages, of this answer and of the last version, that most pages of the host have."""
-        if settings.ignore_templates and self._is_copy():
-            settings = replace(settings, ignore_templates=False)
-        self.settings = settings
         self.in_sample = page is not None and page.in_sample
-        self.knows_host = settings.ignore_templates and host.n_pages >= TEMPLATE_PAGES_MIN
+        self._settings = settings
+
+    @cached_property
+    def template(self) -> set[int]:
+        """Passages, of this answer and of the last version, that most pages of the host have."""
+        passages = self.version.passages
+        if self.page is not None and self.page.passages.size:
+            passages = [*passages, *self.page.passages.tolist()]
+        return self.host.template_of(passages)
+
+    @cached_property
+    def settings(self) -> ContentSettings:
+        """Settings of the content; a page that is a copy of others has no template."""
+        if self._settings.ignore_templates and self._is_copy():
+            return replace(self._settings, ignore_templates=False)
+        return self._settings
+
+    @cached_property
+    def knows_host(self) -> bool:
+        """Whether enough pages of the host are known to tell its template from its pages."""
+        return self.settings.ignore_templates and self.host.n_pages >= TEMPLATE_PAGES_MIN
+
+    @cached_property
+    def words_of(self) -> dict[int, int]:
+        """Number of words of each passage, at most 255."""
+        return dict(zip(self.version.passages, self.version.words, strict=True))
 
     def _is_copy(self) -> bool:
         """Return whether the main text of the page is the text of other pages of the host."""
         if self.host.n_pages < TEMPLATE_PAGES_MIN:
             return False
         page, version = self.page, self.version
-        rows = zip(version.passages, version.words, version.is_main, strict=True)
         if page is not None and page.versions:
-            is_main = ((page.flags & _MAIN) != 0).tolist()
-            rows = zip(page.passages.tolist(), page.words.tolist(), is_main, strict=True)
-        main = [(passage, words) for passage, words, is_main in rows if is_main]
-        n_main = sum(words for _, words in main)
+            words, is_main = page.words, (page.flags & _MAIN) != 0
+            passages = page.passages.tolist()
+        else:
+            words, is_main, passages = version.n_words, version.is_in_main, version.passages
+        if not self.template:
+            return False
+        n_main = int(words[is_main].sum())
         if n_main < MAIN_WORDS_MIN:
             return False
-        n_shared = n_main
-        for passage, words in main:
-            if passage not in self.template:
-                n_shared -= words
-                if n_shared < COPIED_SHARE_MIN * n_main:
-                    return False
-        return True
+        is_shared = is_main & self._is_in_template(passages)
+        return bool(words[is_shared].sum() >= COPIED_SHARE_MIN * n_main)
+
+    def _is_in_template(self, passages: list[int]) -> NDArray[np.bool_]:
+        """Return whether most pages of the host have each passage."""
+        return np.fromiter(map(self.template.__contains__, passages), bool, len(passages))
+
+    def counted_rows(self, text: TextChoice) -> NDArray[np.bool_]:
+        """Return whether each passage of the answer belongs to the text of the page."""
+        return self._counts(self.version.passages, self.version.is_in_main, text)
+
+    def counted_before(self, text: TextChoice) -> NDArray[np.bool_]:
+        """Return whether each passage of the last version belongs to the text of the page."""
+        if self.page is None:
+            return np.zeros(0, bool)
+        return self._counts(self.page.passages.tolist(), (self.page.flags & _MAIN) != 0, text)
+
+    def _counts(
+        self, passages: list[int], is_main: NDArray[np.bool_], text: TextChoice
+    ) -> NDArray[np.bool_]:
+        is_main_alone = not self.knows_host and text == TextChoice.MAIN
+        is_counted = is_main if is_main_alone else np.ones(len(passages), bool)
+        if self.settings.ignore_templates and self.template:
+            is_counted = is_counted & ~self._is_in_template(passages)
+        return is_counted
 
     def counts(self, passage: int, is_main: bool, text: TextChoice) -> bool:
         """Return whether a passage belongs to the text of the page."""
@@ -98,10 +137,13 @@ class JudgedAnswer:
         self,
         *,
         text: TextChoice,
-        flags: list[int],
+        flags: list[int] | NDArray[np.uint8],
         digest: bytes,
         versions: tuple[int, ...],
         in_sample: bool,
+        gone: tuple[int, ...] = (),
+        slots: dict[int, Slot] | None = None,
+        pending: tuple[int, ...] = (),
     ) -> PageMemory:
         """Return a new memory with the passages of this answer."""
         version = self.version
@@ -110,57 +152,76 @@ class JudgedAnswer:
             settings_key=self.settings_key,
             text=text,
             level=self.observation.level,
-            passages=np.array(version.passages, dtype=np.uint64),
-            words=np.array(version.words, dtype=np.uint8),
-            flags=np.array(flags, dtype=np.uint8),
-            shapes=np.array(version.shapes, dtype=np.uint16),
-            paths=np.array(version.paths, dtype=np.uint16),
+            passages=version.hashes,
+            words=version.n_words,
+            flags=np.asarray(flags, dtype=np.uint8),
+            shapes=version.shape_column,
+            paths=version.path_column,
             kind=self.observation.kind,
             is_parsed="not_parsed" not in self.observation.problems,
             is_closed=self.observation.is_closed,
             digest=digest,
             versions=versions,
             in_sample=in_sample,
+            gone=gone,
+            slots={} if slots is None else slots,
+            pending=pending,
         )
 
     def result(
         self,
         *,
         verdict: ContentVerdict,
-        counted: set[int],
+        counted: set[int] | NDArray[np.bool_],
         memory: PageMemory,
-        kept: list[int] | None = None,
-        added: list[int] | None = None,
+        kept: list[int] | NDArray[np.uint64] | None = None,
+        added: list[int] | NDArray[np.bool_] | None = None,
         removed: list[int] | None = None,
         divergence: float = 0.0,
         is_template_change: bool = False,
         host_update: bytes = b"",
         wrong_answer: WrongAnswer = WrongAnswer.NONE,
     ) -> Judgement:
-        """Return a judgement with the columns that follow from these passages."""
+        """Return a judgement with the columns that follow from these passages.
+
+        Parameters
+        ----------
+        verdict
+            Whether the content changed.
+        counted, added
+            Passages, or whether each row of the version is one of them.
+        memory
+            New memory of the page.
+        kept, removed
+            Passages.
+        divergence, is_template_change, host_update, wrong_answer
+            Fields of `Judgement`.
+        """
         version = self.version
-        new = set(added or ())
-        places = [
-            row for row, p in zip(version.rows.tolist(), version.passages, strict=True) if p in new
-        ]
-        is_unique_counted = np.fromiter(
-            (p in counted for p in version.passages), bool, version.rows.size
-        )
-        if version.rows.size == self.observation.passages.size:
-            is_counted = is_unique_counted
+        if isinstance(counted, set):
+            counted = np.fromiter((p in counted for p in version.passages), bool, version.rows.size)
+        if isinstance(added, np.ndarray):
+            places = version.rows[added]
+        elif added:
+            new = set(added)
+            places = version.rows[[p in new for p in version.passages]]
         else:
-            is_counted = np.isin(
-                self.observation.passages,
-                self.observation.passages[version.rows[is_unique_counted]],
-            )
+            places = _NO_ROWS
+        if version.rows.size == self.observation.passages.size:
+            is_counted = counted
+        else:
+            # All copies of a passage count if one does.
+            hashes = self.observation.passages
+            found = set(hashes[version.rows[counted]].tolist())
+            is_counted = np.fromiter(map(found.__contains__, hashes.tolist()), bool, hashes.size)
         return Judgement(
             verdict=verdict,
             wrong_answer=wrong_answer,
             digest=memory.digest,
             kept=_hashes(kept),
-            added=self.observation.passages[places] if places else _NO_HASHES,
+            added=self.observation.passages[places],
             removed=_hashes(removed),
-            added_places=np.array(places, dtype=np.int64),
+            added_places=places,
             is_counted=is_counted,
             divergence=divergence,
             is_template_change=is_template_change,
@@ -171,7 +232,7 @@ class JudgedAnswer:
 
     def n_wrong_like_this(self) -> float:
         """Return how many wrong answers came just before, of which others count for less."""
-        if self.page is None:
+        if self.page is None or not self.page.n_wrong:
             return 0.0
         is_alike = self.page.wrong_text == self.version.shape_key()
         return self.page.n_wrong * (1.0 if is_alike else OTHER_WRONG_WEIGHT)
@@ -217,5 +278,7 @@ class JudgedAnswer:
         )
 
 
-def _hashes(passages: list[int] | None) -> NDArray[np.uint64]:
+def _hashes(passages: list[int] | NDArray[np.uint64] | None) -> NDArray[np.uint64]:
+    if isinstance(passages, np.ndarray):
+        return passages
     return np.array(passages, dtype=np.uint64) if passages else _NO_HASHES

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
+
+import numpy as np
 
 from recrawl.content.judging.answer import JudgedAnswer
 from recrawl.content.judging.host_memory import (
@@ -53,6 +54,10 @@ NUMBERED_WORDS_MIN: Final = 5
 """Words of a passage that counts although its numbers do not, such as a row with a counter."""
 MONEY_DIED_MIN: Final = 4
 """Polls at which a price did not last before it is taken for noise: prices matter."""
+EDITED_WORDS_MIN: Final = 8
+"""Words of a passage whose successor in the same elements is taken for an edit of it."""
+EDITED_LENGTH_SHARE: Final = 0.3
+"""Share of its words by which the lengths of the two differ, at most."""
 LABEL_WORDS_MAX: Final = 2
 """Words of a label, which many pages have and which is content all the same: "sold out"."""
 
@@ -62,6 +67,8 @@ _MAIN, _YOUNG, _VOLATILE = map(int, (PassageFlag.MAIN, PassageFlag.YOUNG, Passag
 _RETURNED, _TOLD, _ADDED = map(int, (PassageFlag.RETURNED, PassageFlag.TOLD, PassageFlag.ADDED))
 _NEWCOMER = _YOUNG | _ADDED
 _ONCE, _TWICE = map(int, (PassageFlag.LASTED_ONCE, PassageFlag.LASTED_TWICE))
+_GONE_BITS = gone_key(-1)
+_STATES = _VOLATILE | _RETURNED | _ONCE | _TWICE
 _NUMBERS, _MONEY, _TIME = map(int, (ShapeFlag.NUMBERS, ShapeFlag.MONEY, ShapeFlag.TIME))
 
 
@@ -87,6 +94,8 @@ class VersionComparison:
         self.at = PassageLayout(answer, page)
         self.same: set[int] = set()
         """New passages that differ from old ones only in numbers that do not count."""
+        self.doubted: set[int] = set()
+        """The same where it is not known yet whether the numbers count: they do if they last."""
         self.is_first = bool(((page.flags & _NEWCOMER) == _YOUNG).all())
         self.is_small_host = answer.host.n_pages < SMALL_HOST_PAGES
         # Nothing is known yet of clocks and teasers, of this page and of others.
@@ -122,9 +131,10 @@ class VersionComparison:
         """Return whether the end of the page is missing."""
         at, observation = self.at, self.answer.observation
         if observation.kind == ContentKind.HTML:
+            if not self.page.is_closed or observation.is_closed:
+                return False
             lasting = [p for p in at.old if not at.old_flags[p] & (_YOUNG | _VOLATILE)]
-            is_end_kept = any(p in at.kept for p in lasting[-END_PASSAGES:])
-            return self.page.is_closed and not observation.is_closed and not is_end_kept
+            return not any(p in at.kept for p in lasting[-END_PASSAGES:])
         n_missing = sum(at.old_words[p] for p in at.removed)
         is_large = n_missing >= CUT_SHARE_MIN * sum(at.old_words.values())
         is_end = len(at.removed) > 1 and at.old[-len(at.removed) :] == at.removed
@@ -136,25 +146,17 @@ class VersionComparison:
         return not (self.page.flags & (_YOUNG | _VOLATILE)).any() and self.text == self.page.text
 
     def _facts(self) -> AnswerFacts:
-        words = self.at.old_words
-        own = {
-            p: words[p]
-            for p, flag in self.at.old_flags.items()
-            if not flag & _VOLATILE and self.answer.counts(p, bool(flag & _MAIN), self.page.text)
-        }
-        version = self.version
-        words_now = [
-            n
-            for p, main, n in zip(version.passages, version.is_main, version.words, strict=True)
-            if self.answer.counts(p, main, self.text)
-        ]
+        at, page, version = self.at, self.page, self.version
+        is_own = self.answer.counted_before(self.page.text) & ((page.flags & _VOLATILE) == 0)
+        still_there = at.kept | self._edited_passages()
+        is_kept = is_own & np.fromiter(map(still_there.__contains__, at.old), bool, len(at.old))
         return AnswerFacts(
             n_words=sum(version.words),
-            n_words_before=sum(words.values()),
-            n_own_before=sum(own.values()),
-            n_own_kept=sum(n for p, n in own.items() if p in self.at.kept),
+            n_words_before=sum(at.old_words.values()),
+            n_own_before=int(page.words[is_own].sum()),
+            n_own_kept=int(page.words[is_kept].sum()),
             n_added=sum(self.words_of[p] for p in self.at.added if not self.answer.is_template(p)),
-            n_own=sum(words_now),
+            n_own=int(version.n_words[self.answer.counted_rows(self.text)].sum()),
             is_cut=self._is_cut(),
             n_pages_same=max(
                 (
@@ -168,6 +170,26 @@ class VersionComparison:
             n_wrong=self.answer.n_wrong_like_this(),
         )
 
+    def _edited_passages(self) -> set[int]:
+        """Return passages that are gone and have a successor of like length in their elements."""
+        at = self.at
+        lengths: dict[int, list[int]] = {}
+        for p in at.added:
+            path, n = at.new_path[p], self.words_of[p]
+            if path and n >= EDITED_WORDS_MIN:
+                lengths.setdefault(path, []).append(n)
+        found = set()
+        for p in at.removed:
+            n = at.old_words[p]
+            others = lengths.get(at.old_path[p])
+            if not others or n < EDITED_WORDS_MIN:
+                continue
+            difference, like = min((abs(other - n), other) for other in others)
+            if difference <= EDITED_LENGTH_SHARE * n:
+                others.remove(like)
+                found.add(p)
+        return found
+
     # ------------------------------------------------------------------ the rules
 
     def _compare(self) -> Judgement:
@@ -175,46 +197,73 @@ class VersionComparison:
         rows = {p: i for i, p in enumerate(version.passages)}
         places = Places(page.slots, self.host, is_first=self.is_first)
         self.at.find_places()
+        if self.at.new_names:
+            names = self.at.new_names
+            places.rename(
+                (path, names[path], shape)
+                for path, shape in zip(page.paths.tolist(), page.shapes.tolist(), strict=True)
+                if names.get(path, path) != path
+            )
+        self.own_states = self._own_states()
+        self.answer.template -= self.own_states
         self.is_new_design = self.settings.ignore_templates and self.at.is_new_design()
         self.restless_paths = self._restless_paths()
         self.lasting_paths = self._lasting_paths()
         self._learn_places(places)
-        template = self._template_changes()
+        template = self._template_changes(rows)
         volatile = self._volatile_passages(places, rows)
-        flags = self._new_flags(volatile)
+        flags = self._new_flags(volatile, rows)
         settled = []
-        for p in self.at.kept:
+        was_volatile = (p for p in self.at.kept if self.at.old_flags[p] & _VOLATILE)
+        for p in was_volatile if (page.flags & _VOLATILE).any() else ():
             row = rows[p]
-            if self.at.old_flags[p] & _VOLATILE and not flags[row] & _VOLATILE:
+            if not flags[row] & _VOLATILE:
                 if self._is_still_volatile(places, row):
                     flags[row] |= _VOLATILE
                 elif self.at.is_shared(p):
                     template.add(p)
                 else:
                     settled.append(p)
+        for p in self.at.kept if (page.flags & _STATES == _TWICE).any() else ():
+            # Its number was in doubt at the last poll, and has lasted.
+            if self.at.old_flags[p] & _STATES == _TWICE:
+                flags[rows[p]] &= ~_TWICE
+                if not self._is_still_volatile(places, rows[p]):
+                    settled.append(p)
+        is_text = self.answer.counted_rows(self.text).tolist()
         counted = [
             p
-            for p, flag, main in zip(version.passages, flags, version.is_main, strict=True)
-            if not flag & _VOLATILE and p not in template and self.answer.counts(p, main, self.text)
+            for p, flag, is_own in zip(version.passages, flags, is_text, strict=True)
+            if is_own and not flag & _VOLATILE and p not in template
         ]
         now = set(counted)
         is_switch = self.text != page.text and not self.answer.knows_host
         fresh = [p for p in (*self.at.added, *settled) if p in now and p not in self.same]
         gone = [p for p in self.at.removed if p not in template and self._counted_before(p, places)]
         if self.is_new_design:
-            fresh = [p for p in fresh if _is_long(version.words[rows[p]], version.is_main[rows[p]])]
-            gone = [
-                p
-                for p in gone
-                if _is_long(self.at.old_words[p], bool(self.at.old_flags[p] & _MAIN))
-            ]
+            fresh = [p for p in fresh if self._is_own_in_new_design(p, rows)]
+            gone = [p for p in gone if self._is_own_in_new_design(p, rows)]
         if is_switch:
             fresh = [p for p in fresh if self.answer.counts(p, version.is_main[rows[p]], page.text)]
         digest = version_digest(counted)
         verdict = self._verdict(fresh, gone, flags, rows, int.from_bytes(digest[:8], "little"))
         if is_switch and verdict != ContentVerdict.CHANGED:
             verdict = ContentVerdict.BASELINE
-        return self._result(verdict, counted, fresh, gone, flags, digest, places, template)
+        return self._result(verdict, counted, fresh, gone, flags, digest, places, template, rows)
+
+    def _is_own_in_new_design(self, passage: int, rows: dict[int, int]) -> bool:
+        """Return whether a passage, new or gone, counts although much of the page is new."""
+        at = self.at
+        if passage in at.old_flags:
+            is_main = bool(at.old_flags[passage] & _MAIN)
+            path, shape, n = at.old_path[passage], at.old_shape[passage], at.old_words[passage]
+        else:
+            is_main = self.version.is_main[rows[passage]]
+            path, shape, n = at.new_path[passage], at.new_shape[passage], self.words_of[passage]
+        if path in self.lasting_paths and path in at.renamed_paths:
+            return True
+        is_price = shape & _MONEY and n < NUMBERED_WORDS_MIN
+        return bool(is_price and is_main) or n >= (LONG_WORDS if is_main else LONG_OTHER_WORDS)
 
     def _verdict(
         self,
@@ -232,7 +281,9 @@ class VersionComparison:
         if len(new) < len(fresh):
             # A counter beside what came back has other numbers than before.
             new = [p for p in new if not self._is_short_number(p)]
-        is_new = bool(new)
+        # Of several values one was there before: nothing else goes back with it.
+        is_partial = not gone and any(self.at.gone.get(gone_key(p), 0) for p in fresh)
+        is_new = bool(new) or is_partial
         is_lost = any(
             not self.at.old_flags[p] & _RETURNED and self.at.old_flags[p] & _NEWCOMER != _NEWCOMER
             for p in gone
@@ -314,9 +365,9 @@ class VersionComparison:
         """Return elements of which most passages are still there, and are not volatile."""
         at = self.at
         n_old = Counter(at.old_path.values())
-        n_lasting = Counter(
-            at.old_path[p] for p in at.kept if not at.old_flags[p] & (_YOUNG | _VOLATILE)
-        )
+        flags = at.old_flags
+        lasting = [p for p in at.kept if not flags[p] & (_YOUNG | _VOLATILE)]
+        n_lasting = Counter(map(at.old_path.__getitem__, lasting))
         return {path for path, n in n_lasting.items() if 2 * n > n_old[path]}
 
     def _restless_paths(self) -> set[int]:
@@ -330,17 +381,23 @@ class VersionComparison:
             for p in at.removed
             if at.old_flags[p] & (_NEWCOMER | _MAIN) == _NEWCOMER and p not in at.renumbered
         }
+        left &= {at.new_path[p] for p in at.added}
+        if not left:
+            return left
         lasting = {at.old_path[p] for p in at.kept if not at.old_flags[p] & _VOLATILE}
         returned = {at.new_path[p] for p in at.added if gone_key(p) in at.gone}
-        return (left & {at.new_path[p] for p in at.added}) - lasting - returned
+        return left - lasting - returned
 
     def _learn_places(self, places: Places) -> None:
         at = self.at
         n_words = sum(at.old_words.values())
         arrivals = {at.new_path[p] or at.new_gap[p] for p in at.added if gone_key(p) not in at.gone}
         seen = []
-        for p, flag in at.old_flags.items():
-            path, shape, n = at.old_path[p], at.old_shape[p], at.old_words[p]
+        # Nothing is learned from others.
+        is_watched = (self.page.flags & (_YOUNG | _VOLATILE)) | (self.page.shapes & _NUMBERS)
+        for row in is_watched.nonzero()[0].tolist():
+            p = at.old[row]
+            flag, path, shape, n = at.old_flags[p], at.old_path[p], at.old_shape[p], at.old_words[p]
             has_died = p not in at.kept
             if has_died and 4 * n > n_words:
                 continue
@@ -380,10 +437,11 @@ class VersionComparison:
                 paths = {path, self.at.old_path[old]}
                 if self.at.old_shape[old] & _TIME:
                     self.same.add(p)  # "3 days ago" became a date
-                elif self._is_doubtful(old) or any(
-                    self._is_counter(places, one, self.at.new_shape[p], n) for one in paths
-                ):
+                elif any(self._is_counter(places, one, self.at.new_shape[p], n) for one in paths):
                     (self.same if n >= NUMBERED_WORDS_MIN else found).add(p)
+                elif self._is_doubtful(old):
+                    (self.same if n >= NUMBERED_WORDS_MIN else found).add(p)
+                    self.doubted.add(p)
                 continue
             if places.is_volatile(shape_key(path, self.at.new_shape[p]), n):
                 found.add(p)
@@ -406,7 +464,7 @@ class VersionComparison:
             return set()
         return found
 
-    def _template_changes(self) -> set[int]:
+    def _template_changes(self, rows: dict[int, int]) -> set[int]:
         """Return the passages, new or gone, that belong to the template of the host."""
         host = self.host
         found: set[int] = set()
@@ -418,19 +476,16 @@ class VersionComparison:
             return found
         found.update(p for p in (*self.at.added, *self.at.removed) if p in self.answer.template)
         n_many = max(SHARED_PAGES_MIN, FLAPPING_SHARE * host.n_pages)
-        for p, n, main in zip(
-            self.version.passages, self.version.words, self.version.is_main, strict=True
-        ):
-            if p in self.at.kept:
-                continue
-            if not main and self.at.new_path[p] in self.at.host_paths:
+        for p in self.at.added:
+            n, path = self.words_of[p], self.at.new_path[p]
+            if not self.version.is_main[rows[p]] and path in self.at.host_paths:
                 found.add(p)
-            path = self.at.new_path[p]
             is_long = n > LABEL_WORDS_MAX and (not path or path not in self.at.old_paths)
             if is_long and host.n_others(p, is_counted=False) >= n_many:
                 found.add(p)
+        found -= self.own_states
         # What replaces a part of the template is the new template.
-        replaced = [p for p in self.at.removed if p in self.answer.template]
+        replaced = [p for p in self.at.removed if p in self.answer.template and p in found]
         template_gaps = {self.at.old_gap[p] for p in replaced} - {
             self.at.old_gap[p] for p in self.at.removed if p not in found
         }
@@ -455,25 +510,45 @@ class VersionComparison:
             )
         return found
 
+    def _own_states(self) -> set[int]:
+        """Return values that many pages have, but each page at its own time.
+
+        "state: paused" instead of "state: active" is a change of the page if other pages have the
+        one and others the other; a change of the template replaces the same on all pages.
+        """
+        if self.answer.observation.kind != ContentKind.JSON:
+            return set()
+        at, host, is_counted = self.at, self.host, self.page.in_sample
+        old = {at.old_path[p]: p for p in at.removed if host.n_others(p, is_counted=is_counted)}
+        new = {at.new_path[p]: p for p in at.added if host.n_others(p, is_counted=False)}
+        both = (old.keys() & new.keys()) - {0}
+        return {old[path] for path in both} | {new[path] for path in both}
+
     # ------------------------------------------------------------------ what is remembered
 
-    def _new_flags(self, volatile: set[int]) -> list[int]:
-        flags = []
-        for passage, main in zip(self.version.passages, self.version.is_main, strict=True):
-            flag = self.at.old_flags.get(passage)
+    def _new_flags(self, volatile: set[int], rows: dict[int, int]) -> list[int]:
+        at = self.at
+        flags = [_OLDER[at.old_flags.get(passage, 0)] for passage in self.version.passages]
+        for passage in at.added:
             if passage in self.same:
                 # Its number is young, its words are not.
-                flag = self.at.old_flags[self.at.renumbered[passage]] & ~(_TOLD | _ADDED) | _YOUNG
-            elif flag is None:
+                flag = at.old_flags[at.renumbered[passage]] & ~(_TOLD | _ADDED) | _YOUNG
+                if passage in self.doubted:
+                    flag = flag & ~(_VOLATILE | _RETURNED | _ONCE) | _TWICE
+            else:
                 flag = _NEWCOMER
                 if passage in volatile:
                     flag |= _VOLATILE
-                if gone_key(passage) in self.at.gone:
+                if passage in self.doubted:
+                    flag |= _TWICE  # one more poll decides
+                if gone_key(passage) in at.gone:
                     flag |= _RETURNED
-            else:
-                flag = _one_poll_older(flag)
-            flags.append(flag | _MAIN if main else flag & ~_MAIN)
-        return flags
+            flags[rows[passage]] = flag
+        is_main = self.version.is_main
+        return [
+            flag | _MAIN if main else flag & ~_MAIN
+            for flag, main in zip(flags, is_main, strict=True)
+        ]
 
     def _result(
         self,
@@ -485,21 +560,21 @@ class VersionComparison:
         digest: bytes,
         places: Places,
         template: set[int],
+        rows: dict[int, int],
     ) -> Judgement:
         page, version, answer = self.page, self.version, self.answer
         is_reported = verdict != ContentVerdict.UNCHANGED
         now = set(counted)
+        word_of = self.words_of
         # What is gone is announced with the next change; if it is back by then, nothing happened.
-        told = {p for p, flag in self.at.old_flags.items() if flag & _TOLD}
+        told = set(page.passages[(page.flags & _TOLD) != 0].tolist())
         told.update(page.pending)
-        on_page = set(version.passages)
         lost = [*page.pending, *(p for p in self.at.removed if p in told)]
-        lost = [p for p in dict.fromkeys(lost) if p not in on_page]
+        lost = [p for p in dict.fromkeys(lost) if p not in word_of]
         flags = [
             flag | _TOLD if p in told else flag
             for p, flag in zip(version.passages, flags, strict=True)
         ]
-        word_of = self.words_of
         added, removed, kept = [], [], [p for p in version.passages if p in told]
         divergence = 0.0
         if is_reported:
@@ -514,20 +589,19 @@ class VersionComparison:
             divergence = n_changed / max(n_changed + n_kept, 1)
         else:
             digest = page.digest
+        recent = page.gone
+        if verdict == ContentVerdict.CHANGED:
+            recent = tuple(key + 1 for key in recent if key & AGES < RETURN_VERSIONS)
+        if recent:
+            again = set((version.hashes & np.uint64(_GONE_BITS)).tolist())
+            again.update(map(gone_key, self.at.removed))
+            recent = tuple(key for key in recent if key & ~AGES not in again)
         memory = answer.memory(
             text=self.text,
             flags=flags,
             digest=digest,
             versions=self._versions(digest) if is_reported else page.versions,
             in_sample=page.in_sample,
-        )
-        recent = page.gone
-        if verdict == ContentVerdict.CHANGED:
-            recent = tuple(key + 1 for key in recent if key & AGES < RETURN_VERSIONS)
-        again = {gone_key(p) for p in (*version.passages, *self.at.removed)}
-        recent = tuple(key for key in recent if key & ~AGES not in again)
-        memory = replace(
-            memory,
             gone=(*recent, *dict.fromkeys(map(gone_key, self.at.removed)))[-GONE_MAX:],
             slots=places.slots,
             pending=() if is_reported else tuple(lost[-PENDING_MAX:]),
@@ -537,7 +611,7 @@ class VersionComparison:
             added=self._sample_of(self.at.added),
             removed=self._sample_of(self.at.removed),
             places=dict.fromkeys(
-                (*places.reports, *self._returned_now(flags), *map(flapping_key, template))
+                (*places.reports, *self._returned_now(flags, rows), *map(flapping_key, template))
             ),
             doubts=places.doubts,
             texts=answer.text_keys(self.at.added) if verdict == ContentVerdict.CHANGED else (),
@@ -558,20 +632,12 @@ class VersionComparison:
         version = int.from_bytes(digest[:8], "little")
         return (*(v for v in self.page.versions if v != version), version)[-VERSIONS_MAX:]
 
-    def _returned_now(self, flags: list[int]) -> list[int]:
+    def _returned_now(self, flags: list[int], rows: dict[int, int]) -> list[int]:
         """Return the keys of the passages that came back for the first time."""
-        return [
-            flapping_key(p)
-            for p, flag in zip(self.version.passages, flags, strict=True)
-            if flag & _RETURNED and p not in self.at.old_flags
-        ]
+        return [flapping_key(p) for p in self.at.added if flags[rows[p]] & _RETURNED]
 
     def _sample_of(self, passages: Iterable[int]) -> list[int]:
         return [p & _MASK32 for p in passages] if self.page.in_sample else []
-
-
-def _is_long(n_words: int, is_main: bool) -> bool:
-    return n_words >= (LONG_WORDS if is_main else LONG_OTHER_WORDS)
 
 
 def _one_poll_older(flag: int) -> int:
@@ -587,3 +653,6 @@ def _one_poll_older(flag: int) -> int:
             return flag & ~(_RETURNED | _ONCE | _TWICE)
         return flag & ~(_ONCE | _TWICE) | n_polls
     return flag
+
+
+_OLDER: Final = tuple(map(_one_poll_older, range(256)))

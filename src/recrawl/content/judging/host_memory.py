@@ -1,12 +1,15 @@
 """What recrawl remembers of a host: its template, volatile places, texts that pages share."""
 
 import struct
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, islice
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.content.judging.count_table import COUNT_MAX, CountTable
 
 __all__ = ["HOST_MEMORY_BYTES_MAX", "HostMemory", "pack_update"]
 
@@ -36,7 +39,7 @@ _DOUBT: Final = 2
 _HEAD = struct.Struct("<BBBHHH")
 _UPDATE_HEAD = struct.Struct("<BBHHHHH")
 _FORMAT = 2
-_COUNT_MAX = 255
+_NO_KEYS: Final = np.empty(0, dtype="<u4")
 HOST_MEMORY_BYTES_MAX: Final = (
     _HEAD.size + 5 * PASSAGES_COUNTED_MAX + 5 * PLACES_MAX + 5 * TEXTS_MAX
 )
@@ -47,7 +50,7 @@ def pack_update(
     *,
     is_new_page: bool = False,
     is_first_comparison: bool = False,
-    added: Iterable[int] = (),
+    added: Iterable[int] | NDArray[np.uint64] = (),
     removed: Iterable[int] = (),
     places: Iterable[int] = (),
     doubts: Iterable[int] = (),
@@ -62,7 +65,7 @@ def pack_update(
     is_first_comparison
         Whether two answers of a page were compared for the first time.
     added, removed
-        Hashes (32 bits) of passages that a counted page got or lost.
+        Hashes of passages that a counted page got or lost, of which the lower 32 bits are kept.
     places
         Keys of places in which a passage of a page did not last.
     doubts
@@ -70,9 +73,7 @@ def pack_update(
     texts
         Digest of the text of a page whose text is new.
     """
-    columns = [
-        np.fromiter(values, dtype="<u4") for values in (added, removed, places, doubts, texts)
-    ]
+    columns = [_column(values) for values in (added, removed, places, doubts, texts)]
     facts = is_new_page | is_first_comparison << 1
     if not facts and not any(column.size for column in columns):
         return b""
@@ -80,13 +81,14 @@ def pack_update(
     return head + b"".join(column.tobytes() for column in columns)
 
 
-def _empty() -> dict[int, int]:
-    return {}
+def _column(values: Iterable[int] | NDArray[np.uint64]) -> NDArray[np.uint32]:
+    if isinstance(values, np.ndarray):
+        return values.astype("<u4")  # drops the upper bits
+    return np.fromiter(values, dtype="<u4") if values else _NO_KEYS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HostMemory:
-    """What the pages of a host have in common; it changes only by `with_update`.
+    """What the pages of a host have in common.
 
     Parameters
     ----------
@@ -102,11 +104,31 @@ class HostMemory:
         Pages that got a text, by its digest (32 bits), the latest last.
     """
 
-    n_pages: int = 0
-    n_compared: int = 0
-    counts: Mapping[int, int] = field(default_factory=_empty)
-    places: Mapping[int, int] = field(default_factory=_empty)
-    texts: Mapping[int, int] = field(default_factory=_empty)
+    __slots__ = ("_counts", "_places", "_texts", "n_compared", "n_pages")
+
+    def __init__(
+        self,
+        n_pages: int = 0,
+        n_compared: int = 0,
+        counts: CountTable | None = None,
+        places: CountTable | None = None,
+        texts: CountTable | None = None,
+    ) -> None:
+        self.n_pages = n_pages
+        self.n_compared = n_compared
+        self._counts = CountTable() if counts is None else counts
+        self._places = CountTable() if places is None else places
+        self._texts = CountTable() if texts is None else texts
+
+    @property
+    def places(self) -> Mapping[int, int]:
+        """Pages on which a place did not last or a passage came back, by its key."""
+        return self._places.by_key
+
+    @property
+    def texts(self) -> Mapping[int, int]:
+        """Pages that got a text, by its digest (32 bits)."""
+        return self._texts.by_key
 
     def template_of(self, passages: Iterable[int]) -> set[int]:
         """Return the passages that most counted pages have.
@@ -119,8 +141,7 @@ class HostMemory:
         if self.n_pages < TEMPLATE_PAGES_MIN:
             return set()
         n_min = max(TEMPLATE_PAGES_MIN, TEMPLATE_SHARE * self.n_pages)
-        count = self.counts.get
-        return {p for p in passages if count(p & 0xFFFFFFFF, 0) >= n_min}
+        return self._counts.frequent_among(passages, n_min)
 
     def n_others(self, passage: int, *, is_counted: bool) -> int:
         """Return how many other counted pages have a passage.
@@ -132,7 +153,20 @@ class HostMemory:
         is_counted
             Whether the page itself is among those that were counted with the passage.
         """
-        return self.counts.get(passage & 0xFFFFFFFF, 0) - is_counted
+        return self._counts.by_key.get(passage & 0xFFFFFFFF, 0) - is_counted
+
+    def n_others_of(self, passages: NDArray[np.uint64], *, is_counted: bool) -> list[int]:
+        """Return how many other counted pages have each of some passages.
+
+        Parameters
+        ----------
+        passages
+            Hashes of the passages.
+        is_counted
+            Whether the page itself is among those that were counted with the passages.
+        """
+        count = self._counts.by_key.get
+        return [count(key, 0) - is_counted for key in passages.astype("<u4").tolist()]
 
     def is_volatile(self, place: int) -> bool:
         """Return whether a place did not last on several pages.
@@ -143,7 +177,7 @@ class HostMemory:
             Key of the place.
         """
         n_min = max(VOLATILE_PAGES_MIN, VOLATILE_SHARE * self.n_compared)
-        return self.places.get(place, 0) >= n_min
+        return self._places.by_key.get(place, 0) >= n_min
 
     def is_flapping(self, key: int) -> bool:
         """Return whether a passage came and went on many pages.
@@ -153,7 +187,7 @@ class HostMemory:
         key
             Key of the passage.
         """
-        count = self.places.get(key, 0)
+        count = self._places.by_key.get(key, 0)
         return count >= FLAPPING_PAGES_MIN and count >= FLAPPING_SHARE * self.n_pages
 
     def with_update(self, update: bytes) -> "HostMemory":
@@ -164,35 +198,47 @@ class HostMemory:
         update
             Bytes of `Judgement.host_update`.
         """
+        host = HostMemory(
+            self.n_pages,
+            self.n_compared,
+            self._counts.copy(),
+            self._places.copy(),
+            self._texts.copy(),
+        )
+        host.apply(update)
+        return host
+
+    def apply(self, update: bytes) -> None:
+        """Change this memory by an update; damaged bytes change nothing.
+
+        Parameters
+        ----------
+        update
+            Bytes of `Judgement.host_update`.
+        """
         if len(update) < _UPDATE_HEAD.size or update[0] != _FORMAT:
-            return self
+            return
         _, facts, *sizes = _UPDATE_HEAD.unpack_from(update)
         if len(update) != _UPDATE_HEAD.size + 4 * sum(sizes):
-            return self
+            return
         values = np.frombuffer(update, "<u4", offset=_UPDATE_HEAD.size).tolist()
-        bounds = np.cumsum([0, *sizes]).tolist()
         added, removed, places, doubts, texts = (
-            values[first:last] for first, last in pairwise(bounds)
+            values[last - size : last] for size, last in zip(sizes, accumulate(sizes), strict=True)
         )
-        return replace(
-            self,
-            n_pages=min(self.n_pages + (facts & 1), SAMPLE_PAGES),
-            n_compared=min(self.n_compared + (facts >> 1 & 1), SAMPLE_PAGES),
-            counts=_count(self.counts, added, removed) if added or removed else self.counts,
-            places=_weigh(self.places, places, doubts) if places or doubts else self.places,
-            texts=_keep_latest(self.texts, texts, TEXTS_MAX) if texts else self.texts,
-        )
+        self.n_pages = min(self.n_pages + (facts & 1), SAMPLE_PAGES)
+        self.n_compared = min(self.n_compared + (facts >> 1 & 1), SAMPLE_PAGES)
+        if added or removed:
+            _count(self._counts.by_key, added, removed)
+        if places or doubts:
+            _weigh(self._places.by_key, places, doubts)
+        if texts:
+            _keep_latest(self._texts.by_key, texts, TEXTS_MAX)
 
     def to_bytes(self) -> bytes:
         """Return the memory as bytes, at most `HOST_MEMORY_BYTES_MAX`."""
-        tables = (self.counts, self.places, self.texts)
-        parts = [
-            _HEAD.pack(_FORMAT, self.n_pages, self.n_compared, *(len(table) for table in tables))
-        ]
-        for table in tables:
-            parts.append(np.fromiter(table, "<u4", len(table)).tobytes())
-            parts.append(np.fromiter(table.values(), np.uint8, len(table)).tobytes())
-        return b"".join(parts)
+        tables = (self._counts, self._places, self._texts)
+        head = _HEAD.pack(_FORMAT, self.n_pages, self.n_compared, *map(len, tables))
+        return b"".join((head, *(table.to_bytes() for table in tables)))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "HostMemory":
@@ -208,53 +254,46 @@ class HostMemory:
         _, n_pages, n_compared, *sizes = _HEAD.unpack_from(data)
         if len(data) != _HEAD.size + 5 * sum(sizes):
             return cls()
-        tables: list[dict[int, int]] = []
+        tables = []
         start = _HEAD.size
         for size in sizes:
-            keys = np.frombuffer(data, "<u4", size, start).tolist()
-            counts = np.frombuffer(data, np.uint8, size, start + 4 * size).tolist()
-            tables.append(dict(zip(keys, counts, strict=True)))
+            keys = np.frombuffer(data, "<u4", size, start)
+            counts = np.frombuffer(data, np.uint8, size, start + 4 * size)
+            tables.append(CountTable(keys, counts))
             start += 5 * size
-        return cls(
-            n_pages=n_pages,
-            n_compared=n_compared,
-            counts=tables[0],
-            places=tables[1],
-            texts=tables[2],
-        )
+        return cls(n_pages, n_compared, *tables)
 
 
-def _count(counts: Mapping[int, int], added: list[int], removed: list[int]) -> dict[int, int]:
-    found = dict(counts)
-    for passage in added:
-        found[passage] = min(found.get(passage, 0) + 1, _COUNT_MAX)
+def _count(counts: Counter[int], added: list[int], removed: list[int]) -> None:
+    counts.update(added)  # much faster than a loop
+    if added and max(map(counts.__getitem__, added)) > COUNT_MAX:
+        for passage in added:
+            counts[passage] = min(counts[passage], COUNT_MAX)
     for passage in removed:
-        count = found.get(passage, 0)
+        count = counts.get(passage, 0)
         if count > 1:
-            found[passage] = count - 1
+            counts[passage] = count - 1
         else:
-            found.pop(passage, None)
-    if len(found) > PASSAGES_COUNTED_MAX:
+            counts.pop(passage, None)
+    if len(counts) > PASSAGES_COUNTED_MAX:
         # Rare passages are the pages' own; of equally rare ones the oldest go.
-        n_excess = len(found) - PASSAGES_COUNTED_MAX * 3 // 4
-        for passage in sorted(found, key=found.__getitem__)[:n_excess]:
-            del found[passage]
-    return found
+        n_excess = len(counts) - PASSAGES_COUNTED_MAX * 3 // 4
+        for passage in sorted(counts, key=counts.__getitem__)[:n_excess]:
+            del counts[passage]
 
 
-def _weigh(table: Mapping[int, int], places: list[int], doubts: list[int]) -> dict[int, int]:
-    found = dict(table)
+def _weigh(table: dict[int, int], places: list[int], doubts: list[int]) -> None:
     for key in doubts:
-        count = found.pop(key, 0) - _DOUBT
+        count = table.pop(key, 0) - _DOUBT
         if count > 0:
-            found[key] = count
-    return _keep_latest(found, places, PLACES_MAX)
+            table[key] = count
+    _keep_latest(table, places, PLACES_MAX)
 
 
-def _keep_latest(table: Mapping[int, int], keys: list[int], n_max: int) -> dict[int, int]:
-    found = dict(table)
+def _keep_latest(table: dict[int, int], keys: list[int], n_max: int) -> None:
     for key in keys:
-        found[key] = min(found.pop(key, 0) + 1, _COUNT_MAX)
-    for key in list(found)[: max(len(found) - n_max, 0)]:
-        del found[key]
-    return found
+        table[key] = min(table.pop(key, 0) + 1, COUNT_MAX)
+    n_excess = len(table) - n_max
+    if n_excess > 0:
+        for key in list(islice(table, n_excess)):
+            del table[key]

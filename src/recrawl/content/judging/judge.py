@@ -7,6 +7,8 @@ moves is not a change.
 
 from typing import Final
 
+import numpy as np
+
 from recrawl.content.judging.answer import JudgedAnswer
 from recrawl.content.judging.comparison import VersionComparison
 from recrawl.content.judging.host_memory import SAMPLE_PAGES, HostMemory, pack_update
@@ -29,7 +31,13 @@ LEVELS_KEPT: Final = 2
 """Levels by which an answer is finer than the page's memory when the page begins anew: one huge
 answer must not make its page coarse for ever."""
 
-_MASK32 = 0xFFFFFFFF
+_MAIN, _YOUNG = map(int, (PassageFlag.MAIN, PassageFlag.YOUNG))
+_TOLD, _VOLATILE = map(int, (PassageFlag.TOLD, PassageFlag.VOLATILE))
+_FIRST_FLAGS: Final = np.array(
+    [_YOUNG, _YOUNG | _MAIN, _YOUNG | _TOLD, _YOUNG | _MAIN | _TOLD], np.uint8
+)
+"""Flags of a passage of a first version: outside the main text or in it, not reported or
+reported."""
 
 
 def judge(
@@ -72,7 +80,27 @@ def judge(
     )
     if not is_comparable:
         return _start(answer, ContentVerdict.BASELINE)
-    return VersionComparison(answer, page).judgement()
+    return _repeat(answer, page) or VersionComparison(answer, page).judgement()
+
+
+def _repeat(answer: JudgedAnswer, page: PageMemory) -> Judgement | None:
+    """Judge an answer whose passages are those of a page that has settled; None for others."""
+    flags = page.flags
+    is_same = (
+        not page.n_wrong
+        and not (flags & (_YOUNG | _VOLATILE)).any()
+        and np.array_equal(answer.version.hashes, page.passages)
+        and choose_text(answer.version, page.text) == page.text
+    )
+    if not is_same:
+        return None
+    is_told = (flags & _TOLD) != 0
+    return answer.result(
+        verdict=ContentVerdict.UNCHANGED,
+        counted=is_told,
+        kept=page.passages[is_told],
+        memory=page,
+    )
 
 
 def _other_kind(observation: Observation, page: PageMemory) -> WrongAnswer:
@@ -88,30 +116,23 @@ def _start(answer: JudgedAnswer, verdict: ContentVerdict) -> Judgement:
     """Judge an answer that cannot be compared with an earlier one."""
     version, page, observation = answer.version, answer.page, answer.observation
     text = choose_text(version, None)
-    rows = list(zip(version.passages, version.is_main, version.words, strict=True))
-    counted = [(p, n) for p, main, n in rows if answer.counts(p, main, text)]
+    is_counted = answer.counted_rows(text)
     if verdict == ContentVerdict.FIRST and answer.settings.ignore_wrong_answers:
         facts = AnswerFacts(
             n_words=int(observation.n_words.sum()),
-            n_own=sum(n for _, n in counted),
+            n_own=int(version.n_words[is_counted].sum()),
             n_wrong=answer.n_wrong_like_this(),
         )
         kind = find_wrong_answer(observation.hints, facts)
         if kind:
             return answer.wrong(kind)
-    digest = version_digest([p for p, _ in counted])
-    told = [p for p, _ in counted if p not in version.copies]
-    now = set(told)
-    flags = [
-        int(PassageFlag.YOUNG)
-        | (int(PassageFlag.MAIN) if main else 0)
-        | (int(PassageFlag.TOLD) if p in now else 0)
-        for p, main, _ in rows
-    ]
+    digest = version_digest(version.hashes[is_counted])
+    is_told = is_counted
+    if version.copies:
+        is_told = is_counted & [passage not in version.copies for passage in version.passages]
+    flags = _FIRST_FLAGS[version.is_in_main.view(np.uint8) + 2 * is_told]
     joins = (page is None or not page.versions) and answer.host.n_pages < SAMPLE_PAGES
-    update = b""
-    if joins:
-        update = pack_update(is_new_page=True, added=[p & _MASK32 for p in version.passages])
+    update = pack_update(is_new_page=True, added=version.hashes) if joins else b""
     memory = answer.memory(
         text=text,
         flags=flags,
@@ -121,8 +142,8 @@ def _start(answer: JudgedAnswer, verdict: ContentVerdict) -> Judgement:
     )
     return answer.result(
         verdict=verdict,
-        counted={p for p, _ in counted},
-        added=told,
+        counted=is_counted,
+        added=is_told,
         divergence=1.0,
         memory=memory,
         host_update=update,

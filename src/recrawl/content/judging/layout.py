@@ -1,10 +1,13 @@
 """Where the passages of two versions of a page stand."""
 
+from collections import Counter
+from functools import cached_property
+from operator import ne
 from typing import Final
 
 from recrawl.content.judging.answer import JudgedAnswer
 from recrawl.content.judging.page_memory import AGES, PageMemory, PassageFlag
-from recrawl.content.judging.places import Gap, find_gaps, gap_keys
+from recrawl.content.judging.places import PassageGaps, gap_keys
 from recrawl.content.observation import SHAPE_FLAGS, ShapeFlag
 
 __all__ = ["PassageLayout"]
@@ -51,29 +54,23 @@ class PassageLayout:
         self.kept = {passage for passage in self.old if passage in now}
         self.added = [p for p in version.passages if p not in self.old_flags]
         self.removed = [p for p in self.old if p not in now]
-        self.gone = {key & ~AGES for key in page.gone}
-        """Keys of passages that the page had a short time ago."""
+        self.gone = {key & ~AGES: key & AGES for key in page.gone}
+        """Keys of passages that the page had a short time ago: changes since then."""
 
-    def find_places(self) -> None:
-        """Find out where each passage stands, and which are replaced by one with other numbers."""
-        version, page = self.answer.version, self.page
-        anchors = {p for p in self.kept if not self.old_flags[p] & _LOOSE}
-        self.old_gap: dict[int, Gap] = dict(
-            zip(self.old, find_gaps(self.old, anchors), strict=True)
-        )
-        self.new_gap: dict[int, Gap] = dict(
-            zip(version.passages, find_gaps(version.passages, anchors), strict=True)
-        )
         self.old_shape: dict[int, int] = dict(zip(self.old, page.shapes.tolist(), strict=True))
         self.new_shape: dict[int, int] = dict(zip(version.passages, version.shapes, strict=True))
         self.old_path: dict[int, int] = dict(zip(self.old, page.paths.tolist(), strict=True))
         self.new_path: dict[int, int] = dict(zip(version.passages, version.paths, strict=True))
+
+    def find_places(self) -> None:
+        """Find out where each passage stands, and which are replaced by one with other numbers."""
+        version = self.answer.version
+        anchors = {p for p in self.kept if not self.old_flags[p] & _LOOSE}
+        self.old_gap = PassageGaps(self.old, anchors)
+        self.new_gap = PassageGaps(version.passages, anchors)
+        self._follow_moves()
         self.old_paths = set(self.old_path.values())
-        self.host_paths = self._paths_of_host()
-        self.template_ends: set[int] = set()
-        if self.answer.knows_host:
-            ends = [p for p in anchors if p in self.answer.template]
-            self.template_ends = {gap_keys(p)[0] for p in (0, *ends)}
+        self._template_anchors = anchors & self.answer.template
         self.renumbered: dict[int, int] = {}
         """Passages that differ only in numbers: the old one of each new one, and back."""
         waiting: dict[tuple[int, int], list[int]] = {}  # by path, and shape without flags
@@ -96,24 +93,52 @@ class PassageLayout:
             if p not in self.renumbered and len(others) == 1 and self.new_shape[p] & _VARIABLE:
                 self._pair(p, others.pop())
 
+    def _follow_moves(self) -> None:
+        """Let old passages stand in the elements to which most of their neighbours have moved."""
+        paths = map(self.old_path.get, self.kept), map(self.new_path.get, self.kept)
+        self.n_moved: int = sum(map(ne, *paths))
+        self.new_names: dict[int, int] = {}
+        """Paths of elements that have another name in a new design, by their old path."""
+        self.renamed_paths: set[int] = set()
+        if not self.has_moved:
+            return
+        votes: dict[int, Counter[int]] = {}
+        for p in self.kept:
+            if not self.old_flags[p] & _LOOSE:
+                votes.setdefault(self.old_path[p], Counter())[self.new_path[p]] += 1
+        for path, names in votes.items():
+            name, n = names.most_common(1)[0]
+            if path and name and 2 * n > names.total():
+                self.new_names[path] = name
+        self.renamed_paths = set(self.new_names.values())
+        self.old_path = {p: self.new_names.get(path, path) for p, path in self.old_path.items()}
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether most passages stand in other elements than before."""
+        return self.n_moved >= DESIGN_PASSAGES_MIN and 2 * self.n_moved >= len(self.kept)
+
     def _pair(self, new: int, old: int) -> None:
         self.renumbered[new] = old
         self.renumbered[old] = new
 
-    def _paths_of_host(self) -> set[int]:
-        """Return the paths whose passages are mostly those of other pages as well."""
+    @cached_property
+    def host_paths(self) -> set[int]:
+        """Paths whose passages are mostly those of other pages as well."""
         if not self.answer.knows_host:
             return set()
         host = self.answer.host
         is_small = host.n_pages < SMALL_HOST_PAGES
-        counts: dict[int, list[int]] = {}
-        for p in self.old:
-            n_others = host.n_others(p, is_counted=self.page.in_sample)
-            count = counts.setdefault(self.old_path[p], [0, 0])
-            count[0] += 1
-            count[1] += n_others > 0 if is_small else n_others
+        is_counted = self.page.in_sample
+        n_others = host.n_others_of(self.page.passages, is_counted=is_counted)
+        if is_small:
+            n_others = [n > 0 for n in n_others]
+        n_shared: dict[int, int] = {}
+        for path, n in zip(self.old_path.values(), n_others, strict=True):
+            n_shared[path] = n_shared.get(path, 0) + n
         share = SMALL_HOST_PATH_SHARE if is_small else HOST_PATH_SHARE * host.n_pages
-        return {path for path, (n, n_shared) in counts.items() if path and n_shared >= share * n}
+        n_of = Counter(self.old_path.values())
+        return {path for path, n in n_shared.items() if path and n >= share * n_of[path]}
 
     def is_shared(self, passage: int) -> bool:
         """Return whether other pages of the host have a passage.
@@ -128,6 +153,13 @@ class PassageLayout:
         is_counted = self.page.in_sample and passage in self.old_flags
         return self.answer.knows_host and host.n_others(passage, is_counted=is_counted) >= n_shared
 
+    @cached_property
+    def _template_ends(self) -> set[int]:
+        """PassageGaps that begin after a stable part of the template, or where the page begins."""
+        if not self.answer.knows_host:
+            return set()
+        return {gap_keys(p)[0] for p in (0, *self._template_anchors)}
+
     def is_announcement(self, passage: int) -> bool:
         """Return whether a passage stands in new elements after a part of the template.
 
@@ -140,17 +172,15 @@ class PassageLayout:
         """
         path = self.new_path[passage]
         is_new = bool(path) and path not in self.old_paths
-        return is_new and self.new_gap[passage][0] in self.template_ends
+        return is_new and self.new_gap[passage][0] in self._template_ends
 
     def is_new_design(self) -> bool:
         """Return whether most passages stand in other elements, or much of the template is gone."""
         template = self.answer.template
-        n_gone = sum(p in template for p in self.removed)
+        n_gone = sum(map(template.__contains__, self.removed))
         n_new = sum(self.is_shared(p) for p in self.added)
-        n_parts = sum(p in template for p in self.old)
+        n_parts = sum(map(template.__contains__, self.old))
         is_template = max(n_gone, n_new) >= max(
             DESIGN_PASSAGES_MIN, DESIGN_TEMPLATE_SHARE * n_parts
         )
-        n_moved = sum(self.old_path[p] != self.new_path[p] for p in self.kept)
-        is_moved = n_moved >= DESIGN_PASSAGES_MIN and 2 * n_moved >= len(self.kept)
-        return is_moved or is_template
+        return self.has_moved or is_template

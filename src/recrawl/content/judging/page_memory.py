@@ -3,6 +3,7 @@
 import struct
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -157,6 +158,12 @@ class PageMemory:
     is_parsed: bool = True
     is_closed: bool = False
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether the page has a number of which the next answer decides whether it counts."""
+        doubt = int(PassageFlag.YOUNG | PassageFlag.LASTED_TWICE)
+        return bool(((self.flags & doubt) == doubt).any())
+
     def to_bytes(self) -> bytes:
         """Return the memory as bytes, at most `PAGE_MEMORY_BYTES_MAX`."""
         facts = int(self.text) | self.in_sample << 1 | int(self.kind) << 2
@@ -176,22 +183,23 @@ class PageMemory:
             self.wrong_text,
             self.digest,
         )
-        slots = np.array(list(self.slots), dtype="<u4")
-        states = np.array(list(self.slots.values()), np.uint8)
-        return b"".join(
-            (
-                head,
-                self.passages.astype("<u8", copy=False).tobytes(),
-                self.shapes.astype("<u2", copy=False).tobytes(),
-                self.paths.astype("<u2", copy=False).tobytes(),
-                self.words.tobytes(),
-                self.flags.tobytes(),
-                np.array(self.gone, dtype="<u4").tobytes(),
-                slots.tobytes(),
-                states.tobytes(),
-                np.array(self.pending + self.versions, dtype="<u8").tobytes(),
-            )
-        )
+        parts = [
+            head,
+            self.passages.astype("<u8", copy=False).tobytes(),
+            self.shapes.astype("<u2", copy=False).tobytes(),
+            self.paths.astype("<u2", copy=False).tobytes(),
+            self.words.tobytes(),
+            self.flags.tobytes(),
+        ]
+        if self.gone:
+            parts.append(np.array(self.gone, dtype="<u4").tobytes())
+        if self.slots:
+            parts.append(np.fromiter(self.slots, "<u4", len(self.slots)).tobytes())
+            parts.append(bytes(chain.from_iterable(self.slots.values())))
+        if self.pending or self.versions:
+            digests = self.pending + self.versions
+            parts.append(struct.pack(f"<{len(digests)}Q", *digests))
+        return b"".join(parts)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "PageMemory | None":
@@ -217,41 +225,44 @@ class PageMemory:
             n_versions,
             *rest,
         ) = _HEAD.unpack_from(data)
-        sizes = (
-            8 * n,
-            2 * n,
-            2 * n,
-            n,
-            n,
-            4 * n_gone,
-            4 * n_slots,
-            3 * n_slots,
-            8 * (n_pending + n_versions),
-        )
-        if len(data) != _HEAD.size + sum(sizes) or n > PASSAGES_MAX or not facts >> 2 & 7:
+        # Where each column ends.
+        passages = _HEAD.size + 8 * n
+        shapes = passages + 2 * n
+        paths = shapes + 2 * n
+        words = paths + n
+        flags = words + n
+        gone = flags + 4 * n_gone
+        keys = gone + 4 * n_slots
+        states = keys + 3 * n_slots
+        size = states + 8 * (n_pending + n_versions)
+        if len(data) != size or n > PASSAGES_MAX or not facts >> 2 & 7:
             return None
-        parts, start = [], _HEAD.size
-        for size in sizes:
-            parts.append(data[start : start + size])
-            start += size
-        states = np.frombuffer(parts[7], np.uint8).reshape(-1, 3).tolist()
-        keys = np.frombuffer(parts[6], "<u4").tolist()
-        digests = np.frombuffer(parts[8], "<u8").tolist()
+        slots: dict[int, Slot] = {}
+        if n_slots:
+            state = iter(data[keys:states])
+            slots = dict(
+                zip(
+                    np.frombuffer(data, "<u4", n_slots, gone).tolist(),
+                    map(Slot, state, state, state),
+                    strict=True,
+                )
+            )
+        digests = struct.unpack_from(f"<{n_pending + n_versions}Q", data, states)
         n_wrong, wrong_text, digest = rest
         return cls(
             extractor=extractor,
             settings_key=settings_key,
             text=TextChoice(facts & 1),
             level=level,
-            passages=np.frombuffer(parts[0], "<u8"),
-            shapes=np.frombuffer(parts[1], "<u2"),
-            paths=np.frombuffer(parts[2], "<u2"),
-            words=np.frombuffer(parts[3], np.uint8),
-            flags=np.frombuffer(parts[4], np.uint8),
-            gone=tuple(np.frombuffer(parts[5], "<u4").tolist()),
-            slots={key: Slot(*state) for key, state in zip(keys, states, strict=True)},
-            pending=tuple(digests[:n_pending]),
-            versions=tuple(digests[n_pending:]),
+            passages=np.frombuffer(data, "<u8", n, _HEAD.size),
+            shapes=np.frombuffer(data, "<u2", n, passages),
+            paths=np.frombuffer(data, "<u2", n, shapes),
+            words=np.frombuffer(data, np.uint8, n, paths),
+            flags=np.frombuffer(data, np.uint8, n, words),
+            gone=struct.unpack_from(f"<{n_gone}I", data, flags),
+            slots=slots,
+            pending=digests[:n_pending],
+            versions=digests[n_pending:],
             digest=digest,
             n_wrong=n_wrong,
             wrong_text=wrong_text,

@@ -14,7 +14,9 @@ A passage belongs to several places at once, and each learns separately:
 - The space between two stable passages, for texts without elements.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from recrawl.content.judging.host_memory import HostMemory
@@ -22,9 +24,9 @@ from recrawl.content.judging.page_memory import SLOTS_MAX, Slot
 
 __all__ = [
     "Gap",
+    "PassageGaps",
     "Places",
     "Seen",
-    "find_gaps",
     "flapping_key",
     "gap_keys",
     "list_key",
@@ -46,25 +48,30 @@ LIST_SHARE_MIN: Final = 0.25
 """Share of the numbers of a list that differ from poll to poll, from which they are counters."""
 LIST_LENGTH_MIN: Final = 4
 """Numbers of a list."""
-HOST_WORDS_MAX: Final = 40
-"""Words of a passage that does not count because its place is volatile on other pages."""
+LIST_DIED_MIN: Final = 2
+"""Numbers of a list that differ at a poll, at least."""
+VOLATILE_WORDS_MAX: Final = 30
+"""Words of a passage that does not count because its place is volatile: clocks and teasers are
+short, and paragraphs that are replaced often are content all the same."""
 _MEMORY_POLLS: Final = 4
 _DIED_MAX: Final = 15
 _WORDS_MAX: Final = 255
 _SHARE_ONE: Final = 255
 _MASK = 0xFFFFFFFF
+_KEYS_CACHED: Final = 1 << 14
 _BEFORE, _AFTER, _PATH, _NUMBERS, _SHAPE, _FLAPPING, _LIST = range(1, 8)
 _KIND_BITS = 7
 _SHARE_MIN = {_NUMBERS: NUMBERS_SHARE_MIN, _SHAPE: NUMBERS_SHARE_MIN, _LIST: LIST_SHARE_MIN}
 
 
+@lru_cache(maxsize=_KEYS_CACHED)
 def _key(kind: int, value: int) -> int:
     mixed = value * 0x9E3779B97F4A7C15 + kind
     return ((mixed ^ mixed >> 29) * 0xBF58476D1CE4E5B9 >> 24) & (_MASK ^ _KIND_BITS) | kind
 
 
-def find_gaps(order: Sequence[int], anchors: set[int]) -> list[Gap]:
-    """Return the gap in which each passage stands.
+class PassageGaps:
+    """The gaps between stable passages in which the passages of a version stand.
 
     Parameters
     ----------
@@ -73,17 +80,19 @@ def find_gaps(order: Sequence[int], anchors: set[int]) -> list[Gap]:
     anchors
         Passages that both versions have and that are stable.
     """
-    before, last = [], gap_keys(0)[0]
-    for passage in order:
-        before.append(last)
-        if passage in anchors:
-            last = gap_keys(passage)[0]
-    after, last = [], gap_keys(0)[1]
-    for passage in reversed(order):
-        after.append(last)
-        if passage in anchors:
-            last = gap_keys(passage)[1]
-    return list(zip(before, reversed(after), strict=True))
+
+    def __init__(self, order: Sequence[int], anchors: Set[int]) -> None:
+        self._order = order
+        self._anchor_rows = [row for row, passage in enumerate(order) if passage in anchors]
+        self._row_of = dict(zip(order, range(len(order)), strict=True))
+
+    def __getitem__(self, passage: int) -> Gap:
+        row, rows = self._row_of[passage], self._anchor_rows
+        k = bisect_left(rows, row)
+        before = self._order[rows[k - 1]] if k else 0
+        k += k < len(rows) and rows[k] == row
+        after = self._order[rows[k]] if k < len(rows) else 0
+        return gap_keys(before)[0], gap_keys(after)[1]
 
 
 def gap_keys(passage: int) -> Gap:
@@ -165,14 +174,35 @@ class Places:
                     count[1] += 1
                     count[2] = max(count[2], n_words)
         for key, (n_seen, n_died, n_words) in counts.items():
-            if key & _KIND_BITS == _LIST and n_seen < LIST_LENGTH_MIN:
+            is_list = key & _KIND_BITS == _LIST
+            if is_list and n_seen < LIST_LENGTH_MIN:
                 continue
-            self._update(key, n_died / n_seen, n_words)
+            # One other number in a short list is an edit; counters differ at several entries.
+            is_edit = is_list and n_died < LIST_DIED_MIN
+            self._update(key, 0.0 if is_edit else n_died / n_seen, n_words)
         if len(self.slots) > SLOTS_MAX:
             # Places where little died go first, of equal ones those touched least recently.
             by_share = sorted(self.slots, key=lambda key: self.slots[key].share)
             for key in by_share[: len(self.slots) - SLOTS_MAX]:
                 del self.slots[key]
+
+    def rename(self, names: Iterable[tuple[int, int, int]]) -> None:
+        """Let places keep what is known of them when their elements have other names.
+
+        Parameters
+        ----------
+        names
+            Old path, new path and shape of passages.
+        """
+        for old, new, shape in names:
+            for before, now in (
+                (path_key(old), path_key(new)),
+                (numbers_key(old), numbers_key(new)),
+                (list_key(old), list_key(new)),
+                (shape_key(old, shape), shape_key(new, shape)),
+            ):
+                if before in self.slots:
+                    self.slots[now] = self.slots.pop(before)
 
     def _update(self, key: int, share: float, n_words: int) -> None:
         slot = self.slots.get(key)
@@ -207,6 +237,8 @@ class Places:
         n_died_min
             Polls at which passages did not last, at least.
         """
+        if n_words > VOLATILE_WORDS_MAX:
+            return False
         slot = self.slots.get(key)
         kind = key & _KIND_BITS
         share_min = _SHARE_MIN.get(kind, WORDS_SHARE_MIN)
@@ -214,4 +246,4 @@ class Places:
             return 4 * n_words <= 5 * slot.n_words + 8
         if n_died_min > DIED_MIN:
             return False
-        return n_words <= HOST_WORDS_MAX and self.host.is_volatile(key)
+        return self.host.is_volatile(key)

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
 from typing import Final
 
 import numpy as np
@@ -41,6 +42,12 @@ class Version:
     """
 
     rows: NDArray[np.int64]
+    """Row of the observation of each passage."""
+    hashes: NDArray[np.uint64]
+    n_words: NDArray[np.uint8]
+    is_in_main: NDArray[np.bool_]
+    shape_column: NDArray[np.uint16]
+    path_column: NDArray[np.uint16]
     passages: list[int]
     words: list[int]
     is_main: list[bool]
@@ -51,36 +58,67 @@ class Version:
     @classmethod
     def of(cls, observation: Observation) -> "Version":
         """Return the passages of an observation."""
-        n = observation.passages.size
-        passages: list[int] = []
-        rows: list[int] = []
+        passages = observation.passages.tolist()
+        n_words, is_main = observation.n_words, observation.is_main | _repeats_title(observation)
+        shapes, paths = observation.shapes, observation.paths
+        if not paths.size:
+            paths = np.zeros(len(passages), dtype=np.uint32)
         copies: set[int] = set()
-        n_seen: dict[int, int] = {}
-        for row, passage in enumerate(observation.passages.tolist()):
-            k = n_seen.get(passage, 0)
-            n_seen[passage] = k + 1
-            key = (passage + k * _COPY) & _MASK64
-            if k:
-                if k > COPIES_MAX or key in n_seen or key in copies:
-                    continue
-                copies.add(key)
-            passages.append(key)
-            rows.append(row)
-        paths = observation.paths if observation.paths.size else np.zeros(n, dtype=np.uint32)
-        kept = np.array(rows, dtype=np.int64)
+        if len(set(passages)) == len(passages):
+            rows, hashes = np.arange(len(passages)), observation.passages
+        else:
+            passages, rows, copies = _number_copies(passages)
+            hashes = np.array(passages, dtype=np.uint64)
+            n_words, is_main = n_words[rows], is_main[rows]
+            shapes, paths = shapes[rows], paths[rows]
+        words = np.minimum(n_words, 255).astype(np.uint8)
+        # The lower 16 bits of shapes and paths are compared.
+        shape_column, path_column = shapes.astype(np.uint16), paths.astype(np.uint16)
         return cls(
-            kept,
+            rows,
+            hashes,
+            words,
+            is_main,
+            shape_column,
+            path_column,
             passages,
-            np.minimum(observation.n_words[kept], 255).tolist(),
-            (observation.is_main | _repeats_title(observation))[kept].tolist(),
-            (observation.shapes[kept] & 0xFFFF).tolist(),
-            (paths[kept] & 0xFFFF).tolist(),
+            words.tolist(),
+            is_main.tolist(),
+            shape_column.tolist(),
+            path_column.tolist(),
             copies,
         )
 
     def shape_key(self) -> int:
         """Return a digest (32 bits) of the text with its numbers masked, as a clock has them."""
-        return xxhash.xxh3_64_intdigest(np.array(self.shapes, dtype="<u2").tobytes()) & _MASK32
+        shapes = self.shape_column.astype("<u2", copy=False)
+        return xxhash.xxh3_64_intdigest(shapes.tobytes()) & _MASK32
+
+
+def _number_copies(hashes: list[int]) -> tuple[list[int], NDArray[np.int64], set[int]]:
+    """Return the passages with hashes of their own for copies, their rows, and the copies."""
+    n = len(hashes)
+    first_row = dict(zip(reversed(hashes), range(n - 1, -1, -1), strict=True))
+    passages = hashes.copy()
+    copies: set[int] = set()
+    n_seen: dict[int, int] = {}
+    left_out = []
+    for row, passage in enumerate(hashes):
+        if first_row[passage] == row:
+            continue
+        k = n_seen.get(passage, 0) + 1
+        n_seen[passage] = k
+        key = (passage + k * _COPY) & _MASK64
+        if k > COPIES_MAX or key in first_row or key in copies:
+            left_out.append(row)
+        else:
+            copies.add(key)
+            passages[row] = key
+    rows = np.arange(n)
+    if left_out:
+        rows = np.delete(rows, left_out)
+        passages = [passages[row] for row in rows.tolist()]
+    return passages, rows, copies
 
 
 @lru_cache(maxsize=TITLES_CACHED)
@@ -94,11 +132,11 @@ def _repeats_title(observation: Observation) -> NDArray[np.bool_]:
     """Return whether each passage is the title or a part of it: such a heading is main text."""
     # A passage has at most as many words as characters, so most need not be compared.
     n_words_max = len(observation.title)
-    rows = np.flatnonzero(~observation.is_main & (observation.n_words <= n_words_max)).tolist()
+    rows = np.flatnonzero(~observation.is_main & (observation.n_words <= n_words_max))
     is_title = np.zeros(observation.passages.size, dtype=bool)
-    if rows:
+    if rows.size:
         known = _title_hashes(observation.title)
-        is_title[[row for row in rows if int(observation.passages[row]) in known]] = True
+        is_title[rows] = [passage in known for passage in observation.passages[rows].tolist()]
     return is_title
 
 
@@ -113,13 +151,13 @@ def choose_text(version: Version, before: TextChoice | None) -> TextChoice:
         Choice of the page so far, None if it has none.
     """
     n_words = sum(version.words)
-    n_main = sum(n for n, main in zip(version.words, version.is_main, strict=True) if main)
+    n_main = sum(compress(version.words, version.is_main))
     share = MAIN_SHARE_KEPT if before == TextChoice.MAIN else MAIN_SHARE_MIN
     is_enough = n_main >= MAIN_WORDS_MIN and n_main >= share * n_words
     return TextChoice.MAIN if is_enough else TextChoice.ALL
 
 
-def version_digest(passages: list[int]) -> bytes:
+def version_digest(passages: list[int] | NDArray[np.uint64]) -> bytes:
     """Return the digest of a version, whatever the order of its passages.
 
     Parameters

@@ -47,6 +47,8 @@ class JudgedTexts(NamedTuple):
     passages: list[bytes | None]
     wrong_answer: NDArray[np.uint8]
     flags: NDArray[np.uint8]
+    is_in_doubt: NDArray[np.bool_]
+    """Whether the next answer decides if something counts, so it must not be "not modified"."""
 
     def has_any(self) -> bool:
         """Return whether any outcome was judged."""
@@ -59,7 +61,7 @@ def update_host_memory(memory: bytes | None, updates: Sequence[bytes]) -> bytes:
 
     host = HostMemory.from_bytes(memory or b"")
     for update in updates:
-        host = host.with_update(update)
+        host.apply(update)
     return host.to_bytes()
 
 
@@ -98,6 +100,7 @@ class _Memories:
         found = node.store.host_memories_of(distinct)
         self._host_bytes = dict(zip(distinct.tolist(), found, strict=True))
         self._hosts: dict[int, HostMemory] = {}
+        self._host_updates: dict[int, list[bytes]] = {}
         is_active = (pages.status[slots] == PageStatus.ACTIVE) & (pages.fetched_at[slots] > 0)
         self.is_active = dict(zip(numbers.tolist(), is_active.tolist(), strict=True))
         self.is_seen = dict(
@@ -111,13 +114,17 @@ class _Memories:
 
     def host_memory(self, group: int) -> "HostMemory":
         """Return the memory of a host, with the updates of outcomes before."""
-        if group not in self._hosts:
-            self._hosts[group] = self._host_memory.from_bytes(self._host_bytes[group] or b"")
-        return self._hosts[group]
+        host = self._hosts.get(group)
+        if host is None:
+            host = self._host_memory.from_bytes(self._host_bytes[group] or b"")
+            self._hosts[group] = host
+        for update in self._host_updates.pop(group, ()):
+            host.apply(update)
+        return host
 
     def update_host(self, group: int, update: bytes) -> None:
-        """Apply an update to the memory of a host, for the outcomes that follow."""
-        self._hosts[group] = self.host_memory(group).with_update(update)
+        """Note an update of the memory of a host, for the outcomes that follow."""
+        self._host_updates.setdefault(group, []).append(update)
 
 
 def judge_texts(
@@ -157,6 +164,7 @@ def judge_texts(
         passages=[None] * n,
         wrong_answer=np.zeros(n, np.uint8),
         flags=np.zeros(n, np.uint8),
+        is_in_doubt=np.zeros(n, np.bool_),
     )
     rows = np.flatnonzero(judged.is_judged)
     if rows.size == 0:
@@ -167,12 +175,8 @@ def judge_texts(
     for i in rows.tolist():
         number = int(page[i])
         group = memories.group[number]
-        judgement = judge(
-            contents[i],
-            memories.page_memory(number),
-            memories.host_memory(group),
-            settings,
-        )
+        before = memories.page_memory(number)
+        judgement = judge(contents[i], before, memories.host_memory(group), settings)
         verdict = _verdict_of(judgement, is_seen=memories.is_seen[number])
         is_wrong = verdict == Verdict.WRONG_ANSWER
         if is_wrong and says_changed[i]:
@@ -182,6 +186,8 @@ def judge_texts(
             judged.verdict[i] = verdict
             continue
         _put_judgement(judged, i, number, judgement, verdict, memories)
+        if judgement.memory is not before:
+            _put_memory(judged, i, number, judgement.memory.to_bytes(), memories)
         if in_turn is None and judged.memory[i] is not None:
             _shorten_memory(judged, i, memories.stored_bytes[number])
         if not is_wrong:
@@ -225,6 +231,7 @@ def _put_judgement(
         judged.flags[i] |= BASELINE_FLAG
     if judgement.is_template_change:
         judged.flags[i] |= TEMPLATE_FLAG
+    judged.is_in_doubt[i] = judgement.memory.is_in_doubt
     if is_wrong:
         judged.wrong_answer[i] = judgement.wrong_answer
     else:
@@ -234,12 +241,14 @@ def _put_judgement(
         # The feed has a change unless the page is there as before.
         if verdict != Verdict.UNCHANGED or not memories.is_active[page]:
             judged.passages[i] = _passages_of(judgement)
-    memory = judgement.memory.to_bytes()
-    if memory != memories.page_bytes[page]:
-        judged.memory[i] = memories.page_bytes[page] = memory
     if judgement.host_update:
         judged.host_update[i] = judgement.host_update
         memories.update_host(memories.group[page], judgement.host_update)
+
+
+def _put_memory(judged: JudgedTexts, i: int, page: int, memory: bytes, memories: _Memories) -> None:
+    if memory != memories.page_bytes[page]:
+        judged.memory[i] = memories.page_bytes[page] = memory
 
 
 def _shorten_memory(judged: JudgedTexts, i: int, stored: bytes | None) -> None:
