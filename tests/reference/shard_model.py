@@ -87,6 +87,7 @@ class ModelSource:
     true: float = 0.0
     total: float = 0.0
     given: float | None = None
+    shift: list[float] = field(default_factory=lambda: [0.0, 0.0])
 
 
 class ShardModel:
@@ -513,16 +514,38 @@ class ShardModel:
             source = self.sources[h.source]
             if source.given is not None:
                 continue
+            mine_false = self._false_chance(h)
+            others = log_fresh + math.log(max(false_chance / mine_false, 1e-300))
+            if self._shifts(h, others, changed):
+                continue
             if not changed:
                 source.total += h.n_signals
                 continue
-            mine_false = self._false_chance(h)
-            others = log_fresh + math.log(max(false_chance / mine_false, 1e-300))
             true, total = precision_after_change_of(
                 source.true + prior, source.total + own.signal_precision_weight, h.n_signals, others
             )
             source.true, source.total = true - prior, total - own.signal_precision_weight
         return false_chance
+
+    def _shifts(self, heard: Heard, log_freshness: float, changed: bool) -> bool:
+        """Return whether a source's precision has shifted by a factor of 4, up or down."""
+        own, source = self.settings, self.sources[heard.source]
+        weight = own.signal_precision_weight
+        precision = self.precision(heard.source)
+        for k, shifted in enumerate((precision / 4, 1 - (1 - precision) / 4)):
+            chances = []
+            for p in (precision, shifted):
+                unchanged = (1 - min(p, 0.999)) ** heard.n_signals * math.exp(log_freshness)
+                chances.append(max(1 - unchanged, 1e-12) if changed else unchanged)
+            ratio = math.log(max(chances[1], 1e-300) / max(chances[0], 1e-300))
+            evidence = max(source.shift[k] + min(max(ratio, -2.0), 2.0), 0.0)
+            if evidence >= own.signal_shift_evidence and source.total + weight > 16:
+                source.total = 16 - weight
+                source.true = 16 * shifted - own.signal_precision * weight
+                source.shift = [0.0, 0.0]
+                return True
+            source.shift[k] = evidence
+        return False
 
     def _on_sourcesset(self, source: int, precision: float, delay: float) -> bool:
         given = precision if 0 <= precision <= 1 else None
@@ -569,6 +592,10 @@ class ShardModel:
             if number < shard.tables.sources.true.size:
                 source.true = float(shard.tables.sources.true[number])
                 source.total = float(shard.tables.sources.total[number])
+                source.shift = [
+                    float(shard.tables.sources.worse_evidence[number]),
+                    float(shard.tables.sources.better_evidence[number]),
+                ]
 
     def facts(self) -> dict[str, Any]:
         """Return all integer state in one dictionary."""

@@ -44,7 +44,9 @@ def test_without_protection_false_signals_take_most_of_the_budget() -> None:
         run_attack(attack, n_pages=N_PAGES, days_before=DAYS_BEFORE, settings=chosen)
         for chosen in (settings, replace(settings, **UNPROTECTED))
     ]
-    assert shares[1].share_of_budget > 0.6
+    # Most of it: more than half.  What a source shows is remembered for 1,000 signals, so even
+    # without protection the liar gets less than when it was remembered for 200.
+    assert shares[1].share_of_budget > 0.5
     assert shares[0].share_of_budget < shares[1].share_of_budget - 0.05
 
 

@@ -36,6 +36,7 @@ from recrawl.shard.events import (
 )
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.shard import Applied, Shard
+from recrawl.shard.source_quality import SourceQuality, learned_quality
 from recrawl.shard.state.status import (
     BudgetUnit,
     PageStatus,
@@ -80,10 +81,12 @@ __all__ = [
     "Shard",
     "ShardSettings",
     "Signals",
+    "SourceQuality",
     "SourcesSet",
     "Ticked",
     "Transition",
     "Verdict",
     "Why",
     "event_of",
+    "learned_quality",
 ]

@@ -55,6 +55,9 @@ class ShardSettings:
     signal_evidence_max
         Largest number of signals that the evidence about a source counts for; beyond it the
         evidence is halved.
+    signal_shift_evidence
+        Evidence that the precision of a source has fallen or risen, as the log of a likelihood
+        ratio, at which the shard discards most of what it knows of the source; infinite for never.
     untested_signals_max
         Number of signals of a new source that move pages forward before fetches have tested as
         many; infinite for no limit.
@@ -122,7 +125,8 @@ class ShardSettings:
     signal_delay: float = 60.0
     signal_delay_weight: float = 2.0
     signal_rate_seconds: float = DAY
-    signal_evidence_max: float = 200.0
+    signal_evidence_max: float = 1_000.0
+    signal_shift_evidence: float = 7.0
     untested_signals_max: float = 16.0
     new_pages_share: float = 0.2
     new_domain_share: float = 0.05
@@ -207,10 +211,11 @@ class ShardSettings:
     @classmethod
     def from_stored(cls, stored: Mapping[str, Any]) -> Self:
         """Return settings from a log or a snapshot of this version or an older one."""
-        # Versions without these settings did not forget by changes, and limited neither newcomers
-        # nor new sources.
+        # Versions without these settings did not forget by changes, limited neither newcomers nor
+        # new sources, and did not look for shifts of precision.
         before = {
             "memory_changes_max": math.inf,
+            "signal_shift_evidence": math.inf,
             "untested_signals_max": math.inf,
             "new_pages_share": 1.0,
             "new_domain_share": 1.0,

@@ -10,6 +10,7 @@ from recrawl.core.belief.gamma import after_change_of
 from recrawl.core.belief.memory import kept_share_of, memory_lost_of, surprise_of
 from recrawl.core.kernel import table_kernel
 from recrawl.core.signal_quality.learning import precision_after_change_of
+from recrawl.core.signal_quality.shift import SHIFT_FACTOR, SHIFT_WEIGHT, shift_evidence_of
 from recrawl.shard.apply.leases import close_lease, lease_row_of, trip_breaker
 from recrawl.shard.apply.pages import page_slot_of, seconds_of
 from recrawl.shard.apply.signals import age_by_signal, note_precision
@@ -74,6 +75,41 @@ def _limit_evidence(sources: Sources, source: int, rules: Rules) -> None:
 
 
 @table_kernel
+def _notice_shift(
+    sources: Sources, rules: Rules, source: int, n: int, log_freshness: float, changed: bool
+) -> bool:
+    """Count a judged interval for or against a shift of a source's precision.
+
+    Return whether the evidence is now sufficient; the belief is then the precision after the shift,
+    and weighs little.
+    """
+    if rules.signal_shift_evidence == math.inf:
+        return False
+    precision = precision_of(sources, source, rules)
+    for is_better in (False, True):
+        if is_better:
+            shifted = 1.0 - (1.0 - precision) / SHIFT_FACTOR
+            before = float(sources.better_evidence[source])
+        else:
+            shifted = precision / SHIFT_FACTOR
+            before = float(sources.worse_evidence[source])
+        evidence = shift_evidence_of(before, precision, shifted, n, log_freshness, changed)
+        if evidence >= rules.signal_shift_evidence and (
+            sources.total[source] + rules.precision_prior_total > SHIFT_WEIGHT
+        ):
+            sources.total[source] = SHIFT_WEIGHT - rules.precision_prior_total
+            sources.true[source] = shifted * SHIFT_WEIGHT - rules.precision_prior_true
+            sources.worse_evidence[source] = np.float32(0.0)
+            sources.better_evidence[source] = np.float32(0.0)
+            return True
+        if is_better:
+            sources.better_evidence[source] = np.float32(evidence)
+        else:
+            sources.worse_evidence[source] = np.float32(evidence)
+    return False
+
+
+@table_kernel
 def _observe_signals(
     pages: Pages,
     links: Links,
@@ -109,12 +145,15 @@ def _observe_signals(
             continue
         n = min(n, SIGNALS_COUNTED_MAX)
         sources.n_tested[source] += np.float32(1.0)
+        own = false_chance_of(sources, source, rules, n)
+        others = math.log(max(false_chance / own, 1e-300)) if own > 0.0 else 0.0
+        if _notice_shift(sources, rules, source, n, log_fresh + others, changed):
+            note_precision(sources, registers, rules, source)
+            continue
         if not changed:
             sources.total[source] += n
             note_precision(sources, registers, rules, source)
             continue
-        own = false_chance_of(sources, source, rules, n)
-        others = math.log(max(false_chance / own, 1e-300)) if own > 0.0 else 0.0
         if log_fresh + others < -1e-12:
             true, total = precision_after_change_of(
                 sources.true[source] + rules.precision_prior_true,

@@ -48,6 +48,7 @@ class Rules(NamedTuple):
     delay_prior_weight: float
     signal_rate_seconds: float
     signal_evidence_max: float
+    signal_shift_evidence: float
     untested_signals_max: float
     new_pages_share: float
     new_domain_share: float
@@ -96,6 +97,7 @@ def rules_of(settings: ShardSettings, codes: DueCodes) -> Rules:
         delay_prior_weight=float(settings.signal_delay_weight),
         signal_rate_seconds=float(settings.signal_rate_seconds),
         signal_evidence_max=float(settings.signal_evidence_max),
+        signal_shift_evidence=float(settings.signal_shift_evidence),
         untested_signals_max=float(settings.untested_signals_max),
         new_pages_share=float(settings.new_pages_share),
         new_domain_share=float(settings.new_domain_share),

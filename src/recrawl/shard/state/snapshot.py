@@ -35,8 +35,8 @@ __all__ = [
     "restore_tables",
 ]
 
-FORMAT = 4
-FORMATS_READ = (1, 2, 3, 4)
+FORMAT = 5
+FORMATS_READ = (1, 2, 3, 4, 5)
 # Columns that older formats lack: the format that introduced them, and their default, which is a
 # number or the name of an earlier column of the table.
 ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float | str]] = {
@@ -63,6 +63,8 @@ ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float | str]] = {
     ("registers", "budget_period"): (4, 0.0),
     ("registers", "run_budget"): (4, 0.0),
     ("registers", "run"): (4, 0),
+    ("sources", "worse_evidence"): (5, 0.0),
+    ("sources", "better_evidence"): (5, 0.0),
 }
 # Tables that older formats lack: the format that introduced them, and their rows, all zero.
 ADDED_TABLES: dict[str, tuple[int, int]] = {"runs": (4, RUNS_MAX)}

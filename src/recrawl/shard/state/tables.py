@@ -162,7 +162,7 @@ class Groups(NamedTuple):
 
 
 class Sources(NamedTuple):
-    """Sources of signals and their quality: 61 bytes a source."""
+    """Sources of signals and their quality: 69 bytes a source."""
 
     true: F64
     """Signals that announced a change, without the prior's (`SourceCounts`)."""
@@ -180,6 +180,10 @@ class Sources(NamedTuple):
     """Number of pages that signals moved forward before the source was tested enough."""
     precision_used: F32
     """Largest precision since its signals were last weighed anew; 0 if they never were."""
+    worse_evidence: F32
+    """Evidence that the precision has fallen (`recrawl.core.signal_quality.shift`); 0 for none."""
+    better_evidence: F32
+    """Evidence that the precision has risen."""
 
 
 class Leases(NamedTuple):

@@ -21,7 +21,7 @@ from recrawl.shard import (
 from recrawl.shard import Outcomes as OutcomesEvent
 from recrawl.sim.policies.policy import FetchOutcomes, KnownPages
 
-__all__ = ["START_MS", "ShardPolicy", "unlimited_settings"]
+__all__ = ["SOURCES_PER_GROUP", "START_MS", "ShardPolicy", "unlimited_settings"]
 
 # Where virtual time begins, in milliseconds since 1970.
 START_MS = 1_700_000_000_000
@@ -29,7 +29,7 @@ _UNLIMITED = 65_535
 # The simulation limits the orders per pick itself; the budget only sets the price.
 _BURST_SECONDS = 30 * 86_400.0
 # A shard learns the reliability of each source separately for each group.
-_SOURCES_PER_GROUP = 8
+SOURCES_PER_GROUP = 8
 
 
 def unlimited_settings(settings: ShardSettings | None = None) -> ShardSettings:
@@ -132,7 +132,7 @@ class ShardPolicy:
         event = event_of(
             Signals,
             page=self._page[page],
-            source=self._group[page] * _SOURCES_PER_GROUP + source,
+            source=self._group[page] * SOURCES_PER_GROUP + source,
             at_ms=at_ms,
             claimed_at_ms=START_MS + claimed.astype(np.int64),
         )

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from recrawl.shard import ShardSettings
 from recrawl.shard import events as ev
 from recrawl.shard.state.status import Verdict
 from recrawl.shard.state.trust import delay_of, false_chance_of, next_precision_of, precision_of
@@ -291,3 +292,64 @@ def test_evidence_about_a_source_is_limited() -> None:
         story.signal(page)
         story.fetch(page, at=HOUR * (k + 1) + 60)
     assert story.shard.tables.sources.total[0] <= 21.0
+
+
+def judge(story: Story, page: np.ndarray, k: int, verdict: Verdict) -> float:
+    """Let a signal arrive and a fetch judge it; return the learned precision of its source."""
+    story.tick(HOUR * (k + 1))
+    story.signal(page)
+    story.fetch(page, at=HOUR * (k + 1) + 60, verdict=verdict)
+    return float(precision_of(story.shard.tables.sources, 0, story.shard.rules))
+
+
+def honest(precision: float, n: int, **settings: object) -> tuple[Story, np.ndarray, float]:
+    """Return a story after ``n`` judged signals, of which a share was true, and what it learned."""
+    story, page = started(1, **settings)
+    learned = 0.0
+    n_true = 0
+    for k in range(1, n + 1):
+        is_true = n_true < precision * k
+        n_true += is_true
+        learned = judge(story, page, k, Verdict.CHANGED if is_true else Verdict.UNCHANGED)
+    return story, page, learned
+
+
+@pytest.mark.parametrize("precision", [0.5, 0.7, 0.95])
+def test_the_weight_of_a_source_that_starts_to_lie_is_halved_within_20_judged_signals(
+    precision: float,
+) -> None:
+    story, page, learned = honest(precision, 300)
+    assert learned == pytest.approx(precision, abs=0.05)
+    for k in range(301, 321):
+        if judge(story, page, k, Verdict.UNCHANGED) <= 0.5 * learned:
+            break
+    assert judge(story, page, 321, Verdict.UNCHANGED) <= 0.5 * learned
+
+
+def test_a_source_that_stops_to_lie_is_believed_within_20_judged_signals() -> None:
+    story, page, learned = honest(0.1, 300)
+    assert learned < 0.2
+    after = [judge(story, page, k, Verdict.CHANGED) for k in range(301, 321)]
+    assert max(after) > 0.5
+
+
+def test_without_a_limit_of_evidence_a_shift_is_not_noticed() -> None:
+    story, page, learned = honest(0.5, 300, signal_shift_evidence=math.inf)
+    for k in range(301, 321):
+        after = judge(story, page, k, Verdict.UNCHANGED)
+    assert after > 0.9 * learned
+    assert story.shard.tables.sources.worse_evidence[0] == 0.0
+
+
+def test_a_source_of_which_little_is_known_does_not_shift() -> None:
+    story, page = started()
+    for k in range(1, 9):
+        judge(story, page, k, Verdict.UNCHANGED)
+    sources = story.shard.tables.sources
+    assert sources.total[0] == pytest.approx(8.0)
+
+
+def test_older_settings_do_not_look_for_shifts() -> None:
+    settings = ShardSettings.from_stored({"signal_evidence_max": 200.0})
+    assert settings.signal_shift_evidence == math.inf
+    assert ShardSettings.from_json(ShardSettings().to_json()) == ShardSettings()
