@@ -118,7 +118,8 @@ class FetchAnswer:
         Headers of the last answer, with lower-case names and values in Latin-1; the values of
         repeated headers are joined with a comma.
     retry_after_seconds
-        Seconds for which the host asked to be left alone; None if it did not.
+        Seconds for which the host asked to be left alone, or until a robots.txt file that was
+        unreachable is fetched again; None if neither.
     was_conditional
         Whether validators were sent to the URL that answered.
     is_audit

@@ -200,6 +200,17 @@ class HostGate:
         found = self._hosts.get(host)
         return 0 if found is None else found.next_at_ms
 
+    def delay_seconds(self, host: str) -> float:
+        """Return the seconds between two requests to a host, without back-off after failures.
+
+        Parameters
+        ----------
+        host
+            Name or address of the host.
+        """
+        found = self._hosts.get(host)
+        return self._settings.delay_seconds if found is None else self._delay_seconds(found)
+
     def delayed_hosts(self, *, seconds_min: float) -> dict[str, int]:
         """Return the hosts that must be left alone for long, with the instants until which.
 

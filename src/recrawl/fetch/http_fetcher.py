@@ -147,7 +147,8 @@ class HttpFetcher:
         self.n_bytes_received: Counter[FetchKind] = Counter()
         """Bytes received, by kind."""
         self._robots = RobotsCache(settings.name, self._time, self._fetch_robots)
-        self._inner_resolver = resolver
+        self.resolver = resolver
+        """Look-up of names that was given; None for the system's."""
         self._resolver: GuardedResolver | None = None
         self._tls = tls
         self._session: aiohttp.ClientSession | None = None
@@ -298,11 +299,11 @@ class HttpFetcher:
         delay = file.rules.crawl_delay_seconds if file.rules is not None else None
         self.gate.set_crawl_delay(target.host, delay or 0.0)
         if not file.allows(target.text):
-            is_known = file.rules is not None
-            return self._unsent(
-                FetchProblem.ROBOTS,
-                "robots.txt disallows it" if is_known else "robots.txt is unreachable",
-            )
+            if file.rules is not None:
+                return self._unsent(FetchProblem.ROBOTS, "robots.txt disallows it")
+            hop = self._unsent(FetchProblem.ROBOTS, "robots.txt is unreachable")
+            hop.retry_after_seconds = max(file.expires_at_ms - self._time.now_ms(), 0) / 1000
+            return hop
         return None
 
     def _unsent(self, problem: FetchProblem, detail: str) -> _Hop:
@@ -441,7 +442,9 @@ class HttpFetcher:
         if target.scheme != "https":
             # A proxy replaces Host by the host of the URL (RFC 9112, 3.2.2), so it must be given
             # the name, and would resolve it again.
-            raise RefusedAddress("a proxy would resolve the host of an http URL itself")
+            raise RefusedAddress(
+                "http URLs cannot be fetched through a proxy, which would look the host up again"
+            )
         assert self._resolver is not None
         proxy = URL(self.settings.proxy or "")
         if not self.guard.has_proxy:
@@ -459,7 +462,7 @@ class HttpFetcher:
 
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            inner = self._inner_resolver or SystemResolver()
+            inner = self.resolver or SystemResolver()
             self._resolver = GuardedResolver(inner, self.guard)
             connector = aiohttp.TCPConnector(
                 limit=0,  # a wait for a free connection would count as time of the host

@@ -36,6 +36,7 @@ _RETRY_SECONDS = 300.0
 _SITEMAPS_MAX = 100
 _URL_CHARACTERS_MAX = 8_192
 _PRODUCT = re.compile(r"[A-Za-z_-]+")
+_AGENT_LINE = re.compile(r"(?im)^([ \t]*user-agent[ \t]*:[ \t]*)([a-z_-]+)[/ \t*][^\r\n#]*")
 _TOO_MANY_REQUESTS = 429
 
 
@@ -76,6 +77,8 @@ class RobotsRules:
     """
 
     def __init__(self, text: str, product: str) -> None:
+        # People copy the whole name from their logs: "User-agent: example-bot/1.0".
+        text = _AGENT_LINE.sub(r"\1\2", text)
         parsed = Protego.parse(text)
         self._parsed: Protego | None = parsed
         self._text = text

@@ -1,8 +1,9 @@
 """Unpack the body of an answer piece by piece, within limits of size and expansion."""
 
+import importlib
 import zlib
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import brotli
 
@@ -10,7 +11,21 @@ from recrawl.fetch.fetcher import FetchProblem
 
 __all__ = ["ACCEPT_ENCODING", "BodyUnpacker"]
 
-ACCEPT_ENCODING: Final = "gzip, deflate, br"
+
+def _find_zstd() -> Any:
+    """Return the module that unpacks zstd; None if neither Python nor a package has it."""
+    for name in ("compression.zstd", "backports.zstd"):
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    return None
+
+
+_ZSTD: Final = _find_zstd()
+_ZSTD_ERRORS: Final[tuple[type[Exception], ...]] = () if _ZSTD is None else (_ZSTD.ZstdError,)
+
+ACCEPT_ENCODING: Final = "gzip, deflate, br" if _ZSTD is None else "gzip, deflate, br, zstd"
 """Codings that a fetcher asks for: those whose output can be limited."""
 
 _STEP_BYTES: Final = 1 << 18
@@ -20,6 +35,9 @@ _GZIP_START: Final = b"\x1f"
 _HEADER_BYTES: Final = 2
 _GZIP_WINDOW: Final = 31
 _ZLIB_WINDOW: Final = 15
+# 8 MiB, the largest window of the coding (RFC 9659): a frame may ask for much more memory.
+_ZSTD_WINDOW_LOG: Final = 23
+_ZSTD_START: Final = b"\x28\xb5\x2f\xfd"
 # Codings that exist and were not asked for.  Anything else, such as "utf-8", is a mistake of the
 # server and means that the body is not packed.
 _OTHER_CODINGS: Final = frozenset({"compress", "dcb", "dcz", "exi", "pack200-gzip", "zstd"})
@@ -50,7 +68,7 @@ class BodyUnpacker:
         self._ratio_max = ratio_max
         self._pieces: list[bytes] = []
         self._n_out = 0
-        self._unpacker: _Inflater | _BrotliUnpacker | None = None
+        self._unpacker: _Inflater | _BrotliUnpacker | _ZstdUnpacker | None = None
         self.n_bytes_packed = 0
         """Bytes that were fed."""
         self.problem: FetchProblem | None = None
@@ -62,6 +80,8 @@ class BodyUnpacker:
             self._unpacker = _Inflater(_ZLIB_WINDOW)
         elif name == "br":
             self._unpacker = _BrotliUnpacker()
+        elif name == "zstd" and _ZSTD is not None:
+            self._unpacker = _ZstdUnpacker()
         elif "," in name or name in _OTHER_CODINGS:
             self.problem = FetchProblem.BAD_ENCODING
 
@@ -90,7 +110,7 @@ class BodyUnpacker:
                 self.problem = self._take(out, n_bytes_max)
                 if self.problem is not None:
                     return
-        except (zlib.error, brotli.error):
+        except (zlib.error, brotli.error, *_ZSTD_ERRORS):
             self.problem = FetchProblem.BAD_ENCODING
 
     def finish(self) -> FetchProblem | None:
@@ -165,3 +185,35 @@ class _BrotliUnpacker:
         yield out
         while not (self._unpacker.is_finished() or self._unpacker.can_accept_more_data()):
             yield self._unpacker.process(b"", output_buffer_limit=_STEP_BYTES)
+
+
+class _ZstdUnpacker:
+    """Unpacks zstd, with any number of frames."""
+
+    def __init__(self) -> None:
+        self._held = b""
+        self._start()
+
+    def _start(self) -> None:
+        options = {_ZSTD.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG}
+        self._unpacker = _ZSTD.ZstdDecompressor(options=options)
+
+    @property
+    def is_done(self) -> bool:
+        return bool(self._unpacker.eof)
+
+    def unpack(self, data: bytes) -> Iterator[bytes]:
+        while True:
+            if self._unpacker.eof:
+                # What follows the end is ignored, unless it is another frame.
+                data, self._held = self._held + data, b""
+                if not data.startswith(_ZSTD_START):
+                    self._held = data if _ZSTD_START.startswith(data) else b""
+                    return
+                self._start()
+            out: bytes = self._unpacker.decompress(data, max_length=_STEP_BYTES)
+            if out:
+                yield out
+            data = self._unpacker.unused_data if self._unpacker.eof else b""
+            if not data and (self._unpacker.eof or self._unpacker.needs_input):
+                return

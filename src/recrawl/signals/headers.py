@@ -5,6 +5,7 @@ References
 RFC 9110 (Last-Modified, Retry-After), RFC 9111 (Cache-Control, Expires, Age), RFC 8288 (Link)
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -26,9 +27,15 @@ HEADER_CHARACTERS_MAX: Final = 8_192
 RETRY_AFTER_SECONDS_MAX: Final = 7 * 86_400.0
 """Longest delay that a server can ask for; a longer one counts as this."""
 
+_DELAY = re.compile(r"([0-9]+)(?:\.[0-9]*)?")
+_DELAY_DIGITS_MAX = 18
+# A date after those that `parse_date` accepts.
+_FAR_DATE = re.compile(r"\b(?:2[1-9]|[3-9]\d)\d\d\b.{0,20}\bGMT\b")
 _FRESH_SECONDS_MAX = 366 * 86_400.0
 _LINKS_MAX = 100
-_DIRECTIVE = re.compile(r"""\s*([\w-]+)\s*(?:=\s*(?:"([^"]*)"|([^,"]*)))?\s*(?:,|$)""", re.ASCII)
+# Possessive, so that no text takes more than linear time: commas inside quotes do not separate.
+_DIRECTIVE = re.compile(r"""(?:[^,"]++|"[^"]*+"?)++""")
+_DIRECTIVE_NAME = re.compile(r"[\w-]+", re.ASCII)
 _LINK = re.compile(
     r"""\s*<([^>]*)>((?:\s*;\s*[\w*-]+(?:\s*=\s*(?:"[^"]*"|[^\s",;]*))?)*)\s*(?:,|$)"""
 )
@@ -109,8 +116,13 @@ def _fresh_seconds(headers: Mapping[str, str], date_ms: int) -> float | None:
 def _directives(text: str) -> dict[str, str]:
     """Return the directives of Cache-Control; of repeated ones the most restrictive number."""
     found: dict[str, str] = {}
-    for name, quoted, token in _DIRECTIVE.findall(text[:HEADER_CHARACTERS_MAX]):
-        key, value = name.lower(), quoted or token
+    for part in _DIRECTIVE.findall(text[:HEADER_CHARACTERS_MAX]):
+        name, _, value = part.partition("=")
+        key, value = name.strip().lower(), value.strip()
+        if not _DIRECTIVE_NAME.fullmatch(key):
+            continue
+        if len(value) > 1 and value[0] == value[-1] == '"':
+            value = value[1:-1]
         before = _seconds(found[key]) if key in found else None
         if before is None or (_seconds(value) or 0.0) < before:
             found[key] = value
@@ -145,8 +157,13 @@ def parse_retry_after(text: str | None, *, now_ms: int) -> float | None:
     """
     if not text or len(text) > HEADER_CHARACTERS_MAX:
         return None
-    seconds = _seconds(text)
-    if seconds is None:
+    number = _DELAY.fullmatch(text.strip())
+    if number is not None:
+        digits = number[1].lstrip("0")
+        seconds = float(digits or 0) if len(digits) <= _DELAY_DIGITS_MAX else math.inf
+    elif _FAR_DATE.search(text):
+        seconds = math.inf  # whoever writes this wants to be left alone
+    else:
         date = parse_date(text)
         if date is None:
             return None

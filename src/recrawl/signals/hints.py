@@ -229,7 +229,15 @@ def _is_url(text: str) -> bool:
 
 
 def _small(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield pieces of limited size, so that limits are checked often enough."""
+    """Yield pieces of one size: limits are checked often enough, and the parser not called often.
+
+    Some versions of expat read a long token from its start again with every piece.
+    """
+    held = bytearray()
     for piece in pieces:
-        for begin in range(0, len(piece), _PIECE_BYTES):
-            yield piece[begin : begin + _PIECE_BYTES]
+        held += piece
+        while len(held) >= _PIECE_BYTES:
+            yield bytes(held[:_PIECE_BYTES])
+            del held[:_PIECE_BYTES]
+    if held:
+        yield bytes(held)

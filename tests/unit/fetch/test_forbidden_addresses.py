@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
+from xml.sax.saxutils import escape
 
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -21,8 +22,10 @@ from recrawl.fetch import (
     FetchRequest,
     FetchSettings,
     HttpFetcher,
+    RobotsRules,
 )
 from recrawl.fetch.guarded_sockets import AddressGuard, RefusedAddress
+from recrawl.signals import HintReader
 from recrawl.testing.fetchers import ScriptedSite, http_answer, open_site
 
 FORBIDDEN_V4 = [
@@ -249,8 +252,10 @@ def test_urls_never_lead_to_forbidden_addresses(obey_robots: bool) -> None:
     assert seen == []
 
 
-@pytest.mark.parametrize("path", ["/page", "/robots.txt"])
-def test_redirects_never_lead_to_forbidden_addresses(path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/page", FetchKind.PAGE), ("/map.xml", FetchKind.SITEMAP)]
+)
+def test_redirects_never_lead_to_forbidden_addresses(path: str, kind: FetchKind) -> None:
     async def main() -> None:
         async with open_listener() as inner, open_site({}, "127.0.0.5") as outer:
             fetcher = make_fetcher("127.0.0.5/32", obey_robots=False)
@@ -258,7 +263,7 @@ def test_redirects_never_lead_to_forbidden_addresses(path: str) -> None:
                 location = url.replace("\n", "").replace("\r", "").encode()
                 head = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: "
                 outer.scripts[path] = head + location + b"\r\n\r\n"
-                answer = await fetcher.fetch(FetchRequest(url=outer.url + path))
+                answer = await fetcher.fetch(FetchRequest(url=outer.url + path, kind=kind))
                 problems = (FetchProblem.BAD_REDIRECT, FetchProblem.BAD_ANSWER)
                 # A host that is no URL for us is a path on the site itself, which has no such page.
                 if answer.status != 404:
@@ -276,13 +281,50 @@ def test_redirects_never_lead_to_forbidden_addresses(path: str) -> None:
 def test_a_robots_file_cannot_send_the_fetcher_elsewhere() -> None:
     async def main() -> None:
         async with open_listener() as inner, open_site({}, "127.0.0.5") as outer:
-            headers = f"Location: {inner.url}/robots.txt\r\n"
-            outer.scripts["/robots.txt"] = http_answer(status=302, headers=headers)
-            fetcher = make_fetcher("127.0.0.5/32")
-            answer = await fetcher.fetch(FetchRequest(url=f"{outer.url}/page"))
+            # A site of its own for each trick: its robots.txt file is fetched once.
+            names = {f"{i}.site.example": lambda: ["127.0.0.5"] for i in range(1000)}
+            fetcher = make_fetcher("127.0.0.5/32", resolver=NameTable(names))
+            tricks = [url for url in trick_urls(port_of(inner)) if url.startswith("http")]
+            assert len(set(tricks)) >= 200
+            for i, url in enumerate(tricks):
+                location = url.replace("\n", "").replace("\r", "").encode()
+                head = b"HTTP/1.1 302 Found\r\nConnection: close\r\nContent-Length: 0\r\nLocation: "
+                outer.scripts["/robots.txt"] = head + location + b"\r\n\r\n"
+                page = f"http://{i}.site.example:{port_of(outer)}/page"
+                answer = await fetcher.fetch(FetchRequest(url=page))
+                # A location that is a path on the site itself leads to a missing file.
+                assert answer.problem == FetchProblem.ROBOTS or answer.status == 404, (url, answer)
             await fetcher.close()
-            assert answer.problem == FetchProblem.ROBOTS
-            assert (inner.n_connections, outer.paths()) == (0, [])
+            assert inner.n_connections == 0
+
+    with watch_connections() as seen:
+        asyncio.run(main())
+    assert {address[0] for address in seen} == {"127.0.0.5"}
+
+
+def test_a_sitemap_cannot_send_the_fetcher_elsewhere() -> None:
+    """Neither the pages that a sitemap names, nor the sitemaps that a robots.txt file names."""
+
+    async def main() -> None:
+        async with open_listener() as inner, open_site({}, "127.0.0.5") as outer:
+            tricks = trick_urls(port_of(inner))
+            entries = "".join(f"<url><loc>{escape(url)}</loc></url>" for url in tricks)
+            outer.scripts["/map.xml"] = http_answer(f"<urlset>{entries}</urlset>".encode())
+            fetcher = make_fetcher("127.0.0.5/32")
+            url = f"{outer.url}/map.xml"
+            answer = await fetcher.fetch(FetchRequest(url=url, kind=FetchKind.SITEMAP))
+            pages = [url for hints in HintReader([answer.body]) for url in hints.url]
+            # A file may name 100 sitemaps.
+            lines = [f"Sitemap: {url}\n" for url in tricks if url.isprintable()]
+            parts = ["".join(lines[start : start + 100]) for start in range(0, len(lines), 100)]
+            sitemaps = [url for part in parts for url in RobotsRules(part, "recrawl").sitemaps]
+            assert min(len(set(pages)), len(set(sitemaps))) >= 200
+            for kind, urls in ((FetchKind.PAGE, pages), (FetchKind.SITEMAP, sitemaps)):
+                for found in urls:
+                    answer = await fetcher.fetch(FetchRequest(url=found, kind=kind))
+                    assert_refused(answer, FetchProblem.ROBOTS)
+            await fetcher.close()
+            assert inner.n_connections == 0
 
     with watch_connections() as seen:
         asyncio.run(main())

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from recrawl.fetch import FetchSettings, GateFile
+import pytest
+
+from recrawl.fetch import FetchSettings, GateFile, gate_file
 from recrawl.fetch.gate_file import GATE_FILE_BYTES_MIN
 from tests.unit.fetch.test_host_gate import ManualTime, settings
 
@@ -66,3 +68,28 @@ def test_the_file_stays_small(tmp_path: Path) -> None:
 
     asyncio.run(main())
     assert path.stat().st_size <= GATE_FILE_BYTES_MIN + 1000
+
+
+def test_long_delays_are_synced_at_most_once_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    time = ManualTime()
+    monkeypatch.setattr(gate_file, "_sync", lambda _: synced.append(time.at_ms))
+
+    async def main() -> None:
+        file = GateFile(tmp_path / "hosts")
+        gate = file.open_gate(settings(delay_seconds=1.0), time)
+        for i in range(50):
+            await gate.enter(f"{i}.example")
+            gate.leave(f"{i}.example")
+        assert not synced
+        for i in range(50):
+            gate.delay_host(f"{i}.example", 3600.0)
+        time.at_ms += 1_000
+        gate.delay_host("late.example", 3600.0)
+        file.close()
+
+    start_ms = time.at_ms
+    asyncio.run(main())
+    assert synced == [start_ms, start_ms + 1_000]

@@ -53,6 +53,14 @@ def test_rules(text: str, path: str, is_allowed: bool) -> None:
     assert rules(text).allows(SITE + path) is is_allowed
 
 
+@pytest.mark.parametrize("name", ["recrawl/0.1.0", "recrawl 0.1", "recrawl/*", "Recrawl/1 # us"])
+def test_a_name_with_a_version_addresses_the_fetcher(name: str) -> None:
+    text = f"User-agent: *\nAllow: /\n\nUser-agent: {name}\nDisallow: /\n"
+    assert not RobotsRules(text, "recrawl").allows("https://example.com/a")
+    other = text.replace(name, "recrawl2/1.0")
+    assert RobotsRules(other, "recrawl").allows("https://example.com/a")
+
+
 def test_delays_and_sitemaps() -> None:
     found = rules("User-agent: *\nCrawl-delay: 2.5\nSitemap: https://a.example/s.xml")
     assert found.crawl_delay_seconds == 2.5

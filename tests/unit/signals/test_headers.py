@@ -30,7 +30,9 @@ def fresh(**headers: str) -> float | None:
         ("Mon, 16 Nov 2026 09:00:00 GMT", 0.0),
         ("99999999999999", RETRY_AFTER_SECONDS_MAX),
         ("-5", None),
-        ("1.5", None),
+        ("1.5", 1.0),
+        ("9" * 400, RETRY_AFTER_SECONDS_MAX),
+        ("Sun, 06 Nov 2399 08:49:37 GMT", RETRY_AFTER_SECONDS_MAX),
         ("soon", None),
         ("", None),
         (None, None),
@@ -110,3 +112,22 @@ def test_no_header_raises(headers: dict[str, str]) -> None:
     read_link_header(headers.values())
     for value in headers.values():
         parse_retry_after(value, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a=" * 4_096, "a= " * 2_730, '="' * 4_096, "a-" * 4_096, '"' + "a" * 8_000, "a " * 4_096],
+)
+def test_no_header_takes_long(text: str) -> None:
+    """A ratio within one run: reading half of the text takes about half of the time."""
+    assert fresh(cache_control=text + ",") is None
+
+    def seconds(length: int) -> float:
+        start = time.perf_counter()
+        for _ in range(20):
+            fresh(cache_control=text[:length])
+            read_link_header([f"<a>;{text[:length]}"])
+        return time.perf_counter() - start
+
+    whole, part = (min(seconds(n) for _ in range(3)) for n in (8_192, 512))
+    assert whole < 16 * 20 * part

@@ -11,7 +11,7 @@ import json
 import secrets
 import struct
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self
@@ -118,9 +118,16 @@ class Spool:
     """
 
     def __init__(
-        self, folder: Path, *, bytes_max: int, keeps_unchanged: bool, cursor: str | None
+        self,
+        folder: Path,
+        *,
+        bytes_max: int,
+        keeps_unchanged: bool,
+        cursor: str | None,
+        is_skipped: Callable[[FeedChange], bool] | None = None,
     ) -> None:
         self._folder = folder
+        self._is_skipped = is_skipped
         self._bytes_max = bytes_max
         self._keeps_unchanged = keeps_unchanged
         self._id = secrets.token_hex(8)
@@ -144,6 +151,7 @@ class Spool:
         bytes_max: int = SPOOL_BYTES_MAX,
         keeps_unchanged: bool = False,
         cursor: str | None = None,
+        is_skipped: Callable[[FeedChange], bool] | None = None,
     ) -> Self:
         """Open the spool in a folder, or create one.
 
@@ -157,6 +165,9 @@ class Spool:
             Whether fetches that found nothing new become versions too, for archives.
         cursor
             Place in the change feed where a new spool begins; None for the oldest change.
+        is_skipped
+            Function that says which changes become no versions, such as those of sitemaps; None
+            skips none.
 
         Raises
         ------
@@ -168,7 +179,11 @@ class Spool:
         if bytes_max <= 0:
             raise ValueError(f"bytes_max must be positive, got {bytes_max}")
         spool = cls(
-            Path(folder), bytes_max=bytes_max, keeps_unchanged=keeps_unchanged, cursor=cursor
+            Path(folder),
+            bytes_max=bytes_max,
+            keeps_unchanged=keeps_unchanged,
+            cursor=cursor,
+            is_skipped=is_skipped,
         )
         try:
             spool._recover()
@@ -201,6 +216,11 @@ class Spool:
     def bytes_max(self) -> int:
         """Size on disk from which on `append` refuses more bodies."""
         return self._bytes_max
+
+    @property
+    def keeps_unchanged(self) -> bool:
+        """Whether fetches that found nothing new become versions too."""
+        return self._keeps_unchanged
 
     @property
     def is_full(self) -> bool:
@@ -313,6 +333,8 @@ class Spool:
     def _settle_some(self, changes: Sequence[FeedChange]) -> None:
         rows = []
         for change in changes:
+            if self._is_skipped is not None and self._is_skipped(change):
+                continue
             position = self._take_pending((change.key, change.url), change.at_ms)
             row: dict[str, Any] = {
                 "body": position,

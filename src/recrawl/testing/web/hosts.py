@@ -74,6 +74,8 @@ _HEAVY_SHARE = 0.0005
 def _deal(weights: Mapping[_T, float], n: int, draws: Draws) -> list[_T]:
     """Return ``n`` values in random order, in proportion to weights, and each if there is room."""
     values = list(weights)
+    if n < len(values) and len(set(weights.values())) == 1:
+        return draws.sample(values, n)
     total = sum(weights.values())
     dealt = list(values) if n >= len(values) else []
     room = n - len(dealt)

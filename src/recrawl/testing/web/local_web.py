@@ -79,7 +79,8 @@ class LocalWeb:
     port
         Port in the URLs; ``None`` for URLs without one, which need a resolver that knows the port.
     is_by_address
-        Whether URLs have addresses (127.0.0.2, 127.0.0.3, …) instead of the names of hosts.
+        Whether URLs have addresses (127.0.0.2, 127.0.0.3, …) instead of the names of hosts.  A
+        single host has 127.0.0.1, the only one that every system has.
 
     Examples
     --------
@@ -102,10 +103,12 @@ class LocalWeb:
         self.is_by_address = is_by_address
         self.hosts: dict[str, HostPages] = {}
         self.addresses: dict[str, str] = {}  # of hosts, by address
-        for row, traits in enumerate(host_traits):
+        all_traits = list(host_traits)
+        first = 1 if is_by_address and len(all_traits) == 1 else 2
+        for row, traits in enumerate(all_traits):
             if traits.name in self.hosts:
                 raise ValueError(f"names of hosts must be different, got {traits.name!r} twice")
-            address = f"127.0.{row // 250}.{row % 250 + 2}"
+            address = f"127.0.{row // 250}.{row % 250 + first}"
             self.addresses[address] = traits.name
             self.hosts[traits.name] = HostPages(traits, "", started_at_ms, page_speed)
         self.set_ports(port)

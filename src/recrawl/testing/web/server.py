@@ -179,7 +179,7 @@ async def serve(
         resolver that uses `WebServer.address_of`.
     """
     server = WebServer(web, now_ms, RequestLog() if log is None else log)
-    addresses = ["127.0.0.1", *(web.addresses if web.is_by_address else ())]
+    addresses = list(dict.fromkeys(["127.0.0.1", *(web.addresses if web.is_by_address else ())]))
     server.port = await server.listen(addresses, port)
     for kind in TlsKind:
         if any(host.traits.tls is kind for host in web.hosts.values()):

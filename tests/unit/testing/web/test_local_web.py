@@ -405,3 +405,8 @@ def test_hosts_need_pages(n_hosts: int, n_pages: int) -> None:
 def test_names_of_hosts_are_different() -> None:
     with pytest.raises(ValueError, match="twice"):
         LocalWeb([HostTraits(name="a"), HostTraits(name="a")], started_at_ms=0)
+
+
+def test_few_hosts_have_pages_of_different_kinds() -> None:
+    kinds = [traits.page_kind for traits in make_hosts(20, 200)]
+    assert len(set(kinds)) == 20
