@@ -3,10 +3,12 @@
 import argparse
 import dataclasses
 import json
+import sys
 
 from benchmarks import (
     attacks,
     backtests,
+    browser,
     calls,
     cdx_stream,
     content,
@@ -19,14 +21,19 @@ from benchmarks import (
     kernels,
     learning,
     local_web,
+    month,
     mutated_bodies,
+    mutated_signals,
     node_fragments,
     observe,
     power,
     reading,
+    run_kills,
     scale,
     shard,
     shard_learning,
+    siblings,
+    signal_quality,
     soak,
     texts,
     throughput,
@@ -70,6 +77,12 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--mapped", action="store_true", help="keep rarely used columns in mapped files"
     )
+    command = commands.add_parser("signal-quality", help=signal_quality.__doc__)
+    command.add_argument("--webs", type=int, default=6, help="number of webs per budget")
+    command.add_argument("--hosts", type=int, default=40, help="number of hosts per web")
+    command.add_argument("--days", type=float, default=400.0, help="length of a run")
+    command = commands.add_parser("siblings", help=siblings.__doc__)
+    command.add_argument("tracks", nargs="*", default=list(siblings.TRACKS))
     command = commands.add_parser("shard-learning", help=shard_learning.__doc__)
     command.add_argument("--webs", type=int, default=8, help="number of webs per setting")
     command.add_argument("--hours", type=float, default=2_000.0)
@@ -90,6 +103,9 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--bootstrap", help="address of a Kafka broker, as scripts/kafka prints it"
     )
+    command.add_argument("--seed", type=int, default=0)
+    command = commands.add_parser("run-kills", help=run_kills.__doc__)
+    command.add_argument("--kills", type=int, default=50)
     command.add_argument("--seed", type=int, default=0)
     command = commands.add_parser("power", help=power.__doc__)
     command.add_argument("--cuts", type=int, default=1_000)
@@ -117,14 +133,38 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument("--pages", type=int, default=2_000, help="number of pages of each turn")
     command.add_argument("--rounds", type=int, default=5, help="number of turns of each client")
     command.add_argument("--hosts", type=float, default=1e4, help="number of hosts")
+    command = commands.add_parser("browser", help=browser.__doc__)
+    command.add_argument("--pages", type=int, default=50, help="number of pages of each part")
     command = commands.add_parser("local-web", help=local_web.__doc__)
     command.add_argument("--hosts", type=int, default=200, help="number of hosts")
     command.add_argument("--pages", type=int, default=20_000, help="number of pages")
     command.add_argument("--fetches", type=int, default=5_000, help="number of fetches of the day")
+    command = commands.add_parser("month", help=month.__doc__)
+    command.add_argument("--hosts", type=int, default=60, help="number of hosts")
+    command.add_argument("--pages", type=int, default=600, help="number of pages")
+    command.add_argument("--days", type=float, default=30.0, help="length of each crawl")
+    command.add_argument(
+        "--days-per-fetch",
+        default="10,4,1.5",
+        help="budgets: days in which each page can be fetched once, separated by commas",
+    )
+    command.add_argument(
+        "--off", help="parts to switch off at the middle budget, separated by commas; default: all"
+    )
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument(
+        "--without-huge-sitemaps",
+        action="store_true",
+        help="leave out sitemaps that name 60,000 pages that do not exist",
+    )
     command = commands.add_parser("mutated-bodies", help=mutated_bodies.__doc__)
     command.add_argument("--bodies", type=float, default=1e6, help="number of bodies")
     command.add_argument("--seed", type=int, default=0)
     command.add_argument("--first", type=int, default=0, help="number of the first body")
+    command = commands.add_parser("mutated-signals", help=mutated_signals.__doc__)
+    command.add_argument("--inputs", type=float, default=1e6, help="number of inputs")
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--first", type=int, default=0, help="number of the first input")
     command = commands.add_parser("scale", help=scale.__doc__)
     command.add_argument("--pages", type=float, default=1e7)
     command.add_argument("--hosts", type=float, help="number of hosts; default: pages / 50")
@@ -188,6 +228,10 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 ticks=arguments.ticks,
                 mapped=arguments.mapped,
             )
+        case "signal-quality":
+            return signal_quality.measure(arguments.webs, arguments.hosts, days=arguments.days)
+        case "siblings":
+            return siblings.measure(tuple(arguments.tracks))
         case "shard-learning":
             return shard_learning.measure(arguments.webs, arguments.hours)
         case "attacks":
@@ -201,6 +245,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 bootstrap=arguments.bootstrap,
                 seed=arguments.seed,
             )
+        case "run-kills":
+            return run_kills.measure(arguments.kills, seed=arguments.seed)
         case "power":
             return power.measure(arguments.cuts, seed=arguments.seed)
         case "soak":
@@ -224,9 +270,26 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             return fetch.measure(arguments.pages, arguments.rounds, int(arguments.hosts))
         case "local-web":
             return local_web.measure(arguments.hosts, arguments.pages, arguments.fetches)
+        case "month":
+            return month.measure(
+                arguments.hosts,
+                arguments.pages,
+                arguments.days,
+                [float(days) for days in arguments.days_per_fetch.split(",")],
+                month.SWITCHES if arguments.off is None else month.parse_switches(arguments.off),
+                arguments.seed,
+                has_huge_sitemaps=not arguments.without_huge_sitemaps,
+                on_row=lambda row: print(json.dumps(row), file=sys.stderr, flush=True),
+            )
         case "mutated-bodies":
             return mutated_bodies.measure(
                 int(arguments.bodies), seed=arguments.seed, first=arguments.first
+            )
+        case "browser":
+            return browser.measure(arguments.pages)
+        case "mutated-signals":
+            return mutated_signals.measure(
+                int(arguments.inputs), seed=arguments.seed, first=arguments.first
             )
         case "scale":
             return scale.measure(

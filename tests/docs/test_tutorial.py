@@ -5,26 +5,20 @@ print with what the page shows.  Some outputs depend on the time: there, the pag
 must have certain phrases in common.
 """
 
-import contextlib
-import os
-import pty
 import re
 import shutil
-import subprocess
-import sys
-import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+
+from tests.docs.tutorial_shell import Shell, Step, longest_prefix, steps, words
 
 pytestmark = pytest.mark.slow
 
 TUTORIALS = Path(__file__).resolve().parents[2] / "docs/tutorials"
 PAGE = (TUTORIALS / "fresh-in-ten-minutes.md").read_text(encoding="utf-8")
 PORT = "8765"
-COLUMNS = 80
 # The page lets the crawl run for two minutes, the test for a few seconds.
 ROUNDS, FEWER_ROUNDS = "seq 30", "seq 2"
 
@@ -44,104 +38,9 @@ PHRASES = {
 EXIT_CODES = {"recrawl plan --target": {0, 3}}
 
 
-class Step(NamedTuple):
-    """A command of the tutorial and the output that the page shows."""
-
-    command: str
-    shown: str
-
-
-def steps() -> list[Step]:
-    """Return all commands of the page in order."""
-    found = []
-    for block in re.findall(r"^```console\n(.*?)^```$", PAGE, re.M | re.S):
-        for part in re.split(r"^\$ ", block, flags=re.M)[1:]:
-            command, _, shown = part.partition("\n")
-            found.append(Step(command, shown))
-    return found
-
-
-def longest_prefix(text: str, prefixes: Iterable[str]) -> str:
-    """Return the longest of the prefixes that a text begins with, or an empty text."""
-    return max(filter(text.startswith, prefixes), key=len, default="")
-
-
-def words(text: str) -> str:
-    """Return a text without colours and line breaks of a terminal."""
-    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
-
-
-class Shell:
-    """Runs commands in a folder, with a terminal for their output."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port = PORT
-        self.processes: list[subprocess.Popen[str]] = []
-        scripts = os.pathsep.join((str(Path(sys.executable).parent), sysconfig.get_path("scripts")))
-        # Python writes bytecode, as it does for readers.
-        bytecode = os.environ.get("PYTHONPYCACHEPREFIX", str(folder / ".bytecode"))
-        self.environment = os.environ | {
-            "PYTHONDONTWRITEBYTECODE": "",
-            "PYTHONPYCACHEPREFIX": bytecode,
-            "PATH": os.pathsep.join((scripts, os.environ["PATH"])),
-            "COLUMNS": str(COLUMNS),
-            "TERM": "dumb",
-            "NO_COLOR": "1",
-            "GIT_CONFIG_GLOBAL": os.devnull,
-        }
-
-    def run(self, command: str) -> tuple[int, str, str]:
-        """Return the exit code of a command, its output and its messages on standard error."""
-        reader, terminal = pty.openpty()
-        try:
-            process = subprocess.Popen(
-                ["bash", "-o", "pipefail", "-c", command],
-                cwd=self.folder,
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=terminal,
-                stderr=subprocess.PIPE,
-            )
-        finally:
-            os.close(terminal)
-        printed = bytearray()
-        with contextlib.suppress(OSError):  # raised at the end of a terminal
-            while chunk := os.read(reader, 65_536):
-                printed += chunk
-        os.close(reader)
-        assert process.stderr is not None
-        remarks = process.stderr.read().decode()
-        process.stderr.close()
-        return process.wait(), printed.decode(), remarks
-
-    def serve(self, command: str) -> str:
-        """Start the site at a free port, and return the line that it prints."""
-        command = command.replace(PORT, "0")
-        process = subprocess.Popen(
-            ["bash", "-c", f"exec {command}"],
-            cwd=self.folder,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.processes.append(process)
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        (self.port,) = re.findall(r":(\d+)/", line)
-        return line
-
-    def close(self) -> None:
-        for process in self.processes:
-            process.terminate()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
-
-
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
-    shell = Shell(tmp_path)
+    shell = Shell(tmp_path, PORT)
     yield shell
     shell.close()
 
@@ -167,7 +66,7 @@ def test_the_tutorial_runs_as_written(shell: Shell) -> None:
         shutil.copy(script, shell.folder)
     (settings,) = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.M | re.S)
     (shell.folder / "recrawl.toml").write_text(settings, encoding="utf-8")
-    for each in steps():
+    for each in steps(PAGE):
         if each.command.startswith("pip "):
             continue  # recrawl is installed, or this test would not run
         command = each.command.replace(PORT, shell.port).replace(ROUNDS, FEWER_ROUNDS)
@@ -184,6 +83,6 @@ def test_the_tutorial_runs_as_written(shell: Shell) -> None:
 def test_the_page_shows_its_scripts_and_the_test_runs_all_of_them() -> None:
     scripts = {path.name for path in TUTORIALS.glob("scripts/*.py")}
     assert set(re.findall(r"\{literalinclude\} scripts/(\S+)", PAGE)) == scripts
-    commands = " ".join(each.command for each in steps())
+    commands = " ".join(each.command for each in steps(PAGE))
     assert all(f"python {name}" in commands for name in scripts)
     assert commands.count(ROUNDS) == 1

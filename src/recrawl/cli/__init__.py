@@ -62,6 +62,9 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
         ),
     },
     "Fetch": {
+        "run": CommandEntry(
+            "recrawl.cli.commands.run", "command", "Fetch pages and keep them fresh."
+        ),
         "lease": CommandEntry(
             "recrawl.cli.commands.lease", "command", "Print the pages to fetch now."
         ),
@@ -253,7 +256,7 @@ def _wrap_message(error: click.ClickException) -> click.ClickException:
 def main() -> None:
     """Keep copies of web pages fresh on a fixed budget of fetches.
 
-    recrawl decides which pages to fetch, and a program of yours fetches them: recrawl lease 10 |
-    python fetch.py | recrawl report.  A corpus is a folder with the pages that you track and what
-    recrawl has learned about them.
+    recrawl run https://example.com/ fetches a site and keeps it fresh.  Or a program of yours
+    fetches what recrawl decides: recrawl lease 10 | python fetch.py | recrawl report.  A corpus is
+    a folder with the pages that you track and what recrawl has learned about them.
     """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from recrawl.corpus.forgetting.forget import Forgotten
     from recrawl.corpus.import_crawl import CrawlImport
     from recrawl.corpus.inspect.beliefs import BelievedPages
-    from recrawl.corpus.inspect.source_table import SourceTable
+    from recrawl.corpus.inspect.source_table import SourceRow, SourceTable
     from recrawl.corpus.past.page_history import PageHistory
     from recrawl.corpus.past.replay import OnRecord
     from recrawl.corpus.plan.corpus_plan import CorpusPlan
@@ -185,9 +185,17 @@ class AsyncCorpus:
         seconds: float | None = None,
         exact: bool = False,
         run: str | None = None,
+        with_shortfall: bool = True,
     ) -> Orders:
         """Return up to ``n`` pages that are most worth fetching now."""
-        return await self._run(self.corpus.lease, n, seconds=seconds, exact=exact, run=run)
+        return await self._run(
+            self.corpus.lease,
+            n,
+            seconds=seconds,
+            exact=exact,
+            run=run,
+            with_shortfall=with_shortfall,
+        )
 
     async def lease_urls(
         self,
@@ -327,6 +335,10 @@ class AsyncCorpus:
     async def sources(self) -> "SourceTable":
         """Return the sources of signals, and how reliable and how late each is on each host."""
         return await self._run(self.corpus.sources)
+
+    async def source(self, source: str, host: str) -> "SourceRow | None":
+        """Return how reliable and how late a source of signals is on a host."""
+        return await self._run(self.corpus.source, source, host)
 
     async def n_pages_of_host(self, host: str) -> int:
         """Return the number of tracked pages of a host."""

@@ -104,7 +104,7 @@ if TYPE_CHECKING:
     from recrawl.corpus.forgetting.forget import Forgotten
     from recrawl.corpus.import_crawl import CrawlImport
     from recrawl.corpus.inspect.beliefs import BelievedPages
-    from recrawl.corpus.inspect.source_table import SourceTable
+    from recrawl.corpus.inspect.source_table import SourceRow, SourceTable
     from recrawl.corpus.past.page_history import PageHistory
     from recrawl.corpus.past.replay import OnRecord
     from recrawl.corpus.plan.corpus_plan import CorpusPlan
@@ -678,6 +678,7 @@ class Corpus:
         seconds: float | None = None,
         exact: bool = False,
         run: str | None = None,
+        with_shortfall: bool = True,
     ) -> Orders:
         """Return up to ``n`` pages that are most worth fetching now, within budget and politeness.
 
@@ -697,8 +698,12 @@ class Corpus:
             Name of the run that pays, if the budget is per run (``"500/run"``).  Every call with
             the same name shares its budget, also from other processes and after a restart.
             Today's date by default, in the time zone ``budget.time_zone``.
+        with_shortfall
+            Whether to find out why there are fewer than ``n``, which takes longer than the lease.
         """
-        return self._leasing.lease(n, seconds=seconds, exact=exact, run=run)
+        return self._leasing.lease(
+            n, seconds=seconds, exact=exact, run=run, with_shortfall=with_shortfall
+        )
 
     def lease_urls(
         self,
@@ -1090,6 +1095,24 @@ class Corpus:
         from recrawl.corpus.inspect.source_table import source_table  # noqa: PLC0415
 
         return source_table(self.nodes)
+
+    def source(self, source: str, host: str) -> "SourceRow | None":
+        """Return how reliable and how late a source of signals is on a host.
+
+        None if it has never signalled a page of the host.
+
+        Parameters
+        ----------
+        source
+            Name of the source, as given to `signal`.
+        host
+            Host, or the domain or key that pages are grouped by.
+        """
+        from recrawl.corpus.inspect.source_table import find_source  # noqa: PLC0415
+
+        host = canonical_host(host, self.config.corpus.group_by)
+        node = self.nodes[partition_of_key(host, len(self.nodes))]
+        return find_source(node, source, host)
 
     def n_pages_of_host(self, host: str) -> int:
         """Return the number of tracked pages of a host (or domain or key, as pages are grouped)."""

@@ -151,6 +151,9 @@ def test_a_corpus_answers_about_hosts_sources_targets_and_similar_urls(open_corp
     table = corpus.sources()
     assert {row.source for row in table.rows} == {"sitemap"}
     assert table.n_sources == len(table.rows)
+    assert corpus.source("sitemap", table.rows[0].group.upper()) == table.rows[0]
+    assert corpus.source("feed", table.rows[0].group) is None
+    assert corpus.source("sitemap", "unknown.example") is None
     assert corpus.similar_urls("http://h0.example/news/0")[0] == URLS[0]
     assert corpus.believed_pages(100).shape.size == 12
     plan = corpus.plan_targets(["50 %", Target(share=0.9, of="h0.example")], budget_per_hour=2.0)

@@ -19,7 +19,7 @@ from recrawl.errors import RecrawlError
 if TYPE_CHECKING:
     from recrawl.node.config.descriptions import KeyText, SectionText
 
-__all__ = ["command", "toml_of"]
+__all__ = ["CONFIG_FILE", "command", "create_corpus", "toml_of"]
 
 CONFIG_FILE = "recrawl.toml"
 
@@ -52,7 +52,7 @@ def toml_of(given: dict[str, dict[str, str]], *, is_full: bool = False) -> str:
 
     found = {section.key: section for section in sections()}
     order = [*_EVERYDAY, *(key for key in found if key not in _EVERYDAY)]
-    wanted = order if is_full else _EVERYDAY
+    wanted = order if is_full else [key for key in order if key in _EVERYDAY or key in given]
     parts = [_HEAD]
     parts += ["\n".join(_section_lines(found[key], given.get(key, {}))) + "\n" for key in wanted]
     return "\n".join(parts)
@@ -168,7 +168,7 @@ def command(
     shape = {} if partitions is None else {"partitions": str(partitions)}
     shape |= {} if group_by is None else {"group_by": f'"{group_by}"'}
     amounts = {"rate": budget, "cost_per_fetch": cost_per_fetch}
-    own_rate = _create_corpus(folder, toml, amounts, ledger, shape, is_full)
+    own_rate = create_corpus(folder, toml, amounts, ledger, shape, is_full)
     out.row({"folder": str(folder), "is_new": True, "config": str(toml)})
     where = "" if folder == Path() else f" -C {folder}"
     out.say(f"Created a corpus in {_folder_text(folder)}.  Edit {toml} to configure it.")
@@ -186,15 +186,37 @@ def command(
         out.say(f"  {line:{width}}{about}")
 
 
-def _create_corpus(
+def create_corpus(
     folder: Path,
     toml: Path,
     amounts: dict[str, str | None],
     ledger: str,
     shape: dict[str, str],
     is_full: bool,
+    run: dict[str, str] | None = None,
+    min_age: str | None = None,
 ) -> str | None:
-    """Create a corpus and return its budget as text; None if it is unlimited."""
+    """Create a corpus and return its budget as text; None if it is unlimited.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+    toml
+        Configuration file, which is written if it does not exist.
+    amounts
+        Budget (``rate``) and ``cost_per_fetch``; None if not given.
+    ledger
+        Where to store the log: ``rocksdb``, or the URL of a Kafka topic.
+    shape
+        Values of the section ``corpus``, in TOML notation.
+    is_full
+        Whether to write all settings into the file.
+    run
+        Values of the section ``run``, in TOML notation.
+    min_age
+        Minimum time between two fetches of any page, such as "10m".
+    """
     import recrawl  # noqa: PLC0415
     from recrawl.corpus import CorpusConfig  # noqa: PLC0415
 
@@ -209,7 +231,13 @@ def _create_corpus(
         given["budget"] = {name: f'"{one}"' for name, one in amounts.items() if one is not None}
         if shape:
             given["corpus"] = shape
+        if run is not None:
+            given["run"] = run
         text = toml_of(given, is_full=is_full)
+        if min_age is not None:
+            text += (
+                f'\n# All pages.\n[[pattern]]\nmatch = "*"\nkind = "page"\nmin_age = "{min_age}"\n'
+            )
         CorpusConfig.from_toml(text)
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -252,6 +252,33 @@ class Output:
             self.note(text)
 
     @contextmanager
+    def live(self) -> Iterator[Callable[[Sequence[Sequence[tuple[str, str]]]], None]]:
+        """Show lines on stderr that replace each other; yield the function that shows them.
+
+        Each line is a sequence of texts with their styles.  Nothing is shown if stderr is not a
+        terminal.
+        """
+        if not sys.stderr.isatty():
+            yield lambda _: None
+            return
+        from rich.console import Console, Group  # noqa: PLC0415
+        from rich.live import Live  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as view:
+
+            def show(lines: Sequence[Sequence[tuple[str, str]]]) -> None:
+                made = []
+                for line in lines:
+                    text = Text(no_wrap=True, overflow="ellipsis")
+                    for part, style in line:
+                        text.append(escape_controls(part), style)
+                    made.append(text)
+                view.update(Group(*made), refresh=True)
+
+            yield show
+
+    @contextmanager
     def progress(
         self, what: str, total: float | None = None, *, unit: str = ""
     ) -> Iterator[Callable[[float], None]]:

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from recrawl.errors import ConfigError
 from recrawl.node.config.content_section import ContentConfig
+from recrawl.node.config.run_section import RunConfig
 from recrawl.node.config.sections import (
     AuditConfig,
     BudgetConfig,
@@ -109,6 +110,7 @@ class CorpusConfig:
     signals: SignalsConfig = field(default_factory=SignalsConfig)
     protection: ProtectionConfig = field(default_factory=ProtectionConfig)
     content: ContentConfig = field(default_factory=ContentConfig)
+    run: RunConfig = field(default_factory=RunConfig)
     requests: RequestsConfig = field(default_factory=RequestsConfig)
     leases: LeasesConfig = field(default_factory=LeasesConfig)
     errors: ErrorsConfig = field(default_factory=ErrorsConfig)

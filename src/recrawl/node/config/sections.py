@@ -296,7 +296,10 @@ class SignalsConfig:
     """Length of observation of a page's signals that outweighs the assumption that it has none."""
     evidence_max: Number = _of_shard("signal_evidence_max")
     """Maximum number of signals that recrawl remembers of a source.  Beyond it, older signals
-    count half, so that recrawl notices when a source becomes better or worse."""
+    count half.  A source that suddenly becomes much better or worse is noticed earlier."""
+    shift_evidence: Number = _of_shard("signal_shift_evidence")
+    """How sure recrawl must be that a source has become better or worse before it forgets what the
+    source was: the logarithm of the odds.  inf never forgets."""
 
     def __post_init__(self) -> None:
         read_fields(self)

@@ -1,0 +1,571 @@
+"""Find pages by themselves: from robots.txt files, sitemaps, feeds and links."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.corpus import Corpus, Order, Outcome
+from recrawl.fetch import FetchAnswer, FetchKind, FetchTime, PageFetcher
+from recrawl.run.discovery.hint_documents import (
+    DOCUMENT_KEY,
+    FEED_SOURCE,
+    POLL_SECONDS_MAX,
+    REBUILT_SOURCE,
+    SITEMAP_SOURCE,
+    DocumentHints,
+    SignalQuality,
+    add_news,
+    apply_polls,
+    choose_sample,
+    claimed_ms,
+    compare_versions,
+    first_of_each,
+    news_per_second,
+    read_hints,
+    read_quality,
+    remember_version,
+    seconds_to_next_poll,
+    seconds_without_price,
+)
+from recrawl.run.discovery.limits import DiscoveryCounts, DiscoverySettings
+from recrawl.run.discovery.links import read_links
+from recrawl.run.discovery.memory import DiscoveryMemory, DocumentVersion, SiteRecord
+from recrawl.run.discovery.sites import (
+    SiteAnswer,
+    SiteToAsk,
+    ask_sites,
+    own_children,
+    site_of,
+)
+from recrawl.run.discovery.traps import remove_session
+from recrawl.run.found import Findings, FoundPage, FoundSignal, HasMetadata
+from recrawl.signals import DocumentKind
+from recrawl.urls import canonical
+
+__all__ = ["FILL_FACTOR", "FILL_PAGES_MIN", "Discovery"]
+
+FILL_PAGES_MIN: Final = 200
+"""Number of pages that every site may bring before the first fetch."""
+FILL_FACTOR: Final = 4.0
+"""Pages that a site may bring before the first fetch, per page that the other sites bring on
+average.  The rest of a larger site is added later, as newcomers with a share of the budget."""
+
+LINKED_PAGES_MIN: Final = 20
+"""Number of pages that links of a site may bring at once, while the corpus has other sites."""
+ALONE_SHARE: Final = 0.05
+"""Pages of other sites, per page of its own, up to which a site has no such limits."""
+GROWTH_SHARE: Final = 0.05
+"""Share of the budget for the new pages of one site, while the corpus has other sites: as for
+newcomers.  A site may also double within 30 days."""
+
+_GROWTH_SECONDS: Final = 30 * 86_400.0
+_DAY_MS: Final = 86_400_000
+_RETRY_MS: Final = 300_000
+_SITES_MAX: Final = 100_000
+_START_DEPTH: Final = 0
+# Pages of sitemaps are as far from the start as those that the start page links to.
+_SITEMAP_DEPTH: Final = 1
+_OK: Final = 200
+_NOT_MODIFIED: Final = 304
+
+
+class Discovery:
+    """Finds pages and signals in the answers of a crawl; a `recrawl.run.found.PageFinder`.
+
+    Parameters
+    ----------
+    corpus
+        Corpus of the crawl.  `commit` sets when its sitemaps and feeds are read again; everything
+        else is left to the crawl.
+    settings
+        Limits.
+    folder
+        Folder for what is remembered; ``discovery`` in the folder of the corpus if None.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        settings: DiscoverySettings | None = None,
+        *,
+        folder: Path | None = None,
+    ) -> None:
+        self.settings = DiscoverySettings() if settings is None else settings
+        self.counts = DiscoveryCounts()
+        """What was found since this object was made."""
+        self._corpus = corpus
+        self._poll_seconds: dict[str, float] = {}
+        self._memory = DiscoveryMemory(corpus.folder / "discovery" if folder is None else folder)
+
+    def close(self) -> None:
+        """Close the store; what was not committed is lost."""
+        self._memory.close()
+
+    def commit(self) -> None:
+        """Make durable what `take` has remembered: everything that it returned is stored now."""
+        apply_polls(self._corpus, self._poll_seconds)
+        self._poll_seconds = {}
+        self._memory.commit()
+
+    def kind_of(self, page: HasMetadata) -> FetchKind:
+        """Return whether a page of the corpus is a page, a sitemap or a feed."""
+        kind = (page.metadata or {}).get(DOCUMENT_KEY)
+        if kind == FetchKind.SITEMAP.value:
+            return FetchKind.SITEMAP
+        return FetchKind.FEED if kind == FetchKind.FEED.value else FetchKind.PAGE
+
+    # ------------------------------------------------------------------ sites
+
+    def start(self, urls: Sequence[str]) -> Findings:
+        """Return the pages that the user gave; their sites are asked next.
+
+        Parameters
+        ----------
+        urls
+            URLs that the user gave; none when an earlier crawl goes on.
+        """
+        given = [url for url in canonical(urls).url.to_pylist() if url is not None]
+        for url in given:
+            self._memory.set_link_depth(url, _START_DEPTH)
+            origin = _origin_of(url)
+            if origin not in self._memory.sites and len(self._memory.sites) < _SITES_MAX:
+                self._memory.set_site(origin)
+        return Findings(pages=[FoundPage(url) for url in urls])
+
+    def sites_to_ask(self) -> list[SiteToAsk]:
+        """Return the sites whose robots.txt should be read now."""
+        now_ms = self._corpus.now_ms()
+        return [
+            SiteToAsk(origin, not site.is_reached)
+            for origin, site in self._memory.sites.items()
+            if site.next_ask_ms <= now_ms
+        ]
+
+    async def ask_sites(
+        self, fetcher: PageFetcher, sites: Sequence[SiteToAsk], time: FetchTime
+    ) -> list[SiteAnswer]:
+        """Fetch the robots.txt files and the first sitemaps of sites; change nothing.
+
+        Parameters
+        ----------
+        fetcher
+            Fetcher, which is polite.
+        sites
+            Sites that `sites_to_ask` returned.
+        time
+            Clock, and how to wait.
+        """
+        return await ask_sites(fetcher, sites, self.settings, time)
+
+    def take_sites(self, answers: Sequence[SiteAnswer]) -> Findings:
+        """Return the sitemaps of sites, and the pages in those that were read.
+
+        Parameters
+        ----------
+        answers
+            Result of `ask_sites`.
+        """
+        found = Findings()
+        now_ms = self._corpus.now_ms()
+        rooms = self._fill_rooms(answers)
+        for answer in answers:
+            before = self._memory.sites.get(answer.origin, SiteRecord())
+            if answer.is_reached:
+                self._memory.set_site(
+                    answer.origin, is_reached=True, n_failures=0, next_ask_ms=now_ms + _DAY_MS
+                )
+            else:
+                wait_ms = min(_RETRY_MS << min(before.n_failures, 10), _DAY_MS)
+                n_failures = before.n_failures + 1
+                self._memory.set_site(
+                    answer.origin, n_failures=n_failures, next_ask_ms=now_ms + wait_ms
+                )
+            self._take_site(answer, rooms[answer.origin], found)
+            if answer.documents:
+                # Further pages come at the pace of the budget.
+                self._memory.set_site(answer.origin, room=0.0, room_at_ms=now_ms)
+        return found
+
+    def _take_site(self, answer: SiteAnswer, room: int, found: Findings) -> None:
+        site = {site_of(answer.origin)}
+        for document in answer.documents:
+            got = document.answer
+            name = _canonical(got.url)
+            if name is None or not self._add_document(
+                got.url, FetchKind.SITEMAP, document.depth, answer.origin, found
+            ):
+                continue
+            version = DocumentVersion(fetched_at_ms=got.fetched_at_ms)
+            if document.hints.kind != DocumentKind.INDEX:
+                hints = self._own_entries(document.hints, {site_of(name), *site})
+                is_kept = self._add_pages(
+                    hints, np.arange(len(hints.url)), answer.origin, found, room=room
+                )
+                room -= int(np.count_nonzero(is_kept))
+                version = remember_version(
+                    hints, None, fetched_at_ms=got.fetched_at_ms, is_kept=is_kept
+                )
+            self._memory.set_document(name, version)
+            found.outcomes.append(_outcome_of(got))
+            self._poll_seconds[name] = self._first_poll_seconds()
+        # Last, so that they do not take the places of those that were read.
+        for url, depth in answer.waiting:
+            self._add_document(url, FetchKind.SITEMAP, depth, answer.origin, found)
+
+    def _first_poll_seconds(self) -> float:
+        n_documents = sum(site.n_documents for site in self._memory.sites.values())
+        stats = self._corpus.stats()
+        return seconds_without_price(stats.budget_per_second, n_documents)
+
+    # ------------------------------------------------------------------ answers
+
+    def take(self, order: Order, answer: FetchAnswer) -> Findings:
+        """Return what an answer leads to.
+
+        Parameters
+        ----------
+        order
+            Order that was fetched.
+        answer
+            Answer of the fetcher.
+        """
+        kind = self.kind_of(order)
+        if kind != FetchKind.PAGE:
+            return self._take_document(order, answer, kind)
+        if answer.status != _OK or answer.problem is not None:
+            return Findings()
+        (depth,) = self._memory.link_depths([order.url])
+        if depth != _START_DEPTH and not self.settings.follows_links:
+            return Findings()
+        return self._take_page(order, answer, _SITEMAP_DEPTH if depth is None else depth)
+
+    def _take_page(self, order: Order, answer: FetchAnswer, depth: int) -> Findings:
+        found = Findings()
+        page = read_links(answer.body, answer.headers, answer.final_url)
+        origin = _origin_of(order.url)
+        site = {site_of(order.url)}
+        if depth == _START_DEPTH:
+            for url, name in page.documents:
+                if site_of(url) in site:
+                    self._add_document(url, FetchKind(name), 0, origin, found)
+        if not self.settings.follows_links:
+            return found
+        targets = list(page.links)
+        if depth > _START_DEPTH:
+            # A page that the user gave stays, whatever it says about itself.
+            named = _canonical(page.canonical_url) if page.canonical_url else None
+            is_copy = named not in (None, order.url) and site_of(named or "") in site
+            if is_copy:
+                targets.append(page.canonical_url)
+            if is_copy or page.is_noindex:
+                found.importances[order.url] = 0.0
+        self._follow(targets, order.url, depth + 1, found)
+        return found
+
+    def _follow(self, targets: Sequence[str], found_on: str, depth: int, found: Findings) -> None:
+        """Add the pages of the same site that links lead to, within the limits."""
+        origin, site = _origin_of(found_on), site_of(found_on)
+        urls = [url for url in canonical(targets).url.to_pylist() if url is not None]
+        self.counts.refuse("bad_url", len(targets) - len(urls))
+        own = list(dict.fromkeys(remove_session(url) for url in urls if site_of(url) == site))
+        if not own:
+            return
+        unseen = [
+            url
+            for url, known in zip(own, self._memory.link_depths(own), strict=True)
+            if known is None
+        ]
+        if unseen and depth > self.settings.link_depth_max:
+            self.counts.refuse("too_deep", len(unseen))
+            return
+        traps = self._memory.traps(origin)
+        room = self._room_of(origin, LINKED_PAGES_MIN) if unseen else 0
+        n_before = len(found.pages)
+        for url in unseen:
+            if len(found.pages) - n_before >= room:
+                self.counts.refuse("too_fast")
+                continue
+            reason = traps.admit(
+                url, found_on, n_linked_max=self.settings.linked_pages_per_site_max
+            )
+            if reason is not None:
+                self.counts.refuse(reason)
+                continue
+            self._memory.set_link_depth(url, depth)
+            self.counts.n_pages += 1
+            found.pages.append(FoundPage(url))
+        if unseen:
+            self._memory.note_traps(origin)
+            self._use_room(origin, room, len(found.pages) - n_before)
+
+    # ------------------------------------------------------------------ documents
+
+    def _add_document(
+        self,
+        url: str,
+        kind: FetchKind,
+        depth: int,
+        origin: str,
+        found: Findings,
+    ) -> bool:
+        """Add a sitemap or feed to the corpus; return whether it is within the limits.
+
+        It may name pages of its own host, and of the sites whose robots.txt names it.
+        """
+        name = _canonical(url)
+        if name is None:
+            self.counts.refuse("bad_url")
+            return False
+        if self._memory.document(name) is not None:
+            return True
+        record = self._memory.sites.get(origin, SiteRecord())
+        if record.n_documents >= self.settings.documents_per_site_max:
+            self.counts.refuse("too_many_documents")
+            return False
+        if depth > self.settings.index_depth_max:
+            self.counts.refuse("too_deep")
+            return False
+        metadata: dict[str, Any] = {DOCUMENT_KEY: kind.value, "origin": origin}
+        if depth:
+            metadata["depth"] = depth
+        found.pages.append(FoundPage(url, metadata=metadata))
+        self._memory.set_site(origin, n_documents=record.n_documents + 1)
+        # An empty version marks it as known until it has been read.
+        self._memory.set_document(name, DocumentVersion(fetched_at_ms=0))
+        self.counts.n_documents += 1
+        return True
+
+    def _take_document(self, order: Order, answer: FetchAnswer, kind: FetchKind) -> Findings:
+        found = Findings()
+        if answer.problem is not None or answer.status not in (_OK, _NOT_MODIFIED):
+            return found
+        before = self._memory.document(order.url)
+        if before is not None and before.fetched_at_ms == 0:
+            before = None
+        seconds = (answer.fetched_at_ms - (before or _NEVER).fetched_at_ms) / 1000
+        metadata = order.metadata or {}
+        origin = str(metadata.get("origin") or _origin_of(order.url))
+        n_sent = self._memory.sites.get(origin, SiteRecord()).n_sent
+        quality = read_quality(self._corpus, order.url, (before or _NEVER).sample_url, n_sent)
+        source = FEED_SOURCE if kind == FetchKind.FEED else SITEMAP_SOURCE
+        found.changed = False
+        if answer.status == _NOT_MODIFIED:
+            version = before or DocumentVersion(fetched_at_ms=answer.fetched_at_ms)
+            news = add_news(version.news, seconds=seconds)
+            version = replace(version, fetched_at_ms=answer.fetched_at_ms, news=news)
+            self._finish(order.url, version, quality, source)
+            return found
+        hints = read_hints(answer.body, self.settings.entries_per_document_max)
+        if hints.kind == DocumentKind.NOTHING:
+            # A page in its place, such as a soft 404: it says nothing about the other pages.
+            self._poll_seconds[order.url] = POLL_SECONDS_MAX
+            return found
+        sites = {site_of(order.url), site_of(origin)}
+        if hints.kind == DocumentKind.INDEX:
+            depth = int(metadata.get("depth") or 0) + 1
+            n_before = len(found.pages)
+            for child in own_children(hints.url, order.url, sites):
+                self._add_document(child, FetchKind.SITEMAP, depth, origin, found)
+            n_new = len(found.pages) - n_before
+            version = replace(before or _NEVER, fetched_at_ms=answer.fetched_at_ms)
+        else:
+            hints = self._own_entries(hints, sites)
+            version, n_new = self._take_entries(
+                hints, before, answer.fetched_at_ms, origin, quality, source, found
+            )
+        n_signals = sum(one.source != REBUILT_SOURCE for one in found.signals)
+        n_together = len(found.signals) - n_signals
+        if n_together and not quality.is_trusted_together():
+            n_together = 1  # dates that move together are one event
+        found.changed = before is None or bool(n_new or found.signals)
+        if before is not None:
+            news = add_news(
+                version.news,
+                seconds=seconds,
+                n_signals=n_signals,
+                n_together=n_together,
+                n_pages=n_new,
+            )
+            version = replace(version, news=news)
+        if found.signals:
+            version = replace(version, sample_url=found.signals[0].url)
+        self._finish(order.url, version, quality, source, hints.ttl_seconds)
+        return found
+
+    def _take_entries(
+        self,
+        hints: DocumentHints,
+        before: DocumentVersion | None,
+        fetched_at_ms: int,
+        origin: str,
+        quality: SignalQuality,
+        source: str,
+        found: Findings,
+    ) -> tuple[DocumentVersion, int]:
+        """Add new pages and signals of a document; return what to remember, and the new entries."""
+        start = before or DocumentVersion(fetched_at_ms=fetched_at_ms)
+        news = compare_versions(hints, start)
+        is_kept = self._add_pages(hints, news.new, origin, found)
+        version = remember_version(hints, before, fetched_at_ms=fetched_at_ms, is_kept=is_kept)
+        if before is None:
+            return version, 0
+        is_feed = source == FEED_SOURCE
+        rows, n_new = news.later, 0
+        if is_feed:
+            # A feed shows pages because they are new or were edited.
+            rows = np.union1d(rows, news.new[is_kept[news.new]])
+        else:
+            # Entries that found no room before are not news.
+            n_new = max(int(news.new.size) - before.n_left_out, 0)
+        if not self.settings.sends_signals:
+            return version, n_new
+        if news.is_together and not is_feed:
+            source = REBUILT_SOURCE
+            if not quality.is_trusted_together():
+                n_all = rows.size
+                rows = choose_sample(rows, hints, fetched_at_ms)
+                self.counts.n_signals_held_back += int(n_all - rows.size)
+        claimed = claimed_ms(hints, fetched_at_ms)
+        found.signals += [
+            FoundSignal(hints.url[row], source, fetched_at_ms, int(claimed[row]))
+            for row in rows.tolist()
+        ]
+        self.counts.n_signals += int(rows.size)
+        n_sent = self._memory.sites.get(origin, SiteRecord()).n_sent
+        n_sent = n_sent | {source: n_sent.get(source, 0) + int(rows.size)}
+        self._memory.set_site(origin, n_sent=n_sent)
+        return version, n_new
+
+    def _finish(
+        self,
+        url: str,
+        version: DocumentVersion,
+        quality: SignalQuality,
+        source: str,
+        ttl_seconds: float = 0.0,
+    ) -> None:
+        """Remember a version of a document, and decide when to read it again."""
+        self._memory.set_document(url, version)
+        if quality.price is None:
+            seconds = max(self._first_poll_seconds(), ttl_seconds)
+        else:
+            rate = news_per_second(version.news, quality, source)
+            seconds = seconds_to_next_poll(rate, quality.price, ttl_seconds=ttl_seconds)
+        self._poll_seconds[url] = seconds
+
+    def _own_entries(self, hints: DocumentHints, sites: Collection[str]) -> DocumentHints:
+        """Return the entries that a document may name, with canonical URLs, each once."""
+        urls = canonical(hints.url).url.to_pylist()
+        self.counts.refuse("bad_url", sum(url is None for url in urls))
+        own = [url if url is not None and site_of(url) in sites else None for url in urls]
+        n_other = sum(url is None for url in own) - sum(url is None for url in urls)
+        self.counts.refuse("other_site", n_other)
+        rows = first_of_each(own, hints.earliest_ms)
+        return hints._replace(url=own).take(rows)  # type: ignore[arg-type]  # rows without None
+
+    def _add_pages(
+        self,
+        hints: DocumentHints,
+        rows: NDArray[np.int64],
+        origin: str,
+        found: Findings,
+        *,
+        room: int | None = None,
+    ) -> NDArray[np.bool_]:
+        """Add the pages of new entries; return which entries of the document are remembered.
+
+        Those beyond the limit are not: the next version shows them as new again.
+        """
+        record = self._memory.sites.get(origin, SiteRecord())
+        left = max(self.settings.pages_per_site_max - record.n_pages, 0)
+        if room is None:
+            room = self._room_of(origin, FILL_PAGES_MIN) if rows.size else 0
+            self._use_room(origin, room, min(rows.size, room))
+        n = min(rows.size, max(room, 0))
+        if n > left:
+            self.counts.refuse("too_many_pages", n - left)
+            n = left
+        is_kept = np.ones(len(hints.url), np.bool_)
+        is_kept[rows[n:]] = False
+        found.pages += [FoundPage(hints.url[row]) for row in rows[:n].tolist()]
+        if n:
+            self._memory.set_site(origin, n_pages=record.n_pages + n)
+            self.counts.n_pages += n
+        return is_kept
+
+    def _fill_rooms(self, answers: Sequence[SiteAnswer]) -> dict[str, int]:
+        """Return how many pages each site may bring when it is asked for the first time.
+
+        A single site may bring everything.  One that is much larger than the others would take
+        their share of the first fetches.
+        """
+        sizes = {answer.origin: _n_entries(answer) for answer in answers}
+        hosts = {_host_of(origin) for origin in sizes}
+        n_known = self._corpus.n_pages - sum(map(self._corpus.n_pages_of_host, hosts))
+        n_hosts = max(self._corpus.stats().n_groups - len(hosts), 0) if n_known > 0 else 0
+        total = sum(sizes.values()) + max(n_known, 0)
+        rooms = {}
+        for origin, size in sizes.items():
+            n_others = n_hosts + sum(1 for one in sizes if one != origin and sizes[one])
+            mean = (total - size) / max(n_others, 1)
+            is_alone = n_others == 0
+            rooms[origin] = size if is_alone else max(FILL_PAGES_MIN, round(FILL_FACTOR * mean))
+        return rooms
+
+    def _room_of(self, origin: str, n_first: int) -> int:
+        """Return how many new pages a site may bring now; ``n_first`` if it has brought none yet.
+
+        A site that is nearly alone has no limit: there is little else to protect.
+        """
+        n_own = self._corpus.n_pages_of_host(_host_of(origin))
+        budget = self._corpus.stats().budget_per_second
+        if not budget or self._corpus.n_pages - n_own <= ALONE_SHARE * n_own:
+            return self.settings.pages_per_site_max
+        site = self._memory.sites.get(origin, SiteRecord())
+        if not site.room_at_ms:
+            return n_first
+        seconds = max(self._corpus.now_ms() - site.room_at_ms, 0) / 1000
+        pace = max(GROWTH_SHARE * budget, n_own / _GROWTH_SECONDS)
+        return int(min(site.room + pace * seconds, max(FILL_PAGES_MIN, n_own)))
+
+    def _use_room(self, origin: str, room: int, n: int) -> None:
+        if n:
+            self._memory.set_site(origin, room=float(room - n), room_at_ms=self._corpus.now_ms())
+
+
+_NEVER: Final = DocumentVersion(fetched_at_ms=0)
+
+
+def _n_entries(answer: SiteAnswer) -> int:
+    is_map = [one.hints.kind != DocumentKind.INDEX for one in answer.documents]
+    return sum(len(one.hints.url) for one, ok in zip(answer.documents, is_map, strict=True) if ok)
+
+
+def _host_of(origin: str) -> str:
+    return origin.partition("://")[2]
+
+
+def _outcome_of(answer: FetchAnswer) -> Outcome:
+    return Outcome(
+        url=answer.url,
+        status=answer.status,
+        changed=True,
+        etag=answer.etag,
+        last_modified=answer.last_modified,
+        fetched_at_ms=answer.fetched_at_ms,
+    )
+
+
+def _canonical(url: str) -> str | None:
+    found: str | None = canonical([url]).url[0].as_py()
+    return found
+
+
+def _origin_of(url: str) -> str:
+    """Return scheme, host and port of a canonical URL."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"

@@ -1,0 +1,57 @@
+"""The oracle of the month spends its budget, obeys robots.txt and uses hints."""
+
+from benchmarks.month_oracle import OracleRun, run_oracle
+from recrawl.testing.web import (
+    HostTraits,
+    LocalWeb,
+    RobotsKind,
+    SitemapDates,
+    WebPage,
+    mean_freshness,
+)
+
+_START_MS = 1_767_225_600_000
+_N_DAYS = 4.0
+_FETCHES_PER_DAY = 30.0
+
+
+def make_web(dates: SitemapDates) -> tuple[LocalWeb, list[WebPage]]:
+    hosts = [
+        HostTraits(
+            name=f"{kind}.example",
+            page_kind=kind,
+            n_pages=20,
+            rate_spread=1.0,
+            sitemap_dates=dates,
+            robots=RobotsKind.DISALLOW_SOME,
+        )
+        for kind in ("weather", "product")
+    ]
+    web = LocalWeb(hosts, started_at_ms=_START_MS)
+    return web, list(web.reachable_pages())
+
+
+def freshness(web: LocalWeb, pages: list[WebPage], run: OracleRun) -> float:
+    until_ms = _START_MS + round(_N_DAYS * 86_400_000)
+    return mean_freshness(web, run.copies, from_ms=_START_MS, until_ms=until_ms, pages=pages)
+
+
+def test_true_dates_are_worth_their_fetches_and_false_ones_are_not_read() -> None:
+    web, pages = make_web(SitemapDates.RIGHT)
+    with_dates = run_oracle(web, pages, _FETCHES_PER_DAY, _N_DAYS)
+    without = run_oracle(web, pages, _FETCHES_PER_DAY, _N_DAYS, has_signals=False)
+    assert with_dates.n_documents > 0
+    assert freshness(web, pages, with_dates) > freshness(web, pages, without) + 0.02
+
+    web, pages = make_web(SitemapDates.WRONG)
+    with_false_dates = run_oracle(web, pages, _FETCHES_PER_DAY, _N_DAYS)
+    assert with_false_dates.n_documents == 0
+
+
+def test_it_spends_its_budget_on_pages_that_are_allowed() -> None:
+    web, pages = make_web(SitemapDates.STALE)
+    run = run_oracle(web, pages, _FETCHES_PER_DAY, _N_DAYS)
+    assert run.n_fetches == round(_FETCHES_PER_DAY * _N_DAYS)
+    assert run.n_fetches == len(run.copies) + run.n_documents
+    paths = {web.hosts[copy.host].path(copy.page) for copy in run.copies}
+    assert not any(path.startswith("/private/") for path in paths)

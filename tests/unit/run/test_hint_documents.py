@@ -1,0 +1,192 @@
+"""Versions of sitemaps and feeds: what is new, what is remembered, and when to look again."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from recrawl.run.discovery.hint_documents import (
+    POLL_SECONDS_MAX,
+    POLL_SECONDS_MIN,
+    REBUILT_SOURCE,
+    SITEMAP_SOURCE,
+    TOGETHER_MIN,
+    DocumentHints,
+    SignalQuality,
+    add_news,
+    choose_sample,
+    claimed_ms,
+    compare_versions,
+    first_of_each,
+    news_per_second,
+    read_hints,
+    remember_version,
+    seconds_to_next_poll,
+    seconds_without_price,
+)
+from recrawl.run.discovery.memory import DocumentVersion, NewsRate
+from recrawl.signals import DocumentKind
+
+HOUR = 3_600.0
+DAY_MS = 86_400_000
+NOW_MS = 1_790_000_000_000
+
+
+def iso(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
+
+
+def make_sitemap(dates: dict[str, str]) -> bytes:
+    entries = "".join(
+        f"<url><loc>https://a.example/{name}</loc>"
+        + (f"<lastmod>{date}</lastmod>" if date else "")
+        + "</url>"
+        for name, date in dates.items()
+    )
+    return (
+        f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'.encode()
+    )
+
+
+def read(dates: dict[str, str]) -> DocumentHints:
+    return read_hints(make_sitemap(dates), 1_000)
+
+
+def names(hints: DocumentHints, rows: np.ndarray) -> list[str]:
+    return [hints.url[row].rpartition("/")[2] for row in rows]
+
+
+def test_new_entries_and_later_dates_are_news() -> None:
+    before = remember_version(
+        read({"a": "2026-01-01", "b": "2026-01-01", "c": "", "d": "2026-01-05"}),
+        None,
+        fetched_at_ms=NOW_MS,
+    )
+    now = read({"a": "2026-01-01", "b": "2026-01-02", "c": "2026-01-02", "d": "", "e": ""})
+    news = compare_versions(now, before)
+    assert names(now, news.new) == ["e"]
+    assert names(now, news.later) == ["b", "c"]
+    assert not news.is_together
+
+
+def test_an_earlier_date_is_no_news() -> None:
+    before = remember_version(read({"a": "2026-02-01"}), None, fetched_at_ms=NOW_MS)
+    assert compare_versions(read({"a": "2026-01-01"}), before).later.size == 0
+
+
+def test_dates_that_move_together_are_recognised() -> None:
+    pages = [f"p{i}" for i in range(TOGETHER_MIN)]
+    before = remember_version(read(dict.fromkeys(pages, "2026-01-01")), None, fetched_at_ms=NOW_MS)
+    assert compare_versions(read(dict.fromkeys(pages, "2026-01-02")), before).is_together
+    some = {name: f"2026-01-0{1 + (i < 4)}" for i, name in enumerate(pages)}
+    assert not compare_versions(read(some), before).is_together
+    # A few pages may well change together.
+    few = remember_version(read({"a": "2026-01-01"}), None, fetched_at_ms=NOW_MS)
+    assert not compare_versions(read({"a": "2026-01-02"}), few).is_together
+
+
+def test_entries_that_come_back_are_remembered() -> None:
+    first = remember_version(read({"a": "2026-01-01", "b": ""}), None, fetched_at_ms=NOW_MS)
+    second = remember_version(read({"b": ""}), first, fetched_at_ms=NOW_MS + 1)
+    news = compare_versions(read({"a": "2026-01-01", "b": ""}), second)
+    assert news.new.size == news.later.size == 0
+
+
+def test_entries_without_room_are_new_again() -> None:
+    hints = read({"a": "", "b": ""})
+    version = remember_version(hints, None, fetched_at_ms=NOW_MS, is_kept=np.array([True, False]))
+    assert names(hints, compare_versions(hints, version).new) == ["b"]
+    assert version.n_left_out == 1
+
+
+def test_a_version_survives_as_bytes() -> None:
+    version = remember_version(read({"a": "2026-01-01", "b": ""}), None, fetched_at_ms=NOW_MS)
+    version = DocumentVersion(
+        fetched_at_ms=NOW_MS,
+        n_left_out=7,
+        sample_url="https://a.example/ä",
+        news=NewsRate(1.5, 2.0, 3.0, 4.0),
+        hashes=version.hashes,
+        claimed_at=version.claimed_at,
+    )
+    again = DocumentVersion.of_bytes(version.to_bytes())
+    assert again is not None
+    assert again.hashes.tolist() == version.hashes.tolist()
+    assert again.claimed_at.tolist() == version.claimed_at.tolist()
+    assert (again.fetched_at_ms, again.n_left_out, again.sample_url, again.news) == (
+        version.fetched_at_ms,
+        version.n_left_out,
+        version.sample_url,
+        version.news,
+    )
+
+
+@pytest.mark.parametrize("stored", [b"", b"\0\1", b"\0\2\0\0\0\0", b"\0\1\0\0\0\2[]" + bytes(12)])
+def test_bytes_that_are_no_version_are_ignored(stored: bytes) -> None:
+    assert DocumentVersion.of_bytes(stored) is None
+
+
+def test_claims_are_as_exact_as_dates_are() -> None:
+    today, past = iso(NOW_MS)[:10], iso(NOW_MS - 5 * DAY_MS)[:10]
+    hints = read({"a": iso(NOW_MS - 1000), "b": today, "c": past, "d": "", "e": "2027-01-01"})
+    claimed = claimed_ms(hints, NOW_MS)
+    # A day that is not over, and one to come, claim nothing.
+    assert claimed[[1, 3, 4]].tolist() == [0, 0, 0]
+    assert claimed[0] == NOW_MS - 1000
+    assert claimed[2] == hints.latest_ms[2] < NOW_MS
+
+
+def test_a_sample_is_small_and_another_one_each_time() -> None:
+    hints = read(dict.fromkeys((f"p{i}" for i in range(100)), "2026-01-01"))
+    rows = np.arange(100)
+    samples = [choose_sample(rows, hints, NOW_MS + i).tolist() for i in range(20)]
+    assert all(len(sample) == TOGETHER_MIN for sample in samples)
+    assert len({row for sample in samples for row in sample}) > 50
+
+
+def quality(precision: float, *, n_judged: float = 100.0) -> SignalQuality:
+    return SignalQuality(
+        precision={SITEMAP_SOURCE: precision, REBUILT_SOURCE: precision},
+        n_judged={SITEMAP_SOURCE: n_judged, REBUILT_SOURCE: n_judged},
+    )
+
+
+def test_reliable_documents_are_read_more_often() -> None:
+    news = NewsRate()
+    for _ in range(50):
+        news = add_news(news, seconds=6 * HOUR, n_signals=10)
+    times = [
+        seconds_to_next_poll(news_per_second(news, quality(p), SITEMAP_SOURCE), 2 * HOUR)
+        for p in (0.9, 0.3, 0.02)
+    ]
+    # The time falls with the root of the true news, here nearly 36 a day.
+    assert times[0] == pytest.approx(np.sqrt(2 * 2 * HOUR / (36 / 24 / HOUR)), rel=0.2)
+    assert times[1] / times[0] == pytest.approx(np.sqrt(3), rel=0.1)
+    assert times[2] > 4 * times[0]
+
+
+def test_times_are_within_limits() -> None:
+    assert seconds_to_next_poll(1e9, 1.0) == POLL_SECONDS_MIN
+    assert seconds_to_next_poll(0.0, 1.0) == POLL_SECONDS_MAX
+    assert seconds_to_next_poll(1e9, 1.0, ttl_seconds=HOUR) == HOUR
+    assert seconds_without_price(None, 10) == HOUR
+    # At a hundred fetches a day, ten documents get five in all.
+    assert seconds_without_price(100 / 24 / HOUR, 10) == 24 * HOUR
+    assert seconds_without_price(1.0, 10) == HOUR
+
+
+def test_dates_that_move_together_must_have_proved_right() -> None:
+    assert not quality(0.9, n_judged=5).is_trusted_together()
+    assert not quality(0.3).is_trusted_together()
+    assert quality(0.7).is_trusted_together()
+
+
+def test_of_repeated_urls_the_latest_date_counts() -> None:
+    rows = first_of_each(["a", "b", "a", None], np.array([1, 5, 3, 9]))
+    assert rows.tolist() == [1, 2]
+
+
+def test_what_is_not_a_document_has_no_entries() -> None:
+    hints = read_hints(b"<!doctype html><title>Not found</title>", 100)
+    assert hints.kind == DocumentKind.NOTHING
+    assert hints.url == []
