@@ -32,9 +32,9 @@ test *arguments:
 test-all *arguments:
     PYTHONDONTWRITEBYTECODE= pytest -n auto {{arguments}}
 
-# the tests with kernels interpreted, and what they reach
+# the tests of the package with kernels interpreted, and what they reach
 test-nojit:
-    NUMBA_DISABLE_JIT=1 coverage run -m pytest tests/unit tests/simulation
+    NUMBA_DISABLE_JIT=1 coverage run -m pytest --ignore=tests/unit/benchmarks --ignore=tests/unit/lab tests/unit tests/simulation
     coverage report
 
 # write requirements-dev.lock anew; `just lock --upgrade` for newer versions
