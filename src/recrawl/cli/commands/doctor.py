@@ -27,11 +27,7 @@ def _show(out: Output, check: str, level: str, what: str, todo: str) -> None:
 
 
 def _compile(out: Output) -> None:
-    from recrawl.cli.support.kernels import (  # noqa: PLC0415
-        COMPILE_TIME_TEXT,
-        compile_all,
-        is_compiled,
-    )
+    from recrawl.cli.support.kernels import compile_and_show, is_compiled  # noqa: PLC0415
 
     if kernel_folder() is None:
         raise RecrawlError(
@@ -41,8 +37,7 @@ def _compile(out: Output) -> None:
     if is_compiled():
         out.say("All commands are compiled already.")
     else:
-        out.note(f"Compiling all commands ({COMPILE_TIME_TEXT}) …")
-        compile_all()
+        compile_and_show(out)
         out.say("All commands are compiled.")
     out.row({"is_compiled": True})
 

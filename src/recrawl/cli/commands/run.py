@@ -155,7 +155,7 @@ def command(
         _print_dry_run(folder, given, out)
         return
     n_bytes_input = _expected_input(options)
-    prepare_kernels(folder, n_bytes_input=n_bytes_input)
+    prepare_kernels(folder, n_bytes_input=n_bytes_input, compiles_first=True)
     if not is_corpus(folder):
         _create(folder, given, options, out)
     elif options["budget"] is not None:

@@ -140,7 +140,9 @@ def _require_corpus(folder: Path) -> None:
     raise CorpusError(f"{folder} {problem}.\nRun `recrawl init {folder}` to create a corpus there.")
 
 
-def prepare_kernels(folder: Path, *, n_bytes_input: int | None = 0) -> None:
+def prepare_kernels(
+    folder: Path, *, n_bytes_input: int | None = 0, compiles_first: bool = False
+) -> None:
     """Choose the kernels of this command; call it before anything loads `recrawl.core`.
 
     Opening a corpus does it too.
@@ -151,6 +153,8 @@ def prepare_kernels(folder: Path, *, n_bytes_input: int | None = 0) -> None:
         Folder of the corpus.
     n_bytes_input
         Size of the input in bytes; None if it may be large.
+    compiles_first
+        Whether kernels that are not compiled yet are compiled now, with a progress bar.
     """
     from recrawl.cli.support.kernels import choose_kernels, kernels_exist  # noqa: PLC0415
 
@@ -159,7 +163,9 @@ def prepare_kernels(folder: Path, *, n_bytes_input: int | None = 0) -> None:
     context = click.get_current_context(silent=True)
     command = (context.info_name if context is not None else None) or ""
     with value_errors_as_usage():
-        choose_kernels(folder, command=command, n_bytes_input=n_bytes_input)
+        choose_kernels(
+            folder, command=command, n_bytes_input=n_bytes_input, compiles_first=compiles_first
+        )
 
 
 def open_to_read(folder: Path) -> "Corpus":

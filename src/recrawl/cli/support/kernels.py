@@ -11,17 +11,20 @@ A command calls `choose_kernels` before it imports anything of `recrawl.corpus`.
 import atexit
 import hashlib
 import os
+import selectors
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import click
 
 from recrawl.atomic_files import replace_file
-from recrawl.cli.support.output import print_note
+from recrawl.cli.support.output import Output, print_note
 from recrawl.kernel_mode import (
     MODE_VARIABLE,
     KernelMode,
@@ -31,10 +34,14 @@ from recrawl.kernel_mode import (
     user_cache_folder,
 )
 
+if TYPE_CHECKING:
+    from recrawl.corpus import Outcome
+
 __all__ = [
     "COMPILE_TIME_TEXT",
     "choose_kernels",
     "compile_all",
+    "compile_and_show",
     "interpreted_seconds",
     "is_compiled",
     "kernels_exist",
@@ -75,12 +82,18 @@ _COMPILING = (
     f"First run of this command: compiling ({COMPILE_TIME_TEXT}) …\n"
     "`recrawl doctor --compile` compiles all commands at once."
 )
+COMPILED_ABOUT = 310
+"""Number of functions that `compile_all` compiles, for a progress bar; it need not be exact."""
+_LINE_SECONDS = 30.0
+_LOOK_SECONDS = 0.2
 # Two parts of `compile_all` that take about the same time, one for each process.
 _Part = Literal["telling", "asking"]
 _PARTS: tuple[_Part, ...] = ("telling", "asking")
 
 
-def choose_kernels(folder: Path, *, command: str, n_bytes_input: int | None = 0) -> KernelMode:
+def choose_kernels(
+    folder: Path, *, command: str, n_bytes_input: int | None = 0, compiles_first: bool = False
+) -> KernelMode:
     """Choose how this process runs its kernels, and print a notice if it has to compile them.
 
     The environment variable ``RECRAWL_KERNELS`` overrides the choice.
@@ -93,6 +106,9 @@ def choose_kernels(folder: Path, *, command: str, n_bytes_input: int | None = 0)
         Name of the command.
     n_bytes_input
         Size of the input in bytes; None if it is unknown and may be large.
+    compiles_first
+        Whether everything is compiled now, in other processes and with a progress bar, because
+        the command cannot be stopped, nor show anything, while it compiles.
     """
     seconds = interpreted_seconds(folder, command=command, n_bytes_input=n_bytes_input)
     is_short = seconds <= _INTERPRETED_SECONDS_MAX
@@ -103,7 +119,10 @@ def choose_kernels(folder: Path, *, command: str, n_bytes_input: int | None = 0)
         is_short = not is_compiled(command)
     mode = _apply_mode("interpreted" if is_short else "compiled")
     if mode == "compiled":
-        _announce_compiling(command)
+        if compiles_first and kernel_folder() is not None and not is_compiled(command):
+            compile_and_show(Output())
+        else:
+            _announce_compiling(command)
     return mode
 
 
@@ -202,8 +221,32 @@ def _record_compiled(commands: Sequence[str]) -> None:
         return
 
 
-def compile_all() -> None:
+def compile_and_show(out: Output) -> None:
+    """Compile the kernels of all commands, and show how far it is."""
+    out.note(f"Compiling for this machine ({COMPILE_TIME_TEXT}); Ctrl-C stops it …")
+    n_compiled, shown_at = 0, time.monotonic()
+    with out.progress("compiling", COMPILED_ABOUT, unit="functions") as advance:
+
+        def show(n: int) -> None:
+            nonlocal n_compiled, shown_at
+            n = min(n, COMPILED_ABOUT - n_compiled)
+            n_compiled += n
+            advance(n)
+            if not sys.stderr.isatty() and time.monotonic() - shown_at > _LINE_SECONDS:
+                shown_at = time.monotonic()
+                out.note(f"Compiled {n_compiled} of about {COMPILED_ABOUT} functions …")
+
+        compile_all(show)
+
+
+def compile_all(on_compiled: Callable[[int], None] = lambda _: None) -> None:
     """Compile the kernels of all commands, in two processes.
+
+    Parameters
+    ----------
+    on_compiled
+        Function that is called several times a second, with the number of functions that were
+        compiled since the last call.
 
     Raises
     ------
@@ -211,39 +254,84 @@ def compile_all() -> None:
         If a process fails; the message ends with its error output.
     """
     environment = {**os.environ, MODE_VARIABLE: "compiled"}
-    processes = [
-        subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                f"from {__name__} import _exercise_kernels; _exercise_kernels({part!r})",
-            ],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for part in _PARTS
-    ]
-    errors = [process.communicate()[1] for process in processes]
-    for process, text in zip(processes, errors, strict=True):
-        if process.returncode != 0:
-            raise RuntimeError(f"kernels could not be compiled: {text[-2_000:].strip()}")
+    with ExitStack() as stack:
+        # Files, because a pipe that nobody reads would block its process.
+        errors = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in _PARTS]
+        processes = []
+        for part, file in zip(_PARTS, errors, strict=True):
+            command = f"from {__name__} import _exercise_kernels; _exercise_kernels({part!r})"
+            process = subprocess.Popen(
+                [sys.executable, "-c", command],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=file,
+            )
+            stack.callback(_end_process, process)
+            processes.append(process)
+        _count_bytes([process.stdout for process in processes if process.stdout], on_compiled)
+        for process, file in zip(processes, errors, strict=True):
+            if process.wait() != 0:
+                file.seek(0)
+                text = file.read()[-2_000:].strip()
+                raise RuntimeError(f"kernels could not be compiled: {text}")
     _record_compiled(["*"])
+
+
+def _end_process(process: "subprocess.Popen[bytes]") -> None:
+    """End a process that is still running, as after Ctrl-C."""
+    if process.poll() is None:
+        process.terminate()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _count_bytes(pipes: Sequence[IO[bytes]], on_bytes: Callable[[int], None]) -> None:
+    """Read pipes until they end, and call a function with the number of new bytes."""
+    with selectors.DefaultSelector() as selector:
+        for pipe in pipes:
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map():
+            n_bytes = 0
+            for key, _ in selector.select(_LOOK_SECONDS):
+                got = os.read(key.fd, 4096)
+                n_bytes += len(got)
+                if not got:
+                    selector.unregister(key.fileobj)
+            on_bytes(n_bytes)
+
+
+def _print_compiled_functions() -> None:
+    """Print a byte for each function that this process compiles from now on."""
+    from numba.core import event  # noqa: PLC0415
+
+    class _Printer(event.Listener):
+        def on_start(self, event: object) -> None:
+            del event
+            os.write(sys.stdout.fileno(), b".")
+
+        def on_end(self, event: object) -> None:
+            pass
+
+    event.register("numba:compile", _Printer())
 
 
 def _exercise_kernels(part: _Part) -> None:
     """Run the operations of the commands on a small corpus, which compiles their kernels."""
+    _print_compiled_functions()
     import recrawl  # noqa: PLC0415
     from recrawl.corpus import CorpusConfig, Outcome  # noqa: PLC0415
 
     urls = [f"https://host-{i % 5}.example.com/page/{i}" for i in range(50)]
-    polite = {"delay": "1s", "in_flight_max": 9}
+    settings: dict[str, Any] = {
+        "politeness": {"delay": "1s", "in_flight_max": 9},
+        "budget": {"rate": "9/s"},
+        # As `recrawl run` writes it.
+        "pattern": [{"match": "*", "kind": "page", "min_age": "10m"}],
+    }
     with tempfile.TemporaryDirectory() as folder:
         for picker in ("scan", "sweep"):
-            config = CorpusConfig.from_dict(
-                {"picker": {"kind": picker}, "politeness": polite, "budget": {"rate": "9/s"}}
-            )
+            config = CorpusConfig.from_dict(settings | {"picker": {"kind": picker}})
             with recrawl.open(Path(folder) / picker, config) as corpus:
                 corpus.add(urls)
                 if part == "telling":
@@ -260,3 +348,16 @@ def _exercise_kernels(part: _Part) -> None:
                     corpus.stats()
                     corpus.plan()
                     corpus.explain(urls[1])
+                    corpus.set(urls[:1], importance=0.0, max_age=3_600.0, kind="sitemap or feed")
+                    for n_rows in (1, 3):
+                        corpus.report([_outcome_with_body(url, n_rows) for url in urls[:3]])
+
+
+def _outcome_with_body(url: str, n_rows: int) -> "Outcome":
+    """Return an outcome with a small page, so that the kernels that compare pages are compiled."""
+    from recrawl.corpus import Outcome  # noqa: PLC0415
+
+    rows = "".join(
+        f"<p>Paragraph {i} says what a page may say, in some words." for i in range(n_rows)
+    )
+    return Outcome(url=url, body=f"<h1>{url}</h1>{rows}".encode(), content_type="text/html")

@@ -133,6 +133,45 @@ def test_compile_all_exercises_the_commands(monkeypatch: pytest.MonkeyPatch) -> 
     assert kernels.is_compiled()
 
 
+def test_a_command_that_compiles_first_shows_progress_and_then_has_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A byte of a process counts as a function; the bar never shows more than all."""
+    script = tmp_path / "compile"
+    script.write_text("#!/bin/sh\nhead -c 1000 /dev/zero\n")
+    script.chmod(0o755)
+    monkeypatch.setattr("recrawl.cli.support.kernels.sys.executable", str(script))
+    monkeypatch.setattr("recrawl.cli.support.kernels._LINE_SECONDS", 0.0)
+    mode = kernels.choose_kernels(
+        tmp_path / "new", command="run", n_bytes_input=None, compiles_first=True
+    )
+    assert mode == "compiled"
+    assert kernels.is_compiled("run")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Compiling for this machine (once per version")
+    n = kernels.COMPILED_ABOUT
+    assert f"Compiled {n} of about {n} functions …" in lines
+    kernels.choose_kernels(tmp_path / "new", command="run", n_bytes_input=None, compiles_first=True)
+    assert capsys.readouterr().err == ""
+
+
+def test_processes_that_compile_end_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "compile"
+    script.write_text("#!/bin/sh\necho $$ >&2\necho .\nexec sleep 600\n")
+    script.chmod(0o755)
+    monkeypatch.setattr("recrawl.cli.support.kernels.sys.executable", str(script))
+
+    def press_ctrl_c(n: int) -> None:
+        if n:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        kernels.compile_all(press_ctrl_c)
+    assert not kernels.is_compiled()
+
+
 def test_compile_all_reports_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recrawl.cli.support.kernels.sys.executable", "/bin/false")
     with pytest.raises(RuntimeError, match="kernels could not be compiled"):
