@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parent.parent / "scripts" / "kafka"
-STOP_SECONDS_MAX = 30
+STOP_SECONDS_MAX = 120
 
 
 @cache

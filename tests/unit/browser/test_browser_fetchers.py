@@ -179,7 +179,7 @@ def test_nothing_is_sent_after_the_end_of_a_page() -> None:
         await asyncio.sleep(1.0)
         assert len(site.requests) == n_requests + 1
 
-    run({"/page": html(page)}, use, browser={"seconds_max": 4.0}, delay_seconds=0.3)
+    run({"/page": html(page)}, use, browser={"seconds_max": 6.0}, delay_seconds=0.3)
 
 
 @ONCE_IN_CI
@@ -239,7 +239,9 @@ def test_hostile_pages_end(monkeypatch: pytest.MonkeyPatch) -> None:
         for path, answer in zip(HOSTILE, answers, strict=True):
             assert (answer.status, answer.problem) == (200, None), path
         assert fetcher.n_rendered == len(HOSTILE)
-        # The browser still works, or works again.
+        # The browser still works, or works again; on a busy machine not within two seconds.
+        monkeypatch.setattr(fetcher.renderer, "_settings", browser_settings(seconds_max=120.0))
+        monkeypatch.setattr(renderer, "_READ_SECONDS_MAX", 60.0)
         fetcher.memory = RenderMemory()
         answer = await fetcher.fetch(FetchRequest(url=f"{site.url}/page"))
         assert TEXT.encode() in answer.body
@@ -309,7 +311,7 @@ def test_a_browser_that_grows_too_large_is_ended_and_started_again() -> None:
         assert fetcher.renderer.chromium.n_starts == 2
 
     scripts = {**SHELL_SITE, "/grows": html(page), "/hang": hang}
-    run(scripts, use, browser={"memory_mb_max": 500})
+    run(scripts, use, browser={"memory_mb_max": 500, "seconds_max": 120.0})
 
 
 @ONCE_IN_CI
@@ -329,7 +331,7 @@ def test_a_driver_that_is_killed_is_started_again() -> None:
         driver = int(Path(f"/proc/{first}/stat").read_text().rpartition(")")[2].split()[1])
         assert driver != os.getpid()
         os.kill(driver, signal.SIGKILL)
-        answer = await asyncio.wait_for(task, 60)
+        answer = await asyncio.wait_for(task, 300)
         assert answer.body == page.encode()
         fetcher.memory = RenderMemory()
         answer = await fetcher.fetch(FetchRequest(url=f"{site.url}/page"))
@@ -370,7 +372,7 @@ def test_a_page_that_cannot_be_rendered_is_a_problem_of_its_fetch(
         pages: dict[str, Any] = {"/loop": html("<!doctype html><script>for (;;) {}</script>")}
         async with open_site(pages) as site:
             fetcher = BrowserFetcher(
-                HttpFetcher(fetch_settings()), browser_settings(seconds_max=1.0)
+                HttpFetcher(fetch_settings()), browser_settings(seconds_max=4.0)
             )
             answer = await fetcher.fetch(FetchRequest(url=f"{site.url}/loop"))
             assert (answer.body, answer.problem) == (b"", FetchProblem.BAD_ANSWER)

@@ -185,7 +185,7 @@ def test_the_proxy_alone_stops_every_attempt(tmp_path: Path) -> None:
             async with chromium.open_context(proxy) as context:
                 page = await context.new_page()
                 await page.goto(f"http://outside.example:{port_of(outside)}/attack")
-                await page.wait_for_function("document.title == 'Done'", timeout=60_000)
+                await page.wait_for_function("document.title == 'Done'", timeout=300_000)
                 await asyncio.sleep(0.5)
                 for url in (f"{inside.url}/", f"{outside.url}/to-inside"):
                     response = await page.goto(url)
@@ -224,7 +224,7 @@ def test_a_rendered_page_reaches_only_what_is_allowed() -> None:
                 resolver=NameTable(),
             )
             fetcher = BrowserFetcher(
-                plain, browser_settings(requests_max=1000, connections_max=5000)
+                plain, browser_settings(seconds_max=120.0, requests_max=1000, connections_max=5000)
             )
             answer = await fetcher.fetch(FetchRequest(url=f"{outside.url}/attack"))
             await fetcher.close()

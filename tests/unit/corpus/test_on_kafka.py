@@ -59,8 +59,8 @@ def delete_topic(config: CorpusConfig) -> AdminClient:
     topic = config.ledger.topic
     assert topic is not None
     admin = AdminClient({"bootstrap.servers": str(config.ledger.bootstrap)})
-    admin.delete_topics([topic])[topic].result(30)
-    while topic in admin.list_topics(timeout=30).topics:
+    admin.delete_topics([topic])[topic].result(300)
+    while topic in admin.list_topics(timeout=300).topics:
         time.sleep(0.05)
     return admin
 
@@ -69,7 +69,7 @@ def recreate_topic(config: CorpusConfig, n_partitions: int = 2) -> None:
     admin = delete_topic(config)
     settings = {"retention.ms": "-1", "max.message.bytes": "8388608"}
     new = NewTopic(str(config.ledger.topic), n_partitions, 1, config=settings)
-    admin.create_topics([new])[new.topic].result(30)
+    admin.create_topics([new])[new.topic].result(300)
 
 
 def test_a_deleted_topic_is_not_created_again(used: Path, config: CorpusConfig) -> None:
@@ -79,7 +79,7 @@ def test_a_deleted_topic_is_not_created_again(used: Path, config: CorpusConfig) 
         with pytest.raises(IdentityError, match=r"does not exist at .*: it was deleted, or"):
             recrawl.open(used, config, read_only=read_only)
     assert files_of(used) == before
-    assert config.ledger.topic not in admin.list_topics(timeout=30).topics
+    assert config.ledger.topic not in admin.list_topics(timeout=300).topics
 
 
 def test_a_topic_that_was_deleted_and_created_again_is_refused(
@@ -105,8 +105,8 @@ def test_a_topic_with_another_number_of_partitions_is_refused(
     before = files_of(used)
     admin = AdminClient({"bootstrap.servers": str(config.ledger.bootstrap)})
     more = NewPartitions(str(config.ledger.topic), 3)
-    admin.create_partitions([more])[str(config.ledger.topic)].result(30)
-    while len(admin.list_topics(timeout=30).topics[str(config.ledger.topic)].partitions) < 3:
+    admin.create_partitions([more])[str(config.ledger.topic)].result(300)
+    while len(admin.list_topics(timeout=300).topics[str(config.ledger.topic)].partitions) < 3:
         time.sleep(0.05)
     with pytest.raises(LedgerError, match=r"n_partitions must be 3 .* got 2: .*were added to it"):
         recrawl.open(used, config)

@@ -436,7 +436,7 @@ def test_messages_of_the_kafka_library_are_logged(
 def test_without_the_package_the_import_error_names_it() -> None:
     code = "import sys; sys.modules['confluent_kafka'] = None; import recrawl.ledger.kafka"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300
     )
     assert 'confluent-kafka: pip install "recrawl[kafka]"' in done.stderr
 
@@ -446,7 +446,7 @@ def test_without_the_package_the_import_error_names_it() -> None:
 
 def script(*arguments: object) -> str:
     command = [sys.executable, str(SCRIPT), *map(str, arguments)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=90).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
 
 
 @pytest.fixture(scope="module")
@@ -466,8 +466,10 @@ def cluster_in(folder: Path) -> dict[str, Any]:
 @contextmanager
 def kill_and_restart(folder: Path) -> Iterator[None]:
     """Kill the broker; start it again when the block ends."""
-    os.kill(cluster_in(folder)["pids"][0], signal.SIGKILL)
+    pid = cluster_in(folder)["pids"][0]
+    os.kill(pid, signal.SIGKILL)
     try:
+        wait_for_threads(pid, "ZX")
         yield
     finally:
         script("up", "--folder", folder)
@@ -479,18 +481,30 @@ def freeze(folder: Path) -> Iterator[None]:
     pid = cluster_in(folder)["pids"][0]
     os.kill(pid, signal.SIGSTOP)
     try:
-        # On a busy machine its threads answer for a while before the first has taken the signal.
-        while not all(is_stopped(thread) for thread in Path(f"/proc/{pid}/task").iterdir()):
-            time.sleep(0.01)
+        wait_for_threads(pid, "T")
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
 
 
-def is_stopped(thread: Path) -> bool:
-    """Return whether a thread, a folder of ``/proc``, is stopped by a signal."""
-    state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
-    return state == "T"
+def wait_for_threads(pid: int, states: str) -> None:
+    """Wait until all threads of a process are in one of some states, or gone.
+
+    On a busy machine they answer for a while before the first has taken a signal.
+    """
+    while not states_of_threads(pid) <= set(states):
+        time.sleep(0.01)
+
+
+def states_of_threads(pid: int) -> set[str]:
+    """Return the letters that ``/proc`` shows for the threads of a process."""
+    found = set()
+    try:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found.add((thread / "stat").read_text().rpartition(")")[2].split()[0])
+    except (FileNotFoundError, ProcessLookupError):  # a thread, or all of them, has ended
+        return states_of_threads(pid) if Path(f"/proc/{pid}").exists() else set()
+    return found
 
 
 BEGUN_SECONDS = 2.0
@@ -518,7 +532,7 @@ def test_calls_wait_until_a_stopped_broker_is_back(
                 begun = [pool.submit(call) for call in calls]
                 time.sleep(BEGUN_SECONDS)
                 assert [future for future in begun if future.done()] == []
-            results = [future.result(60) for future in begun]
+            results = [future.result(300) for future in begun]
         assert results[:3] == [
             AppendedSpan(100, 200, True),
             list(enumerate(make_records(100))),

@@ -347,7 +347,7 @@ def test_after_a_failed_write_appends_fail_until_the_log_is_opened_again(
 ) -> None:
     """A limit on the size of files makes writes fail as on a full disk."""
     with python(FULL_DISK, tmp_path / "log") as child:
-        out, err = child.communicate(timeout=60)
+        out, err = child.communicate(timeout=300)
     acknowledged = ends_of(out.splitlines())[0]
     assert 0 < acknowledged < 99
     problems = err.splitlines()

@@ -285,7 +285,7 @@ def git(folder: Path, *arguments: str, at: int = 1_704_067_200) -> str:
         capture_output=True,
         check=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     return done.stdout
 

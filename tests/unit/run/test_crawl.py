@@ -89,6 +89,7 @@ def run_with_web(folder: Path, web: LocalWeb, use: Callable[[Running], Awaitable
     return run_stepped(main, start_at_ms=START_AT_MS)
 
 
+@pytest.mark.slow_without_jit
 def test_a_misbehaving_web_is_kept_fresh_without_a_violation(tmp_path: Path, seed: int) -> None:
     web = LocalWeb(make_hosts(20, 100, seed=seed), started_at_ms=START_AT_MS, page_speed=24.0)
     versions: list[PageVersion] = []

@@ -4,6 +4,8 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 import recrawl
 from recrawl.corpus.inspect.source_table import SourceRow
 from recrawl.fetch import FetchSettings, HttpFetcher
@@ -62,6 +64,7 @@ def crawl_web(folder: Path, web: LocalWeb, *, hours: float, rate: str) -> Crawle
     return run_stepped(main, start_at_ms=START_AT_MS)
 
 
+@pytest.mark.slow_without_jit
 def test_reliable_sitemaps_are_polled_more_often(tmp_path: Path) -> None:
     dates = {
         "right": SitemapDates.RIGHT,

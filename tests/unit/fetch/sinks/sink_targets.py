@@ -202,11 +202,11 @@ class KafkaTarget:
             }
         )
         try:
-            _, end = consumer.get_watermark_offsets(TopicPartition(self.topic, 0), timeout=20)
+            _, end = consumer.get_watermark_offsets(TopicPartition(self.topic, 0), timeout=300)
             consumer.assign([TopicPartition(self.topic, 0, OFFSET_BEGINNING)])
             rows: list[dict[str, Any]] = []
             while len(rows) < end:
-                message = consumer.poll(20)
+                message = consumer.poll(300)
                 assert message is not None
                 assert not message.error()
                 row = json.loads(message.value() or b"")

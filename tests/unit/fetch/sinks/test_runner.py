@@ -13,6 +13,9 @@ from recrawl.fetch.sinks.kinds.callables import CallableSink
 from recrawl.fetch.sinks.runner import RETRY_SECONDS_MAX
 from recrawl.testing.sinks import fill_spool
 
+# Only a thread that hangs takes so long, on any machine.
+SECONDS_MAX = 300
+
 
 class Clock:
     def __init__(self) -> None:
@@ -204,7 +207,7 @@ def test_threads_send_while_the_spool_is_filled(spool: Spool) -> None:
         for _ in range(6):
             fill_spool(spool, 10)
         for sink in sinks:
-            assert sink.done.wait(30)
+            assert sink.done.wait(SECONDS_MAX)
     assert [sink.numbers for sink in sinks] == [list(range(1, 61))] * 3
     assert runner.n_waiting == 0
 
@@ -231,14 +234,14 @@ def test_a_sink_that_hangs_does_not_stop_the_end(spool: Spool) -> None:
 
     def hang(versions: list[PageVersion]) -> None:
         begun.set()
-        assert let_go.wait(60)
+        assert let_go.wait(SECONDS_MAX)
 
     good = Receiver("good")
     good.done_at = 3
     runner = SinkRunner(spool, [CallableSink(hang, name="hangs"), good.sink])
     runner.start()
-    assert begun.wait(30)
-    assert good.done.wait(30)
+    assert begun.wait(SECONDS_MAX)
+    assert good.done.wait(SECONDS_MAX)
     assert not runner.stop(0.2)
     let_go.set()
     assert good.numbers == [1, 2, 3]

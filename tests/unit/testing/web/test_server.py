@@ -195,10 +195,10 @@ def test_a_process_of_its_own_prints_its_hosts_and_writes_its_log(tmp_path: Path
         first = json.loads(process.stdout.readline())
         hosts = [json.loads(process.stdout.readline()) for _ in range(3)]
         for host in hosts:
-            with urllib.request.urlopen(host["url"] + "0", timeout=60) as answer:
+            with urllib.request.urlopen(host["url"] + "0", timeout=300) as answer:
                 assert answer.status == 200
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=300) == 0
     found = read_request_log(log)
     assert [row.host for row in found] == [host["host"] for host in hosts]
     host_traits = make_hosts(3, 30, is_well_behaved=True)
