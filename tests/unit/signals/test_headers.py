@@ -123,11 +123,11 @@ def test_no_header_takes_long(text: str) -> None:
     assert fresh(cache_control=text + ",") is None
 
     def seconds(length: int) -> float:
-        start = time.perf_counter()
+        start = time.thread_time()
         for _ in range(20):
             fresh(cache_control=text[:length])
             read_link_header([f"<a>;{text[:length]}"])
-        return time.perf_counter() - start
+        return time.thread_time() - start
 
     whole, part = (min(seconds(n) for _ in range(3)) for n in (8_192, 512))
     assert whole < 16 * 20 * part
