@@ -65,8 +65,8 @@ class Shell:
         self.port = self.port_of_page = port
         self.processes: list[subprocess.Popen[str]] = []
         scripts = os.pathsep.join((str(Path(sys.executable).parent), sysconfig.get_path("scripts")))
-        # Python writes bytecode, as it does for readers.
-        bytecode = os.environ.get("PYTHONPYCACHEPREFIX", str(folder / ".bytecode"))
+        # Python writes bytecode, as it does for readers; beside the folder, which must be empty.
+        bytecode = os.environ.get("PYTHONPYCACHEPREFIX", f"{folder}.bytecode")
         self.environment = os.environ | {
             "PYTHONDONTWRITEBYTECODE": "",
             "PYTHONPYCACHEPREFIX": bytecode,

@@ -523,6 +523,7 @@ def test_closing_twice_is_harmless_and_with_closes(open_corpus: Open) -> None:
     corpus.close()
 
 
+@pytest.mark.slow_without_jit
 def test_patterns_get_their_share_of_the_budget(open_corpus: Open, clock: ManualClock) -> None:
     """Both kinds of pages are alike, and one is to have three quarters of the fetches."""
     pattern = {"match": "/page/1*", "share": 0.75, "kind": "ones"}
@@ -543,6 +544,7 @@ def test_patterns_get_their_share_of_the_budget(open_corpus: Open, clock: Manual
     assert 0.65 < counts["ones"] / sum(counts.values()) < 0.85
 
 
+@pytest.mark.slow_without_jit
 def test_budget_moves_to_the_partition_where_it_achieves_more(
     open_corpus: Open, clock: ManualClock
 ) -> None:

@@ -34,6 +34,7 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
+@pytest.mark.slow_without_jit  # processes of their own, for half a minute
 def test_delays_hold_across_kills(tmp_path: Path) -> None:
     async def main() -> None:
         async with open_site({"/page": http_answer(b"page")}) as site:
