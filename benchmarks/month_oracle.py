@@ -9,9 +9,10 @@ as recrawl's does.  It obeys robots.txt and keeps the delays of hosts.
   It reads none before it has tried to fetch once every page that is worth the price.
 - It spends all other fetches on the page of greatest value: Longevity's U for the time since the
   page was last known to be unchanged, and 1/rate for a page that a hint shows to have changed.
-- It has the advantage in three places.  It knows all pages and hints from the start, without
-  looking for them.  An answer that does not show the page costs it nothing.  It recognises
-  every change, and the right version of every page.
+- An answer that does not show the page costs it a fetch, as it costs recrawl; it tries again after
+  an hour, and after twice as long each time.
+- It has the advantage in two places.  It knows all pages and hints from the start, without looking
+  for them.  It recognises every change, and the right version of every page.
 """
 
 import math
@@ -40,8 +41,9 @@ __all__ = ["OracleRun", "plan_documents", "run_oracle"]
 _DAY = 86_400.0
 _DAY_MS = 86_400_000
 _REDIRECTS_MAX = 10
-# A page whose answer does not show it is tried again after this time.
+# A page whose answer does not show it is tried again after this time, then after twice as long.
 _RETRY_SECONDS = 3_600.0
+_DOUBLINGS_MAX = 9
 _N_PER_SITEMAP = 50
 _INTERVALS = np.geomspace(600.0, 60 * _DAY, 200)
 # A broken sitemap ends after two thirds of its bytes, a broken feed after half of them.
@@ -74,8 +76,9 @@ class OracleRun:
     ----------
     copies
         Copies that it made.
-    n_fetches, n_documents
-        Number of its fetches, and how many of them were of sitemaps and feeds.
+    n_fetches, n_documents, n_failures
+        Number of its fetches, how many of them were of sitemaps and feeds, and how many answers did
+        not show the page.
     price
         Staleness in seconds that a fetch had to save when the documents were planned.
     """
@@ -83,6 +86,7 @@ class OracleRun:
     copies: list[CopyMade] = field(default_factory=list)
     n_fetches: int = 0
     n_documents: int = 0
+    n_failures: int = 0
     price: float = 0.0
 
 
@@ -229,6 +233,7 @@ class _Oracle:
         self.has_changed = np.ones(n_pages, dtype=bool)  # without a copy, or by a hint
         self.found_change = np.zeros(n_pages, dtype=bool)
         self.next_try_at = np.zeros(n_pages)
+        self.n_failures = np.zeros(n_pages, dtype=np.int64)
         self.run = OracleRun()
 
     def is_filled(self) -> bool:
@@ -244,7 +249,7 @@ class _Oracle:
         return np.where(is_free, values, -math.inf)
 
     def fetch_best(self, at: float) -> None:
-        """Fetch the page of greatest value that shows itself."""
+        """Fetch the page of greatest value that robots.txt allows."""
         values = self.values(at)
         for row in np.argsort(-values, kind="stable"):
             if values[row] <= 0 or self._fetch(int(row), at):
@@ -259,12 +264,16 @@ class _Oracle:
             self.next_try_at[row] = at + _RETRY_SECONDS
             return False
         version = self._shown_version(page.host, path, at_ms)
-        if version is None:
-            self.next_try_at[row] = at + _RETRY_SECONDS
-            return False
         self.run.n_fetches += 1
-        self.run.copies.append(CopyMade(page.host, page.page, at_ms, version))
         self._keep_host_delay(self.host[row], at)
+        if version is None:
+            n_doublings = min(int(self.n_failures[row]), _DOUBLINGS_MAX)
+            self.next_try_at[row] = at + _RETRY_SECONDS * 2.0**n_doublings
+            self.n_failures[row] += 1
+            self.run.n_failures += 1
+            return True
+        self.n_failures[row] = 0
+        self.run.copies.append(CopyMade(page.host, page.page, at_ms, version))
         is_new = version != self.version[row]
         if self.has_changed[row] and not is_new:
             # A second server still has the old version.

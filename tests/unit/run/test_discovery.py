@@ -525,6 +525,31 @@ def test_a_document_that_is_no_longer_one_is_left_for_a_week(open_crawl: OpenCra
     assert page.state.interval_seconds_max == pytest.approx(7 * 86_400, rel=0.01)
 
 
+def test_documents_are_read_rarely_while_pages_wait_for_their_first_fetch(
+    open_crawl: OpenCrawl,
+) -> None:
+    crawl = open_established(open_crawl)  # so there is a price
+    map_url, pages = f"{HOST}/map.xml", [f"{HOST}/{i}" for i in range(100)]
+    maps = [map_url, *(f"{HOST}/map{i}.xml" for i in range(3))]
+    crawl.web.bodies = dict.fromkeys(maps, make_sitemap(pages))
+    crawl.web.bodies[f"{HOST}/robots.txt"] = robots(*maps)
+    crawl.start(pages[0])
+    waits = []
+    for n_fetched in (40, 100):
+        crawl.clock.pass_seconds(86_400)
+        crawl.corpus.report([Outcome(url=url, changed=True) for url in pages[:n_fetched]])
+        date = _iso(crawl.clock.wall_ms() - 1_000)
+        dates = dict.fromkeys(pages, "") | dict.fromkeys(pages[:30], date)
+        crawl.web.bodies[map_url] = make_sitemap(dates)
+        crawl.fetch(map_url)
+        page = crawl.corpus.explain(map_url)
+        assert page is not None
+        waits.append(page.state.interval_seconds_max)
+    # At first the four may take a twentieth of forty fetches a day.
+    assert waits[0] == pytest.approx(2 * 86_400)
+    assert waits[1] < waits[0] / 2
+
+
 def test_documents_are_reported_by_their_news(open_crawl: OpenCrawl) -> None:
     crawl = open_crawl()
     map_url = f"{HOST}/map.xml"

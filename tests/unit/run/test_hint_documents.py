@@ -171,8 +171,22 @@ def test_times_are_within_limits() -> None:
     assert seconds_to_next_poll(1e9, 1.0, ttl_seconds=HOUR) == HOUR
     assert seconds_without_price(None, 10) == HOUR
     # At a hundred fetches a day, ten documents get five in all.
-    assert seconds_without_price(100 / 24 / HOUR, 10) == 24 * HOUR
+    assert seconds_without_price(100 / 24 / HOUR, 10) == pytest.approx(48 * HOUR)
     assert seconds_without_price(1.0, 10) == HOUR
+    assert seconds_without_price(1e-9, 10) == POLL_SECONDS_MAX
+
+
+def test_a_document_that_costs_more_than_it_saves_is_read_once_a_week() -> None:
+    day = 24 * HOUR
+    # Each page changes every five days, and a fetch must save twenty hours.
+    times = [
+        seconds_to_next_poll(n / (5 * day), 20 * HOUR, n_pages=n) for n in (1.0, 2.0, 10.0, 100.0)
+    ]
+    assert times[0] == POLL_SECONDS_MAX
+    assert times[2:] == [pytest.approx(day * np.sqrt(2 * 20 / 24 / (n / 5))) for n in (10, 100)]
+    # Nine signals in ten are wrong: polling the pages alone is cheaper.
+    wrong = seconds_to_next_poll(10 / (5 * day), 20 * HOUR, n_pages=10, precision=0.1)
+    assert wrong == POLL_SECONDS_MAX
 
 
 def test_dates_that_move_together_must_have_proved_right() -> None:

@@ -1,5 +1,6 @@
 """Find pages by themselves: from robots.txt files, sitemaps, feeds and links."""
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,13 +44,16 @@ from recrawl.run.discovery.sites import (
 )
 from recrawl.run.discovery.traps import remove_session
 from recrawl.run.found import Findings, FoundPage, FoundSignal, HasMetadata
+from recrawl.shard import PageStatus
 from recrawl.signals import DocumentKind
 from recrawl.urls import canonical
 
-__all__ = ["FILL_FACTOR", "FILL_PAGES_MIN", "Discovery"]
+__all__ = ["FILLING_SHARE", "FILL_FACTOR", "FILL_PAGES_MIN", "Discovery"]
 
 FILL_PAGES_MIN: Final = 200
 """Number of pages that every site may bring before the first fetch."""
+FILLING_SHARE: Final = 0.2
+"""Share of pages without a first fetch from which on documents are read rarely."""
 FILL_FACTOR: Final = 4.0
 """Pages that a site may bring before the first fetch, per page that the other sites bring on
 average.  The rest of a larger site is added later, as newcomers with a share of the budget."""
@@ -99,6 +103,7 @@ class Discovery:
         """What was found since this object was made."""
         self._corpus = corpus
         self._poll_seconds: dict[str, float] = {}
+        self._without_price: set[str] = set()
         self._memory = DiscoveryMemory(corpus.folder / "discovery" if folder is None else folder)
 
     def close(self) -> None:
@@ -107,9 +112,26 @@ class Discovery:
 
     def commit(self) -> None:
         """Make durable what `take` has remembered: everything that it returned is stored now."""
-        apply_polls(self._corpus, self._poll_seconds)
+        if self._poll_seconds:
+            apply_polls(self._corpus, self._pace_polls())
         self._poll_seconds = {}
+        self._without_price = set()
         self._memory.commit()
+
+    def _pace_polls(self) -> dict[str, float]:
+        """Return when documents are read again: rarely while many pages wait for their first fetch.
+
+        News about pages help little as long as others have no copy at all.
+        """
+        stats = self._corpus.stats()
+        n_documents = sum(site.n_documents for site in self._memory.sites.values())
+        first = seconds_without_price(stats.budget_per_second, n_documents)
+        n_new = stats.pages_by_status.get(PageStatus.NEW.name.lower(), 0)
+        is_filling = n_new > FILLING_SHARE * stats.n_pages
+        return {
+            url: max(seconds, first) if is_filling or url in self._without_price else seconds
+            for url, seconds in self._poll_seconds.items()
+        }
 
     def kind_of(self, page: HasMetadata) -> FetchKind:
         """Return whether a page of the corpus is a page, a sitemap or a feed."""
@@ -211,15 +233,11 @@ class Discovery:
                 )
             self._memory.set_document(name, version)
             found.outcomes.append(_outcome_of(got))
-            self._poll_seconds[name] = self._first_poll_seconds()
+            self._poll_seconds[name] = 0.0
+            self._without_price.add(name)
         # Last, so that they do not take the places of those that were read.
         for url, depth in answer.waiting:
             self._add_document(url, FetchKind.SITEMAP, depth, answer.origin, found)
-
-    def _first_poll_seconds(self) -> float:
-        n_documents = sum(site.n_documents for site in self._memory.sites.values())
-        stats = self._corpus.stats()
-        return seconds_without_price(stats.budget_per_second, n_documents)
 
     # ------------------------------------------------------------------ answers
 
@@ -451,11 +469,18 @@ class Discovery:
         """Remember a version of a document, and decide when to read it again."""
         self._memory.set_document(url, version)
         if quality.price is None:
-            seconds = max(self._first_poll_seconds(), ttl_seconds)
-        else:
-            rate = news_per_second(version.news, quality, source)
-            seconds = seconds_to_next_poll(rate, quality.price, ttl_seconds=ttl_seconds)
-        self._poll_seconds[url] = seconds
+            self._poll_seconds[url] = ttl_seconds
+            self._without_price.add(url)
+            return
+        self._poll_seconds[url] = seconds_to_next_poll(
+            news_per_second(version.news, quality, source),
+            quality.price,
+            # An index lists no pages; what it is worth is not compared with theirs.
+            n_pages=quality.importance * version.hashes.size or math.inf,
+            # Until it is known, good sources must be able to show what they are worth.
+            precision=quality.precision_of(source) if quality.is_judged(source) else 1.0,
+            ttl_seconds=ttl_seconds,
+        )
 
     def _own_entries(self, hints: DocumentHints, sites: Collection[str]) -> DocumentHints:
         """Return the entries that a document may name, with canonical URLs, each once."""

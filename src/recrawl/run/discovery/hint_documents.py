@@ -16,6 +16,16 @@ so a document is read again after
 A page's own value would not do: it stops growing once the page has changed, whatever its
 importance, so that the busiest sitemaps would seem worth the least.
 
+Reading at that interval pays only if it is cheaper than polling the pages alone.  Per second, in
+stale copies plus the price of all fetches, a document of ``n`` pages that change at the rate
+``r = s / n`` costs
+
+    n (T - (1 - e^{-rT}) / r) / T + (price / p) n (1 - e^{-rT}) / T + price / T
+
+where ``p`` is the share of its signals that are true, and the pages alone cost
+``n min_t (t - (1 - e^{-rt}) / r + price) / t``, or ``n`` if they are not worth their price.  A
+document that does not pay is read once a week, so that it can show more.
+
 Of the signals that a document sends, a share counts, because the corpus has not fetched the page
 since the claimed date, and of these the share ``p`` is true.  The corpus learns both; new pages
 count as true.  So ``s`` falls with the precision of a source, and an unreliable sitemap is read
@@ -89,6 +99,8 @@ _PRECISION_ASSUMED: Final = 0.25
 # Signals that are taken to count before it is known how many do.
 _COUNTED_PRIOR: Final = 4.0
 _TTL_SECONDS_MAX: Final = 86_400.0
+# Intervals at which pages can be polled alone.
+_ALONE_SECONDS: Final = np.geomspace(600.0, 365 * 86_400.0, 100)
 _PRECISE_MS: Final = 60_000
 
 
@@ -301,10 +313,14 @@ class SignalQuality:
         """Return the share of a source's signals that are news to the corpus and true."""
         return self.precision_of(source) * self.counted_share.get(source, 1.0)
 
+    def is_judged(self, source: str) -> bool:
+        """Return whether the precision of a source is no longer only assumed."""
+        return self.n_judged.get(source, 0.0) >= JUDGED_MIN
+
     def is_trusted_together(self) -> bool:
         """Return whether dates that moved together have proved right often enough."""
-        is_judged = self.n_judged.get(REBUILT_SOURCE, 0.0) >= JUDGED_MIN
-        return is_judged and self.precision_of(REBUILT_SOURCE) >= TOGETHER_PRECISION_MIN
+        is_right = self.precision_of(REBUILT_SOURCE) >= TOGETHER_PRECISION_MIN
+        return self.is_judged(REBUILT_SOURCE) and is_right
 
 
 def read_quality(
@@ -364,7 +380,14 @@ def news_per_second(news: NewsRate, quality: SignalQuality, source: str) -> floa
     return quality.importance * (n_true + _PRIOR_NEWS) / (news.seconds + _PRIOR_SECONDS)
 
 
-def seconds_to_next_poll(news_rate: float, price: float, *, ttl_seconds: float = 0.0) -> float:
+def seconds_to_next_poll(
+    news_rate: float,
+    price: float,
+    *,
+    n_pages: float = math.inf,
+    precision: float = 1.0,
+    ttl_seconds: float = 0.0,
+) -> float:
     """Return the time after which a document is worth reading again: see the top of this module.
 
     Parameters
@@ -373,6 +396,10 @@ def seconds_to_next_poll(news_rate: float, price: float, *, ttl_seconds: float =
         True news per second, weighted by importance.
     price
         Value from which on recrawl fetches a page.
+    n_pages
+        Number of pages that the document lists, weighted by importance.
+    precision
+        Share of its signals that are true.
     ttl_seconds
         Time for which the document asks not to be read again.
 
@@ -383,7 +410,22 @@ def seconds_to_next_poll(news_rate: float, price: float, *, ttl_seconds: float =
     3.1
     """
     seconds = math.sqrt(2 * price / news_rate) if news_rate > 0 else POLL_SECONDS_MAX
-    return max(min(max(seconds, POLL_SECONDS_MIN), POLL_SECONDS_MAX), ttl_seconds)
+    seconds = min(max(seconds, POLL_SECONDS_MIN), POLL_SECONDS_MAX)
+    if n_pages < math.inf and not _pays(news_rate, price, n_pages, precision, seconds):
+        seconds = POLL_SECONDS_MAX
+    return max(seconds, ttl_seconds)
+
+
+def _pays(news_rate: float, price: float, n_pages: float, precision: float, seconds: float) -> bool:
+    """Return whether reading a document at an interval costs less than polling its pages alone."""
+    if n_pages <= 0 or news_rate <= 0:
+        return False
+    rate = news_rate / n_pages
+    changed = -math.expm1(-rate * seconds)
+    stale = seconds - changed / rate
+    cost = (n_pages * (stale + price / max(precision, 1e-9) * changed) + price) / seconds
+    alone = (_ALONE_SECONDS + np.expm1(-rate * _ALONE_SECONDS) / rate + price) / _ALONE_SECONDS
+    return cost < n_pages * min(float(alone.min()), 1.0)
 
 
 def seconds_without_price(budget_per_second: float | None, n_documents: int) -> float:
@@ -399,7 +441,7 @@ def seconds_without_price(budget_per_second: float | None, n_documents: int) -> 
     if not budget_per_second:
         return FIRST_POLL_SECONDS
     fair = n_documents / (FIRST_SHARE * budget_per_second)
-    return min(max(fair, FIRST_POLL_SECONDS), 86_400.0)
+    return min(max(fair, FIRST_POLL_SECONDS), POLL_SECONDS_MAX)
 
 
 def apply_polls(corpus: Corpus, poll_seconds: Mapping[str, float]) -> None:
