@@ -313,7 +313,7 @@ def _print_compiled_functions() -> None:
         def on_end(self, event: object) -> None:
             pass
 
-    event.register("numba:compile", _Printer())
+    event.register("numba:compile", _Printer())  # type: ignore[no-untyped-call]
 
 
 def _exercise_kernels(part: _Part) -> None:
