@@ -101,8 +101,8 @@ def test_a_node_is_compared_with_the_bare_engine(ledger: str, kafka_bootstrap: s
 
 
 def test_a_soak_compares_half_time_with_the_end() -> None:
-    """The mechanics only: in ten seconds everything still grows."""
-    found = run("soak", "--minutes", "0.2", "--pages", "2000")
+    """The mechanics only: in half a minute everything still grows."""
+    found = run("soak", "--minutes", "0.5", "--pages", "2000")
     assert found["ordered"] >= found["reported"] > 0
     assert found["added"] - found["removed"] == 2_000
     assert found["snapshots_in_second_half"] >= 0
