@@ -157,8 +157,10 @@ class _Load:
 
 
 def _median(samples: list[_Sample], until: float, seconds: float) -> _Sample:
-    """Return the medians of the samples in the time before a moment."""
+    """Return the medians of the samples in the time before a moment, or the nearest sample."""
     rows = [sample for sample in samples if until - seconds <= sample.seconds <= until]
+    if not rows:  # in a short run on a busy machine
+        rows = [min(samples, key=lambda sample: abs(sample.seconds - until))]
     return _Sample(
         until,
         int(statistics.median(row.memory_bytes for row in rows)),
