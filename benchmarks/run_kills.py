@@ -3,32 +3,38 @@
 A server in a process of its own serves a web that misbehaves, with pages that change every few
 minutes.  ``recrawl run`` crawls it into a folder of files and into JSON lines, and is killed with
 SIGKILL at a random moment: some times while it starts, mostly while it fetches and reports.  The
-last run ends by itself.  Then
+last runs end by themselves, when the sinks have got everything.  Then
 
 - every version that a sink had before a kill is still a change of the corpus,
 - each sink has every change of the corpus, in order, with its body,
 - the log of the server has no request that came before the delay of its host was over.
+
+If anything differs, the folder with the corpus, the sinks and the log of the server is kept, and
+the result says what differs.
 """
 
+import difflib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import recrawl
 from recrawl.fetch import FetchKind
+from recrawl.fetch.sinks import Spool
 from recrawl.run.discovery import Discovery
 from recrawl.testing.web import LocalWeb, find_violations, make_hosts, read_request_log
 
-__all__ = ["measure"]
+__all__ = ["find_faults", "measure"]
 
 N_HOSTS: Final = 8
 N_PAGES: Final = 80
@@ -39,8 +45,17 @@ _TOLERANCE_SECONDS: Final = 0.05
 _START_SECONDS_MAX: Final = 90.0
 _WORK_SECONDS_MAX: Final = 10.0
 _LAST_SECONDS: Final = 10
+_LAST_RUNS_MAX: Final = 20
 # One run in so many is killed while it starts.
 _KILLED_AT_START: Final = 6
+# Differences that are printed in full.
+_DIFFERENCES_MAX: Final = 10
+_COUNTS_OF_FAULTS: Final = (
+    "n_lost_after_a_kill",
+    "n_without_body",
+    "n_files_missing",
+    "n_files_old",
+)
 
 
 def measure(
@@ -57,40 +72,52 @@ def measure(
     seed
         Random seed.
     """
+    folder = Path(tempfile.mkdtemp(prefix="run-kills-"))
+    found = _measure_in(folder, n_kills, n_hosts, n_pages, seed)
+    if find_faults(found):
+        found["folder"] = str(folder)
+    else:
+        shutil.rmtree(folder)
+    return found
+
+
+def find_faults(found: dict[str, Any]) -> list[str]:
+    """Return which promises the result of `measure` breaks, as names of its fields."""
+    faults = [name for name in ("violations", *_COUNTS_OF_FAULTS) if found[name]]
+    return faults + [name for name in ("has_every_number", "is_as_the_feed") if not found[name]]
+
+
+def _measure_in(
+    folder: Path, n_kills: int, n_hosts: int, n_pages: int, seed: int
+) -> dict[str, Any]:
     draws = random.Random(seed)
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        with _serve(folder, n_hosts, n_pages) as (urls, started_at_ms):
-            seen: list[str] = []
-            for i in range(n_kills):
-                _run_and_kill(folder, urls, draws, is_early=i % _KILLED_AT_START == 3)
-                seen.append(_lines_of_sink(folder))
-                print(f"\r{i + 1} killed", end="", file=sys.stderr)
-            print(file=sys.stderr)
-            last = subprocess.run(
-                [*_command(folder), "--for", f"{_LAST_SECONDS}s"],
-                env=_environment(),
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-        log = read_request_log(folder / "requests.jsonl")
-        web = LocalWeb(
-            make_hosts(n_hosts, n_pages),
-            started_at_ms=started_at_ms,
-            page_speed=_PAGE_SPEED,
-            is_by_address=True,
-        )
-        violations = find_violations(
-            web, log, delay_seconds=_DELAY_SECONDS, tolerance_seconds=_TOLERANCE_SECONDS
-        )
-        return {
-            "n_kills": n_kills,
-            "n_requests": len(log),
-            "violations": [f"{one.kind} {one.request.path}: {one.reason}" for one in violations],
-            "last_run": json.loads(last.stdout.splitlines()[-1]),
-            **_compare_sinks(folder, seen),
-        }
+    with _serve(folder, n_hosts, n_pages) as (urls, started_at_ms):
+        seen: list[str] = []
+        for i in range(n_kills):
+            _run_and_kill(folder, urls, draws, is_early=i % _KILLED_AT_START == 3)
+            seen.append(_lines_of_sink(folder))
+            print(f"\r{i + 1} killed", end="", file=sys.stderr)
+        print(file=sys.stderr)
+        n_waiting = _n_waiting(folder)
+        n_last_runs = _run_to_the_end(folder)
+    log = read_request_log(folder / "requests.jsonl")
+    web = LocalWeb(
+        make_hosts(n_hosts, n_pages),
+        started_at_ms=started_at_ms,
+        page_speed=_PAGE_SPEED,
+        is_by_address=True,
+    )
+    violations = find_violations(
+        web, log, delay_seconds=_DELAY_SECONDS, tolerance_seconds=_TOLERANCE_SECONDS
+    )
+    return {
+        "n_kills": n_kills,
+        "n_requests": len(log),
+        "violations": [f"{one.kind} {one.request.path}: {one.reason}" for one in violations],
+        "n_waiting_after_last_kill": n_waiting,
+        "n_last_runs": n_last_runs,
+        **_compare_sinks(folder, seen),
+    }
 
 
 @contextmanager
@@ -144,6 +171,29 @@ def _run_and_kill(folder: Path, urls: list[str], draws: random.Random, *, is_ear
         process.send_signal(signal.SIGKILL)
 
 
+def _run_to_the_end(folder: Path) -> int:
+    """Run without kills until the sinks have every version; return the number of runs."""
+    for n_runs in range(1, _LAST_RUNS_MAX + 1):
+        # Ends with what waits, if the sinks are done within the seconds that they have.
+        subprocess.run(
+            [*_command(folder), "--for", f"{_LAST_SECONDS}s"],
+            env=_environment(),
+            capture_output=True,
+            check=True,
+        )
+        if not _n_waiting(folder):
+            return n_runs
+    return _LAST_RUNS_MAX
+
+
+def _n_waiting(folder: Path) -> int:
+    """Return the largest number of versions in the spool that a sink does not have yet."""
+    with closing(Spool.open(folder / "corpus/run/spool")) as spool:
+        places = [*(spool.folder / "positions").glob("*.json")]
+        numbers = [json.loads(path.read_bytes())["next"] for path in places]
+        return spool.next_number - min(numbers, default=1)
+
+
 def _lines_of_sink(folder: Path) -> str:
     """Return the complete lines of the JSON lines, oldest first."""
     texts = [path.read_text() for path in sorted((folder / "lines").glob("*.jsonl"))]
@@ -184,6 +234,7 @@ def _compare_sinks(folder: Path, seen: list[str]) -> dict[str, Any]:
         "n_versions_sent_again": len(rows) - len(numbers),
         "has_every_number": numbers == list(range(1, len(numbers) + 1)),
         "is_as_the_feed": delivered == wanted,
+        "differences": _differences(delivered, wanted),
         "n_lost_after_a_kill": len(lost),
         "n_without_body": sum(
             row.get("digest") is None for row in rows if row["transition"] not in removals
@@ -192,6 +243,19 @@ def _compare_sinks(folder: Path, seen: list[str]) -> dict[str, Any]:
         "n_files_missing": sum(url not in files for url in wanted_files),
         "n_files_old": sum(files.get(url, one) != one for url, one in wanted_files.items()),
     }
+
+
+def _differences(
+    delivered: Sequence[tuple[str, str]], wanted: Sequence[tuple[str, str]]
+) -> list[str]:
+    """Return where the versions of a sink and the changes of the feed part, one text each."""
+    matcher = difflib.SequenceMatcher(None, delivered, wanted, autojunk=False)
+    return [
+        f"{what}: versions {first + 1} to {last}, {delivered[first:last][:3]}; "
+        f"changes {first_wanted + 1} to {last_wanted}, {wanted[first_wanted:last_wanted][:3]}"
+        for what, first, last, first_wanted, last_wanted in matcher.get_opcodes()
+        if what != "equal"
+    ][:_DIFFERENCES_MAX]
 
 
 def _read_files(folder: Path) -> Iterator[tuple[str, str]]:

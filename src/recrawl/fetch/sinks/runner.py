@@ -23,6 +23,8 @@ RETRY_SECONDS_MAX = 300.0
 _RETRY_SECONDS_MIN = 1.0
 _WAIT_SECONDS = 0.5
 _ERROR_CHARACTERS_MAX = 500
+# A call of a sink gets more versions if the last one was shorter than this, otherwise fewer.
+_CALL_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,9 @@ class _Delivery:
         self.error: str | None = None
         self.retry_at_ms: int | None = None
         self.waiting_since_ms: int | None = None
+        # A process that is killed again and again must have written something each time, so a
+        # call gets few versions at first.
+        self.versions_max = 1
         first = spool.first_number
         stored = self._stored_number()
         # A spool whose end was damaged gives some numbers again.
@@ -106,10 +111,12 @@ class _Delivery:
     def step(self, now_ms: int) -> bool:
         """Write the next versions; return whether that succeeded."""
         batch = self.sink.batch
+        # A sink that collects versions wants them in one call.
+        is_collecting = batch.wait_seconds > 0
+        limit = batch.versions_max if is_collecting else self.versions_max
+        started = time.monotonic()
         try:
-            versions = self.spool.read(
-                self.number, limit=batch.versions_max, bytes_max=batch.bytes_max
-            )
+            versions = self.spool.read(self.number, limit=limit, bytes_max=batch.bytes_max)
             if not versions:
                 return False
             wanted = versions
@@ -126,6 +133,8 @@ class _Delivery:
         self.n_written += len(wanted)
         self.n_failures, self.error, self.retry_at_ms = 0, None, None
         self.waiting_since_ms = None
+        factor = 2.0 if time.monotonic() - started < _CALL_SECONDS else 0.5
+        self.versions_max = min(max(int(factor * self.versions_max), 1), batch.versions_max)
         return True
 
     def _note_failure(self, error: Exception, now_ms: int) -> None:

@@ -1,14 +1,17 @@
 """Every sink gets every version at least once, at its own pace."""
 
 import json
+import math
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from recrawl.errors import SinkError
 from recrawl.fetch.sinks import BatchSettings, PageVersion, SinkRunner, Spool
+from recrawl.fetch.sinks import runner as runner_module
 from recrawl.fetch.sinks.kinds.callables import CallableSink
 from recrawl.fetch.sinks.runner import RETRY_SECONDS_MAX
 from recrawl.testing.sinks import fill_spool
@@ -128,9 +131,46 @@ def test_a_place_survives(spool: Spool) -> None:
     late = Receiver("late", versions_max=100)
     runner = SinkRunner(spool, [again.sink, late.sink])
     step_to_end(runner)
-    assert first.numbers == [1, 2, 3, 4]
-    assert again.numbers == [5, 6, 7, 8, 9, 10]
+    assert first.numbers == [1]
+    assert again.numbers == [2, 3, 4, 5, 6, 7, 8, 9, 10]
     assert late.numbers == list(range(1, 11))  # a new sink begins with the oldest version
+
+
+def test_a_sink_gets_ahead_although_every_process_is_killed_in_a_long_call(spool: Spool) -> None:
+    class Killed(BaseException):
+        pass
+
+    fill_spool(spool, 10)
+    received: list[int] = []
+
+    def receive(versions: list[PageVersion]) -> None:
+        if len(versions) > 1:
+            raise Killed
+        received.extend(version.number for version in versions)
+
+    for _ in range(10):
+        runner = SinkRunner(spool, [CallableSink(receive, name="slow")])
+        with suppress(Killed):
+            step_to_end(runner)
+    assert received == list(range(1, 11))
+
+
+@pytest.mark.parametrize(
+    ("call_seconds", "sizes"), [(math.inf, [1, 2, 4, 5, 5, 3]), (0.0, [1] * 20)]
+)
+def test_calls_grow_while_they_are_short(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch, call_seconds: float, sizes: list[int]
+) -> None:
+    monkeypatch.setattr(runner_module, "_CALL_SECONDS", call_seconds)
+    fill_spool(spool, 20)
+    found: list[int] = []
+    sink = CallableSink(
+        lambda versions: found.append(len(versions)),
+        name="a",
+        batch=BatchSettings(versions_max=5),
+    )
+    step_to_end(SinkRunner(spool, [sink]))
+    assert found == sizes
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"spool": "x", "next": 5}', b'{"next": 5}'])
@@ -163,7 +203,7 @@ def test_versions_that_were_deleted_are_counted(spool: Spool) -> None:
     runner.step()
     step_to_end(SinkRunner(spool, [other.sink]))  # without the sink "away"
     (status,) = SinkRunner(spool, [away.sink]).statuses()
-    assert status.n_missed == 6
+    assert status.n_missed == 9
     assert status.n_waiting == 0
 
 
