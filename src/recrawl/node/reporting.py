@@ -465,6 +465,7 @@ def _judge_content(
         divergence=np.where(np.isnan(answers.divergence), judged.divergence, answers.divergence),
         etag=pc.if_else(is_dropped, pa.scalar(None, pa.binary()), answers.etag),
         last_modified=pc.if_else(is_dropped, pa.scalar(None, pa.binary()), answers.last_modified),
+        retry_after_seconds=np.fmax(answers.retry_after_seconds, judged.retry_seconds),
     ), judged
 
 

@@ -21,7 +21,7 @@ from recrawl.ledger import Record
 from recrawl.node import reporting
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.content import bodies, judging
-from recrawl.node.content.judging import update_host_memory
+from recrawl.node.content.judging import WRONG_AGAIN_SECONDS, update_host_memory
 from recrawl.node.node import Node
 from recrawl.node.records import (
     MEMORY_CHANGE_FLAG,
@@ -279,6 +279,25 @@ def test_a_wrong_answer_says_nothing_of_the_page(open_corpus: Open, clock: Manua
     page = corpus.explain(PAGE)
     assert page is not None
     assert "Earlier 1 answer was not the page" in explanation_words(page)
+
+
+def test_wrong_answers_in_a_row_are_asked_for_ever_more_rarely(
+    open_corpus: Open, clock: ManualClock
+) -> None:
+    corpus = open_corpus(errors={"backoff": 60})
+    corpus.add([PAGE])
+    report(corpus, html(*TEXT))
+    waits = []
+    for _ in range(4):
+        clock.pass_seconds(100_000)
+        report(corpus, blocked())
+        page = corpus.explain(PAGE)
+        assert page is not None
+        assert page.state.not_before_ms is not None
+        waits.append((page.state.not_before_ms - clock.wall_ms()) / 1000)
+    # The first may be gone soon; what stays lasts for hours.
+    expected = [60.0, *(WRONG_AGAIN_SECONDS * 2**n for n in range(3))]
+    assert waits == [pytest.approx(wait, abs=1.0) for wait in expected]
 
 
 def test_doctor_names_wrong_answers(open_corpus: Open, clock: ManualClock) -> None:

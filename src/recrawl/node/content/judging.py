@@ -5,7 +5,7 @@ without judging again.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,17 @@ from recrawl.store.content.differences import pack_difference
 if TYPE_CHECKING:
     from recrawl.content import ContentSettings, HostMemory, Judgement, PageMemory
 
-__all__ = ["JudgedTexts", "judge_texts", "text_digests", "update_host_memory"]
+__all__ = [
+    "WRONG_AGAIN_SECONDS",
+    "JudgedTexts",
+    "judge_texts",
+    "text_digests",
+    "update_host_memory",
+]
+
+WRONG_AGAIN_SECONDS: Final = 3 * 3_600.0
+"""Time to leave a page alone after a second wrong answer in a row; each further one doubles it."""
+_DOUBLINGS_MAX: Final = 6
 
 
 class JudgedTexts(NamedTuple):
@@ -49,6 +59,8 @@ class JudgedTexts(NamedTuple):
     flags: NDArray[np.uint8]
     is_in_doubt: NDArray[np.bool_]
     """Whether the next answer decides if something counts, so it must not be "not modified"."""
+    retry_seconds: NDArray[np.float32]
+    """Time to leave a page alone that gave wrong answers in a row; 0 for the usual time."""
 
     def has_any(self) -> bool:
         """Return whether any outcome was judged."""
@@ -165,6 +177,7 @@ def judge_texts(
         wrong_answer=np.zeros(n, np.uint8),
         flags=np.zeros(n, np.uint8),
         is_in_doubt=np.zeros(n, np.bool_),
+        retry_seconds=np.zeros(n, np.float32),
     )
     rows = np.flatnonzero(judged.is_judged)
     if rows.size == 0:
@@ -234,6 +247,7 @@ def _put_judgement(
     judged.is_in_doubt[i] = judgement.memory.is_in_doubt
     if is_wrong:
         judged.wrong_answer[i] = judgement.wrong_answer
+        judged.retry_seconds[i] = _retry_seconds(judgement.memory.n_wrong)
     else:
         judged.digest[i] = judgement.digest
         judged.sketch[i] = judgement.observation.sketch_of(judgement.is_counted)
@@ -244,6 +258,16 @@ def _put_judgement(
     if judgement.host_update:
         judged.host_update[i] = judgement.host_update
         memories.update_host(memories.group[page], judgement.host_update)
+
+
+def _retry_seconds(n_wrong: int) -> float:
+    """Return how long to leave a page alone after some wrong answers in a row.
+
+    The first is asked again soon: many are gone then.  Those that stay last for hours, and an
+    answer that is given often enough counts as the page, so it must not be asked for too fast.
+    """
+    n_doublings = min(n_wrong - 2, _DOUBLINGS_MAX)
+    return WRONG_AGAIN_SECONDS * 2.0**n_doublings if n_wrong >= 2 else 0.0
 
 
 def _put_memory(judged: JudgedTexts, i: int, page: int, memory: bytes, memories: _Memories) -> None:
