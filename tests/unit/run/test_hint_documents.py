@@ -23,6 +23,7 @@ from recrawl.run.discovery.hint_documents import (
     remember_version,
     seconds_to_next_poll,
     seconds_without_price,
+    turnover_seconds,
 )
 from recrawl.run.discovery.memory import DocumentVersion, NewsRate
 from recrawl.signals import DocumentKind
@@ -187,6 +188,20 @@ def test_a_document_that_costs_more_than_it_saves_is_read_once_a_week() -> None:
     # Nine signals in ten are wrong: polling the pages alone is cheaper.
     wrong = seconds_to_next_poll(10 / (5 * day), 20 * HOUR, n_pages=10, precision=0.1)
     assert wrong == POLL_SECONDS_MAX
+
+
+def test_a_feed_is_read_before_its_entries_are_gone() -> None:
+    news = add_news(NewsRate(), seconds=10 * HOUR, n_signals=10)
+    # All ten entries were new, and more may have been there in between.
+    assert turnover_seconds(news, 10) == 5 * HOUR
+    assert turnover_seconds(news, 40) == 20 * HOUR
+    assert turnover_seconds(NewsRate(), 10) == np.inf
+    rate, price = 20 / (24 * HOUR), 20 * HOUR
+    slow = seconds_to_next_poll(rate, price, n_pages=60)
+    fast = seconds_to_next_poll(rate, price, n_pages=60, turnover_seconds=slow / 2)
+    assert fast == slow / 2
+    # Ten minutes would cost more than the news are worth.
+    assert seconds_to_next_poll(rate, price, n_pages=60, turnover_seconds=600) == slow
 
 
 def test_dates_that_move_together_must_have_proved_right() -> None:

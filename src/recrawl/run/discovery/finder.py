@@ -31,6 +31,7 @@ from recrawl.run.discovery.hint_documents import (
     remember_version,
     seconds_to_next_poll,
     seconds_without_price,
+    turnover_seconds,
 )
 from recrawl.run.discovery.limits import DiscoveryCounts, DiscoverySettings
 from recrawl.run.discovery.links import read_links
@@ -375,7 +376,9 @@ class Discovery:
             version = before or DocumentVersion(fetched_at_ms=answer.fetched_at_ms)
             news = add_news(version.news, seconds=seconds)
             version = replace(version, fetched_at_ms=answer.fetched_at_ms, news=news)
-            self._finish(order.url, version, quality, source)
+            # How many entries a feed shows is not remembered: its pace may halve.
+            turnover = 2 * quality.poll_seconds if source == FEED_SOURCE else math.inf
+            self._finish(order.url, version, quality, source, turnover=turnover)
             return found
         hints = read_hints(answer.body, self.settings.entries_per_document_max)
         if hints.kind == DocumentKind.NOTHING:
@@ -411,7 +414,12 @@ class Discovery:
             version = replace(version, news=news)
         if found.signals:
             version = replace(version, sample_url=found.signals[0].url)
-        self._finish(order.url, version, quality, source, hints.ttl_seconds)
+        turnover = math.inf
+        if source == FEED_SOURCE:
+            turnover = turnover_seconds(version.news, len(hints.url))
+        self._finish(
+            order.url, version, quality, source, turnover=turnover, ttl_seconds=hints.ttl_seconds
+        )
         return found
 
     def _take_entries(
@@ -464,6 +472,8 @@ class Discovery:
         version: DocumentVersion,
         quality: SignalQuality,
         source: str,
+        *,
+        turnover: float,
         ttl_seconds: float = 0.0,
     ) -> None:
         """Remember a version of a document, and decide when to read it again."""
@@ -479,6 +489,7 @@ class Discovery:
             n_pages=quality.importance * version.hashes.size or math.inf,
             # Until it is known, good sources must be able to show what they are worth.
             precision=quality.precision_of(source) if quality.is_judged(source) else 1.0,
+            turnover_seconds=turnover,
             ttl_seconds=ttl_seconds,
         )
 

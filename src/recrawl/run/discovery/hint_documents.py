@@ -26,6 +26,9 @@ where ``p`` is the share of its signals that are true, and the pages alone cost
 ``n min_t (t - (1 - e^{-rt}) / r + price) / t``, or ``n`` if they are not worth their price.  A
 document that does not pay is read once a week, so that it can show more.
 
+A feed shows only its latest entries, and what it no longer shows is lost.  So a feed that pays at
+that pace is read when half of its entries are probably new.
+
 Of the signals that a document sends, a share counts, because the corpus has not fetched the page
 since the claimed date, and of these the share ``p`` is true.  The corpus learns both; new pages
 count as true.  So ``s`` falls with the precision of a source, and an unreliable sitemap is read
@@ -63,6 +66,7 @@ __all__ = [
     "read_hints",
     "read_quality",
     "seconds_to_next_poll",
+    "turnover_seconds",
 ]
 
 DOCUMENT_KEY: Final = "recrawl"
@@ -297,6 +301,8 @@ class SignalQuality:
         Importance of a page that the document has signalled.
     price
         Value from which on recrawl fetches a page; None if there is no price yet.
+    poll_seconds
+        Time after which the document was to be read again.
     """
 
     precision: Mapping[str, float]
@@ -304,6 +310,7 @@ class SignalQuality:
     counted_share: Mapping[str, float] = field(default_factory=dict)
     importance: float = 1.0
     price: float | None = None
+    poll_seconds: float = math.inf
 
     def precision_of(self, source: str) -> float:
         """Return the share of a source's signals that are true; assumed if nothing is known."""
@@ -357,6 +364,7 @@ def read_quality(
         },
         importance=1.0 if sample is None else sample.state.importance,
         price=document.state.price if document.has_price else None,
+        poll_seconds=document.state.interval_seconds_max,
     )
 
 
@@ -386,6 +394,7 @@ def seconds_to_next_poll(
     *,
     n_pages: float = math.inf,
     precision: float = 1.0,
+    turnover_seconds: float = math.inf,
     ttl_seconds: float = 0.0,
 ) -> float:
     """Return the time after which a document is worth reading again: see the top of this module.
@@ -400,6 +409,8 @@ def seconds_to_next_poll(
         Number of pages that the document lists, weighted by importance.
     precision
         Share of its signals that are true.
+    turnover_seconds
+        Time in which half of the entries that a feed shows are replaced by others.
     ttl_seconds
         Time for which the document asks not to be read again.
 
@@ -410,10 +421,24 @@ def seconds_to_next_poll(
     3.1
     """
     seconds = math.sqrt(2 * price / news_rate) if news_rate > 0 else POLL_SECONDS_MAX
-    seconds = min(max(seconds, POLL_SECONDS_MIN), POLL_SECONDS_MAX)
-    if n_pages < math.inf and not _pays(news_rate, price, n_pages, precision, seconds):
-        seconds = POLL_SECONDS_MAX
-    return max(seconds, ttl_seconds)
+    for wish in (min(seconds, turnover_seconds), seconds):
+        wait = min(max(wish, POLL_SECONDS_MIN), POLL_SECONDS_MAX)
+        if n_pages == math.inf or _pays(news_rate, price, n_pages, precision, wait):
+            return max(wait, ttl_seconds)
+    return max(POLL_SECONDS_MAX, ttl_seconds)
+
+
+def turnover_seconds(news: NewsRate, n_listed: int) -> float:
+    """Return the time in which half of the entries that a feed shows are replaced by others.
+
+    Parameters
+    ----------
+    news
+        Sums of what it has announced.
+    n_listed
+        Number of entries that it shows.
+    """
+    return news.seconds * n_listed / (2.0 * news.n_signals) if news.n_signals > 0 else math.inf
 
 
 def _pays(news_rate: float, price: float, n_pages: float, precision: float, seconds: float) -> bool:
