@@ -28,7 +28,7 @@ RUN_SECONDS_MAX = 300.0
 
 PHRASES = {
     "python -m recrawl.testing.web": (f"http://127.0.0.1:{PORT}/", '"n_pages": 40'),
-    "recrawl run http": ("The time is over", "Found 41 pages by itself", "recrawl explain URL"),
+    "recrawl run http": ("The time is over", "Found 40 pages by itself", "recrawl explain URL"),
     "recrawl run": ("Stopped, after",),
     "find pages": ("pages/", ".md"),
     "recrawl changes": (f"http://127.0.0.1:{PORT}/",),

@@ -10,6 +10,7 @@ import heapq
 import math
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, ParamSpec, TypeVar
@@ -211,6 +212,10 @@ class _Crawl:
         self._calls: set[asyncio.Future[Any]] = set()
         self._ends_at_ms = math.inf
         self._has_asked = asyncio.Event()
+        self._has_asked_all = asyncio.Event()
+        if finder is None:
+            self._has_asked_all.set()
+        self._is_filled = False
 
     async def run(self, urls: Sequence[str]) -> CrawlSummary:
         started_ms = self._time.now_ms()
@@ -221,7 +226,7 @@ class _Crawl:
         try:
             # Pages that sitemaps name are added before the first fetch: later they would count as
             # newcomers, which have only a share of the budget.
-            if asking is not None:
+            if asking is not None and not self._is_filled:
                 await self._nap(math.inf, self._has_asked)
             end = await self._lease_until_end(reporting, asking)
         finally:
@@ -248,11 +253,16 @@ class _Crawl:
             if n <= 0 or self._n_bytes_waiting > self._settings.bytes_waiting_max:
                 await self._nap(_NAP_SECONDS)
                 continue
-            is_idle_pass = self._pass is not None and not self._held
+            # A pass that ends before the sites have answered would never read a new sitemap.
+            has_asked = self._has_asked_all.is_set()
+            is_idle_pass = self._pass is not None and not self._held and has_asked
             orders, wait = await self._in_thread(self._lease, n, with_shortfall=is_idle_pass)
             self._start_fetches(orders)
             if self._pass is not None and self._pass.n_repeats >= _REPEATS_MAX:
-                return CrawlEnd.PASS_OVER
+                if has_asked:
+                    return CrawlEnd.PASS_OVER
+                await self._nap(math.inf, self._has_asked_all)
+                continue
             if len(orders) == n:
                 continue
             if orders:
@@ -437,14 +447,21 @@ class _Crawl:
             while True:
                 sites = await self._in_thread_alone(self._finder.sites_to_ask)
                 if sites:
-                    answers = await self._finder.ask_sites(self._fetcher, sites, self._time)
-                    await self._in_thread_alone(self._store_sites, answers)
+                    self._progress.begin_asking(len(sites))
+                    asked = self._finder.ask_sites(self._fetcher, sites, self._time)
+                    async with aclosing(asked):
+                        async for answers in asked:
+                            await self._in_thread_alone(self._store_sites, answers)
+                            self._progress.count_asked(len(answers))
+                            self._has_asked.set()
+                self._has_asked_all.set()
                 self._has_asked.set()
                 await self._time.sleep(max(_ASK_SECONDS, self._settings.idle_seconds_max))
         finally:
+            self._has_asked_all.set()
             self._has_asked.set()
 
-    def _store_sites(self, answers: Any) -> None:
+    def _store_sites(self, answers: Sequence[Any]) -> None:
         assert self._finder is not None
         found = self._finder.take_sites(answers)
         self._add_found(found)
@@ -454,12 +471,14 @@ class _Crawl:
 
     def _add_found(self, found: Findings) -> None:
         """Add pages, send signals and set importances.  Runs in a thread."""
-        for has_importance in (False, True):
-            pages = [
-                page for page in found.pages if (page.importance is not None) is has_importance
-            ]
-            if pages:
-                self._add_pages(pages)
+        groups: dict[tuple[bool, bool], list[FoundPage]] = {}
+        for page in found.pages:
+            is_document = self._finder is not None and self._finder.kind_of(page) != FetchKind.PAGE
+            groups.setdefault((is_document, page.importance is not None), []).append(page)
+        for (is_document, _), pages in groups.items():
+            n_added = self._add_pages(pages)
+            if not is_document:
+                self._progress.n_found += n_added
         by_source: dict[str, list[FoundSignal]] = {}
         for signal in found.signals:
             by_source.setdefault(signal.source, []).append(signal)
@@ -476,7 +495,7 @@ class _Crawl:
                 list(found.importances), importance=list(found.importances.values())
             )
 
-    def _add_pages(self, pages: Sequence[FoundPage]) -> None:
+    def _add_pages(self, pages: Sequence[FoundPage]) -> int:
         importance = [page.importance for page in pages]
         metadata = [page.metadata for page in pages]
         added = self._corpus.add(
@@ -484,12 +503,14 @@ class _Crawl:
             importance=None if importance[0] is None else importance,
             metadata=metadata if any(one is not None for one in metadata) else None,
         )
-        self._progress.n_found += added.n_added
+        return added.n_added
 
     # ------------------------------------------------------------------ beginning and end
 
     def _begin(self, urls: Sequence[str]) -> None:
         """Take up the work of the last crawl, and add the given URLs.  Runs in a thread."""
+        # A corpus that was fetched from before does not wait for its sites to be asked again.
+        self._is_filled = self._corpus.stats().n_outcomes > 0
         if self._held_orders is not None:
             left = self._held_orders.read()
             if left:

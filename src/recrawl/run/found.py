@@ -4,7 +4,7 @@ A crawl knows nothing of sitemaps, feeds and links.  It asks a `PageFinder`, whi
 `recrawl.run.Discovery` in ``recrawl run``.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -128,8 +128,12 @@ class PageFinder(Protocol):
         """Return the sites whose robots.txt files and sitemaps should be read now."""
         ...
 
-    async def ask_sites(self, fetcher: PageFetcher, sites: Sequence[Any], time: FetchTime) -> Any:
+    def ask_sites(
+        self, fetcher: PageFetcher, sites: Sequence[Any], time: FetchTime
+    ) -> AsyncGenerator[Sequence[Any], None]:
         """Fetch the robots.txt files and the first sitemaps of sites; change nothing.
+
+        Yields the answers in groups, as they come, one for each site.
 
         Parameters
         ----------
@@ -142,13 +146,13 @@ class PageFinder(Protocol):
         """
         ...
 
-    def take_sites(self, answers: Any) -> Findings:
+    def take_sites(self, answers: Sequence[Any]) -> Findings:
         """Return what the answers of sites lead to.
 
         Parameters
         ----------
         answers
-            Result of `ask_sites`.
+            Group of answers that `ask_sites` yielded.
         """
         ...
 

@@ -10,7 +10,14 @@ from recrawl.run.progress import CrawlProgress, FetchResult
 from recrawl.run.session import CrawlSession
 from recrawl.units import count_text, seconds_text
 
-__all__ = ["FetchRate", "Line", "live_lines", "progress_sentence", "summary_sentences"]
+__all__ = [
+    "FetchRate",
+    "Line",
+    "freshness_sentence",
+    "live_lines",
+    "progress_sentence",
+    "summary_sentences",
+]
 
 Line: TypeAlias = Sequence[tuple[str, str]]
 
@@ -18,6 +25,8 @@ _RECENT_SHOWN: Final = 8
 _HOSTS_SHOWN: Final = 3
 _PROBLEMS_SHOWN: Final = 3
 _WIDTH: Final = 11
+# Polls per page below which an estimate of freshness is little more than the first guess.
+_POLLS_PER_PAGE_MIN: Final = 2.0
 _STYLES: Final = {
     FetchResult.NEW: "green",
     FetchResult.CHANGED: "yellow",
@@ -84,11 +93,11 @@ def live_lines(
         ],
     ]
     if stats is not None:
-        n = count_text(stats.n_pages, "page")
-        price = f"price {seconds_text(stats.price)}" if stats.price > 0 else "price 0"
-        budget = stats.budget + ("" if stats.credit_text is None else f", {stats.credit_text} left")
-        fresh = f"{stats.freshness_modelled:.1%} of {n} (estimate)"
-        lines.append([*_label("fresh", fresh), (f"   {price}   budget {budget}", "dim")])
+        lines.append(_pages_line(session, stats))
+        budget = stats.budget
+        if stats.credit_text is not None:
+            budget += f"; {stats.credit_text} may be used at once"
+        lines.append([*_label("budget", budget)])
     lines.append(_hosts_line(session))
     lines += [
         [*_label("sink", str(status)), ("", "")]
@@ -96,6 +105,10 @@ def live_lines(
         else [*_label("sink", ""), (str(status), "red")]
         for status in session.sink_statuses
     ]
+    n_left = progress.n_sites - progress.n_sites_answered
+    if n_left:
+        sites = count_text(n_left, "site")
+        lines.append([*_label("now", f"reading robots.txt and the sitemaps of {sites}")])
     if progress.pause is not None:
         lines.append([*_label("paused", ""), (progress.pause, "yellow")])
     recent = list(progress.recent)[-_RECENT_SHOWN:]
@@ -104,6 +117,48 @@ def live_lines(
         style = _STYLES.get(one.result, "")
         lines.append([(f"  {at}  ", "dim"), (f"{one.result:8} ", style), (one.url, "")])
     return lines
+
+
+def _n_known(session: CrawlSession, stats: Stats) -> int:
+    """Return the number of pages without sitemaps and feeds."""
+    return max(stats.n_pages - session.n_documents, 0)
+
+
+def _is_freshness_known(stats: Stats) -> bool:
+    """Return whether pages were fetched often enough to say how often they change."""
+    return stats.n_polls >= _POLLS_PER_PAGE_MIN * stats.n_pages > 0
+
+
+def _pages_line(session: CrawlSession, stats: Stats) -> Line:
+    n = count_text(_n_known(session, stats), "page")
+    if not _is_freshness_known(stats):
+        about = "   how fresh they are is known once most were fetched three times"
+        return [*_label("pages", f"{n} known"), (about if stats.n_pages else "", "dim")]
+    fresh = f"{n}, about {stats.weighted_freshness_modelled:.1%} of the copies up to date"
+    return [*_label("pages", fresh), ("   (estimate)", "dim")]
+
+
+def freshness_sentence(session: CrawlSession, stats: Stats) -> str:
+    """Return how many pages there are, and how fresh their copies are, as far as it is known.
+
+    Parameters
+    ----------
+    session
+        Session that is watched.
+    stats
+        Latest statistics of the corpus.
+    """
+    n = _n_known(session, stats)
+    if not _is_freshness_known(stats):
+        return (
+            f"{count_text(n, 'page')} known. How fresh the copies stay is not known yet: most "
+            "pages must be fetched three times for that."
+        )
+    share = f"{stats.weighted_freshness_modelled:.0%}"
+    return (
+        f"About {share} of the copies of {count_text(n, 'page')} are up to date now, by how often "
+        "the pages changed so far."
+    )
 
 
 def _label(name: str, text: str) -> list[tuple[str, str]]:
@@ -145,7 +200,9 @@ def progress_sentence(session: CrawlSession, seconds: float) -> str:
     """
     parts = "".join(text.rstrip() + "," for text, _ in _result_parts(session.progress)).rstrip(",")
     text = f"{seconds_text(seconds)}: {count_text(session.progress.n_fetches, 'fetch', 'fetches')}"
-    return f"{text}:{parts}." if parts else f"{text}."
+    text = f"{text}:{parts}." if parts else f"{text}."
+    recent = session.progress.recent
+    return f"{text} Latest: {recent[-1].result} {recent[-1].url}" if recent else text
 
 
 def summary_sentences(session: CrawlSession, summary: CrawlSummary) -> list[str]:
@@ -173,16 +230,18 @@ def summary_sentences(session: CrawlSession, summary: CrawlSummary) -> list[str]
     )
     n_same = results[FetchResult.UNCHANGED] + results[FetchResult.NOT_MODIFIED]
     sentences.append(
-        f"Fetched {count_text(progress.n_fetches, 'page')} "
+        f"{count_text(progress.n_fetches, 'fetch', 'fetches')} of pages "
         f"({progress.n_bytes / 1e6:,.1f} MB): {n_new:,} new, {n_changed:,} changed, "
         f"{n_same:,} unchanged, {n_gone:,} gone."
     )
     n_bad = results[FetchResult.FAILED] + results[FetchResult.WRONG_ANSWER]
-    if n_bad or results[FetchResult.DISALLOWED]:
+    n_missing = results[FetchResult.NOT_FOUND]
+    if n_bad or n_missing or results[FetchResult.DISALLOWED]:
         often = progress.problems.most_common(_PROBLEMS_SHOWN)
         why_text = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in often)
         sentences.append(
-            f"Not fetched: {n_bad:,} failed, {results[FetchResult.DISALLOWED]:,} disallowed"
+            f"Not fetched: {n_bad:,} failed, {n_missing:,} not found, "
+            f"{results[FetchResult.DISALLOWED]:,} disallowed"
             + (f" ({why_text})." if why_text else ".")
         )
     if results[FetchResult.GIVEN_BACK]:
@@ -192,7 +251,7 @@ def summary_sentences(session: CrawlSession, summary: CrawlSummary) -> list[str]
         n_documents = session.discovery_counts.n_documents
         where = count_text(n_documents, "sitemap or feed", "sitemaps and feeds")
         found = f"Found {count_text(progress.n_found, 'page')} by itself"
-        sentences.append(f"{found}, {where} among them." if n_documents else f"{found}.")
+        sentences.append(f"{found}, and {where}." if n_documents else f"{found}.")
     refused = session.discovery_counts.refused
     if refused:
         sentences.append(

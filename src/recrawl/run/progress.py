@@ -9,6 +9,7 @@ from typing import Final
 from recrawl.corpus import Transition
 from recrawl.fetch import FetchAnswer
 from recrawl.run.outcomes import FORBIDDEN
+from recrawl.units import count_text
 
 __all__ = ["CrawlProgress", "FetchResult", "RecentChange"]
 
@@ -24,6 +25,8 @@ class FetchResult(StrEnum):
     UNCHANGED = "unchanged"
     NOT_MODIFIED = "not modified"
     GONE = "gone"
+    NOT_FOUND = "not found"
+    """The page never existed, or was known to be gone."""
     WRONG_ANSWER = "wrong answer"
     """An error page or a block page with a status of success."""
     DISALLOWED = "disallowed"
@@ -40,7 +43,7 @@ _OF_TRANSITION: Final = {
     Transition.REVERTED: FetchResult.CHANGED,
     Transition.GONE: FetchResult.GONE,
     Transition.MOVED: FetchResult.GONE,
-    Transition.RETIRED: FetchResult.GONE,
+    Transition.RETIRED: FetchResult.NOT_FOUND,
 }
 
 
@@ -77,13 +80,18 @@ class CrawlProgress:
     n_requests: int = 0
     """Requests sent, redirects included, without robots.txt files."""
     n_found: int = 0
-    """Pages that were added because a sitemap, a feed or a link named them."""
+    """Pages that were added because a sitemap, a feed or a link named them, without sitemaps and
+    feeds themselves."""
     n_signals: int = 0
     """Hints of sitemaps and feeds that counted."""
     n_versions: int = 0
     """Versions handed to the sinks."""
     n_open: int = 0
     """Orders that are held now."""
+    n_sites: int = 0
+    """Sites whose robots.txt files and sitemaps are being read."""
+    n_sites_answered: int = 0
+    """Those of them that have answered, or will not."""
     pause: str | None = None
     """Why the crawl pauses; None if it does not."""
 
@@ -127,6 +135,36 @@ class CrawlProgress:
         self.n_bytes += answer.n_bytes_received
         self.n_requests += answer.n_requests
 
+    def begin_asking(self, n_sites: int) -> None:
+        """Note that robots.txt files and sitemaps are read now.
+
+        Parameters
+        ----------
+        n_sites
+            Number of sites that are asked.
+        """
+        self.n_sites, self.n_sites_answered = n_sites, 0
+        sites = count_text(n_sites, "site")
+        self.on_note(f"Reading robots.txt and the sitemaps of {sites} …")
+
+    def count_asked(self, n_sites: int) -> None:
+        """Note that sites have answered, or will not.
+
+        Parameters
+        ----------
+        n_sites
+            Number of these sites.
+        """
+        is_first = self.n_sites_answered == 0
+        self.n_sites_answered += n_sites
+        n_left = self.n_sites - self.n_sites_answered
+        if is_first:
+            left = f"; {count_text(n_left, 'site')} still to answer" if n_left else ""
+            found = f"Found {count_text(self.n_found, 'page')}" if self.n_found else "Found no page"
+            self.on_note(f"{found} in sitemaps{left}. Fetching what is due …")
+        elif not n_left:
+            self.on_note(f"All sites were asked; found {count_text(self.n_found, 'page')} so far.")
+
     def set_pause(self, reason: str | None) -> None:
         """Note that the crawl pauses, or goes on; say so once.
 
@@ -156,5 +194,5 @@ def _result_of(answer: FetchAnswer, transition: int, is_wrong: bool) -> FetchRes
         if 200 <= answer.status < 300:
             return FetchResult.UNCHANGED
         if answer.status in (404, 410):
-            return FetchResult.GONE
+            return FetchResult.NOT_FOUND
     return FetchResult.FAILED

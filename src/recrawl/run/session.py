@@ -87,6 +87,11 @@ class CrawlSession:
         return self._statuses if self._runner is None else self._runner.statuses()
 
     @property
+    def n_documents(self) -> int:
+        """Number of sitemaps and feeds in the corpus; they are no pages to their readers."""
+        return 0 if self._discovery is None else self._discovery.n_documents
+
+    @property
     def discovery_counts(self) -> DiscoveryCounts:
         """What was found beside pages."""
         return DiscoveryCounts() if self._discovery is None else self._discovery.counts

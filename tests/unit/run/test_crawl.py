@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 import pytest
 
 import recrawl
+from recrawl.corpus import Transition
 from recrawl.errors import SinkError
 from recrawl.fetch import (
     FetchAnswer,
+    FetchKind,
     FetchProblem,
     FetchRequest,
     FetchSettings,
@@ -19,6 +21,7 @@ from recrawl.fetch import (
 )
 from recrawl.fetch.sinks import PageVersion, SinkRunner, Spool, open_sink
 from recrawl.run import CrawlEnd, CrawlProgress, CrawlSettings, FetchResult, HeldOrders, crawl
+from recrawl.run.discovery import Discovery
 from recrawl.testing.stepped_time import SteppedTime, run_stepped
 from recrawl.testing.web import (
     HostTraits,
@@ -248,3 +251,69 @@ def test_a_fetcher_that_raises_does_not_end_the_crawl(tmp_path: Path) -> None:
             assert progress.problems == {FetchProblem.BAD_ANSWER: 1}
 
     run_stepped(main)
+
+
+class OneDeadHost:
+    """A fetcher of two hosts; one of them answers nothing for fifty seconds, then fails."""
+
+    def __init__(self, time: SteppedTime) -> None:
+        self._time = time
+        self.seconds: dict[str, float] = {}
+        self._started_ms = time.now_ms()
+
+    async def fetch(self, request: FetchRequest) -> FetchAnswer:
+        at_ms = self._time.now_ms()
+        self.seconds.setdefault(request.url, (at_ms - self._started_ms) / 1000)
+        given: dict[str, Any] = {"url": request.url, "final_url": request.url}
+        if "dead.example" in request.url:
+            await self._time.sleep(50.0)
+            return FetchAnswer(problem=FetchProblem.CONNECT, fetched_at_ms=at_ms, **given)
+        if request.kind != FetchKind.PAGE:
+            return FetchAnswer(status=404, fetched_at_ms=at_ms, **given)
+        headers = {"content-type": "text/html"}
+        body = b"<h1>A page</h1><p>It has a few words."
+        return FetchAnswer(status=200, body=body, headers=headers, fetched_at_ms=at_ms, **given)
+
+    async def close(self) -> None:
+        pass
+
+
+def test_no_host_waits_for_the_robots_file_of_another(tmp_path: Path) -> None:
+    page = "https://alive.example/"
+    notes: list[str] = []
+
+    async def main(time: SteppedTime) -> None:
+        with recrawl.open(tmp_path, clock=time.clock) as corpus:
+            for n_seconds_max, urls in ((4.0, [page, "https://dead.example/"]), (1.0, [])):
+                fetcher, finder = OneDeadHost(time), Discovery(corpus)
+                await crawl(
+                    corpus,
+                    fetcher,
+                    urls,
+                    settings=CrawlSettings(is_single_pass=True),
+                    time=time,
+                    finder=finder,
+                    progress=CrawlProgress(on_note=notes.append),
+                )
+                finder.close()
+                assert fetcher.seconds[page] <= n_seconds_max
+                # Robots.txt files and so sitemaps are read again after a day, also in short runs.
+                assert fetcher.seconds["https://alive.example/robots.txt"] <= n_seconds_max
+                await time.sleep(100 * 86_400.0)
+
+    run_stepped(main)
+    assert notes[:3] == [
+        "Reading robots.txt and the sitemaps of 2 sites …",
+        "Found no page in sitemaps; 1 site still to answer. Fetching what is due …",
+        "All sites were asked; found 0 pages so far.",
+    ]
+
+
+def test_a_page_that_is_missing_is_gone_only_once() -> None:
+    progress = CrawlProgress()
+    url = "https://example.com/"
+    answer = FetchAnswer(url=url, final_url=url, status=404, fetched_at_ms=START_AT_MS)
+    for transition in (Transition.GONE, Transition.NONE, Transition.RETIRED):
+        progress.count_answer(url, answer, int(transition), False)
+    assert progress.results == {FetchResult.GONE: 1, FetchResult.NOT_FOUND: 2}
+    assert [one.result for one in progress.recent] == [FetchResult.GONE]

@@ -95,9 +95,12 @@ class Crawl:
         self.ask()
 
     def ask(self) -> None:
-        sites = self.finder.sites_to_ask()
-        answers = asyncio.run(self.finder.ask_sites(self.web, sites, self.web))
-        self.apply(self.finder.take_sites(answers))
+        async def ask_all() -> None:
+            sites = self.finder.sites_to_ask()
+            async for answers in self.finder.ask_sites(self.web, sites, self.web):
+                self.apply(self.finder.take_sites(answers))
+
+        asyncio.run(ask_all())
 
     def apply(self, found: Findings, outcomes: tuple[Outcome, ...] = ()) -> None:
         if found.pages:

@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import ipaddress
+import itertools
 import signal
 import sys
 import time
@@ -28,7 +29,7 @@ from recrawl.cli.support.instants import duration_option
 from recrawl.cli.support.kernels import is_compiled
 from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
 from recrawl.errors import RecrawlError
-from recrawl.units import count_text, seconds_text
+from recrawl.units import seconds_text
 
 if TYPE_CHECKING:
     from recrawl.corpus import Corpus, Stats
@@ -50,6 +51,8 @@ _NEEDED: Final = ("aiohttp", "brotli", "protego")
 _VIEW_SECONDS: Final = 0.5
 _STATS_EVERY: Final = 4
 _LINE_SECONDS: Final = 60.0
+# The first lines come sooner, so that nobody wonders whether anything happens.
+_FIRST_LINES_SECONDS: Final = (10.0, 30.0)
 _SHOWN_MAX: Final = 20
 _FOLDER_KINDS: Final = ("folder", "json-lines", "warc", "parquet")
 
@@ -157,6 +160,8 @@ def command(
     n_bytes_input = _expected_input(options)
     prepare_kernels(folder, n_bytes_input=n_bytes_input, compiles_first=True)
     if not is_corpus(folder):
+        if given:
+            out.note("Creating a corpus …")
         _create(folder, given, options, out)
     elif options["budget"] is not None:
         raise click.UsageError(
@@ -168,6 +173,8 @@ def command(
             f"there is already a corpus in {folder}, so --min-age has no effect.  Change it in "
             f"{CONFIG_FILE}."
         )
+    else:
+        out.note("Opening the corpus …")
     with open_to_change(folder, n_bytes_input=n_bytes_input) as corpus:
         if not given and corpus.n_pages == 0:
             raise RecrawlError(
@@ -412,8 +419,10 @@ async def _show(session: "CrawlSession", stopping: asyncio.Event, out: Output) -
 
     started = time.monotonic()
     if not sys.stderr.isatty():
-        while True:
-            await asyncio.sleep(_LINE_SECONDS)
+        for at in itertools.chain(
+            _FIRST_LINES_SECONDS, itertools.count(_LINE_SECONDS, _LINE_SECONDS)
+        ):
+            await asyncio.sleep(max(started + at - time.monotonic(), 0.0))
             out.note(progress_sentence(session, time.monotonic() - started))
     rate, n, stats = FetchRate(), 0, None
     with out.live() as show:
@@ -437,7 +446,7 @@ async def _show(session: "CrawlSession", stopping: asyncio.Event, out: Output) -
 def _print_summary(
     folder: Path, session: "CrawlSession", summary: "CrawlSummary", out: Output
 ) -> None:
-    from recrawl.run.live_text import summary_sentences  # noqa: PLC0415
+    from recrawl.run.live_text import freshness_sentence, summary_sentences  # noqa: PLC0415
 
     stats: Stats = session.corpus.stats()
     progress = summary.progress
@@ -452,13 +461,13 @@ def _print_summary(
             "n_found": progress.n_found,
             "n_signals": progress.n_signals,
             "n_versions": progress.n_versions,
-            "n_pages": stats.n_pages,
+            "n_pages": stats.n_pages - session.n_documents,
+            "n_documents": session.n_documents,
             "freshness_modelled": stats.freshness_modelled,
         }
     )
     sentences = summary_sentences(session, summary)
-    pages = count_text(stats.n_pages, "page")
-    sentences.append(f"About {stats.freshness_modelled:.0%} of {pages} are fresh now.")
+    sentences.append(freshness_sentence(session, stats))
     if not out.is_json:
         for sentence in sentences:
             out.say(sentence)

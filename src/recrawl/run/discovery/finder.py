@@ -1,7 +1,7 @@
 """Find pages by themselves: from robots.txt files, sitemaps, feeds and links."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -141,6 +141,11 @@ class Discovery:
             return FetchKind.SITEMAP
         return FetchKind.FEED if kind == FetchKind.FEED.value else FetchKind.PAGE
 
+    @property
+    def n_documents(self) -> int:
+        """Number of sitemaps and feeds in the corpus."""
+        return sum(site.n_documents for site in self._memory.sites.values())
+
     # ------------------------------------------------------------------ sites
 
     def start(self, urls: Sequence[str]) -> Findings:
@@ -168,10 +173,12 @@ class Discovery:
             if site.next_ask_ms <= now_ms
         ]
 
-    async def ask_sites(
+    def ask_sites(
         self, fetcher: PageFetcher, sites: Sequence[SiteToAsk], time: FetchTime
-    ) -> list[SiteAnswer]:
+    ) -> AsyncGenerator[list[SiteAnswer], None]:
         """Fetch the robots.txt files and the first sitemaps of sites; change nothing.
+
+        Yields the answers in groups, as they come.
 
         Parameters
         ----------
@@ -182,7 +189,7 @@ class Discovery:
         time
             Clock, and how to wait.
         """
-        return await ask_sites(fetcher, sites, self.settings, time)
+        return ask_sites(fetcher, sites, self.settings, time)
 
     def take_sites(self, answers: Sequence[SiteAnswer]) -> Findings:
         """Return the sitemaps of sites, and the pages in those that were read.
@@ -190,7 +197,7 @@ class Discovery:
         Parameters
         ----------
         answers
-            Result of `ask_sites`.
+            Group of answers that `ask_sites` yielded.
         """
         found = Findings()
         now_ms = self._corpus.now_ms()

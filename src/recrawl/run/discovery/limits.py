@@ -49,6 +49,9 @@ class DiscoverySettings:
         Number of sitemaps of a site that are read before the first page is fetched.
     ask_seconds_max
         Time for reading the first sitemaps of all sites; the others are read during the crawl.
+    gather_seconds
+        Time for which sites are waited for together, so that a large one does not crowd out the
+        others.  Afterwards the answer of each counts as soon as it is there.
     link_depth_max
         Number of links between a page and the start.
     linked_pages_per_site_max
@@ -63,6 +66,7 @@ class DiscoverySettings:
     index_depth_max: int = 3
     first_documents_max: int = 5
     ask_seconds_max: float = 60.0
+    gather_seconds: float = 3.0
     link_depth_max: int = 8
     linked_pages_per_site_max: int = 10_000
 

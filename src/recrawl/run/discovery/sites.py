@@ -5,7 +5,7 @@ budget.  So the sitemaps of the sites that the user gave are read first.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -117,8 +117,13 @@ async def ask_sites(
     sites: Sequence[SiteToAsk],
     settings: DiscoverySettings,
     time: FetchTime,
-) -> list[SiteAnswer]:
-    """Ask several sites at once; after the time limit, return what is known so far.
+) -> AsyncGenerator[list[SiteAnswer], None]:
+    """Ask several sites at once, and yield their answers in groups.
+
+    The first group is there when all sites have answered, or when some have and
+    ``gather_seconds`` are over; then each answer comes as soon as it is complete.  So a site that
+    does not answer keeps no other one waiting.  After the time limit, the last group has what is
+    known of the rest.
 
     Parameters
     ----------
@@ -133,29 +138,48 @@ async def ask_sites(
     """
     slots = asyncio.Semaphore(SITES_AT_ONCE_MAX)
     answers = [SiteAnswer(origin=site.origin) for site in sites]
+    complete: list[SiteAnswer] = []
+    has_news = asyncio.Event()
 
     async def ask(site: SiteToAsk, answer: SiteAnswer) -> None:
-        async with slots:
-            await ask_site(fetcher, site, answer, settings)
+        try:
+            async with slots:
+                await ask_site(fetcher, site, answer, settings)
+        finally:
+            complete.append(answer)
+            has_news.set()
 
     tasks = [
         asyncio.create_task(ask(site, answer)) for site, answer in zip(sites, answers, strict=True)
     ]
-    if not tasks:
-        return []
+    gathering = asyncio.create_task(time.sleep(settings.gather_seconds))
     alarm = asyncio.create_task(time.sleep(settings.ask_seconds_max))
-    everything = asyncio.create_task(_wait_for_all(tasks))
+    n_yielded = 0
     try:
-        await asyncio.wait([everything, alarm], return_when=asyncio.FIRST_COMPLETED)
+        while n_yielded < len(answers) and not alarm.done():
+            await _wait_for_first(has_news, gathering, alarm)
+            if len(complete) > n_yielded and (gathering.done() or len(complete) == len(answers)):
+                group = complete[n_yielded:]
+                n_yielded += len(group)
+                yield group
     finally:
-        for task in (*tasks, alarm):
+        for task in (*tasks, gathering, alarm):
             task.cancel()
-        await _wait_for_all([*tasks, everything, alarm])
-    return answers
+        await asyncio.gather(*tasks, gathering, alarm, return_exceptions=True)
+    if n_yielded < len(answers):
+        yielded = {answer.origin for answer in complete[:n_yielded]}
+        yield [answer for answer in answers if answer.origin not in yielded]
 
 
-async def _wait_for_all(tasks: Iterable[asyncio.Task[None]]) -> None:
-    await asyncio.gather(*tasks, return_exceptions=True)
+async def _wait_for_first(has_news: asyncio.Event, *alarms: "asyncio.Task[None]") -> None:
+    """Wait until there is news, or one of the alarms that have not gone off yet does."""
+    news = asyncio.create_task(has_news.wait())
+    ahead = [alarm for alarm in alarms if not alarm.done()]
+    try:
+        await asyncio.wait([news, *ahead], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        news.cancel()
+        has_news.clear()
 
 
 async def ask_site(
