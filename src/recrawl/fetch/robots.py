@@ -36,7 +36,14 @@ _RETRY_SECONDS = 300.0
 _SITEMAPS_MAX = 100
 _URL_CHARACTERS_MAX = 8_192
 _PRODUCT = re.compile(r"[A-Za-z_-]+")
-_AGENT_LINE = re.compile(r"(?im)^([ \t]*user-agent[ \t]*:[ \t]*)([a-z_-]+)[/ \t*][^\r\n#]*")
+_AGENT_LINE = re.compile(r"(?i)\s*(?:user[- ]?agent)(?:\s*:|\s)(.*)")
+_AGENT_NAME = re.compile(r"([a-z_-]+)[/ \t*]")
+# No fetcher has this name, because names consist of letters.
+_OTHER_AGENT = "0"
+_DELAY_LINE = re.compile(r"(?i)\s*crawl[- ]delay(?:\s*:|\s)(.*)")
+_DELAY = re.compile(r"([0-9]+(?:[.,][0-9]+)?(?:e[0-9]+)?|inf)\s*([a-z]*)")
+_UNIT_SECONDS = {"ms": 0.001, "m": 60.0, "min": 60.0, "minutes": 60.0, "h": 3_600.0}
+_BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _TOO_MANY_REQUESTS = 429
 
 
@@ -77,8 +84,7 @@ class RobotsRules:
     """
 
     def __init__(self, text: str, product: str) -> None:
-        # People copy the whole name from their logs: "User-agent: example-bot/1.0".
-        text = _AGENT_LINE.sub(r"\1\2", text)
+        text = "\n".join(_plain_line(line, product.lower()) for line in text.splitlines())
         parsed = Protego.parse(text)
         self._parsed: Protego | None = parsed
         self._text = text
@@ -108,7 +114,9 @@ class RobotsRules:
         if len(body) > ROBOTS_BYTES_MAX:
             # Half a line could be a rule that nobody wrote.
             cut = cut[: cut.rfind(b"\n") + 1]
-        return cls(cut.decode("utf-8-sig", "replace").replace("\0", ""), product)
+        encoding = "utf-16" if cut.startswith(_BYTE_ORDER_MARKS) else "utf-8-sig"
+        # Without such a mark, UTF-16 is UTF-8 with zeros in between.
+        return cls(cut.decode(encoding, "replace").replace("\0", ""), product)
 
     def allows(self, url: str) -> bool:
         """Return whether a URL may be fetched.
@@ -130,6 +138,26 @@ class RobotsRules:
     def free_memory(self) -> None:
         """Drop the parsed rules, which are 25 times as large as the text; `allows` parses again."""
         self._parsed = None
+
+
+def _plain_line(line: str, product: str) -> str:
+    """Return a line of a file as the parser reads it best.
+
+    All fetchers but this one get the same name: rules of ten thousand names in a group would be
+    stored ten thousand times.
+    """
+    line = line.partition("#")[0]
+    if found := _AGENT_LINE.match(line):
+        value = found[1].strip().lower()
+        # People copy the whole name from their logs: "User-agent: example-bot/1.0".
+        name = value if (start := _AGENT_NAME.match(value)) is None else start[1]
+        plain = name.replace("*", "")
+        is_ours = name == "*" or (bool(plain) and product.startswith(plain))
+        return f"User-agent: {name if is_ours or not value else _OTHER_AGENT}"
+    if (found := _DELAY_LINE.match(line)) and (delay := _DELAY.fullmatch(found[1].strip().lower())):
+        seconds = float(delay[1].replace(",", ".")) * _UNIT_SECONDS.get(delay[2], 1.0)
+        return f"Crawl-delay: {min(seconds, CRAWL_DELAY_SECONDS_MAX)}"
+    return line
 
 
 class RobotsState(IntEnum):

@@ -1,6 +1,7 @@
 """robots.txt files as RFC 9309 reads them, also broken and hostile ones."""
 
 import random
+import tracemalloc
 
 import pytest
 
@@ -72,6 +73,49 @@ def test_delays_and_sitemaps() -> None:
     )
     for text in ("-5", "nan", "soon", "", "0"):
         assert rules(f"User-agent: *\nCrawl-delay: {text}").crawl_delay_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("30", 30.0),
+        ("30s", 30.0),
+        ("0,5", 0.5),
+        ("2 min", 120.0),
+        ("1.5h", CRAWL_DELAY_SECONDS_MAX),
+        ("1e9", CRAWL_DELAY_SECONDS_MAX),
+        ("inf", CRAWL_DELAY_SECONDS_MAX),
+        ("9" * 400, CRAWL_DELAY_SECONDS_MAX),
+        ("soon", None),
+        ("-1", None),
+        ("nan", None),
+        ("0", None),
+    ],
+)
+def test_delays_are_read_as_people_write_them(value: str, seconds: float | None) -> None:
+    text = f"User-agent: *\nCrawl-delay: {value}  # please\nDisallow: /a"
+    assert rules(text).crawl_delay_seconds == seconds
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_encodings_of_other_editors_are_read(encoding: str) -> None:
+    body = "User-agent: *\r\nDisallow: /a\r\n".encode(encoding)
+    found = RobotsRules.of_body(body, "example-bot")
+    assert not found.allows(f"{SITE}/a")
+    assert found.allows(f"{SITE}/b")
+
+
+def test_rules_of_many_fetchers_are_stored_once() -> None:
+    """With 5,000 names and 5,000 rules, a rule per name would be 25 million."""
+    names = [f"User-agent: bot{i}" for i in range(5_000)]
+    lines = [*names, "User agent example-bot", *(f"Disallow: /{i}" for i in range(5_000))]
+    tracemalloc.start()
+    found = rules("\n".join(lines))
+    n_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert n_bytes < 50e6
+    assert not found.allows(f"{SITE}/4999")
+    assert rules("\n".join([*names, "Disallow: /", "User-agent: *", "Allow: /"])).allows(SITE)
 
 
 def test_a_large_file_is_cut_at_a_line() -> None:
