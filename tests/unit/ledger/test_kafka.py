@@ -508,6 +508,7 @@ def states_of_threads(pid: int) -> set[str]:
 
 
 BEGUN_SECONDS = 2.0
+SECONDS_MAX = 300.0
 
 
 # No kernel matters to a broker that is stopped and started: CI runs these compiled alone.
@@ -517,7 +518,8 @@ def test_calls_wait_until_a_stopped_broker_is_back(
     absence: Callable[[Path], AbstractContextManager[None]], own_broker: Path, kafka_topic: str
 ) -> None:
     where = (cluster_in(own_broker)["bootstrap"], kafka_topic)
-    with KafkaLog.open(*where, n_partitions=4) as log:
+    # A broker starts within seconds, on a busy machine within minutes.
+    with KafkaLog.open(*where, n_partitions=4, seconds_max=SECONDS_MAX) as log:
         ledgers = [log.partition(i) for i in range(4)]
         for ledger in ledgers:
             ledger.append(make_records(100))
@@ -526,15 +528,17 @@ def test_calls_wait_until_a_stopped_broker_is_back(
             lambda: ledgers[1].read(0),
             lambda: ledgers[2].end,
             lambda: ledgers[3].truncate(50),
-            lambda: KafkaLog.open(*where, create=False),
-            lambda: KafkaLog.open(where[0], f"{kafka_topic}-new", n_partitions=1),
+            lambda: KafkaLog.open(*where, create=False, seconds_max=SECONDS_MAX),
+            lambda: KafkaLog.open(
+                where[0], f"{kafka_topic}-new", n_partitions=1, seconds_max=SECONDS_MAX
+            ),
         ]
         with ThreadPoolExecutor(len(calls)) as pool:
             with absence(own_broker):
                 begun = [pool.submit(call) for call in calls]
                 time.sleep(BEGUN_SECONDS)
                 assert [future for future in begun if future.done()] == []
-            results = [future.result(300) for future in begun]
+            results = [future.result(SECONDS_MAX) for future in begun]
         assert results[:3] == [
             AppendedSpan(100, 200, True),
             list(enumerate(make_records(100))),
@@ -578,6 +582,7 @@ def test_a_log_survives_a_killed_broker(tmp_path: Path) -> None:
             ledger = log.partition(0)
             assert ledger.append(make_records(100)) == AppendedSpan(0, 100, True)
             os.kill(cluster["pids"][0], signal.SIGKILL)
+            wait_for_threads(cluster["pids"][0], "ZX")
             again = json.loads(script(*up))
             assert again["bootstrap"] == cluster["bootstrap"]
             assert again["pids"] != cluster["pids"]
