@@ -119,7 +119,9 @@ class CrawlSession:
         spool = Spool.open(
             folder / "spool",
             keeps_unchanged=any(sink.wants_unchanged for sink in self._sinks),
-            is_skipped=lambda change: discovery.kind_of(change) != FetchKind.PAGE,
+            is_skipped=lambda change: (
+                discovery.kind_of(change) != FetchKind.PAGE or discovery.is_left_out(change.url)
+            ),
         )
         gate_file = GateFile(folder / "hosts")
         fetcher: PageFetcher | None = None

@@ -510,6 +510,14 @@ def test_copies_and_pages_that_forbid_it_are_not_kept_fresh(open_crawl: OpenCraw
     assert crawl.fetch(f"{HOST}/copy").importances == {f"{HOST}/copy": 0.0}
     assert crawl.fetch(f"{HOST}/hidden").importances == {f"{HOST}/hidden": 0.0}
     assert {f"{HOST}/real", f"{HOST}/y"} <= crawl.urls()
+    # Sinks do not get them, until a page no longer says so.
+    assert crawl.finder.is_left_out(f"{HOST}/copy")
+    assert crawl.finder.is_left_out(f"{HOST}/hidden")
+    assert not crawl.finder.is_left_out(f"{HOST}/")
+    crawl.web.bodies[f"{HOST}/hidden"] = b"<body>Welcome</body>"
+    crawl.clock.pass_seconds(3_600)
+    crawl.fetch(f"{HOST}/hidden")
+    assert not crawl.finder.is_left_out(f"{HOST}/hidden")
 
 
 def test_a_document_that_is_no_longer_one_is_left_for_a_week(open_crawl: OpenCrawl) -> None:

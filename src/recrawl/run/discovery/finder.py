@@ -71,6 +71,7 @@ _GROWTH_SECONDS: Final = 30 * 86_400.0
 _DAY_MS: Final = 86_400_000
 _RETRY_MS: Final = 300_000
 _SITES_MAX: Final = 100_000
+_LEFT_OUT_MAX: Final = 100_000
 _START_DEPTH: Final = 0
 # Pages of sitemaps are as far from the start as those that the start page links to.
 _SITEMAP_DEPTH: Final = 1
@@ -104,6 +105,7 @@ class Discovery:
         """What was found since this object was made."""
         self._corpus = corpus
         self._poll_seconds: dict[str, float] = {}
+        self._left_out: set[str] = set()
         self._without_price: set[str] = set()
         self._memory = DiscoveryMemory(corpus.folder / "discovery" if folder is None else folder)
 
@@ -140,6 +142,16 @@ class Discovery:
         if kind == FetchKind.SITEMAP.value:
             return FetchKind.SITEMAP
         return FetchKind.FEED if kind == FetchKind.FEED.value else FetchKind.PAGE
+
+    def is_left_out(self, url: str) -> bool:
+        """Return whether a page asked not to be kept, or is a copy, when it was last fetched.
+
+        Parameters
+        ----------
+        url
+            URL of the page.
+        """
+        return url in self._left_out
 
     @property
     def n_documents(self) -> int:
@@ -281,6 +293,7 @@ class Discovery:
         if not self.settings.follows_links:
             return found
         targets = list(page.links)
+        self._left_out.discard(order.url)
         if depth > _START_DEPTH:
             # A page that the user gave stays, whatever it says about itself.
             named = _canonical(page.canonical_url) if page.canonical_url else None
@@ -289,6 +302,8 @@ class Discovery:
                 targets.append(page.canonical_url)
             if is_copy or page.is_noindex:
                 found.importances[order.url] = 0.0
+                if len(self._left_out) < _LEFT_OUT_MAX:
+                    self._left_out.add(order.url)
         self._follow(targets, order.url, depth + 1, found)
         return found
 
