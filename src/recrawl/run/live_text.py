@@ -222,6 +222,8 @@ def summary_sentences(session: CrawlSession, summary: CrawlSummary) -> list[str]
         CrawlEnd.PASS_OVER: "Everything that was due has been fetched",
         CrawlEnd.RUN_SPENT: "The budget of this run is spent",
     }[summary.end]
+    if summary.end == CrawlEnd.PASS_OVER and not results:
+        why = "Nothing was due, so nothing was fetched"
     sentences = [f"{why}, after {seconds_text(summary.seconds)}."]
     if summary.left is not None:
         sentences.append(summary.left)

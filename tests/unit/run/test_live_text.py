@@ -79,6 +79,12 @@ def test_a_line_of_a_log_names_the_latest_change(session: CrawlSession) -> None:
     assert progress_sentence(session, 60.0) == f"60 s: 1 fetch: new 1. Latest: new {PAGES[0]}"
 
 
+def test_a_pass_without_anything_due_says_so(session: CrawlSession) -> None:
+    summary = CrawlSummary(CrawlEnd.PASS_OVER, 3.0, session.progress, 0)
+    text = summary_sentences(session, summary)[0]
+    assert text == "Nothing was due, so nothing was fetched, after 3 s."
+
+
 def test_the_summary_counts_sitemaps_apart(session: CrawlSession, tmp_path: Path) -> None:
     progress = session.progress
     progress.n_found = 2

@@ -54,6 +54,7 @@ _LINE_SECONDS: Final = 60.0
 # The first lines come sooner, so that nobody wonders whether anything happens.
 _FIRST_LINES_SECONDS: Final = (10.0, 30.0)
 _SHOWN_MAX: Final = 20
+_DOCUMENT_KIND: Final = "sitemap or feed"
 _FOLDER_KINDS: Final = ("folder", "json-lines", "warc", "parquet")
 
 
@@ -145,7 +146,8 @@ def command(
     `recrawl run` in the folder of the corpus goes on.
 
     Options for a new corpus are saved in its recrawl.toml.  Exit codes: 0 if the run ended as you
-    asked, also by Ctrl-C; 1 if it failed; 2 for wrong usage; 3 if --once could fetch nothing.
+    asked, also by Ctrl-C, or if nothing was due; 1 if it failed; 2 for wrong usage; 3 if every
+    fetch of --once failed.
     """
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
@@ -175,6 +177,7 @@ def command(
         )
     else:
         out.note("Opening the corpus …")
+        _say_what_is_not_saved(options, out)
     with open_to_change(folder, n_bytes_input=n_bytes_input) as corpus:
         if not given and corpus.n_pages == 0:
             raise RecrawlError(
@@ -247,6 +250,30 @@ def _create(folder: Path, urls: Sequence[str], options: dict[str, Any], out: Out
             f"{folder} is not a corpus. Name a site to start with: "
             f"`recrawl run -C {folder} https://example.com/`"
         )
+    run = _run_section(options)
+    toml = folder / CONFIG_FILE
+    is_ours = not toml.exists()
+    if is_ours:
+        _require_public(urls, options["networks"])
+    else:
+        _require_complete(toml, bool(run or options["budget"] or options["min_age"] is not None))
+    rate = options["budget"] or DEFAULT_BUDGET
+    amounts = {"rate": rate, "cost_per_fetch": None}
+    seconds = options["min_age"]
+    min_age = DEFAULT_MIN_AGE if seconds is None else f"{seconds:g}s"
+    own_rate = create_corpus(folder, toml, amounts, "rocksdb", {}, False, run, min_age)
+    rate = own_rate or rate
+    where = "the current folder" if folder == Path() else str(folder)
+    out.note(
+        f"Created a corpus in {where}, with a budget of {rate.replace('/', ' fetches/', 1)} "
+        f"(`recrawl set{_option_text(folder)} --budget RATE` changes it)."
+    )
+    if is_ours:
+        out.note(f"A page is fetched at most every {min_age}; min_age in {CONFIG_FILE} changes it.")
+
+
+def _run_section(options: dict[str, Any]) -> dict[str, str]:
+    """Return the settings of the section ``run`` that options give, in TOML notation."""
     run: dict[str, str] = {}
     if options["targets"]:
         run["to"] = _toml_texts([_absolute_target(one) for one in options["targets"]])
@@ -258,25 +285,18 @@ def _create(folder: Path, urls: Sequence[str], options: dict[str, Any], out: Out
     for option, key in (("is_discovering", "discover"), ("has_browser", "browser")):
         if options[option]:
             run[key] = "true"
-    toml = folder / CONFIG_FILE
-    is_ours = not toml.exists()
-    if is_ours:
-        _require_public(urls, options["networks"])
-    else:
-        _require_complete(toml, bool(run or options["budget"] or options["min_age"] is not None))
-    rate = options["budget"] or DEFAULT_BUDGET
-    amounts = {"rate": rate, "cost_per_fetch": None}
-    seconds = options["min_age"]
-    min_age = DEFAULT_MIN_AGE if seconds is None else f"{seconds:g}s"
-    own_rate = create_corpus(folder, toml, amounts, "rocksdb", {}, False, run or None, min_age)
-    rate = own_rate or rate
-    where = "the current folder" if folder == Path() else str(folder)
-    out.note(
-        f"Created a corpus in {where}, with a budget of {rate.replace('/', ' fetches/', 1)} "
-        f"(`recrawl set{_option_text(folder)} --budget RATE` changes it)."
-    )
-    if is_ours:
-        out.note(f"A page is fetched at most every {min_age}; min_age in {CONFIG_FILE} changes it.")
+    return run
+
+
+def _say_what_is_not_saved(options: dict[str, Any], out: Output) -> None:
+    """Say how to keep options that hold for this run of an existing corpus alone."""
+    run = _run_section(options)
+    if run:
+        lines = "\n".join(f"    {key} = {value}" for key, value in run.items())
+        out.note(
+            f"These options hold for this run. To keep them, write in {CONFIG_FILE}, in the "
+            f"section [run], which you may have to add:\n    [run]\n{lines}"
+        )
 
 
 def _require_complete(toml: Path, has_options: bool) -> None:
@@ -378,8 +398,8 @@ def _run(
     out.note(f"Fetching as {fetch_settings.user_agent}.")
     if fetch_settings.contact == _DEFAULT_CONTACT:
         out.note(
-            "Sites cannot reach you yet: set --contact, or contact in [run] of recrawl.toml, to "
-            "your URL or e-mail address."
+            "Sites cannot reach you yet: give --contact with your URL or e-mail address. To save "
+            f'it, add to {CONFIG_FILE}:\n    [run]\n    contact = "you@example.com"'
         )
     settings = _crawl_settings(options)
     return asyncio.run(_crawl(session, urls, settings, out)), session
@@ -501,6 +521,11 @@ def _print_dry_run(folder: Path, urls: Sequence[str], out: Output) -> None:
         out.say(f"… and {len(rows) - _SHOWN_MAX:,} more.")
     if not rows:
         out.say("Nothing is due now.")
+    elif is_corpus(folder):
+        out.say(
+            "Sitemaps and feeds are read first: they may name further pages and change the order. "
+            "Pages of a host wait for one another."
+        )
     sites = {urlsplit(url)[:2] for url in urls}
     for scheme, host in sorted(sites):
         out.say(f"Before that, {scheme}://{host}/robots.txt and the sitemaps that it names.")
@@ -510,10 +535,14 @@ def _due_rows(corpus: "Corpus") -> list[tuple[str, str]]:
     """Return the pages that are due, those that have waited longest first."""
     now_ms = corpus.now_ms()
     due: list[tuple[int, str, str]] = []
-    for batch in corpus.pages(["url", "fetched_at_ms", "due_at_ms"]):
+    for batch in corpus.pages(["url", "fetched_at_ms", "due_at_ms", "kind"]):
         for row in batch.to_pylist():
             if row["fetched_at_ms"] is None:
-                due.append((0, row["url"], "never fetched"))
+                due.append((1, row["url"], "never fetched"))
+            elif row["due_at_ms"] is not None and row["due_at_ms"] > now_ms:
+                continue
+            elif row["kind"] == _DOCUMENT_KIND:
+                due.append((0, row["url"], "sitemap or feed, read first"))
             elif row["due_at_ms"] is not None and row["due_at_ms"] <= now_ms:
                 waited = seconds_text((now_ms - row["fetched_at_ms"]) / 1000)
                 due.append((row["due_at_ms"], row["url"], f"due; fetched {waited} ago"))

@@ -54,11 +54,19 @@ def test_an_empty_folder_becomes_a_corpus_with_pages(
     assert config.run.allow_networks == ("127.0.0.0/8",)
     assert config.run.contact == "a@b.example"
     assert [one.min_age for one in config.patterns] == [600.0]
-    # What is saved holds for the next run.
-    ran = recrawl("run", "--for", "1s", "--no-json")
+    # What is saved holds for the next run; other options do not, and the command says so.
+    ran = recrawl("run", "--for", "1s", "--no-json", "--contact", "c@d.example")
     assert ran.code == 0
+    assert '[run]\n    contact = "c@d.example"' in ran.err
+    assert "Opening the corpus …" in ran.err
     assert "The time is over, after" in ran.out
     assert "recrawl changes" in ran.out
+    # Nothing is due so soon, and that is not a failure.
+    ran = recrawl("run", "--once")
+    assert ran.code == 0
+    assert "Nothing was due, so nothing was fetched" in ran.err
+    assert ran.row["n_fetches"] == 0
+    assert recrawl("run", "--dry-run").rows == []
     assert recrawl("run", "--budget", "3/h").code == 2
     assert recrawl("run", "--min-age", "1h").code == 2
 
