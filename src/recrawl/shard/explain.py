@@ -7,7 +7,12 @@ import numpy as np
 
 from recrawl.core.belief.codes import decode_of
 from recrawl.core.belief.gamma import GammaBelief, rate_quantile
-from recrawl.shard.apply.newcomers import are_newcomers_limited, domain_credit_of, domain_of
+from recrawl.shard.apply.newcomers import (
+    are_newcomers_limited,
+    domain_credit_of,
+    domain_of,
+    shares_in_effect,
+)
 from recrawl.shard.apply.signals import aged_last_of
 from recrawl.shard.due import Terms, bounds_of, due_at_of, log2_value_of, page_due_of, ready_at_of
 from recrawl.shard.early import Early, stale_from_of
@@ -182,12 +187,17 @@ def _sources_of(tables: Tables, rules: Rules, slot: int) -> tuple[SourceView, ..
 
 def is_share_spent(tables: Tables, rules: Rules, slot: int, now: float) -> bool:
     """Return whether a page is a newcomer whose domain, or all newcomers, have no credit."""
-    shares = rules.new_pages_share, rules.new_domain_share
-    if tables.pages.newcomer_until[slot] <= now or not are_newcomers_limited(*shares):
+    if tables.pages.newcomer_until[slot] <= now:
+        return False
+    shares = shares_in_effect(
+        tables.groups, tables.registers, rules.new_pages_share, rules.new_domain_share
+    )
+    if not are_newcomers_limited(*shares):
         return False
     domain = domain_of(tables.groups, int(tables.pages.group[slot]))
     credit = domain_credit_of(tables.groups, tables.registers, domain, *shares)
-    return min(credit, float(tables.registers.newcomer_credit[0])) < 1.0
+    of_all = float(tables.registers.newcomer_credit[0]) if shares[0] < 1.0 else math.inf
+    return min(credit, of_all) < 1.0
 
 
 def _early_from(tables: Tables, terms: Terms, slot: int, early: Early) -> float:

@@ -569,7 +569,13 @@ class Shard:
         self.tables = growth.with_leases(self.tables, event.page.size)
         t = self.tables
         leases.order_pages(t.pages, t.groups, t.leases, t.registers, event, valid)
-        newcomers.charge_newcomers(t.pages, t.groups, t.registers, self.rules, event, valid)
+        rules = self.rules
+        if t.registers.newcomers_until[0] > 0:
+            shares = newcomers.shares_in_effect(
+                t.groups, t.registers, rules.new_pages_share, rules.new_domain_share
+            )
+            rules = rules._replace(new_pages_share=shares[0], new_domain_share=shares[1])
+        newcomers.charge_newcomers(t.pages, t.groups, t.registers, rules, event, valid)
 
     @property
     def _grace_ms(self) -> int:

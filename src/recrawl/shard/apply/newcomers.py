@@ -6,8 +6,11 @@ longer the more of them there are.  All orders of newcomers, first fetches and l
 credit that earns a share of all orders: that of the domain, and that of all newcomers together.
 The picker heeds the credit while other pages are due (`recrawl.shard.picker.newcomers`).
 
-The pages of a shard that is still being filled are not newcomers: growth counts from when the
-shard has had as many polls as pages.
+Growth of a shard counts from when it has had as many polls as pages; before, it is being filled.
+While it is filled, only a domain that has been ordered from can bring newcomers: pages that come
+later were found there, as in a trap or in a large sitemap.  They are newcomers until their first
+fetch, and each domain has an equal share of the orders, but at least ``new_domain_share``.  A
+domain that is nearly alone in its shard has no limit.
 
 The pace is kept by a clock for each domain and one for the shard (a leaky bucket, also known as the
 generic cell rate algorithm): each page moves the clock ahead by the time that the pace allows for
@@ -32,6 +35,7 @@ __all__ = [
     "domain_credit_of",
     "domain_of",
     "set_domains",
+    "shares_in_effect",
     "start_growth",
 ]
 
@@ -43,6 +47,9 @@ _TOLERANCE_MS = 6 * 86_400_000
 _SHARD_GROWTH_MIN = 1_000.0
 _DOMAIN_GROWTH_MIN = 100.0
 _DOMAIN_GROWTH_MIN_SHARE = 0.02
+# Pages of other domains, per page of its own, up to which a domain has no limit in a shard that is
+# being filled.
+_ALONE_SHARE = 0.05
 # Number of orders that credit may amount to: at least, and per page of the shard.
 _CREDIT_MIN = 8.0
 _CREDIT_PER_PAGE = 0.001
@@ -62,6 +69,27 @@ def are_newcomers_limited(new_pages_share: float, new_domain_share: float) -> bo
     return new_pages_share < 1.0 or new_domain_share < 1.0
 
 
+def shares_in_effect(
+    groups: Groups, registers: Registers, new_pages_share: float, new_domain_share: float
+) -> tuple[float, float]:
+    """Return the shares of orders for all newcomers, and for those of one domain.
+
+    While a shard is filled, newcomers of all domains together have no limit, because a crawl that
+    follows links finds nearly all its pages late.  Each domain has an equal share then.
+
+    Parameters
+    ----------
+    groups, registers
+        State of the shard.
+    new_pages_share, new_domain_share
+        Shares that are set.
+    """
+    if registers.growth_until[0] > 0:
+        return new_pages_share, new_domain_share
+    n_domains = max(int(np.count_nonzero(groups.domain_pages)), 1)
+    return 1.0, max(new_domain_share, 1.0 / n_domains)
+
+
 @table_kernel
 def start_growth(registers: Registers) -> None:
     """Begin to count growth once there were as many polls as there are pages."""
@@ -71,7 +99,12 @@ def start_growth(registers: Registers) -> None:
 
 @table_kernel
 def part_of_pages(groups: Groups, registers: Registers, domain: int) -> float:
-    """Return the share of a domain in the pages of the shard, before their present growth."""
+    """Return the share of a domain in the pages of the shard, before their present growth.
+
+    It is 0 while the shard is filled.
+    """
+    if registers.growth_until[0] == 0:
+        return 0.0
     pages = max(float(registers.growth_pages[0]), 1.0)
     return min(number_of(groups.growth_pages[domain]) / pages, 1.0)
 
@@ -120,6 +153,42 @@ def _grow(groups: Groups, registers: Registers, rules: Rules, group: int) -> int
 
 
 @table_kernel
+def _filling_step_ms(groups: Groups, registers: Registers, rules: Rules, domain: int) -> int:
+    """Return the milliseconds that normal growth of a domain allows, while a shard is filled.
+
+    The pages of the other domains count, not all pages: a domain must not raise its own pace.
+    """
+    n_others = registers.n_pages[0] - number_of(groups.domain_pages[domain])
+    pace = max(
+        rules.growth_share * number_of(groups.growth_pages[domain]),
+        _DOMAIN_GROWTH_MIN_SHARE * n_others,
+        _DOMAIN_GROWTH_MIN,
+    )
+    return int(_GROWTH_MS / pace)
+
+
+@table_kernel
+def _grow_while_filled(groups: Groups, registers: Registers, rules: Rules, group: int) -> int:
+    """Count a page of a shard that is being filled; return as `_grow` does."""
+    now = registers.now[0]
+    domain = domain_of(groups, group)
+    if groups.ready_at[group] == 0 and groups.ready_at[domain] == 0:
+        return 0  # nothing was ordered from it yet, so the page was not found there
+    n_own = number_of(groups.domain_pages[domain])
+    if registers.n_pages[0] - n_own <= _ALONE_SHARE * n_own:
+        return 0
+    if groups.growth_until[domain] <= now:
+        groups.growth_until[domain] = now
+        groups.growth_pages[domain] = n_own - 1
+    latest = now + int(1000.0 * rules.newcomer_max)
+    until = groups.growth_until[domain] + _filling_step_ms(groups, registers, rules, domain)
+    groups.growth_until[domain] = min(until, latest + _TOLERANCE_MS)
+    if until - _TOLERANCE_MS <= now:
+        return 0
+    return int(min(until - _TOLERANCE_MS, latest))
+
+
+@table_kernel
 def count_added(
     pages: Pages,
     groups: Groups,
@@ -144,11 +213,12 @@ def count_added(
         group = number_of(event.group[i])
         groups.domain_pages[domain_of(groups, group)] += np.uint32(1)
         pages.newcomer_until[slot] = 0
-        if registers.growth_until[0] == 0 or not is_limited:
+        if not is_limited or groups.flags[group] & GROUP_UNLIMITED:
             continue
-        if groups.flags[group] & GROUP_UNLIMITED:
-            continue
-        until_ms = _grow(groups, registers, rules, group)
+        if registers.growth_until[0] == 0:
+            until_ms = _grow_while_filled(groups, registers, rules, group)
+        else:
+            until_ms = _grow(groups, registers, rules, group)
         if until_ms > 0:
             until = min(max(until_ms // 1000 - EPOCH_SECONDS, 1), SECONDS_MAX)
             pages.newcomer_until[slot] = until
@@ -179,6 +249,9 @@ def count_removed(
             groups.growth_until[domain] = max(groups.growth_until[domain] - step, 0)
             step = _shard_step_ms(registers, rules)
             registers.growth_until[0] = max(registers.growth_until[0] - step, 1)
+        elif groups.growth_until[domain] > 0:
+            step = _filling_step_ms(groups, registers, rules, domain)
+            groups.growth_until[domain] = max(groups.growth_until[domain] - step, 0)
 
 
 @table_kernel

@@ -351,6 +351,15 @@ def _enter_status(pages: Pages, rules: Rules, slot: int, status: int) -> bool:
 
 
 @table_kernel
+def _note_fetch(pages: Pages, registers: Registers, slot: int, fetched: int) -> None:
+    pages.fetched_at[slot] = fetched
+    pages.not_before[slot] = 0
+    if registers.growth_until[0] == 0 and pages.newcomer_until[slot] > 0:
+        # While a shard is filled, only first fetches are limited (`apply.newcomers`).
+        pages.newcomer_until[slot] = 0
+
+
+@table_kernel
 def apply_outcomes(
     pages: Pages,
     links: Links,
@@ -416,8 +425,7 @@ def apply_outcomes(
                 registers.n_audited[0] += 1
                 registers.n_audited_fresh[0] += 0 if changed else 1
         _clear_signals(pages, links, slot)
-        pages.fetched_at[slot] = fetched
-        pages.not_before[slot] = 0
+        _note_fetch(pages, registers, slot, fetched)
         pages.word[slot] = with_last(pages.word[slot], fetched)
         is_given_up = _enter_status(pages, rules, slot, status)
         rebuild_word(pages, links, sources, priors, rules, slot, float(fetched))

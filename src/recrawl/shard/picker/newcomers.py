@@ -18,6 +18,7 @@ from recrawl.shard.apply.newcomers import (
     domain_credit_of,
     domain_of,
     domain_share_of,
+    shares_in_effect,
 )
 from recrawl.shard.due import Terms, log2_worth_of
 from recrawl.shard.early import stale_from_of
@@ -145,8 +146,9 @@ class Newcomers:
     """
 
     def __init__(self, settings: ShardSettings, terms: Terms) -> None:
-        self._shares = (float(settings.new_pages_share), float(settings.new_domain_share))
-        self._is_limited = bool(are_newcomers_limited(*self._shares))
+        self._set_shares = (float(settings.new_pages_share), float(settings.new_domain_share))
+        self._is_limited = bool(are_newcomers_limited(*self._set_shares))
+        self._shares = self._set_shares
         self._terms = terms
         self._listed = np.empty(0, np.int64)
         self._listed_at = -math.inf
@@ -156,8 +158,10 @@ class Newcomers:
     def limited_after(self, tables: Tables, now_ms: int) -> float:
         """Return the instant in shard seconds after which newcomers are limited; inf for never."""
         now = now_ms / 1000.0 - EPOCH_SECONDS
-        is_any = self._is_limited and float(tables.registers.newcomers_until[0]) > now
-        return now if is_any else NO_NEWCOMERS
+        if not self._is_limited or float(tables.registers.newcomers_until[0]) <= now:
+            return NO_NEWCOMERS
+        self._shares = shares_in_effect(tables.groups, tables.registers, *self._set_shares)
+        return now if are_newcomers_limited(*self._shares) else NO_NEWCOMERS
 
     def n_allowed(self, tables: Tables, n: int) -> int:
         """Return the number of newcomers that a decision of ``n`` orders may have."""

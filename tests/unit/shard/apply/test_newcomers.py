@@ -57,6 +57,67 @@ def test_pages_of_a_shard_that_is_being_filled_are_not_newcomers() -> None:
     assert newcomers(story, story.add(5_000, at=2 * DAY)) == 0
 
 
+def filling(n_hosts: int = 10, **settings: Any) -> Story:
+    """Return a shard that is being filled, at day 2: other hosts have pages to fetch."""
+    story = Story(**settings)
+    pages = story.add(20 * n_hosts, group=np.arange(20 * n_hosts) % n_hosts)
+    story.order(pages)
+    story.fetch(pages, 1, at=0.5 * DAY)
+    story.tick(DAY)
+    story.add(400, at=DAY, group=100 + np.arange(400) % (n_hosts - 1))
+    story.tick(2 * DAY)
+    return story
+
+
+def test_a_site_that_grows_while_it_is_crawled_brings_newcomers_before_a_shard_is_filled() -> None:
+    story = filling()
+    # Twenty pages of the hundred that a domain may grow by in thirty days come at once.
+    page = story.add(1_000, at=2 * DAY, group=9)
+    assert newcomers(story, page) == 980
+    # Nobody has fetched from this host: its pages were given, not found.
+    assert newcomers(story, story.add(1_000, at=2 * DAY, group=50)) == 0
+    assert story.register("growth_until") == 0
+    assert story.replay().digest() == story.shard.digest()
+
+
+def test_pages_removed_while_a_shard_is_filled_make_room() -> None:
+    story = filling()
+    page = story.add(20, at=2 * DAY, group=9)
+    story.apply(ev.event_of(ev.PagesRemoved, page=page[:10]))
+    assert newcomers(story, story.add(20, at=2 * DAY, group=9)) == 10
+
+
+def test_a_site_that_is_nearly_alone_has_no_limit_while_a_shard_is_filled() -> None:
+    story = Story()
+    pages = story.add(1_000, group=(np.arange(1_000) < 40).astype(int))
+    story.order(pages)
+    story.fetch(pages, 1, at=0.5 * DAY)
+    story.tick(2 * DAY)
+    assert newcomers(story, story.add(5_000, at=2 * DAY, group=0)) == 0
+    # 2 % of the 5,960 others in thirty days is normal growth, and six days of that come at once.
+    assert newcomers(story, story.add(5_000, at=2 * DAY, group=1)) == 4_977
+
+
+@pytest.mark.parametrize("picker", ["scan", "sweep"])
+@pytest.mark.parametrize(("n_hosts", "share"), [(40, 0.05), (5, 1 / 9), (2, 1 / 3)])
+def test_a_site_has_an_equal_share_while_a_shard_is_filled(
+    picker: str, n_hosts: int, share: float
+) -> None:
+    story = filling(n_hosts, picker=picker, sweep_seconds=1.0)
+    page = story.add(300, at=2 * DAY, group=n_hosts - 1)
+    found = share_of_orders(story, page[20:], 150)
+    # Credit for eight orders was saved up.
+    assert share - 0.02 <= found <= share + 8 / 150 + 0.01
+
+
+def test_a_found_page_is_like_others_once_it_is_fetched_while_a_shard_is_filled() -> None:
+    story = filling()
+    page = story.add(100, at=2 * DAY, group=9)
+    assert newcomers(story, page) == 80
+    story.fetch(page[50:], 1, at=2.1 * DAY)
+    assert newcomers(story, page) == 30
+
+
 def test_pages_beyond_normal_growth_are_newcomers() -> None:
     story = established()
     page = story.add(1_000, at=2 * DAY, group=50)
