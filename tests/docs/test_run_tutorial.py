@@ -48,7 +48,8 @@ def run_until_interrupted(shell: Shell, command: str) -> tuple[int, str, str]:
     process = subprocess.Popen(
         ["bash", "-c", f"exec {command}"],
         cwd=shell.folder,
-        env=shell.environment,
+        # So that Ctrl-C does not come while it compiles, which takes minutes on a busy machine.
+        env=shell.environment | {"RECRAWL_KERNELS": "interpreted"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

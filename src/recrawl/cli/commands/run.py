@@ -294,8 +294,8 @@ def _say_what_is_not_saved(options: dict[str, Any], out: Output) -> None:
     if run:
         lines = "\n".join(f"    {key} = {value}" for key, value in run.items())
         out.note(
-            f"These options hold for this run. To keep them, write in {CONFIG_FILE}, in the "
-            f"section [run], which you may have to add:\n    [run]\n{lines}"
+            f"These options hold for this run. To keep them, write them in the section [run] of "
+            f"{CONFIG_FILE} (add the section if it is missing):\n{lines}"
         )
 
 
@@ -398,8 +398,8 @@ def _run(
     out.note(f"Fetching as {fetch_settings.user_agent}.")
     if fetch_settings.contact == _DEFAULT_CONTACT:
         out.note(
-            "Sites cannot reach you yet: give --contact with your URL or e-mail address. To save "
-            f'it, add to {CONFIG_FILE}:\n    [run]\n    contact = "you@example.com"'
+            "Sites cannot reach you yet: give --contact with your URL or e-mail address, or set "
+            f"contact in the section [run] of {CONFIG_FILE} (add the section if it is missing)."
         )
     settings = _crawl_settings(options)
     return asyncio.run(_crawl(session, urls, settings, out)), session

@@ -57,7 +57,7 @@ def test_an_empty_folder_becomes_a_corpus_with_pages(
     # What is saved holds for the next run; other options do not, and the command says so.
     ran = recrawl("run", "--for", "1s", "--no-json", "--contact", "c@d.example")
     assert ran.code == 0
-    assert '[run]\n    contact = "c@d.example"' in ran.err
+    assert '(add the section if it is missing):\n    contact = "c@d.example"' in ran.err
     assert "Opening the corpus …" in ran.err
     assert "The time is over, after" in ran.out
     assert "recrawl changes" in ran.out
