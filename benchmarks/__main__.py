@@ -140,8 +140,8 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument("--pages", type=int, default=20_000, help="number of pages")
     command.add_argument("--fetches", type=int, default=5_000, help="number of fetches of the day")
     command = commands.add_parser("month", help=month.__doc__)
-    command.add_argument("--hosts", type=int, default=60, help="number of hosts")
-    command.add_argument("--pages", type=int, default=600, help="number of pages")
+    command.add_argument("--hosts", type=int, default=45, help="number of hosts")
+    command.add_argument("--pages", type=int, default=1_350, help="number of pages")
     command.add_argument("--days", type=float, default=30.0, help="length of each crawl")
     command.add_argument(
         "--days-per-fetch",

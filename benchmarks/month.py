@@ -172,8 +172,8 @@ def parse_switches(text: str) -> tuple[Switch, ...]:
 
 
 def measure(
-    n_hosts: int = 60,
-    n_pages: int = 600,
+    n_hosts: int = 45,
+    n_pages: int = 1_350,
     n_days: float = 30.0,
     days_per_fetch: Sequence[float] = DAYS_PER_FETCH,
     switches: Sequence[Switch] = SWITCHES,

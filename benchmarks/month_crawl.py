@@ -169,8 +169,8 @@ def crawl_month(
 ) -> MonthCrawl:
     """Crawl a web with the loop of ``recrawl run``, in stepped time.
 
-    The crawler is given the URLs of all pages, and of the home pages of all hosts with importance
-    0.  It finds sitemaps and feeds by itself.
+    The crawler is given the URLs of all pages and of the home pages of all hosts.  It finds
+    sitemaps and feeds by itself.
 
     Parameters
     ----------
@@ -242,11 +242,7 @@ async def _crawl(
         recrawl.open(folder / "corpus", config, clock=stepped.clock) as corpus,
     ):
         urls = [page.url for page in web.pages()]
-        # Home pages name the feeds.  They need not stay fresh, because their freshness does not
-        # count, and the oracle does not fetch them.
-        homes = [host.origin + "/" for host in web.hosts.values()]
-        corpus.add(homes, importance=0.0)
-        urls += homes
+        urls += [host.origin + "/" for host in web.hosts.values()]
         spool.settle_feed(corpus, spool.pending)
         async with await serve(web, now_ms=stepped.now_ms, sets_port=False, log=log) as server:
             fetcher = HttpFetcher(settings, time=stepped, resolver=server.resolver())
