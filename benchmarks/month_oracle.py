@@ -318,10 +318,16 @@ class _Oracle:
         rows = document.rows
         changed_ms = np.array([host.current(self.pages[row].page, as_of_ms)[0] for row in rows])
         changed_at = (changed_ms - self.web.started_at_ms) / 1_000
-        # A feed says nothing about pages that changed before those that it lists.
+        is_listed = np.ones(rows.size, dtype=bool)
         listed_since = -math.inf
         if document.n_listed < rows.size:
-            listed_since = np.sort(changed_at)[-document.n_listed]
+            # A feed says nothing about pages that changed before those that it lists, nor about
+            # others that changed in the same instant as the last of them.
+            pages = np.array([self.pages[row].page for row in rows])
+            latest = np.lexsort((pages, changed_at))[-document.n_listed :]
+            is_listed[:] = False
+            is_listed[latest] = True
+            listed_since = changed_at[latest[0]]
         has_copy = np.isfinite(self.fetched_at[rows])
         if document.dates is SitemapDates.DATE_ONLY:
             fetched_at = np.where(has_copy, self.fetched_at[rows], 0.0)
@@ -332,8 +338,9 @@ class _Oracle:
             open_seconds = np.where(is_open, _DAY - fetched_at % _DAY, 0.0)
             until = at - np.minimum(open_seconds, at - fetched_at)
         else:
-            is_later = (changed_at > self.fetched_at[rows]) & (changed_at >= listed_since)
-            until = np.where(listed_since <= self.known_until[rows], as_of, -math.inf)
+            is_later = (changed_at > self.fetched_at[rows]) & is_listed
+            is_said = is_listed | (listed_since < self.known_until[rows])
+            until = np.where(is_said, as_of, -math.inf)
         self.has_changed[rows] |= has_copy & is_later
         is_same = has_copy & ~self.has_changed[rows]
         better = np.maximum(self.known_until[rows], until)

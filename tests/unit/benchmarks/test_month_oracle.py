@@ -1,11 +1,15 @@
 """The oracle of the month spends its budget, obeys robots.txt and uses hints."""
 
-from benchmarks.month_oracle import OracleRun, run_oracle
+import numpy as np
+
+from benchmarks.month_oracle import OracleRun, _documents, _Oracle, run_oracle
 from recrawl.testing.web import (
+    FeedKind,
     HostTraits,
     LocalWeb,
     RobotsKind,
     SitemapDates,
+    SitemapForm,
     WebPage,
     mean_freshness,
 )
@@ -56,3 +60,26 @@ def test_it_spends_its_budget_on_pages_that_are_allowed() -> None:
     assert 0 < run.n_failures < 0.2 * run.n_fetches
     paths = {web.hosts[copy.host].path(copy.page) for copy in run.copies}
     assert not any(path.startswith("/private/") for path in paths)
+
+
+def test_a_feed_tells_it_only_of_the_pages_that_it_lists() -> None:
+    # Most pages change in the same instant, and the feed lists ten.
+    traits = HostTraits(
+        name="a.example",
+        page_kind="legal_terms",
+        n_pages=60,
+        shocks_per_day=1.0,
+        shock_share=0.9,
+        sitemap=SitemapForm.MISSING,
+        feed=FeedKind.RSS,
+    )
+    web = LocalWeb([traits], started_at_ms=_START_MS)
+    pages = list(web.reachable_pages())
+    (feed,) = _documents(web, pages, _N_DAYS * 86_400)
+    oracle = _Oracle(web, pages, np.ones(len(pages)), [feed])
+    oracle.fetched_at[:] = oracle.known_until[:] = 0.0
+    oracle.has_changed[:] = False
+    oracle.read(feed, 86_400 * _N_DAYS)
+    assert np.count_nonzero(oracle.has_changed) == 10
+    # Of the others it knows nothing new.
+    assert np.count_nonzero(oracle.known_until > 0) == 0

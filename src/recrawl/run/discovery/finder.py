@@ -504,11 +504,15 @@ class Discovery:
             self._poll_seconds[url] = ttl_seconds
             self._without_price.add(url)
             return
+        n_pages = version.hashes.size
+        if source == FEED_SOURCE:
+            # It lists a few pages now, but speaks of all.
+            n_pages = max(n_pages, self._corpus.n_pages_of_host(_host_of(_origin_of(url))))
         self._poll_seconds[url] = seconds_to_next_poll(
             news_per_second(version.news, quality, source),
             quality.price,
             # An index lists no pages; what it is worth is not compared with theirs.
-            n_pages=quality.importance * version.hashes.size or math.inf,
+            n_pages=quality.importance * n_pages or math.inf,
             # Until it is known, good sources must be able to show what they are worth.
             precision=quality.precision_of(source) if quality.is_judged(source) else 1.0,
             turnover_seconds=turnover,
