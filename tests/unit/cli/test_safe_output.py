@@ -68,7 +68,8 @@ def calls_that_print(tree: ast.Module) -> list[str]:
             name = ast.unparse(node.func)
             if name in ("print", "click.echo", "click.secho", "click.echo_via_pager", "Console"):
                 found.append(name)
-            if name.startswith(("sys.stdout", "sys.stderr")) and "isatty" not in name:
+            is_question = name.endswith((".isatty", ".fileno"))
+            if name.startswith(("sys.stdout", "sys.stderr")) and not is_question:
                 found.append(name)
             if "console.print" in name:
                 found.append(name)

@@ -115,7 +115,12 @@ def corpus(tmp_path: Path, clock: ManualClock, config: CorpusConfig) -> Any:
 
 @pytest.fixture
 def crash(corpus: Corpus, clock: ManualClock, tmp_path: Path) -> tuple[Path, State]:
-    """Return a copy of a killed corpus with two snapshots and a longer log, and its state."""
+    """A copy of a killed corpus with two snapshots and a longer log, and its state."""
+    return crash_after_work(corpus, clock, tmp_path)
+
+
+def crash_after_work(corpus: Corpus, clock: ManualClock, tmp_path: Path) -> tuple[Path, State]:
+    """Make two snapshots and a longer log; return a copy as of a killed corpus, and its state."""
     work(corpus, clock, 0)
     corpus.snapshot()
     work(corpus, clock, 5)
@@ -389,10 +394,14 @@ def test_a_failed_read_leaves_no_gap_in_the_store(
 
 
 def test_a_snapshot_of_an_older_format_is_read(
-    crash: tuple[Path, State], config: CorpusConfig
+    tmp_path: Path, clock: ManualClock, config: CorpusConfig
 ) -> None:
     """Columns that were added to the format later have their initial values."""
-    folder, before = crash
+    # Older formats do not know newcomers; without limits, no page is one.
+    unlimited = {"new_pages_share": 1.0, "new_domain_share": 1.0}
+    config = CorpusConfig.from_dict({**config.to_dict(), "protection": unlimited})
+    with recrawl.open(tmp_path / "corpus", config, clock=clock) as corpus:
+        folder, before = crash_after_work(corpus, clock, tmp_path)
     for snapshot in snapshots_of(folder):
         manifest = snapshot / "manifest.json"
         body = json.loads(json.loads(manifest.read_text())["body"])
