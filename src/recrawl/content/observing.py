@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from recrawl.content.extract.charset import (
     decode_body,
+    encode_back,
+    find_second_charset,
     find_wide_charset,
-    is_encoded_twice,
 )
 from recrawl.content.extract.chunks import chunk_bytes
 from recrawl.content.extract.html_page import FACT_LENGTH_MAX, PageTree
@@ -212,8 +213,8 @@ def _observe_html(request: _Request) -> Observation:
         page, charset, has_bad_bytes = _to_utf8(page, content_type)
         markup = read_markup(page, n_text_max=n_max, is_reduced=is_reduced)
         decoded = markup.parsed.decode("utf-8", "replace")
-    elif is_encoded_twice(decoded):
-        page = page.decode("utf-8", "replace").encode("latin-1", "replace")
+    elif (second := find_second_charset(decoded)) is not None:
+        page = encode_back(page.decode("utf-8", "replace"), second, "replace")
         markup = read_markup(page, n_text_max=n_max, is_reduced=is_reduced)
         decoded = markup.parsed.decode("utf-8", "replace")
     rest: tuple[memoryview, ...] = ()

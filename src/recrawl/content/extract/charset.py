@@ -6,7 +6,13 @@ from typing import Final, NamedTuple
 
 from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
 
-__all__ = ["DecodedText", "decode_body", "find_wide_charset", "is_encoded_twice"]
+__all__ = [
+    "DecodedText",
+    "decode_body",
+    "encode_back",
+    "find_second_charset",
+    "find_wide_charset",
+]
 
 HEAD_BYTES: Final = 4096
 """Start of a page in which a meta tag or an XML declaration names the character set."""
@@ -37,6 +43,13 @@ _META_LABEL = re.compile(
     re.IGNORECASE,
 )
 
+# As browsers read Windows-1252: the five bytes that it leaves undefined are control characters.
+_WINDOWS_SIGNS = bytes(range(256)).decode("cp1252", "replace")
+_WINDOWS_SIGNS = "".join(
+    chr(i) if sign == "\ufffd" else sign for i, sign in enumerate(_WINDOWS_SIGNS)
+)
+_WINDOWS_BYTES = codecs.charmap_build(_WINDOWS_SIGNS)
+
 
 class DecodedText(NamedTuple):
     """Text of a body, the character set that it was read in, and whether some bytes were wrong."""
@@ -52,7 +65,9 @@ def decode_body(body: bytes, content_type: str | None = None) -> DecodedText:
     A byte order mark decides; then UTF-8, if the whole body is valid UTF-8; then the label of the
     header, that of a meta tag or XML declaration, and detection.  Valid UTF-8 is taken before the
     labels because text in another character set is practically never valid UTF-8, and a page whose
-    header is missing or wrong in some answers would otherwise seem to change.
+    header is missing or wrong in some answers would otherwise seem to change.  For the same reason
+    a text that was encoded twice is read as it was meant, and a label that says UTF-8 does not
+    count if most signs beyond ASCII are not valid in it.
 
     Parameters
     ----------
@@ -65,34 +80,64 @@ def decode_body(body: bytes, content_type: str | None = None) -> DecodedText:
     if wide is not None:
         mark = next((mark for mark, _ in _MARKS if body.startswith(mark)), b"")
         return _decode(body[len(mark) :], wide)
-    header = _header_label(content_type)
     try:
-        return DecodedText(body.decode(), "utf-8", False)
+        return DecodedText(_read_once(body.decode()), "utf-8", False)
     except UnicodeDecodeError as error:
         if error.start >= len(body) - 3 and not body[: error.start].isascii():
-            return DecodedText(body[: error.start].decode(), "utf-8", True)  # cut inside a sign
-    label = _codec(header) or _codec(_meta_label(body)) or _detect(body)
-    return _decode(body, label)
+            text = body[: error.start].decode()
+            return DecodedText(_read_once(text), "utf-8", True)  # cut inside a sign
+    for label in (_header_label(content_type), _meta_label(body)):
+        codec = _codec(label)
+        if codec is not None:
+            found = _decode(body, codec)
+            if codec != "utf-8" or not _is_mostly_bad(found.text):
+                return found
+    return _decode(body, _detect(body))
 
 
-def is_encoded_twice(text: str) -> bool:
-    """Return whether a text was encoded in UTF-8 twice.
+def find_second_charset(text: str) -> str | None:
+    """Return the character set that a server took UTF-8 for before it encoded a text again.
 
-    A server that takes UTF-8 for Latin-1 and encodes it again makes ``Ã©`` of ``é``.  Other texts
-    whose letters are all in Latin-1 are not valid UTF-8 when written in it.
+    Such a server makes ``Ã©`` of ``é`` and ``â€™`` of ``’``.  None if the text was encoded once: its
+    letters are then not valid UTF-8 when they are written in Latin-1 or Windows-1252.  For
+    Windows-1252 at least two characters must be superfluous, since in capitals and with an ellipsis
+    a word may end like such a sign.
 
     Parameters
     ----------
     text
-        Decoded text.
+        Decoded text; its last sign may be cut.
     """
     if text.isascii():
-        return False
-    try:
-        text.encode("latin-1").decode()
-    except UnicodeError:
-        return False
-    return True
+        return None
+    for charset, n_superfluous_min in (("latin-1", 1), ("cp1252", 2)):
+        try:
+            once = encode_back(text, charset)
+        except UnicodeError:
+            continue
+        try:
+            meant, n_read = codecs.utf_8_decode(once, "strict", False)
+        except UnicodeError:
+            return None  # the same bytes are wrong in the other character set
+        return charset if n_read - len(meant) >= n_superfluous_min else None
+    return None
+
+
+def encode_back(text: str, charset: str, errors: str = "strict") -> bytes:
+    """Return the bytes that a server has read in a character set and encoded again.
+
+    Parameters
+    ----------
+    text
+        Text that was encoded twice.
+    charset
+        Result of `find_second_charset`.
+    errors
+        What to do with other characters, as for ``str.encode``.
+    """
+    if charset == "latin-1":
+        return text.encode(charset, errors)
+    return codecs.charmap_encode(text, errors, _WINDOWS_BYTES)[0]
 
 
 def find_wide_charset(body: bytes, content_type: str | None = None) -> str | None:
@@ -116,6 +161,18 @@ def find_wide_charset(body: bytes, content_type: str | None = None) -> str | Non
         label = _header_label(content_type) or _meta_label(body)
         return "iso2022_jp" if _codec(label) == "iso2022_jp" else None
     return None
+
+
+def _read_once(text: str) -> str:
+    """Return a text as it was meant if it was encoded twice."""
+    charset = find_second_charset(text)
+    return text if charset is None else encode_back(text, charset).decode("utf-8", "ignore")
+
+
+def _is_mostly_bad(text: str) -> bool:
+    """Return whether a text has more replacements of bad bytes than other signs beyond ASCII."""
+    n_ascii = len(text.encode("ascii", "ignore"))
+    return 2 * text.count("\ufffd") > len(text) - n_ascii
 
 
 def _decode(body: bytes, charset: str) -> DecodedText:

@@ -14,6 +14,8 @@ from recrawl.testing.web.traits import HostTraits, ValidatorKind
 __all__ = ["HostPages", "http_date"]
 
 _DAY_MS = 86_400_000
+# Whoever trusts the label of a misencoded answer cannot read it, but its bytes are those of the page.
+_SHOWING_THE_PAGE = (None, AnswerFault.MISENCODED)
 # Every tenth page is one that a robots.txt with rules disallows.
 _PRIVATE_EVERY = 10
 
@@ -141,7 +143,7 @@ class HostPages:
             answer.body,
             (("Content-Type", answer.content_type), *validators),
             headers,
-            -1 if answer.fault else answer.version,
+            answer.version if answer.fault in _SHOWING_THE_PAGE else -1,
             "" if answer.fault is None else str(answer.fault),
         )
 

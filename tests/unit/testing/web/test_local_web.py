@@ -5,8 +5,10 @@ import gzip
 import re
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 
+from recrawl.content import observe
 from recrawl.sim.pages import START_AT
 from recrawl.testing.web import (
     FeedKind,
@@ -57,6 +59,26 @@ def test_the_version_of_an_answer_is_the_true_one() -> None:
             if reply.version >= 0:
                 assert reply.version in truth[-2:]  # a server may still have the version before
             assert host.current(page, at_ms)[1] == truth[-1]
+
+
+def test_a_misencoded_answer_shows_the_page() -> None:
+    """Its bytes say how it was meant: recrawl reads the text of a good answer in it."""
+    web = make_web(page_kind="russian_article")
+    paths = [web.hosts[HOST].path(page) for page in range(20)]
+    instants = range(START_MS, START_MS + 40 * HOUR_MS, HOUR_MS // 2)
+    replies = [(get(web, path, at), path, at) for at in instants for path in paths]
+    damaged = [row for row in replies if row[0].content_fault == "misencoded"]
+    types = {header(reply, "Content-Type") for reply, _, _ in damaged}
+    assert types == {"text/html; charset=windows-1251", "text/html; charset=utf-8"}
+    for reply, path, at_ms in damaged:
+        good = next(
+            one
+            for one in (get(web, path, at_ms + k) for k in range(1, 60))
+            if one.version == reply.version and not one.content_fault
+        )
+        found, right = (observe(one.body, header(one, "Content-Type")) for one in (reply, good))
+        # Advertisements differ between two answers.
+        assert np.isin(right.passages, found.passages).mean() > 0.9
 
 
 def test_versions_begin_exactly_when_the_truth_says() -> None:
