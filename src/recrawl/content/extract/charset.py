@@ -98,10 +98,10 @@ def decode_body(body: bytes, content_type: str | None = None) -> DecodedText:
 def find_second_charset(text: str) -> str | None:
     """Return the character set that a server took UTF-8 for before it encoded a text again.
 
-    Such a server makes ``Ã©`` of ``é`` and ``â€™`` of ``’``.  None if the text was encoded once: its
-    letters are then not valid UTF-8 when they are written in Latin-1 or Windows-1252.  For
-    Windows-1252 at least two characters must be superfluous, since in capitals and with an ellipsis
-    a word may end like such a sign.
+    Such a server makes ``Ã©`` of ``é`` and ``â€™`` of ``’``.  None if the text was encoded once:
+    its letters are then not valid UTF-8 when they are written in Latin-1 or Windows-1252.  For
+    Windows-1252 at least two characters must be superfluous, since a word in capitals with an
+    ellipsis may end like such a sign.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def encode_back(text: str, charset: str, errors: str = "strict") -> bytes:
     charset
         Result of `find_second_charset`.
     errors
-        What to do with other characters, as for ``str.encode``.
+        Treatment of other characters, as for ``str.encode``.
     """
     if charset == "latin-1":
         return text.encode(charset, errors)

@@ -14,7 +14,7 @@ from recrawl.testing.web.traits import HostTraits, ValidatorKind
 __all__ = ["HostPages", "http_date"]
 
 _DAY_MS = 86_400_000
-# Whoever trusts the label of a misencoded answer cannot read it, but its bytes are those of the page.
+# The bytes of a misencoded answer say how it was meant, even if its label does not.
 _SHOWING_THE_PAGE = (None, AnswerFault.MISENCODED)
 # Every tenth page is one that a robots.txt with rules disallows.
 _PRIVATE_EVERY = 10
