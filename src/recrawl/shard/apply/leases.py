@@ -23,6 +23,7 @@ __all__ = [
     "lease_row_of",
     "order_pages",
     "overdue_leases",
+    "refund_order",
     "release_group",
     "release_leases",
     "trip_breaker",
@@ -86,11 +87,23 @@ def order_pages(
             groups.ready_at[group] = max(groups.ready_at[group], at) + groups.delay_ms[group]
         registers.in_flight[0] += 1
         registers.n_ordered[0] += 1
-        if registers.budget_unit[0] == _FETCHES:
-            registers.credit[0] -= 1.0
-        else:
-            registers.credit[0] -= np.exp2(log2_of_code(pages.cost[slot]))
+        registers.credit[0] -= _charge_of(pages, registers, slot)
         valid[i] = True
+
+
+@table_kernel
+def _charge_of(pages: Pages, registers: Registers, slot: int) -> float:
+    """Return what an order of a page takes from the budget, in fetches or cost."""
+    if registers.budget_unit[0] == _FETCHES:
+        return 1.0
+    return float(np.exp2(log2_of_code(pages.cost[slot])))
+
+
+@table_kernel
+def refund_order(pages: Pages, registers: Registers, slot: int) -> None:
+    """Give back to the budget what an order of a page took, because nothing was fetched."""
+    credit = registers.credit[0] + _charge_of(pages, registers, slot)
+    registers.credit[0] = min(credit, registers.credit_max[0])
 
 
 @table_kernel

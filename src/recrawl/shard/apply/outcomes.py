@@ -11,7 +11,7 @@ from recrawl.core.belief.memory import kept_share_of, memory_lost_of, surprise_o
 from recrawl.core.kernel import table_kernel
 from recrawl.core.signal_quality.learning import precision_after_change_of
 from recrawl.core.signal_quality.shift import SHIFT_FACTOR, SHIFT_WEIGHT, shift_evidence_of
-from recrawl.shard.apply.leases import close_lease, lease_row_of, trip_breaker
+from recrawl.shard.apply.leases import close_lease, lease_row_of, refund_order, trip_breaker
 from recrawl.shard.apply.pages import page_slot_of, seconds_of
 from recrawl.shard.apply.signals import age_by_signal, note_precision
 from recrawl.shard.events import Outcomes
@@ -401,6 +401,8 @@ def apply_outcomes(
             if pages.status[slot] != _RETIRED:
                 pages.status[slot] = _DISALLOWED
             _delay_until(pages, slot, now + rules.disallowed)
+            if event.order[i] > 0:
+                refund_order(pages, registers, slot)
         if verdict >= _V_DISALLOWED:
             rebuild_word(pages, links, sources, priors, rules, slot, float(now))
             registers.n_outcomes[0] += 1

@@ -6,6 +6,7 @@ import pytest
 from recrawl.shard import Shard
 from recrawl.shard import events as ev
 from recrawl.shard.state.snapshot import ADDED_COLUMNS, ADDED_TABLES
+from recrawl.shard.state.status import Verdict
 from recrawl.shard.state.tables import RUNS_MAX
 from tests.reference.shards import DAY, HOUR, Story
 
@@ -84,6 +85,35 @@ def test_impossible_runs_are_void(story: Story) -> None:
     assert not choose(story, 0, 7)
     assert not choose(story, 1, np.nan)
     assert not choose(story, 1, 7, epoch=story.shard.epoch - 1)
+
+
+def test_a_page_that_robots_txt_forbids_costs_nothing(story: Story) -> None:
+    set_run_budget(story, 7)
+    choose(story, 1, 7)
+    story.tick(1)
+    orders = story.shard.decide(story.shard.now_ms, 50)
+    story.apply(orders)
+    story.report(orders.page[:2], Verdict.DISALLOWED, order=orders.order[:2])
+    assert story.shard.run_spending(1) == 5
+    story.report(orders.page[:2], Verdict.DISALLOWED, order=orders.order[:2])  # void: told twice
+    story.report(orders.page[2:4], Verdict.TRANSIENT_ERROR, order=orders.order[2:4])
+    assert story.shard.run_spending(1) == 5
+    story.report(orders.page[4:], Verdict.DISALLOWED, order=orders.order[4:])
+    assert story.shard.run_spending(1) == 2
+    story.report(story.add(1), Verdict.DISALLOWED)  # fetched without an order
+    assert story.shard.run_spending(1) == 2
+    assert spend(story, 50, 2) == 5
+
+
+def test_what_is_given_back_does_not_exceed_what_may_be_saved(story: Story) -> None:
+    story.budget(1.0, 1.0, burst_seconds=5.0)
+    story.tick(100)
+    orders = story.shard.decide(story.shard.now_ms, 50)
+    story.apply(orders)
+    assert orders.page.size == 5
+    story.tick(200)
+    story.report(orders.page, Verdict.DISALLOWED, order=orders.order)
+    assert spend(story, 50, 200) == 5
 
 
 def test_credit_is_set_up_to_what_may_be_saved(story: Story) -> None:
