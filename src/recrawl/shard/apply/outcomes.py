@@ -304,6 +304,18 @@ def _back_off(pages: Pages, rules: Rules, slot: int, now: int, retry_after: floa
 
 
 @table_kernel
+def _note_disallowed(
+    pages: Pages, registers: Registers, rules: Rules, slot: int, now: int, is_ordered: bool
+) -> None:
+    """Leave a page that robots.txt forbids alone for a while; nothing of the budget was used."""
+    if pages.status[slot] != _RETIRED:
+        pages.status[slot] = _DISALLOWED
+    _delay_until(pages, slot, now + rules.disallowed)
+    if is_ordered:
+        refund_order(pages, registers, slot)
+
+
+@table_kernel
 def _observe(
     pages: Pages,
     links: Links,
@@ -398,11 +410,7 @@ def apply_outcomes(
         if verdict in (_V_ERROR, _V_WRONG):
             _back_off(pages, rules, slot, now, float(event.retry_after_seconds[i]))
         if verdict == _V_DISALLOWED:
-            if pages.status[slot] != _RETIRED:
-                pages.status[slot] = _DISALLOWED
-            _delay_until(pages, slot, now + rules.disallowed)
-            if event.order[i] > 0:
-                refund_order(pages, registers, slot)
+            _note_disallowed(pages, registers, rules, slot, now, event.order[i] > 0)
         if verdict >= _V_DISALLOWED:
             rebuild_word(pages, links, sources, priors, rules, slot, float(now))
             registers.n_outcomes[0] += 1
