@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from recrawl.corpus import Corpus, Order, Outcome, Transition, explanation_words
 from recrawl.fetch import FetchAnswer, FetchKind, FetchProblem, FetchRequest
-from recrawl.run.discovery import Discovery, DiscoverySettings
+from recrawl.run.discovery import Discovery, DiscoverySettings, apply_polls
 from recrawl.run.discovery.finder import FILL_FACTOR, FILL_PAGES_MIN, LINKED_PAGES_MIN
 from recrawl.run.found import Findings
 from tests.manual_clock import ManualClock
@@ -559,6 +560,64 @@ def test_documents_are_read_rarely_while_pages_wait_for_their_first_fetch(
     # At first the four may take a twentieth of forty fetches a day.
     assert waits[0] == pytest.approx(2 * 86_400)
     assert waits[1] < waits[0] / 2
+
+
+def open_with_spare(open_crawl: OpenCrawl) -> tuple[Crawl, str, str]:
+    """Return a crawl with a sitemap and a spare feed, as many equal versions leave them behind."""
+    crawl = open_crawl()
+    map_url, feed_url = f"{HOST}/map.xml", f"{HOST}/feed.xml"
+    old = "2020-01-01T00:00:00Z"
+    link = b'<link rel="alternate" type="application/atom+xml" href="/feed.xml">'
+    crawl.web.bodies = {
+        f"{HOST}/robots.txt": robots(map_url),
+        f"{HOST}/": b"<html><head>" + link + b"</head><body>x</body></html>",
+        f"{HOST}/1": b"one",
+        map_url: make_sitemap({f"{HOST}/1": old}),
+        feed_url: make_feed({f"{HOST}/1": old}),
+    }
+    crawl.start(f"{HOST}/")
+    for url in (f"{HOST}/", f"{HOST}/1", feed_url):
+        crawl.fetch(url)
+    memory = crawl.finder._memory
+    rate, until = 10 / 86_400, crawl.corpus.now_ms() + 86_400_000
+    for url, spare_rate in ((map_url, 0.0), (feed_url, rate)):
+        version = memory.document(url)
+        assert version is not None
+        version = replace(version, true_rate=rate, trusted_until_ms=until, spare_rate=spare_rate)
+        memory.set_document(url, version)
+    memory.commit()
+    apply_polls(crawl.corpus, {feed_url: 7 * 86_400.0})
+    return crawl, map_url, feed_url
+
+
+def longest_wait(crawl: Crawl, url: str) -> float:
+    page = crawl.corpus.explain(url)
+    assert page is not None
+    return page.state.interval_seconds_max
+
+
+@pytest.mark.parametrize("body", [b"", b"<html><title>Welcome</title></html>"])
+def test_a_spare_is_read_when_the_other_document_disappears(
+    open_crawl: OpenCrawl, body: bytes
+) -> None:
+    crawl, map_url, feed_url = open_with_spare(open_crawl)
+    assert longest_wait(crawl, feed_url) > 6 * 86_400
+    if body:
+        crawl.web.bodies[map_url] = body
+    else:
+        del crawl.web.bodies[map_url]
+    crawl.fetch(map_url)
+    assert longest_wait(crawl, feed_url) <= 3_600
+
+
+def test_a_spare_is_read_when_the_other_document_fails_for_long(open_crawl: OpenCrawl) -> None:
+    crawl, map_url, feed_url = open_with_spare(open_crawl)
+    crawl.web.bodies[map_url] = None
+    crawl.fetch(map_url)
+    assert longest_wait(crawl, feed_url) > 6 * 86_400
+    crawl.clock.pass_seconds(86_401)
+    crawl.fetch(map_url)
+    assert longest_wait(crawl, feed_url) <= 3_600
 
 
 def test_documents_are_reported_by_their_news(open_crawl: OpenCrawl) -> None:

@@ -1,4 +1,4 @@
-"""Sitemaps that lie are recognised, and polled rarely: a crawl of a local web in stepped time."""
+"""Which sitemaps and feeds are read, and how often: crawls of a local web in stepped time."""
 
 from collections import Counter
 from pathlib import Path
@@ -13,6 +13,7 @@ from recrawl.run import CrawlSettings, crawl
 from recrawl.run.discovery import Discovery, DiscoveryCounts
 from recrawl.testing.stepped_time import SteppedTime, run_stepped
 from recrawl.testing.web import (
+    FeedKind,
     HostTraits,
     LocalWeb,
     SitemapDates,
@@ -86,3 +87,20 @@ def test_reliable_sitemaps_are_polled_more_often(tmp_path: Path) -> None:
     assert ("built.example", "sitemap") not in done.sources
     assert done.sources["right.example", "sitemap"].precision > 0.6
     assert done.sources["built.example", "rebuilt sitemap"].precision < 0.5
+
+
+@pytest.mark.slow_without_jit
+def test_of_a_sitemap_and_a_feed_that_say_the_same_one_is_read(tmp_path: Path) -> None:
+    hosts = [
+        HostTraits(name="both.example", n_pages=24, feed=FeedKind.ATOM),
+        HostTraits(
+            name="wrong.example", n_pages=24, sitemap_dates=SitemapDates.WRONG, feed=FeedKind.ATOM
+        ),
+    ]
+    web = LocalWeb(hosts, started_at_ms=START_AT_MS, page_speed=12.0)
+    done = crawl_web(tmp_path, web, hours=48, rate="480/d")
+    late = [one for one in done.requests if one.at_ms > START_AT_MS + 24 * HOUR * 1000]
+    polls = Counter((one.host, one.path) for one in late)
+    assert polls["both.example", "/sitemap.xml"] > 10 * polls["both.example", "/feed.xml"]
+    # A sitemap that is wrong does not speak for the feed.
+    assert polls["wrong.example", "/feed.xml"] > polls["wrong.example", "/sitemap.xml"]

@@ -15,6 +15,7 @@ from recrawl.run.discovery.hint_documents import (
     DOCUMENT_KEY,
     FEED_SOURCE,
     POLL_SECONDS_MAX,
+    POLL_SECONDS_MIN,
     REBUILT_SOURCE,
     SITEMAP_SOURCE,
     DocumentHints,
@@ -35,7 +36,24 @@ from recrawl.run.discovery.hint_documents import (
 )
 from recrawl.run.discovery.limits import DiscoveryCounts, DiscoverySettings
 from recrawl.run.discovery.links import read_links
-from recrawl.run.discovery.memory import DiscoveryMemory, DocumentVersion, SiteRecord
+from recrawl.run.discovery.memory import (
+    DiscoveryMemory,
+    DocumentVersion,
+    SiteRecord,
+    hash_entries,
+)
+from recrawl.run.discovery.overlap import (
+    SPEAKER_JUDGED_MIN,
+    SPEAKER_PRECISION_MIN,
+    OtherDocument,
+    count_shown,
+    count_waiting,
+    find_shown,
+    is_spare,
+    is_still_spare,
+    rate_of_others,
+    trusted_until,
+)
 from recrawl.run.discovery.sites import (
     SiteAnswer,
     SiteToAsk,
@@ -77,6 +95,7 @@ _START_DEPTH: Final = 0
 _SITEMAP_DEPTH: Final = 1
 _OK: Final = 200
 _NOT_MODIFIED: Final = 304
+_GONE: Final = (404, 410)
 
 
 class Discovery:
@@ -375,21 +394,70 @@ class Discovery:
             metadata["depth"] = depth
         found.pages.append(FoundPage(url, metadata=metadata))
         self._memory.set_site(origin, n_documents=record.n_documents + 1)
+        self._note_document(origin, name, kind)
         # An empty version marks it as known until it has been read.
         self._memory.set_document(name, DocumentVersion(fetched_at_ms=0))
         self.counts.n_documents += 1
         return True
 
+    def _note_document(self, origin: str, url: str, kind: FetchKind) -> None:
+        n_max = self.settings.documents_per_site_max
+        self._memory.add_site_document(origin, url, kind.value, n_max)
+
+    def _others_of(self, origin: str, url: str) -> list[OtherDocument]:
+        """Return the other documents of a site that have been read."""
+        found = []
+        for name, kind in self._memory.documents_of(origin).items():
+            version = self._memory.document(name) if name != url else None
+            if version is not None and version.fetched_at_ms:
+                found.append(OtherDocument(name, kind == FetchKind.FEED.value, version))
+        return found
+
+    def _wake_spares(self, others: Sequence[OtherDocument], now_ms: int) -> None:
+        """Read documents again of which the others no longer say enough.
+
+        Parameters
+        ----------
+        others
+            Documents of the site that can be read.
+        now_ms
+            Instant of now.
+        """
+        for spare in others:
+            rest = [one for one in others if one.url != spare.url]
+            if spare.version.is_spare and not is_still_spare(
+                spare.version, rate_of_others(rest, now_ms)
+            ):
+                # Without a rate it is not woken again before it has been read.
+                self._memory.set_document(spare.url, replace(spare.version, spare_rate=0.0))
+                self._poll_seconds[spare.url] = POLL_SECONDS_MIN
+
+    def _miss_document(self, url: str, origin: str, now_ms: int, *, is_gone: bool) -> None:
+        """Let other documents of a site speak for one that cannot be read."""
+        version = self._memory.document(url)
+        if version is None or not version.true_rate:
+            return
+        others = self._others_of(origin, url)
+        if is_gone:
+            self._memory.set_document(url, replace(version, true_rate=0.0))
+        elif version.trusted_until_ms > now_ms:
+            return
+        self._wake_spares(others, now_ms)
+
     def _take_document(self, order: Order, answer: FetchAnswer, kind: FetchKind) -> Findings:
         found = Findings()
+        metadata = order.metadata or {}
+        origin = str(metadata.get("origin") or _origin_of(order.url))
         if answer.problem is not None or answer.status not in (_OK, _NOT_MODIFIED):
+            is_gone = answer.problem is None and answer.status in _GONE
+            self._miss_document(order.url, origin, answer.fetched_at_ms, is_gone=is_gone)
             return found
+        self._note_document(origin, order.url, kind)
+        others = self._others_of(origin, order.url)
         before = self._memory.document(order.url)
         if before is not None and before.fetched_at_ms == 0:
             before = None
         seconds = (answer.fetched_at_ms - (before or _NEVER).fetched_at_ms) / 1000
-        metadata = order.metadata or {}
-        origin = str(metadata.get("origin") or _origin_of(order.url))
         n_sent = self._memory.sites.get(origin, SiteRecord()).n_sent
         quality = read_quality(self._corpus, order.url, (before or _NEVER).sample_url, n_sent)
         source = FEED_SOURCE if kind == FetchKind.FEED else SITEMAP_SOURCE
@@ -400,14 +468,16 @@ class Discovery:
             version = replace(version, fetched_at_ms=answer.fetched_at_ms, news=news)
             # How many entries a feed shows is not remembered: its pace may halve.
             turnover = 2 * quality.poll_seconds if source == FEED_SOURCE else math.inf
-            self._finish(order.url, version, quality, source, turnover=turnover)
+            self._finish(order.url, version, quality, source, others, turnover=turnover)
             return found
         hints = read_hints(answer.body, self.settings.entries_per_document_max)
         if hints.kind == DocumentKind.NOTHING:
             # A page in its place, such as a soft 404: it says nothing about the other pages.
+            self._miss_document(order.url, origin, answer.fetched_at_ms, is_gone=True)
             self._poll_seconds[order.url] = POLL_SECONDS_MAX
             return found
         sites = {site_of(order.url), site_of(origin)}
+        n_repeated = 0
         if hints.kind == DocumentKind.INDEX:
             depth = int(metadata.get("depth") or 0) + 1
             n_before = len(found.pages)
@@ -417,9 +487,10 @@ class Discovery:
             version = replace(before or _NEVER, fetched_at_ms=answer.fetched_at_ms)
         else:
             hints = self._own_entries(hints, sites)
-            version, n_new = self._take_entries(
-                hints, before, answer.fetched_at_ms, origin, quality, source, found
+            version, n_new, n_repeated = self._take_entries(
+                hints, before, answer.fetched_at_ms, origin, quality, source, others, found
             )
+            others = self._compare_waiting(version, before, source, others)
         n_signals = sum(one.source != REBUILT_SOURCE for one in found.signals)
         n_together = len(found.signals) - n_signals
         if n_together and not quality.is_trusted_together():
@@ -429,9 +500,10 @@ class Discovery:
             news = add_news(
                 version.news,
                 seconds=seconds,
-                n_signals=n_signals,
+                n_signals=n_signals - n_repeated,
                 n_together=n_together,
                 n_pages=n_new,
+                n_repeated=n_repeated,
             )
             version = replace(version, news=news)
         if found.signals:
@@ -440,7 +512,13 @@ class Discovery:
         if source == FEED_SOURCE:
             turnover = turnover_seconds(version.news, len(hints.url))
         self._finish(
-            order.url, version, quality, source, turnover=turnover, ttl_seconds=hints.ttl_seconds
+            order.url,
+            version,
+            quality,
+            source,
+            others,
+            turnover=turnover,
+            ttl_seconds=hints.ttl_seconds,
         )
         return found
 
@@ -452,15 +530,20 @@ class Discovery:
         origin: str,
         quality: SignalQuality,
         source: str,
+        others: Sequence[OtherDocument],
         found: Findings,
-    ) -> tuple[DocumentVersion, int]:
-        """Add new pages and signals of a document; return what to remember, and the new entries."""
+    ) -> tuple[DocumentVersion, int, int]:
+        """Add new pages and signals of a document.
+
+        Returns what to remember, the number of new entries, and the number of signals that other
+        documents had sent before.
+        """
         start = before or DocumentVersion(fetched_at_ms=fetched_at_ms)
         news = compare_versions(hints, start)
         is_kept = self._add_pages(hints, news.new, origin, found)
         version = remember_version(hints, before, fetched_at_ms=fetched_at_ms, is_kept=is_kept)
         if before is None:
-            return version, 0
+            return version, 0, 0
         is_feed = source == FEED_SOURCE
         rows, n_new = news.later, 0
         if is_feed:
@@ -470,13 +553,16 @@ class Discovery:
             # Entries that found no room before are not news.
             n_new = max(int(news.new.size) - before.n_left_out, 0)
         if not self.settings.sends_signals:
-            return version, n_new
+            return version, n_new, 0
         if news.is_together and not is_feed:
             source = REBUILT_SOURCE
             if not quality.is_trusted_together():
                 n_all = rows.size
                 rows = choose_sample(rows, hints, fetched_at_ms)
                 self.counts.n_signals_held_back += int(n_all - rows.size)
+        n_repeated = 0
+        if source != REBUILT_SOURCE:
+            version, n_repeated = self._compare_news(hints.take(rows), version, others)
         claimed = claimed_ms(hints, fetched_at_ms)
         found.signals += [
             FoundSignal(hints.url[row], source, fetched_at_ms, int(claimed[row]))
@@ -484,9 +570,47 @@ class Discovery:
         ]
         self.counts.n_signals += int(rows.size)
         n_sent = self._memory.sites.get(origin, SiteRecord()).n_sent
-        n_sent = n_sent | {source: n_sent.get(source, 0) + int(rows.size)}
+        # How many of the others count shows what this document is worth by itself.
+        n_sent = n_sent | {source: n_sent.get(source, 0) + int(rows.size) - n_repeated}
         self._memory.set_site(origin, n_sent=n_sent)
-        return version, n_new
+        return version, n_new, n_repeated
+
+    def _compare_news(
+        self, news: DocumentHints, version: DocumentVersion, others: Sequence[OtherDocument]
+    ) -> tuple[DocumentVersion, int]:
+        """Note how many news others show, too; return how many they showed before."""
+        if not others or not news.url:
+            return version, 0
+        trusted = [one for one in others if one.is_trusted(version.fetched_at_ms)]
+        hashes = hash_entries(news.url)
+        claimed = (news.earliest_ms // 1_000).astype(np.uint32)
+        is_repeated = np.zeros(hashes.size, np.bool_)
+        for one in trusted:
+            is_repeated |= find_shown(hashes, claimed, one.version)[1]
+        version = version.add_compared(*count_shown(hashes, claimed, trusted or others))
+        return version, int(np.count_nonzero(is_repeated))
+
+    def _compare_waiting(
+        self,
+        version: DocumentVersion,
+        before: DocumentVersion | None,
+        source: str,
+        others: Sequence[OtherDocument],
+    ) -> list[OtherDocument]:
+        """Note how many news of other documents a version shows, too; return these documents."""
+        is_other_trusted = any(one.is_trusted(version.fetched_at_ms) for one in others)
+        if before is None or (is_other_trusted and not before.true_rate):
+            return list(others)
+        found = []
+        for other in others:
+            n_shown, n_compared = count_waiting(
+                other, version, before.fetched_at_ms, is_feed=source == FEED_SOURCE
+            )
+            known = other.version.add_compared(n_shown, n_compared)
+            if n_compared:
+                self._memory.set_document(other.url, known)
+            found.append(other._replace(version=known))
+        return found
 
     def _finish(
         self,
@@ -494,30 +618,53 @@ class Discovery:
         version: DocumentVersion,
         quality: SignalQuality,
         source: str,
+        others: Sequence[OtherDocument],
         *,
         turnover: float,
         ttl_seconds: float = 0.0,
     ) -> None:
         """Remember a version of a document, and decide when to read it again."""
-        self._memory.set_document(url, version)
         if quality.price is None:
+            self._memory.set_document(url, version)
             self._poll_seconds[url] = ttl_seconds
             self._without_price.add(url)
             return
         n_pages = version.hashes.size
-        if source == FEED_SOURCE:
+        is_feed = source == FEED_SOURCE
+        if is_feed:
             # It lists a few pages now, but speaks of all.
             n_pages = max(n_pages, self._corpus.n_pages_of_host(_host_of(_origin_of(url))))
-        self._poll_seconds[url] = seconds_to_next_poll(
-            news_per_second(version.news, quality, source),
+        now_ms = version.fetched_at_ms
+        others_rate = rate_of_others(others, now_ms)
+        is_judged = quality.is_judged(source)
+        whole = version.news.including_repeated()
+        seconds = seconds_to_next_poll(
+            news_per_second(version.news if others_rate else whole, quality, source),
             quality.price,
             # An index lists no pages; what it is worth is not compared with theirs.
             n_pages=quality.importance * n_pages or math.inf,
             # Until it is known, good sources must be able to show what they are worth.
-            precision=quality.precision_of(source) if quality.is_judged(source) else 1.0,
+            precision=quality.precision_of(source) if is_judged else 1.0,
             turnover_seconds=turnover,
             ttl_seconds=ttl_seconds,
         )
+        if version.hashes.size:
+            true_rate = 0.0
+            is_right = (
+                quality.n_judged.get(source, 0.0) >= SPEAKER_JUDGED_MIN
+                and quality.precision_of(source) >= SPEAKER_PRECISION_MIN
+            )
+            if is_right and (version.is_spare or seconds < POLL_SECONDS_MAX):
+                true_rate = news_per_second(whole, replace(quality, counted_share={}), source)
+            version = replace(version, true_rate=true_rate)
+            spare_rate = 0.0
+            if is_spare(version, others_rate, is_feed=is_feed):
+                spare_rate, seconds = others_rate, POLL_SECONDS_MAX
+            version = replace(version, spare_rate=spare_rate)
+            version = replace(version, trusted_until_ms=trusted_until(now_ms, seconds))
+        self._memory.set_document(url, version)
+        self._poll_seconds[url] = seconds
+        self._wake_spares([*others, OtherDocument(url, is_feed, version)], now_ms)
 
     def _own_entries(self, hints: DocumentHints, sites: Collection[str]) -> DocumentHints:
         """Return the entries that a document may name, with canonical URLs, each once."""

@@ -33,6 +33,8 @@ Of the signals that a document sends, a share counts, because the corpus has not
 since the claimed date, and of these the share ``p`` is true.  The corpus learns both; new pages
 count as true.  So ``s`` falls with the precision of a source, and an unreliable sitemap is read
 more rarely.
+
+Documents of a site that say the same are not all read: see `recrawl.run.discovery.overlap`.
 """
 
 import math
@@ -264,7 +266,13 @@ def choose_sample(rows: NDArray[np.int64], hints: DocumentHints, at_ms: int) -> 
 
 
 def add_news(
-    news: NewsRate, *, seconds: float, n_signals: int = 0, n_together: int = 0, n_pages: int = 0
+    news: NewsRate,
+    *,
+    seconds: float,
+    n_signals: int = 0,
+    n_together: int = 0,
+    n_pages: int = 0,
+    n_repeated: int = 0,
 ) -> NewsRate:
     """Return how much a document has announced, with one more version.
 
@@ -276,12 +284,16 @@ def add_news(
         Time since the version before.
     n_signals, n_together, n_pages
         Number of signals of each kind, and of new pages, in this version.
+    n_repeated
+        Number of signals of the first kind that another document of the site showed before; they
+        are not among ``n_signals``.
     """
     return NewsRate(
         _DECAY * news.n_signals + n_signals,
         _DECAY * news.n_together + n_together,
         _DECAY * news.n_pages + n_pages,
         _DECAY * news.seconds + max(seconds, 0.0),
+        _DECAY * news.n_repeated + n_repeated,
     )
 
 
@@ -438,7 +450,8 @@ def turnover_seconds(news: NewsRate, n_listed: int) -> float:
     n_listed
         Number of entries that it shows.
     """
-    return news.seconds * n_listed / (2.0 * news.n_signals) if news.n_signals > 0 else math.inf
+    n_replaced = news.n_signals + news.n_repeated
+    return news.seconds * n_listed / (2.0 * n_replaced) if n_replaced > 0 else math.inf
 
 
 def _pays(news_rate: float, price: float, n_pages: float, precision: float, seconds: float) -> bool:

@@ -34,9 +34,12 @@ _SITE: Final = b"s"
 _DOCUMENT: Final = b"d"
 _TRAPS: Final = b"t"
 _LINKED: Final = b"u"
+_SITE_DOCUMENTS: Final = b"i"
 _HEAD: Final = struct.Struct(">HI")
 _FORMAT: Final = 1
 _TRAPS_CACHED_MAX: Final = 200
+# Each comparison counts nine tenths of the one after it.
+_COMPARED_DECAY: Final = 0.9
 
 
 def hash_entries(texts: Sequence[str]) -> NDArray[np.uint64]:
@@ -56,6 +59,12 @@ class NewsRate(NamedTuple):
     """New pages."""
     seconds: float = 0.0
     """Time between the versions."""
+    n_repeated: float = 0.0
+    """Dates that moved on their own, but that another document of the site showed before."""
+
+    def including_repeated(self) -> "NewsRate":
+        """Return the sums as if no other document had shown anything before."""
+        return self._replace(n_signals=self.n_signals + self.n_repeated, n_repeated=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +81,16 @@ class DocumentVersion:
         A page that the document has signalled, from which the quality of its signals is read.
     news
         Sums of what it has announced.
+    true_rate
+        True news per second that it announces, also those that others showed before; 0 unless
+        reading it is known to pay.
+    trusted_until_ms
+        Instant until which this holds without another fetch.
+    spare_rate
+        True news per second of the others of its site that say the same, when it was last read as
+        a spare; 0 if it is not a spare.
+    n_shown, n_compared
+        Sums of its news that other documents of the site show, too, and of all that were compared.
     hashes
         Hashes of the URLs of its entries, ascending.
     claimed_at
@@ -82,8 +101,28 @@ class DocumentVersion:
     n_left_out: int = 0
     sample_url: str = ""
     news: NewsRate = field(default_factory=NewsRate)
+    true_rate: float = 0.0
+    trusted_until_ms: int = 0
+    spare_rate: float = 0.0
+    n_shown: float = 0.0
+    n_compared: float = 0.0
     hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     claimed_at: NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, np.uint32))
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether it is read rarely, because others of its site say the same."""
+        return self.spare_rate > 0
+
+    def add_compared(self, n_shown: int, n_compared: int) -> Self:
+        """Return the version with more news that were compared with other documents."""
+        if not n_compared:
+            return self
+        return replace(
+            self,
+            n_shown=_COMPARED_DECAY * self.n_shown + n_shown,
+            n_compared=_COMPARED_DECAY * self.n_compared + n_compared,
+        )
 
     def to_bytes(self) -> bytes:
         """Return the version as bytes."""
@@ -93,6 +132,11 @@ class DocumentVersion:
                 "n_left_out": self.n_left_out,
                 "sample_url": self.sample_url,
                 "news": list(self.news),
+                "true_rate": self.true_rate,
+                "trusted_until_ms": self.trusted_until_ms,
+                "spare_rate": self.spare_rate,
+                "n_shown": self.n_shown,
+                "n_compared": self.n_compared,
             }
         ).encode()
         columns = self.hashes.astype(">u8").tobytes() + self.claimed_at.astype(">u4").tobytes()
@@ -113,6 +157,12 @@ class DocumentVersion:
                 n_left_out=int(fields["n_left_out"]),
                 sample_url=str(fields["sample_url"]),
                 news=NewsRate(*map(float, fields["news"])),
+                # Earlier versions did not compare documents.
+                true_rate=float(fields.get("true_rate", 0.0)),
+                trusted_until_ms=int(fields.get("trusted_until_ms", 0)),
+                spare_rate=float(fields.get("spare_rate", 0.0)),
+                n_shown=float(fields.get("n_shown", 0.0)),
+                n_compared=float(fields.get("n_compared", 0.0)),
                 hashes=np.frombuffer(columns, ">u8", n).astype(np.uint64),
                 claimed_at=np.frombuffer(columns, ">u4", n, 8 * n).astype(np.uint32),
             )
@@ -213,6 +263,18 @@ class DiscoveryMemory:
     def set_document(self, url: str, version: DocumentVersion) -> None:
         """Remember a version of a document."""
         self._waiting[_DOCUMENT + url.encode()] = version.to_bytes()
+
+    def documents_of(self, origin: str) -> dict[str, str]:
+        """Return the kinds of a site's sitemaps and feeds, by URL."""
+        stored = self._get(_SITE_DOCUMENTS + origin.encode())
+        return {} if stored is None else json.loads(stored)
+
+    def add_site_document(self, origin: str, url: str, kind: str, n_max: int) -> None:
+        """Remember that a sitemap or feed belongs to a site, if it has fewer than ``n_max``."""
+        known = self.documents_of(origin)
+        if url not in known and len(known) < n_max:
+            key = _SITE_DOCUMENTS + origin.encode()
+            self._waiting[key] = json.dumps(known | {url: kind}).encode()
 
     def traps(self, origin: str) -> TrapCounts:
         """Return the counts of a site; changes are kept after `note_traps`."""
