@@ -637,7 +637,7 @@ class Discovery:
         now_ms = version.fetched_at_ms
         others_rate = rate_of_others(others, now_ms)
         is_judged = quality.is_judged(source)
-        whole = version.news.including_repeated()
+        whole = version.news.include_repeated()
         seconds = seconds_to_next_poll(
             news_per_second(version.news if others_rate else whole, quality, source),
             quality.price,

@@ -62,7 +62,7 @@ class NewsRate(NamedTuple):
     n_repeated: float = 0.0
     """Dates that moved on their own, but that another document of the site showed before."""
 
-    def including_repeated(self) -> "NewsRate":
+    def include_repeated(self) -> "NewsRate":
         """Return the sums as if no other document had shown anything before."""
         return self._replace(n_signals=self.n_signals + self.n_repeated, n_repeated=0.0)
 
