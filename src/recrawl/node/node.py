@@ -54,6 +54,7 @@ from recrawl.shard import (
     event_of,
     events,
 )
+from recrawl.shard.announced import find_announced
 from recrawl.shard.state.status import LeaseStage, PriceMode, Why
 from recrawl.store import AcceptedRequest, Store, StoreBatch
 from recrawl.urls import page_names
@@ -558,6 +559,11 @@ class Node:
             rows = np.flatnonzero(why == _ORDERED)
             why[rows[~applied.valid]] = _HELD
             return events.select_rows(proposal, applied.valid), why
+
+    def find_announced(self, page: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which pages have changed by their signals; see `recrawl.shard.announced`."""
+        with self.lock:
+            return find_announced(self.shard.tables, self.shard.rules, page)
 
     def log_price(self, time: NodeTime) -> None:
         """Log the current price, so that the next process that opens the corpus starts with it."""

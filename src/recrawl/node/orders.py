@@ -97,9 +97,15 @@ class Order(NamedTuple):
     fetch_url: str
     """URL to request."""
     etag: bytes | None
-    """Value for ``If-None-Match``, as the server sent it."""
+    """Value for ``If-None-Match``, as the server sent it.  None also if signals say that the page
+    has changed: see ``last_modified``."""
     last_modified: bytes | None
-    """Value for ``If-Modified-Since``, as the server sent it."""
+    """Value for ``If-Modified-Since``, as the server sent it.
+
+    An order has neither value if the page has changed, more likely than not, by its signals, or if
+    it tests a new source of signals.  A conditional request would save nothing then, and some
+    servers notice a change hours after their sitemap does: their answer "not modified" would hide
+    the change, and make a right sitemap look wrong."""
     reason: Reason
     """Why it is fetched now: it is worth the price, a limit was reached, never fetched, …"""
     expires_at_ms: int
@@ -112,10 +118,34 @@ class Order(NamedTuple):
     """Key of the page, in a corpus grouped by key."""
 
 
-def orders_of(store: Store, partition: int, ordered: Ordered, generation: int = 0) -> list[Order]:
-    """Return orders for fetchers, with the URLs and validators of their pages."""
+def orders_of(
+    store: Store,
+    partition: int,
+    ordered: Ordered,
+    is_announced: NDArray[np.bool_],
+    generation: int = 0,
+) -> list[Order]:
+    """Return orders for fetchers, with the URLs and validators of their pages.
+
+    Parameters
+    ----------
+    store
+        Store of the pages.
+    partition
+        Number of the partition.
+    ordered
+        Orders as the log has them.
+    is_announced
+        Whether signals announce a change of each page (`Node.find_announced`): it gets no
+        validators.
+    generation
+        Layout generation of the corpus.
+    """
+    without = is_announced.tolist()
     key, url = store.keys_and_urls_of(ordered.page)
-    etag, last_modified = map(_safe_headers, store.validators_of(ordered.page))
+    etag, last_modified = (
+        _validators(values, without) for values in store.validators_of(ordered.page)
+    )
     own = store.user_data_of(ordered.page)
     return [
         Order(*row)
@@ -135,9 +165,15 @@ def orders_of(store: Store, partition: int, ordered: Ordered, generation: int = 
     ]
 
 
-def _safe_headers(values: list[bytes | None]) -> list[bytes | None]:
-    """Return values without those that have control characters, which version 0.1.0 stored."""
-    return [None if value is None or _CONTROL.search(value) else value for value in values]
+def _validators(values: list[bytes | None], without: list[bool]) -> list[bytes | None]:
+    """Return the values that may be sent.
+
+    Version 0.1.0 stored values with control characters, which must not be.
+    """
+    return [
+        None if is_without or value is None or _CONTROL.search(value) else value
+        for value, is_without in zip(values, without, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

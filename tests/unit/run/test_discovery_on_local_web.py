@@ -17,7 +17,10 @@ from recrawl.testing.web import (
     HostTraits,
     LocalWeb,
     SitemapDates,
+    ValidatorKind,
+    copies_made,
     find_violations,
+    mean_freshness,
     serve,
 )
 from recrawl.testing.web.request_log import LoggedRequest
@@ -104,3 +107,24 @@ def test_of_a_sitemap_and_a_feed_that_say_the_same_one_is_read(tmp_path: Path) -
     assert polls["both.example", "/sitemap.xml"] > 10 * polls["both.example", "/feed.xml"]
     # A sitemap that is wrong does not speak for the feed.
     assert polls["wrong.example", "/feed.xml"] > polls["wrong.example", "/sitemap.xml"]
+
+
+@pytest.mark.slow_without_jit
+def test_a_change_that_a_sitemap_announces_is_not_hidden_by_a_wrong_304(tmp_path: Path) -> None:
+    """The server compares validators with those of the pages at midnight; its sitemap is right.
+
+    With conditional requests the sitemap had a precision of 0.16, and the copies a freshness of
+    0.57.
+    """
+    host = HostTraits(
+        name="late.example",
+        n_pages=16,
+        sitemap_dates=SitemapDates.RIGHT,
+        validators=ValidatorKind.WRONG_304,
+    )
+    web = LocalWeb([host], started_at_ms=START_AT_MS, page_speed=12.0)
+    done = crawl_web(tmp_path, web, hours=48, rate="240/d")
+    assert done.sources["late.example", "sitemap"].precision > 0.6
+    end_at_ms = START_AT_MS + 48 * round(HOUR) * 1000
+    copies = copies_made(done.requests)
+    assert mean_freshness(web, copies, from_ms=START_AT_MS, until_ms=end_at_ms) > 0.8

@@ -119,7 +119,8 @@ class Leasing:
         ordered = node.order(n, self._time, lease_seconds=seconds, exact=exact)
         if ordered.order.size == 0:
             return []
-        return orders_of(node.store, i, ordered, node.generation)
+        is_announced = node.find_announced(ordered.page)
+        return orders_of(node.store, i, ordered, is_announced, node.generation)
 
     def lease_urls(
         self,

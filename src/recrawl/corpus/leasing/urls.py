@@ -175,7 +175,8 @@ def lease_urls(
             codes[spent] = _CODE[reason.why]
             until[rows[spent]] = math.inf if reason.seconds is None else reason.seconds
         why[rows] = codes
-        granted = orders_of(node.store, i, ordered, node.generation) if ordered.order.size else []
+        is_announced = node.find_announced(ordered.page)
+        granted = orders_of(node.store, i, ordered, is_announced, node.generation)
         for row, one in zip(rows[codes == _ORDERED].tolist(), granted, strict=True):
             order[row] = one
     return LeasedUrls(urls, order, why, until)

@@ -37,7 +37,7 @@ class ChangeVerdicts(NamedTuple):
         return self.n_false / n_reported if n_reported else 0.0
 
 
-def copies_made(log: RequestLog) -> list[CopyMade]:
+def copies_made(log: Iterable[LoggedRequest]) -> list[CopyMade]:
     """Return the copies that a crawler got, by the log of the server.
 
     An answer that does not show the page, or that the crawler has not read to its end, makes no
