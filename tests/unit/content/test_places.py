@@ -290,6 +290,41 @@ def test_a_web_page_instead_of_a_feed_is_not_the_feed() -> None:
     assert verdicts[-1] == ContentVerdict.BASELINE
 
 
+def test_an_advertisement_that_no_other_replaces_is_one() -> None:
+    """Two pages have shown that nothing lasts there; on the others it is just gone."""
+
+    def body(page: int, poll: int) -> str:
+        story = "".join(f"<p>Whoever saw {WORDS[page]} saw {word} as well.</p>" for word in WORDS)
+        text = f"<div class=ad><a>Buy {WORDS[page]} and {WORDS[page - poll - 1]} today</a></div>"
+        return document(page, story, after=text if poll == 0 or page < 2 else "")
+
+    host = Host(body)
+    verdicts = [
+        [host.poll(page, body(page, poll)).verdict for page in range(len(WORDS))]
+        for poll in range(2)
+    ]
+    assert CHANGED not in verdicts[1]
+
+
+def test_a_counter_in_a_new_design_is_the_counter_that_it_was() -> None:
+    """Only its words tell that it is the same: nothing that lasts stands in its elements."""
+
+    def body(page: int, poll: int) -> str:
+        name = "old" if poll < 4 else "new"
+        n_people = random.Random(f"{page} {poll}").randrange(1_000, 4_000)
+        story = "".join(
+            f"<p class={name}-text>Whoever saw {WORDS[page]} saw {word} as well.</p>"
+            for word in WORDS
+        )
+        seen = f"<p class={name}-seen>{n_people} people look at this page</p>"
+        return document(page, f"{story}<div class={name}-facts>{seen}</div>")
+
+    host = Host(body)
+    assert not any(CHANGED in row for row in host.run(9))
+    changed = body(3, 9).replace("saw amber as well", "saw nothing at all")
+    assert host.poll(3, changed).verdict == CHANGED
+
+
 @pytest.mark.parametrize("text", ["Größe: 5 €", "目次 – 東京", "Où est l’été ?"])
 def test_a_text_that_was_encoded_twice_is_the_same_text(text: str) -> None:
     page = f"<html><body><p>{text}</p></body></html>"

@@ -45,6 +45,8 @@ BLOCKS_TIMES_TEXT_MAX: Final = 3_000_000_000
 """Blocks times bytes of text up to which a page is parsed: 2 000 blocks and 1.5 MB."""
 ATTRIBUTES_MAX: Final = 150
 """Attributes of one element up to which a page is parsed."""
+HEX_LETTERS_MIN: Final = 6
+"""Letters of a part of a class name that is hexadecimal digits rather than a word, at least."""
 LINES_MAX: Final = 100_000
 """Lines of the text whose paths are known."""
 
@@ -303,24 +305,32 @@ def _classes_key(page: NDArray[np.uint8], start: int, end: int) -> np.uint64:
     """Return a key of the classes of an element, whose value stands from ``start`` to ``end``.
 
     Only names of small letters count: names with digits or capitals are often made anew with each
-    build of a site.
+    build of a site.  So are those with a part of hexadecimal digits, which may all be letters.
     """
     key = np.uint64(0)
     word = np.uint64(0)
     is_word = True
-    for i in range(start, min(end, start + 256)):
-        sign = page[i]
-        if is_space(sign):
+    n_hex = 0  # letters of the present part if all are hexadecimal digits, negative if not
+    end = min(end, start + 256)
+    for i in range(start, end + 1):
+        sign = int(page[i]) if i < end else 32  # as if a space followed
+        is_end = is_space(sign)
+        if is_end or sign == 45 or sign == 95:
+            is_word &= n_hex < HEX_LETTERS_MIN
+            n_hex = 0
+        if is_end:
             if is_word:
                 key += word * np.uint64(0x9E3779B97F4A7C15)
             word = np.uint64(0)
             is_word = True
         elif 97 <= sign <= 122 or sign == 45 or sign == 95:
             word = word * np.uint64(0xC2B2AE3D27D4EB4F) + np.uint64(sign)
+            if sign > 102:
+                n_hex = -256
+            elif sign >= 97:
+                n_hex += 1
         else:
             is_word = False
-    if is_word:
-        key += word * np.uint64(0x9E3779B97F4A7C15)
     return key
 
 

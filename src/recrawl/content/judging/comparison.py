@@ -204,6 +204,12 @@ class VersionComparison:
                 for path, shape in zip(page.paths.tolist(), page.shapes.tolist(), strict=True)
                 if names.get(path, path) != path
             )
+        at = self.at
+        places.rename_numbers(
+            (at.old_path[old], at.new_path[p], at.new_shape[p], self.words_of[p])
+            for p, old in at.renumbered.items()
+            if p in at.new_path and at.old_path[old] != at.new_path[p]
+        )
         self.own_states = self._own_states()
         self.answer.template -= self.own_states
         self.is_new_design = self.settings.ignore_templates and self.at.is_new_design()
@@ -413,8 +419,10 @@ class VersionComparison:
                     keys = (*keys, shape_key(path, shape))
                 seen.append(Seen(keys, has_died, n))
             # Back to the number before: two servers may differ.  Nothing new where words are gone:
-            # an older copy, or an entry that was taken back.
+            # an older copy, or an entry that was taken back, unless nothing lasts there on other
+            # pages either: an advertisement that is not replaced by another.
             is_taken_back = has_words_died and (path or at.old_gap[p]) not in arrivals
+            is_taken_back &= not path or path_key(path) not in self.host.places
             if not is_back and not is_taken_back:
                 seen.append(Seen((path_key(path),) if path else at.old_gap[p], has_words_died, n))
         places.learn(seen)

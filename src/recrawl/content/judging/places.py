@@ -204,6 +204,24 @@ class Places:
                 if before in self.slots:
                     self.slots[now] = self.slots.pop(before)
 
+    def rename_numbers(self, names: Iterable[tuple[int, int, int, int]]) -> None:
+        """Let numbers keep what their page and its host know of them in elements of another name.
+
+        The host would have to learn the new names from many pages, and count a clock or a counter
+        as a change of each of them.
+
+        Parameters
+        ----------
+        names
+            Old path, new path, shape and words of passages that differ only in their numbers.
+        """
+        for old, new, shape, n_words in names:
+            before, now = shape_key(old, shape), shape_key(new, shape)
+            if self.is_volatile(before, n_words) or self.host.is_volatile(numbers_key(old)):
+                self.slots[now] = Slot(DIED_MIN, _SHARE_ONE, min(n_words, _WORDS_MAX))
+            elif before in self.slots:
+                self.slots[now] = self.slots.pop(before)
+
     def _update(self, key: int, share: float, n_words: int) -> None:
         slot = self.slots.get(key)
         if share == 0 and key in self.host.places:

@@ -43,3 +43,25 @@ def test_text_beyond_the_limit_is_left_to_others() -> None:
     found = read_markup(page, n_text_max=100)
     assert 80 <= len(found.text) <= 120
     assert 80 <= found.end <= 130
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("css-1q2w3e", "css-9x8y7z", True),
+        ("css-abcdef", "css-fedcba", True),
+        ("card_fadebead lead", "card_beefcafe lead", True),
+        ("lead", "side", False),
+        ("lead-story", "lead-image", False),
+        ("faded", "added", False),  # words
+        ("bad", "feed", False),
+    ],
+)
+def test_classes_that_a_build_has_made_are_not_part_of_a_path(
+    one: str, other: str, is_same: bool
+) -> None:
+    paths = [
+        read_markup(f"<div class='{name}'><p>Tea</p></div>".encode(), n_text_max=1_000).paths[0]
+        for name in (one, other)
+    ]
+    assert (paths[0] == paths[1]) == is_same
