@@ -341,6 +341,26 @@ def test_a_large_site_does_not_crowd_out_the_others(open_crawl: OpenCrawl) -> No
     assert found.changed is False
 
 
+def test_a_huge_site_has_its_share_from_the_first_day_on_a_small_budget(
+    open_crawl: OpenCrawl,
+) -> None:
+    crawl = open_crawl("100/d")
+    names = [f"ordinary-{i}" for i in range(10)]
+    for name in [*names, "huge"]:
+        host = f"https://{name}.example"
+        pages = [f"{host}/{i}" for i in range(12 if name != "huge" else 5_000)]
+        crawl.web.bodies |= dict.fromkeys([f"{host}/", *pages], b"<p>The same text always.")
+        crawl.web.bodies[f"{host}/robots.txt"] = robots(f"{host}/map.xml")
+        crawl.web.bodies[f"{host}/map.xml"] = make_sitemap(pages)
+    crawl.start(*(f"https://{name}.example/" for name in [*names, "huge"]))
+    assert crawl.corpus.n_pages_of_host("huge.example") <= FILL_FACTOR * 12 + 2
+    first = fetch_due(crawl, 1)
+    assert min(first[f"{name}.example"] for name in names) >= 12
+    # Twice as many pages as an ordinary site has at first, and then a share.
+    n_fetched = first + fetch_due(crawl, 3)
+    assert n_fetched["huge.example"] <= 0.2 * n_fetched.total()
+
+
 def test_limits_of_a_site_hold(open_crawl: OpenCrawl) -> None:
     crawl = open_crawl(documents_per_site_max=3, pages_per_site_max=5, index_depth_max=1)
     nested = make_index([f"{HOST}/deep.xml"])

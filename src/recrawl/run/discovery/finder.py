@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.corpus import Corpus, Order, Outcome
+from recrawl.corpus import Corpus, Order, Outcome, Stats
 from recrawl.fetch import FetchAnswer, FetchKind, FetchTime, PageFetcher
 from recrawl.run.discovery.hint_documents import (
     DOCUMENT_KEY,
@@ -70,10 +70,12 @@ from recrawl.urls import canonical
 __all__ = ["FILLING_SHARE", "FILL_FACTOR", "FILL_PAGES_MIN", "Discovery"]
 
 FILL_PAGES_MIN: Final = 200
-"""Number of pages that every site may bring before the first fetch."""
+"""Number of pages that every site may bring before the first fetch, if the budget is large."""
+FILL_SECONDS: Final = 2 * 86_400.0
+"""Time in which a smaller budget fetches the pages that every site may bring: its equal share."""
 FILLING_SHARE: Final = 0.2
 """Share of pages without a first fetch from which on documents are read rarely."""
-FILL_FACTOR: Final = 4.0
+FILL_FACTOR: Final = 2.0
 """Pages that a site may bring before the first fetch, per page that the other sites bring on
 average.  The rest of a larger site is added later, as newcomers with a share of the budget."""
 
@@ -148,8 +150,7 @@ class Discovery:
         stats = self._corpus.stats()
         n_documents = sum(site.n_documents for site in self._memory.sites.values())
         first = seconds_without_price(stats.budget_per_second, n_documents)
-        n_new = stats.pages_by_status.get(PageStatus.NEW.name.lower(), 0)
-        is_filling = n_new > FILLING_SHARE * stats.n_pages
+        is_filling = _is_filling(stats)
         return {
             url: max(seconds, first) if is_filling or url in self._without_price else seconds
             for url, seconds in self._poll_seconds.items()
@@ -715,14 +716,20 @@ class Discovery:
         sizes = {answer.origin: _n_entries(answer) for answer in answers}
         hosts = {_host_of(origin) for origin in sizes}
         n_known = self._corpus.n_pages - sum(map(self._corpus.n_pages_of_host, hosts))
-        n_hosts = max(self._corpus.stats().n_groups - len(hosts), 0) if n_known > 0 else 0
+        stats = self._corpus.stats()
+        n_hosts = max(stats.n_groups - len(hosts), 0) if n_known > 0 else 0
         total = sum(sizes.values()) + max(n_known, 0)
+        n_first = FILL_PAGES_MIN
+        if stats.budget_per_second and _is_filling(stats):
+            # Later, such pages would be newcomers; now they take turns with those of the others.
+            fair = FILL_SECONDS * stats.budget_per_second / max(n_hosts + len(sizes), 1)
+            n_first = int(min(max(fair, LINKED_PAGES_MIN), FILL_PAGES_MIN))
         rooms = {}
         for origin, size in sizes.items():
             n_others = n_hosts + sum(1 for one in sizes if one != origin and sizes[one])
             mean = (total - size) / max(n_others, 1)
             is_alone = n_others == 0
-            rooms[origin] = size if is_alone else max(FILL_PAGES_MIN, round(FILL_FACTOR * mean))
+            rooms[origin] = size if is_alone else max(n_first, round(FILL_FACTOR * mean))
         return rooms
 
     def _room_of(self, origin: str, n_first: int) -> int:
@@ -747,6 +754,12 @@ class Discovery:
 
 
 _NEVER: Final = DocumentVersion(fetched_at_ms=0)
+
+
+def _is_filling(stats: Stats) -> bool:
+    """Return whether many pages of a corpus wait for their first fetch."""
+    n_new = stats.pages_by_status.get(PageStatus.NEW.name.lower(), 0)
+    return n_new > FILLING_SHARE * stats.n_pages
 
 
 def _n_entries(answer: SiteAnswer) -> int:
