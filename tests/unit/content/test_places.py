@@ -306,6 +306,22 @@ def test_an_advertisement_that_no_other_replaces_is_one() -> None:
     assert CHANGED not in verdicts[1]
 
 
+@pytest.mark.parametrize("ending", ["", " | Our little board"])
+def test_a_title_counts_however_often_it_is_edited(ending: str) -> None:
+    """Other headings that differ at each poll are taken for teasers."""
+
+    def body(page: int, poll: int) -> str:
+        story = "".join(f"<p>Whoever saw {WORDS[page]} saw {word} as well.</p>" for word in WORDS)
+        title = f"News of {WORDS[poll]}" if page == 3 else f"Board of {WORDS[page]}"
+        teaser = f"<h2>More about {WORDS[(poll + page) % 12]}</h2>"
+        text = document(page, story, after=teaser).replace(f"Board of {WORDS[page]}", title)
+        return text.replace("</title>", f"{ending}</title>")
+
+    verdicts = Host(body).run(8)[1:]
+    assert [row[3] for row in verdicts] == [CHANGED] * 7
+    assert not any(CHANGED in (*row[:3], *row[4:]) for row in verdicts[2:])
+
+
 def test_a_counter_in_a_new_design_is_the_counter_that_it_was() -> None:
     """Only its words tell that it is the same: nothing that lasts stands in its elements."""
 

@@ -1,5 +1,6 @@
 """One answer beside the memories of its page and its host."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property, lru_cache
@@ -9,6 +10,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from recrawl.content.extract.words import passage_hash
 from recrawl.content.judging.host_memory import TEMPLATE_PAGES_MIN, HostMemory, pack_update
 from recrawl.content.judging.page_memory import PageMemory, PassageFlag, Slot, TextChoice
 from recrawl.content.judging.verdicts import ContentVerdict, Judgement, WrongAnswer
@@ -27,6 +29,10 @@ KEY_WORDS_MIN: Final = 6
 KEYS_MAX: Final = 2
 """Passages by which a text is recognised."""
 
+TITLE_PARTS_MAX: Final = 4
+"""Parts of a title, such as those of "Tea | Drinks | Shop", that may stand on the page."""
+
+_TITLE_SEPARATOR = re.compile(r"\s[-|–—·•»:]\s")
 _MASK32 = 0xFFFFFFFF
 _NO_HASHES: Final = np.empty(0, dtype=np.uint64)
 _NO_ROWS: Final = np.empty(0, dtype=np.int64)
@@ -81,6 +87,13 @@ class JudgedAnswer:
     def words_of(self) -> dict[int, int]:
         """Number of words of each passage, at most 255."""
         return dict(zip(self.version.passages, self.version.words, strict=True))
+
+    @cached_property
+    def titles(self) -> set[int]:
+        """Hashes of the title of the answer, and of its parts: many begin or end with the site."""
+        title = self.observation.title
+        parts = {title, *_TITLE_SEPARATOR.split(title, maxsplit=TITLE_PARTS_MAX - 1)}
+        return {found for part in parts if (found := passage_hash(part)) is not None}
 
     def _is_copy(self) -> bool:
         """Return whether the main text of the page is the text of other pages of the host."""

@@ -467,6 +467,9 @@ class VersionComparison:
             if is_loose and self._is_loose_place(places, path, gap, n):
                 n_replaced[place] = n_replaced.get(place, 0) - 1
                 found.add(p)
+        if found:
+            # The title says what the page is about, however often it is edited.
+            found -= self.answer.titles - self.at.renumbered.keys()
         # A page that is volatile as a whole has nothing else to be compared by.
         if 2 * sum(words[rows[p]] for p in found) > sum(words):
             return set()
