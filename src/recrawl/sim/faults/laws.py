@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from recrawl.shard import events
 from recrawl.shard.events import Event
 from recrawl.shard.shard import Applied, Shard
-from recrawl.shard.state.status import LeaseStage, PageStatus
+from recrawl.shard.state.status import LeaseStage, PageStatus, Verdict
 from recrawl.shard.state.tables import GROUP_CLOSED
 
 __all__ = ["BrokenLawError", "Laws"]
@@ -63,6 +63,7 @@ class Laws:
         # Group of each order in flight.
         self._in_flight: dict[int, int] = {}
         self._order_of_page: dict[int, int] = {}
+        self._refunded: set[int] = set()
         self._groups: dict[int, _GroupBook] = {}
         self._rate = self._credit = self._credit_max = np.inf
         self._credited_at = 0
@@ -82,7 +83,10 @@ class Laws:
         match event:
             case events.Ordered():
                 self._check_orders(event, applied, is_closed, blocked_until)
-            case events.Outcomes() | events.LeasesReleased() | events.LeasesExpired():
+            case events.Outcomes():
+                self._record_ends(ended)
+                self._refund(event, applied)
+            case events.LeasesReleased() | events.LeasesExpired():
                 self._record_ends(ended)
             case events.BudgetSet():
                 self._set_budget(event)
@@ -143,9 +147,7 @@ class Laws:
             self._order_of_page[page] = order
             group = int(pages.group[slot])
             self._in_flight[order] = group
-            is_by_cost = self.shard.tables.registers.budget_unit[0] == 1
-            cost = float(np.exp2(pages.cost[slot] / 1024 - 32))
-            self._spend(cost if is_by_cost else 1.0, is_by_cost)
+            self._spend(slot)
             if is_closed[group] or blocked_until[group] > now:
                 raise self._violation(f"group {group} is closed or blocked")
             self._check_politeness(group, now)
@@ -157,7 +159,28 @@ class Laws:
             self._credit = min(self._credit + earned, self._credit_max)
         self._credited_at = now
 
-    def _spend(self, amount: float, is_by_cost: bool) -> None:
+    def _is_by_cost(self) -> bool:
+        return bool(self.shard.tables.registers.budget_unit[0] == 1)
+
+    def _charge(self, slot: int) -> float:
+        """Return what an order of a page costs."""
+        code = self.shard.tables.pages.cost[slot]
+        return float(np.exp2(code / 1024 - 32)) if self._is_by_cost() else 1.0
+
+    def _refund(self, event: events.Outcomes, applied: Applied) -> None:
+        """Give back what orders of pages took that robots.txt forbids, once for each order."""
+        is_forbidden = (event.verdict == Verdict.DISALLOWED) & (event.order > 0)
+        for row in np.flatnonzero(applied.valid & is_forbidden):
+            order = int(event.order[row])
+            if order in self._refunded:
+                raise self._violation(f"order {order} was given back twice")
+            self._refunded.add(order)
+            self._earn()
+            charge = self._charge(int(event.page[row]) & 0xFFFFFFFF)
+            self._credit = min(self._credit + charge, self._credit_max)
+
+    def _spend(self, slot: int) -> None:
+        amount, is_by_cost = self._charge(slot), self._is_by_cost()
         self._earn()
         # With a budget in cost, the last order may exceed what is left.
         if (self._credit if is_by_cost else self._credit - amount) < -_SLACK:
