@@ -26,6 +26,7 @@ from benchmarks import (
     mutated_signals,
     node_fragments,
     observe,
+    oracle_knowledge,
     power,
     reading,
     run_kills,
@@ -157,6 +158,8 @@ def _argument_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="leave out sitemaps that name 60,000 pages that do not exist",
     )
+    command = commands.add_parser("oracle-knowledge", help=oracle_knowledge.__doc__)
+    command.add_argument("--seed", type=int, default=0)
     command = commands.add_parser("mutated-bodies", help=mutated_bodies.__doc__)
     command.add_argument("--bodies", type=float, default=1e6, help="number of bodies")
     command.add_argument("--seed", type=int, default=0)
@@ -281,6 +284,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 has_huge_sitemaps=not arguments.without_huge_sitemaps,
                 on_row=lambda row: print(json.dumps(row), file=sys.stderr, flush=True),
             )
+        case "oracle-knowledge":
+            return oracle_knowledge.measure(seed=arguments.seed)
         case "mutated-bodies":
             return mutated_bodies.measure(
                 int(arguments.bodies), seed=arguments.seed, first=arguments.first

@@ -34,7 +34,7 @@ from recrawl.testing.web import (
     mean_freshness,
 )
 
-__all__ = ["SWITCHES", "MonthRow", "measure", "parse_switches"]
+__all__ = ["SWITCHES", "FreshnessJudge", "MonthRow", "measure", "parse_switches"]
 
 DAYS_PER_FETCH = (10.0, 4.0, 1.5)
 """Budgets of the whole measurement: days in which each page can be fetched once."""
@@ -76,8 +76,16 @@ def _hint_of(web: LocalWeb, host: str) -> str:
     return f"{traits.sitemap_dates} dates{feed}"
 
 
-class _Judge:
-    """Computes freshness over the time of a crawl."""
+class FreshnessJudge:
+    """Computes freshness over the time of a crawl.
+
+    Parameters
+    ----------
+    web
+        The web, and the truth about its pages.
+    n_days
+        Length of the crawl.
+    """
 
     def __init__(self, web: LocalWeb, n_days: float) -> None:
         self.web = web
@@ -88,6 +96,7 @@ class _Judge:
     def freshness(
         self, copies: Iterable[CopyMade], pages: Sequence[WebPage] | None = None
     ) -> float:
+        """Return the mean freshness of copies, over some pages or all that count."""
         return mean_freshness(
             self.web,
             copies,
@@ -114,7 +123,7 @@ class _Judge:
 
 def _row(
     found: MonthCrawl,
-    judge: _Judge,
+    judge: FreshnessJudge,
     oracles: tuple[OracleRun, OracleRun],
     fetches_per_day: float,
     off: str,
@@ -204,7 +213,7 @@ def measure(
     rows: list[MonthRow] = []
     middle = days_per_fetch[len(days_per_fetch) // 2]
     web = make_month_web(n_hosts, n_pages, n_days, seed, has_huge_sitemaps=has_huge_sitemaps)
-    judge = _Judge(web, n_days)
+    judge = FreshnessJudge(web, n_days)
     for days in days_per_fetch:
         budget = n_pages / days
         oracles = (

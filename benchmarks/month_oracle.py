@@ -13,12 +13,15 @@ as recrawl's does.  It obeys robots.txt and keeps the delays of hosts.
   an hour, and after twice as long each time.
 - It has the advantage in two places.  It knows all pages and hints from the start, without looking
   for them.  It recognises every change, and the right version of every page.
+
+To see what its knowledge is worth, it can be run without some of it (`Ignorance`).
 """
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 from urllib.parse import urljoin, urlsplit
 
 import numpy as np
@@ -36,7 +39,12 @@ from recrawl.testing.web import (
 from recrawl.testing.web.hints import N_FEED_PAGES
 from recrawl.testing.web.robots import is_allowed, robots_delay_seconds
 
-__all__ = ["OracleRun", "plan_documents", "run_oracle"]
+__all__ = ["IGNORANCES", "Ignorance", "OracleRun", "plan_documents", "run_oracle"]
+
+Ignorance = Literal["first_rates", "silence"]
+"""What an oracle can be kept from knowing: the rates of pages that it has not fetched yet (it takes
+the typical one), or that a page which a sitemap or feed does not name has not changed."""
+IGNORANCES: tuple[Ignorance, ...] = ("first_rates", "silence")
 
 _DAY = 86_400.0
 _DAY_MS = 86_400_000
@@ -215,9 +223,16 @@ class _Oracle:
     """The state of an oracle while it crawls."""
 
     def __init__(
-        self, web: LocalWeb, pages: Sequence[WebPage], rate: FloatArray, documents: list[_Document]
+        self,
+        web: LocalWeb,
+        pages: Sequence[WebPage],
+        rate: FloatArray,
+        documents: list[_Document],
+        without: Collection[Ignorance] = (),
     ) -> None:
         self.web = web
+        self.without = without
+        self.typical_rate = float(np.exp(np.log(np.maximum(rate, 1e-12)).mean()))
         self.pages = pages
         self.rate = rate
         self.documents = documents
@@ -238,13 +253,18 @@ class _Oracle:
 
     def is_filled(self) -> bool:
         """Return whether every page that is worth its price has a copy, or has been tried."""
-        is_worthless = self.rate * self.run.price > 1.0
+        is_worthless = self._rate_believed() * self.run.price > 1.0
         return bool(((self.version >= 0) | (self.next_try_at > 0) | is_worthless).all())
+
+    def _rate_believed(self) -> FloatArray:
+        if "first_rates" in self.without:
+            return np.where(self.version >= 0, self.rate, self.typical_rate)
+        return self.rate
 
     def values(self, at: float) -> FloatArray:
         """Return the value of fetching each page now; -inf if it may not be fetched."""
         elapsed = np.where(self.has_changed, math.inf, at - self.known_until)
-        values = np.asarray(crawl_value(np.maximum(self.rate, 1e-12), elapsed))
+        values = np.asarray(crawl_value(np.maximum(self._rate_believed(), 1e-12), elapsed))
         is_free = (self.host_free_at[self.host] <= at) & (self.next_try_at <= at)
         return np.where(is_free, values, -math.inf)
 
@@ -344,7 +364,8 @@ class _Oracle:
         self.has_changed[rows] |= has_copy & is_later
         is_same = has_copy & ~self.has_changed[rows]
         better = np.maximum(self.known_until[rows], until)
-        self.known_until[rows] = np.where(is_same, better, self.known_until[rows])
+        if "silence" not in self.without:
+            self.known_until[rows] = np.where(is_same, better, self.known_until[rows])
         document.next_at = at + document.interval
         if document.dates is SitemapDates.STALE:
             n_days = max(round(document.interval / _DAY), 1)
@@ -358,6 +379,7 @@ def run_oracle(
     n_days: float,
     *,
     has_signals: bool = True,
+    without: Collection[Ignorance] = (),
 ) -> OracleRun:
     """Crawl a web as an oracle and return what it did.
 
@@ -373,6 +395,8 @@ def run_oracle(
         Length of the crawl.
     has_signals
         Whether it reads sitemaps and feeds.
+    without
+        What it does not know.
     """
     per_day = [web.hosts[page.host].changes_per_day(page.page) for page in pages]
     rate = np.array(per_day) / _DAY
@@ -380,7 +404,8 @@ def run_oracle(
     price, intervals = plan_documents(rate, documents, fetches_per_day / _DAY)
     for document, interval in zip(documents, intervals, strict=True):
         document.interval = interval
-    oracle = _Oracle(web, pages, rate, [d for d in documents if math.isfinite(d.interval)])
+    read = [document for document in documents if math.isfinite(document.interval)]
+    oracle = _Oracle(web, pages, rate, read, without)
     oracle.run.price = price
     n_fetches = int(fetches_per_day * n_days)
     is_filled = False

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.month_oracle import OracleRun, _documents, _Oracle, run_oracle
+from benchmarks.month_oracle import IGNORANCES, OracleRun, _documents, _Oracle, run_oracle
 from recrawl.testing.web import (
     FeedKind,
     HostTraits,
@@ -83,3 +83,11 @@ def test_a_feed_tells_it_only_of_the_pages_that_it_lists() -> None:
     assert np.count_nonzero(oracle.has_changed) == 10
     # Of the others it knows nothing new.
     assert np.count_nonzero(oracle.known_until > 0) == 0
+
+
+def test_knowledge_is_worth_something() -> None:
+    web, pages = make_web(SitemapDates.RIGHT)
+    whole = freshness(web, pages, run_oracle(web, pages, _FETCHES_PER_DAY, _N_DAYS))
+    for lack in IGNORANCES:
+        run = run_oracle(web, pages, _FETCHES_PER_DAY, _N_DAYS, without=(lack,))
+        assert 0.5 * whole < freshness(web, pages, run) < whole, lack
