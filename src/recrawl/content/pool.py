@@ -1,6 +1,8 @@
 """Observe bodies in other processes: resiliparse holds the interpreter's lock while it parses."""
 
 import multiprocessing
+import os
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -8,8 +10,9 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType, TracebackType
+from typing import Any, Final, NamedTuple, Self
 
 from recrawl.content.observation import Observation
 from recrawl.content.observing import observe, observe_bytes
@@ -35,6 +38,39 @@ class PageBody(NamedTuple):
 
 def _observe(page: PageBody, settings: ContentSettings, with_texts: bool) -> Observation:
     return observe(*page, settings=settings, with_texts=with_texts)
+
+
+class _PlainProcess(SpawnProcess):
+    """A process that does not run the user's script again.
+
+    A new process normally imports the main module of its parent.  A script that starts a crawl
+    when it is imported, as many do, would start another one.
+    """
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:  # noqa: N802 - the name that multiprocessing calls
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            return SpawnProcess._Popen(process_obj)
+        finally:
+            sys.modules["__main__"] = main
+
+
+class _PlainContext(SpawnContext):
+    Process = _PlainProcess
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone, also if that was killed."""
+
+    def watch() -> None:
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class ObserverPool:
@@ -106,8 +142,9 @@ class ObserverPool:
     def _start(self) -> ProcessPoolExecutor:
         if self._executor is None:
             # A forked process would copy locks that other threads hold.
-            context = multiprocessing.get_context("spawn")
-            self._executor = ProcessPoolExecutor(self.n_processes, mp_context=context)
+            self._executor = ProcessPoolExecutor(
+                self.n_processes, mp_context=_PlainContext(), initializer=_end_with_parent
+            )
             ready = [
                 self._executor.submit(_observe, PageBody(b"<p>x"), self.settings, False)
                 for _ in range(self.n_processes)
@@ -117,10 +154,7 @@ class ObserverPool:
                     future.result(START_SECONDS_MAX)
             except (BrokenProcessPool, FutureTimeoutError) as error:
                 self._end()
-                raise RuntimeError(
-                    "the processes that read bodies could not be started.  A script must create "
-                    'them under `if __name__ == "__main__":`.'
-                ) from error
+                raise RuntimeError("the processes that read bodies could not be started") from error
         return self._executor
 
     def _observe_chunk(self, pages: list[PageBody], with_texts: bool) -> list[Observation]:
