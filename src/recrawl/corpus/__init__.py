@@ -17,6 +17,13 @@ if TYPE_CHECKING:
         check_backups,
     )
     from recrawl.corpus.backups.restore import Restored, restore_corpus
+    from recrawl.corpus.compiling import (
+        COMPILE_TIME_TEXT,
+        COMPILED_ABOUT,
+        compile_all,
+        is_compiled,
+        record_compiled,
+    )
     from recrawl.corpus.corpus import Corpus, Reported
     from recrawl.corpus.doctor import check_corpus, repair_corpus, repair_from_backup
     from recrawl.corpus.doctor.check_results import CheckResult, Severity
@@ -69,6 +76,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BACKUPS_KEPT",
+    "COMPILED_ABOUT",
+    "COMPILE_TIME_TEXT",
     "EXPORT_SCHEMA",
     "Added",
     "Amounts",
@@ -117,12 +126,14 @@ __all__ = [
     "ceiling_words",
     "check_backups",
     "check_corpus",
+    "compile_all",
     "data_bytes",
     "delay_words",
     "doubt_words",
     "explanation_words",
     "forget_states",
     "has_parts_of_corpus",
+    "is_compiled",
     "is_corpus_folder",
     "is_log_remote",
     "newcomers_words",
@@ -130,6 +141,7 @@ __all__ = [
     "open_corpus",
     "plan_words",
     "reason_text",
+    "record_compiled",
     "repair_corpus",
     "repair_from_backup",
     "restore_corpus",
@@ -151,6 +163,13 @@ _MODULES = {
         "check_backups",
     ),
     "recrawl.corpus.backups.restore": ("Restored", "restore_corpus"),
+    "recrawl.corpus.compiling": (
+        "COMPILED_ABOUT",
+        "COMPILE_TIME_TEXT",
+        "compile_all",
+        "is_compiled",
+        "record_compiled",
+    ),
     "recrawl.corpus.corpus": ("Corpus", "Reported"),
     "recrawl.corpus.doctor": ("check_corpus", "repair_corpus", "repair_from_backup"),
     "recrawl.corpus.doctor.check_results": ("CheckResult", "Severity"),

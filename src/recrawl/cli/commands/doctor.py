@@ -27,7 +27,8 @@ def _show(out: Output, check: str, level: str, what: str, todo: str) -> None:
 
 
 def _compile(out: Output) -> None:
-    from recrawl.cli.support.kernels import compile_and_show, is_compiled  # noqa: PLC0415
+    from recrawl.cli.support.kernels import compile_and_show  # noqa: PLC0415
+    from recrawl.corpus import is_compiled  # noqa: PLC0415
 
     if kernel_folder() is None:
         raise RecrawlError(

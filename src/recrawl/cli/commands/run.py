@@ -26,8 +26,8 @@ from recrawl.cli.support.corpus_access import (
 )
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import duration_option
-from recrawl.cli.support.kernels import is_compiled
 from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
+from recrawl.corpus import is_compiled
 from recrawl.errors import RecrawlError
 from recrawl.units import seconds_text
 

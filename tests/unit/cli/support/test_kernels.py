@@ -10,6 +10,7 @@ import pytest
 
 from recrawl import kernel_mode
 from recrawl.cli.support import kernels
+from recrawl.corpus import compiling
 from recrawl.ledger import Record, RocksLog
 
 
@@ -58,10 +59,10 @@ def test_a_large_corpus_prints_a_notice_before_the_first_compilation(
     assert "First run of this command: compiling (once per version" in capsys.readouterr().err
     assert alone == [["lease"]]
 
-    kernels._record_compiled(["lease"])
-    assert kernels.is_compiled("lease")
-    assert not kernels.is_compiled("add")
-    assert not kernels.is_compiled()
+    compiling.record_compiled(["lease"])
+    assert compiling.is_compiled("lease")
+    assert not compiling.is_compiled("add")
+    assert not compiling.is_compiled()
     assert kernels.choose_kernels(folder, command="lease") == "compiled"
     assert capsys.readouterr().err == ""
 
@@ -96,8 +97,8 @@ def test_commands_not_compiled_yet_run_interpreted_for_longer(tmp_path: Path) ->
     folder = corpus_of(tmp_path / "c", n_pages=1_000)
     n_bytes = 200_000
     assert kernels.choose_kernels(folder, command="add", n_bytes_input=n_bytes) == "interpreted"
-    kernels._record_compiled(["*"])
-    assert kernels.is_compiled()
+    compiling.record_compiled(["*"])
+    assert compiling.is_compiled()
     assert kernels.choose_kernels(folder, command="add", n_bytes_input=n_bytes) == "compiled"
 
 
@@ -123,14 +124,14 @@ def test_the_environment_variable_overrides_the_choice(
 
 def test_an_unwritable_cache_folder_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("in the way")
-    kernels._record_compiled(["stats"])
-    assert not kernels.is_compiled("stats")
+    compiling.record_compiled(["stats"])
+    assert not compiling.is_compiled("stats")
 
 
 def test_compile_all_exercises_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")  # that it runs: compiling takes a minute
-    kernels.compile_all()
-    assert kernels.is_compiled()
+    compiling.compile_all()
+    assert compiling.is_compiled()
 
 
 def test_a_command_that_compiles_first_shows_progress_and_then_has_compiled(
@@ -146,10 +147,10 @@ def test_a_command_that_compiles_first_shows_progress_and_then_has_compiled(
         tmp_path / "new", command="run", n_bytes_input=None, compiles_first=True
     )
     assert mode == "compiled"
-    assert kernels.is_compiled("run")
+    assert compiling.is_compiled("run")
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("Compiling for this machine (once per version")
-    n = kernels.COMPILED_ABOUT
+    n = compiling.COMPILED_ABOUT
     assert f"Compiled {n} of about {n} functions …" in lines
     kernels.choose_kernels(tmp_path / "new", command="run", n_bytes_input=None, compiles_first=True)
     assert capsys.readouterr().err == ""
@@ -168,15 +169,15 @@ def test_processes_that_compile_end_with_the_command(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        kernels.compile_all(press_ctrl_c)
-    assert not kernels.is_compiled()
+        compiling.compile_all(press_ctrl_c)
+    assert not compiling.is_compiled()
 
 
 def test_compile_all_reports_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recrawl.cli.support.kernels.sys.executable", "/bin/false")
     with pytest.raises(RuntimeError, match="kernels could not be compiled"):
-        kernels.compile_all()
-    assert not kernels.is_compiled()
+        compiling.compile_all()
+    assert not compiling.is_compiled()
 
 
 def test_an_unknown_kernel_mode_is_a_usage_error(
