@@ -31,6 +31,8 @@ from benchmarks import (
     reading,
     run_kills,
     scale,
+    scrapy_days,
+    scrapy_rate,
     shard,
     shard_learning,
     siblings,
@@ -175,6 +177,27 @@ def _argument_parser() -> argparse.ArgumentParser:
         "--calls", type=int, default=300, help="number of timed calls for 100 orders"
     )
     command.add_argument("--folder", help="folder of the corpus, which is not deleted")
+    command = commands.add_parser("scrapy-days", help=scrapy_days.__doc__)
+    command.add_argument("--items", type=int, default=2_000, help="item pages at the start")
+    command.add_argument("--days", type=int, default=60, help="number of daily crawls")
+    command.add_argument(
+        "--plain-days",
+        type=int,
+        default=5,
+        help="daily crawls without the add-on; the others follow from the truth",
+    )
+    command.add_argument("--seed", type=int, default=0)
+    command.add_argument("--markdown", action="store_true", help="print a table")
+    command = commands.add_parser("scrapy-rate", help=scrapy_rate.__doc__)
+    command.add_argument("--pages", type=int, default=2_000, help="number of pages of each crawl")
+    command.add_argument("--rounds", type=int, default=5, help="number of crawls of each variant")
+    command.add_argument(
+        "--known", type=float, default=1e6, help="known pages for the memory; 0: no memory"
+    )
+    command.add_argument(
+        "--listing", action="store_true", help="let the first page lead to all others"
+    )
+    command.add_argument("--profile", action="store_true", help="also profile a crawl")
     command = commands.add_parser("reading", help=reading.__doc__)
     command.add_argument("--pages", type=float, default=1e7)
     command.add_argument("--hosts", type=float, help="number of hosts; default: pages / 2000")
@@ -302,6 +325,23 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 int(arguments.hosts or max(arguments.pages / 50, 1)),
                 n_calls=arguments.calls,
                 folder=arguments.folder,
+            )
+        case "scrapy-days":
+            rows = scrapy_days.measure(
+                arguments.items,
+                arguments.days,
+                n_plain_days=arguments.plain_days,
+                seed=arguments.seed,
+                on_row=lambda row: print(json.dumps(row), file=sys.stderr, flush=True),
+            )
+            return scrapy_days.as_markdown(rows) if arguments.markdown else rows
+        case "scrapy-rate":
+            return scrapy_rate.measure(
+                arguments.pages,
+                arguments.rounds,
+                n_known=int(arguments.known),
+                has_listing=arguments.listing,
+                is_profiled=arguments.profile,
             )
         case "reading":
             return reading.measure(
