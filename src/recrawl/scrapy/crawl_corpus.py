@@ -305,22 +305,34 @@ class CrawlCorpus:
         urls = [request.url for request in requests]
         names = canonical(pa.array(urls, pa.string())).url.to_pylist()
         known = self._pages.find([name for name in names if name is not None])
-        leased = self._lease(urls)
+        new = [url for url, name in zip(urls, names, strict=True) if name and name not in known]
+        leased = self._lease(urls, new)
         return [
             self._decide(request, name, known.get(name), answer)
             for request, name, answer in zip(requests, names, leased, strict=True)
         ]
 
-    def _lease(self, urls: list[str]) -> list[LeasedUrl]:
-        """Return an answer for each URL; those that are not tracked are added first."""
+    def _lease(self, urls: list[str], new: list[str]) -> list[LeasedUrl]:
+        """Return an answer for each URL; those that are not tracked are added first.
+
+        Parameters
+        ----------
+        urls
+            URLs of all requests.
+        new
+            Those of pages that the add-on does not remember.
+        """
         assert self.corpus is not None
         seconds, run = self.settings.lease_seconds, self.settings.run
-        answers = list(self.corpus.lease_urls(urls, seconds=seconds, run=run))
-        new = [i for i, one in enumerate(answers) if one.why == Why.NOT_TRACKED]
         if new:
-            added = [urls[i] for i in new]
+            self.corpus.add(new)
+        answers = list(self.corpus.lease_urls(urls, seconds=seconds, run=run))
+        # Somebody may have removed pages that the add-on remembers.
+        removed = [i for i, one in enumerate(answers) if one.why == Why.NOT_TRACKED]
+        if removed:
+            added = [urls[i] for i in removed]
             again = self.corpus.lease_urls(added, add=True, seconds=seconds, run=run)
-            for i, answer in zip(new, again, strict=True):
+            for i, answer in zip(removed, again, strict=True):
                 answers[i] = answer
         return answers
 

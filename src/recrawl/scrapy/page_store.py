@@ -161,8 +161,10 @@ class PageStore:
                 "update pages set fetched_at_ms = ?, open_transition = ? where url = ?", pages
             )
 
-    def mark_finished(self, pages: Iterable[FinishedPage]) -> None:
+    def mark_finished(self, pages: Sequence[FinishedPage]) -> None:
         """Note that all items of pages have been processed, and the requests they led to."""
+        if not pages:
+            return
         with self._file:
             self._file.execute("begin")
             self._file.executemany(

@@ -5,10 +5,9 @@ its report; otherwise only while many answers or bytes are waiting.
 """
 
 import logging
-import queue
 import threading
-import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -37,10 +36,12 @@ ITEMS_CONSUMER: Final = "scrapy-items"
 # Transition of a page that was fetched, but not reported yet.
 _NOT_REPORTED: Final = 100
 _BATCH_MAX: Final = 512
-# A report takes milliseconds whatever its size, so it waits this long for others to come along:
+# A report takes milliseconds whatever its size, so what comes within this time is reported at once:
 # less if responses wait for it.
 _GATHER_SECONDS: Final = 1.0
 _GATHER_SECONDS_AWAITED: Final = 0.02
+# Bytes of waiting bodies that are reported before that time has passed.
+_BATCH_BYTES: Final = 16 << 20
 ANSWERS_WAITING_MAX: Final = 1_024
 """Number of answers beyond which responses wait until they are reported."""
 BYTES_WAITING_MAX: Final = 64 << 20
@@ -155,8 +156,14 @@ class _Answer(NamedTuple):
     resolve: _Resolve | None
 
 
+_Waiting: TypeAlias = _Answer | FinishedPage | list[int]
+
+
 class Reporter:
     """Reports answers, and writes what the page store keeps, in a thread of its own.
+
+    The thread looks at what is waiting from time to time.  If each answer woke it, the thread of
+    the crawl would give up the interpreter's lock for each, and would wait to get it back.
 
     Parameters
     ----------
@@ -186,9 +193,9 @@ class Reporter:
         self._corpus = corpus
         self._folder = folder
         self._call_in_loop = call_in_loop
-        self._waiting: queue.SimpleQueue[_Answer | FinishedPage | list[int] | None] = (
-            queue.SimpleQueue()
-        )
+        self._waiting: deque[_Waiting] = deque()
+        self._wake = threading.Event()
+        self._is_stopping = False
         self._cursor = corpus.commit_changes(ITEMS_CONSUMER, "newest")
         self._thread = threading.Thread(target=self._work, name="recrawl-reporter", daemon=True)
         self.counts = ReportCounts()
@@ -202,13 +209,14 @@ class Reporter:
 
     def stop(self) -> None:
         """Report everything that is waiting, and end the thread."""
-        self._waiting.put(None)
+        self._is_stopping = True
+        self._wake.set()
         self._thread.join()
 
     @property
     def is_behind(self) -> bool:
         """Whether so much is waiting that responses should wait, too."""
-        n_waiting = self._waiting.qsize()
+        n_waiting = len(self._waiting)
         return n_waiting >= ANSWERS_WAITING_MAX or self._n_bytes_waiting >= BYTES_WAITING_MAX
 
     def report(self, fetch: PageFetch, outcome: Outcome, resolve: _Resolve | None = None) -> None:
@@ -225,67 +233,76 @@ class Reporter:
         """
         # Both threads change this number, so it is an estimate.
         self._n_bytes_waiting += len(outcome.body or b"")
-        self._waiting.put(_Answer(fetch, outcome, resolve))
+        self._waiting.append(_Answer(fetch, outcome, resolve))
+        is_awaited_alone = resolve is not None and not self._n_under_way()
+        if is_awaited_alone or self.is_behind or self._has_batch:
+            self._wake.set()
 
     def finish(self, page: FinishedPage) -> None:
         """Note that all items of a page have been processed."""
-        self._waiting.put(page)
+        self._waiting.append(page)
 
     def release(self, handles: list[int]) -> None:
         """Give back orders that were not fetched."""
-        self._waiting.put(handles)
+        self._waiting.append(handles)
+
+    @property
+    def _has_batch(self) -> bool:
+        return len(self._waiting) >= _BATCH_MAX or self._n_bytes_waiting >= _BATCH_BYTES
 
     def _work(self) -> None:
         try:
-            self._work_to_end()
+            with PageStore(self._folder) as pages:
+                while batch := self._gather():
+                    self._process(pages, batch)
         except Exception as error:
             self._fail(error, is_bug=True)
             # A response must never wait for ever.
-            while (one := self._waiting.get()) is not None:
-                if isinstance(one, _Answer) and one.resolve is not None:
-                    self._resolve(one.resolve, None)
+            while batch := self._gather():
+                self._resolve((one, None) for one in batch if isinstance(one, _Answer))
 
-    def _work_to_end(self) -> None:
-        with PageStore(self._folder) as pages:
-            is_last = False
-            while not is_last:
-                batch = self._gather()
-                is_last = None in batch
-                answers = [one for one in batch if isinstance(one, _Answer)]
-                news: list[PageNews | None] = [None] * len(answers)
-                try:
-                    self._release([one for one in batch if isinstance(one, list)])
-                    if answers:
-                        news = self._report(pages, answers)
-                    # After the reports: they open pages that may be finished already.
-                    pages.mark_finished(one for one in batch if isinstance(one, FinishedPage))
-                except (RecrawlError, OSError) as error:
-                    self._fail(error)
-                except Exception as error:
-                    self._fail(error, is_bug=True)
-                self._n_bytes_waiting = max(
-                    self._n_bytes_waiting - sum(len(one.outcome.body or b"") for one in answers), 0
-                )
-                for answer, found in zip(answers, news, strict=True):
-                    self.counts.add(answer.outcome, found)
-                    if answer.resolve is not None:
-                        self._resolve(answer.resolve, found)
+    def _process(self, pages: PageStore, batch: list[_Waiting]) -> None:
+        answers = [one for one in batch if isinstance(one, _Answer)]
+        news: list[PageNews | None] = [None] * len(answers)
+        try:
+            self._release([one for one in batch if isinstance(one, list)])
+            if answers:
+                news = self._report(pages, answers)
+            # After the reports: they open pages that may be finished already.
+            pages.mark_finished([one for one in batch if isinstance(one, FinishedPage)])
+        except (RecrawlError, OSError) as error:
+            self._fail(error)
+        except Exception as error:
+            self._fail(error, is_bug=True)
+        n_bytes = sum(len(one.outcome.body or b"") for one in answers)
+        self._n_bytes_waiting = max(self._n_bytes_waiting - n_bytes, 0)
+        for answer, found in zip(answers, news, strict=True):
+            self.counts.add(answer.outcome, found)
+        self._resolve(zip(answers, news, strict=True))
 
-    def _gather(self) -> "list[_Answer | FinishedPage | list[int] | None]":
-        """Return what is waiting, and what comes within some milliseconds."""
-        batch = [self._waiting.get()]
+    def _gather(self) -> list[_Waiting]:
+        """Wait for something to do; return the first of it, or nothing after `stop`."""
         seconds = _GATHER_SECONDS_AWAITED if self.is_awaited else _GATHER_SECONDS
-        ends_at = time.monotonic() + seconds
-        while len(batch) < _BATCH_MAX and batch[-1] is not None:
-            left = ends_at - time.monotonic() if self._n_under_way() else 0.0
-            try:
-                batch.append(self._waiting.get(block=left > 0, timeout=max(left, 0.0)))
-            except queue.Empty:
-                break
-        return batch
+        while True:
+            is_last = self._is_stopping
+            if not (is_last or self._has_batch):
+                self._wake.wait(seconds)
+            self._wake.clear()
+            n_waiting = min(len(self._waiting), _BATCH_MAX)
+            if n_waiting or is_last:
+                return [self._waiting.popleft() for _ in range(n_waiting)]
 
-    def _resolve(self, resolve: _Resolve, news: PageNews | None) -> None:
-        self._call_in_loop(lambda: resolve(news))
+    def _resolve(self, found: Iterable[tuple[_Answer, PageNews | None]]) -> None:
+        """Let responses that wait go on, all in one call."""
+        waiting = [(one.resolve, news) for one, news in found if one.resolve is not None]
+        if not waiting:
+            return
+
+        def resolve_all() -> None:
+            for resolve, news in waiting:
+                resolve(news)
+
+        self._call_in_loop(resolve_all)
 
     def _fail(self, error: Exception, *, is_bug: bool = False) -> None:
         if not self._has_failed:

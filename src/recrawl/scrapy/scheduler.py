@@ -219,10 +219,19 @@ class RecrawlScheduler(BaseScheduler):
         if self._gathers_since is None:
             self._gathers_since = now
         left = self._gathers_since + _GATHER_SECONDS - now
-        is_idle = not self._crawl.in_flight
-        if len(self._undecided) >= self._batch or left <= 0 or (is_idle and not n_new):
+        if len(self._undecided) >= self._batch or left <= 0:
             return True
-        return not self._wake_later(_LOOK_SECONDS if is_idle else left)
+        if self._crawl.in_flight:
+            return not self._wake_later(left)
+        # Nothing is under way, so waiting is of use only while requests keep coming.
+        if not n_new and not self._is_starting:
+            return True
+        return not self._wake_later(_LOOK_SECONDS)
+
+    @property
+    def _is_starting(self) -> bool:
+        """Whether the spider may still yield requests to start with, which come one by one."""
+        return getattr(self._crawler.engine, "_start", None) is not None
 
     def _carry_out(self, request: Request, decision: Decision) -> None:
         if decision.disposal == Disposal.FETCH and decision.fetch is not None:

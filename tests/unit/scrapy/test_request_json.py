@@ -23,6 +23,13 @@ class _Spider(scrapy.Spider):
     def fail(self, failure: Any) -> None:
         pass
 
+    def __parse_private(self, response: Any) -> None:
+        pass
+
+    @property
+    def private_callback(self) -> Any:
+        return self.__parse_private
+
 
 SPIDER = _Spider()
 URL = "https://example.com/a?b=c"
@@ -33,6 +40,7 @@ URL = "https://example.com/a?b=c"
     [
         scrapy.Request(URL),
         scrapy.Request(URL, SPIDER.parse_page, errback=SPIDER.fail, priority=3, dont_filter=True),
+        scrapy.Request(URL, SPIDER.private_callback),
         scrapy.Request(URL, cb_kwargs={"a": (1, [2.5, None]), "b": {"x": {1, 2}}, "c": b"\xff\0"}),
         scrapy.Request(URL, meta={"n": {3: "three"}, "__tuple__": 1, "depth": 4}),
         scrapy.Request(URL, headers={"Accept": "text/html"}, cookies={"a": "b"}),
