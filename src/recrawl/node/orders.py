@@ -76,6 +76,10 @@ def partition_of(handle: NDArray[np.int64], generation: int = 0) -> NDArray[np.i
     return np.where(is_ours, handle & (PARTITIONS_MAX - 1), -1)
 
 
+# Statuses that say something about a page, beside those of success.
+_INFORMATIVE_STATUSES = (NOT_MODIFIED, *MOVED_STATUSES, *GONE_STATUSES)
+
+
 def is_success(status: ArrayLike) -> NDArray[np.bool_]:
     """Return which HTTP statuses come with content: 2xx."""
     return np.asarray(np.floor_divide(status, 100) == 2)
@@ -83,8 +87,7 @@ def is_success(status: ArrayLike) -> NDArray[np.bool_]:
 
 def is_failed_fetch(status: ArrayLike) -> NDArray[np.bool_]:
     """Return which HTTP statuses say nothing about the page; 0 stands for no response."""
-    informative = (NOT_MODIFIED, *MOVED_STATUSES, *GONE_STATUSES)
-    return ~(is_success(status) | np.isin(status, informative))
+    return ~(is_success(status) | np.isin(status, _INFORMATIVE_STATUSES))
 
 
 class Order(NamedTuple):
@@ -254,7 +257,9 @@ class Outcome:
     @property
     def is_failure(self) -> bool:
         """Whether the fetch failed, so that it says nothing about the page."""
-        return not self.disallowed and bool(is_failed_fetch(self.status))
+        # As `is_failed_fetch`, which takes a hundred times as long for one status.
+        is_informative = self.status // 100 == 2 or self.status in _INFORMATIVE_STATUSES
+        return not (self.disallowed or is_informative)
 
 
 OUTCOME_FIELDS = tuple(field.name for field in fields(Outcome) if field.name != "observation")

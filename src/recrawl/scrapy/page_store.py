@@ -42,6 +42,30 @@ create table if not exists pages (
 ) without rowid;
 create index if not exists open_pages on pages (url) where open_transition is not null;
 """
+# Many rows are given as one JSON text: SQLite gives up the interpreter's lock for each statement
+# that it runs, and another thread may keep it for milliseconds.
+_MARK_OPEN: Final = """
+insert into pages (url, request, open_transition)
+select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]')
+from json_each(?) where true
+on conflict (url) do update set request = excluded.request,
+    open_transition = coalesce(open_transition, excluded.open_transition)
+"""
+_MARK_REPORTED: Final = """
+update pages
+set fetched_at_ms = json_extract(row, '$[1]'), open_transition = json_extract(row, '$[2]')
+from (select value as row from json_each(?)) where url = json_extract(row, '$[0]')
+"""
+_MARK_FINISHED: Final = """
+on conflict (url) do update set request = excluded.request, follow_ups = excluded.follow_ups,
+    open_transition = null, is_always_fetched = excluded.is_always_fetched
+"""
+_MARK_FINISHED_WITHOUT: Final = f"""
+insert into pages (url, request, follow_ups, is_always_fetched)
+select json_extract(value, '$[0]'), json_extract(value, '$[1]'),
+    case json_extract(value, '$[2]') when 0 then x'' end, json_extract(value, '$[2]')
+from json_each(?) where true {_MARK_FINISHED}
+"""
 
 
 class KnownPage(NamedTuple):
@@ -135,7 +159,7 @@ class PageStore:
                 requests,
             )
 
-    def mark_open(self, pages: Iterable[tuple[str, str | None, int]]) -> None:
+    def mark_open(self, pages: Sequence[tuple[str, str | None, int]]) -> None:
         """Note that pages were fetched and their items must still be processed.
 
         Parameters
@@ -144,49 +168,32 @@ class PageStore:
             URL, request as JSON, and transition of each page; a page that is open already keeps
             its transition.
         """
-        with self._file:
-            self._file.execute("begin")
-            self._file.executemany(
-                "insert into pages (url, request, open_transition) values (?, ?, ?) "
-                "on conflict (url) do update set request = excluded.request, "
-                "open_transition = coalesce(open_transition, excluded.open_transition)",
-                pages,
-            )
+        self._file.execute(_MARK_OPEN, (json.dumps(pages),))
 
-    def mark_reported(self, pages: Iterable[tuple[int, int, str]]) -> None:
-        """Note the time of the last fetch of open pages, their transition and URL."""
-        with self._file:
-            self._file.execute("begin")
-            self._file.executemany(
-                "update pages set fetched_at_ms = ?, open_transition = ? where url = ?", pages
-            )
+    def mark_reported(self, pages: Sequence[tuple[str, int, int]]) -> None:
+        """Note the time of the last fetch of open pages, and their transition, by URL."""
+        last = {one[0]: one for one in pages}  # a page may be fetched twice at a time
+        self._file.execute(_MARK_REPORTED, (json.dumps(list(last.values())),))
 
     def mark_finished(self, pages: Sequence[FinishedPage]) -> None:
         """Note that all items of pages have been processed, and the requests they led to."""
-        if not pages:
-            return
         with self._file:
             self._file.execute("begin")
+            # JSON has no bytes.
+            without = [
+                (one.url, one.request, one.follow_ups is None)
+                for one in pages
+                if not one.follow_ups
+            ]
+            self._file.execute(_MARK_FINISHED_WITHOUT, (json.dumps(without),))
             self._file.executemany(
                 "insert into pages (url, request, follow_ups, is_always_fetched) "
-                "values (?, ?, ?, ?) on conflict (url) do update set request = excluded.request, "
-                "follow_ups = excluded.follow_ups, open_transition = null, "
-                "is_always_fetched = excluded.is_always_fetched",
-                (
-                    (
-                        page.url,
-                        page.request,
-                        None if page.follow_ups is None else _pack(page.follow_ups),
-                        page.follow_ups is None,
-                    )
-                    for page in pages
-                ),
+                f"values (?, ?, ?, 0) {_MARK_FINISHED}",
+                ((one.url, one.request, _pack(one.follow_ups)) for one in pages if one.follow_ups),
             )
 
 
 def _pack(follow_ups: list[str]) -> bytes:
-    if not follow_ups:
-        return b""
     return zlib.compress(json.dumps(follow_ups, separators=(",", ":")).encode(), 1)
 
 

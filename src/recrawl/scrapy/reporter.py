@@ -320,7 +320,7 @@ class Reporter:
 
     def _report(self, pages: PageStore, answers: list[_Answer]) -> list[PageNews | None]:
         opened = [one for one in answers if 200 <= one.outcome.status < 300]
-        pages.mark_open((one.fetch.url, one.fetch.request, _NOT_REPORTED) for one in opened)
+        pages.mark_open([(one.fetch.url, one.fetch.request, _NOT_REPORTED) for one in opened])
         reported = self._corpus.report([one.outcome for one in answers])
         has_changes = self.is_awaited and reported.transition.any()
         changes = self._new_changes() if has_changes else {}
@@ -336,8 +336,10 @@ class Reporter:
             news.append(_news_of(fetch, transition, changes.get(fetch.url)))
             fetch.open_transition = int(transition)
         pages.mark_reported(
-            (answer.outcome.fetched_at_ms, answer.fetch.open_transition or 0, answer.fetch.url)
-            for answer in opened
+            [
+                (one.fetch.url, one.outcome.fetched_at_ms, one.fetch.open_transition or 0)
+                for one in opened
+            ]
         )
         return news
 
