@@ -24,7 +24,14 @@ TIMEOUT_SECONDS: Final = 10.0
 """Time after which the process that reads a body is ended; reading takes below a second."""
 START_SECONDS_MAX: Final = 180.0
 """Time that processes have to start, in which they may have to compile."""
-WAITING_PER_PROCESS_MAX: Final = 4
+BODIES_PER_CALL_MAX: Final = 16
+"""Bodies that a process is given at once.
+
+For each call two threads hand bodies and results over, and take the interpreter's lock from others.
+"""
+BYTES_PER_CALL_MAX: Final = 4 << 20
+"""Bytes of bodies that a process is given at once, unless one alone is larger."""
+WAITING_PER_PROCESS_MAX: Final = 2 * BODIES_PER_CALL_MAX
 """Bodies that wait for each process; `ObserverPool.observe_all` takes no more from its input."""
 
 
@@ -36,8 +43,24 @@ class PageBody(NamedTuple):
     url: str | None = None
 
 
-def _observe(page: PageBody, settings: ContentSettings, with_texts: bool) -> Observation:
-    return observe(*page, settings=settings, with_texts=with_texts)
+def _observe(
+    pages: list[PageBody], settings: ContentSettings, with_texts: bool
+) -> list[Observation]:
+    return [observe(*page, settings=settings, with_texts=with_texts) for page in pages]
+
+
+def _groups(pages: list[PageBody]) -> Iterator[list[PageBody]]:
+    """Yield bodies in groups within the limits of a call."""
+    group: list[PageBody] = []
+    n_bytes = 0
+    for page in pages:
+        n_bytes += len(page.body)
+        if group and (n_bytes > BYTES_PER_CALL_MAX or len(group) == BODIES_PER_CALL_MAX):
+            yield group
+            group, n_bytes = [], len(page.body)
+        group.append(page)
+    if group:
+        yield group
 
 
 class _PlainProcess(SpawnProcess):
@@ -146,7 +169,7 @@ class ObserverPool:
                 self.n_processes, mp_context=_PlainContext(), initializer=_end_with_parent
             )
             ready = [
-                self._executor.submit(_observe, PageBody(b"<p>x"), self.settings, False)
+                self._executor.submit(_observe, [PageBody(b"<p>x")], self.settings, False)
                 for _ in range(self.n_processes)
             ]
             try:
@@ -158,20 +181,24 @@ class ObserverPool:
         return self._executor
 
     def _observe_chunk(self, pages: list[PageBody], with_texts: bool) -> list[Observation]:
-        found: dict[int, Observation] = {}
+        groups = list(_groups(pages))
+        found: dict[int, list[Observation]] = {}
         try:
             executor = self._start()
-            futures = [executor.submit(_observe, page, self.settings, with_texts) for page in pages]
+            futures = [executor.submit(_observe, one, self.settings, with_texts) for one in groups]
             self._collect(futures, found)
         except BrokenProcessPool:
             self._end()
-        for k in range(len(pages)):
+        for k, group in enumerate(groups):
             if k not in found:
                 # One of these ended the processes: read each alone to find out which.
-                found[k] = self._observe_alone(pages[k], with_texts)
-        return [found[k] for k in range(len(pages))]
+                found[k] = [self._observe_alone(page, with_texts) for page in group]
+        return [one for k in range(len(groups)) for one in found[k]]
 
-    def _collect(self, futures: list[Future[Observation]], found: dict[int, Observation]) -> None:
+    def _collect(
+        self, futures: list[Future[list[Observation]]], found: dict[int, list[Observation]]
+    ) -> None:
+        # The time that one body has; if all of a group need more, each is read alone.
         rounds = -(-len(futures) // self.n_processes)
         ends_at = time.monotonic() + self.timeout_seconds * rounds
         for k, future in enumerate(futures):
@@ -183,8 +210,8 @@ class ObserverPool:
 
     def _observe_alone(self, page: PageBody, with_texts: bool) -> Observation:
         try:
-            future = self._start().submit(_observe, page, self.settings, with_texts)
-            return future.result(self.timeout_seconds)
+            future = self._start().submit(_observe, [page], self.settings, with_texts)
+            return future.result(self.timeout_seconds)[0]
         except FutureTimeoutError:
             problem = "timed_out"
         except BrokenProcessPool:

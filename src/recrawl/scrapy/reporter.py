@@ -5,10 +5,12 @@ its report; otherwise only while many answers or bytes are waiting.
 """
 
 import logging
+import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -17,6 +19,7 @@ from recrawl.errors import RecrawlError
 from recrawl.scrapy.page_store import FinishedPage, PageStore
 
 if TYPE_CHECKING:
+    from recrawl.content import ObserverPool
     from recrawl.corpus import Corpus
 
 __all__ = [
@@ -197,21 +200,31 @@ class Reporter:
         self._wake = threading.Event()
         self._is_stopping = False
         self._cursor = corpus.commit_changes(ITEMS_CONSUMER, "newest")
-        self._thread = threading.Thread(target=self._work, name="recrawl-reporter", daemon=True)
+        self._gathered_at = time.monotonic()
+        # Bodies are read while those before are compared and written.
+        self._read: queue.Queue[list[_Waiting]] = queue.Queue(1)
+        content = corpus.config.content
+        self._reads_ahead = content.enabled and content.processes > 0
+        work = [self._work, self._read_ahead] if self._reads_ahead else [self._work]
+        self._threads = [
+            threading.Thread(target=one, name="recrawl-reporter", daemon=True) for one in work
+        ]
         self.counts = ReportCounts()
         """Numbers of answers; complete after `stop`."""
         self._n_bytes_waiting = 0
         self._has_failed = False
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Start the threads."""
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
-        """Report everything that is waiting, and end the thread."""
+        """Report everything that is waiting, and end the threads."""
         self._is_stopping = True
         self._wake.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     @property
     def is_behind(self) -> bool:
@@ -251,15 +264,47 @@ class Reporter:
         return len(self._waiting) >= _BATCH_MAX or self._n_bytes_waiting >= _BATCH_BYTES
 
     def _work(self) -> None:
+        following = self._read.get if self._reads_ahead else self._gather
         try:
             with PageStore(self._folder) as pages:
-                while batch := self._gather():
+                while batch := following():
                     self._process(pages, batch)
         except Exception as error:
             self._fail(error, is_bug=True)
             # A response must never wait for ever.
-            while batch := self._gather():
+            while batch := following():
                 self._resolve((one, None) for one in batch if isinstance(one, _Answer))
+
+    def _read_ahead(self) -> None:
+        from recrawl.content import ObserverPool  # noqa: PLC0415
+
+        content = self._corpus.config.content
+        with ObserverPool(content.processes, content.content_settings()) as pool:
+            while batch := self._gather():
+                try:
+                    batch = self._observe(pool, batch)
+                except Exception as error:
+                    self._fail(error, is_bug=True)  # the corpus reads these bodies itself
+                self._read.put(batch)
+        self._read.put([])
+
+    def _observe(self, pool: "ObserverPool", batch: list[_Waiting]) -> list[_Waiting]:
+        """Return the same with observations in place of bodies."""
+        from recrawl.content import PageBody  # noqa: PLC0415
+
+        answers = [one for one in batch if isinstance(one, _Answer) and one.outcome.body]
+        bodies = [
+            PageBody(one.outcome.body or b"", one.outcome.content_type, one.fetch.url)
+            for one in answers
+        ]
+        with_texts = self._corpus.config.content.keep_text
+        found = {
+            id(one): one._replace(outcome=replace(one.outcome, body=None, observation=observation))
+            for one, observation in zip(
+                answers, pool.observe_all(bodies, with_texts=with_texts), strict=True
+            )
+        }
+        return [found.get(id(one), one) for one in batch]
 
     def _process(self, pages: PageStore, batch: list[_Waiting]) -> None:
         answers = [one for one in batch if isinstance(one, _Answer)]
@@ -274,8 +319,6 @@ class Reporter:
             self._fail(error)
         except Exception as error:
             self._fail(error, is_bug=True)
-        n_bytes = sum(len(one.outcome.body or b"") for one in answers)
-        self._n_bytes_waiting = max(self._n_bytes_waiting - n_bytes, 0)
         for answer, found in zip(answers, news, strict=True):
             self.counts.add(answer.outcome, found)
         self._resolve(zip(answers, news, strict=True))
@@ -285,12 +328,19 @@ class Reporter:
         seconds = _GATHER_SECONDS_AWAITED if self.is_awaited else _GATHER_SECONDS
         while True:
             is_last = self._is_stopping
-            if not (is_last or self._has_batch):
-                self._wake.wait(seconds)
+            left = self._gathered_at + seconds - time.monotonic()
+            if left > 0 and not (is_last or self._has_batch):
+                self._wake.wait(left)
             self._wake.clear()
+            self._gathered_at = time.monotonic()
             n_waiting = min(len(self._waiting), _BATCH_MAX)
             if n_waiting or is_last:
-                return [self._waiting.popleft() for _ in range(n_waiting)]
+                batch = [self._waiting.popleft() for _ in range(n_waiting)]
+                n_bytes = sum(
+                    len(one.outcome.body or b"") for one in batch if isinstance(one, _Answer)
+                )
+                self._n_bytes_waiting = max(self._n_bytes_waiting - n_bytes, 0)
+                return batch
 
     def _resolve(self, found: Iterable[tuple[_Answer, PageNews | None]]) -> None:
         """Let responses that wait go on, all in one call."""

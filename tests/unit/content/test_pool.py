@@ -15,13 +15,16 @@ def page(number: int) -> PageBody:
     return PageBody(b"<title>%d</title><p>Page number %d" % (number, number), "text/html")
 
 
-def _misbehave(page: PageBody, settings: ContentSettings, with_texts: bool) -> Observation:
-    """Observe a page in a process of the pool, which two bodies make misbehave."""
-    if page.body == b"crash":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if page.body == b"hang":
-        time.sleep(600)
-    return observe(*page, settings=settings, with_texts=with_texts)
+def _misbehave(
+    pages: list[PageBody], settings: ContentSettings, with_texts: bool
+) -> list[Observation]:
+    """Observe pages in a process of the pool, which two bodies make misbehave."""
+    for page in pages:
+        if page.body == b"crash":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if page.body == b"hang":
+            time.sleep(600)
+    return [observe(*page, settings=settings, with_texts=with_texts) for page in pages]
 
 
 def test_a_pool_observes_as_one_process_does() -> None:
@@ -45,6 +48,14 @@ def test_bodies_that_kill_or_hold_up_a_process_are_compared_by_bytes(
     assert [one.problems for one in found] == [(), ("crashed",), (), ("timed_out",), ()]
     assert found[1].kind is ContentKind.BYTES
     assert found[4].title == "2"
+
+
+def test_a_process_gets_few_bodies_and_bytes_at_once() -> None:
+    large = PageBody(bytes(3 << 20))
+    sizes = [len(group) for group in pool._groups([page(n) for n in range(40)])]
+    assert sizes == [16, 16, 8]
+    assert [len(group) for group in pool._groups([large, large, page(1), large])] == [1, 2, 1]
+    assert list(pool._groups([])) == []
 
 
 def test_a_pool_needs_a_process() -> None:
