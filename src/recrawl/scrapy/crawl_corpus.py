@@ -323,7 +323,7 @@ class CrawlCorpus:
         urls
             URLs of all requests.
         new
-            Those of pages that the add-on does not remember.
+            URLs of pages that the add-on does not remember.
         """
         assert self.corpus is not None
         seconds, run = self.settings.lease_seconds, self.settings.run
