@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -84,8 +85,16 @@ class _PlainContext(SpawnContext):
     Process = _PlainProcess
 
 
+class _ProgramEndingError(Exception):
+    """The program ends, and no process takes more bodies."""
+
+
 def _end_with_parent() -> None:
-    """End this process when the one that started it is gone, also if that was killed."""
+    """End this process when the one that started it is gone, also if that was killed.
+
+    Not before: Ctrl-C reaches all processes of a terminal, and the parent may still report.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
         parent = multiprocessing.parent_process()
@@ -169,7 +178,7 @@ class ObserverPool:
                 self.n_processes, mp_context=_PlainContext(), initializer=_end_with_parent
             )
             ready = [
-                self._executor.submit(_observe, [PageBody(b"<p>x")], self.settings, False)
+                self._submit(self._executor, [PageBody(b"<p>x")], with_texts=False)
                 for _ in range(self.n_processes)
             ]
             try:
@@ -180,15 +189,27 @@ class ObserverPool:
                 raise RuntimeError("the processes that read bodies could not be started") from error
         return self._executor
 
+    def _submit(
+        self, executor: ProcessPoolExecutor, pages: list[PageBody], *, with_texts: bool
+    ) -> Future[list[Observation]]:
+        try:
+            return executor.submit(_observe, pages, self.settings, with_texts)
+        except BrokenProcessPool:
+            raise
+        except RuntimeError as error:
+            raise _ProgramEndingError from error
+
     def _observe_chunk(self, pages: list[PageBody], with_texts: bool) -> list[Observation]:
         groups = list(_groups(pages))
         found: dict[int, list[Observation]] = {}
         try:
             executor = self._start()
-            futures = [executor.submit(_observe, one, self.settings, with_texts) for one in groups]
+            futures = [self._submit(executor, one, with_texts=with_texts) for one in groups]
             self._collect(futures, found)
         except BrokenProcessPool:
             self._end()
+        except _ProgramEndingError:
+            return _observe(pages, self.settings, with_texts)
         for k, group in enumerate(groups):
             if k not in found:
                 # One of these ended the processes: read each alone to find out which.
@@ -210,12 +231,14 @@ class ObserverPool:
 
     def _observe_alone(self, page: PageBody, with_texts: bool) -> Observation:
         try:
-            future = self._start().submit(_observe, [page], self.settings, with_texts)
+            future = self._submit(self._start(), [page], with_texts=with_texts)
             return future.result(self.timeout_seconds)[0]
         except FutureTimeoutError:
             problem = "timed_out"
         except BrokenProcessPool:
             problem = "crashed"
+        except _ProgramEndingError:
+            return observe(*page, settings=self.settings, with_texts=with_texts)
         self._end()
         return observe_bytes(page.body, problems=(problem,))
 

@@ -1,6 +1,7 @@
 """The corpus of one crawl, which the components of the add-on share."""
 
 import asyncio
+import atexit
 import gc
 import logging
 import sys
@@ -222,6 +223,8 @@ class CrawlCorpus:
         )
         self._reporter.start()
         self.corpus = corpus
+        # A crawl that is interrupted twice does not close its scheduler.
+        atexit.register(self.close)
         _spare_loaded_objects()
 
     def close(self) -> None:
@@ -229,6 +232,7 @@ class CrawlCorpus:
         corpus, reporter = self.corpus, self._reporter
         if corpus is None or reporter is None or self._pages is None:
             return
+        atexit.unregister(self.close)
         reporter.release([one.handle for one in self.in_flight.values() if one.handle])
         reporter.stop()
         self.corpus = None
@@ -488,6 +492,18 @@ class CrawlCorpus:
     def take_fetch(self, request: Request) -> PageFetch | None:
         """Return the fetch that ends with an answer to a request; None if there is none."""
         return self.in_flight.pop(request.meta.get(FETCH_KEY, 0), None)
+
+    def fail(self, request: Request) -> None:
+        """Report that a request has led nowhere, if it belongs to a fetch."""
+        fetch = self.take_fetch(request)
+        if fetch is not None and self.is_open:
+            self.reporter.report(fetch, fetch.failure(self.now_ms()))
+
+    def fail_all(self) -> None:
+        """Report that all fetches under way have led nowhere."""
+        while self.in_flight:
+            _, fetch = self.in_flight.popitem()
+            self.reporter.report(fetch, fetch.failure(self.now_ms()))
 
     def release(self, fetch: PageFetch) -> None:
         """Give back the order of a page that was not fetched."""

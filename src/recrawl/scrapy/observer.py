@@ -108,13 +108,7 @@ class ObserverMiddleware:
         if isinstance(exception, IgnoreRequest) and not is_disallowed:
             self._crawl.release(fetch)
             return
-        outcome = Outcome(
-            handle=fetch.handle,
-            url=None if fetch.handle else fetch.url,
-            status=0,
-            disallowed=is_disallowed,
-            fetched_at_ms=fetch.started_at_ms or self._crawl.now_ms(),
-        )
+        outcome = fetch.failure(self._crawl.now_ms(), is_disallowed=is_disallowed)
         self._crawl.reporter.report(fetch, outcome)
 
     async def _report(self, fetch: PageFetch, outcome: Outcome) -> PageNews | None:

@@ -127,6 +127,24 @@ class PageFetch:
     follow_ups: list[str] | None = None
     n_characters: int = 0
 
+    def failure(self, now_ms: int, *, is_disallowed: bool = False) -> Outcome:
+        """Return the outcome of a fetch without an answer.
+
+        Parameters
+        ----------
+        now_ms
+            Time of the corpus.
+        is_disallowed
+            Whether robots.txt forbids the page, so that nothing was sent.
+        """
+        return Outcome(
+            handle=self.handle,
+            url=None if self.handle else self.url,
+            status=0,
+            disallowed=is_disallowed,
+            fetched_at_ms=self.started_at_ms or now_ms,
+        )
+
 
 @dataclass(slots=True)
 class ReportCounts:
@@ -279,14 +297,13 @@ class Reporter:
         from recrawl.content import ObserverPool  # noqa: PLC0415
 
         content = self._corpus.config.content
-        with ObserverPool(content.processes, content.content_settings()) as pool:
-            while batch := self._gather():
-                try:
-                    batch = self._observe(pool, batch)
-                except Exception as error:
-                    self._fail(error, is_bug=True)  # the corpus reads these bodies itself
-                self._read.put(batch)
-        self._read.put([])
+        try:
+            with ObserverPool(content.processes, content.content_settings()) as pool:
+                while batch := self._gather():
+                    self._read.put(self._observe(pool, batch))
+        finally:
+            # Without an end, the other thread would wait for ever.
+            self._read.put([])
 
     def _observe(self, pool: "ObserverPool", batch: list[_Waiting]) -> list[_Waiting]:
         """Return the same with observations in place of bodies."""
@@ -298,11 +315,14 @@ class Reporter:
             for one in answers
         ]
         with_texts = self._corpus.config.content.keep_text
+        try:
+            observations = list(pool.observe_all(bodies, with_texts=with_texts))
+        except Exception as error:
+            self._fail(error, is_bug=True)
+            return batch  # the corpus reads these bodies itself
         found = {
             id(one): one._replace(outcome=replace(one.outcome, body=None, observation=observation))
-            for one, observation in zip(
-                answers, pool.observe_all(bodies, with_texts=with_texts), strict=True
-            )
+            for one, observation in zip(answers, observations, strict=True)
         }
         return [found.get(id(one), one) for one in batch]
 

@@ -47,6 +47,10 @@ _ISSUED_AT_ONCE: Final = 100
 # A crawl that refreshes ends when no page is due within this time.
 _REFRESH_WAIT_SECONDS_MAX: Final = 10.0
 _GATHER_SECONDS: Final = 0.05
+# Shorter waits are not worth a message.
+_SAID_SECONDS_MIN: Final = 5.0
+# A fetch is lost if nothing has been under way for this time.
+_LOST_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 0.002
 
 
@@ -79,7 +83,8 @@ class RecrawlScheduler(BaseScheduler):
         self._batch = self._n_at_once
         self._is_exhausted = False
         self._is_waking = False
-        self._has_said_waiting = False
+        self._said_waiting: set[Why] = set()
+        self._lost_since: float | None = None
 
     @classmethod
     def from_crawler(cls, crawler: "Crawler") -> Self:
@@ -116,6 +121,8 @@ class RecrawlScheduler(BaseScheduler):
                 self._inner.enqueue_request(request.replace(dont_filter=True))
         if self._to_track and self._crawl.is_open:
             self._crawl.track(self._to_track)
+        if reason == "finished" and self._crawl.is_open:
+            self._crawl.fail_all()  # nothing is under way any more
         closing = self._inner.close(reason)
         self._crawl.close()
         return closing
@@ -148,7 +155,11 @@ class RecrawlScheduler(BaseScheduler):
                 self._to_track.append(request)
                 self._is_exhausted = False
                 return True
-        return self._inner.enqueue_request(request)
+        is_stored = self._inner.enqueue_request(request)
+        if not is_stored:
+            # A redirect to a page that was requested before: the fetch has led nowhere.
+            crawl.fail(request)
+        return is_stored
 
     def next_request(self) -> Request | None:
         """Return a request to send now; None if there is none."""
@@ -167,7 +178,29 @@ class RecrawlScheduler(BaseScheduler):
         """Find requests that the spider did not make; return False if there are none now."""
         if self._undecided:
             return False
+        self._settle_lost()
         return (self._is_refresh and self._lease_due()) or self._resume_unfinished()
+
+    def _settle_lost(self) -> None:
+        """Report fetches that will have no answer as failures, so that nothing waits for them.
+
+        If a middleware near the downloader discards an answer, as with too many redirects, Scrapy
+        tells only the errback of the request.
+        """
+        downloader = getattr(self._crawler.engine, "downloader", None)
+        is_busy = self._ready or self._returned or self._n_later
+        if downloader is None or downloader.active or is_busy or self._inner.has_pending_requests():
+            self._lost_since = None
+        elif not self._crawl.in_flight:
+            return
+        elif self._lost_since is None:
+            self._lost_since = time.monotonic()
+            self._wake_later(_LOST_SECONDS)
+        elif time.monotonic() - self._lost_since >= _LOST_SECONDS:
+            self._lost_since = None
+            self._crawl.fail_all()
+        else:
+            self._wake_later(_LOST_SECONDS)
 
     # ------------------------------------------------------------------ decisions
 
@@ -245,12 +278,23 @@ class RecrawlScheduler(BaseScheduler):
             self._ready.append(request)
 
     def _say_waiting(self, decision: Decision) -> None:
-        if decision.why == Why.IN_FLIGHT and not self._has_said_waiting:
-            self._has_said_waiting = True
+        why = decision.why
+        if why in self._said_waiting:
+            return
+        seconds = seconds_text(decision.seconds)
+        if why == Why.IN_FLIGHT:
+            self._said_waiting.add(why)
             logger.info(
                 "An earlier crawl was ended while it fetched some pages.  They are fetched when "
                 "their time is over, in up to %s (RECRAWL_LEASE).",
-                seconds_text(decision.seconds),
+                seconds,
+            )
+        elif why == Why.GROUP_RESTING and decision.seconds >= _SAID_SECONDS_MIN:
+            self._said_waiting.add(why)
+            logger.info(
+                "Some requests wait, the first of them for %s: their hosts have sent errors, or "
+                "have asked for a pause (RECRAWL_WAIT_MAX).",
+                seconds,
             )
 
     def _drop(self, request: Request, decision: Decision) -> None:

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 
 import recrawl
-from tests.unit.scrapy.crawls import Crawl, Site, serve_site
+from tests.unit.scrapy.crawls import Crawl, Handler, Site, serve_site
 
 
 def test_a_second_crawl_at_once_fetches_nothing_and_reaches_everything(crawl: Crawl) -> None:
@@ -180,6 +180,27 @@ def test_redirects_and_errors_count_for_the_requested_page(crawl: Crawl) -> None
     assert "If-None-Match" not in sent["/page/100"]
     assert "If-None-Match" not in sent["/page/1"]
     assert len(later.items) == 1  # the redirected page, whose target's validators are its own
+
+
+def test_redirects_that_lead_nowhere_fail_and_hold_up_nothing(crawl: Crawl) -> None:
+    def move_to(path: str) -> Handler:
+        return lambda _: web.Response(status=302, headers={"Location": path})
+
+    loops = {"/page/1": "/page/1", "/page/2": "/hop/0", "/hop/0": "/hop/1", "/hop/1": "/hop/2"}
+    crawl.site.others |= {path: move_to(target) for path, target in loops.items()}
+    options: dict[str, Any] = {"REDIRECT_MAX_TIMES": 2}
+    # One page stays open, which the second crawl fetches when nothing else is left.
+    pipelines: dict[str, Any] = {"ITEM_PIPELINES": {"__main__.BrokenPipeline": 1}}
+    first = crawl.run(**options | pipelines)
+    assert first.stat("recrawl/failed") == 2
+    assert len(first.items) == 27
+    crawl.site.take_paths()
+    second = crawl.run(**options)
+    assert crawl.site.take_paths() == {"/page/3": 1}
+    assert second.stat("recrawl/dropped/backing_off") == 2
+    later = crawl.run(days=30, **options | pipelines)
+    assert later.stat("recrawl/failed") == 2
+    crawl.run(days=31, **options)
 
 
 def test_an_unknown_setting_is_refused(crawl: Crawl) -> None:

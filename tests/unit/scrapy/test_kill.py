@@ -1,6 +1,7 @@
 """A crawl that is killed at any moment loses nothing, and the next one goes on."""
 
 import os
+import signal
 import time
 from collections import Counter
 from pathlib import Path
@@ -42,3 +43,23 @@ def test_a_crawl_that_is_killed_again_and_again_finds_every_item(tmp_path: Path)
         assert again.total() <= N_KILLS * 16
         assert crawl.run().stat("recrawl/dropped") == site.n_all
         assert not site.requests
+
+
+def test_a_crawl_that_is_interrupted_twice_keeps_its_reports(tmp_path: Path) -> None:
+    with serve_site(Site(n_listings=1, n_pages=20)) as site:
+        crawl = Crawl(site, tmp_path)
+        process = crawl.start(DOWNLOAD_DELAY=0.1, RECRAWL_CONTENT=True, RECRAWL_NEWS=False)
+        deadline = time.monotonic() + 120
+        while len(site.requests) < 8 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=120)
+        assert "could not report" not in output
+        # Nothing is reserved for the crawl that ended: else this one would wait for minutes.
+        crawl.run(RECRAWL_CONTENT=True, RECRAWL_WAIT_MAX="1s")
+        counts = site.paths()
+        assert len(counts) == site.n_all
+        # Items of pages that were under way may not have been processed.
+        assert Counter({path: n - 1 for path, n in counts.items()}).total() <= 16
