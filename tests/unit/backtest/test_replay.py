@@ -42,6 +42,7 @@ def test_a_simulated_change_lies_between_the_fetches_that_show_it() -> None:
         assert ((next_found - drawn) <= 86_400_000 + 1).all()
 
 
+@pytest.mark.slow_without_jit
 def test_changes_that_no_fetch_saw_are_simulated() -> None:
     web = make_web(7, 200 * DAY, np.full(300, 1 / DAY), group=np.arange(300))
     replay = replay_of(history_of(polled_log(web, 2 * DAY)))
@@ -50,6 +51,7 @@ def test_changes_that_no_fetch_saw_are_simulated() -> None:
     assert found == pytest.approx(1.0, abs=0.05)
 
 
+@pytest.mark.slow_without_jit
 def test_the_freshness_of_the_log_matches_its_fetches_on_the_original_web() -> None:
     # 200 pages × 90 polls: the standard error of the difference is .003; 4 of them pass.
     web = make_web(11, 90 * DAY, np.full(200, 0.3 / DAY), group=np.arange(200))

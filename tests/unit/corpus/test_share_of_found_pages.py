@@ -56,6 +56,7 @@ def open_with_sites(open_corpus: Callable[..., Corpus], n_ordinary: int, *others
     return corpus
 
 
+@pytest.mark.slow_without_jit
 def test_traps_and_huge_sites_have_a_share_while_a_corpus_is_filled(
     open_corpus: Callable[..., Corpus], clock: ManualClock
 ) -> None:
@@ -75,6 +76,7 @@ def test_traps_and_huge_sites_have_a_share_while_a_corpus_is_filled(
     assert "huge.example has used its share of the budget for new pages" in text
 
 
+@pytest.mark.slow_without_jit
 @pytest.mark.parametrize("n_ordinary", [0, 1])
 def test_a_site_that_is_nearly_alone_gets_everything(
     open_corpus: Callable[..., Corpus], clock: ManualClock, n_ordinary: int

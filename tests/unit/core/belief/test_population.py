@@ -170,6 +170,7 @@ def test_weights_stand_for_pages() -> None:
     np.testing.assert_allclose(refit_from_beliefs(belief, [3, 1]), refit_from_beliefs(tripled))
 
 
+@pytest.mark.slow_without_jit
 def test_refits_from_beliefs_climb_to_the_prior_of_the_polls(rng: np.random.Generator) -> None:
     """EM with beliefs learned anew from each prior ends where the histories' own fit does."""
     rates = rng.gamma(0.5, 1 / (0.5 * 30 * DAY), 4000)

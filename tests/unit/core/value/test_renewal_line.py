@@ -40,6 +40,7 @@ def test_is_near_the_exact_value_on_the_papers_pages(rng: np.random.Generator) -
     assert error.max() < 0.09
 
 
+@pytest.mark.slow_without_jit
 def test_costs_hardly_any_freshness(rng: np.random.Generator) -> None:
     """Thresholds by the O(1) value, at the price that spends the same budget: .004 % at most."""
     rates = mixture(rng, 2_000)

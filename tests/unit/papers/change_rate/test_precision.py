@@ -45,6 +45,7 @@ def test_fewer_polls_than_required_are_not_enough(r: float, wanted: float, bias_
     assert not any(is_precise(r, n, wanted, bias_max) for n in range(1, required))
 
 
+@pytest.mark.slow_without_jit
 def test_many_polls_are_required_as_the_information_says() -> None:
     """For high precision the number is (e^r - 1) / (r · wanted)²."""
     r = np.array([0.05, 0.5, 1.594, 3.0])

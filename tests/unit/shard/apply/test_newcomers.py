@@ -152,6 +152,7 @@ def test_pages_of_a_young_shard_are_not_newcomers() -> None:
     assert newcomers(story, story.add(800, at=2 * DAY)) == 0
 
 
+@pytest.mark.slow_without_jit
 @pytest.mark.parametrize("picker", ["scan", "sweep"])
 def test_an_ample_budget_fetches_all_newcomers_within_a_day(picker: str) -> None:
     story = established(200, 1, picker=picker, sweep_seconds=1.0)
@@ -208,6 +209,7 @@ def test_pages_that_replace_removed_ones_are_not_newcomers() -> None:
     assert story.shard.tables.groups.domain_pages[0] == 400
 
 
+@pytest.mark.slow_without_jit
 @pytest.mark.parametrize("picker", ["scan", "sweep"])
 def test_newcomers_of_a_domain_get_their_share_and_no_more(picker: str) -> None:
     story = established(picker=picker, sweep_seconds=1.0)
@@ -216,6 +218,7 @@ def test_newcomers_of_a_domain_get_their_share_and_no_more(picker: str) -> None:
     assert story.replay().digest() == story.shard.digest()
 
 
+@pytest.mark.slow_without_jit
 @pytest.mark.parametrize("picker", ["scan", "sweep"])
 def test_newcomers_of_many_domains_together_get_their_share(picker: str) -> None:
     story = established(picker=picker, sweep_seconds=1.0)

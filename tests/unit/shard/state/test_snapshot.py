@@ -86,6 +86,7 @@ def apply_some_events(story: Story, k: int) -> None:
             )
 
 
+@pytest.mark.slow_without_jit
 @pytest.mark.parametrize("n_between", [1, 5, 23])
 def test_events_between_pieces_are_not_in_the_snapshot(
     n_between: int, monkeypatch: pytest.MonkeyPatch

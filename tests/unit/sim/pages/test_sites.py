@@ -141,6 +141,7 @@ def test_bytes_differ_at_every_poll_of_a_page_that_did_not_change() -> None:
     assert len(set(bodies)) == len(bodies)
 
 
+@pytest.mark.slow_without_jit
 def test_every_fault_occurs_and_most_answers_have_none() -> None:
     faults = [
         make_site(kind, seed).answer(page, START_AT + HALF_DAY * i).fault

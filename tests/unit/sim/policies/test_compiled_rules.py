@@ -86,6 +86,7 @@ def test_a_slowed_rule_does_on_a_slowed_web_what_it_does_on_the_web(rule: Interv
     assert again.freshness == pytest.approx(plain.freshness, rel=1e-12)
 
 
+@pytest.mark.slow_without_jit
 @pytest.mark.parametrize("rule", [NutchAdaptive(), YaCy()])
 def test_a_rule_that_follows_the_age_can_spend_any_budget(rule: IntervalRule) -> None:
     """Sped up, it reads the true age, and its waits are a fraction of it."""
