@@ -89,10 +89,10 @@ class _ProgramEndingError(Exception):
     """The program ends, and no process takes more bodies."""
 
 
-def _end_with_parent() -> None:
-    """End this process when the one that started it is gone, also if that was killed.
+def _live_as_long_as_parent() -> None:
+    """End this process when its parent is gone, also if that was killed, and not before.
 
-    Not before: Ctrl-C reaches all processes of a terminal, and the parent may still report.
+    Ctrl-C reaches all processes of a terminal, and the parent may still have bodies to read.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -175,7 +175,7 @@ class ObserverPool:
         if self._executor is None:
             # A forked process would copy locks that other threads hold.
             self._executor = ProcessPoolExecutor(
-                self.n_processes, mp_context=_PlainContext(), initializer=_end_with_parent
+                self.n_processes, mp_context=_PlainContext(), initializer=_live_as_long_as_parent
             )
             ready = [
                 self._submit(self._executor, [PageBody(b"<p>x")], with_texts=False)

@@ -266,7 +266,7 @@ class Reporter:
         self._n_bytes_waiting += len(outcome.body or b"")
         self._waiting.append(_Answer(fetch, outcome, resolve))
         is_awaited_alone = resolve is not None and not self._n_under_way()
-        if is_awaited_alone or self.is_behind or self._has_batch:
+        if is_awaited_alone or self._has_batch:
             self._wake.set()
 
     def finish(self, page: FinishedPage) -> None:
