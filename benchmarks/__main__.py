@@ -27,6 +27,7 @@ from benchmarks import (
     node_fragments,
     observe,
     oracle_knowledge,
+    peers,
     power,
     reading,
     run_kills,
@@ -217,6 +218,10 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--minutes", type=float, default=float("inf"), help="report no more pages after this time"
     )
+    command = commands.add_parser("peers", help=peers.__doc__)
+    command.add_argument("--pages", type=float, default=1e6)
+    command.add_argument("--rounds", type=int, default=3, help="number of runs of each case")
+    command.add_argument("--seconds", type=float, default=3.0, help="length of a run")
     command = commands.add_parser("throughput", help=throughput.__doc__)
     command.add_argument("--rows", type=float, default=2e5)
     command.add_argument("--batch", type=int, default=1_000)
@@ -360,6 +365,10 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 inside=arguments.folder,
                 minutes_max=arguments.minutes,
             )
+        case "peers":
+            n_pages = int(arguments.pages)
+            compared = peers.measure(n_pages, n_rounds=arguments.rounds, seconds=arguments.seconds)
+            return compared | {"slow_sync": peers.measure_slow_sync(n_pages)}
         case "throughput":
             return throughput.measure(
                 int(arguments.rows),

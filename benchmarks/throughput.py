@@ -66,6 +66,12 @@ def _record_writes(corpus: Corpus) -> Iterator[_Recording]:
             )
         )
 
+    sync = KeyValues.sync
+
+    def sync_and_record(self: KeyValues) -> None:
+        sync(self)
+        recording.writes.append(_Write(self.folder, self._options, (), (), (), sync=True))
+
     ledger = corpus.nodes[0].ledger
     append = ledger.append
 
@@ -75,6 +81,7 @@ def _record_writes(corpus: Corpus) -> Iterator[_Recording]:
 
     with (
         patch.object(KeyValues, "write", write_and_record),
+        patch.object(KeyValues, "sync", sync_and_record),
         patch.object(ledger, "append", append_and_record),
     ):
         yield recording

@@ -29,7 +29,7 @@ from recrawl.node.records import (
     UserDataSet,
     entry_of,
 )
-from recrawl.node.reporting import answers_of, report_answers
+from recrawl.node.reporting.many import answers_of, report_answers
 from recrawl.node.routing import split_by_partition
 from recrawl.shard import Ordered, Shard
 from recrawl.shard.state.status import LeaseStage

@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,7 @@ from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.corpus.inspect.page_table import page_batches
 from recrawl.corpus.inspect.stats import Stats, stats_of
 from recrawl.corpus.leasing.pages import Leasing, check_seconds
+from recrawl.corpus.leasing.reports import Reported, Reporting
 from recrawl.corpus.leasing.shortfall import Orders, is_run_over, window_reason, window_text
 from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.plan.curve import Plan, plan_of
@@ -58,19 +59,12 @@ from recrawl.node.durability.snapshotter import Snapshotter
 from recrawl.node.node import Node, use_logged_price
 from recrawl.node.numbering import Namer, PagesToAdd
 from recrawl.node.orders import Order, Outcome, order_of, partition_of
-from recrawl.node.reporting import (
-    answers_of,
-    logged_bytes,
-    readable_content,
-    report_answers,
-)
 from recrawl.node.routing import (
     UrlBatch,
     Urls,
     as_amounts,
     as_array,
     as_numbers,
-    batch_ranges,
     canonical_host,
     key_column,
     null_where_same,
@@ -93,11 +87,10 @@ from recrawl.shard import (
     LeasesReleased,
     RequestsSeen,
     Signals,
-    Transition,
     event_of,
 )
 from recrawl.store import ContentCounts, Names
-from recrawl.urls import PatternSet, canonical, page_names, split_page_names
+from recrawl.urls import PatternSet, canonical, split_page_names
 
 if TYPE_CHECKING:
     from recrawl.corpus.backups.backup import BackupResult
@@ -114,54 +107,6 @@ __all__ = ["WAIT_SECONDS_MAX", "Added", "Corpus", "Reported"]
 
 WAIT_SECONDS_MAX = 1.0
 """Longest time that `Corpus.paced` waits before it leases again."""
-
-
-class _ReportedColumns(NamedTuple):
-    counted: NDArray[np.bool_]
-    transition: NDArray[np.uint8]
-    has_dropped: NDArray[np.bool_]
-
-
-class Reported(_ReportedColumns):
-    """The effect of each reported outcome, one row per outcome: a tuple of the first three.
-
-    Parameters
-    ----------
-    counted
-        False for an outcome that was ignored: reported before, for an unknown page or order, or
-        not later than the last outcome of its page.
-    transition
-        Meaning of the outcome for the page, a `recrawl.corpus.Transition`: new, changed, gone …
-    has_dropped
-        True for an outcome of which a value (etag, last_modified, moved_to, sketch) was not
-        stored, because it is too long or has control characters.
-    wrong_answer
-        Kind of wrong answer, a `recrawl.content.WrongAnswer`, if the body was not the page; else 0.
-    """
-
-    wrong_answer: NDArray[np.uint8]
-
-    def __new__(
-        cls,
-        counted: NDArray[np.bool_],
-        transition: NDArray[np.uint8],
-        has_dropped: NDArray[np.bool_],
-        *,
-        wrong_answer: NDArray[np.uint8] | None = None,
-    ) -> Self:
-        """Return the columns as a tuple of three, with ``wrong_answer`` as an attribute."""
-        reported = super().__new__(cls, counted, transition, has_dropped)
-        nothing = np.zeros(counted.size, np.uint8)
-        reported.wrong_answer = nothing if wrong_answer is None else wrong_answer
-        return reported
-
-    def __repr__(self) -> str:
-        """Return the counts; the columns may be long."""
-        n = int(np.count_nonzero(self.counted))
-        found = np.bincount(self.transition[self.counted], minlength=len(Transition))
-        kinds = ", ".join(f"{found[t]} {t.name.lower()}" for t in Transition if found[t] and t)
-        text = f"{n} of {self.counted.size} outcomes counted"
-        return f"<Reported: {text}: {kinds}>" if kinds else f"<Reported: {text}>"
 
 
 class Corpus:
@@ -216,6 +161,7 @@ class Corpus:
         self._budget_split = BudgetSplit(nodes, config, clock)
         self._leasing = Leasing(self.nodes, self._budget_split, config, self.time)
         self._bodies = BodyReader(config.content)
+        self._reporting = Reporting(self.nodes, config, self.time, self._bodies, format.generation)
         self._is_closed = False
         self.is_reader = nodes[0].is_reader
         self._fork_watch = _ForkWatch(self)
@@ -845,48 +791,7 @@ class Corpus:
         outcomes
             An outcome, several, or a table with the fields of `Outcome` as columns.
         """
-        answers = answers_of([outcomes] if isinstance(outcomes, Outcome) else outcomes)
-        own_content = self.config.content
-        settings = None
-        if not own_content.enabled:
-            answers = answers.without_content()
-        elif answers.has_content:
-            settings = self._bodies.settings
-        # All nodes have the same settings.
-        n_bytes = logged_bytes(self.nodes[0], answers, with_texts=own_content.keep_text)
-        n_rows = answers.handle.size
-        counted, transition = np.zeros(n_rows, np.bool_), np.zeros(n_rows, np.uint8)
-        wrong_answer = np.zeros(n_rows, np.uint8)
-        partition = partition_of(answers.handle, self.format.generation)
-        url = pa.nulls(n_rows, pa.string())
-        by_url = np.flatnonzero(answers.handle == 0)
-        if by_url.size:
-            by = self.config.corpus.group_by
-            # In other corpora the column is full of nulls, or an error.
-            has_key = by == "key" or answers.key.null_count < n_rows
-            keys = key_column(answers.key if has_key else None, n_rows, by)
-            url = page_names(keys, canonical(answers.url).url)
-            found = by_url[url.is_valid().to_numpy(zero_copy_only=False)[by_url]]
-            partition[found] = self._partitions(url.take(pa.array(found)))
-        for i in np.unique(partition[(partition >= 0) & (partition < len(self.nodes))]):
-            own = np.flatnonzero(partition == i)
-            node = self.nodes[i]
-            for first, end in batch_ranges(n_bytes[own]):
-                rows = own[first:end]
-                part = answers if rows.size == n_rows else answers.take(rows)
-                order = order_of(part.handle)
-                page = node.pages_of_orders(order)
-                named = np.flatnonzero(part.handle == 0)
-                if named.size:
-                    page[named] = node.store.pages_of(url.take(pa.array(rows[named])))
-                if settings is not None:
-                    # Before anything is locked: reading a body takes milliseconds.
-                    content = readable_content(node, page, part)
-                    part = part._replace(content=self._bodies.read(content))
-                counted[rows], transition[rows], wrong_answer[rows] = report_answers(
-                    node, page, order, part, self.time, settings
-                )
-        return Reported(counted, transition, answers.has_dropped, wrong_answer=wrong_answer)
+        return self._reporting.report([outcomes] if isinstance(outcomes, Outcome) else outcomes)
 
     # ------------------------------------------------------------------ signals and requests
 

@@ -20,7 +20,7 @@ from recrawl.corpus.view import CorpusView
 from recrawl.node.node import Node
 from recrawl.node.orders import is_failed_fetch, is_success
 from recrawl.node.records import LogEntry, PagesReported
-from recrawl.node.reporting import stored_digest, verdicts
+from recrawl.node.reporting.many import stored_digest, verdicts
 from recrawl.node.routing import split_by_partition
 from recrawl.node.user_data import UserColumns, set_user_data
 from recrawl.shard import CostsSet, ImportanceSet, Outcomes, Transition, Verdict, event_of

@@ -241,6 +241,15 @@ class KeyValues(OneProcess):
         except Exception as error:
             self._fail(error)
 
+    def sync(self) -> None:
+        """Wait until every write that has returned survives a power cut."""
+        if self._mode == "reader":
+            raise StorageError(f"{self._folder} is open for reading only")
+        try:
+            self._require_engine().flush_wal(True)
+        except Exception as error:
+            self._fail(error)
+
     def checkpoint(self, folder: Path) -> None:
         """Copy everything into a new folder by hard links; the copy can be opened as well."""
         if folder.exists():

@@ -254,7 +254,7 @@ class RocksLedger:
             self._refuse_unless_writable()
             if self._log._syncs is None:
                 try:
-                    self._values.write((), (), sync=True)
+                    self._values.sync()
                 except StorageError as error:
                     self._log._failure = str(error)
                     raise LedgerError(f"the log cannot be synced: {error}") from error
@@ -352,7 +352,7 @@ class _SharedSync:
             self._is_syncing = True
             n_requested = self._n_requested
         try:
-            self._values.write((), (), sync=True)
+            self._values.sync()
         except BaseException as error:
             self._failure = str(error) or type(error).__name__
             raise

@@ -20,6 +20,7 @@ from recrawl.errors import LedgerError, OwnershipLost, RecrawlError
 from recrawl.ledger import Ledger, Record
 from recrawl.ledger.contract import check_records
 from recrawl.node.clock import NodeTime
+from recrawl.node.few_reported import FewPagesReported
 from recrawl.node.longevity.population import population_bytes, propose_population
 from recrawl.node.orders import ORDERS_MAX
 from recrawl.node.records import (
@@ -84,7 +85,7 @@ def _n_rows(entry: LogEntry) -> int:
     match entry:
         case PagesAddedWithUrls(added):
             return int(added.page.size)
-        case PagesReported(outcomes):
+        case PagesReported(outcomes) | FewPagesReported(outcomes):
             return int(outcomes.page.size)
     return int(entry[0].size)
 
@@ -105,7 +106,7 @@ def apply_entry(shard: Shard, entry: LogEntry) -> Applied:
             return Applied(epoch == shard.epoch, _NO_TRANSITION)
         case UserDataSet(page):
             return Applied(shard.has_pages(page), _NO_TRANSITION)
-        case PagesReported(outcomes):
+        case PagesReported(outcomes) | FewPagesReported(outcomes):
             return shard.apply(outcomes)
     return shard.apply(entry)
 
@@ -237,7 +238,11 @@ class Node:
         self._write(batch)
 
     def _write(self, batch: StoreBatch) -> None:
-        if not self.is_reader and self.position > self.store.position:
+        if self.is_reader or self.position <= self.store.position:
+            return
+        if batch.is_empty:
+            self.store.skip_to(self.position)
+        else:
             self.store.write(batch, self.position)
 
     def _apply(
@@ -283,6 +288,13 @@ class Node:
                 if texts is not None:
                     self._add_texts_to_batch(outcomes.page, texts, rows, batch)
                 self._add_to_feed(position, outcomes, applied, batch, texts)
+            case FewPagesReported(outcomes, contents):
+                if rows.all():
+                    batch.add_contents(outcomes.page, contents)
+                elif rows.any():
+                    valid_rows = np.flatnonzero(rows).tolist()
+                    batch.add_contents(outcomes.page[rows], [contents[i] for i in valid_rows])
+                self._add_to_feed(position, outcomes, applied, batch)
             case Outcomes():
                 self._add_to_feed(position, entry, applied, batch)
             case PagesRemoved():
@@ -494,6 +506,7 @@ class Node:
                     proposals.append(weighed)
                 self._weighed_ms = now_ms
             self.submit(proposals)
+            self.store.save_position()
         return now_ms
 
     def reset_clock(self, at_ms: int, time: NodeTime) -> None:

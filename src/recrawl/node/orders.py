@@ -36,8 +36,10 @@ __all__ = [
     "handle_of",
     "is_failed_fetch",
     "is_success",
+    "order_in",
     "order_of",
     "orders_of",
+    "partition_in",
     "partition_of",
 ]
 
@@ -74,6 +76,17 @@ def partition_of(handle: NDArray[np.int64], generation: int = 0) -> NDArray[np.i
     """
     is_ours = (handle > 0) & (handle >> _GENERATION_SHIFT == generation)
     return np.where(is_ours, handle & (PARTITIONS_MAX - 1), -1)
+
+
+def partition_in(handle: int, generation: int = 0) -> int:
+    """Return the partition of one order, as `partition_of` does for many."""
+    is_ours = handle > 0 and handle >> _GENERATION_SHIFT == generation
+    return handle & (PARTITIONS_MAX - 1) if is_ours else -1
+
+
+def order_in(handle: int) -> int:
+    """Return the number of one order in its partition, as `order_of` does for many."""
+    return handle >> PARTITION_BITS & (ORDERS_MAX - 1)
 
 
 # Statuses that say something about a page, beside those of success.
@@ -145,7 +158,7 @@ def orders_of(
         Layout generation of the corpus.
     """
     without = is_announced.tolist()
-    key, url = store.keys_and_urls_of(ordered.page)
+    url, fetch_url, key = store.texts_of(ordered.page)
     etag, last_modified = (
         _validators(values, without) for values in store.validators_of(ordered.page)
     )
@@ -154,15 +167,15 @@ def orders_of(
         Order(*row)
         for row in zip(
             handle_of(ordered.order, partition, generation).tolist(),
-            url.to_pylist(),
-            store.fetch_urls_of(ordered.page, url).to_pylist(),
+            url,
+            fetch_url,
             etag,
             last_modified,
             [_REASONS[reason] for reason in ordered.reason.tolist()],
             ordered.expires_at_ms.tolist(),
             own.doc_id,
             [metadata_object(text) for text in own.metadata],
-            [None] * len(url) if key is None else key.to_pylist(),
+            key,
             strict=True,
         )
     ]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from recrawl.errors import EventError
 from recrawl.ledger import Record
+from recrawl.node.few_reported import FewPagesReported, unpack_few
 from recrawl.shard import Outcomes, PagesAdded
 from recrawl.shard.events import (
     SCHEMA_ID,
@@ -186,6 +187,7 @@ LogEntry: TypeAlias = (
     | UserDataSet
     | NamesNumbered
     | PagesReported
+    | FewPagesReported
     | CurvePriorSet
 )
 
@@ -219,8 +221,16 @@ _USER_DATA_SET = 121
 _CURVE_PRIOR_SET = 135
 _PAGES_REPORTED_WITH_TEXTS = 130
 _PAGES_REPORTED_BRIEFLY = 136
+_FEW_PAGES_REPORTED = 137
 
-REPORTED_SCHEMAS = frozenset({_PAGES_REPORTED, _PAGES_REPORTED_WITH_TEXTS, _PAGES_REPORTED_BRIEFLY})
+REPORTED_SCHEMAS = frozenset(
+    {
+        _PAGES_REPORTED,
+        _PAGES_REPORTED_WITH_TEXTS,
+        _PAGES_REPORTED_BRIEFLY,
+        _FEW_PAGES_REPORTED,
+    }
+)
 """Schema numbers of `PagesReported`."""
 ADDED_SCHEMAS = frozenset({_PAGES_ADDED_WITH_URLS, _PAGES_ADDED_WITH_USER_DATA})
 """Schema numbers of `PagesAddedWithUrls`."""
@@ -331,6 +341,8 @@ def record_of(entry: LogEntry) -> Record:
             return _record(_NAMES_NUMBERED, columns)
         case CurvePriorSet():
             return _record(_CURVE_PRIOR_SET, [pa.array(column) for column in entry])
+        case FewPagesReported():
+            return Record(_FEW_PAGES_REPORTED, entry.data)
         case PagesReported():
             outcomes, *content, texts = entry
             columns = [*to_arrow(outcomes).columns, *content]
@@ -375,9 +387,23 @@ def without_key(record: Record) -> Record:
     return Record(schema[0].as_py(), data[0].as_py())
 
 
+def _in_columns(few: FewPagesReported) -> PagesReported:
+    """Return an entry with columns in place of rows."""
+    try:
+        columns = [
+            pa.array([content[i] for content in few.contents], pa.binary()).cast(type_)
+            for i, (_, type_) in enumerate(_CONTENT)
+        ]
+    except pa.ArrowException as error:
+        raise EventError(f"a value in a record of outcomes cannot be read: {error}") from error
+    return PagesReported(few.outcomes, *columns)
+
+
 def entry_of(record: Record) -> LogEntry:
     """Return the log entry in a record, also in one that wraps it with a key."""
     record = without_key(record)
+    if record.schema == _FEW_PAGES_REPORTED:
+        return _in_columns(unpack_few(record.data))
     schema = NODE_SCHEMAS.get(record.schema)
     if schema is None:
         return from_record(record.schema, record.data)

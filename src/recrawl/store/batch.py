@@ -78,6 +78,23 @@ class StoreBatch:
         self._n_calls = 0
         self._n_changes: Counter[int] = Counter()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the batch changes nothing in the store."""
+        return not (
+            self.contents
+            or self.changes
+            or self.added
+            or self.removed
+            or self.user_data
+            or self.names
+            or self.content_rows
+            or self.host_updates
+            or self.requests
+            or self.content_counts.n_observed
+            or self.curve_prior is not None
+        )
+
     def add_pages(
         self, page: PageArray, urls: pa.StringArray, fetch_urls: pa.StringArray | None = None
     ) -> None:
@@ -183,6 +200,18 @@ class StoreBatch:
                 texts[0][i] = SAME_CONTENT
         rows: list[Content] = list(zip(*texts, strict=True))
         self.contents.append((_pages(page), rows))
+
+    def add_contents(self, page: PageArray, contents: list[Content]) -> None:
+        """Update the fetch records of pages, given as rows; see `add_content`.
+
+        Parameters
+        ----------
+        page
+            Pages, each once.
+        contents
+            Values of each fetch, within their limits.
+        """
+        self.contents.append((page, contents))
 
     def add_page_content(
         self,

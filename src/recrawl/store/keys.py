@@ -41,6 +41,7 @@ __all__ = [
     "RECORD",
     "REQUEST",
     "REQUEST_NUMBER",
+    "ROWS_FEW",
     "SINGLE",
     "USER_DATA",
     "HashArray",
@@ -49,6 +50,7 @@ __all__ = [
     "bytes_of_rows",
     "generation_of",
     "keys_of",
+    "page_keys",
     "spans_of",
     "stored_values",
     "strings_of",
@@ -68,6 +70,9 @@ NAME = b"m"
 CHANGE = b"c"
 REQUEST = b"k"
 REQUEST_NUMBER = b"s"
+
+ROWS_FEW = 16
+"""Up to so many rows, plain Python takes less time than arrays do."""
 
 PageArray: TypeAlias = NDArray[np.int64]
 HashArray: TypeAlias = NDArray[np.uint64]
@@ -97,6 +102,8 @@ def keys_of(prefix: bytes, numbers: NDArray[Any], n_bytes: int) -> list[bytes]:
     >>> keys_of(b"q", np.array([1, 258]), 4)
     [b'q\x00\x00\x00\x01', b'q\x00\x00\x01\x02']
     """
+    if numbers.size <= ROWS_FEW:
+        return [prefix + number.to_bytes(n_bytes, "big") for number in numbers.tolist()]
     keys = np.empty((numbers.size, len(prefix) + n_bytes), np.uint8)
     keys[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
     big_endian = numbers.astype(f">u{n_bytes}").view(np.uint8)
@@ -124,15 +131,28 @@ def stored_values(kv: KeyValues, prefix: bytes, page: PageArray) -> list[bytes |
     A value begins with the generation of its page: one of an earlier page of the slot is not
     returned.
     """
-    order = np.argsort(slot_of_page(page), kind="stable")
-    order = order[page[order] >= 0]
-    found = kv.get_many(keys_of(prefix, slot_of_page(page[order]), 4))
     values: list[bytes | None] = [None] * page.size
-    generation = generation_of(page).tolist()
-    for row, value in zip(order.tolist(), found, strict=True):
+    rows, keys, generation = page_keys(prefix, page)
+    for row, value in zip(rows, kv.get_many(keys), strict=True):
         if value is not None and value[0] == generation[row]:
             values[row] = value
     return values
+
+
+def page_keys(prefix: bytes, page: PageArray) -> tuple[list[int], list[bytes], list[int]]:
+    """Return the rows of pages in the order of their slots, their keys, and all generations.
+
+    Rows without a page (-1) are left out.
+    """
+    if page.size <= ROWS_FEW:
+        pages = page.tolist()
+        rows = sorted((row for row, one in enumerate(pages) if one >= 0), key=pages.__getitem__)
+        keys = [prefix + (pages[row] & 0xFFFFFFFF).to_bytes(4, "big") for row in rows]
+        return rows, keys, [one >> 32 for one in pages]
+    slot = slot_of_page(page)
+    order = np.argsort(slot, kind="stable")
+    order = order[page[order] >= 0]
+    return order.tolist(), keys_of(prefix, slot[order], 4), generation_of(page).tolist()
 
 
 def spans_of(texts: pa.StringArray) -> tuple[bytes, NDArray[np.int32]]:
@@ -147,4 +167,6 @@ def spans_of(texts: pa.StringArray) -> tuple[bytes, NDArray[np.int32]]:
 
 def strings_of(texts: list[bytes | None]) -> pa.StringArray:
     """Return UTF-8 texts as an Arrow array of strings."""
+    if len(texts) <= ROWS_FEW:
+        return pa.array([None if text is None else text.decode() for text in texts], pa.string())
     return pa.array(texts, pa.binary()).cast(pa.string())

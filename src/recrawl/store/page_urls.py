@@ -20,6 +20,7 @@ from recrawl.store.keys import (
     bytes_of_rows,
     generation_of,
     keys_of,
+    page_keys,
     spans_of,
     strings_of,
 )
@@ -48,26 +49,24 @@ _EMPTY = b""
 def stored_urls(kv: KeyValues, page: PageArray) -> list[bytes | None]:
     """Return the URLs of pages, None for pages that do not exist."""
     urls: list[bytes | None] = [None] * page.size
-    slot = slot_of_page(page)
-    order = np.argsort(slot, kind="stable")
-    order = order[page[order] >= 0]
-    generation = generation_of(page).tolist()
-    singles = kv.get_many(keys_of(SINGLE, slot[order], 4))
+    rows, keys, generation = page_keys(SINGLE, page)
     in_blocks = []
-    for row, value in zip(order.tolist(), singles, strict=True):
+    for row, value in zip(rows, kv.get_many(keys), strict=True):
         if value is None:
             in_blocks.append(row)
         elif value and value[0] == generation[row]:
             urls[row] = value[1:]
     if not in_blocks:
         return urls
-    block, which = np.unique(slot[in_blocks] // BLOCK_PAGES, return_inverse=True)
-    blocks = kv.get_many(keys_of(BLOCK, block, 4))
-    places = (slot[in_blocks] % BLOCK_PAGES).tolist()
-    for row, i, place in zip(in_blocks, which.tolist(), places, strict=True):
-        value = blocks[i]
+    slots = slot_of_page(page[in_blocks]).tolist()
+    # Rows come in the order of their slots, so each block is read once.
+    numbers = list(dict.fromkeys(slot // BLOCK_PAGES for slot in slots))
+    found = kv.get_many(keys_of(BLOCK, np.array(numbers, np.int64), 4))
+    blocks = dict(zip(numbers, found, strict=True))
+    for row, slot in zip(in_blocks, slots, strict=True):
+        value = blocks[slot // BLOCK_PAGES]
         if value is not None and value[1] == generation[row]:
-            urls[row] = _url_in(value, place)
+            urls[row] = _url_in(value, slot % BLOCK_PAGES)
     return urls
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -58,6 +58,7 @@ from recrawl.store.keys import (
     Writes,
     generation_of,
     keys_of,
+    page_keys,
     strings_of,
 )
 from recrawl.store.names import Names, names_of, numbers_of, put_names
@@ -86,11 +87,24 @@ _HASH_KEY_BITS = 64
 _GRAPHIC = re.compile(rb"[!-~]+")
 # A large batch is written in parts of this size; the position moves with the last part.
 _KEYS_PER_WRITE = 200_000
+# Number of page names that are remembered after they were read: about 5 MB.
+_NAMES_READ_MAX = 32_768
 # Small blocks: reading a URL decompresses one block, and URLs compress well even in small blocks.
 _OPTIONS = KvOptions(compression="zstd", block_bytes=4 << 10, block_cache_bytes=128 << 20)
 
 _Read: TypeAlias = tuple[int, PageArray, list[bytes | None]]
 HashUrls: TypeAlias = Callable[[pa.StringArray, int], HashArray]
+
+
+class PageTexts(NamedTuple):
+    """Texts of pages for orders, a row per page; None for pages that do not exist."""
+
+    url: list[str | None]
+    """Canonical URL."""
+    fetch_url: list[str | None]
+    """URL to request."""
+    key: list[str | None]
+    """Key of the page, None in a corpus whose pages have none."""
 
 
 class Store:
@@ -116,6 +130,7 @@ class Store:
         self._canon_version = canon_version
         self._changes_max = changes_max
         self._state = State()
+        self._is_position_saved = True
         # Most corpora have no data of users, and then pay nothing for them.
         self._has_user_data = False
         self._update_host = update_host
@@ -125,6 +140,7 @@ class Store:
         self._n_writes = 0
         self._absent: tuple[int, HashArray] = (0, np.empty(0, np.uint64))
         self._read: _Read = (0, np.empty(0, np.int64), [])
+        self._names_read: dict[int, bytes] = {}
 
     @classmethod
     def open(
@@ -248,7 +264,42 @@ class Store:
 
     def keys_and_urls_of(self, page: PageArray) -> tuple[pa.StringArray | None, pa.StringArray]:
         """Return the keys and the canonical URLs of pages; no keys if pages have none."""
-        return split_page_names(strings_of(stored_urls(self._kv, np.asarray(page, np.int64))))
+        return split_page_names(strings_of(self.page_names_of(np.asarray(page, np.int64))))
+
+    def page_names_of(self, page: PageArray) -> list[bytes | None]:
+        """Return the names of pages in UTF-8, None for pages that do not exist; see `pages_of`.
+
+        Names that were read lately are remembered: a page is leased, and soon after reported.
+        """
+        rows = page.tolist()
+        known = self._names_read
+        names = [known.get(row) for row in rows]
+        unknown = [i for i, name in enumerate(names) if name is None]
+        if not unknown:
+            return names
+        n_writes = self._n_writes
+        found = stored_urls(self._kv, page if len(unknown) == len(rows) else page[unknown])
+        for i, name in zip(unknown, found, strict=True):
+            names[i] = name
+        if len(known) + len(unknown) > _NAMES_READ_MAX:
+            known.clear()
+        # An odd number stands for a write in progress, which may remove one of the pages.
+        if n_writes == self._n_writes and n_writes % 2 == 0:
+            known.update(
+                (rows[i], name) for i, name in zip(unknown, found, strict=True) if name is not None
+            )
+        return names
+
+    def texts_of(self, page: PageArray) -> PageTexts:
+        """Return the URLs of pages, the URLs to request and the keys, as texts for orders."""
+        page = np.asarray(page, np.int64)
+        names = [None if name is None else name.decode() for name in self.page_names_of(page)]
+        key: list[str | None] = [None] * len(names)
+        url = names
+        if any(name is not None and "\t" in name for name in names):
+            parts = [(None, None) if name is None else name.split("\t", 1) for name in names]
+            key, url = [part[0] for part in parts], [part[1] for part in parts]
+        return PageTexts(url, self._fetch_urls(page, url), key)
 
     def fetch_urls_of(self, page: PageArray, urls: pa.StringArray | None = None) -> pa.StringArray:
         """Return the URLs to request for pages, null for pages that do not exist.
@@ -262,19 +313,19 @@ class Store:
         """
         page = np.asarray(page, np.int64)
         urls = self.urls_of(page) if urls is None else urls
-        valid = np.flatnonzero(page >= 0)
-        values = self._kv.get_many(keys_of(FETCH, slot_of_page(page[valid]), 4))
+        rows, keys, generation = page_keys(FETCH, page)
+        values = self._kv.get_many(keys)
         if values.count(None) == len(values):
             return urls
-        generations = generation_of(page[valid]).tolist()
         texts = urls.to_pylist()
-        for row, generation, value in zip(valid.tolist(), generations, values, strict=True):
-            if value is None or value[0] != generation or texts[row] is None:
-                continue
-            # Version 0.1.0 stored URLs that cannot be sent as they are: the canonical ones can.
-            if _GRAPHIC.fullmatch(value, 1):
-                texts[row] = value[1:].decode()
-        return pa.array(texts, pa.string())
+        return pa.array(_with_fetch_urls(texts, rows, values, generation), pa.string())
+
+    def _fetch_urls(self, page: PageArray, urls: list[str | None]) -> list[str | None]:
+        rows, keys, generation = page_keys(FETCH, page)
+        values = self._kv.get_many(keys)
+        if values.count(None) == len(values):
+            return urls
+        return _with_fetch_urls(list(urls), rows, values, generation)
 
     def scan_urls(self, start_slot: int, n: int) -> tuple[PageArray, pa.StringArray]:
         """Return the pages in ``n`` slots from ``start_slot`` on, and their URLs, by slot."""
@@ -419,6 +470,7 @@ class Store:
         state = state._replace(first_change=(place.position, place.row), n_trimmed=n_trimmed)
         self._kv.write([_STATE], [state.encode()], delete_range=range_before(place))
         self._state = state
+        self._is_position_saved = True
 
     # ------------------------------------------------------------------ writing
 
@@ -440,6 +492,9 @@ class Store:
         read = last_read if last_read[0] == self._n_writes else None
         # Incremented before and after, so that a concurrent look-up is not valid afterwards.
         self._n_writes += 1
+        for _, removed in batch.removed:
+            for page in removed.tolist():
+                self._names_read.pop(page, None)
         net = net_pages(self._kv, batch)
         pages, rest = Writes(), Writes()
         state = self._state._replace(position=position)
@@ -457,9 +512,28 @@ class Store:
         self._write(pages, rest, is_divisible=net.removed.size == 0)
         self._n_writes += 1
         self._state = state
+        self._is_position_saved = True
         if state.n_changes - state.n_trimmed > self._changes_max * 1.1:
             n_before = state.n_changes - self._changes_max
             self._trim(lambda number, _: number >= n_before)
+
+    def skip_to(self, position: int) -> None:
+        """Move to a position, after records that change nothing in the store.
+
+        Only in memory, because most calls of `Corpus.lease` would otherwise write nothing but
+        this.  The next `write` or `save_position` saves it; after a crash before that, the records
+        are read again, and still change nothing.
+        """
+        if position < self.position:
+            raise ValueError(f"position must be at least {self.position}, got {position}")
+        self._state = self._state._replace(position=position)
+        self._is_position_saved = False
+
+    def save_position(self) -> None:
+        """Write the position that `skip_to` has moved to; not while another thread writes."""
+        if not self._is_position_saved:
+            self._kv.write([_STATE], [self._state.encode()])
+            self._is_position_saved = True
 
     def _write(self, pages: Writes, rest: Writes, *, is_divisible: bool) -> None:
         """Write everything at once; a batch that only adds pages may be written in parts."""
@@ -582,9 +656,11 @@ class Store:
 
     def _urls_in(self, batch: StoreBatch) -> dict[int, bytes | None]:
         """Return the URLs of changes that were added without one, from store or batch."""
-        wanted = np.unique([page for _, page, _, _, url, _ in batch.changes if url is None])
-        wanted = wanted.astype(np.int64)
-        urls = dict(zip(wanted.tolist(), stored_urls(self._kv, wanted), strict=True))
+        numbers = list(
+            dict.fromkeys(page for _, page, _, _, url, _ in batch.changes if url is None)
+        )
+        wanted = np.array(numbers, np.int64)
+        urls = dict(zip(numbers, self.page_names_of(wanted), strict=True))
         for _, (page, url, _) in batch.added:
             for row in np.flatnonzero(np.isin(page, wanted)).tolist():
                 urls[int(page[row])] = url[row].as_py().encode()
@@ -609,7 +685,8 @@ class Store:
         """
         erased = erase_urls(self._kv, is_forgotten, lock)
         with lock:
-            self._n_writes += 1  # records that were read before are no longer valid
+            self._n_writes += 2  # records that were read before are no longer valid
+            self._names_read.clear()
             # Written again, so that there is something to flush: the write-ahead log ends then.
             self._kv.write([_STATE], [self._state.encode()])
         return erased
@@ -623,6 +700,7 @@ class Store:
     def catch_up(self) -> None:
         """Make a reader see the current state; does nothing for a writer."""
         self._kv.catch_up()
+        self._names_read.clear()  # the writer may have removed pages
         self._read_state()
 
     def flush(self) -> None:
@@ -659,6 +737,19 @@ class Store:
         self._has_user_data = self._kv.get(_HAS_USER_DATA) is not None
         counts = self._kv.get(_CONTENT_COUNTS)
         self._content_counts = None if counts is None else ContentCounts.decode(counts)
+
+
+def _with_fetch_urls(
+    texts: list[str | None], rows: list[int], values: list[bytes | None], generation: list[int]
+) -> list[str | None]:
+    """Replace the canonical URLs of rows by the URLs to request, where there is another one."""
+    for row, value in zip(rows, values, strict=True):
+        if value is None or value[0] != generation[row] or texts[row] is None:
+            continue
+        # Version 0.1.0 stored URLs that cannot be sent as they are: the canonical ones can.
+        if _GRAPHIC.fullmatch(value, 1):
+            texts[row] = value[1:].decode()
+    return texts
 
 
 def _not_removed(batch: StoreBatch, page: PageArray) -> NDArray[np.int64]:

@@ -123,3 +123,12 @@ def test_texts() -> None:
     assert with_texts["log_bytes_per_later_fetch"] < with_texts["log_bytes_per_first_fetch"] / 8
     assert found["bodies"]["n_outcomes"] > 0
     assert found["profile"]["share_of_steps"]["judging"] > 0
+
+
+def test_a_corpus_is_compared_with_tables() -> None:
+    found = run("peers", "--pages", "60000", "--rounds", "1", "--seconds", "0.2")
+    for case in ("1 rows, 1 threads", "1 rows, 32 threads", "1000 rows, 1 threads"):
+        for name in ("recrawl", "postgresql", "sqlite"):
+            assert found[case][name]["rows_per_second"] > 0, (case, name)
+        assert found[case]["ratio_to_postgresql"] > 0
+    assert found["slow_sync"]["milliseconds_median"] > 2.0

@@ -18,7 +18,6 @@ from recrawl.corpus.doctor.corpus_checks import wrong_answers_check
 from recrawl.corpus.wrong_answers import WRONG_ANSWER_NAMES
 from recrawl.errors import ConfigError, EventError
 from recrawl.ledger import Record
-from recrawl.node import reporting
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.content import bodies, judging
 from recrawl.node.content.judging import WRONG_AGAIN_SECONDS, update_host_memory
@@ -31,6 +30,7 @@ from recrawl.node.records import (
     entry_of,
     record_of,
 )
+from recrawl.node.reporting import many as reporting
 from recrawl.shard import Shard
 from recrawl.shard.events import to_arrow
 from recrawl.shard.wire import pack_batch

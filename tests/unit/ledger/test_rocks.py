@@ -95,6 +95,7 @@ def test_a_long_append_is_split_into_several_writes(
 
     with RocksLog.open(tmp_path, 1) as log:
         monkeypatch.setattr(KeyValues, "write", watched)
+        monkeypatch.setattr(KeyValues, "sync", lambda _: calls.append((0, 0, True)))
         ledger = log.partition(0)
         assert ledger.append([Record(1, bytes(1 << 20))] * 10) == AppendedSpan(0, 10, True)
         assert [n for n, _, _ in calls] == [4, 4, 2, 0]
@@ -116,6 +117,7 @@ def test_durability_os_does_not_sync(tmp_path: Path, monkeypatch: pytest.MonkeyP
             syncs.append(sync)
 
         monkeypatch.setattr(KeyValues, "write", watched)
+        monkeypatch.setattr(KeyValues, "sync", lambda _: syncs.append(True))
         log.partition(0).append(make_records(3))
         log.partition(0).truncate(2)
         assert syncs == [False, False]
@@ -125,25 +127,26 @@ def test_appends_to_several_partitions_share_a_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While one sync runs, the other threads write; the next sync serves all of them."""
-    write = KeyValues.write
+    write, sync = KeyValues.write, KeyValues.sync
     n_syncs = 0
     n_written = threading.Semaphore(0)
 
-    def slow(
-        self: KeyValues, keys: Sequence[bytes], values: Sequence[bytes], *, sync: bool = False
-    ) -> None:
-        nonlocal n_syncs
-        if sync:
-            n_syncs += 1
-            if n_syncs == 1:
-                for _ in range(20):  # all have written before the first sync ends
-                    n_written.acquire()
-        write(self, keys, values, sync=sync)
+    def counted(self: KeyValues, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        write(self, keys, values)
         n_written.release()
+
+    def slow(self: KeyValues) -> None:
+        nonlocal n_syncs
+        n_syncs += 1
+        if n_syncs == 1:
+            for _ in range(20):  # all have written before the first sync ends
+                n_written.acquire()
+        sync(self)
 
     with RocksLog.open(tmp_path, 20) as log:
         ledgers = [log.partition(i) for i in range(20)]
-        monkeypatch.setattr(KeyValues, "write", slow)
+        monkeypatch.setattr(KeyValues, "write", counted)
+        monkeypatch.setattr(KeyValues, "sync", slow)
         threads = [
             threading.Thread(target=ledger.append, args=[make_records(3)]) for ledger in ledgers
         ]
@@ -159,19 +162,14 @@ def test_after_a_failed_sync_every_append_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk reports a failure only once; a second sync would succeed without the data."""
-    write = KeyValues.write
 
-    def failing(
-        self: KeyValues, keys: Sequence[bytes], values: Sequence[bytes], *, sync: bool = False
-    ) -> None:
-        if sync:
-            raise StorageError("the disk is gone")
-        write(self, keys, values)
+    def failing(_: KeyValues) -> None:
+        raise StorageError("the disk is gone")
 
     with RocksLog.open(tmp_path, 2) as log:
         log.partition(0).append(make_records(1))
         with monkeypatch.context() as patch:
-            patch.setattr(KeyValues, "write", failing)
+            patch.setattr(KeyValues, "sync", failing)
             with pytest.raises(LedgerError, match="an append failed: the disk is gone"):
                 log.partition(0).append(make_records(1))
         for i in range(2):

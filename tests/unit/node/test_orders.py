@@ -3,7 +3,7 @@
 import numpy as np
 
 from recrawl import Outcome
-from recrawl.node.reporting import verdicts
+from recrawl.node.reporting.many import verdicts
 from recrawl.shard import Verdict
 
 

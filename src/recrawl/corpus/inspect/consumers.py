@@ -202,6 +202,11 @@ def _parse(text: str, nodes: Sequence[Node]) -> CorpusCursor:
     if text == OLDEST:
         return _oldest(nodes)
     if text == NEWEST:
+        for node in nodes:
+            if not node.is_reader:
+                with node.lock:
+                    # So that another process does not find the consumer ahead of the feed.
+                    node.store.save_position()
         return CorpusCursor(
             tuple(Cursor(node.store.position, 0) for node in nodes), nodes[0].generation
         )

@@ -1,1 +1,1 @@
-"""Leases of a corpus: the best pages, given URLs, and why there are not more."""
+"""Leases of a corpus and their reports: the best pages, given URLs, why there are not more."""

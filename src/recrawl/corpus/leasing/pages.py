@@ -1,6 +1,8 @@
 """Lease pages of all partitions: those that are most worth fetching, or given ones."""
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -13,6 +15,7 @@ from recrawl.corpus.leasing.shortfall import (
     window_reason,
 )
 from recrawl.corpus.leasing.urls import LeasedUrls, lease_urls, refuse_urls
+from recrawl.merged_calls import MergedCalls
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.node import Node
@@ -22,6 +25,16 @@ from recrawl.node.routing import UrlBatch
 __all__ = ["Leasing", "check_seconds"]
 
 _LEASE_SECONDS_MAX = 366 * 86_400.0
+# Number of orders after which no other caller's are decided together with them.
+_MERGED_ORDERS_MAX = 1_000
+
+
+class _Wanted(NamedTuple):
+    """What callers must have in common to be served together."""
+
+    run: str
+    seconds: float | None
+    exact: bool
 
 
 class Leasing:
@@ -51,6 +64,8 @@ class Leasing:
         self._config = config
         self._time = time
         self._next_node = 0
+        n_rows_max = min(_MERGED_ORDERS_MAX, nodes[0].shard.settings.orders_max)
+        self._calls = MergedCalls(self._lease_all, n_rows_max)
 
     def run_name(self, run: str | None) -> str:
         """Return the name of the run that pays: the one given, or today's date."""
@@ -85,12 +100,11 @@ class Leasing:
         closed = window_reason(self._config, self._time.now_ms())
         if closed is not None:
             return Orders((), _shortfall_of(n, closed) if n > 0 else None)
+        wanted = _Wanted(name, seconds, exact)
+        found = self._calls.call((wanted, n), n_rows=max(n, 0), kind=wanted)
+        if len(found) >= n or not with_shortfall:
+            return Orders(found)
         with self._budget_split.use_run(name):
-            found = self._from_partitions(n, seconds, exact)
-            if len(found) < n and self._budget_split.split_rest():
-                found += self._from_partitions(n - len(found), seconds, exact)
-            if len(found) >= n or not with_shortfall:
-                return Orders(found)
             shortfall = find_shortfall(
                 self._nodes,
                 self._config,
@@ -100,6 +114,18 @@ class Leasing:
                 now_ms=self._time.now_ms(),
             )
         return Orders(found, shortfall)
+
+    def _lease_all(self, calls: Sequence[tuple[_Wanted, int]]) -> list[list[Order]]:
+        """Lease for several callers at once; those who came first get their orders first."""
+        run, seconds, exact = calls[0][0]
+        counts = [max(n, 0) for _, n in calls]
+        n = sum(counts)
+        with self._budget_split.use_run(run):
+            found = self._from_partitions(n, seconds, exact)
+            if len(found) < n and self._budget_split.split_rest():
+                found += self._from_partitions(n - len(found), seconds, exact)
+        ends = accumulate(counts)
+        return [found[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
     def _from_partitions(self, n: int, seconds: float | None, exact: bool) -> list[Order]:
         self._budget_split.rebalance()

@@ -52,6 +52,8 @@ def take_snapshot(node: Node, snapshots: SnapshotFolder) -> int:
             draft.write(*piece)
         # The last column is padded too: the file must be as long as the manifest says.
         draft.write(snapshot.n_bytes - 1, b"\0")
+        with node.lock:
+            node.store.save_position()
         # Its position may be later: a replay skips what the store has applied already.
         node.store.checkpoint(draft.folder / CHECKPOINT)
         # A power cut must not take records from the log that the snapshot has applied.

@@ -1,0 +1,235 @@
+"""Report the outcomes of fetches to the partitions of their pages."""
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from recrawl.merged_calls import MergedCalls
+from recrawl.node.clock import NodeTime
+from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.content.bodies import BodyReader
+from recrawl.node.node import Node
+from recrawl.node.orders import Outcome, order_of, partition_in, partition_of
+from recrawl.node.reporting.few import FEW_OUTCOMES_MAX, is_plain, report_few
+from recrawl.node.reporting.many import (
+    Answers,
+    answers_of,
+    logged_bytes,
+    readable_content,
+    report_answers,
+)
+from recrawl.node.routing import batch_ranges, key_column, partitions_of
+from recrawl.shard import Transition
+from recrawl.urls import canonical, page_names
+
+__all__ = ["Reported", "Reporting"]
+
+# Calls with more outcomes are not merged with others: they would make small ones wait.
+_MERGED_OUTCOMES_MAX = 1_000
+
+
+class _ReportedColumns(NamedTuple):
+    counted: NDArray[np.bool_]
+    transition: NDArray[np.uint8]
+    has_dropped: NDArray[np.bool_]
+
+
+class Reported(_ReportedColumns):
+    """The effect of each reported outcome, one row per outcome: a tuple of the first three.
+
+    Parameters
+    ----------
+    counted
+        False for an outcome that was ignored: reported before, for an unknown page or order, or
+        not later than the last outcome of its page.
+    transition
+        Meaning of the outcome for the page, a `recrawl.corpus.Transition`: new, changed, gone …
+    has_dropped
+        True for an outcome of which a value (etag, last_modified, moved_to, sketch) was not
+        stored, because it is too long or has control characters.
+    wrong_answer
+        Kind of wrong answer, a `recrawl.content.WrongAnswer`, if the body was not the page; else 0.
+    """
+
+    wrong_answer: NDArray[np.uint8]
+
+    def __new__(
+        cls,
+        counted: NDArray[np.bool_],
+        transition: NDArray[np.uint8],
+        has_dropped: NDArray[np.bool_],
+        *,
+        wrong_answer: NDArray[np.uint8] | None = None,
+    ) -> Self:
+        """Return the columns as a tuple of three, with ``wrong_answer`` as an attribute."""
+        reported = super().__new__(cls, counted, transition, has_dropped)
+        nothing = np.zeros(counted.size, np.uint8)
+        reported.wrong_answer = nothing if wrong_answer is None else wrong_answer
+        return reported
+
+    def rows(self, first: int, end: int) -> "Reported":
+        """Return the rows of a range."""
+        counted, transition, has_dropped = self
+        part = slice(first, end)
+        return Reported(
+            counted[part],
+            transition[part],
+            has_dropped[part],
+            wrong_answer=self.wrong_answer[part],
+        )
+
+    def __repr__(self) -> str:
+        """Return the counts; the columns may be long."""
+        n = int(np.count_nonzero(self.counted))
+        found = np.bincount(self.transition[self.counted], minlength=len(Transition))
+        kinds = ", ".join(f"{found[t]} {t.name.lower()}" for t in Transition if found[t] and t)
+        text = f"{n} of {self.counted.size} outcomes counted"
+        return f"<Reported: {text}: {kinds}>" if kinds else f"<Reported: {text}>"
+
+
+class Reporting:
+    """Reports to a corpus.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of all partitions.
+    config
+        Configuration of the corpus.
+    time
+        Time of the corpus.
+    bodies
+        Reader of bodies.
+    generation
+        Layout generation of the corpus.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        config: CorpusConfig,
+        time: NodeTime,
+        bodies: BodyReader,
+        generation: int,
+    ) -> None:
+        self._nodes = nodes
+        self._config = config
+        self._time = time
+        self._bodies = bodies
+        self._generation = generation
+        self._calls = MergedCalls(self._report_all, _MERGED_OUTCOMES_MAX)
+
+    def report(self, outcomes: Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Reported:
+        """Log and apply outcomes, see `Corpus.report`."""
+        if isinstance(outcomes, (pa.Table, pa.RecordBatch)):
+            return self._report(answers_of(outcomes))
+        rows = list(outcomes)
+        if len(rows) > _MERGED_OUTCOMES_MAX or any(map(_has_content, rows)):
+            # Bodies are read before anything is locked, so that several threads can do it at once.
+            return self._report(answers_of(rows))
+        return self._calls.call(rows, n_rows=len(rows))
+
+    def _report_all(self, calls: Sequence[list[Outcome]]) -> list[Reported | BaseException]:
+        """Report the outcomes of several callers at once, but not those of one with an error."""
+        found = self._report_few([outcome for call in calls for outcome in call])
+        if found is not None:
+            return _split(found, calls)
+        if len(calls) == 1:
+            return [self._report(answers_of(calls[0]))]
+        errors: dict[int, BaseException] = {}
+        rows = [outcome for call in calls for outcome in call]
+        try:
+            answers = answers_of(rows)
+        except Exception:
+            for i, call in enumerate(calls):
+                try:
+                    answers_of(call)
+                except Exception as error:
+                    errors[i] = error
+            calls = [[] if i in errors else call for i, call in enumerate(calls)]
+            answers = answers_of([outcome for call in calls for outcome in call])
+        parts = _split(self._report(answers), calls)
+        return [errors.get(i) or part for i, part in enumerate(parts)]
+
+    def _report_few(self, outcomes: list[Outcome]) -> Reported | None:
+        """Report outcomes the short way; None if they have to go the general one."""
+        if not 0 < len(outcomes) <= FEW_OUTCOMES_MAX:
+            return None
+        by_partition: dict[int, list[int]] = {}
+        for row, outcome in enumerate(outcomes):
+            if not is_plain(outcome):
+                return None
+            partition = partition_in(outcome.handle, self._generation)
+            if not 0 <= partition < len(self._nodes):
+                return None
+            by_partition.setdefault(partition, []).append(row)
+        counted, transition = np.zeros(len(outcomes), np.bool_), np.zeros(len(outcomes), np.uint8)
+        for partition, rows in by_partition.items():
+            some = [outcomes[row] for row in rows]
+            found = report_few(self._nodes[partition], some, self._time)
+            if found is None:
+                one = self._report(answers_of(some))
+                found = one.counted.tolist(), one.transition.tolist()
+            counted[rows], transition[rows] = found
+        return Reported(counted, transition, np.zeros(len(outcomes), np.bool_))
+
+    def _report(self, answers: Answers) -> Reported:
+        own_content = self._config.content
+        settings = None
+        if not own_content.enabled:
+            answers = answers.without_content()
+        elif answers.has_content:
+            settings = self._bodies.settings
+        # All nodes have the same settings.
+        n_bytes = logged_bytes(self._nodes[0], answers, with_texts=own_content.keep_text)
+        n_rows = answers.handle.size
+        counted, transition = np.zeros(n_rows, np.bool_), np.zeros(n_rows, np.uint8)
+        wrong_answer = np.zeros(n_rows, np.uint8)
+        partition = partition_of(answers.handle, self._generation)
+        url = pa.nulls(n_rows, pa.string())
+        by_url = np.flatnonzero(answers.handle == 0)
+        if by_url.size:
+            by = self._config.corpus.group_by
+            # In other corpora the column is full of nulls, or an error.
+            has_key = by == "key" or answers.key.null_count < n_rows
+            keys = key_column(answers.key if has_key else None, n_rows, by)
+            url = page_names(keys, canonical(answers.url).url)
+            found = by_url[url.is_valid().to_numpy(zero_copy_only=False)[by_url]]
+            partition[found] = partitions_of(url.take(pa.array(found)), len(self._nodes), by)
+        for i in np.unique(partition[(partition >= 0) & (partition < len(self._nodes))]):
+            own = np.flatnonzero(partition == i)
+            node = self._nodes[i]
+            for first, end in batch_ranges(n_bytes[own]):
+                rows = own[first:end]
+                part = answers if rows.size == n_rows else answers.take(rows)
+                order = order_of(part.handle)
+                page = node.pages_of_orders(order)
+                named = np.flatnonzero(part.handle == 0)
+                if named.size:
+                    page[named] = node.store.pages_of(url.take(pa.array(rows[named])))
+                if settings is not None:
+                    # Before anything is locked: reading a body takes milliseconds.
+                    content = readable_content(node, page, part)
+                    part = part._replace(content=self._bodies.read(content))
+                counted[rows], transition[rows], wrong_answer[rows] = report_answers(
+                    node, page, order, part, self._time, settings
+                )
+        return Reported(counted, transition, answers.has_dropped, wrong_answer=wrong_answer)
+
+
+def _has_content(outcome: object) -> bool:
+    return isinstance(outcome, Outcome) and (
+        outcome.body is not None or outcome.text is not None or outcome.observation is not None
+    )
+
+
+def _split(found: Reported, calls: Sequence[list[Outcome]]) -> list[Reported | BaseException]:
+    """Return the rows of each call."""
+    if len(calls) == 1:
+        return [found]
+    ends = accumulate(len(call) for call in calls)
+    return [found.rows(end - len(call), end) for end, call in zip(ends, calls, strict=True)]

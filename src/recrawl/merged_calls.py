@@ -1,0 +1,130 @@
+"""Merge the small calls of many threads into one, which costs hardly more than each of them.
+
+A call of one row pays for a sync of the log and for a hundred small steps that do not depend on the
+number of rows.  Calls that wait for another one are therefore done together: the first of them does
+the work of all, in the order in which they came, and then passes the turn to the next that waits.
+So nobody works for others more than once per call, and nobody is overtaken.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from threading import Lock
+from typing import Generic, TypeVar
+
+from recrawl.one_process import ProcessLock
+
+__all__ = ["MergedCalls"]
+
+_Given = TypeVar("_Given")
+_Found = TypeVar("_Found")
+
+
+class _Ticket(Generic[_Given, _Found]):
+    """One call: what it was given, and what came of it."""
+
+    __slots__ = ("error", "found", "given", "has_turn", "is_done", "kind", "n_rows", "woken")
+
+    def __init__(self, given: _Given, n_rows: int, kind: Hashable) -> None:
+        self.given = given
+        self.n_rows = n_rows
+        self.kind = kind
+        self.found: list[_Found] = []
+        self.error: BaseException | None = None
+        self.is_done = self.has_turn = False
+        self.woken: Lock | None = None
+
+
+class MergedCalls(Generic[_Given, _Found]):
+    """Calls of one function by many threads, those that wait done together.
+
+    Parameters
+    ----------
+    run_all
+        Function that does several calls of the same kind; it returns for each its result, or the
+        error that its caller gets.  An error that it raises goes to all of them.
+    n_rows_max
+        Number of rows after which no other call is merged.
+    """
+
+    def __init__(
+        self,
+        run_all: Callable[[Sequence[_Given]], Sequence[_Found | BaseException]],
+        n_rows_max: int,
+    ) -> None:
+        self._run_all = run_all
+        self._n_rows_max = n_rows_max
+        self._lock = ProcessLock(Lock())
+        self._waiting: deque[_Ticket[_Given, _Found]] = deque()
+        self._is_busy = False
+
+    def call(self, given: _Given, *, n_rows: int = 1, kind: Hashable = None) -> _Found:
+        """Do one call, alone or together with others that wait; return its result.
+
+        Parameters
+        ----------
+        given
+            Arguments of the call.
+        n_rows
+            Number of its rows.
+        kind
+            Kind of the call: only calls of equal kind are done together.
+        """
+        ticket: _Ticket[_Given, _Found] = _Ticket(given, n_rows, kind)
+        try:
+            with self._lock:
+                self._waiting.append(ticket)
+                if self._is_busy:
+                    ticket.woken = Lock()
+                    ticket.woken.acquire()
+                else:
+                    self._is_busy = ticket.has_turn = True
+            if ticket.woken is not None:
+                ticket.woken.acquire()
+            if not ticket.is_done:
+                self._run_group()
+        finally:
+            # A user may interrupt this thread at any point; others must not wait for it.
+            if ticket.has_turn or not ticket.is_done:
+                self._leave(ticket)
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.found[0]
+
+    def _leave(self, ticket: _Ticket[_Given, _Found]) -> None:
+        """Withdraw a call that nobody has begun; pass its turn to the one that waits longest."""
+        with self._lock:
+            if not ticket.is_done and ticket in self._waiting:
+                self._waiting.remove(ticket)
+            if not ticket.has_turn:
+                return
+            if not self._waiting:
+                self._is_busy = False
+                return
+            following = self._waiting[0]
+            following.has_turn = True
+        assert following.woken is not None
+        following.woken.release()
+
+    def _run_group(self) -> None:
+        with self._lock:
+            group = [self._waiting.popleft()]
+            n_rows = group[0].n_rows
+            while self._waiting and self._waiting[0].kind == group[0].kind:
+                n_rows += self._waiting[0].n_rows
+                if n_rows > self._n_rows_max:
+                    break
+                group.append(self._waiting.popleft())
+        try:
+            found = self._run_all([ticket.given for ticket in group])
+            for ticket, result in zip(group, found, strict=True):
+                if isinstance(result, BaseException):
+                    ticket.error = result
+                else:
+                    ticket.found.append(result)
+        except BaseException as error:
+            for ticket in group:
+                ticket.error = error
+        for ticket in group:
+            ticket.is_done = True
+            if ticket.woken is not None and not ticket.has_turn:
+                ticket.woken.release()

@@ -1,0 +1,1 @@
+"""Compare the outcomes of fetches with the stored pages, and log the verdicts."""
