@@ -22,7 +22,7 @@ from recrawl.shard.due import Terms
 from recrawl.shard.early import Early, early_rule, has_price, is_scanned
 from recrawl.shard.events import Event
 from recrawl.shard.explain import Explanation, explanation_of
-from recrawl.shard.picker import Picker
+from recrawl.shard.picker import FEW_ORDERS_MAX, Picker, Reserve
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.rules import has_learning_horizon, learning_horizon, log2_bonus, rules_of
 from recrawl.shard.state.snapshot import Snapshot, restore_tables
@@ -129,6 +129,7 @@ class Shard:
         self.tables = tables or growth.empty_tables(self.settings)
         self._overdue_from = 0
         self._polls_learned = 0
+        self._reserve = Reserve()
         self._snapshot: Snapshot | None = None
         self._apply_settings()
         self.picker.set_price(float(self.tables.registers.price[0]))
@@ -278,12 +279,23 @@ class Shard:
         registers = self.tables.registers
         most = self.settings.orders_max
         n = most if allowance is None else min(allowance, most)
-        if registers.budget_unit[0] == BudgetUnit.FETCHES:  # the picker handles one in cost
+        in_fetches = registers.budget_unit[0] == BudgetUnit.FETCHES
+        if in_fetches:  # the picker handles one in cost
             n = int(min(max(self.credit(now_ms) + 1e-6, 0), n))
-        slot, reason = self.picker.decide(
-            self.tables, now_ms, n, exact=exact, keeps_budget=keeps_budget
-        )
+        if 0 < n <= FEW_ORDERS_MAX and not exact and in_fetches:
+            n_paid = int(min(self.credit(now_ms) + 1e-6, most))
+            slot, reason = self._reserve.decide(
+                self.picker, self.tables, now_ms, n, n_paid=n_paid, keeps_budget=keeps_budget
+            )
+        else:
+            self._drop_reserve()
+            slot, reason = self.picker.decide(
+                self.tables, now_ms, n, exact=exact, keeps_budget=keeps_budget
+            )
         return self._propose(now_ms, slot, reason, lease_seconds)
+
+    def _drop_reserve(self) -> None:
+        self._reserve.drop(self.picker, self.tables)
 
     def _propose(
         self,
@@ -447,6 +459,7 @@ class Shard:
     def apply(self, event: Event) -> Applied:
         """Apply a batch of events, its rows in order."""
         event = events.freeze_columns(event)
+        self._reserve.check(event, self._drop_reserve)
         valid = np.zeros(event[0].size, np.bool_)
         transition = _NO_TRANSITION
         if self._snapshot is not None:

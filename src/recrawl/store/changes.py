@@ -1,8 +1,8 @@
 """The feed of changes: the most recent transitions of pages, in the order of the log."""
 
 import struct
-from collections.abc import Callable
-from typing import NamedTuple, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Self, TypeAlias
 
 from recrawl.kv import KeyValues
 from recrawl.store.keys import CHANGE, Writes
@@ -14,7 +14,7 @@ __all__ = [
     "changes_from",
     "first_change_to_keep",
     "number_from",
-    "put_change",
+    "put_changes",
     "range_before",
     "url_of_change",
     "without_url",
@@ -85,23 +85,39 @@ def _key(position: int, row: int) -> bytes:
     return _KEY.pack(CHANGE, position, row)
 
 
-def put_change(
+NewChange: TypeAlias = tuple[Cursor, int, int, int, bytes | None, bytes | None]
+"""Place in the log, page, transition, instant, URL and passages of a change."""
+
+
+def put_changes(
     writes: Writes,
-    place: Cursor,
-    number: int,
-    change: tuple[int, int, int],
-    url: bytes | None,
-    passages: bytes | None = None,
+    changes: Sequence[NewChange],
+    first_number: int,
+    urls: Mapping[int, bytes | None],
 ) -> None:
-    """Add a change (page, transition and instant) at its place in the log."""
-    page, transition, at_ms = change
-    url = url or b""
-    if passages is None:
-        value = _HEAD.pack(number, page, at_ms, transition) + url
-    else:
-        head = _HEAD.pack(number, page, at_ms, transition | _HAS_PASSAGES)
-        value = b"".join((head, _URL_BYTES.pack(len(url)), url, passages))
-    writes.put(_key(*place), value)
+    """Collect the writes of changes.
+
+    Parameters
+    ----------
+    writes
+        Collection that receives the writes.
+    changes
+        Changes in the order of the log.
+    first_number
+        Number of the first one; the others follow.
+    urls
+        URLs of pages, for changes without one.
+    """
+    pack_key, pack_head = _KEY.pack, _HEAD.pack
+    add_key, add_value = writes.keys.append, writes.values.append
+    for number, (place, page, transition, at_ms, own, passages) in enumerate(changes, first_number):
+        url = own or urls.get(page) or b""
+        add_key(pack_key(CHANGE, *place))
+        if passages is None:
+            add_value(pack_head(number, page, at_ms, transition) + url)
+        else:
+            head = pack_head(number, page, at_ms, transition | _HAS_PASSAGES)
+            add_value(b"".join((head, _URL_BYTES.pack(len(url)), url, passages)))
 
 
 def _parts_of(value: bytes) -> tuple[int, int, int, bytes, bytes | None]:

@@ -24,9 +24,11 @@ __all__ = [
     "SKETCH_BYTES_MAX",
     "Content",
     "Records",
+    "digests_in",
     "put_contents",
     "records_in",
     "stored_records",
+    "validators_in",
     "without_moved_to",
 ]
 
@@ -115,6 +117,32 @@ def records_in(values: list[bytes | None]) -> Records:
     return Records(*columns)
 
 
+def validators_in(values: list[bytes | None]) -> tuple[list[bytes | None], list[bytes | None]]:
+    """Return etag and last_modified in the bytes that `stored_records` returned."""
+    etags: list[bytes | None] = [None] * len(values)
+    modified: list[bytes | None] = [None] * len(values)
+    for i, value in enumerate(values):
+        if value is not None:
+            _, n_digests, n_etag, n_modified, *_ = _HEAD.unpack_from(value)
+            etag = _HEAD.size + n_digests * DIGEST_BYTES
+            etags[i] = value[etag : etag + n_etag] or None
+            modified[i] = value[etag + n_etag : etag + n_etag + n_modified] or None
+    return etags, modified
+
+
+def digests_in(values: list[bytes | None]) -> list[list[bytes]]:
+    """Return the digests in the bytes that `stored_records` returned, newest first."""
+    return [
+        []
+        if value is None
+        else [
+            value[begin : begin + DIGEST_BYTES]
+            for begin in range(_HEAD.size, _HEAD.size + value[1] * DIGEST_BYTES, DIGEST_BYTES)
+        ]
+        for value in values
+    ]
+
+
 def without_moved_to(value: bytes) -> bytes:
     """Return the stored bytes of a record without the target of its redirect."""
     *head, n_moved_to = _HEAD.unpack_from(value)
@@ -136,19 +164,21 @@ def put_contents(
         Stored records of the pages, as `stored_records` returns them.
     """
     rows = page.tolist()
-    known = dict(zip(rows, values, strict=True))
+    stored = dict(zip(rows, values, strict=True))
+    known = dict(stored)
     for row, content in zip(rows, contents, strict=True):
         known[row] = _record_after_fetch(row >> 32, known[row], content)
-    stored = dict(zip(rows, values, strict=True))
     changed = {row: value for row, value in known.items() if value != stored[row]}
-    pages = np.fromiter(changed, np.int64, len(changed))
-    writes.keys += keys_of(RECORD, slot_of_page(pages), 4)
+    writes.keys += keys_of(RECORD, slot_of_page(np.array(list(changed), np.int64)), 4)
     writes.values += [value for value in changed.values() if value is not None]
 
 
 def _record_after_fetch(generation: int, value: bytes | None, content: Content) -> bytes:
     """Return the bytes of a record updated with one more fetch."""
     digest, etag, last_modified, sketch, profile, moved_to = content
+    if value is None and digest and etag is last_modified is sketch is profile is moved_to is None:
+        # Most first fetches.
+        return _HEAD.pack(generation, 1, 0, 0, 0, 0, 0) + digest
     digests, old = (b"", _NO_FIELDS) if value is None else _fields_in(value)
     if digest is None:
         etag = old[0] if etag is None else etag

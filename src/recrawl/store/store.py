@@ -29,7 +29,7 @@ from recrawl.store.changes import (
     changes_from,
     first_change_to_keep,
     number_from,
-    put_change,
+    put_changes,
     range_before,
 )
 from recrawl.store.content.counts import ContentCounts
@@ -46,7 +46,14 @@ from recrawl.store.content.page_memories import (
     stored_page_contents,
 )
 from recrawl.store.erasure import Erased, IsForgotten, erase_urls, find_urls
-from recrawl.store.fetch_records import Records, put_contents, records_in, stored_records
+from recrawl.store.fetch_records import (
+    Records,
+    digests_in,
+    put_contents,
+    records_in,
+    stored_records,
+    validators_in,
+)
 from recrawl.store.keys import (
     FETCH,
     META,
@@ -87,8 +94,12 @@ _HASH_KEY_BITS = 64
 _GRAPHIC = re.compile(rb"[!-~]+")
 # A large batch is written in parts of this size; the position moves with the last part.
 _KEYS_PER_WRITE = 200_000
-# Number of page names that are remembered after they were read: about 5 MB.
-_NAMES_READ_MAX = 32_768
+# Number of names and of records of pages that are remembered after they were read, and the largest
+# record: at most 5 MB of names and 13 MB of records.
+_LATELY_READ_MAX = 32_768
+_LATELY_READ_BYTES_MAX = 256
+_UNREAD = b""
+_AFTER_FETCH = bytes([FETCH[0] + 1])
 # Small blocks: reading a URL decompresses one block, and URLs compress well even in small blocks.
 _OPTIONS = KvOptions(compression="zstd", block_bytes=4 << 10, block_cache_bytes=128 << 20)
 
@@ -141,6 +152,8 @@ class Store:
         self._absent: tuple[int, HashArray] = (0, np.empty(0, np.uint64))
         self._read: _Read = (0, np.empty(0, np.int64), [])
         self._names_read: dict[int, bytes] = {}
+        self._records_read: dict[int, bytes | None] = {}
+        self._has_fetch_urls = True
 
     @classmethod
     def open(
@@ -281,7 +294,7 @@ class Store:
         found = stored_urls(self._kv, page if len(unknown) == len(rows) else page[unknown])
         for i, name in zip(unknown, found, strict=True):
             names[i] = name
-        if len(known) + len(unknown) > _NAMES_READ_MAX:
+        if len(known) + len(unknown) > _LATELY_READ_MAX:
             known.clear()
         # An odd number stands for a write in progress, which may remove one of the pages.
         if n_writes == self._n_writes and n_writes % 2 == 0:
@@ -313,6 +326,8 @@ class Store:
         """
         page = np.asarray(page, np.int64)
         urls = self.urls_of(page) if urls is None else urls
+        if not self._has_fetch_urls:
+            return urls
         rows, keys, generation = page_keys(FETCH, page)
         values = self._kv.get_many(keys)
         if values.count(None) == len(values):
@@ -321,6 +336,8 @@ class Store:
         return pa.array(_with_fetch_urls(texts, rows, values, generation), pa.string())
 
     def _fetch_urls(self, page: PageArray, urls: list[str | None]) -> list[str | None]:
+        if not self._has_fetch_urls:
+            return urls
         rows, keys, generation = page_keys(FETCH, page)
         values = self._kv.get_many(keys)
         if values.count(None) == len(values):
@@ -354,20 +371,37 @@ class Store:
 
     def records_of(self, page: PageArray) -> Records:
         """Return the fetch records of pages."""
-        page = np.asarray(page, np.int64)
+        return records_in(self._record_values(np.asarray(page, np.int64)))
+
+    def _record_values(self, page: PageArray) -> list[bytes | None]:
+        """Return the stored records of pages, from memory if they were read lately.
+
+        A page is leased with its validators, and soon after reported with its digest.
+        """
         n_writes = self._n_writes
-        values = stored_records(self._kv, page)
+        rows = page.tolist()
+        known = self._records_read
+        values = [known.get(row, _UNREAD) for row in rows]
+        if _UNREAD in values:
+            values = stored_records(self._kv, page)
+            if len(known) + len(rows) > _LATELY_READ_MAX:
+                known.clear()
+            if n_writes == self._n_writes and n_writes % 2 == 0:
+                known.update(
+                    (row, value)
+                    for row, value in zip(rows, values, strict=True)
+                    if value is None or len(value) <= _LATELY_READ_BYTES_MAX
+                )
         self._read = n_writes, page, values
-        return records_in(values)
+        return values
 
     def validators_of(self, page: PageArray) -> tuple[list[bytes | None], list[bytes | None]]:
         """Return etag and last_modified of pages, None where missing."""
-        records = self.records_of(page)
-        return records.etag, records.last_modified
+        return validators_in(self._record_values(np.asarray(page, np.int64)))
 
     def digests_of(self, page: PageArray) -> list[list[bytes]]:
         """Return the digests of the latest contents of pages, newest first."""
-        return self.records_of(page).digests
+        return digests_in(self._record_values(np.asarray(page, np.int64)))
 
     def user_data_of(self, page: PageArray) -> UserData:
         """Return the user's own data of pages: doc_id and metadata, None where there is none."""
@@ -492,9 +526,6 @@ class Store:
         read = last_read if last_read[0] == self._n_writes else None
         # Incremented before and after, so that a concurrent look-up is not valid afterwards.
         self._n_writes += 1
-        for _, removed in batch.removed:
-            for page in removed.tolist():
-                self._names_read.pop(page, None)
         net = net_pages(self._kv, batch)
         pages, rest = Writes(), Writes()
         state = self._state._replace(position=position)
@@ -510,12 +541,23 @@ class Store:
         self._put_content(rest, batch)
         rest.put(_STATE, state.encode())
         self._write(pages, rest, is_divisible=net.removed.size == 0)
+        self._forget_read(batch)
         self._n_writes += 1
         self._state = state
         self._is_position_saved = True
         if state.n_changes - state.n_trimmed > self._changes_max * 1.1:
             n_before = state.n_changes - self._changes_max
             self._trim(lambda number, _: number >= n_before)
+
+    def _forget_read(self, batch: StoreBatch) -> None:
+        """Forget what was read of pages that a batch has changed."""
+        for page, _ in batch.contents:
+            for row in page.tolist():
+                self._records_read.pop(row, None)
+        for _, removed in batch.removed:
+            for row in removed.tolist():
+                self._names_read.pop(row, None)
+                self._records_read.pop(row, None)
 
     def skip_to(self, position: int) -> None:
         """Move to a position, after records that change nothing in the store.
@@ -568,6 +610,8 @@ class Store:
         if self._content_counts is not None:
             writes.deletes += keys_of(PAGE_MEMORY, cleared, 4)
         rows = np.flatnonzero(fetch_urls.is_valid().to_numpy(zero_copy_only=False))
+        # Set before the write, so that no look-up after it misses a URL.
+        self._has_fetch_urls |= rows.size > 0
         writes.keys += keys_of(FETCH, slot_of_page(page[rows]), 4)
         writes.values += [
             bytes([generation]) + text.encode()
@@ -603,7 +647,7 @@ class Store:
         if read is not None and np.array_equal(read[1], page):
             values = read[2]
         else:
-            values = stored_records(self._kv, page)
+            values = self._record_values(page)
         put_contents(writes, page, values, contents)
 
     def _put_user_data(self, writes: Writes, batch: StoreBatch) -> None:
@@ -647,11 +691,7 @@ class Store:
     def _put_changes(self, writes: Writes, batch: StoreBatch, state: State) -> State:
         if not batch.changes:
             return state
-        urls = self._urls_in(batch)
-        for i, (place, page, transition, at_ms, url, passages) in enumerate(batch.changes):
-            number = state.n_changes + i
-            change = page, transition, at_ms
-            put_change(writes, place, number, change, url or urls.get(page), passages)
+        put_changes(writes, batch.changes, state.n_changes, self._urls_in(batch))
         return state._replace(n_changes=state.n_changes + len(batch.changes))
 
     def _urls_in(self, batch: StoreBatch) -> dict[int, bytes | None]:
@@ -687,6 +727,7 @@ class Store:
         with lock:
             self._n_writes += 2  # records that were read before are no longer valid
             self._names_read.clear()
+            self._records_read.clear()
             # Written again, so that there is something to flush: the write-ahead log ends then.
             self._kv.write([_STATE], [self._state.encode()])
         return erased
@@ -701,6 +742,7 @@ class Store:
         """Make a reader see the current state; does nothing for a writer."""
         self._kv.catch_up()
         self._names_read.clear()  # the writer may have removed pages
+        self._records_read.clear()
         self._read_state()
 
     def flush(self) -> None:
@@ -735,6 +777,7 @@ class Store:
             raise StorageError(f"{self._kv.folder} is a store without its state: it is corrupt")
         self._state = State.decode(value)
         self._has_user_data = self._kv.get(_HAS_USER_DATA) is not None
+        self._has_fetch_urls = next(self._kv.scan(FETCH, _AFTER_FETCH), None) is not None
         counts = self._kv.get(_CONTENT_COUNTS)
         self._content_counts = None if counts is None else ContentCounts.decode(counts)
 

@@ -395,8 +395,11 @@ def _content_verdicts(
         recent = node.store.digests_of(page[undecided])
         digest = answers.digest.take(pa.array(undecided)).to_pylist()
         of_text = text_digests(node, page[undecided])
-        for row, known, new, text in zip(undecided, recent, digest, of_text, strict=True):
-            verdict[row] = verdict_by_digest(new, known, text)
+        # A page without digests was never seen with any: its content is new.
+        verdict[undecided] = [
+            verdict_by_digest(new, known, text) if known else Verdict.CHANGED
+            for known, new, text in zip(recent, digest, of_text, strict=True)
+        ]
     return verdict
 
 

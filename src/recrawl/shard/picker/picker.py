@@ -303,6 +303,12 @@ class Picker:
         self._budget_price.set_price(price)
         self._curve_price = self.price
 
+    def put_back(self, tables: Tables, slots: NDArray[np.int64]) -> None:
+        """Let pages wait again that were chosen, but are not ordered after all."""
+        if slots.size:
+            self.touch(tables, slots)
+            self.wake(tables, tables.pages.group[slots].astype(np.int64))
+
     def touch(self, tables: Tables, slots: NDArray[np.int64]) -> None:
         """Look at pages that an event changed: they may be due before the next sweep."""
         self._fit(tables)
