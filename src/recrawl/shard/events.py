@@ -543,6 +543,8 @@ def freeze_columns(event: _E) -> _E:
 
     Kernels are then compiled for one kind of array, not for two.
     """
+    if all(not column.flags.writeable and column.flags.c_contiguous for column in event):
+        return event
     columns = [np.ascontiguousarray(column).view() for column in event]
     for column in columns:
         column.flags.writeable = False

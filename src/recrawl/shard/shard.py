@@ -546,11 +546,14 @@ class Shard:
             event,
             transition,
         )
-        valid[:] = transition != outcomes.VOID
-        transition[~valid] = 0
-        self._touch(event.page, valid)
-        known = (event.page & 0xFFFFFFFF) < t.registers.n_slots[0]
-        slots = event.page[known & (event.page >= 0)] & 0xFFFFFFFF
+        np.not_equal(transition, outcomes.VOID, out=valid)
+        slots = event.page & 0xFFFFFFFF
+        if valid.all():
+            self.picker.touch(t, slots)
+        else:
+            transition[~valid] = 0
+            self._touch(event.page, valid)
+            slots = slots[(event.page >= 0) & (slots < t.registers.n_slots[0])]
         # The group of a page removed while in flight is known only from its lease.
         rows = event.order[event.order > 0] & (t.leases.page.size - 1)
         groups = np.concatenate([t.pages.group[slots], t.leases.group[rows]])

@@ -1,6 +1,5 @@
 """Changes to a store, collected from records of the log in their order."""
 
-from collections import Counter
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -33,6 +32,7 @@ from recrawl.store.user_data import DOC_ID_BYTES_MAX, METADATA_BYTES_MAX
 __all__ = ["AddedPages", "NetPages", "StoreBatch", "net_pages"]
 
 _DIGEST = pa.binary(DIGEST_BYTES)
+_NOTHING_COUNTED = ContentCounts()
 # Limits of etag, last_modified, sketch, profile, moved_to, in this order.
 _LIMITS = (
     ETAG_BYTES_MAX,
@@ -72,11 +72,11 @@ class StoreBatch:
         self.changes: list[tuple[Cursor, int, int, int, bytes | None, bytes | None]] = []
         self.content_rows: list[ContentRow] = []
         self.host_updates: list[tuple[int, bytes]] = []
-        self.content_counts = ContentCounts()
+        self.content_counts = _NOTHING_COUNTED
         self.requests: list[NewRequest] = []
         self.curve_prior: bytes | None = None
         self._n_calls = 0
-        self._n_changes: Counter[int] = Counter()
+        self._n_changes: dict[int, int] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -288,8 +288,8 @@ class StoreBatch:
         """
         texts = [None] * page.size if urls is None else _bytes_of(urls)
         pieces = [None] * page.size if passages is None else passages
-        first = self._n_changes[position]
-        self._n_changes[position] += page.size
+        first = self._n_changes.get(position, 0)
+        self._n_changes[position] = first + page.size
         columns = (page.tolist(), transition.tolist(), at_ms.tolist(), texts, pieces)
         rows = zip(*columns, strict=True)
         self.changes += [(Cursor(position, first + i), *row) for i, row in enumerate(rows)]

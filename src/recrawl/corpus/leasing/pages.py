@@ -1,12 +1,13 @@
 """Lease pages of all partitions: those that are most worth fetching, or given ones."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from itertools import accumulate
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from recrawl.corpus.budget_split import BudgetSplit, todays_run
+from recrawl.corpus.budget_split import BudgetSplit, run_number, todays_run
 from recrawl.corpus.leasing.shortfall import (
     Orders,
     Shortfall,
@@ -32,7 +33,8 @@ _MERGED_ORDERS_MAX = 1_000
 class _Wanted(NamedTuple):
     """What callers must have in common to be served together."""
 
-    run: str
+    run: str | None
+    """Name of the run that pays; None if the budget is not per run."""
     seconds: float | None
     exact: bool
 
@@ -96,14 +98,18 @@ class Leasing:
             Whether to say why there are fewer than ``n``.
         """
         check_seconds(seconds)
-        name = self.run_name(run)
         closed = window_reason(self._config, self._time.now_ms())
         if closed is not None:
             return Orders((), _shortfall_of(n, closed) if n > 0 else None)
-        wanted = _Wanted(name, seconds, exact)
+        if run is None and self._budget_split.is_per_run:
+            run = self.run_name(None)
+        if run is not None:
+            run_number(run)  # raises for a name that is not possible
+        wanted = _Wanted(run, seconds, exact)
         found = self._calls.call((wanted, n), n_rows=max(n, 0), kind=wanted)
         if len(found) >= n or not with_shortfall:
             return Orders(found)
+        name = self.run_name(run)
         with self._budget_split.use_run(name):
             shortfall = find_shortfall(
                 self._nodes,
@@ -120,7 +126,7 @@ class Leasing:
         run, seconds, exact = calls[0][0]
         counts = [max(n, 0) for _, n in calls]
         n = sum(counts)
-        with self._budget_split.use_run(run):
+        with nullcontext() if run is None else self._budget_split.use_run(run):
             found = self._from_partitions(n, seconds, exact)
             if len(found) < n and self._budget_split.split_rest():
                 found += self._from_partitions(n - len(found), seconds, exact)

@@ -37,6 +37,7 @@ _HARMLESS = (
     events.LeasesExtended,
     events.LeasesExpired,
 )
+_DISALLOWED = int(Verdict.DISALLOWED)
 _NO_SLOTS = np.empty(0, np.int64)
 _NO_REASONS = np.empty(0, np.uint8)
 
@@ -120,11 +121,13 @@ class Reserve:
         """
         if self._slot.size == 0 or isinstance(event, _HARMLESS):
             return
-        if isinstance(event, events.Outcomes):
-            # An error may let a host rest; an outcome without an order may be of any page.
-            is_harmless = (event.verdict < Verdict.DISALLOWED) & (event.order > 0)
-            if is_harmless.all():
-                return
+        # An error may let a host rest; an outcome without an order may be of any page.
+        if (
+            isinstance(event, events.Outcomes)
+            and event.verdict.max(initial=0) < _DISALLOWED
+            and event.order.min(initial=1) > 0
+        ):
+            return
         drop()
 
     def drop(self, picker: Picker, tables: Tables) -> None:
