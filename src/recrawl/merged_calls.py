@@ -8,7 +8,7 @@ So nobody works for others more than once per call, and nobody is overtaken.
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Generic, TypeVar
 
 from recrawl.one_process import ProcessLock
@@ -56,6 +56,7 @@ class MergedCalls(Generic[_Given, _Found]):
         self._lock = ProcessLock(Lock())
         self._waiting: deque[_Ticket[_Given, _Found]] = deque()
         self._is_busy = False
+        self._worker: int | None = None
 
     def call(self, given: _Given, *, n_rows: int = 1, kind: Hashable = None) -> _Found:
         """Do one call, alone or together with others that wait; return its result.
@@ -70,6 +71,10 @@ class MergedCalls(Generic[_Given, _Found]):
             Kind of the call: only calls of equal kind are done together.
         """
         ticket: _Ticket[_Given, _Found] = _Ticket(given, n_rows, kind)
+        if self._worker == get_ident():
+            # A signal handler has interrupted this thread in the middle of its work.
+            self._run([ticket])
+            return self._result_of(ticket)
         try:
             with self._lock:
                 self._waiting.append(ticket)
@@ -86,6 +91,10 @@ class MergedCalls(Generic[_Given, _Found]):
             # A user may interrupt this thread at any point; others must not wait for it.
             if ticket.has_turn or not ticket.is_done:
                 self._leave(ticket)
+        return self._result_of(ticket)
+
+    @staticmethod
+    def _result_of(ticket: _Ticket[_Given, _Found]) -> _Found:
         if ticket.error is not None:
             raise ticket.error
         return ticket.found[0]
@@ -114,6 +123,18 @@ class MergedCalls(Generic[_Given, _Found]):
                 if n_rows > self._n_rows_max:
                     break
                 group.append(self._waiting.popleft())
+        self._worker = get_ident()
+        try:
+            self._run(group)
+        finally:
+            self._worker = None
+            for ticket in group:
+                ticket.is_done = True
+                if ticket.woken is not None and not ticket.has_turn:
+                    ticket.woken.release()
+
+    def _run(self, group: Sequence[_Ticket[_Given, _Found]]) -> None:
+        """Do the calls of a group, and note what came of them."""
         try:
             found = self._run_all([ticket.given for ticket in group])
             for ticket, result in zip(group, found, strict=True):
@@ -124,7 +145,3 @@ class MergedCalls(Generic[_Given, _Found]):
         except BaseException as error:
             for ticket in group:
                 ticket.error = error
-        for ticket in group:
-            ticket.is_done = True
-            if ticket.woken is not None and not ticket.has_turn:
-                ticket.woken.release()

@@ -158,6 +158,15 @@ def test_an_interrupted_call_leaves_its_place(
     assert calls.call(50) == 100
 
 
+def test_a_signal_handler_may_call_in_the_middle_of_a_call() -> None:
+    def run_all(given: Sequence[int]) -> list[int]:
+        return [2 * n if n > 1 else calls.call(n + 1) for n in given]
+
+    calls = MergedCalls(run_all, 10)
+    assert calls.call(1) == 4
+    assert calls.call(5) == 10
+
+
 def test_many_threads_get_their_own_results() -> None:
     calls: MergedCalls[int, int] = MergedCalls(lambda given: [2 * n for n in given], 7)
     wrong: list[int] = []
