@@ -75,8 +75,8 @@ def stored_urls(kv: KeyValues, page: PageArray) -> list[bytes | None]:
         for row, value, place in wanted:
             urls[row] = _url_in(value, place)
         return urls
-    rows, values, places = zip(*wanted, strict=True)
-    for row, url in zip(rows, _urls_in(values, places), strict=True):
+    of_rows, values, places = zip(*wanted, strict=True)
+    for row, url in zip(of_rows, _urls_in(values, places), strict=True):
         urls[row] = url
     return urls
 
