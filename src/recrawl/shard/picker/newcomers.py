@@ -39,7 +39,8 @@ _DOMAIN_LIST_MAX = 4_096
 # Seconds between two lists, per newcomer and per slot, so that making them costs next to nothing.
 _SECONDS_PER_NEWCOMER = 1e-5
 _SECONDS_PER_SLOT = 2e-8
-_CHUNK = 1 << 20
+# Number of slots that a decision looks at for the next list.
+_SLOTS_PER_DECISION = 1 << 17
 
 
 @table_kernel
@@ -60,6 +61,16 @@ def _find_newcomers(
             worth[n] = log2_worth_of(pages, limits, slot, terms, now)
             n += 1
     return n
+
+
+class _NewcomerList(NamedTuple):
+    """The best newcomers of the slots seen so far."""
+
+    next_slot: int
+    n_found: int
+    """Number of newcomers seen, of which only the best are kept."""
+    slots: NDArray[np.int64]
+    worth: FloatArray
 
 
 class _Quota(NamedTuple):
@@ -151,8 +162,9 @@ class Newcomers:
         self._shares = self._set_shares
         self._terms = terms
         self._listed = np.empty(0, np.int64)
-        self._listed_at = -math.inf
+        self._listed_at = self._looked_at = -math.inf
         self._n_found = 0
+        self._next_list: _NewcomerList | None = None
         self._n_used = np.zeros(0, np.int32)
 
     def limited_after(self, tables: Tables, now_ms: int) -> float:
@@ -172,25 +184,36 @@ class Newcomers:
         return min(max(math.floor(credit + share * n + 1e-6), 0), n)
 
     def _list_newcomers(self, tables: Tables, now_ms: int) -> None:
+        """Go on making the next list, some slots in each decision; use it once it is complete."""
         now = now_ms / 1000.0 - EPOCH_SECONDS
         n_slots = int(tables.registers.n_slots[0])
-        wait = _SECONDS_PER_NEWCOMER * self._n_found + _SECONDS_PER_SLOT * n_slots
-        if self._listed_at <= now < self._listed_at + wait:
-            return
-        self._listed_at = now
-        parts: list[tuple[NDArray[np.int64], FloatArray]] = []
-        for first in range(0, n_slots, _CHUNK):
-            size = min(_CHUNK, n_slots - first)
-            slots, worth = np.empty(size, np.int64), np.empty(size)
-            n = _find_newcomers(tables.pages, tables.limits, self._terms, now, first, slots, worth)
-            parts.append((slots[:n].copy(), worth[:n].copy()))
-        slots = np.concatenate([part[0] for part in parts]) if parts else np.empty(0, np.int64)
-        worth = np.concatenate([part[1] for part in parts]) if parts else np.empty(0)
-        self._n_found = slots.size
-        slots = slots[np.argsort(-worth, kind="stable")]
-        if slots.size > _LIST_MAX:
-            slots = slots[_rank_in_domain(tables, slots) < _DOMAIN_LIST_MAX][:_LIST_MAX]
-        self._listed = slots
+        if now == self._looked_at:
+            return  # once in each decision
+        self._looked_at = now
+        if self._next_list is None:
+            wait = _SECONDS_PER_NEWCOMER * self._n_found + _SECONDS_PER_SLOT * n_slots
+            if self._listed_at <= now < self._listed_at + wait:
+                return
+            self._listed_at = now
+            self._next_list = _NewcomerList(0, 0, np.empty(0, np.int64), np.empty(0))
+        first, n_found, slots, worth = self._next_list
+        end = min(first + _SLOTS_PER_DECISION, n_slots)
+        size = max(end - first, 0)
+        more_slots, more_worth = np.empty(size, np.int64), np.empty(size)
+        n = _find_newcomers(
+            tables.pages, tables.limits, self._terms, now, first, more_slots, more_worth
+        )
+        slots = np.concatenate([slots, more_slots[:n]])
+        worth = np.concatenate([worth, more_worth[:n]])
+        n_found += n
+        rank = np.argsort(-worth, kind="stable")
+        if n_found > _LIST_MAX:
+            # A page that is not among the best of its domain so far will not be in the end.
+            rank = rank[_rank_in_domain(tables, slots[rank]) < _DOMAIN_LIST_MAX][:_LIST_MAX]
+        self._next_list = _NewcomerList(end, n_found, slots[rank], worth[rank])
+        if end >= n_slots:
+            self._listed, self._n_found = slots[rank], n_found
+            self._next_list = None
 
     def order(
         self,

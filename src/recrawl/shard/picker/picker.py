@@ -63,7 +63,7 @@ _COST_CODES_PER_OCTAVE = 1024.0
 _COST_OCTAVES = 32.0
 # Factor on the number of orders that the mean cost suggests, as their costs are not known yet.
 _COST_ROOM = 1.5
-# Number of waiting pages revalued, per decision at least and per order.
+# Number of waiting pages and of groups revalued, per decision at least and per order.
 _REVALUED_MIN = 1_024
 _REVALUED_PER_ORDER = 8
 # Mean number of pages scanned per second when no page is soon due.
@@ -103,7 +103,7 @@ class Picker:
         self._newcomers = Newcomers(settings, terms)
         self._newcomers_after = NO_NEWCOMERS
         self._looked_to = 0
-        self._n_unordered = 0
+        self._n_to_revalue = 0
         self._fixed_price = 0.0
         self._is_fixed = False
         self._log2_marginal = math.inf
@@ -205,7 +205,7 @@ class Picker:
         self._newcomers_after = self._newcomers.limited_after(tables, now_ms)
         moment = None
         if self._is_sweeping:
-            moment = self._advance(tables, now_ms)
+            moment = self._advance(tables, now_ms, n)
             self._revalue_waiting(tables, moment, n)
         by_cost = bool(registers.budget_unit[0] == BudgetUnit.COST)
         credit = credit_at(registers, now_ms) if by_cost else math.inf
@@ -363,16 +363,23 @@ class Picker:
         seconds = SWEEP_SHARE * float(tables.registers.n_pages[0]) / max(rate, 1e-9)
         return min(max(seconds, SWEEP_SECONDS_MIN), SWEEP_SECONDS_MAX)
 
-    def _advance(self, tables: Tables, now_ms: int) -> Moment:
+    def _advance(self, tables: Tables, now_ms: int, n_orders: int) -> Moment:
         """Move price, sweep and wheel to a moment."""
         budget = float(tables.registers.budget[0])
         price = self._budget_price
         if price.demand is None or (not self._is_fixed and budget > 0.0 and self.price == 0.0):
-            demand = self._sample_demand(tables, self.price or _PRICE_ANYWHERE)
+            guess = self.price or _PRICE_ANYWHERE
             if not self._is_fixed and budget > 0.0 and self.price == 0.0:
                 # A second curve around the price found: the first may not reach that far.
-                demand = self._sample_demand(tables, demand.price_for(budget))
-            price.update_demand(demand, budget)
+                rough = sample_demand(
+                    tables,
+                    self._terms,
+                    guess,
+                    n_counted=_CURVE_PAGES_COUNTED,
+                    newcomers_after=self._newcomers_after,
+                )
+                guess = rough.price_for(budget)
+            price.update_demand(self._sample_demand(tables, guess), budget)
         now = now_ms / 1000.0
         # The first sweep finds pages long due; the price must not follow that backlog.
         if not self._is_fixed and self._sweep.n_passes > 0:
@@ -390,22 +397,20 @@ class Picker:
         if self._settings.discovery_share > 0.0:
             self._look_for_new(tables, now_ms)
         moment = moment._replace(sweep_seconds=self._sweep.sweep_seconds)
-        counted = self._sweep.advance(tables, moment)
+        counted = self._sweep.advance(tables, moment, n_orders)
         if counted is not None:
             price.update_demand(counted, budget)
         return moment
 
     def _revalue_waiting(self, tables: Tables, moment: Moment, n_orders: int) -> None:
-        """Revalue all waiting pages, less often the more of them wait.
+        """Revalue the waiting pages of some groups, so that all have their turn.
 
         Most pages come in when they are just worth the price.  Ordered by their worth at that time,
         they would be served first come, first served.
         """
-        self._n_unordered += max(_REVALUED_MIN, _REVALUED_PER_ORDER * n_orders)
-        n_waiting = int(self._market.gauge[M_SIZE])
-        if 0 < n_waiting <= self._n_unordered:
-            self._n_unordered = 0
-            self._sweep.revalue_all(tables, moment)
+        self._n_to_revalue += max(_REVALUED_MIN, _REVALUED_PER_ORDER * n_orders)
+        # A large group has its turn once enough has been saved for it.
+        self._n_to_revalue = self._sweep.revalue(tables, moment, self._n_to_revalue)
 
     def _look_for_new(self, tables: Tables, now_ms: int) -> None:
         """Scan the slots that the sweep has passed since the last call for new pages."""

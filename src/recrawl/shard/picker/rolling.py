@@ -1,6 +1,7 @@
 """The rolling sweep: finds due pages, and keeps the wheel and the market large enough for them."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,14 @@ from recrawl.shard.picker.queue.market import (
     grow_rows,
 )
 from recrawl.shard.picker.queue.turns import unmark_ordered
-from recrawl.shard.picker.queue.waiting import CEILING_FLOOR, keep_best_of_all, revalue, take_best
+from recrawl.shard.picker.queue.waiting import (
+    CEILING_FLOOR,
+    keep_best_of_all,
+    revalue_rows,
+    sample_keys,
+    take_best,
+    trim_rows,
+)
 from recrawl.shard.picker.sweep import LATENESS, Found, Moment, find_due, place_pages, value_pages
 from recrawl.shard.picker.wheel import (
     W_DRAINED,
@@ -43,8 +51,20 @@ SWEEP_SECONDS_MAX = 3_600.0
 SWEEP_SHARE = 0.003
 # Number of buckets per sweep; buckets of shorter sweeps are a second wide.
 _BUCKETS_PER_SWEEP = 512.0
-# Number of pages that the first sweep visits in each decision, to finish early.
-_FIRST_SWEEP_PAGES = 4_000_000
+# Number of pages that a decision visits at most if the sweep is behind, as the first one is: this
+# many, or this share of all pages, or those of this share of a sweep's time.
+_VISITED_MAX = 1 << 21
+_VISITED_SHARE_MAX = 1 / 64
+_SWEEP_SHARE_MAX = 1 / 8
+# Number of pages that a decision takes from the sweep, and from the wheel, at most: this many, or a
+# multiple of its orders.
+_PLACED_MAX = 1 << 14
+_PLACED_PER_ORDER = 4
+# A market that is full to this share drops the less valuable half of its pages, at most this many
+# pages visited in each decision; the floor is the median of this many waiting pages.
+_FULL_SHARE = 0.75
+_TRIMMED_PER_PLACED = 4
+_N_SAMPLED = 1 << 14
 # Number of pages counted for the demand curve: per second of a sweep, and its limits.
 _COUNTED_PER_SECOND = 500.0
 _N_COUNTED_MIN = 4_096
@@ -66,6 +86,16 @@ def _empty_found(n: int) -> Found:
     return Found(np.empty(n, np.int64), np.zeros(n), np.empty(n), np.empty(n))
 
 
+class _Trimming(NamedTuple):
+    """A pass over the market that drops its less valuable pages, in steps."""
+
+    row: int
+    """Row to continue with."""
+    log2_floor: float
+    equal_share: float
+    """Share of the pages exactly at the floor that stay."""
+
+
 class RollingSweep:
     """State of the sweep: wheel, cursor and demand counts, and the market of waiting pages."""
 
@@ -76,6 +106,7 @@ class RollingSweep:
         self._wheel: Wheel | None = None
         self._found = _empty_found(_BATCH)
         self._n_found = 0
+        self._n_entered = 0
         self._count: DemandCounter | None = None
         self._cursor = 0
         self._to_visit = 0.0
@@ -83,6 +114,8 @@ class RollingSweep:
         self._n_passes = 0
         self._n_touched_before = 0
         self._log2_floor = -math.inf
+        self._trimming: _Trimming | None = None
+        self._revalued_to = 0
         self.sweep_seconds = SWEEP_SECONDS_MIN
 
     @property
@@ -179,8 +212,9 @@ class RollingSweep:
                 n_kept = int(market.gauge[M_SIZE]) // 2
                 floor = keep_best_of_all(market, tables.groups, n_kept, moment.now_ms)
                 self._log2_floor = min(floor, CEILING_FLOOR)
+                self._trimming = None
             else:
-                self.market = grow_entries(market)
+                self.market = grow_entries(market, self._pool_max)
         if self.market.gauge[M_FREE_ROW] < 0:
             self.market = grow_rows(self.market)
 
@@ -195,29 +229,36 @@ class RollingSweep:
             self._found.slot[self._n_found : self._n_found + part.size] = part
             self._n_found += part.size
 
-    def advance(self, tables: Tables, moment: Moment) -> SampledDemand | None:
+    def advance(self, tables: Tables, moment: Moment, n_orders: int = 0) -> SampledDemand | None:
         """Sweep as far as the elapsed time requires, and place the pages of the wheel that are due.
 
+        What a decision can do in bounded time may not be enough, as in the first sweep or after a
+        pause: the next decisions do the rest.  Until then they choose among the pages found so far.
         Returns the demand curve of all pages whenever a pass over them ends.
+
+        Parameters
+        ----------
+        tables
+            State of the shard.
+        moment
+            Present moment.
+        n_orders
+            Number of orders of the decision, which needs at least as many pages.
         """
         if self.market.gauge[M_SIZE] < self._pool_max // 8:
             self._log2_floor = -math.inf
+            self._trimming = None
         demand = None
         n_slots = moment.n_slots
-        if self._swept_at is None:
-            self._swept_at = moment.now
-        elapsed = moment.now - self._swept_at
-        self._swept_at = moment.now
-        self._to_visit += n_slots * elapsed / self.sweep_seconds
-        if self._n_passes == 0:
-            self._to_visit = max(self._to_visit, float(_FIRST_SWEEP_PAGES))
-        self._to_visit = min(self._to_visit, float(n_slots))
-        if self._cursor > n_slots:
-            self._cursor = 0
-        while self._to_visit >= 1.0 and n_slots > 0:
-            end = min(self._cursor + int(self._to_visit), n_slots)
-            self._to_visit -= end - self._cursor
-            self._visit(tables, moment, end)
+        n_placed_max = max(_PLACED_MAX, _PLACED_PER_ORDER * n_orders)
+        n_left = self._n_to_visit(moment)
+        n_found_max = self._n_entered + n_placed_max
+        while n_left >= 1 and self._n_entered < n_found_max:
+            end = min(self._cursor + n_left, n_slots)
+            first = self._cursor
+            self._visit(tables, moment, end, n_found_max)
+            n_left -= self._cursor - first
+            self._to_visit -= self._cursor - first
             if self._cursor >= n_slots:
                 assert self._count is not None
                 demand, self._count = self._count.demand(), None
@@ -225,13 +266,37 @@ class RollingSweep:
                 self._n_passes += 1
                 if self._n_passes == 1:
                     self._to_visit = 0.0
-        self._drain(tables, moment)
+                    break
+        self._drain(tables, moment, n_placed_max)
+        self._trim(tables, moment, _TRIMMED_PER_PLACED * n_placed_max)
         return demand
 
-    def _visit(self, tables: Tables, moment: Moment, end: int) -> None:
+    def _n_to_visit(self, moment: Moment) -> int:
+        """Return the number of pages that a decision visits, as far as the sweep is behind."""
+        n_slots = float(moment.n_slots)
+        if self._swept_at is None:
+            self._swept_at = moment.now
+        share = (moment.now - self._swept_at) / self.sweep_seconds
+        self._swept_at = moment.now
+        self._to_visit += n_slots * share
+        n_max = max(
+            float(_VISITED_MAX),
+            _VISITED_SHARE_MAX * n_slots,
+            min(share, _SWEEP_SHARE_MAX) * n_slots,
+        )
+        if self._n_passes == 0:
+            self._to_visit = max(self._to_visit, n_max)
+        self._to_visit = min(self._to_visit, n_slots)
+        if self._cursor > n_slots:
+            self._cursor = 0
+        return int(min(self._to_visit, n_max))
+
+    def _visit(self, tables: Tables, moment: Moment, end: int, n_found_max: int) -> None:
+        """Sweep up to a slot, or until so many pages have been found since the sweep began."""
         positions = first_positions(self._terms, moment.log2_price)
         limit = moment.now + (1.0 + LATENESS) * moment.sweep_seconds + 1.0
-        while self._cursor < end:
+        while self._cursor < end and self._n_entered < n_found_max:
+            room = min(self._found.slot.size - self._n_found, n_found_max - self._n_entered)
             self._cursor, n = find_due(
                 tables.pages.word,
                 self.market.waits,
@@ -240,10 +305,11 @@ class RollingSweep:
                 self._cursor,
                 end,
                 limit,
-                self._found.slot[self._n_found :],
+                self._found.slot[self._n_found : self._n_found + room],
             )
             self._n_found += n
-            if self._cursor < end:
+            self._n_entered += n
+            if self._n_found == self._found.slot.size:
                 self._place(tables, moment)
         if self._count is None:
             n_counted = _COUNTED_PER_SECOND * self.sweep_seconds
@@ -251,25 +317,79 @@ class RollingSweep:
             stride = max(1, round(moment.n_slots / n_counted))
             price = math.exp2(moment.log2_price) if moment.log2_price > _LOG2_NO_PRICE else 1.0
             self._count = DemandCounter(self._terms, price, N_PRICES_NEAR, stride)
-        self._count.add(tables, end, moment.newcomers_after)
+        self._count.add(tables, self._cursor, moment.newcomers_after)
 
-    def _drain(self, tables: Tables, moment: Moment) -> None:
-        """Take the due pages out of the wheel, and place all pages found."""
+    def _drain(self, tables: Tables, moment: Moment, n_max: int) -> None:
+        """Take pages that are due out of the wheel, at most ``n_max``, and place all pages found.
+
+        The others stay in the wheel for the next decision.
+        """
         assert self._wheel is not None
         while True:
-            room = self._found.slot[self._n_found :]
+            room = self._found.slot[self._n_found : self._n_found + n_max]
             n = take_due(self._wheel, moment.now, room)
+            n_max -= n
             self._n_found += n
             is_full = n == room.size
             self._place(tables, moment)
-            if not is_full:
+            if not is_full or n_max <= 0:
                 break
 
-    def revalue_all(self, tables: Tables, moment: Moment) -> None:
-        """Compute the worth of all waiting pages anew."""
-        revalue(self.market, tables.pages, tables.limits, self._terms, moment.now)
-        n = int(self.market.gauge[M_SIZE])
-        keep_best_of_all(self.market, tables.groups, n, moment.now_ms)
+    def _trim(self, tables: Tables, moment: Moment, n_max: int) -> None:
+        """Go on dropping the less valuable half of the pages of a market that is nearly full."""
+        market = self.market
+        if self._trimming is None:
+            if market.gauge[M_SIZE] < _FULL_SHARE * self._pool_max:
+                return
+            keys = np.empty(_N_SAMPLED, np.float32)
+            keys = keys[: sample_keys(market, keys)]
+            if keys.size == 0:
+                return
+            floor = min(float(np.sort(keys)[keys.size // 2]), CEILING_FLOOR)
+            n_above, n_equal = int((keys > floor).sum()), int((keys == floor).sum())
+            equal_share = (keys.size / 2 - n_above) / max(n_equal, 1)
+            equal_share = min(max(equal_share, 0.0), 1.0)
+            self._trimming = _Trimming(0, floor, equal_share)
+            # If some pages exactly at the floor are dropped, no more of them may come in.
+            above = float(np.nextafter(np.float32(floor), np.float32(math.inf)))
+            self._log2_floor = floor if equal_share == 1.0 else above
+        row, floor, equal_share = self._trimming
+        row = trim_rows(market, tables.groups, moment.now_ms, floor, equal_share, row, n_max)
+        is_done = row >= market.group.size
+        self._trimming = None if is_done else _Trimming(row, floor, equal_share)
+
+    def revalue(self, tables: Tables, moment: Moment, n_max: int) -> int:
+        """Compute the worth of waiting pages anew, at most ``n_max``, of the next groups.
+
+        A group is revalued as a whole.  Returns what is left of ``n_max`` for a group that needs
+        more; 0 if all groups have been visited.
+        """
+        start, size = self._revalued_to, int(self.market.group.size)
+        row, n_done = self._revalue_rows(tables, moment, start, size, n_max)
+        is_stopped = row < size
+        if not is_stopped:
+            row, n = self._revalue_rows(tables, moment, 0, start, n_max - n_done)
+            n_done += n
+            is_stopped = row < start
+        self._revalued_to = row
+        return n_max - n_done if is_stopped else 0
+
+    def _revalue_rows(
+        self, tables: Tables, moment: Moment, first: int, end: int, n_max: int
+    ) -> tuple[int, int]:
+        row, n = revalue_rows(
+            self.market,
+            tables.pages,
+            tables.limits,
+            tables.groups,
+            self._terms,
+            moment.now,
+            moment.now_ms,
+            first,
+            end,
+            n_max,
+        )
+        return int(row), int(n)
 
     # ---- orders
 

@@ -7,7 +7,7 @@ are woken (`recrawl.shard.picker.queue.turns`).  A decision visits only the page
 (`recrawl.shard.picker.queue.waiting`).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -188,21 +188,31 @@ _ROW_COLUMNS = (
 )
 
 
-def _double_columns(market: Market, names: tuple[str, ...], chain: str, first_free: int) -> Market:
-    larger = {}
+def _double_columns(
+    market: Market, names: tuple[str, ...], chain: str, first_free: int, n_reserved: int = 0
+) -> Market:
+    """Return the market with columns of twice the size, in memory for ``n_reserved`` rows.
+
+    Memory that is reserved costs nothing until it is used, and nothing is copied within it.
+    """
+    larger: dict[str, NDArray[Any]] = {}
+    size = getattr(market, chain).size
     for name in names:
         old = getattr(market, name)
-        larger[name] = np.concatenate([old, np.zeros_like(old)])
-    size = larger[chain].size // 2
+        reserved = old.base
+        if reserved is None or reserved.size < 2 * size:
+            reserved = np.zeros(max(2 * size, n_reserved), old.dtype)
+            reserved[:size] = old
+        larger[name] = reserved[: 2 * size]
     larger[chain][size:] = np.arange(size + 1, 2 * size + 1)
     larger[chain][-1] = market.gauge[first_free]
     market.gauge[first_free] = size
     return market._replace(**larger)
 
 
-def grow_entries(market: Market) -> Market:
-    """Return the market with room for twice as many pages."""
-    return _double_columns(market, _ENTRY_COLUMNS, "sibling", M_FREE)
+def grow_entries(market: Market, n_max: int = 0) -> Market:
+    """Return the market with room for twice as many pages, of ``n_max`` that may come later."""
+    return _double_columns(market, _ENTRY_COLUMNS, "sibling", M_FREE, n_max)
 
 
 def grow_rows(market: Market) -> Market:

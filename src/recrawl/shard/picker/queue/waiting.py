@@ -33,11 +33,22 @@ from recrawl.shard.picker.queue.turns import (
 from recrawl.shard.state.tables import Groups, Limits, Pages
 from recrawl.shard.state.words import is_held, number_of
 
-__all__ = ["CEILING_FLOOR", "enqueue", "keep_best_of_all", "revalue", "take_best", "would_lead"]
+__all__ = [
+    "CEILING_FLOOR",
+    "enqueue",
+    "keep_best_of_all",
+    "revalue_rows",
+    "sample_keys",
+    "take_best",
+    "trim_rows",
+    "would_lead",
+]
 
 # A larger log2 worth means that the page is beyond its longest interval.
 CEILING_FLOOR = CEILING_BONUS / 2
 _QUEUE_MIN = 8
+# Number of rows that take as long to look at as one page takes to be valued.
+_ROWS_PER_PAGE = 32
 
 
 @table_kernel
@@ -123,15 +134,98 @@ def _keep_best(market: Market, row: int, n_kept: int) -> None:
 
 
 @table_kernel
-def revalue(market: Market, pages: Pages, limits: Limits, terms: Terms, now: float) -> None:
-    """Write the present worth of waiting pages; the heaps must be rebuilt after that."""
-    for e in range(market.slot.size):
+def _has_pages(market: Market, row: int) -> bool:
+    return bool(market.row_of[number_of(market.group[row])] == row + 1 and market.top[row] >= 0)
+
+
+@table_kernel
+def revalue_rows(
+    market: Market,
+    pages: Pages,
+    limits: Limits,
+    groups: Groups,
+    terms: Terms,
+    now: float,
+    now_ms: int,
+    first: int,
+    end: int,
+    n_max: int,
+) -> tuple[int, int]:
+    """Compute the worth of the waiting pages of groups anew, and order each group by it.
+
+    Goes from row ``first`` to before row ``end``, and stops before a group with more pages than are
+    left of ``n_max``.  Returns the row to continue with, and the number of pages visited; a few
+    dozen rows count as one page.
+    """
+    n_visited = 0
+    for row in range(first, end):
+        if row % _ROWS_PER_PAGE == 0:
+            n_visited += 1
+        n_own = int(market.n_waiting[row]) if _has_pages(market, row) else 0
+        if n_visited + n_own > n_max:
+            return row, n_visited
+        if n_own == 0:
+            continue
+        n_visited += n_own
+        n = _list_entries(market, row, 0)
+        for i in range(n):
+            e = int(market.listed[i])
+            slot = number_of(market.slot[e])
+            if has_bit(market.waits, slot):
+                if is_held(pages.word[slot]):
+                    set_bit(market.waits, slot, False)
+                else:
+                    market.key[e] = log2_worth_of(pages, limits, slot, terms, now)
+        _keep(market, row, n, -math.inf, n, n)
+        settle(market, groups, row, now_ms)
+    return end, n_visited
+
+
+@table_kernel
+def sample_keys(market: Market, out: NDArray[np.float32]) -> int:
+    """Write the keys of waiting pages, evenly spread over all entries; return their number."""
+    n = 0
+    for i in range(out.size):
+        e = i * market.slot.size // out.size
         slot = number_of(market.slot[e])
-        if has_bit(market.waits, slot):
-            if is_held(pages.word[slot]):
-                set_bit(market.waits, slot, False)
-            else:
-                market.key[e] = log2_worth_of(pages, limits, slot, terms, now)
+        # An entry that was never used is zero.
+        if (slot > 0 or market.key[e] != 0.0) and has_bit(market.waits, slot):
+            out[n] = market.key[e]
+            n += 1
+    return n
+
+
+@table_kernel
+def trim_rows(
+    market: Market,
+    groups: Groups,
+    now_ms: int,
+    floor: float,
+    equal_share: float,
+    first: int,
+    n_max: int,
+) -> int:
+    """Drop the waiting pages of groups that are worth less than a floor.
+
+    Of the pages exactly at the floor a share stays.  Begins with row ``first`` and ends after the
+    group with which it has visited ``n_max`` pages; returns the row to continue with.
+    """
+    n_visited = 0
+    n_equal = 0.5
+    for row in range(first, market.group.size):
+        if n_visited >= n_max:
+            return row
+        if not _has_pages(market, row):
+            continue
+        n = _list_entries(market, row, 0)
+        n_visited += n
+        for i in range(n):
+            if float(market.key[market.listed[i]]) == floor:
+                n_equal += equal_share
+        left = _keep(market, row, n, floor, n, int(n_equal))
+        n_equal -= int(n_equal) - max(left, 0)
+        settle(market, groups, row, now_ms)
+    return int(market.group.size)
 
 
 @table_kernel
@@ -142,7 +236,7 @@ def keep_best_of_all(market: Market, groups: Groups, n_kept: int, now_ms: int) -
     """
     found = 0
     for row in range(market.group.size):
-        if market.row_of[number_of(market.group[row])] == row + 1 and market.top[row] >= 0:
+        if _has_pages(market, row):
             found = _list_entries(market, row, found)
     floor = nth_greatest(market.listed_key, found, n_kept) if n_kept < found else -math.inf
     n_equal_max = n_kept
@@ -150,7 +244,7 @@ def keep_best_of_all(market: Market, groups: Groups, n_kept: int, now_ms: int) -
         if float(market.listed_key[i]) > floor:
             n_equal_max -= 1
     for row in range(market.group.size):
-        if market.row_of[number_of(market.group[row])] == row + 1 and market.top[row] >= 0:
+        if _has_pages(market, row):
             n = _list_entries(market, row, 0)
             n_equal_max = _keep(market, row, n, floor, n, n_equal_max)
             settle(market, groups, row, now_ms)
