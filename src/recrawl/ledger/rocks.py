@@ -252,12 +252,13 @@ class RocksLedger:
         """Wait until everything appended is on disk; see `Ledger.sync`."""
         with self._lock:
             self._refuse_unless_writable()
-            if self._log._syncs is None:
-                try:
-                    self._values.sync()
-                except StorageError as error:
-                    self._log._failure = str(error)
-                    raise LedgerError(f"the log cannot be synced: {error}") from error
+        if self._log._syncs is None:
+            # Without the lock, so that appends do not wait for the disk.
+            try:
+                self._values.sync()
+            except StorageError as error:
+                self._log._failure = str(error)
+                raise LedgerError(f"the log cannot be synced: {error}") from error
 
     def begin_at(self, position: int) -> None:
         """Give the first record of an empty ledger a position other than 0.
@@ -287,12 +288,18 @@ class RocksLedger:
                     [self._first_key],
                     [position.to_bytes(8, "big")],
                     delete_range=(self._key(self._first), self._key(position)),
-                    sync=self._log._syncs is not None,
                 )
             except StorageError as error:
                 self._log._failure = str(error)
                 raise LedgerError(f"the log cannot be written: {error}") from error
             self._first = position
+        if self._log._syncs is not None:
+            # Without the lock, so that appends do not wait for the disk.
+            try:
+                self._log._syncs.sync()
+            except StorageError as error:
+                self._log._failure = str(error)
+                raise LedgerError(f"the log cannot be synced: {error}") from error
 
     def _key(self, position: int) -> bytes:
         return self._prefix + position.to_bytes(8, "big")

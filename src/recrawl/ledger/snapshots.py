@@ -34,7 +34,7 @@ __all__ = ["SavedSnapshot", "SnapshotDraft", "SnapshotFolder", "SnapshotOrigin"]
 _COLUMNS = "columns"
 _MANIFEST = "manifest.json"
 _CORPUS = "corpus.json"
-_SYNC_BYTES = 16 << 20
+_SYNC_BYTES = 4 << 20
 # A second snapshot of one position replaces the first, which may have turned out corrupt.
 _NAME = re.compile(r"(?P<position>\d{20})(?:\.(?P<edition>[1-9]\d*))?")
 _TEMPORARY = "temporary-"

@@ -9,6 +9,7 @@ import logging
 import math
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from recrawl.errors import RecrawlError
 from recrawl.kv import return_free_memory
@@ -46,11 +47,12 @@ def take_snapshot(node: Node, snapshots: SnapshotFolder) -> int:
     try:
         while True:
             with node.lock:
-                piece = next(snapshot, None)
-            if piece is None:
+                copied = snapshot.copy_next()
+            if copied is None:
                 break
-            draft.write(*piece)
-        # The last column is padded too: the file must be as long as the manifest says.
+            for piece in snapshot.make_pieces(copied):
+                draft.write(*piece)
+        # The file must be as long as the manifest says; zeros between pieces take no space.
         draft.write(snapshot.n_bytes - 1, b"\0")
         with node.lock:
             node.store.save_position()
@@ -66,12 +68,21 @@ def take_snapshot(node: Node, snapshots: SnapshotFolder) -> int:
     saved = snapshots.list_saved()
     if len(saved) >= snapshots.keep and node.is_owner:
         # Only the owner truncates: the snapshots of another owner may be older.
-        with node.lock:
-            # A shared log is kept by its brokers, and reading it takes long.
-            oldest = saved[-1].position
-            begin = oldest if node.is_shared else _history_begin(node.ledger, oldest)
-            node.ledger.truncate(begin)
+        oldest = saved[-1].position
+        # A shared log is kept by its brokers, and reading it takes long.
+        begin = oldest if node.is_shared else _history_begin(node.ledger, oldest)
+        _truncate_log(node, begin)
     return position
+
+
+def _truncate_log(node: Node, begin: int) -> None:
+    """Remove the records before a position from the log.
+
+    An embedded log is synced for that, so the node's lock is not held: calls go on meanwhile, as
+    they use only later records.  The client of a shared log serves one thread at a time.
+    """
+    with node.lock if node.is_shared else nullcontext():
+        node.ledger.truncate(begin)
 
 
 def _history_begin(ledger: Ledger, oldest: int) -> int:
@@ -193,7 +204,7 @@ class Snapshotter:
                 folder.discard(saved)
             with node.lock:
                 node.check_owner()  # the snapshots of another owner may be older
-                node.ledger.truncate(position)
+            _truncate_log(node, position)
         return position
 
     def _trim_changes(self, node: Node) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "ADDED_TABLES",
     "FORMAT",
     "FORMATS_READ",
+    "CopiedRows",
     "Piece",
     "Snapshot",
     "format_of",
@@ -75,10 +76,18 @@ _PAGE_ROW = np.dtype(list(dtypes_of(Pages).items()))
 
 
 class Piece(NamedTuple):
-    """Some bytes of a snapshot and their offset."""
+    """Some bytes of a snapshot and their offset; bytes in no piece are zero."""
 
     offset: int
     data: NDArray[np.uint8]
+
+
+class CopiedRows(NamedTuple):
+    """Rows of a table as they were when the snapshot began."""
+
+    table: str
+    first_row: int
+    columns: dict[str, NDArray[Any]]
 
 
 @table_kernel
@@ -198,9 +207,16 @@ class Snapshot:
         return next(self._iterator)
 
     def _emit(self) -> Iterator[Piece]:
-        for first in range(0, self._n_slots, _ROWS_PER_PIECE):
+        while (copied := self.copy_next()) is not None:
+            yield from self.make_pieces(copied)
+
+    def copy_next(self) -> CopiedRows | None:
+        """Copy the next rows, which must not change meanwhile; return None after the last."""
+        first = self._done
+        if first < 0:
+            return None
+        if first < self._n_slots:
             end = min(first + _ROWS_PER_PIECE, self._n_slots)
-            # The shard may change between two yields, so all columns are copied first.
             columns = {
                 name: column[first:end].copy() for name, column in self._pages._asdict().items()
             }
@@ -208,19 +224,28 @@ class Snapshot:
                 for name, column in columns.items():
                     column[slots - first] = rows[name]
             self._done = end
-            for name, column in columns.items():
-                yield self._piece("pages", name, column, first)
+            return CopiedRows("pages", first, columns)
         self._preserved.clear()
-        for table, small in self._small.items():
-            for name, column in zip(TABLES[table].__annotations__, small, strict=True):
-                yield self._piece(table, name, column, 0)
-        self._done = -1
+        if not self._small:
+            self._done = -1
+            return None
+        table = next(iter(self._small))
+        # They were copied when the snapshot began.
+        columns = dict(zip(TABLES[table].__annotations__, self._small.pop(table), strict=True))
+        return CopiedRows(table, 0, columns)
 
-    def _piece(self, table: str, name: str, column: NDArray[Any], first_row: int) -> Piece:
-        place = self._layout[table][name]
-        data = column.view(np.uint8)
-        place["crc32"] = zlib.crc32(data.data, place["crc32"])
-        return Piece(place["offset"] + first_row * column.itemsize, data)
+    def make_pieces(self, copied: CopiedRows) -> Iterator[Piece]:
+        """Yield the pieces of copied rows that are not zero, and add them to the checksums.
+
+        The shard may change meanwhile.  Call it for all rows that `copy_next` has returned, in the
+        same order.
+        """
+        for name, column in copied.columns.items():
+            place = self._layout[copied.table][name]
+            data = column.view(np.uint8)
+            place["crc32"] = zlib.crc32(data.data, place["crc32"])
+            if column.any():
+                yield Piece(place["offset"] + copied.first_row * column.itemsize, data)
 
 
 def format_of(manifest: str) -> int:

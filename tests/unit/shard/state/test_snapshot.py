@@ -160,6 +160,30 @@ def test_another_snapshot_may_begin_before_one_is_done() -> None:
     assert Shard.restore(*write_snapshot(second))[0].digest() == before
 
 
+def test_pieces_of_zeros_are_left_out() -> None:
+    snapshot = busy().shard.snapshot("1")
+    sizes = 0
+    for piece in snapshot:
+        assert piece.data.any()
+        sizes += piece.data.size
+    assert 0 < sizes < snapshot.n_bytes
+
+
+def test_pieces_are_made_after_the_shard_has_changed() -> None:
+    story = busy()
+    before = story.shard.digest()
+    snapshot = story.shard.snapshot("1")
+    data = np.zeros(snapshot.n_bytes, np.uint8)
+    step = 0
+    while (copied := snapshot.copy_next()) is not None:
+        apply_some_events(story, step)
+        step += 1
+        for piece in snapshot.make_pieces(copied):
+            data[piece.offset : piece.offset + piece.data.size] = piece.data
+    assert story.shard.digest() != before
+    assert Shard.restore(snapshot.manifest, data)[0].digest() == before
+
+
 def test_the_manifest_is_complete_only_after_the_last_piece() -> None:
     snapshot = busy().shard.snapshot("1")
     next(snapshot)
