@@ -80,6 +80,7 @@ from recrawl.node.settings.pages import (
     stop_tracking,
 )
 from recrawl.node.settings.patterns import apply_patterns
+from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.node.user_data import refused_rows, user_columns, without_refused
 from recrawl.one_process import OneProcess, forked_error
 from recrawl.shard import (
@@ -89,6 +90,7 @@ from recrawl.shard import (
     Signals,
     event_of,
 )
+from recrawl.shard.rehearsal import rehearse_decisions
 from recrawl.store import ContentCounts, Names
 from recrawl.urls import PatternSet, canonical, split_page_names
 
@@ -107,6 +109,9 @@ __all__ = ["WAIT_SECONDS_MAX", "Added", "Corpus", "Reported"]
 
 WAIT_SECONDS_MAX = 1.0
 """Longest time that `Corpus.paced` waits before it leases again."""
+
+# A corpus of more pages takes so long to open that loading all kernels adds little.
+_REHEARSED_PAGES_MIN = 2_000_000
 
 
 class Corpus:
@@ -199,6 +204,8 @@ class Corpus:
         else:
             self._budget_split.continue_budget(self.config)
         self._record_log_ends(is_closed=False)
+        if max(node.shard.n_pages for node in self.nodes) > _REHEARSED_PAGES_MIN:
+            rehearse_decisions(self.nodes[0].shard.settings, shipped_due_table())
         self._snapshotter.start()
         self._scrubber.start()
 
