@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 import sys
+from typing import get_args
 
 from benchmarks import (
     attacks,
@@ -15,6 +16,7 @@ from benchmarks import (
     crash,
     exactness,
     fetch,
+    first_minute,
     fragments,
     histories,
     html,
@@ -178,6 +180,15 @@ def _argument_parser() -> argparse.ArgumentParser:
         "--calls", type=int, default=300, help="number of timed calls for 100 orders"
     )
     command.add_argument("--folder", help="folder of the corpus, which is not deleted")
+    command = commands.add_parser("first-minute", help=first_minute.__doc__)
+    command.add_argument("--pages", type=float, default=1e7)
+    command.add_argument("--hosts", type=float, help="number of hosts; default: pages / 50")
+    command.add_argument("--case", choices=get_args(first_minute.Case), default="new")
+    command.add_argument(
+        "--seconds", type=float, default=60.0, help="time from the opening to the first snapshot"
+    )
+    command.add_argument("--snapshots", type=int, default=3, help="number of snapshots")
+    command.add_argument("--folder", help="folder of the corpus; made if missing, never deleted")
     command = commands.add_parser("scrapy-days", help=scrapy_days.__doc__)
     command.add_argument("--items", type=int, default=2_000, help="item pages at the start")
     command.add_argument("--days", type=int, default=60, help="number of daily crawls")
@@ -329,6 +340,15 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 int(arguments.pages),
                 int(arguments.hosts or max(arguments.pages / 50, 1)),
                 n_calls=arguments.calls,
+                folder=arguments.folder,
+            )
+        case "first-minute":
+            return first_minute.measure(
+                int(arguments.pages),
+                int(arguments.hosts or max(arguments.pages / 50, 1)),
+                case=arguments.case,
+                seconds=arguments.seconds,
+                n_snapshots=arguments.snapshots,
                 folder=arguments.folder,
             )
         case "scrapy-days":

@@ -84,6 +84,18 @@ def test_a_corpus_is_reopened_and_used_after_a_kill() -> None:
     assert len(found["first_leases_100_seconds"]) == 4
 
 
+@pytest.mark.parametrize("case", ["new", "fetched", "grown"])
+def test_the_first_minute_is_measured_by_phase(case: str) -> None:
+    found = run(
+        "first-minute", "--pages", "1.2e5", "--case", case, "--seconds", "3", "--snapshots", "1"
+    )
+    assert found["case"] == case
+    for phase in ("opened", "during snapshots", "after snapshots"):
+        assert found[phase]["orders"] > 0
+    assert found["slowest_wall"] >= found["steady_median_wall"] > 0
+    assert found["slowest_calls"][0]["wall"] == found["slowest_wall"]
+
+
 def test_calls_are_measured_by_their_number_of_rows() -> None:
     found = run("calls", "--pages", "5000")
     assert all(found[f"rows_per_second_{n_rows}_per_call"] > 0 for n_rows in (1_000, 100, 1))
