@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from recrawl.core.belief.population import BROAD
 from recrawl.core.kernel import IS_COMPILED
 from recrawl.core.price.due_table import DueTable
 from recrawl.shard.announced import find_announced
+from recrawl.shard.apply.priors import WHOLE_PAGES, refit_prior
 from recrawl.shard.events import Claimed, Outcomes, PagesAdded, PriorsSet, event_of
 from recrawl.shard.picker.queue.market import empty_market
 from recrawl.shard.picker.queue.turns import unmark_ordered
@@ -78,6 +80,7 @@ def rehearse_decisions(settings: ShardSettings, due_table: DueTable) -> None:
             retry_after_seconds=0.0,
         )
         shard.apply(outcomes)
+    refit_prior(BROAD, BROAD, WHOLE_PAGES)  # loads scipy
     shard.apply(event_of(PriorsSet, epoch=1, kind=0, shape=1.0, seconds=1.0))
     end_ms = _START_MS + 10 * _STEP_MS
     shard.apply(shard.decide(end_ms, _N_ORDERS, lease_seconds=1.0))

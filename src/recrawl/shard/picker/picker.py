@@ -55,6 +55,8 @@ _PRICE_ANYWHERE = 3_600.0
 # one, and the number of pages that it is computed from.
 _CURVE_PRICE_SECONDS = 60.0
 _CURVE_PAGES_COUNTED = 4_096
+# Number of pages that the price is computed from before the first sweep has ended.
+_FIRST_PAGES_COUNTED = 8_192
 # Share of the most that can be kept of a budget: kept budget is called full if less than this, or
 # less than one fetch, is missing.
 _FULL_SHARE = 0.01
@@ -164,6 +166,16 @@ class Picker:
 
     def _sample_demand(self, tables: Tables, price: float) -> SampledDemand:
         return sample_demand(tables, self._terms, price, newcomers_after=self._newcomers_after)
+
+    def _first_demand(self, tables: Tables, price: float) -> SampledDemand:
+        """Return a curve of fewer pages, to begin with; the first sweep counts more of them."""
+        return sample_demand(
+            tables,
+            self._terms,
+            price,
+            n_counted=_FIRST_PAGES_COUNTED,
+            newcomers_after=self._newcomers_after,
+        )
 
     def decide(
         self,
@@ -371,15 +383,8 @@ class Picker:
             guess = self.price or _PRICE_ANYWHERE
             if not self._is_fixed and budget > 0.0 and self.price == 0.0:
                 # A second curve around the price found: the first may not reach that far.
-                rough = sample_demand(
-                    tables,
-                    self._terms,
-                    guess,
-                    n_counted=_CURVE_PAGES_COUNTED,
-                    newcomers_after=self._newcomers_after,
-                )
-                guess = rough.price_for(budget)
-            price.update_demand(self._sample_demand(tables, guess), budget)
+                guess = self._first_demand(tables, guess).price_for(budget)
+            price.update_demand(self._first_demand(tables, guess), budget)
         now = now_ms / 1000.0
         # The first sweep finds pages long due; the price must not follow that backlog.
         if not self._is_fixed and self._sweep.n_passes > 0:

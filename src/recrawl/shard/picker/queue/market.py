@@ -201,7 +201,10 @@ def _double_columns(
         old = getattr(market, name)
         reserved = old.base
         if reserved is None or reserved.size < 2 * size:
-            reserved = np.zeros(max(2 * size, n_reserved), old.dtype)
+            n_doubled = 2 * size
+            while n_doubled < n_reserved:
+                n_doubled *= 2
+            reserved = np.zeros(n_doubled, old.dtype)
             reserved[:size] = old
         larger[name] = reserved[: 2 * size]
     larger[chain][size:] = np.arange(size + 1, 2 * size + 1)
