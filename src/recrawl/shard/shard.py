@@ -25,7 +25,7 @@ from recrawl.shard.explain import Explanation, explanation_of
 from recrawl.shard.picker import FEW_ORDERS_MAX, Picker, Reserve
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.rules import has_learning_horizon, learning_horizon, log2_bonus, rules_of
-from recrawl.shard.state.snapshot import Snapshot, restore_tables
+from recrawl.shard.state.snapshot import Snapshot, SnapshotRoom, restore_tables
 from recrawl.shard.state.status import BudgetUnit, PageStatus, PriceMode, Reason
 from recrawl.shard.state.tables import (
     GROUP_CLOSED,
@@ -405,12 +405,19 @@ class Shard:
 
     # ------------------------------------------------------------------ snapshots
 
-    def snapshot(self, position: str) -> Snapshot:
+    def snapshot(self, position: str, room: SnapshotRoom | None = None) -> Snapshot:
         """Begin a snapshot; the shard may apply events while its pieces are taken.
 
         Beginning another snapshot ends the one before.
+
+        Parameters
+        ----------
+        position
+            Position in the log.
+        room
+            Memory that `recrawl.shard.state.snapshot.reserve_room` returned, for this snapshot.
         """
-        self._snapshot = Snapshot(self.tables, self.settings, position)
+        self._snapshot = Snapshot(self.tables, self.settings, position, room)
         return self._snapshot
 
     @classmethod

@@ -19,6 +19,7 @@ from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.file_checks import check_database, check_snapshot
 from recrawl.node.durability.recovery import CHECKPOINT
 from recrawl.node.node import Node
+from recrawl.shard.state.snapshot import reserve_room
 from recrawl.shard.state.tables import Pages, bytes_per_row
 
 __all__ = ["HISTORY_BYTES_MAX", "Snapshotter", "take_snapshot"]
@@ -39,10 +40,11 @@ _PAGE_BYTES = sum(bytes_per_row(Pages).values())
 
 def take_snapshot(node: Node, snapshots: SnapshotFolder) -> int:
     """Take a snapshot of a node that keeps working; return the position of the snapshot."""
+    room = reserve_room(node.shard.tables)
     with node.lock:
         node.raise_if_failed()
         position = node.position
-        snapshot = node.shard.snapshot(str(position))
+        snapshot = node.shard.snapshot(str(position), room)
     draft = snapshots.begin(position)
     try:
         while True:

@@ -13,7 +13,7 @@ over the shard: in one second of a busy shard every chunk would have to be copie
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,9 @@ __all__ = [
     "CopiedRows",
     "Piece",
     "Snapshot",
+    "SnapshotRoom",
     "format_of",
+    "reserve_room",
     "restore_tables",
 ]
 
@@ -82,12 +84,33 @@ class Piece(NamedTuple):
     data: NDArray[np.uint8]
 
 
+SnapshotRoom: TypeAlias = dict[str, tuple[NDArray[Any], ...]]
+"""Memory for the columns of each table beside the pages."""
+
+
 class CopiedRows(NamedTuple):
     """Rows of a table as they were when the snapshot began."""
 
     table: str
     first_row: int
     columns: dict[str, NDArray[Any]]
+
+
+def reserve_room(tables: Tables) -> SnapshotRoom:
+    """Return memory for copies of the tables beside the pages; tables may change meanwhile."""
+    return {
+        # Filled, because the system provides memory only when it is first written to.
+        name: tuple(np.full(column.size, 0, column.dtype) for column in columns)
+        for name, columns in tables._asdict().items()
+        if name != "pages"
+    }
+
+
+def _copy_into(copy: NDArray[Any], column: NDArray[Any]) -> NDArray[Any]:
+    if copy.size != column.size:
+        return column.copy()
+    copy[:] = column
+    return copy
 
 
 @table_kernel
@@ -120,16 +143,26 @@ class Snapshot:
         State and settings of the shard.
     position
         Position in the log; the snapshot contains all events before it.
+    room
+        Memory of `reserve_room` for copies, so that the snapshot begins sooner.
     """
 
-    def __init__(self, tables: Tables, settings: ShardSettings, position: str) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        settings: ShardSettings,
+        position: str,
+        room: SnapshotRoom | None = None,
+    ) -> None:
         self._pages = tables.pages
         self._n_slots = int(tables.registers.n_slots[0])
-        self._small: dict[str, tuple[NDArray[Any], ...]] = {
-            name: tuple(column.copy() for column in columns)
-            for name, columns in tables._asdict().items()
-            if name != "pages"
-        }
+        self._small = room if room is not None else reserve_room(tables)
+        for name, copies in self._small.items():
+            columns = getattr(tables, name)
+            # A table may have grown since its room was reserved.
+            self._small[name] = tuple(
+                _copy_into(copy, column) for copy, column in zip(copies, columns, strict=True)
+            )
         self._is_preserved = np.zeros((self._n_slots + 7) // 8, np.uint8)
         # Preserved rows by the piece that they belong to.
         self._preserved: dict[int, list[tuple[NDArray[np.int64], NDArray[Any]]]] = {}

@@ -184,6 +184,26 @@ def test_pieces_are_made_after_the_shard_has_changed() -> None:
     assert Shard.restore(snapshot.manifest, data)[0].digest() == before
 
 
+def test_room_for_copies_may_be_reserved_before_tables_grow() -> None:
+    story = busy()
+    room = snapshot_module.reserve_room(story.shard.tables)
+    n_groups = story.shard.tables.groups.n_pages.size
+    story.shard.apply(
+        ev.event_of(
+            ev.PagesAdded,
+            page=story.shard.free_pages(1),
+            group=n_groups,
+            kind=0,
+            importance=1,
+            cost=1,
+            at_ms=story.shard.now_ms,
+        )
+    )
+    assert story.shard.tables.groups.n_pages.size > n_groups
+    copy, _ = Shard.restore(*write_snapshot(story.shard.snapshot("1", room)))
+    assert copy.digest() == story.shard.digest()
+
+
 def test_the_manifest_is_complete_only_after_the_last_piece() -> None:
     snapshot = busy().shard.snapshot("1")
     next(snapshot)
