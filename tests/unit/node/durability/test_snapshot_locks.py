@@ -40,7 +40,7 @@ def test_no_lock_is_held_while_the_disk_is_synced(
     node = corpus.nodes[0]
     ledger = node.ledger
     assert isinstance(ledger, rocks.RocksLedger)
-    looks = []
+    looks: list[tuple[str, bool, bool]] = []
 
     def watch(owner: Any, name: str) -> None:
         function = getattr(owner, name)
