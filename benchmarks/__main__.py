@@ -165,6 +165,12 @@ def _argument_parser() -> argparse.ArgumentParser:
     )
     command = commands.add_parser("oracle-knowledge", help=oracle_knowledge.__doc__)
     command.add_argument("--seed", type=int, default=0)
+    command.add_argument(
+        "--days-per-fetch",
+        type=float,
+        default=4.0,
+        help="budget: days in which each page can be fetched once",
+    )
     command = commands.add_parser("mutated-bodies", help=mutated_bodies.__doc__)
     command.add_argument("--bodies", type=float, default=1e6, help="number of bodies")
     command.add_argument("--seed", type=int, default=0)
@@ -324,7 +330,9 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 on_row=lambda row: print(json.dumps(row), file=sys.stderr, flush=True),
             )
         case "oracle-knowledge":
-            return oracle_knowledge.measure(seed=arguments.seed)
+            return oracle_knowledge.measure(
+                days_per_fetch=arguments.days_per_fetch, seed=arguments.seed
+            )
         case "mutated-bodies":
             return mutated_bodies.measure(
                 int(arguments.bodies), seed=arguments.seed, first=arguments.first

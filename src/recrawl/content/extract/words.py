@@ -26,6 +26,7 @@ __all__ = [
     "SHINGLE_WORDS",
     "PassageColumns",
     "hash_shingles",
+    "is_word_sign",
     "passage_hash",
     "share_found",
     "split_passages",
@@ -114,6 +115,17 @@ def _kind_of(sign: str) -> int:
     if category[0] in "LNM" or category in ("Sc", "Sm") or sign in _MEANINGFUL or sign == "_":
         return _SEPARATOR if sign in _DECORATION else _LETTER
     return _SEPARATOR
+
+
+def is_word_sign(sign: str) -> bool:
+    """Return whether a sign counts as a word, as those of scripts without spaces do.
+
+    Parameters
+    ----------
+    sign
+        One sign.
+    """
+    return _kind_of(sign) == _IDEOGRAPH
 
 
 @table_kernel

@@ -10,13 +10,13 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.content.extract.words import passage_hash
+from recrawl.content.extract.words import is_word_sign, passage_hash
 from recrawl.content.judging.host_memory import TEMPLATE_PAGES_MIN, HostMemory, pack_update
 from recrawl.content.judging.page_memory import PageMemory, PassageFlag, Slot, TextChoice
 from recrawl.content.judging.verdicts import ContentVerdict, Judgement, WrongAnswer
 from recrawl.content.judging.version import MAIN_WORDS_MIN, Version
 from recrawl.content.judging.wrong_answers import OTHER_WRONG_WEIGHT
-from recrawl.content.observation import Observation
+from recrawl.content.observation import ContentKind, Observation
 from recrawl.content.settings import ContentSettings
 
 __all__ = ["JudgedAnswer"]
@@ -29,6 +29,9 @@ KEY_WORDS_MIN: Final = 6
 KEYS_MAX: Final = 2
 """Passages by which a text is recognised."""
 
+SIGNS_SHARE_MIN: Final = 0.3
+"""Share of the letters of a title in a script without spaces: the name of the site may be in
+another."""
 TITLE_PARTS_MAX: Final = 4
 """Parts of a title, such as those of "Tea | Drinks | Shop", that may stand on the page."""
 
@@ -94,6 +97,13 @@ class JudgedAnswer:
         title = self.observation.title
         parts = {title, *_TITLE_SEPARATOR.split(title, maxsplit=TITLE_PARTS_MAX - 1)}
         return {found for part in parts if (found := passage_hash(part)) is not None}
+
+    @cached_property
+    def is_without_spaces(self) -> bool:
+        """Whether the title is in a script without spaces, in which each sign counts as a word."""
+        letters = [sign for sign in self.observation.title if sign.isalpha()]
+        n_signs = sum(map(is_word_sign, letters))
+        return n_signs > SIGNS_SHARE_MIN * len(letters)
 
     def _is_copy(self) -> bool:
         """Return whether the main text of the page is the text of other pages of the host."""
@@ -249,6 +259,40 @@ class JudgedAnswer:
             return 0.0
         is_alike = self.page.wrong_text == self.version.shape_key()
         return self.page.n_wrong * (1.0 if is_alike else OTHER_WRONG_WEIGHT)
+
+    def n_pages_same(self) -> int:
+        """Return how many pages of the host have nearly all of the text, and its title.
+
+        Nothing of such an answer is the page's own: it may be the page of a site that is down.
+        """
+        version, host = self.version, self.host
+        if self.observation.kind != ContentKind.HTML or not host.n_pages or not version.passages:
+            return 0
+        keys = self.first_text_keys()
+        n_latest = min(host.texts.get(key, 0) for key in keys) if keys else 0
+        is_text = version.is_in_main
+        if not is_text.any():
+            is_text = np.ones_like(is_text)
+        n_others = np.array(host.n_others_of(version.hashes, is_counted=False))
+        # The number of pages that have most of the words.
+        order = np.argsort(-n_others[is_text], kind="stable")
+        n_words = np.cumsum(version.n_words[is_text][order], dtype=np.int64)
+        place = int(np.searchsorted(n_words, COPIED_SHARE_MIN * n_words[-1]))
+        of_text = int(n_others[is_text][order[place]])
+        of_title = [n for n, p in zip(n_others, version.passages, strict=True) if p in self.titles]
+        return max(n_latest, min([of_text, *of_title]))
+
+    def first_text_keys(self) -> list[int]:
+        """Return keys (32 bits) of a first text and its title; none before the template is known.
+
+        They are those of `text_keys`, and the title and its parts if they stand on the page.
+        """
+        if not self.knows_host or self.observation.kind != ContentKind.HTML:
+            return []
+        passages = self.version.passages
+        keys = self.text_keys(passages)
+        titles = [p & _MASK32 for p in passages if p in self.titles and p not in self.template]
+        return [*keys, *titles] if keys else []
 
     def text_keys(self, passages: Iterable[int]) -> list[int]:
         """Return keys (32 bits) of the text: its longest passages, whatever clocks are around.

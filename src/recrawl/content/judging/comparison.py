@@ -44,6 +44,8 @@ LONG_WORDS: Final = 12
 """Words of a passage of the main text that counts even when the page has a new design."""
 LONG_OTHER_WORDS: Final = 20
 """The same for other passages."""
+SIGNS_PER_WORD: Final = 2
+"""Signs of a word in scripts without spaces, where each sign is counted as a word."""
 END_PASSAGES: Final = 3
 """Lasting passages at the end of a page that are all missing if it was cut."""
 CUT_SHARE_MIN: Final = 0.2
@@ -160,7 +162,7 @@ class VersionComparison:
             is_cut=self._is_cut(),
             n_pages_same=max(
                 (
-                    self.host.texts.get(key, 0)
+                    max(self.host.texts.get(key, 0), self.host.n_others(key, is_counted=False))
                     for key in self.answer.text_keys(
                         p for p in self.at.added if gone_key(p) not in self.at.gone
                     )
@@ -226,15 +228,18 @@ class VersionComparison:
             if not flags[row] & _VOLATILE:
                 if self._is_still_volatile(places, row):
                     flags[row] |= _VOLATILE
-                elif self.at.is_shared(p):
+                    continue
+                flags[row] &= ~_TOLD
+                if self.at.is_shared(p):
                     template.add(p)
-                else:
+                elif not self.at.old_flags[p] & _TOLD:
                     settled.append(p)
         for p in self.at.kept if (page.flags & _STATES == _TWICE).any() else ():
             # Its number was in doubt at the last poll, and has lasted.
             if self.at.old_flags[p] & _STATES == _TWICE:
                 flags[rows[p]] &= ~_TWICE
-                if not self._is_still_volatile(places, rows[p]):
+                is_reported = self.at.old_flags[p] & _TOLD
+                if not is_reported and not self._is_still_volatile(places, rows[p]):
                     settled.append(p)
         is_text = self.answer.counted_rows(self.text).tolist()
         counted = [
@@ -269,7 +274,10 @@ class VersionComparison:
         if path in self.lasting_paths and path in at.renamed_paths:
             return True
         is_price = shape & _MONEY and n < NUMBERED_WORDS_MIN
-        return bool(is_price and is_main) or n >= (LONG_WORDS if is_main else LONG_OTHER_WORDS)
+        n_long = LONG_WORDS if is_main else LONG_OTHER_WORDS
+        if self.answer.is_without_spaces and not is_main:
+            n_long *= SIGNS_PER_WORD
+        return bool(is_price and is_main) or n >= n_long
 
     def _verdict(
         self,
@@ -578,21 +586,26 @@ class VersionComparison:
         now = set(counted)
         word_of = self.words_of
         # What is gone is announced with the next change; if it is back by then, nothing happened.
-        told = set(page.passages[(page.flags & _TOLD) != 0].tolist())
+        told = set(page.passages[(page.flags & (_TOLD | _VOLATILE)) == _TOLD].tolist())
         told.update(page.pending)
+        lasting = {
+            p for p, flag in zip(version.passages, flags, strict=True) if not flag & _VOLATILE
+        }
         lost = [*page.pending, *(p for p in self.at.removed if p in told)]
-        lost = [p for p in dict.fromkeys(lost) if p not in word_of]
+        lost = [p for p in dict.fromkeys(lost) if p not in lasting]
         flags = [
-            flag | _TOLD if p in told else flag
+            flag | _TOLD if p in told and p in lasting else flag
             for p, flag in zip(version.passages, flags, strict=True)
         ]
-        added, removed, kept = [], [], [p for p in version.passages if p in told]
+        added, removed = [], []
+        kept = [p for p in version.passages if p in told and p in lasting]
         divergence = 0.0
         if is_reported:
             added = [p for p in counted if p not in told and p not in version.copies]
             removed = lost
+            # A volatile passage is in the reported version as well: if it lasts, this is no change.
             flags = [
-                flag | _TOLD if p in now and p not in version.copies else flag
+                flag | _TOLD if flag & _VOLATILE or (p in now and p not in version.copies) else flag
                 for p, flag in zip(version.passages, flags, strict=True)
             ]
             n_changed = sum(word_of[p] for p in fresh) + sum(self.at.old_words[p] for p in gone)

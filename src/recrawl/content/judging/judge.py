@@ -122,6 +122,8 @@ def _start(answer: JudgedAnswer, verdict: ContentVerdict) -> Judgement:
             n_words=int(observation.n_words.sum()),
             n_own=int(version.n_words[is_counted].sum()),
             n_wrong=answer.n_wrong_like_this(),
+            n_pages_same=answer.n_pages_same(),
+            n_main=int(version.n_words[version.is_in_main].sum()),
         )
         kind = find_wrong_answer(observation.hints, facts)
         if kind:
@@ -132,7 +134,11 @@ def _start(answer: JudgedAnswer, verdict: ContentVerdict) -> Judgement:
         is_told = is_counted & [passage not in version.copies for passage in version.passages]
     flags = _FIRST_FLAGS[version.is_in_main.view(np.uint8) + 2 * is_told]
     joins = (page is None or not page.versions) and answer.host.n_pages < SAMPLE_PAGES
-    update = pack_update(is_new_page=True, added=version.hashes) if joins else b""
+    update = pack_update(
+        is_new_page=joins,
+        added=version.hashes if joins else (),
+        texts=answer.first_text_keys() if verdict == ContentVerdict.FIRST else (),
+    )
     memory = answer.memory(
         text=text,
         flags=flags,

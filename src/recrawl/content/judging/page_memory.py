@@ -66,7 +66,8 @@ class PassageFlag(IntFlag):
     RETURNED = 8
     """It was gone and came back."""
     TOLD = 64
-    """It is part of the version that was last reported."""
+    """It is part of the version that was last reported; if it is volatile, it stood on the page
+    when that version was reported, but was not reported itself."""
     ADDED = 128
     """It appeared after the baseline."""
     LASTED_ONCE = 16

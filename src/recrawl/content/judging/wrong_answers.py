@@ -20,7 +20,8 @@ HINTED_WORDS_IN_TEXT_MAX: Final = 120
 FIRST_WORDS_MAX: Final = 150
 """The same for a page that has never been seen, if its title and its text read so."""
 FIRST_WORDS_IN_TEXT_MAX: Final = 50
-"""The same for a page that has never been seen, if only its text or only its title does."""
+"""The same for a page that has never been seen, if only its text or only its title does; and words
+of a whole answer that is suspicious because one other page has the same text."""
 KEPT_SHARE_MAX: Final = 0.5
 """Share of the page's words that a wrong answer still has, at most: a template stays."""
 SHELL_SHARE_MAX: Final = 0.3
@@ -59,6 +60,8 @@ class AnswerFacts(NamedTuple):
     """Whether the end of the page is missing."""
     n_pages_same: int = 0
     """Pages of the host that got the same text a short time ago."""
+    n_main: int = 0
+    """Words of the main text of the answer; 0 if it has none."""
 
     @property
     def is_mostly_gone(self) -> bool:
@@ -74,6 +77,9 @@ _HINTED: Final = (
     (AnswerHint.LOGIN, WrongAnswer.LOGIN),
     (AnswerHint.NEEDS_SCRIPT, WrongAnswer.EMPTY_SHELL),
 )
+
+_RARE_HINTS: Final = AnswerHint.NOT_FOUND | AnswerHint.ERROR | AnswerHint.BLOCKED
+"""Hints that ordinary pages do not give: many ask their readers to log in, or for consent."""
 
 
 def find_wrong_answer(hints: int, facts: AnswerFacts) -> WrongAnswer:
@@ -94,7 +100,11 @@ def find_wrong_answer(hints: int, facts: AnswerFacts) -> WrongAnswer:
     if facts.is_cut:
         return WrongAnswer.TRUNCATED
     if not facts.n_words_before:
-        return WrongAnswer.EMPTY_SHELL if not facts.n_words else WrongAnswer.NONE
+        if not facts.n_words:
+            return WrongAnswer.EMPTY_SHELL
+        is_short = facts.n_words <= FIRST_WORDS_IN_TEXT_MAX
+        is_same = facts.n_pages_same >= (1 if is_short else SAME_PAGES_MIN)
+        return WrongAnswer.SAME_FOR_MANY if is_same else WrongAnswer.NONE
     is_emptied = (
         facts.n_own_before >= SHELL_WORDS_MIN
         and facts.n_own_kept < SHELL_SHARE_MAX * facts.n_own_before
@@ -123,7 +133,11 @@ def _is_replaced(hints: int, facts: AnswerFacts) -> bool:
     in_title = hints & AnswerHint.IN_TITLE
     if not facts.n_words_before:
         is_both = in_title and hints & AnswerHint.IN_TEXT
-        return facts.n_own <= (FIRST_WORDS_MAX if is_both else FIRST_WORDS_IN_TEXT_MAX)
+        n_own = facts.n_own
+        if facts.n_main and (in_title or hints & _RARE_HINTS):
+            # Of a host of which little is known, menus and teasers count as well.
+            n_own = min(n_own, facts.n_main)
+        return n_own <= (FIRST_WORDS_MAX if is_both else FIRST_WORDS_IN_TEXT_MAX)
     return (
         facts.n_added <= (HINTED_WORDS_MAX if in_title else HINTED_WORDS_IN_TEXT_MAX)
         and facts.is_mostly_gone
