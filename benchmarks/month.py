@@ -22,10 +22,12 @@ from benchmarks.month_crawl import (
 )
 from benchmarks.month_oracle import OracleRun, run_oracle
 from recrawl.testing.web import (
+    ChangeVerdicts,
     CopyMade,
     FeedKind,
     LocalWeb,
     RequestKind,
+    RequestLog,
     SitemapForm,
     WebPage,
     copies_made,
@@ -41,9 +43,10 @@ DAYS_PER_FETCH = (10.0, 4.0, 1.5)
 
 
 class MonthRow(TypedDict):
-    """One crawl.  Freshness is a mean over the whole time, from the first second on."""
+    """A month of a crawl.  Freshness is a mean over all of it, from its first second on."""
 
     off: str
+    month: int
     fetches_per_day: float
     freshness: float
     oracle: float
@@ -84,14 +87,17 @@ class FreshnessJudge:
     web
         The web, and the truth about its pages.
     n_days
-        Length of the crawl.
+        Length of the crawl, or of the month of it that counts.
+    month
+        Number of that month.
     """
 
-    def __init__(self, web: LocalWeb, n_days: float) -> None:
+    def __init__(self, web: LocalWeb, n_days: float, month: int = 1) -> None:
         self.web = web
-        self.pages = month_pages(web, n_days)
-        self.n_days = n_days
-        self.until_ms = START_MS + round(n_days * DAY_MS)
+        self.pages = month_pages(web, month * n_days)
+        self.month = month
+        self.from_ms = START_MS + round((month - 1) * n_days * DAY_MS)
+        self.until_ms = START_MS + round(month * n_days * DAY_MS)
 
     def freshness(
         self, copies: Iterable[CopyMade], pages: Sequence[WebPage] | None = None
@@ -100,7 +106,7 @@ class FreshnessJudge:
         return mean_freshness(
             self.web,
             copies,
-            from_ms=START_MS,
+            from_ms=self.from_ms,
             until_ms=self.until_ms,
             pages=self.pages if pages is None else pages,
         )
@@ -120,6 +126,21 @@ class FreshnessJudge:
         }
         return {name: round(lost[name], 4) for name in sorted(lost, key=lambda name: -lost[name])}
 
+    def judge(
+        self, log: RequestLog, reported: Sequence[tuple[str, int]]
+    ) -> tuple[ChangeVerdicts, RequestLog]:
+        """Return how many of the changes reported in this time are right, and its requests."""
+        until, before, during = RequestLog(), RequestLog(), RequestLog()
+        for row in log:
+            if row.at_ms < self.until_ms:
+                until.append(row)
+                (before if row.at_ms < self.from_ms else during).append(row)
+        earlier = [one for one in reported if one[1] < self.from_ms]
+        total = judge_changes(self.web, until, [one for one in reported if one[1] < self.until_ms])
+        past = judge_changes(self.web, before, earlier)
+        verdicts = ChangeVerdicts(*(now - then for now, then in zip(total, past, strict=True)))
+        return verdicts, during
+
 
 def _row(
     found: MonthCrawl,
@@ -132,13 +153,14 @@ def _row(
     best, without = oracles
     freshness = judge.freshness(copies)
     oracle = max(judge.freshness(best.copies), judge.freshness(without.copies))
-    verdicts = judge_changes(found.web, found.log, found.changed)
-    both = judge_changes(found.web, found.log, found.changed + found.returned)
-    violations = find_violations(found.web, found.log, delay_seconds=DELAY_SECONDS)
-    rows = list(found.log)
+    verdicts, log = judge.judge(found.log, found.changed)
+    both, _ = judge.judge(found.log, found.changed + found.returned)
+    violations = find_violations(found.web, log, delay_seconds=DELAY_SECONDS)
+    rows = list(log)
     pages_asked = [row for row in rows if row.kind is RequestKind.PAGE]
     return {
         "off": off,
+        "month": judge.month,
         "fetches_per_day": fetches_per_day,
         "freshness": round(freshness, 4),
         "oracle": round(oracle, 4),
@@ -188,23 +210,28 @@ def measure(
     switches: Sequence[Switch] = SWITCHES,
     seed: int = 0,
     *,
+    n_months: int = 1,
     has_huge_sitemaps: bool = True,
     on_row: Callable[[MonthRow], None] = lambda _: None,
 ) -> list[MonthRow]:
     """Return a row for each budget, and for each part that is switched off at the middle budget.
+
+    A crawl that goes on for several months has a row for each.
 
     Parameters
     ----------
     n_hosts, n_pages
         Size of the web.
     n_days
-        Length of each crawl.
+        Length of each crawl, or of a month of it.
     days_per_fetch
         Budgets: days in which each page can be fetched once.
     switches
         Parts that are switched off, one after the other.
     seed
         Random seed of the web.
+    n_months
+        Number of months that each crawl goes on.
     has_huge_sitemaps
         Whether some sitemaps name 60,000 pages that do not exist.
     on_row
@@ -212,16 +239,19 @@ def measure(
     """
     rows: list[MonthRow] = []
     middle = days_per_fetch[len(days_per_fetch) // 2]
-    web = make_month_web(n_hosts, n_pages, n_days, seed, has_huge_sitemaps=has_huge_sitemaps)
-    judge = FreshnessJudge(web, n_days)
+    n_all = n_months * n_days
+    web = make_month_web(n_hosts, n_pages, n_all, seed, has_huge_sitemaps=has_huge_sitemaps)
+    judges = [FreshnessJudge(web, n_days, month) for month in range(1, n_months + 1)]
+    pages = judges[-1].pages
     for days in days_per_fetch:
         budget = n_pages / days
         oracles = (
-            run_oracle(web, judge.pages, budget, n_days),
-            run_oracle(web, judge.pages, budget, n_days, has_signals=False),
+            run_oracle(web, pages, budget, n_all),
+            run_oracle(web, pages, budget, n_all, has_signals=False),
         )
         for off in ((), *((one,) for one in switches if days == middle)):
-            found = crawl_month(web, budget, n_days, off)
-            rows.append(_row(found, judge, oracles, budget, "".join(off)))
-            on_row(rows[-1])
+            found = crawl_month(web, budget, n_all, off)
+            for judge in judges:
+                rows.append(_row(found, judge, oracles, budget, "".join(off)))
+                on_row(rows[-1])
     return rows
