@@ -148,8 +148,10 @@ def _argument_parser() -> argparse.ArgumentParser:
     command = commands.add_parser("month", help=month.__doc__)
     command.add_argument("--hosts", type=int, default=45, help="number of hosts")
     command.add_argument("--pages", type=int, default=1_350, help="number of pages")
-    command.add_argument("--days", type=float, default=30.0, help="length of each month")
-    command.add_argument("--months", type=int, default=1, help="months that each crawl goes on")
+    command.add_argument("--days", type=float, default=30.0, help="length of each crawl")
+    command.add_argument(
+        "--parts", type=int, default=1, help="parts of each crawl that have rows of their own"
+    )
     command.add_argument(
         "--days-per-fetch",
         default="10,4,1.5",
@@ -327,7 +329,7 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 [float(days) for days in arguments.days_per_fetch.split(",")],
                 month.SWITCHES if arguments.off is None else month.parse_switches(arguments.off),
                 arguments.seed,
-                n_months=arguments.months,
+                n_parts=arguments.parts,
                 has_huge_sitemaps=not arguments.without_huge_sitemaps,
                 on_row=lambda row: print(json.dumps(row), file=sys.stderr, flush=True),
             )

@@ -7,6 +7,7 @@ crawl is repeated with each part switched off.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import TypedDict
 
 from benchmarks.month_crawl import (
@@ -43,10 +44,11 @@ DAYS_PER_FETCH = (10.0, 4.0, 1.5)
 
 
 class MonthRow(TypedDict):
-    """A month of a crawl.  Freshness is a mean over all of it, from its first second on."""
+    """A crawl or a part of it.  Freshness is a mean over all of this time."""
 
     off: str
-    month: int
+    from_day: float
+    until_day: float
     fetches_per_day: float
     freshness: float
     oracle: float
@@ -86,18 +88,16 @@ class FreshnessJudge:
     ----------
     web
         The web, and the truth about its pages.
-    n_days
-        Length of the crawl, or of the month of it that counts.
-    month
-        Number of that month.
+    until_day, from_day
+        Days of the crawl that count; all from the first on, if ``from_day`` is not given.
     """
 
-    def __init__(self, web: LocalWeb, n_days: float, month: int = 1) -> None:
+    def __init__(self, web: LocalWeb, until_day: float, from_day: float = 0.0) -> None:
         self.web = web
-        self.pages = month_pages(web, month * n_days)
-        self.month = month
-        self.from_ms = START_MS + round((month - 1) * n_days * DAY_MS)
-        self.until_ms = START_MS + round(month * n_days * DAY_MS)
+        self.pages = month_pages(web, until_day)
+        self.from_day, self.until_day = from_day, until_day
+        self.from_ms = START_MS + round(from_day * DAY_MS)
+        self.until_ms = START_MS + round(until_day * DAY_MS)
 
     def freshness(
         self, copies: Iterable[CopyMade], pages: Sequence[WebPage] | None = None
@@ -160,7 +160,8 @@ def _row(
     pages_asked = [row for row in rows if row.kind is RequestKind.PAGE]
     return {
         "off": off,
-        "month": judge.month,
+        "from_day": judge.from_day,
+        "until_day": judge.until_day,
         "fetches_per_day": fetches_per_day,
         "freshness": round(freshness, 4),
         "oracle": round(oracle, 4),
@@ -210,28 +211,28 @@ def measure(
     switches: Sequence[Switch] = SWITCHES,
     seed: int = 0,
     *,
-    n_months: int = 1,
+    n_parts: int = 1,
     has_huge_sitemaps: bool = True,
     on_row: Callable[[MonthRow], None] = lambda _: None,
 ) -> list[MonthRow]:
     """Return a row for each budget, and for each part that is switched off at the middle budget.
 
-    A crawl that goes on for several months has a row for each.
+    Each crawl also has a row for each of its parts, if there are several.
 
     Parameters
     ----------
     n_hosts, n_pages
         Size of the web.
     n_days
-        Length of each crawl, or of a month of it.
+        Length of each crawl.
     days_per_fetch
         Budgets: days in which each page can be fetched once.
     switches
         Parts that are switched off, one after the other.
     seed
         Random seed of the web.
-    n_months
-        Number of months that each crawl goes on.
+    n_parts
+        Number of equal parts of each crawl that have rows of their own, to see what it has learned.
     has_huge_sitemaps
         Whether some sitemaps name 60,000 pages that do not exist.
     on_row
@@ -239,18 +240,20 @@ def measure(
     """
     rows: list[MonthRow] = []
     middle = days_per_fetch[len(days_per_fetch) // 2]
-    n_all = n_months * n_days
-    web = make_month_web(n_hosts, n_pages, n_all, seed, has_huge_sitemaps=has_huge_sitemaps)
-    judges = [FreshnessJudge(web, n_days, month) for month in range(1, n_months + 1)]
-    pages = judges[-1].pages
+    web = make_month_web(n_hosts, n_pages, n_days, seed, has_huge_sitemaps=has_huge_sitemaps)
+    judges = [FreshnessJudge(web, n_days)]
+    if n_parts > 1:
+        ends = [n_days * part / n_parts for part in range(n_parts + 1)]
+        judges += [FreshnessJudge(web, end, start) for start, end in pairwise(ends)]
+    pages = judges[0].pages
     for days in days_per_fetch:
         budget = n_pages / days
         oracles = (
-            run_oracle(web, pages, budget, n_all),
-            run_oracle(web, pages, budget, n_all, has_signals=False),
+            run_oracle(web, pages, budget, n_days),
+            run_oracle(web, pages, budget, n_days, has_signals=False),
         )
         for off in ((), *((one,) for one in switches if days == middle)):
-            found = crawl_month(web, budget, n_all, off)
+            found = crawl_month(web, budget, n_days, off)
             for judge in judges:
                 rows.append(_row(found, judge, oracles, budget, "".join(off)))
                 on_row(rows[-1])

@@ -41,10 +41,13 @@ from recrawl.testing.web.robots import is_allowed, robots_delay_seconds
 
 __all__ = ["IGNORANCES", "Ignorance", "OracleRun", "plan_documents", "run_oracle"]
 
-Ignorance = Literal["first_rates", "silence"]
+Ignorance = Literal["first_rates", "rates", "silence"]
 """What an oracle can be kept from knowing: the rates of pages that it has not fetched yet (it takes
-the typical one), or that a page which a sitemap or feed does not name has not changed."""
-IGNORANCES: tuple[Ignorance, ...] = ("first_rates", "silence")
+the typical one); the rates of all pages (it knows how many pages have which rate, and learns that
+of each page from its own fetches); or that a page which a sitemap or feed does not name has not
+changed."""
+IGNORANCES: tuple[Ignorance, ...] = ("first_rates", "rates", "silence")
+_N_RATES = 40
 
 _DAY = 86_400.0
 _DAY_MS = 86_400_000
@@ -250,6 +253,12 @@ class _Oracle:
         self.next_try_at = np.zeros(n_pages)
         self.n_failures = np.zeros(n_pages, dtype=np.int64)
         self.run = OracleRun()
+        # How probable each of some rates is for each page, by what its fetches have shown.
+        safe = np.maximum(rate, 1e-12)
+        self.rates = np.geomspace(safe.min(), safe.max() * 1.001, _N_RATES)
+        nearest = np.abs(np.log(safe)[:, np.newaxis] - np.log(self.rates)).argmin(axis=1)
+        shares = np.bincount(nearest, minlength=_N_RATES) / n_pages
+        self.belief = np.tile(shares, (n_pages, 1))
 
     def is_filled(self) -> bool:
         """Return whether every page that is worth its price has a copy, or has been tried."""
@@ -257,14 +266,36 @@ class _Oracle:
         return bool(((self.version >= 0) | (self.next_try_at > 0) | is_worthless).all())
 
     def _rate_believed(self) -> FloatArray:
+        if "rates" in self.without:
+            return 1.0 / (self._belief_now() @ (1.0 / self.rates))
         if "first_rates" in self.without:
             return np.where(self.version >= 0, self.rate, self.typical_rate)
         return self.rate
 
+    def _belief_now(self) -> FloatArray:
+        """Return the probability of each rate, given also for how long pages did not change."""
+        has_copy = np.isfinite(self.fetched_at)
+        unchanged = np.zeros(has_copy.size)
+        unchanged[has_copy] = self.known_until[has_copy] - self.fetched_at[has_copy]
+        found = self.belief * np.exp(-self.rates * unchanged[:, np.newaxis])
+        return found / found.sum(axis=1, keepdims=True)
+
+    def _learn_rate(self, row: int, at: float, *, is_new: bool) -> None:
+        """Learn from a fetch whether a page has changed since it was known to be unchanged."""
+        if not math.isfinite(self.fetched_at[row]):
+            return
+        same = np.exp(-self.rates * (at - self.known_until[row]))
+        found = self._belief_now()[row] * ((1.0 - same) if is_new else same)
+        self.belief[row] = found / found.sum() if found.sum() > 0 else self.belief[row]
+
     def values(self, at: float) -> FloatArray:
         """Return the value of fetching each page now; -inf if it may not be fetched."""
         elapsed = np.where(self.has_changed, math.inf, at - self.known_until)
-        values = np.asarray(crawl_value(np.maximum(self._rate_believed(), 1e-12), elapsed))
+        if "rates" in self.without:
+            each = np.asarray(crawl_value(self.rates, elapsed[:, np.newaxis]))
+            values = (self._belief_now() * each).sum(axis=1)
+        else:
+            values = np.asarray(crawl_value(np.maximum(self._rate_believed(), 1e-12), elapsed))
         is_free = (self.host_free_at[self.host] <= at) & (self.next_try_at <= at)
         return np.where(is_free, values, -math.inf)
 
@@ -299,6 +330,8 @@ class _Oracle:
             # A second server still has the old version.
             self.next_try_at[row] = at + _RETRY_SECONDS
             return True
+        if "rates" in self.without:
+            self._learn_rate(row, at, is_new=is_new)
         self.version[row] = version
         self.found_change[row] = is_new
         self.fetched_at[row] = self.known_until[row] = at

@@ -21,6 +21,7 @@ from recrawl.content import (
     observe_text,
     passage_hash,
 )
+from recrawl.content.extract.words import is_word_sign
 
 FIRST, BASELINE, UNCHANGED = (
     ContentVerdict.FIRST,
@@ -33,6 +34,9 @@ CHANGED, REVERTED, WRONG = (
     ContentVerdict.WRONG_ANSWER,
 )
 STORY = [f"Paragraph {word} of the story says something that matters." for word in "abcdefghij"]
+
+_MENU = [f"{one}{other}" for one in ("wood", "rain", "snow", "fire") for other in ("en", "work")]
+_MENU = [f"{word}{number}" for word in _MENU for number in range(9)]
 
 
 class Site:
@@ -201,6 +205,71 @@ def test_one_text_for_many_pages_is_a_wrong_answer() -> None:
     verdicts = [site.poll(observe_text("\n".join(same)), f"/{number}") for number in range(5)]
     assert [found.verdict for found in verdicts[2:]] == [WRONG] * 3
     assert verdicts[3].wrong_answer == WrongAnswer.SAME_FOR_MANY
+
+
+def _document(title: str, paragraphs: list[str]) -> Observation:
+    menu = "".join(f"<li><a href=/{word}>{word.title()} and more</a></li>" for word in _MENU)
+    text = "".join(f"<p>{paragraph}</p>" for paragraph in paragraphs)
+    return observe(
+        f"<html><head><title>{title} | Our site</title></head><body><nav><ul>{menu}</ul></nav>"
+        f"<main><h1>{title}</h1>{text}</main></body></html>".encode(),
+        "text/html",
+    )
+
+
+def test_a_first_answer_that_other_pages_have_is_a_wrong_answer() -> None:
+    site = Site()
+    for number in range(60):
+        story = [f"Page {number}: {text}" for text in STORY]
+        found = site.poll(_document(f"Story {number} of many", story), f"/{number}")
+        assert found.verdict == FIRST
+    down = _document("We move", ["Our servers move to another city, so please be patient."] * 4)
+    verdicts = [site.poll(down, f"/down-{number}").verdict for number in range(4)]
+    assert verdicts == [FIRST, FIRST, WRONG, WRONG]
+    assert site.poll(_document("Story a", STORY), "/down-3").verdict == FIRST
+    # Copies of a page are accepted in the end.
+    assert [site.poll(down, "/down-2").verdict for _ in range(3)] == [WRONG, WRONG, FIRST]
+
+
+def test_a_first_answer_with_a_title_of_its_own_is_the_page() -> None:
+    site = Site()
+    empty = ["There are no entries in this list yet, but you can add one."] * 4
+    verdicts = [
+        site.poll(_document(f"List {word}", empty), f"/{word}").verdict for word in "abcdefgh"
+    ]
+    assert verdicts == [FIRST] * 8
+
+
+def test_a_long_menu_does_not_hide_that_a_first_answer_is_not_found() -> None:
+    wrong = _document("Oops!", ["Oops! That page can't be found."])
+    assert int(wrong.n_words.sum()) > 150
+    found = Site().poll(wrong)
+    assert (found.verdict, found.wrong_answer) == (WRONG, WrongAnswer.SOFT_404)
+
+
+def test_a_passage_of_a_reported_version_is_no_change_when_it_lasts() -> None:
+    site = Site()
+    site.polls(*([*STORY[:5], f"Teaser {one} about the {one}s", *STORY[5:]] for one in "kmnpqr"))
+    edited = [*STORY[:2], "Something new happened here today, as we heard.", *STORY[2:]]
+    stays = [*edited[:6], "Teaser z about the zs", *edited[6:]]
+    teaser = passage_hash("Teaser z about the zs")
+    found = site.poll(observe_text("\n".join(stays)))
+    assert found.verdict == CHANGED
+    assert teaser not in found.added.tolist()
+    assert site.polls(*[stays] * 5) == [UNCHANGED] * 5
+    # It is announced with the next change.
+    later = [*stays, "And then something else happened, which we heard of yesterday."]
+    found = site.poll(observe_text("\n".join(later)))
+    assert found.verdict == CHANGED
+    assert teaser in found.added.tolist()
+
+
+@pytest.mark.parametrize(
+    ("sign", "is_word"), [("变", True), ("の", True), ("a", False), ("д", False)]
+)
+def test_signs_of_scripts_without_spaces_count_as_words(sign: str, is_word: bool) -> None:
+    assert is_word_sign(sign) == is_word
+    assert int(observe_text(3 * sign).n_words.sum()) == (3 if is_word else 1)
 
 
 def test_a_body_that_could_not_be_read_is_not_an_observation() -> None:

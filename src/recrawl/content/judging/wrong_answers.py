@@ -20,8 +20,7 @@ HINTED_WORDS_IN_TEXT_MAX: Final = 120
 FIRST_WORDS_MAX: Final = 150
 """The same for a page that has never been seen, if its title and its text read so."""
 FIRST_WORDS_IN_TEXT_MAX: Final = 50
-"""The same for a page that has never been seen, if only its text or only its title does; and words
-of a whole answer that is suspicious because one other page has the same text."""
+"""The same for a page that has never been seen, if only its text or only its title does."""
 KEPT_SHARE_MAX: Final = 0.5
 """Share of the page's words that a wrong answer still has, at most: a template stays."""
 SHELL_SHARE_MAX: Final = 0.3
@@ -102,8 +101,7 @@ def find_wrong_answer(hints: int, facts: AnswerFacts) -> WrongAnswer:
     if not facts.n_words_before:
         if not facts.n_words:
             return WrongAnswer.EMPTY_SHELL
-        is_short = facts.n_words <= FIRST_WORDS_IN_TEXT_MAX
-        is_same = facts.n_pages_same >= (1 if is_short else SAME_PAGES_MIN)
+        is_same = facts.n_pages_same >= SAME_PAGES_MIN
         return WrongAnswer.SAME_FOR_MANY if is_same else WrongAnswer.NONE
     is_emptied = (
         facts.n_own_before >= SHELL_WORDS_MIN
