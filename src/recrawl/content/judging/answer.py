@@ -273,13 +273,14 @@ class JudgedAnswer:
         is_text = version.is_in_main
         if not is_text.any():
             is_text = np.ones_like(is_text)
-        n_others = np.array(host.n_others_of(version.hashes, is_counted=False))
+        others = host.n_others_of(version.hashes, is_counted=False)
+        n_others = np.array(others)
         # The number of pages that have most of the words.
         order = np.argsort(-n_others[is_text], kind="stable")
         n_words = np.cumsum(version.n_words[is_text][order], dtype=np.int64)
         place = int(np.searchsorted(n_words, COPIED_SHARE_MIN * n_words[-1]))
         of_text = int(n_others[is_text][order[place]])
-        of_title = [n for n, p in zip(n_others, version.passages, strict=True) if p in self.titles]
+        of_title = [n for n, p in zip(others, version.passages, strict=True) if p in self.titles]
         return max(n_latest, min([of_text, *of_title]))
 
     def first_text_keys(self) -> list[int]:
