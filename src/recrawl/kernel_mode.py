@@ -36,7 +36,7 @@ _MODES: tuple[KernelMode, ...] = ("compiled", "interpreted")
 
 _UNCACHED = (
     "No folder for compiled code can be written to.  What is not compiled yet is compiled in "
-    "memory, which may take two minutes in every process.\n"
+    "memory, which may take a minute in every process.\n"
     "Set NUMBA_CACHE_DIR to a folder that can be written to."
 )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import wraps
+from functools import cache, wraps
 from inspect import signature
 from typing import Any, TypeVar, cast
 
@@ -18,6 +18,7 @@ _FLAGS: dict[str, Any] = {
     "nogil": True,
     "error_model": "numpy",
     "fastmath": False,
+    "no_cfunc_wrapper": True,  # for callers in C, which do not exist
 }
 
 IS_COMPILED = kernel_mode() == "compiled"
@@ -42,6 +43,8 @@ def table_kernel(function: _F) -> _F:
     references to all columns at every call takes ten times as long as most kernels work on a
     row.  A kernel that does make an array fails to compile.
     """
+    if IS_COMPILED:
+        _pass_tables_by_pointer(function)
     return _compile(function, {**_FLAGS, "_nrt": False})  # an undocumented flag of numba
 
 
@@ -67,9 +70,18 @@ def _compile(function: _F, flags: dict[str, Any]) -> _F:
         return function
     compiled = _with_cache(function, flags)
     if compiled is not function:  # numba is not disabled
-        _compile_once_per_kind(compiled, function)
+        _compile_once_per_kind(compiled, function, flags)
         _tolerate_broken_cache(compiled._cache)
     return cast(_F, compiled)
+
+
+def _pass_tables_by_pointer(function: Callable[..., object]) -> None:
+    from recrawl.core.table_type import pass_by_pointer  # noqa: PLC0415
+
+    for parameter in signature(function).parameters.values():
+        kind = parameter.annotation
+        if isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            pass_by_pointer(kind)
 
 
 def _with_cache(function: Callable[..., object], flags: dict[str, Any]) -> Any:
@@ -80,6 +92,9 @@ def _with_cache(function: Callable[..., object], flags: dict[str, Any]) -> Any:
     """
     from numba import njit  # noqa: PLC0415
 
+    from recrawl.core.called_kernels import KernelCompiler  # noqa: PLC0415
+
+    flags = {**flags, "pipeline_class": KernelCompiler}
     with suppress(RuntimeError):
         return njit(**flags)(function)
     with suppress(RuntimeError), accept_read_only_folders():
@@ -114,8 +129,10 @@ def _tolerate_broken_cache(cache: Any) -> None:
     cache.save_overload = save_overload
 
 
-def _compile_once_per_kind(dispatcher: Any, function: Callable[..., object]) -> None:
-    """Let calls from other kernels share one compiled version.
+def _compile_once_per_kind(
+    dispatcher: Any, function: Callable[..., object], flags: dict[str, Any]
+) -> None:
+    """Let calls from other kernels share one compiled version, which only they can call.
 
     numba compiles a kernel again for each literal that is passed to it, and for each width of an
     integer.  Here a literal counts as its type, and an integer that a parameter annotated ``int``
@@ -125,11 +142,16 @@ def _compile_once_per_kind(dispatcher: Any, function: Callable[..., object]) -> 
     import numba  # noqa: PLC0415
 
     types: Any = numba.types
-    resolve = dispatcher.get_call_template
     widened: set[int | str] = set()  # places and names of parameters
     for place, (name, parameter) in enumerate(signature(function).parameters.items()):
         if parameter.annotation is int:
             widened |= {place, name}
+
+    @cache
+    def for_callers() -> Any:
+        from recrawl.core.called_kernels import compile_for_callers  # noqa: PLC0415
+
+        return compile_for_callers(function, flags)
 
     def shared_kind(parameter: int | str, argument: Any) -> Any:
         plain = types.unliteral(argument)
@@ -138,8 +160,10 @@ def _compile_once_per_kind(dispatcher: Any, function: Callable[..., object]) -> 
 
     def get_call_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
         by_place = tuple(shared_kind(place, kind) for place, kind in enumerate(args))
-        return resolve(
+        return for_callers().get_call_template(
             by_place, {name: shared_kind(name, kind) for name, kind in dict(kws).items()}
         )
 
     dispatcher.get_call_template = get_call_template
+    dispatcher.get_overload = lambda kinds: for_callers().get_overload(kinds)
+    dispatcher.for_callers = for_callers

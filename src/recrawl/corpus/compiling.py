@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import IO, TYPE_CHECKING, Any
 
 from recrawl.atomic_files import replace_file
 from recrawl.kernel_mode import MODE_VARIABLE, user_cache_folder
@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["COMPILED_ABOUT", "COMPILE_TIME_TEXT", "compile_all", "is_compiled", "record_compiled"]
 
-COMPILE_TIME_TEXT = "once per version, up to two minutes"
-COMPILED_ABOUT = 310
+COMPILE_TIME_TEXT = "once per version, half a minute or longer if the machine is busy"
+COMPILED_ABOUT = 295
 """Number of functions that `compile_all` compiles, for a progress bar; it need not be exact."""
 _LOOK_SECONDS = 0.2
-# Two parts of `compile_all` that take about the same time, one for each process.
-_Part: TypeAlias = Literal["telling", "asking"]
-_PARTS: tuple[_Part, ...] = ("telling", "asking")
 
 
 def is_compiled(command: str | None = None) -> bool:
@@ -73,7 +70,7 @@ def record_compiled(commands: Sequence[str]) -> None:
 
 
 def compile_all(on_compiled: Callable[[int], None] = lambda _: None) -> None:
-    """Compile the kernels of all commands, in two processes.
+    """Compile the kernels of all commands, in another process, which Ctrl-C can stop.
 
     Parameters
     ----------
@@ -84,29 +81,26 @@ def compile_all(on_compiled: Callable[[int], None] = lambda _: None) -> None:
     Raises
     ------
     RuntimeError
-        If a process fails; the message ends with its error output.
+        If the process fails; the message ends with its error output.
     """
-    environment = {**os.environ, MODE_VARIABLE: "compiled"}
+    command = f"from {__name__} import _exercise_kernels; _exercise_kernels()"
     with ExitStack() as stack:
-        # Files, because a pipe that nobody reads would block its process.
-        errors = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in _PARTS]
-        processes = []
-        for part, file in zip(_PARTS, errors, strict=True):
-            command = f"from {__name__} import _exercise_kernels; _exercise_kernels({part!r})"
-            process = subprocess.Popen(
-                [sys.executable, "-c", command],
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=file,
-            )
-            stack.callback(_end_process, process)
-            processes.append(process)
-        _count_bytes([process.stdout for process in processes if process.stdout], on_compiled)
-        for process, file in zip(processes, errors, strict=True):
-            if process.wait() != 0:
-                file.seek(0)
-                text = file.read()[-2_000:].strip()
-                raise RuntimeError(f"kernels could not be compiled: {text}")
+        # A file, because a pipe that nobody reads would block the process.
+        errors = stack.enter_context(tempfile.TemporaryFile("w+"))
+        # One process: most of what commands need is the same, so two would compile it twice.
+        process = subprocess.Popen(
+            [sys.executable, "-c", command],
+            env={**os.environ, MODE_VARIABLE: "compiled"},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
+        stack.callback(_end_process, process)
+        if process.stdout is not None:
+            _count_bytes(process.stdout, on_compiled)
+        if process.wait() != 0:
+            errors.seek(0)
+            text = errors.read()[-2_000:].strip()
+            raise RuntimeError(f"kernels could not be compiled: {text}")
     record_compiled(["*"])
 
 
@@ -119,18 +113,16 @@ def _end_process(process: "subprocess.Popen[bytes]") -> None:
         process.stdout.close()
 
 
-def _count_bytes(pipes: Sequence[IO[bytes]], on_bytes: Callable[[int], None]) -> None:
-    """Read pipes until they end, and call a function with the number of new bytes."""
+def _count_bytes(pipe: IO[bytes], on_bytes: Callable[[int], None]) -> None:
+    """Read a pipe until it ends, and call a function with the number of new bytes."""
     with selectors.DefaultSelector() as selector:
-        for pipe in pipes:
-            selector.register(pipe, selectors.EVENT_READ)
-        while selector.get_map():
+        selector.register(pipe, selectors.EVENT_READ)
+        while True:
             n_bytes = 0
-            for key, _ in selector.select(_LOOK_SECONDS):
-                got = os.read(key.fd, 4096)
-                n_bytes += len(got)
-                if not got:
-                    selector.unregister(key.fileobj)
+            if selector.select(_LOOK_SECONDS):
+                n_bytes = len(os.read(pipe.fileno(), 4096))
+                if n_bytes == 0:
+                    return
             on_bytes(n_bytes)
 
 
@@ -149,7 +141,7 @@ def _print_compiled_functions() -> None:
     event.register("numba:compile", _Printer())  # type: ignore[no-untyped-call]
 
 
-def _exercise_kernels(part: _Part) -> None:
+def _exercise_kernels() -> None:
     """Run the operations of the commands on a small corpus, which compiles their kernels."""
     _print_compiled_functions()
     import recrawl  # noqa: PLC0415
@@ -167,24 +159,21 @@ def _exercise_kernels(part: _Part) -> None:
             config = CorpusConfig.from_dict(settings | {"picker": {"kind": picker}})
             with recrawl.open(Path(folder) / picker, config) as corpus:
                 corpus.add(urls)
-                if part == "telling":
-                    orders = corpus.lease(0)
-                    corpus.report([Outcome(url=url, digest=b"1") for url in urls[:3]])
-                    corpus.signal(urls[:3], source="sitemap")
-                    corpus.requests(urls[:3])
-                    corpus.set(urls[:3], importance=2.0)
-                    corpus.snapshot()
-                    corpus.remove(urls[3:4])
-                else:
-                    orders = corpus.lease(20)
-                    corpus.lease_urls(urls[30:33])
-                    corpus.release([order.handle for order in orders])
-                    corpus.stats()
-                    corpus.plan()
-                    corpus.explain(urls[1])
-                    corpus.set(urls[:1], importance=0.0, max_age=3_600.0, kind="sitemap or feed")
-                    for n_rows in (1, 3):
-                        corpus.report([_outcome_with_body(url, n_rows) for url in urls[:3]])
+                corpus.report([Outcome(url=url, digest=b"1") for url in urls[:3]])
+                corpus.signal(urls[:3], source="sitemap")
+                corpus.requests(urls[:3])
+                corpus.set(urls[:3], importance=2.0)
+                corpus.snapshot()
+                corpus.remove(urls[3:4])
+                orders = corpus.lease(20)
+                corpus.lease_urls(urls[30:33])
+                corpus.release([order.handle for order in orders])
+                corpus.stats()
+                corpus.plan()
+                corpus.explain(urls[1])
+                corpus.set(urls[:1], importance=0.0, max_age=3_600.0, kind="sitemap or feed")
+                for n_rows in (1, 3):
+                    corpus.report([_outcome_with_body(url, n_rows) for url in urls[:3]])
 
 
 def _outcome_with_body(url: str, n_rows: int) -> "Outcome":

@@ -112,16 +112,15 @@ def replay(log: list[ev.Event], settings: ShardSettings) -> Shard:
 def versions() -> Iterator[tuple[str, list[str]]]:
     """Yield each kernel of the shard that was compiled, and the signatures it was compiled for.
 
-    A kernel that is loaded from numba's cache brings along the kernels that it calls without
-    telling, so those in the cache count, too.
+    A kernel has one version for calls from Python and one for calls from other kernels.
     """
     for module_name, module in sorted(sys.modules.items()):
         if module_name.startswith("recrawl.shard"):
             for name, kernel in vars(module).items():
                 function = getattr(kernel, "py_func", None)
                 if function and function.__module__ == module_name:
-                    cached = kernel._cache._cache_file._load_index()
-                    signatures = {*map(str, kernel.signatures), *(str(key[0]) for key in cached)}
+                    called = kernel.for_callers()
+                    signatures = {*map(str, kernel.signatures), *map(str, called.signatures)}
                     if signatures:
                         yield f"{module_name}.{name}", sorted(signatures)
 

@@ -37,13 +37,12 @@ def mean_of(versions: dict[str, list[str]]) -> float:
 
 @pytest.mark.slow_without_jit
 def test_shard_kernels_are_compiled_about_once_each(tmp_path: Path) -> None:
-    versions = versions_in(os.environ["NUMBA_CACHE_DIR"])
-    if mean_of(versions) > VERSIONS_MAX:
-        # Other tests, or sources as they were before, may have left some of them there.
-        versions = versions_in(str(tmp_path))
+    # A kernel that is loaded from a cache would not say for what the kernels that it calls were
+    # compiled.
+    versions = versions_in(str(tmp_path))
     worst = sorted(versions, key=lambda name: -len(versions[name]))[:5]
     assert mean_of(versions) <= VERSIONS_MAX, "\n".join(
         [f"{mean_of(versions):.2f} versions per kernel; most have:"]
         + [f"{len(versions[name])} {name}: {versions[name]}" for name in worst]
     )
-    assert len(versions) > 60  # fewer than 142 where numba loads callers from its cache
+    assert len(versions) > 140

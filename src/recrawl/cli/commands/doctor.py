@@ -107,7 +107,8 @@ def _reset_clock(out: Output, folder: Path) -> None:
     "--compile",
     "is_compile",
     is_flag=True,
-    help="Compile all commands now, and check nothing.  Takes up to two minutes, once per version.",
+    help="Compile all commands now, and check nothing.  Takes half a minute, or longer if the "
+    "machine is busy, once per version.",
 )
 @click.option(
     "--accept-clock",

@@ -1,6 +1,6 @@
 """The choice between compiled and interpreted kernels, so that short commands start fast.
 
-Loading numba takes a second, and compiling the kernels of a command up to two minutes, once per
+Loading numba takes a second, and compiling the kernels of a command up to half a minute, once per
 version.  Interpreted kernels start at once and compute the same state, but take a hundred times as
 long for each page.  So a command runs interpreted on a small corpus and compiled on a large one,
 and prints a notice if it has to compile first.
