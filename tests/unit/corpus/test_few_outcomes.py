@@ -14,6 +14,7 @@ from recrawl.ledger import Record
 from recrawl.node.few_reported import few_reported, unpack_few
 from recrawl.node.records import PagesReported, entry_of, record_of
 from recrawl.node.reporting.few import is_plain
+from recrawl.store.fetch_records import Content
 from recrawl.testing.stores import contents_of
 from tests.manual_clock import ManualClock
 
@@ -135,12 +136,13 @@ def test_partitions_get_their_own_outcomes(open_corpus: Open, clock: ManualClock
 )
 def test_other_outcomes_go_the_general_way(given: dict[str, Any]) -> None:
     assert is_plain(Outcome(handle=5, digest=b"1"))
-    assert not is_plain(Outcome(**({"handle": 5, "digest": b"1"} | given)))
+    fields: dict[str, Any] = {"handle": 5, "digest": b"1"}
+    assert not is_plain(Outcome(**(fields | given)))
     assert not is_plain("https://a.example/")
 
 
 def few(n: int) -> Any:
-    contents = [
+    contents: list[Content] = [
         (bytes([i]) * 16, None if i % 2 else b"etag", None, None, None, None) for i in range(n)
     ]
     return few_reported(
