@@ -39,7 +39,7 @@ def rehearse_decisions(settings: ShardSettings, due_table: DueTable) -> None:
     settings
         Settings of the real shard.
     due_table
-        Its table of due times.
+        Table of due times of the real shard.
     """
     if not IS_COMPILED:
         return
