@@ -233,6 +233,7 @@ def measure(
         Random seed of the web.
     n_parts
         Number of equal parts of each crawl that have rows of their own, to see what it has learned.
+        The change feed keeps 30 days, so the parts before have no changes.
     has_huge_sitemaps
         Whether some sitemaps name 60,000 pages that do not exist.
     on_row
