@@ -41,6 +41,7 @@ from benchmarks import (
     siblings,
     signal_quality,
     soak,
+    starts,
     texts,
     throughput,
 )
@@ -228,6 +229,11 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument("--folder", help="folder of the corpus; made if missing, never deleted")
     command = commands.add_parser("calls", help=calls.__doc__)
     command.add_argument("--pages", type=float, default=1e6)
+    command = commands.add_parser("starts", help=starts.__doc__)
+    command.add_argument("commands", nargs="*", help="names of commands; default: all")
+    command.add_argument("--pages", type=int, default=1_000, help="number of pages of the corpus")
+    command.add_argument("--warm", type=int, default=3, help="number of warm starts")
+    command.add_argument("--compiled", action="store_true", help="compile the kernels")
     command = commands.add_parser("texts", help=texts.__doc__)
     command.add_argument("--pages", type=float, default=1e5, help="pages with made observations")
     command.add_argument(
@@ -389,6 +395,13 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             )
         case "calls":
             return calls.measure(int(arguments.pages))
+        case "starts":
+            return starts.measure(
+                arguments.commands,
+                n_pages=arguments.pages,
+                n_warm=arguments.warm,
+                is_compiled=arguments.compiled,
+            )
         case "texts":
             return texts.measure(
                 int(arguments.pages),
