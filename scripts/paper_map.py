@@ -246,7 +246,9 @@ FORMULA_FREE = {
     "recrawl.core.arrays",
     "recrawl.core.change_rate",
     "recrawl.core.exponentials",
+    "recrawl.core.called_kernels",
     "recrawl.core.kernel",
+    "recrawl.core.table_type",
     "recrawl.core.poll_columns",
 }
 
