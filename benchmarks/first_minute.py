@@ -55,15 +55,15 @@ def _add_pages(corpus: Corpus, first: int, end: int, n_hosts: int) -> None:
         corpus.add(synthetic_urls(begin, min(_PAGES_PER_CALL, end - begin), n_hosts))
 
 
-def _report_fetches(corpus: Corpus, share: float) -> None:
-    """Report a fetch of most pages, all over the last weeks, of which a third found a change."""
+def _report_fetches(corpus: Corpus, share: float, n_fetches: int = 2) -> None:
+    """Report fetches of most pages, all over the last weeks, of which a third found a change."""
     rng = np.random.default_rng(2)
     for node in corpus.nodes:
         n_slots = int(node.shard.tables.registers.n_slots[0])
         for first in range(0, n_slots, _PAGES_PER_CALL):
             page = np.arange(first, min(first + _PAGES_PER_CALL, n_slots))
             page = page[rng.random(page.size) < share]
-            age_ms = rng.integers(0, _DAYS_SINCE_FETCH * _DAY_MS, (2, page.size))
+            age_ms = rng.integers(0, _DAYS_SINCE_FETCH * _DAY_MS, (n_fetches, page.size))
             for at_ms in node.shard.now_ms - np.sort(age_ms, axis=0)[::-1]:
                 is_changed = rng.random(page.size) < 1 / 3
                 verdict = np.where(is_changed, int(Verdict.CHANGED), int(Verdict.UNCHANGED))
@@ -88,9 +88,12 @@ def _make_corpus(folder: Path, case: Case, n_pages: int, n_hosts: int) -> None:
         if case == "fetched":
             _report_fetches(corpus, 0.9)
         elif case == "grown":
-            # Once each page has been fetched, many more pages are newcomers.
-            _report_fetches(corpus, 1.0)
+            # Once there were as many polls as pages, pages beyond normal growth are newcomers; the
+            # first fetch of a page is not a poll.
+            _report_fetches(corpus, 1.0, n_fetches=3)
             _add_pages(corpus, n_before, n_pages, n_hosts)
+            until = corpus.nodes[0].shard.tables.pages.newcomer_until
+            assert np.count_nonzero(until) > n_pages // 4, "the pages added are not newcomers"
 
 
 class _Parts:
