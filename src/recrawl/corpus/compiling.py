@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMPILED_ABOUT", "COMPILE_TIME_TEXT", "compile_all", "is_compiled", "record_compiled"]
 
-COMPILE_TIME_TEXT = "once per version, half a minute or longer if the machine is busy"
+COMPILE_TIME_TEXT = "once per version, up to a minute, or longer if the machine is busy"
 COMPILED_ABOUT = 295
 """Number of functions that `compile_all` compiles, for a progress bar; it need not be exact."""
 _LOOK_SECONDS = 0.2

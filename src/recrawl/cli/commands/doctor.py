@@ -107,7 +107,7 @@ def _reset_clock(out: Output, folder: Path) -> None:
     "--compile",
     "is_compile",
     is_flag=True,
-    help="Compile all commands now, and check nothing.  Takes half a minute, or longer if the "
+    help="Compile all commands now, and check nothing.  Takes about a minute, or longer if the "
     "machine is busy, once per version.",
 )
 @click.option(
