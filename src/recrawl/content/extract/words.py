@@ -123,7 +123,7 @@ def is_word_sign(sign: str) -> bool:
     Parameters
     ----------
     sign
-        One sign.
+        Character of a text.
     """
     return _kind_of(sign) == _IDEOGRAPH
 
