@@ -294,6 +294,12 @@ class Shard:
             )
         return self._propose(now_ms, slot, reason, lease_seconds)
 
+    def chosen_ahead(self) -> NDArray[np.int64]:
+        """Return the pages that a decision has chosen for later leases; each of them once."""
+        slot = self._reserve.take_new()
+        page: NDArray[np.int64] = events.page_of(slot, self.tables.pages.generation[slot])
+        return page
+
     def _drop_reserve(self) -> None:
         self._reserve.drop(self.picker, self.tables)
 
@@ -308,14 +314,15 @@ class Shard:
         registers = self.tables.registers
         length = self.settings.lease_seconds if lease_seconds is None else lease_seconds
         length = min(length, self.settings.lease_seconds_max)
-        return events.event_of(
-            events.Ordered,
-            epoch=self.epoch,
-            at_ms=now_ms,
-            order=int(registers.next_order[0]) + np.arange(slot.size),
+        n, first = slot.size, int(registers.next_order[0])
+        # Without `event_of`, which takes ten times as long for one order.
+        return events.Ordered(
+            epoch=np.full(n, self.epoch, np.int64),
+            at_ms=np.full(n, now_ms, np.int64),
+            order=np.arange(first, first + n),
             page=events.page_of(slot, self.tables.pages.generation[slot]),
-            expires_at_ms=now_ms + round(length * 1000),
-            reason=reason,
+            expires_at_ms=np.full(n, now_ms + round(length * 1000), np.int64),
+            reason=np.ascontiguousarray(reason, np.uint8),
         )
 
     def decide_given(

@@ -303,6 +303,11 @@ class Store:
             )
         return names
 
+    def read_ahead(self, page: PageArray) -> None:
+        """Remember the names and the records of pages, of which some will be asked for soon."""
+        self.page_names_of(page)
+        self._record_values(page)
+
     def texts_of(self, page: PageArray) -> PageTexts:
         """Return the URLs of pages, the URLs to request and the keys, as texts for orders."""
         page = np.asarray(page, np.int64)

@@ -23,7 +23,7 @@ from recrawl.store.fetch_records import Content
 
 __all__ = ["FEW_OUTCOMES_MAX", "is_plain", "report_few"]
 
-FEW_OUTCOMES_MAX = 64
+FEW_OUTCOMES_MAX = 256
 """More outcomes than this are faster as columns."""
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")

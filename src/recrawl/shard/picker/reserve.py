@@ -9,6 +9,7 @@ an event could make one of them a wrong choice: then they wait for their turn ag
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recrawl.shard import events
 from recrawl.shard.picker.picker import Picker, Proposal
@@ -52,11 +53,18 @@ class Reserve:
         self._next_order = 0
         self._keeps_budget = False
         self._n_ahead = 0
+        self._has_new = False
 
     @property
     def n_pages(self) -> int:
         """Number of pages chosen ahead."""
         return self._slot.size
+
+    def take_new(self) -> NDArray[np.int64]:
+        """Return the slots chosen ahead since the last call, so that they can be read at once."""
+        slot = self._slot if self._has_new else _NO_SLOTS
+        self._has_new = False
+        return slot
 
     def decide(
         self,
@@ -101,6 +109,7 @@ class Reserve:
         picker.put_back(tables, slot[n_kept:])
         self._slot, self._reason = slot[:n_kept], reason[:n_kept]
         self._next_order = next_order
+        self._has_new = n_kept > n
         return self._take(min(n, self._slot.size))
 
     def _take(self, n: int) -> Proposal:
