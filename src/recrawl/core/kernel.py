@@ -21,6 +21,9 @@ _FLAGS: dict[str, Any] = {
     "no_cfunc_wrapper": True,  # for callers in C, which do not exist
 }
 
+# Versions of numba whose internals `table_type` and `called_kernels` were tried with.
+_VERSIONS_EXTENDED = {(0, minor) for minor in range(63, 69)}
+
 IS_COMPILED = kernel_mode() == "compiled"
 """Whether kernels are compiled.  If not, they run as plain Python, and numba, which takes a
 second to load, is not imported."""
@@ -43,7 +46,7 @@ def table_kernel(function: _F) -> _F:
     references to all columns at every call takes ten times as long as most kernels work on a
     row.  A kernel that does make an array fails to compile.
     """
-    if IS_COMPILED:
+    if IS_COMPILED and _extends_numba():
         _pass_tables_by_pointer(function)
     return _compile(function, {**_FLAGS, "_nrt": False})  # an undocumented flag of numba
 
@@ -75,6 +78,19 @@ def _compile(function: _F, flags: dict[str, Any]) -> _F:
     return cast(_F, compiled)
 
 
+@cache
+def _extends_numba() -> bool:
+    """Return whether the modules that extend numba know its version.
+
+    They use what numba may change at any time.  With another version, kernels are compiled in
+    numba's own way, which takes several times as long and gives the same results.
+    """
+    import numba  # noqa: PLC0415
+
+    numbers = numba.__version__.split(".")[:2]
+    return all(map(str.isdigit, numbers)) and tuple(map(int, numbers)) in _VERSIONS_EXTENDED
+
+
 def _pass_tables_by_pointer(function: Callable[..., object]) -> None:
     from recrawl.core.table_type import pass_by_pointer  # noqa: PLC0415
 
@@ -92,9 +108,10 @@ def _with_cache(function: Callable[..., object], flags: dict[str, Any]) -> Any:
     """
     from numba import njit  # noqa: PLC0415
 
-    from recrawl.core.called_kernels import KernelCompiler  # noqa: PLC0415
+    if _extends_numba():
+        from recrawl.core.called_kernels import KernelCompiler  # noqa: PLC0415
 
-    flags = {**flags, "pipeline_class": KernelCompiler}
+        flags = {**flags, "pipeline_class": KernelCompiler}
     with suppress(RuntimeError):
         return njit(**flags)(function)
     with suppress(RuntimeError), accept_read_only_folders():
@@ -153,6 +170,13 @@ def _compile_once_per_kind(
 
         return compile_for_callers(function, flags)
 
+    own_template = dispatcher.get_call_template
+
+    def resolve(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
+        if _extends_numba():
+            return for_callers().get_call_template(args, kws)
+        return own_template(args, kws)
+
     def shared_kind(parameter: int | str, argument: Any) -> Any:
         plain = types.unliteral(argument)
         is_narrow = isinstance(plain, types.Integer) and plain.bitwidth < types.int64.bitwidth
@@ -160,10 +184,12 @@ def _compile_once_per_kind(
 
     def get_call_template(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
         by_place = tuple(shared_kind(place, kind) for place, kind in enumerate(args))
-        return for_callers().get_call_template(
+        return resolve(
             by_place, {name: shared_kind(name, kind) for name, kind in dict(kws).items()}
         )
 
     dispatcher.get_call_template = get_call_template
+    if not _extends_numba():
+        return
     dispatcher.get_overload = lambda kinds: for_callers().get_overload(kinds)
     dispatcher.for_callers = for_callers
