@@ -1,6 +1,7 @@
 """A reader gets the same answers as the writer at the same position of the log."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,10 +81,12 @@ def flipped(writer: Corpus, table: str, column: str) -> None:
     """Break a byte of one column of the newest snapshot."""
     newest = max((writer.folder / "snapshots" / "0").iterdir())
     body = json.loads(json.loads((newest / "manifest.json").read_text())["body"])
-    columns = newest / "columns"
-    data = bytearray(columns.read_bytes())
-    data[body["tables"][table][column]["offset"]] ^= 0x01
-    columns.write_bytes(data)
+    # In place, because a thread may read the file by a mapping, which must not become shorter.
+    with (newest / "columns").open("r+b") as columns:
+        columns.seek(body["tables"][table][column]["offset"])
+        (byte,) = columns.read(1)
+        columns.seek(-1, os.SEEK_CUR)
+        columns.write(bytes([byte ^ 0x01]))
 
 
 def test_a_reader_uses_the_snapshot_before_a_broken_one(
@@ -120,6 +123,8 @@ def test_a_reader_of_a_cut_off_snapshot_says_so(writer: Corpus, open_corpus: Ope
     writer.nodes[0].ledger.truncate(some_position)
     for snapshot in (folder / "snapshots" / "0").iterdir():
         columns = snapshot / "columns"
-        columns.write_bytes(columns.read_bytes()[:-100])
+        rest = columns.read_bytes()[:-100]
+        columns.unlink()  # a thread may read the old file by a mapping
+        columns.write_bytes(rest)
     with pytest.raises(RecoveryError, match="no snapshot can be used"):
         open_corpus(read_only=True)
