@@ -46,9 +46,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         corpus.snapshot()
         corpus.report([Outcome(url=url, digest=b"1") for url in URLS])
         corpus.snapshot()
-    # Opening again writes what the write-ahead log has into sorted files.
-    with open_it(folder, ManualClock(1_700_000_100_000)):
-        pass
+    # Opening again writes what the write-ahead log has into sorted files.  They are merged now, so
+    # that the engine does not merge them right after the next snapshot.
+    with open_it(folder, ManualClock(1_700_000_100_000)) as corpus:
+        corpus.nodes[0].store.compact()
     return folder
 
 
