@@ -20,6 +20,7 @@ from recrawl.node.durability.recovery import Partition, recover_node, settings_e
 from recrawl.node.node import Node
 from recrawl.node.numbering import Namer, PagesToAdd
 from recrawl.node.orders import Outcome
+from recrawl.node.few_reported import FewPagesReported
 from recrawl.node.records import (
     CorpusIdentified,
     CurvePriorSet,
@@ -115,7 +116,7 @@ def valid_orders(log: KafkaLog, partition: int) -> tuple[set[tuple[int, int]], i
                 pairs = list(zip(event.order.tolist(), event.page.tolist(), strict=True))
                 valid |= {pair for pair, ok in zip(pairs, applied.valid, strict=True) if ok}
                 n_void += int(np.count_nonzero(~applied.valid))
-            elif isinstance(event, PagesReported):
+            elif isinstance(event, PagesReported | FewPagesReported):
                 shard.apply(event.outcomes)
             elif not isinstance(
                 event, NamesNumbered | CorpusIdentified | UserDataSet | CurvePriorSet
