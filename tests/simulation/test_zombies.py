@@ -17,10 +17,10 @@ from recrawl.ledger.kafka import KafkaLog
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.recovery import Partition, recover_node, settings_event
+from recrawl.node.few_reported import FewPagesReported
 from recrawl.node.node import Node
 from recrawl.node.numbering import Namer, PagesToAdd
 from recrawl.node.orders import Outcome
-from recrawl.node.few_reported import FewPagesReported
 from recrawl.node.records import (
     CorpusIdentified,
     CurvePriorSet,
