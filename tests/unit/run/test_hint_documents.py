@@ -1,10 +1,12 @@
 """Versions of sitemaps and feeds: what is new, what is remembered, and when to look again."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import numpy as np
 import pytest
 
+from recrawl.corpus import Corpus, Outcome
 from recrawl.run.discovery.hint_documents import (
     POLL_SECONDS_MAX,
     POLL_SECONDS_MIN,
@@ -17,6 +19,7 @@ from recrawl.run.discovery.hint_documents import (
     choose_sample,
     claimed_ms,
     compare_versions,
+    count_worth,
     first_of_each,
     news_per_second,
     read_hints,
@@ -27,6 +30,7 @@ from recrawl.run.discovery.hint_documents import (
 )
 from recrawl.run.discovery.memory import DocumentVersion, NewsRate
 from recrawl.signals import DocumentKind
+from tests.manual_clock import ManualClock
 
 HOUR = 3_600.0
 DAY_MS = 86_400_000
@@ -164,6 +168,38 @@ def test_reliable_documents_are_read_more_often() -> None:
     assert times[0] == pytest.approx(np.sqrt(2 * 2 * HOUR / (36 / 24 / HOUR)), rel=0.2)
     assert times[1] / times[0] == pytest.approx(np.sqrt(3), rel=0.1)
     assert times[2] > 4 * times[0]
+
+
+def test_news_of_pages_that_are_not_worth_their_price_do_not_count() -> None:
+    news = NewsRate()
+    for _ in range(50):
+        news = add_news(news, seconds=6 * HOUR, n_signals=10, n_looked_at=6, n_worth=1)
+    all_worth = news._replace(n_worth=news.n_looked_at)
+    rates = [news_per_second(one, quality(0.9), SITEMAP_SOURCE) for one in (news, all_worth)]
+    assert rates[0] / rates[1] == pytest.approx(1 / 6, rel=0.2)  # with one page assumed
+    # A document that has only shown new pages is not concerned.
+    pages = add_news(NewsRate(), seconds=6 * HOUR, n_pages=10)
+    looked_at = pages._replace(n_looked_at=60.0)
+    assert news_per_second(pages, quality(0.9), SITEMAP_SOURCE) == news_per_second(
+        looked_at, quality(0.9), SITEMAP_SOURCE
+    )
+
+
+def test_pages_that_change_faster_than_their_price_are_not_worth_a_fetch(
+    open_corpus: Callable[..., Corpus], clock: ManualClock
+) -> None:
+    corpus = open_corpus(budget={"price": 86_400})
+    fast, slow = ([f"https://{kind}.example/{i}" for i in range(20)] for kind in ("fast", "slow"))
+    corpus.add(fast + slow)
+    for day in range(40):
+        clock.pass_seconds(43_200)
+        outcomes = [Outcome(url=url, digest=b"%d" % day) for url in fast]
+        corpus.report(outcomes + [Outcome(url=url, digest=b"same") for url in slow])
+    corpus.lease(1)
+    assert count_worth(corpus, fast) == (6, 0)
+    assert count_worth(corpus, slow) == (6, 6)
+    assert count_worth(corpus, ["https://unknown.example/"]) == (0, 0)
+    assert count_worth(corpus, []) == (0, 0)
 
 
 def test_times_are_within_limits() -> None:

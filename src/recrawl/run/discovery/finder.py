@@ -25,6 +25,7 @@ from recrawl.run.discovery.hint_documents import (
     choose_sample,
     claimed_ms,
     compare_versions,
+    count_worth,
     first_of_each,
     news_per_second,
     read_hints,
@@ -498,6 +499,7 @@ class Discovery:
             n_together = 1  # dates that move together are one event
         found.changed = before is None or bool(n_new or found.signals)
         if before is not None:
+            n_looked_at, n_worth = count_worth(self._corpus, [one.url for one in found.signals])
             news = add_news(
                 version.news,
                 seconds=seconds,
@@ -505,6 +507,8 @@ class Discovery:
                 n_together=n_together,
                 n_pages=n_new,
                 n_repeated=n_repeated,
+                n_looked_at=n_looked_at,
+                n_worth=n_worth,
             )
             version = replace(version, news=news)
         if found.signals:

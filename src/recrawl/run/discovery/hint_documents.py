@@ -32,7 +32,9 @@ that pace is read when half of its entries are probably new.
 Of the signals that a document sends, a share counts, because the corpus has not fetched the page
 since the claimed date, and of these the share ``p`` is true.  The corpus learns both; new pages
 count as true.  So ``s`` falls with the precision of a source, and an unreliable sitemap is read
-more rarely.
+more rarely.  Nor does a page count that changes so fast that a copy of it is not worth its price,
+not even right after a change: most news are about such pages.  A few of the signalled pages are
+looked at to learn their share.
 
 Documents of a site that say the same are not all read: see `recrawl.run.discovery.overlap`.
 """
@@ -108,6 +110,8 @@ _TTL_SECONDS_MAX: Final = 86_400.0
 # Intervals at which pages can be polled alone.
 _ALONE_SECONDS: Final = np.geomspace(600.0, 365 * 86_400.0, 100)
 _PRECISE_MS: Final = 60_000
+# Number of signalled pages of a version that are looked at.
+_LOOKED_AT_MAX: Final = 6
 
 
 class DocumentHints(NamedTuple):
@@ -273,6 +277,8 @@ def add_news(
     n_together: int = 0,
     n_pages: int = 0,
     n_repeated: int = 0,
+    n_looked_at: int = 0,
+    n_worth: int = 0,
 ) -> NewsRate:
     """Return how much a document has announced, with one more version.
 
@@ -287,6 +293,8 @@ def add_news(
     n_repeated
         Number of signals of the first kind that another document of the site showed before; they
         are not among ``n_signals``.
+    n_looked_at, n_worth
+        Number of signalled pages that were looked at, and of those that are worth their price.
     """
     return NewsRate(
         _DECAY * news.n_signals + n_signals,
@@ -294,7 +302,33 @@ def add_news(
         _DECAY * news.n_pages + n_pages,
         _DECAY * news.seconds + max(seconds, 0.0),
         _DECAY * news.n_repeated + n_repeated,
+        _DECAY * news.n_looked_at + n_looked_at,
+        _DECAY * news.n_worth + n_worth,
     )
+
+
+def count_worth(corpus: Corpus, urls: Sequence[str]) -> tuple[int, int]:
+    """Look at a few signalled pages; return how many these are, and how many are worth a fetch.
+
+    A fetch right after a change is worth the time until the next change, weighted by importance.
+
+    Parameters
+    ----------
+    corpus
+        Corpus with the pages.
+    urls
+        URLs of the pages, tracked or not.
+    """
+    n_looked_at = n_worth = 0
+    for url in urls[:: max(len(urls) // _LOOKED_AT_MAX, 1)][:_LOOKED_AT_MAX]:
+        page = corpus.explain(url)
+        if page is None or not page.has_price:
+            continue
+        state = page.state
+        n_looked_at += 1
+        gain = state.importance * state.kind_weight / max(state.change_rate_per_second, 1e-12)
+        n_worth += gain > state.price * state.cost
+    return n_looked_at, n_worth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,11 +426,12 @@ def news_per_second(news: NewsRate, quality: SignalQuality, source: str) -> floa
     source
         Source of the signals that moved on their own.
     """
-    n_true = (
+    worth_share = (news.n_worth + 1.0) / (news.n_looked_at + 1.0)
+    n_signalled = (
         quality.true_share_of(source) * news.n_signals
         + quality.true_share_of(REBUILT_SOURCE) * news.n_together
-        + news.n_pages
     )
+    n_true = worth_share * n_signalled + news.n_pages
     return quality.importance * (n_true + _PRIOR_NEWS) / (news.seconds + _PRIOR_SECONDS)
 
 

@@ -61,6 +61,10 @@ class NewsRate(NamedTuple):
     """Time between the versions."""
     n_repeated: float = 0.0
     """Dates that moved on their own, but that another document of the site showed before."""
+    n_looked_at: float = 0.0
+    """Signalled pages whose own value was looked at."""
+    n_worth: float = 0.0
+    """Those of them that are worth their price when they have changed."""
 
     def include_repeated(self) -> "NewsRate":
         """Return the sums as if no other document had shown anything before."""
