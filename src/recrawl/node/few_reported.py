@@ -26,7 +26,7 @@ from recrawl.errors import EventError
 from recrawl.shard import Outcomes
 from recrawl.store.fetch_records import Content
 
-__all__ = ["VALUES", "FewPagesReported", "few_reported", "pack_few", "unpack_few"]
+__all__ = ["VALUES", "FewPagesReported", "few_outcomes_entry", "pack_few", "unpack_few"]
 
 VALUES = ("digest", "etag", "last_modified", "sketch", "profile", "moved_to")
 """Names of the values, in the order of their bits from the lowest on."""
@@ -58,7 +58,7 @@ class FewPagesReported(NamedTuple):
     """The entry as the bytes of a record."""
 
 
-def few_reported(contents: list[Content], **columns: Sequence[Any]) -> FewPagesReported:
+def few_outcomes_entry(contents: list[Content], **columns: Sequence[Any]) -> FewPagesReported:
     """Return an entry from the values and the columns of `Outcomes`, as lists."""
     data = pack_few(contents, columns)
     return FewPagesReported(_outcomes_in(data, len(contents)), contents, data)

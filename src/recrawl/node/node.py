@@ -542,7 +542,7 @@ class Node:
                 return proposal
             (applied,) = self.submit([proposal])
             self._has_ordered = True
-            ahead = self.shard.chosen_ahead()
+            ahead = self.shard.take_pages_ahead()
             if ahead.size:
                 # At once, because reading them one by one takes several times as long.
                 self.store.read_ahead(np.append(proposal.page, ahead))

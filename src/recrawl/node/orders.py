@@ -34,6 +34,7 @@ __all__ = [
     "Order",
     "Outcome",
     "handle_of",
+    "has_controls",
     "is_failed_fetch",
     "is_success",
     "order_in",
@@ -87,6 +88,11 @@ def partition_in(handle: int, generation: int = 0) -> int:
 def order_in(handle: int) -> int:
     """Return the number of one order in its partition, as `order_of` does for many."""
     return handle >> PARTITION_BITS & (ORDERS_MAX - 1)
+
+
+def has_controls(value: bytes) -> bool:
+    """Return whether a header has a control character of ASCII, and must not be sent."""
+    return _CONTROL.search(value) is not None
 
 
 # Statuses that say something about a page, beside those of success.
@@ -187,7 +193,7 @@ def _validators(values: list[bytes | None], without: list[bool]) -> list[bytes |
     Version 0.1.0 stored values with control characters, which must not be.
     """
     return [
-        None if is_without or value is None or _CONTROL.search(value) else value
+        None if is_without or value is None or has_controls(value) else value
         for value, is_without in zip(values, without, strict=True)
     ]
 

@@ -280,10 +280,11 @@ class Shard:
         most = self.settings.orders_max
         n = most if allowance is None else min(allowance, most)
         in_fetches = registers.budget_unit[0] == BudgetUnit.FETCHES
+        n_paid = most
         if in_fetches:  # the picker handles one in cost
-            n = int(min(max(self.credit(now_ms) + 1e-6, 0), n))
+            n_paid = int(min(max(self.credit(now_ms) + 1e-6, 0), most))
+            n = min(n, n_paid)
         if 0 < n <= FEW_ORDERS_MAX and not exact and in_fetches:
-            n_paid = int(min(self.credit(now_ms) + 1e-6, most))
             slot, reason = self._reserve.decide(
                 self.picker, self.tables, now_ms, n, n_paid=n_paid, keeps_budget=keeps_budget
             )
@@ -294,7 +295,7 @@ class Shard:
             )
         return self._propose(now_ms, slot, reason, lease_seconds)
 
-    def chosen_ahead(self) -> NDArray[np.int64]:
+    def take_pages_ahead(self) -> NDArray[np.int64]:
         """Return the pages that a decision has chosen for later leases; each of them once."""
         slot = self._reserve.take_new()
         page: NDArray[np.int64] = events.page_of(slot, self.tables.pages.generation[slot])
@@ -473,7 +474,8 @@ class Shard:
     def apply(self, event: Event) -> Applied:
         """Apply a batch of events, its rows in order."""
         event = events.freeze_columns(event)
-        self._reserve.check(event, self._drop_reserve)
+        if not self._reserve.is_right_after(event):
+            self._drop_reserve()
         valid = np.zeros(event[0].size, np.bool_)
         transition = _NO_TRANSITION
         if self._snapshot is not None:

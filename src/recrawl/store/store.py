@@ -151,7 +151,7 @@ class Store:
         self._n_writes = 0
         self._absent: tuple[int, HashArray] = (0, np.empty(0, np.uint64))
         self._read: _Read = (0, np.empty(0, np.int64), [])
-        self._names_read: dict[int, bytes] = {}
+        self._names_read: dict[int, bytes | None] = {}
         self._records_read: dict[int, bytes | None] = {}
         self._has_fetch_urls = True
 
@@ -294,14 +294,30 @@ class Store:
         found = stored_urls(self._kv, page if len(unknown) == len(rows) else page[unknown])
         for i, name in zip(unknown, found, strict=True):
             names[i] = name
-        if len(known) + len(unknown) > _LATELY_READ_MAX:
-            known.clear()
-        # An odd number stands for a write in progress, which may remove one of the pages.
-        if n_writes == self._n_writes and n_writes % 2 == 0:
-            known.update(
-                (rows[i], name) for i, name in zip(unknown, found, strict=True) if name is not None
-            )
+        of_rows = zip(unknown, found, strict=True)
+        self._remember(known, n_writes, {rows[i]: name for i, name in of_rows if name is not None})
         return names
+
+    def _remember(
+        self, known: dict[int, bytes | None], n_writes: int, read: dict[int, bytes | None]
+    ) -> None:
+        """Add what was read of pages to what is remembered, unless a write has changed it since.
+
+        Parameters
+        ----------
+        known
+            Dictionary to add to.
+        n_writes
+            Number of writes before the reading.
+        read
+            Values by page.
+        """
+        # An odd number stands for a write in progress, which may change one of the pages.
+        if n_writes != self._n_writes or n_writes % 2 or len(read) > _LATELY_READ_MAX:
+            return
+        if len(known) + len(read) > _LATELY_READ_MAX:
+            known.clear()
+        known.update(read)
 
     def read_ahead(self, page: PageArray) -> None:
         """Remember the names and the records of pages, of which some will be asked for soon."""
@@ -333,21 +349,21 @@ class Store:
         urls = self.urls_of(page) if urls is None else urls
         if not self._has_fetch_urls:
             return urls
-        rows, keys, generation = page_keys(FETCH, page)
-        values = self._kv.get_many(keys)
-        if values.count(None) == len(values):
-            return urls
-        texts = urls.to_pylist()
-        return pa.array(_with_fetch_urls(texts, rows, values, generation), pa.string())
+        return pa.array(self._fetch_urls(page, urls.to_pylist()), pa.string())
 
     def _fetch_urls(self, page: PageArray, urls: list[str | None]) -> list[str | None]:
+        """Return the URLs to request for pages, from their canonical URLs."""
         if not self._has_fetch_urls:
             return urls
+        texts = list(urls)
         rows, keys, generation = page_keys(FETCH, page)
-        values = self._kv.get_many(keys)
-        if values.count(None) == len(values):
-            return urls
-        return _with_fetch_urls(list(urls), rows, values, generation)
+        for row, value in zip(rows, self._kv.get_many(keys), strict=True):
+            if value is None or value[0] != generation[row] or texts[row] is None:
+                continue
+            # Version 0.1.0 stored URLs that cannot be sent as they are: the canonical ones can.
+            if _GRAPHIC.fullmatch(value, 1):
+                texts[row] = value[1:].decode()
+        return texts
 
     def scan_urls(self, start_slot: int, n: int) -> tuple[PageArray, pa.StringArray]:
         """Return the pages in ``n`` slots from ``start_slot`` on, and their URLs, by slot."""
@@ -389,14 +405,12 @@ class Store:
         values = [known.get(row, _UNREAD) for row in rows]
         if _UNREAD in values:
             values = stored_records(self._kv, page)
-            if len(known) + len(rows) > _LATELY_READ_MAX:
-                known.clear()
-            if n_writes == self._n_writes and n_writes % 2 == 0:
-                known.update(
-                    (row, value)
-                    for row, value in zip(rows, values, strict=True)
-                    if value is None or len(value) <= _LATELY_READ_BYTES_MAX
-                )
+            small = {
+                row: value
+                for row, value in zip(rows, values, strict=True)
+                if value is None or len(value) <= _LATELY_READ_BYTES_MAX
+            }
+            self._remember(known, n_writes, small)
         self._read = n_writes, page, values
         return values
 
@@ -785,19 +799,6 @@ class Store:
         self._has_fetch_urls = next(self._kv.scan(FETCH, _AFTER_FETCH), None) is not None
         counts = self._kv.get(_CONTENT_COUNTS)
         self._content_counts = None if counts is None else ContentCounts.decode(counts)
-
-
-def _with_fetch_urls(
-    texts: list[str | None], rows: list[int], values: list[bytes | None], generation: list[int]
-) -> list[str | None]:
-    """Replace the canonical URLs of rows by the URLs to request, where there is another one."""
-    for row, value in zip(rows, values, strict=True):
-        if value is None or value[0] != generation[row] or texts[row] is None:
-            continue
-        # Version 0.1.0 stored URLs that cannot be sent as they are: the canonical ones can.
-        if _GRAPHIC.fullmatch(value, 1):
-            texts[row] = value[1:].decode()
-    return texts
 
 
 def _not_removed(batch: StoreBatch, page: PageArray) -> NDArray[np.int64]:

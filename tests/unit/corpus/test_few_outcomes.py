@@ -11,7 +11,7 @@ from recrawl.corpus import Corpus, Outcome
 from recrawl.corpus.leasing import reports
 from recrawl.errors import EventError
 from recrawl.ledger import Record
-from recrawl.node.few_reported import few_reported, unpack_few
+from recrawl.node.few_reported import few_outcomes_entry, unpack_few
 from recrawl.node.records import PagesReported, entry_of, record_of
 from recrawl.node.reporting.few import is_plain
 from recrawl.store.fetch_records import Content
@@ -145,7 +145,7 @@ def few(n: int) -> Any:
     contents: list[Content] = [
         (bytes([i]) * 16, None if i % 2 else b"etag", None, None, None, None) for i in range(n)
     ]
-    return few_reported(
+    return few_outcomes_entry(
         contents,
         page=range(n),
         order=range(10, 10 + n),

@@ -73,6 +73,20 @@ def test_a_page_is_found_by_its_url_and_the_url_by_its_page(store: Store) -> Non
     ]
 
 
+@pytest.mark.parametrize("n_at_once", [3, 8, 40])
+def test_what_is_remembered_of_pages_is_limited(
+    store: Store, monkeypatch: pytest.MonkeyPatch, n_at_once: int
+) -> None:
+    monkeypatch.setattr(store_module, "_LATELY_READ_MAX", 10)
+    page = add(store, 40)
+    for first in range(0, 40, n_at_once):
+        some = page[first : first + n_at_once]
+        assert store.urls_of(some).equals(urls(some.size, first))
+        assert store.digests_of(some) == [[]] * some.size
+        assert len(store._names_read) <= 10
+        assert len(store._records_read) <= 10
+
+
 def test_empty_input_gives_empty_output(store: Store) -> None:
     nothing = np.empty(0, np.int64)
     assert store.pages_of(urls(0)).size == 0

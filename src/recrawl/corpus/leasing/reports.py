@@ -135,13 +135,13 @@ class Reporting:
 
     def _report_all(self, calls: Sequence[list[Outcome]]) -> list[Reported | BaseException]:
         """Report the outcomes of several callers at once, but not those of one with an error."""
-        found = self._report_few([outcome for call in calls for outcome in call])
+        rows = [outcome for call in calls for outcome in call]
+        found = self._report_few(rows)
         if found is not None:
             return _split(found, calls)
         if len(calls) == 1:
-            return [self._report(answers_of(calls[0]))]
+            return [self._report(answers_of(rows))]
         errors: dict[int, BaseException] = {}
-        rows = [outcome for call in calls for outcome in call]
         try:
             answers = answers_of(rows)
         except Exception:

@@ -4,7 +4,6 @@ Plain is an outcome of a leased page that was seen, with a digest or the user's 
 it changed.  Others go the general way, `recrawl.node.reporting.many`; both have the same effect.
 """
 
-import re
 from collections.abc import Sequence
 from math import isnan
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from recrawl.node.clock import NodeTime
-from recrawl.node.few_reported import few_reported
+from recrawl.node.few_reported import few_outcomes_entry
 from recrawl.node.node import Node
-from recrawl.node.orders import NOT_MODIFIED, Outcome, order_in
+from recrawl.node.orders import NOT_MODIFIED, Outcome, has_controls, order_in
 from recrawl.node.repeated_outcomes import verdict_by_digest
 from recrawl.node.reporting.many import http_date_ms, stored_digest
 from recrawl.shard import Verdict
@@ -26,7 +25,6 @@ __all__ = ["FEW_OUTCOMES_MAX", "is_plain", "report_few"]
 FEW_OUTCOMES_MAX = 256
 """More outcomes than this are faster as columns."""
 
-_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _NO_CONTENT: Content = (None,) * 6
 _STATUS_MAX = 299
 
@@ -62,7 +60,7 @@ def is_plain(outcome: object) -> bool:
 def _is_header(value: object, n_bytes_max: int) -> bool:
     if value is None:
         return True
-    return type(value) is bytes and len(value) <= n_bytes_max and not _CONTROL.search(value)
+    return type(value) is bytes and len(value) <= n_bytes_max and not has_controls(value)
 
 
 def report_few(
@@ -109,7 +107,7 @@ def report_few(
     modified_ms = [0] * len(pages)
     if shard.settings.last_modified == "trust":
         modified_ms = [http_date_ms(outcome.last_modified) for outcome in outcomes]
-    entry = few_reported(
+    entry = few_outcomes_entry(
         contents,
         page=pages,
         order=orders,

@@ -6,8 +6,6 @@ the same order, each logged when it is leased, and dropped after a tenth of a se
 an event could make one of them a wrong choice: then they wait for their turn again.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -118,26 +116,16 @@ class Reserve:
         self._next_order += n
         return taken
 
-    def check(self, event: events.Event, drop: Callable[[], None]) -> None:
-        """Drop the pages chosen ahead if an event could make one of them a wrong choice.
-
-        Parameters
-        ----------
-        event
-            Event that is about to be applied.
-        drop
-            Function that calls `drop`.
-        """
+    def is_right_after(self, event: events.Event) -> bool:
+        """Return whether the pages chosen ahead are still right after an event."""
         if self._slot.size == 0 or isinstance(event, _HARMLESS):
-            return
+            return True
         # An error may let a host rest; an outcome without an order may be of any page.
-        if (
+        return bool(
             isinstance(event, events.Outcomes)
             and event.verdict.max(initial=0) < _DISALLOWED
             and event.order.min(initial=1) > 0
-        ):
-            return
-        drop()
+        )
 
     def drop(self, picker: Picker, tables: Tables) -> None:
         """Let the pages chosen ahead wait for their turn again."""
