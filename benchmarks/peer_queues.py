@@ -23,7 +23,8 @@ import pyarrow as pa
 __all__ = ["PostgresTable", "Queue", "SqliteTable", "start_postgres"]
 
 LEASE_SECONDS = 3_600.0
-REVISIT_SECONDS = 86_400.0
+# A reported page is due again after all others, so that a short run never uses up a table.
+REVISIT_SECONDS = 0.0
 
 
 class Queue(Protocol):

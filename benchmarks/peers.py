@@ -96,6 +96,8 @@ def _run_case(connect: Callable[[], Queue], case: Case, seconds: float) -> dict[
             at = time.perf_counter()
             while at < ends:
                 leased = queue.lease(case.n_rows)
+                if not leased:
+                    raise RuntimeError("no page was due; use more pages")
                 n_counted[i] += queue.report(leased, _DIGEST)
                 before, at = at, time.perf_counter()
                 latencies[i].append(at - before)

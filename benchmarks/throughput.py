@@ -153,7 +153,7 @@ def _compare_with_bare(
         "rows": n_rows,
         "rows_per_second": round(n_rows / seconds),
         "bare_rocksdb_rows_per_second": round(n_rows / rocksdb),
-        "ratio_to_bare_rocksdb": round(rocksdb / seconds, 3),
+        "ratio_to_bare_rocksdb": float(f"{rocksdb / seconds:.3g}"),
         "log_bytes_per_row": round(
             sum(len(r.data) for records in recording.appends for r in records) / n_rows, 1
         ),
@@ -161,8 +161,8 @@ def _compare_with_bare(
     if bootstrap is not None:
         kafka = _time_bare_kafka(recording.appends, bootstrap)
         found["bare_kafka_rows_per_second"] = round(n_rows / kafka)
-        found["ratio_to_bare_kafka"] = round(kafka / seconds, 3)
-        found["ratio_to_bare_kafka_and_rocksdb"] = round((kafka + rocksdb) / seconds, 3)
+        found["ratio_to_bare_kafka"] = float(f"{kafka / seconds:.3g}")
+        found["ratio_to_bare_kafka_and_rocksdb"] = float(f"{(kafka + rocksdb) / seconds:.3g}")
     return found
 
 

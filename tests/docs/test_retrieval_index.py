@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -200,6 +201,7 @@ def test_the_script_embeds_only_what_is_new(
 
 
 def report(folder: Path, outcome: recrawl.Outcome) -> None:
-    """Report a fetch to the corpus."""
+    """Report a fetch to the corpus, in a later second than the one before, so that it counts."""
+    time.sleep(1.1)
     with recrawl.open(folder / "corpus") as corpus:
         assert corpus.report(outcome).counted.all()

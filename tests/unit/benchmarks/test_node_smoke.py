@@ -136,7 +136,7 @@ def test_texts() -> None:
 
 
 def test_a_corpus_is_compared_with_tables() -> None:
-    found = run("peers", "--pages", "60000", "--rounds", "1", "--seconds", "0.2")
+    found = run("peers", "--pages", "150000", "--rounds", "1", "--seconds", "0.2")
     for case in ("1 rows, 1 threads", "1 rows, 32 threads", "1000 rows, 1 threads"):
         for name in ("recrawl", "postgresql", "sqlite"):
             assert found[case][name]["rows_per_second"] > 0, (case, name)
