@@ -4,16 +4,24 @@ A call of one row pays for a sync of the log and for a hundred small steps that 
 number of rows.  Calls that wait for another one are therefore done together: the first of them does
 the work of all, in the order in which they came, and then passes the turn to the next that waits.
 So nobody works for others more than once per call, and nobody is overtaken.
+
+Callers whose calls were done together often come back together: the first of them would do its call
+alone, and let all others wait for it.  It therefore waits a moment for as many calls as the last
+time, at most as long as those took; in vain only once.
 """
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from threading import Lock, get_ident
+from time import perf_counter
 from typing import Generic, TypeVar
 
 from recrawl.one_process import ProcessLock
 
 __all__ = ["MergedCalls"]
+
+# Longest wait for callers that may come back together.
+_GATHERING_SECONDS_MAX = 0.003
 
 _Given = TypeVar("_Given")
 _Found = TypeVar("_Found")
@@ -40,8 +48,8 @@ class MergedCalls(Generic[_Given, _Found]):
     Parameters
     ----------
     run_all
-        Function that does several calls of the same kind; it returns for each its result, or the
-        error that its caller gets.  An error that it raises goes to all of them.
+        Function that does several calls, of the same kind if they have one; it returns for each
+        its result, or the error that its caller gets.  An error that it raises goes to all.
     n_rows_max
         Number of rows after which no other call is merged.
     """
@@ -57,6 +65,9 @@ class MergedCalls(Generic[_Given, _Found]):
         self._waiting: deque[_Ticket[_Given, _Found]] = deque()
         self._is_busy = False
         self._worker: int | None = None
+        self._n_expected = 1
+        self._last_seconds = 0.0
+        self._gathered: Lock | None = None
 
     def call(self, given: _Given, *, n_rows: int = 1, kind: Hashable = None) -> _Found:
         """Do one call, alone or together with others that wait; return its result.
@@ -68,23 +79,32 @@ class MergedCalls(Generic[_Given, _Found]):
         n_rows
             Number of its rows.
         kind
-            Kind of the call: only calls of equal kind are done together.
+            Kind of the call; two calls of different kinds are not done together.
         """
         ticket: _Ticket[_Given, _Found] = _Ticket(given, n_rows, kind)
         if self._worker == get_ident():
             # A signal handler has interrupted this thread in the middle of its work.
             self._run([ticket])
             return self._result_of(ticket)
+        gathered: Lock | None = None
         try:
             with self._lock:
                 self._waiting.append(ticket)
                 if self._is_busy:
                     ticket.woken = Lock()
                     ticket.woken.acquire()
+                    if self._gathered is not None and len(self._waiting) >= self._n_expected:
+                        self._gathered.release()
+                        self._gathered = None
                 else:
                     self._is_busy = ticket.has_turn = True
+                    if self._n_expected > 1:
+                        gathered = self._gathered = Lock()
+                        gathered.acquire()
             if ticket.woken is not None:
                 ticket.woken.acquire()
+            elif gathered is not None:
+                gathered.acquire(timeout=min(self._last_seconds, _GATHERING_SECONDS_MAX))
             if not ticket.is_done:
                 self._run_group()
         finally:
@@ -116,18 +136,27 @@ class MergedCalls(Generic[_Given, _Found]):
 
     def _run_group(self) -> None:
         with self._lock:
+            self._gathered = None
             group = [self._waiting.popleft()]
             n_rows = group[0].n_rows
-            while self._waiting and self._waiting[0].kind == group[0].kind:
-                n_rows += self._waiting[0].n_rows
+            kind = group[0].kind
+            while self._waiting:
+                following = self._waiting[0]
+                n_rows += following.n_rows
                 if n_rows > self._n_rows_max:
                     break
+                if following.kind is not None:
+                    if kind is not None and following.kind != kind:
+                        break
+                    kind = following.kind
                 group.append(self._waiting.popleft())
         self._worker = get_ident()
+        started = perf_counter()
         try:
             self._run(group)
         finally:
             self._worker = None
+            self._n_expected, self._last_seconds = len(group), perf_counter() - started
             for ticket in group:
                 ticket.is_done = True
                 if ticket.woken is not None and not ticket.has_turn:

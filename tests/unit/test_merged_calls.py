@@ -88,6 +88,52 @@ def test_only_equal_kinds_are_done_together() -> None:
     assert groups == [[1], [5], [105, 106], [7]]
 
 
+def test_calls_of_no_kind_are_done_with_those_of_any() -> None:
+    doubling = Doubling()
+    calls = MergedCalls(doubling.run_all, 1_000)
+    found: list[int] = []
+    kinds = [None, "a", None, "a", "b", None]
+    threads = [
+        threading.Thread(target=lambda i=i, k=k: found.append(calls.call(i, kind=k)))
+        for i, k in enumerate(kinds)
+    ]
+    first = threading.Thread(target=lambda: found.append(calls.call(9)))
+    first.start()
+    assert doubling.is_running.wait(30)
+    for i, thread in enumerate(threads):
+        thread.start()
+        wait_for_calls(calls, i + 1)
+    doubling.may_run.set()
+    for thread in [first, *threads]:
+        thread.join(30)
+    assert doubling.groups == [[9], [0, 1, 2, 3], [4, 5]]
+    assert sorted(found) == [0, 2, 4, 6, 8, 10, 18]
+
+
+def test_callers_that_come_back_together_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    doubling = Doubling()
+    doubling.may_run.set()
+    calls = MergedCalls(doubling.run_all, 100)
+    calls._n_expected, calls._last_seconds = 3, 60.0  # as after a group of three
+    monkeypatch.setattr("recrawl.merged_calls._GATHERING_SECONDS_MAX", 60.0)
+    found: dict[int, object] = {}
+    for thread in start_calls(calls, [3, 4, 5], found):
+        thread.join(30)
+    assert doubling.groups == [[3, 4, 5]]
+    assert found == {3: 6, 4: 8, 5: 10}
+
+
+def test_nobody_waits_twice_for_callers_that_do_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    doubling = Doubling()
+    doubling.may_run.set()
+    calls = MergedCalls(doubling.run_all, 100)
+    calls._n_expected, calls._last_seconds = 3, 0.01
+    assert calls.call(3) == 6
+    monkeypatch.setattr("recrawl.merged_calls._GATHERING_SECONDS_MAX", float("nan"))  # not used
+    assert calls.call(4) == 8
+    assert doubling.groups == [[3], [4]]
+
+
 def test_an_error_of_one_call_is_its_own() -> None:
     _, found = run_merged([-5, -4], 100)
     assert found == {1: 2, -5: "ValueError('-5')", -4: "ValueError('-4')"}

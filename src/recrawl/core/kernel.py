@@ -10,7 +10,7 @@ import numpy as np
 
 from recrawl.kernel_mode import accept_read_only_folders, kernel_mode
 
-__all__ = ["IS_COMPILED", "ignore_overflow", "kernel", "table_kernel"]
+__all__ = ["IS_COMPILED", "extends_numba", "ignore_overflow", "kernel", "table_kernel"]
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _FLAGS: dict[str, Any] = {
@@ -21,7 +21,7 @@ _FLAGS: dict[str, Any] = {
     "no_cfunc_wrapper": True,  # for callers in C, which do not exist
 }
 
-# Versions of numba whose internals `table_type` and `called_kernels` were tried with.
+# Versions of numba with which the modules that use its internals were tried.
 _VERSIONS_EXTENDED = {(0, minor) for minor in range(63, 69)}
 
 IS_COMPILED = kernel_mode() == "compiled"
@@ -46,7 +46,7 @@ def table_kernel(function: _F) -> _F:
     references to all columns at every call takes ten times as long as most kernels work on a
     row.  A kernel that does make an array fails to compile.
     """
-    if IS_COMPILED and _extends_numba():
+    if IS_COMPILED and extends_numba():
         _pass_tables_by_pointer(function)
     return _compile(function, {**_FLAGS, "_nrt": False})  # an undocumented flag of numba
 
@@ -79,7 +79,7 @@ def _compile(function: _F, flags: dict[str, Any]) -> _F:
 
 
 @cache
-def _extends_numba() -> bool:
+def extends_numba() -> bool:
     """Return whether the modules that extend numba know its version.
 
     They use what numba may change at any time.  With another version, kernels are compiled in
@@ -108,7 +108,7 @@ def _with_cache(function: Callable[..., object], flags: dict[str, Any]) -> Any:
     """
     from numba import njit  # noqa: PLC0415
 
-    if _extends_numba():
+    if extends_numba():
         from recrawl.core.called_kernels import KernelCompiler  # noqa: PLC0415
 
         flags = {**flags, "pipeline_class": KernelCompiler}
@@ -173,7 +173,7 @@ def _compile_once_per_kind(
     own_template = dispatcher.get_call_template
 
     def resolve(args: tuple[Any, ...], kws: dict[str, Any]) -> Any:
-        if _extends_numba():
+        if extends_numba():
             return for_callers().get_call_template(args, kws)
         return own_template(args, kws)
 
@@ -189,7 +189,7 @@ def _compile_once_per_kind(
         )
 
     dispatcher.get_call_template = get_call_template
-    if not _extends_numba():
+    if not extends_numba():
         return
     dispatcher.get_overload = lambda kinds: for_callers().get_overload(kinds)
     dispatcher.for_callers = for_callers

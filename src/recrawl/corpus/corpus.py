@@ -37,6 +37,7 @@ from recrawl.corpus.inspect.stats import Stats, stats_of
 from recrawl.corpus.leasing.pages import Leasing, check_seconds
 from recrawl.corpus.leasing.reports import Reported, Reporting
 from recrawl.corpus.leasing.shortfall import Orders, is_run_over, window_reason, window_text
+from recrawl.corpus.leasing.small_calls import new_small_calls
 from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.plan.curve import Plan, plan_of
 from recrawl.corpus.view import Added, Signalled
@@ -164,9 +165,12 @@ class Corpus:
         )
         self._scrubber = Scrubber(folder, format, config.scrub, clock)
         self._budget_split = BudgetSplit(nodes, config, clock)
-        self._leasing = Leasing(self.nodes, self._budget_split, config, self.time)
+        small_calls = new_small_calls()
+        self._leasing = Leasing(self.nodes, self._budget_split, config, self.time, small_calls)
         self._bodies = BodyReader(config.content)
-        self._reporting = Reporting(self.nodes, config, self.time, self._bodies, format.generation)
+        self._reporting = Reporting(
+            self.nodes, config, self.time, self._bodies, format.generation, small_calls
+        )
         self._is_closed = False
         self.is_reader = nodes[0].is_reader
         self._fork_watch = _ForkWatch(self)

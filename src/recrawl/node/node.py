@@ -60,7 +60,7 @@ from recrawl.shard.state.status import LeaseStage, PriceMode, Why
 from recrawl.store import AcceptedRequest, Store, StoreBatch
 from recrawl.urls import page_names
 
-__all__ = ["Node", "apply_entry", "use_logged_price"]
+__all__ = ["Node", "Submission", "apply_entry", "use_logged_price"]
 
 # Maximum number of rows in a group commit, so that no caller waits for all others.
 _GROUP_ROWS_MAX = 200_000
@@ -129,7 +129,7 @@ def _add_pages_to_batch(
         batch.set_user_data(page[has_any], doc_id.take(given), metadata.take(given))
 
 
-class _Ticket:
+class Submission:
     """The log entries of one caller, and the result of committing them."""
 
     __slots__ = ("applied", "entries", "error", "is_done", "records")
@@ -191,7 +191,7 @@ class Node:
         self.lock = ProcessLock(threading.RLock())
         self.log_bytes = 0
         """Bytes appended or replayed since the node was opened."""
-        self._pending: deque[_Ticket] = deque()
+        self._pending: deque[Submission] = deque()
         self._owned_epoch = 0
         self._ticked_ms = self._weighed_ms = 0
         self._has_ordered = False
@@ -406,38 +406,53 @@ class Node:
             Key of the client's request that they complete, which `find_request` finds for a day.
             Hold ``lock`` from that look-up to this call, so that no request is applied twice.
         """
+        return self.finish(self.begin(entries, request=request))
+
+    def begin(
+        self, entries: Sequence[LogEntry], *, request: RequestKey | None = None
+    ) -> Submission:
+        """Put entries into the next append to the log, whoever makes it; see `submit`.
+
+        The caller must `finish` them, and may do other work on the node before, such as ordering
+        pages: what that logs goes into the same append.
+        """
         self.store.check_process()
         if request is not None and not entries:
             raise ValueError("a request with a key must have at least one entry")
-        ticket = _Ticket(entries, request)
-        self._pending.append(ticket)
-        with self.lock:
-            while not ticket.is_done:
-                self._commit_group()
-        if ticket.error is not None:
-            raise ticket.error
-        return ticket.applied
+        submission = Submission(entries, request)
+        self._pending.append(submission)
+        return submission
+
+    def finish(self, submission: Submission) -> list[Applied]:
+        """Wait until entries are logged and applied, or do it; return the result of each."""
+        if not submission.is_done:
+            with self.lock:
+                while not submission.is_done:
+                    self._commit_group()
+        if submission.error is not None:
+            raise submission.error
+        return submission.applied
 
     def _commit_group(self) -> None:
-        group: list[_Ticket] = []
+        group: list[Submission] = []
         n_rows = 0
         while self._pending and n_rows < _GROUP_ROWS_MAX:
-            ticket = self._pending.popleft()
-            group.append(ticket)
-            n_rows += sum(_n_rows(entry) for entry in ticket.entries)
+            submission = self._pending.popleft()
+            group.append(submission)
+            n_rows += sum(_n_rows(entry) for entry in submission.entries)
         try:
             applied = self._commit(
-                [entry for ticket in group for entry in ticket.entries],
-                [record for ticket in group for record in ticket.records],
+                [entry for submission in group for entry in submission.entries],
+                [record for submission in group for record in submission.records],
             )
-            for ticket in group:
-                n = len(ticket.entries)
-                ticket.applied, applied = applied[:n], applied[n:]
+            for submission in group:
+                n = len(submission.entries)
+                submission.applied, applied = applied[:n], applied[n:]
         except BaseException as error:
-            for ticket in group:
-                ticket.error = error
-        for ticket in group:
-            ticket.is_done = True
+            for submission in group:
+                submission.error = error
+        for submission in group:
+            submission.is_done = True
 
     def _commit(self, entries: Sequence[LogEntry], records: Sequence[Record]) -> list[Applied]:
         self.raise_if_failed()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from recrawl.core.arrays import FlagArray
 from recrawl.core.price.due_table import DueCodes, DueTable, build_due_table
 from recrawl.core.price.learning_rows import writable_copy, write_learning_rows
+from recrawl.core.quick_calls import quick_call
 from recrawl.errors import EventError
 from recrawl.shard import events, growth
 from recrawl.shard.apply import budget, leases, newcomers, outcomes, pages, signals
@@ -76,6 +77,11 @@ class Applied(NamedTuple):
 
 
 _NO_TRANSITION = np.zeros(0, np.uint8)
+# What every lease and report calls, however few its rows.
+_apply_outcomes = quick_call(outcomes.apply_outcomes)
+_charge_newcomers = quick_call(newcomers.charge_newcomers)
+_forget_leases = quick_call(leases.forget_leases)
+_order_pages = quick_call(leases.order_pages)
 
 
 class Shard:
@@ -550,7 +556,7 @@ class Shard:
     def _apply_outcomes(self, event: events.Outcomes, valid: FlagArray) -> NDArray[np.uint8]:
         t = self.tables
         transition = np.full(valid.size, outcomes.VOID, np.uint8)
-        outcomes.apply_outcomes(
+        _apply_outcomes(
             t.pages,
             t.links,
             t.sources,
@@ -597,17 +603,17 @@ class Shard:
         if not (event.epoch == self.epoch).any():
             return
         self._advance_to_latest(event)
-        leases.forget_leases(self.tables.leases, self.tables.registers, self._grace_ms)
+        _forget_leases(self.tables.leases, self.tables.registers, self._grace_ms)
         self.tables = growth.with_leases(self.tables, event.page.size)
         t = self.tables
-        leases.order_pages(t.pages, t.groups, t.leases, t.registers, event, valid)
+        _order_pages(t.pages, t.groups, t.leases, t.registers, event, valid)
         rules = self.rules
         if t.registers.newcomers_until[0] > 0:
             shares = newcomers.shares_in_effect(
                 t.groups, t.registers, rules.new_pages_share, rules.new_domain_share
             )
             rules = rules._replace(new_pages_share=shares[0], new_domain_share=shares[1])
-        newcomers.charge_newcomers(t.pages, t.groups, t.registers, rules, event, valid)
+        _charge_newcomers(t.pages, t.groups, t.registers, rules, event, valid)
 
     @property
     def _grace_ms(self) -> int:

@@ -96,4 +96,6 @@ def test_kernels_that_are_only_called_by_kernels_are_compiled_for_them() -> None
     _first_of(tables()[0])
     if hasattr(_first_of, "for_callers"):  # numba is not disabled
         assert not _first_of.for_callers().signatures
-        assert len(_value_of.for_callers().signatures) >= 1  # type: ignore[attr-defined]
+        # Code from the cache needs none that it calls.
+        is_cached = bool(_first_of.stats.cache_hits)  # type: ignore[attr-defined]
+        assert is_cached or _value_of.for_callers().signatures  # type: ignore[attr-defined]

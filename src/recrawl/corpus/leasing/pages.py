@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from itertools import accumulate
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from recrawl.corpus.leasing.shortfall import (
     find_shortfall,
     window_reason,
 )
+from recrawl.corpus.leasing.small_calls import SmallCalls, SmallLease, Wanted
 from recrawl.corpus.leasing.urls import LeasedUrls, lease_urls, refuse_urls
 from recrawl.merged_calls import MergedCalls
 from recrawl.node.clock import NodeTime
@@ -22,21 +22,13 @@ from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.node import Node
 from recrawl.node.orders import Order, orders_of
 from recrawl.node.routing import UrlBatch
+from recrawl.shard.picker.reserve import FEW_ORDERS_MAX
 
 __all__ = ["Leasing", "check_seconds"]
 
 _LEASE_SECONDS_MAX = 366 * 86_400.0
 # Number of orders after which no other caller's are decided together with them.
 _MERGED_ORDERS_MAX = 1_000
-
-
-class _Wanted(NamedTuple):
-    """What callers must have in common to be served together."""
-
-    run: str | None
-    """Name of the run that pays; None if the budget is not per run."""
-    seconds: float | None
-    exact: bool
 
 
 class Leasing:
@@ -52,6 +44,8 @@ class Leasing:
         Configuration of the corpus.
     time
         Time of the corpus.
+    small_calls
+        Queue of small leases and reports.
     """
 
     def __init__(
@@ -60,6 +54,7 @@ class Leasing:
         budget_split: BudgetSplit,
         config: CorpusConfig,
         time: NodeTime,
+        small_calls: SmallCalls,
     ) -> None:
         self._nodes = nodes
         self._budget_split = budget_split
@@ -67,7 +62,8 @@ class Leasing:
         self._time = time
         self._next_node = 0
         n_rows_max = min(_MERGED_ORDERS_MAX, nodes[0].shard.settings.orders_max)
-        self._calls = MergedCalls(self._lease_all, n_rows_max)
+        self._small_calls = small_calls
+        self._large_calls = MergedCalls(self.lease_all, n_rows_max)
 
     def run_name(self, run: str | None) -> str:
         """Return the name of the run that pays: the one given, or today's date."""
@@ -105,8 +101,10 @@ class Leasing:
             run = self.run_name(None)
         if run is not None:
             run_number(run)  # raises for a name that is not possible
-        wanted = _Wanted(run, seconds, exact)
-        found = self._calls.call((wanted, n), n_rows=max(n, 0), kind=wanted)
+        call = SmallLease(self, Wanted(run, seconds, exact), max(n, 0))
+        is_small = call.n <= FEW_ORDERS_MAX and not exact
+        calls = self._small_calls if is_small else self._large_calls
+        found: list[Order] = calls.call(call, n_rows=call.n, kind=call.wanted)
         if len(found) >= n or not with_shortfall:
             return Orders(found)
         name = self.run_name(run)
@@ -121,10 +119,10 @@ class Leasing:
             )
         return Orders(found, shortfall)
 
-    def _lease_all(self, calls: Sequence[tuple[_Wanted, int]]) -> list[list[Order]]:
+    def lease_all(self, calls: Sequence[SmallLease]) -> list[list[Order]]:
         """Lease for several callers at once; those who came first get their orders first."""
-        run, seconds, exact = calls[0][0]
-        counts = [max(n, 0) for _, n in calls]
+        run, seconds, exact = calls[0].wanted
+        counts = [call.n for call in calls]
         n = sum(counts)
         with nullcontext() if run is None else self._budget_split.use_run(run):
             found = self._from_partitions(n, seconds, exact)

@@ -1,6 +1,6 @@
 """Report the outcomes of fetches to the partitions of their pages."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Self
 
@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.merged_calls import MergedCalls
+from recrawl.corpus.leasing.small_calls import SmallCalls, SmallReport
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.content.bodies import BodyReader
 from recrawl.node.node import Node
 from recrawl.node.orders import Outcome, order_of, partition_in, partition_of
-from recrawl.node.reporting.few import FEW_OUTCOMES_MAX, is_plain, report_few
+from recrawl.node.reporting.few import FEW_OUTCOMES_MAX, begin_few, finish_few, is_plain
 from recrawl.node.reporting.many import (
     Answers,
     answers_of,
@@ -27,9 +27,6 @@ from recrawl.shard import Transition
 from recrawl.urls import canonical, page_names
 
 __all__ = ["Reported", "Reporting"]
-
-# Calls with more outcomes are not merged with others: they would make small ones wait.
-_MERGED_OUTCOMES_MAX = 1_000
 
 
 class _ReportedColumns(NamedTuple):
@@ -106,6 +103,8 @@ class Reporting:
         Reader of bodies.
     generation
         Layout generation of the corpus.
+    small_calls
+        Queue of small leases and reports.
     """
 
     def __init__(
@@ -115,30 +114,43 @@ class Reporting:
         time: NodeTime,
         bodies: BodyReader,
         generation: int,
+        small_calls: SmallCalls,
     ) -> None:
         self._nodes = nodes
         self._config = config
         self._time = time
         self._bodies = bodies
         self._generation = generation
-        self._calls = MergedCalls(self._report_all, _MERGED_OUTCOMES_MAX)
+        self._small_calls = small_calls
 
     def report(self, outcomes: Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Reported:
         """Log and apply outcomes, see `Corpus.report`."""
         if isinstance(outcomes, (pa.Table, pa.RecordBatch)):
             return self._report(answers_of(outcomes))
         rows = list(outcomes)
-        if len(rows) > _MERGED_OUTCOMES_MAX or any(map(_has_content, rows)):
+        if len(rows) > FEW_OUTCOMES_MAX or any(map(_has_content, rows)):
             # Bodies are read before anything is locked, so that several threads can do it at once.
             return self._report(answers_of(rows))
-        return self._calls.call(rows, n_rows=len(rows))
+        reported: Reported = self._small_calls.call(SmallReport(self, rows), n_rows=len(rows))
+        return reported
 
-    def _report_all(self, calls: Sequence[list[Outcome]]) -> list[Reported | BaseException]:
-        """Report the outcomes of several callers at once, but not those of one with an error."""
+    def begin_all(
+        self, calls: Sequence[list[Outcome]]
+    ) -> Callable[[], Sequence[Reported | BaseException]]:
+        """Begin to report the outcomes of several callers; return the function that finishes it.
+
+        Plain outcomes are then in the next append to the log, whoever makes it.  An outcome that
+        is not valid is an error of its own caller only.
+        """
         rows = [outcome for call in calls for outcome in call]
-        found = self._report_few(rows)
-        if found is not None:
-            return _split(found, calls)
+        finish = self._begin_few(rows)
+        if finish is not None:
+            return lambda: _split(finish(), calls)
+        return lambda: self._report_all(rows, calls)
+
+    def _report_all(
+        self, rows: list[Outcome], calls: Sequence[list[Outcome]]
+    ) -> list[Reported | BaseException]:
         if len(calls) == 1:
             return [self._report(answers_of(rows))]
         errors: dict[int, BaseException] = {}
@@ -155,8 +167,8 @@ class Reporting:
         parts = _split(self._report(answers), calls)
         return [errors.get(i) or part for i, part in enumerate(parts)]
 
-    def _report_few(self, outcomes: list[Outcome]) -> Reported | None:
-        """Report outcomes the short way; None if they have to go the general one."""
+    def _begin_few(self, outcomes: list[Outcome]) -> Callable[[], Reported] | None:
+        """Begin to report outcomes the short way; None if they have to go the general one."""
         if not 0 < len(outcomes) <= FEW_OUTCOMES_MAX:
             return None
         by_partition: dict[int, list[int]] = {}
@@ -167,15 +179,23 @@ class Reporting:
             if not 0 <= partition < len(self._nodes):
                 return None
             by_partition.setdefault(partition, []).append(row)
-        counted, transition = np.zeros(len(outcomes), np.bool_), np.zeros(len(outcomes), np.uint8)
+        begun = []
         for partition, rows in by_partition.items():
-            some = [outcomes[row] for row in rows]
-            found = report_few(self._nodes[partition], some, self._time)
-            if found is None:
-                one = self._report(answers_of(some))
-                found = one.counted.tolist(), one.transition.tolist()
-            counted[rows], transition[rows] = found
-        return Reported(counted, transition, np.zeros(len(outcomes), np.bool_))
+            node, some = self._nodes[partition], [outcomes[row] for row in rows]
+            begun.append((node, rows, some, begin_few(node, some, self._time)))
+
+        def finish() -> Reported:
+            n = len(outcomes)
+            counted, transition = np.zeros(n, np.bool_), np.zeros(n, np.uint8)
+            for node, rows, some, submission in begun:
+                if submission is not None:
+                    counted[rows], transition[rows] = finish_few(node, submission)
+                else:
+                    one = self._report(answers_of(some))
+                    counted[rows], transition[rows] = one.counted, one.transition
+            return Reported(counted, transition, np.zeros(n, np.bool_))
+
+        return finish
 
     def _report(self, answers: Answers) -> Reported:
         own_content = self._config.content

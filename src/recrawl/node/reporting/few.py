@@ -9,10 +9,11 @@ from math import isnan
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from recrawl.node.clock import NodeTime
 from recrawl.node.few_reported import few_outcomes_entry
-from recrawl.node.node import Node
+from recrawl.node.node import Node, Submission
 from recrawl.node.orders import NOT_MODIFIED, Outcome, has_controls, order_in
 from recrawl.node.repeated_outcomes import verdict_by_digest
 from recrawl.node.reporting.many import http_date_ms, stored_digest
@@ -20,7 +21,7 @@ from recrawl.shard import Verdict
 from recrawl.store import ETAG_BYTES_MAX, LAST_MODIFIED_BYTES_MAX
 from recrawl.store.fetch_records import Content
 
-__all__ = ["FEW_OUTCOMES_MAX", "is_plain", "report_few"]
+__all__ = ["FEW_OUTCOMES_MAX", "begin_few", "finish_few", "is_plain"]
 
 FEW_OUTCOMES_MAX = 256
 """More outcomes than this are faster as columns."""
@@ -30,7 +31,7 @@ _STATUS_MAX = 299
 
 
 def is_plain(outcome: object) -> bool:
-    """Return whether `report_few` can report what a user gave as an outcome."""
+    """Return whether `begin_few` can report what a user gave as an outcome."""
     if not isinstance(outcome, Outcome):
         return False
     given: Any = outcome  # a user may have put anything into it
@@ -63,10 +64,8 @@ def _is_header(value: object, n_bytes_max: int) -> bool:
     return type(value) is bytes and len(value) <= n_bytes_max and not has_controls(value)
 
 
-def report_few(
-    node: Node, outcomes: Sequence[Outcome], time: NodeTime
-) -> tuple[list[bool], list[int]] | None:
-    """Log and apply plain outcomes; return which counted, and their transitions.
+def begin_few(node: Node, outcomes: Sequence[Outcome], time: NodeTime) -> Submission | None:
+    """Put plain outcomes into the next append to the log; `finish_few` returns their effect.
 
     Parameters
     ----------
@@ -79,7 +78,7 @@ def report_few(
 
     Returns
     -------
-    tuple or None
+    Submission or None
         None if they have to go the general way: an order is not known any more, a page occurs
         twice, or pages are compared by their texts.
     """
@@ -121,8 +120,13 @@ def report_few(
         status_class=[outcome.status // 100 for outcome in outcomes],
     )
     has_content = any(content != _NO_CONTENT for content in contents)
-    (applied,) = node.submit([entry if has_content else entry.outcomes])
-    return applied.valid.tolist(), applied.transition.tolist()
+    return node.begin([entry if has_content else entry.outcomes])
+
+
+def finish_few(node: Node, begun: Submission) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
+    """Wait until outcomes are logged and applied; return which counted, and their transitions."""
+    (applied,) = node.finish(begun)
+    return applied.valid, applied.transition
 
 
 def _verdict(outcome: Outcome, digest: bytes | None, recent: list[bytes]) -> int:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.arrays import FloatArray
+from recrawl.core.quick_calls import quick_call
 from recrawl.shard.apply.budget import credit_at, log2_price_fall
 from recrawl.shard.due import CEILING_BONUS, Terms
 from recrawl.shard.early import Early, early_rule, has_price, is_scanned
@@ -72,6 +73,8 @@ _REVALUED_PER_ORDER = 8
 _RESTOCKED_PER_SECOND = 50_000.0
 # Largest number of pages that such a scan finds beside those ordered.
 _RESTOCK_MAX = 100_000
+
+_wake_groups = quick_call(wake_groups)
 
 
 class Proposal(NamedTuple):
@@ -334,7 +337,7 @@ class Picker:
         """Update groups that may be ordered from earlier than before."""
         self._fit(tables)
         rows = np.ascontiguousarray(groups, np.int64)
-        wake_groups(self._market, tables.groups, rows, rows.size, self._now(tables))
+        _wake_groups(self._market, tables.groups, rows, rows.size, self._now(tables))
 
     def _now(self, tables: Tables) -> int:
         return max(self._now_ms, int(tables.registers.now[0]))

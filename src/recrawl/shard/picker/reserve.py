@@ -47,7 +47,7 @@ class Reserve:
     def __init__(self) -> None:
         self._slot = _NO_SLOTS
         self._reason = _NO_REASONS
-        self._at_ms = 0
+        self._at_ms = self._leased_ms = 0
         self._next_order = 0
         self._keeps_budget = False
         self._n_ahead = 0
@@ -93,12 +93,16 @@ class Reserve:
         """
         next_order = int(tables.registers.next_order[0])
         is_same = next_order == self._next_order and keeps_budget == self._keeps_budget
-        age_ms = now_ms - self._at_ms
+        age_ms, pause_ms = now_ms - self._at_ms, now_ms - self._leased_ms
+        self._leased_ms = now_ms
         if is_same and 0 <= age_ms <= _AGE_MS_MAX and n <= self._slot.size:
             return self._take(n)
+        # As many as were leased meanwhile, or twice as many if that was all of them.
+        n_left = self._slot.size
+        n_used = self._n_ahead - n_left if n_left else 2 * self._n_ahead
         self.drop(picker, tables)
-        n_ahead = max(2 * self._n_ahead, 4 * n) if 0 <= age_ms <= _CLOSE_MS else 0
-        self._n_ahead = min(n_ahead, _PAGES_MAX)
+        is_close = 0 <= pause_ms <= _CLOSE_MS
+        self._n_ahead = min(max(n_used, 4 * n), _PAGES_MAX) if is_close else 0
         self._at_ms, self._keeps_budget = now_ms, keeps_budget
         n_chosen = min(n + self._n_ahead, max(n_paid, n))
         slot, reason = picker.decide(tables, now_ms, n_chosen, keeps_budget=keeps_budget)

@@ -1,0 +1,104 @@
+"""Call a kernel from Python without finding out the types of its arguments at every call.
+
+numba looks at every column of every table before it enters the code that it compiled for their
+types.  For a kernel that works on one row, this takes ten times as long as the work.  The columns
+of a table do not change their types, so it is enough to recognise the table.
+"""
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any, TypeVar, cast
+from weakref import ref
+
+import numpy as np
+
+from recrawl.core.kernel import extends_numba
+
+__all__ = ["quick_call"]
+
+_F = TypeVar("_F", bound=Callable[..., object])
+# Whether an array is contiguous, aligned and writeable; numba compiles other code if not.
+_FLAGS = 0x001 | 0x100 | 0x400
+_READ_ONLY, _WRITEABLE = {0x001 | 0x100}, {_FLAGS}
+_NUMBERS = (int, float, bool, np.int64, np.float64, np.uint64, np.bool_)
+# Number of tables that are recognised, and of attempts to find the code of a kernel.
+_TABLES_MAX = 1_024
+_ATTEMPTS_MAX = 16
+
+# By the place in memory of what a table is known by: that, and the kind of the table.
+_tables: dict[int, tuple[Callable[[], Any], object]] = {}
+
+
+def quick_call(kernel: _F) -> _F:
+    """Return a function that calls a kernel, for calls with a few rows; it takes no keywords.
+
+    Arguments that it does not recognise go numba's own way, and are recognised the next time.
+    """
+    if not hasattr(kernel, "overloads") or not extends_numba():
+        return kernel
+    return cast(_F, _QuickCall(kernel))
+
+
+class _QuickCall:
+    """A kernel, and the code that numba compiled for the kinds of arguments seen last."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        # In one object, because several threads call a kernel.
+        self._known: tuple[list[object], Callable[..., object]] = ([], kernel)
+        self._n_attempts = 0
+        update_wrapper(self, kernel.py_func)
+
+    def __call__(self, *arguments: Any) -> object:
+        kinds, code = self._known
+        if [_kind_of(argument) for argument in arguments] == kinds:
+            return code(*arguments)
+        found = self._kernel(*arguments)
+        if self._n_attempts < _ATTEMPTS_MAX:
+            self._n_attempts += 1
+            self._learn(arguments)
+        return found
+
+    def _learn(self, arguments: tuple[Any, ...]) -> None:
+        kinds = [_kind_of(argument) for argument in arguments]
+        if None in kinds:
+            return
+        compiled = self._kernel.overloads.get(tuple(map(self._kernel.typeof_pyval, arguments)))
+        if compiled is not None:
+            self._known = (kinds, compiled.entry_point)
+
+
+def _kind_of(argument: Any) -> object:
+    """Return what stands for the type of an argument; None if it is of no known kind."""
+    kind = type(argument)
+    if kind is np.ndarray:
+        return argument.dtype, argument.ndim, argument.flags.num & _FLAGS
+    if kind in _NUMBERS:
+        return kind
+    if not (isinstance(argument, tuple) and argument):
+        return None
+    # A table of columns is known by the first of them: a table that has grown has other ones, and
+    # what was forgotten here must not keep them in memory.
+    first = argument[0]
+    is_columns = type(first) is np.ndarray
+    by = first if is_columns else argument
+    known = _tables.get(id(by))
+    if known is not None and known[0]() is by:
+        return known[1]
+    if not is_columns:
+        return _remember(by, lambda: by, (kind, [_kind_of(number) for number in argument]))
+    if any(type(column) is not np.ndarray for column in argument):
+        return None
+    found = (kind, [(column.dtype, column.ndim) for column in argument])
+    flags = {column.flags.num & _FLAGS for column in argument}
+    if flags == _READ_ONLY:
+        return found  # a batch of events, which has other columns the next time
+    return _remember(by, ref(by), found) if flags == _WRITEABLE else None
+
+
+def _remember(by: Any, get: Callable[[], Any], kind: object) -> object:
+    """Return the kind of a table, after noting by what it is known."""
+    if len(_tables) >= _TABLES_MAX:
+        _tables.clear()
+    _tables[id(by)] = (get, kind)
+    return kind
