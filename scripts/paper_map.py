@@ -248,6 +248,7 @@ FORMULA_FREE = {
     "recrawl.core.exponentials",
     "recrawl.core.called_kernels",
     "recrawl.core.kernel",
+    "recrawl.core.quick_calls",
     "recrawl.core.table_type",
     "recrawl.core.poll_columns",
 }

@@ -117,7 +117,9 @@ def test_callers_that_come_back_together_are_waited_for(monkeypatch: pytest.Monk
     calls._n_expected, calls._last_seconds = 3, 60.0  # as after a group of three
     monkeypatch.setattr("recrawl.merged_calls._GATHERING_SECONDS_MAX", 60.0)
     found: dict[int, object] = {}
-    for thread in start_calls(calls, [3, 4, 5], found):
+    threads = start_calls(calls, [3, 4], found)
+    found[5] = calls.call(5)  # the third one
+    for thread in threads:
         thread.join(30)
     assert doubling.groups == [[3, 4, 5]]
     assert found == {3: 6, 4: 8, 5: 10}
