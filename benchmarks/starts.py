@@ -1,8 +1,8 @@
 """Time every command on a small corpus, with and without compiled kernels in the cache.
 
-A cold start finds no cache of any kind, except Python's bytecode.  A warm start is the same command
-again, on an equal corpus.  Times are those of whole processes, from start to exit, with the
-processes that they start.
+A cold start finds no cache of any kind, except Python's bytecode, which `pip` writes.  A warm start
+is the same command again, on an equal corpus.  Times are those of whole processes, from start to
+exit, with the processes that they start.
 """
 
 import json
@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import recrawl
 from recrawl.kernel_mode import MODE_VARIABLE
 
 __all__ = ["COMMANDS", "measure"]
@@ -135,6 +136,8 @@ def measure(
         Whether kernels are compiled; otherwise each command chooses, as it does for users.
     """
     results: dict[str, Any] = {"pages": n_pages}
+    package = Path(recrawl.__file__).parent
+    subprocess.run([sys.executable, "-m", "compileall", "-q", str(package)], check=True)
     with tempfile.TemporaryDirectory() as scratch:
         template = Path(scratch)
         _make_corpus(template / "corpus", n_pages)
