@@ -34,6 +34,9 @@ Mode: TypeAlias = Literal["writer", "reader"]
 
 _ATTEMPTS_MAX = 100
 _ENGINE_SETTINGS = "rocksdict-config.json"
+# Opened with options of its own: an existing one would otherwise get those that the engine has
+# stored, which lack the size of the block cache.
+_FAMILY = "default"
 _ENTRIES_PER_PAUSE = 4_096
 _READAHEAD_BYTES = 1 << 20
 
@@ -328,7 +331,8 @@ class KeyValues(OneProcess):
         self._check_engine_process()
         try:
             create_folder(self._folder)
-            self._engine = Rdict(str(self._folder), engine_options(self._options, is_reader=False))
+            options = engine_options(self._options, is_reader=False)
+            self._engine = Rdict(str(self._folder), options, column_families={_FAMILY: options})
         except Exception as error:
             self._fail(error)
 
@@ -399,9 +403,11 @@ class KeyValues(OneProcess):
         self._n_starts += 1
         assert self._scratch is not None
         scratch = self._scratch / str(self._n_starts)
+        options = engine_options(self._options, is_reader=True)
         return Rdict(
             str(self._folder if self._is_writable() else self._link_files(scratch)),
-            engine_options(self._options, is_reader=True),
+            options,
+            column_families={_FAMILY: options},
             access_type=AccessType.secondary(str(scratch)),
         )
 

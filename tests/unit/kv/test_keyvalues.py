@@ -455,3 +455,13 @@ def test_databases_of_a_process_share_their_cache(tmp_path: Path) -> None:
         ]
     assert used[0]
     assert used[0] == used[1]
+
+
+def test_options_hold_for_a_folder_that_exists(tmp_path: Path) -> None:
+    for n_bytes in (24 << 20, 48 << 20):
+        options = KvOptions(block_cache_bytes=n_bytes)
+        for mode in ("writer", "reader"):
+            with KeyValues.open(tmp_path / "kv", mode=mode, options=options) as values:
+                engine = values._engine
+                assert engine is not None
+                assert engine.property_int_value("rocksdb.block-cache-capacity") == n_bytes
