@@ -6,7 +6,8 @@ together.  Such a block is never written again.  All other pages have single val
 precedence over blocks: a page added alone, a page in a reused slot, and a slot that became empty.
 """
 
-from collections.abc import Sequence
+from itertools import compress
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ from recrawl.store.keys import (
 
 __all__ = [
     "URL_TEXT_BYTES_MAX",
+    "SingleUrls",
     "block_without",
     "put_urls",
     "scan_urls",
@@ -47,50 +49,164 @@ _LENGTHS = 2
 _URLS = _LENGTHS + 2 * BLOCK_PAGES
 # Layout of a single value: generation and URL; empty if the slot is empty.
 _EMPTY = b""
+# Stands for a block that does not exist.
+_NO_BLOCK = bytes([0xFF]) * _URLS
+# Number of blocks with single values that are looked for when a store is opened: a hundredth of a
+# second.
+_BLOCKS_FOUND_MAX = 2_048
+_AFTER_SINGLE = bytes([SINGLE[0] + 1])
 
 
-def stored_urls(kv: KeyValues, page: PageArray) -> list[bytes | None]:
-    """Return the URLs of pages, None for pages that do not exist."""
+class SingleUrls:
+    """Places of single values: those of other slots need not be looked up.
+
+    Remembers for each 32 slots whether they may have single values, one byte for all of them.
+
+    Parameters
+    ----------
+    may_have
+        Whether the slots of each block may have single values.
+    n_known
+        Number of the first block for which this is not known; None if it is known for all.
+    """
+
+    def __init__(self, may_have: NDArray[np.bool_], n_known: int | None) -> None:
+        self._may_have = may_have
+        self._n_known = n_known
+
+    @classmethod
+    def find(cls, kv: KeyValues) -> Self:
+        """Return the places of the single values of a store, as far as there are not too many."""
+        blocks: list[int] = []
+        block = 0
+        while len(blocks) < _BLOCKS_FOUND_MAX:
+            start = SINGLE + (block * BLOCK_PAGES).to_bytes(4, "big")
+            found = next(kv.scan(start, _AFTER_SINGLE), None)
+            if found is None:
+                return cls(_flags_at(blocks), None)
+            blocks.append(int.from_bytes(found[0][1:], "big") // BLOCK_PAGES)
+            block = blocks[-1] + 1
+            if block * BLOCK_PAGES >> 32:
+                return cls(_flags_at(blocks), None)
+        return cls(_flags_at(blocks), block)
+
+    @classmethod
+    def unknown(cls) -> Self:
+        """Return what looks for single values everywhere."""
+        return cls(np.zeros(0, np.bool_), 0)
+
+    def at(self, slot: PageArray) -> NDArray[np.bool_]:
+        """Return which slots may have single values."""
+        block = slot // BLOCK_PAGES
+        known = self._may_have
+        is_there = np.zeros(slot.size, np.bool_)
+        if known.size:
+            is_there = known[np.minimum(block, known.size - 1)] & (block < known.size)
+        return is_there if self._n_known is None else is_there | (block >= self._n_known)
+
+    def add(self, slot: PageArray) -> None:
+        """Remember that slots have single values, before these are written."""
+        if slot.size == 0:
+            return
+        block = slot // BLOCK_PAGES
+        n_blocks = int(block.max()) + 1
+        known = self._may_have
+        if n_blocks > known.size:
+            known = np.zeros(max(n_blocks, 2 * known.size), np.bool_)
+            known[: self._may_have.size] = self._may_have
+        known[block] = True
+        self._may_have = known
+
+
+def _flags_at(places: list[int]) -> NDArray[np.bool_]:
+    flags = np.zeros(places[-1] + 1 if places else 0, np.bool_)
+    flags[places] = True
+    return flags
+
+
+def stored_urls(
+    kv: KeyValues, page: PageArray, singles: SingleUrls | None = None
+) -> list[bytes | None]:
+    """Return the URLs of pages, None for pages that do not exist.
+
+    Parameters
+    ----------
+    kv
+        Keys and values of the store.
+    page
+        Pages, -1 for none.
+    singles
+        Places of single values, if known, which spares looking for others.
+    """
     urls: list[bytes | None] = [None] * page.size
     rows, keys, generation = page_keys(SINGLE, page)
-    in_blocks = []
-    for row, value in zip(rows, kv.get_many(keys), strict=True):
-        if value is None:
-            in_blocks.append(row)
-        elif value and value[0] == generation[row]:
-            urls[row] = value[1:]
-    if not in_blocks:
-        return urls
-    slots = slot_of_page(page[in_blocks]).tolist()
-    # Rows come in the order of their slots, so each block is read once.
-    numbers = list(dict.fromkeys(slot // BLOCK_PAGES for slot in slots))
-    found = kv.get_many(keys_of(BLOCK, np.array(numbers, np.int64), 4))
-    blocks = dict(zip(numbers, found, strict=True))
-    wanted: list[tuple[int, bytes, int]] = []
-    for row, slot in zip(in_blocks, slots, strict=True):
-        value = blocks[slot // BLOCK_PAGES]
-        if value is not None and value[1] == generation[row]:
-            wanted.append((row, value, slot % BLOCK_PAGES))
-    if len(wanted) <= ROWS_FEW:
-        for row, value, place in wanted:
-            urls[row] = _url_in(value, place)
-        return urls
-    of_rows, values, places = zip(*wanted, strict=True)
-    for row, url in zip(of_rows, _urls_in(values, places), strict=True):
-        urls[row] = url
+    in_blocks: list[int] = []
+    if singles is not None and rows:
+        may_be_single = singles.at(slot_of_page(page[rows]))
+        in_blocks = list(compress(rows, (~may_be_single).tolist()))
+        keys = list(compress(keys, may_be_single.tolist()))
+        rows = list(compress(rows, may_be_single.tolist()))
+    if rows:
+        for row, value in zip(rows, kv.get_many(keys), strict=True):
+            if value is None:
+                in_blocks.append(row)
+            elif value and value[0] == generation[row]:
+                urls[row] = value[1:]
+    if len(in_blocks) <= ROWS_FEW:
+        _find_few_in_blocks(kv, page, in_blocks, urls)
+    else:
+        _find_in_blocks(kv, page, np.array(in_blocks, np.int64), urls)
     return urls
 
 
-def _urls_in(blocks: Sequence[bytes], places: Sequence[int]) -> list[bytes]:
-    """Return the URL at a place of each block, as `_url_in` does for one."""
-    heads = b"".join([block[_LENGTHS:_URLS] for block in blocks])
-    halves = np.frombuffer(heads, np.uint8).reshape(-1, 2, BLOCK_PAGES).astype(np.int64)
-    lengths = halves[:, 0] + (halves[:, 1] << 8)
-    row, place = np.arange(len(blocks)), np.array(places, np.int64)
-    ends = _URLS + np.cumsum(lengths, axis=1)[row, place]
-    begins = ends - lengths[row, place]
-    spans = zip(blocks, begins.tolist(), ends.tolist(), strict=True)
-    return [block[begin:end] for block, begin, end in spans]
+def _find_few_in_blocks(
+    kv: KeyValues, page: PageArray, rows: list[int], urls: list[bytes | None]
+) -> None:
+    """Set the URLs of pages in blocks, as `_find_in_blocks` does for many."""
+    pages = page[rows].tolist()
+    numbers = list(dict.fromkeys((one & 0xFFFFFFFF) // BLOCK_PAGES for one in pages))
+    if not numbers:
+        return
+    found = kv.get_many([BLOCK + number.to_bytes(4, "big") for number in sorted(numbers)])
+    blocks = dict(zip(sorted(numbers), found, strict=True))
+    for row, one in zip(rows, pages, strict=True):
+        block, place = divmod(one & 0xFFFFFFFF, BLOCK_PAGES)
+        value = blocks[block]
+        if value is not None and value[1] == one >> 32:
+            urls[row] = _url_in(value, place)
+
+
+def _find_in_blocks(
+    kv: KeyValues, page: PageArray, rows: NDArray[np.int64], urls: list[bytes | None]
+) -> None:
+    """Set the URLs of pages whose slots have no single value.
+
+    Parameters
+    ----------
+    kv
+        Keys and values of the store.
+    page
+        Pages of all rows.
+    rows
+        Rows to set.
+    urls
+        URLs of all rows.
+    """
+    slot = slot_of_page(page[rows])
+    numbers, which = np.unique(slot // BLOCK_PAGES, return_inverse=True)
+    blocks = [value or _NO_BLOCK for value in kv.get_many(keys_of(BLOCK, numbers, 4))]
+    heads = np.frombuffer(b"".join([block[:_URLS] for block in blocks]), np.uint8)
+    heads = heads.reshape(numbers.size, _URLS)
+    is_there = (heads[which, 0] == _BLOCK_VERSION) & (heads[which, 1] == generation_of(page[rows]))
+    halves = heads[:, _LENGTHS:].astype(np.int64)
+    lengths = halves[:, :BLOCK_PAGES] + (halves[:, BLOCK_PAGES:] << 8)
+    place = slot % BLOCK_PAGES
+    ends = _URLS + np.cumsum(lengths, axis=1)[which, place]
+    begins = ends - lengths[which, place]
+    columns = (rows.tolist(), which.tolist(), begins.tolist(), ends.tolist(), is_there.tolist())
+    for row, block, begin, end, exists in zip(*columns, strict=True):
+        if exists:
+            urls[row] = blocks[block][begin:end]
 
 
 def _url_in(block: bytes, place: int) -> bytes:
@@ -117,7 +233,12 @@ def block_without(block: bytes, is_erased: NDArray[np.bool_]) -> bytes:
 
 
 def put_urls(
-    writes: Writes, page: PageArray, urls: pa.StringArray, emptied: PageArray, n_slots: int
+    writes: Writes,
+    page: PageArray,
+    urls: pa.StringArray,
+    emptied: PageArray,
+    n_slots: int,
+    singles: SingleUrls,
 ) -> int:
     """Collect the writes of URLs and of empty slots; return the number of slots ever used.
 
@@ -131,7 +252,10 @@ def put_urls(
         Slots that became empty, none of them in ``page``.
     n_slots
         Number of slots ever used so far; slots from there on are new.
+    singles
+        Places of single values, which receives the new ones.
     """
+    singles.add(emptied)
     writes.keys += keys_of(SINGLE, emptied, 4)
     writes.values += [_EMPTY] * emptied.size
     slot = slot_of_page(page)
@@ -142,6 +266,7 @@ def put_urls(
     in_block = _in_blocks(page, slot, n_slots)
     _put_blocks(writes, page, data, span, np.flatnonzero(in_block))
     alone = np.flatnonzero(~in_block)
+    singles.add(slot[alone])
     writes.keys += keys_of(SINGLE, slot[alone], 4)
     generations = bytes_of_rows(generation_of(page[alone]).astype(np.uint8).reshape(-1, 1))
     begins, ends = span[alone].tolist(), span[alone + 1].tolist()

@@ -69,7 +69,7 @@ from recrawl.store.keys import (
     strings_of,
 )
 from recrawl.store.names import Names, names_of, numbers_of, put_names
-from recrawl.store.page_urls import put_urls, scan_urls, stored_urls
+from recrawl.store.page_urls import SingleUrls, put_urls, scan_urls, stored_urls
 from recrawl.store.request_keys import AcceptedRequest, find_request, put_requests
 from recrawl.store.state import State
 from recrawl.store.url_index import look_up_pages, put_in_buckets
@@ -154,6 +154,7 @@ class Store:
         self._names_read: dict[int, bytes | None] = {}
         self._records_read: dict[int, bytes | None] = {}
         self._has_fetch_urls = True
+        self._singles = SingleUrls.unknown()
 
     @classmethod
     def open(
@@ -209,6 +210,8 @@ class Store:
                 _check_owner(kv, corpus_id, partition)
             store = cls(kv, hash_urls, hash_key, canon_version, changes_max, update_host)
             store._read_state()
+            if mode == "writer":
+                store._singles = SingleUrls.find(kv)
         except BaseException:
             kv.close()
             raise
@@ -291,7 +294,8 @@ class Store:
         if not unknown:
             return names
         n_writes = self._n_writes
-        found = stored_urls(self._kv, page if len(unknown) == len(rows) else page[unknown])
+        missing = page if len(unknown) == len(rows) else page[unknown]
+        found = stored_urls(self._kv, missing, self._singles)
         for i, name in zip(unknown, found, strict=True):
             names[i] = name
         of_rows = zip(unknown, found, strict=True)
@@ -640,7 +644,7 @@ class Store:
                 strict=True,
             )
         ]
-        return put_urls(writes, page, urls, net.emptied, n_slots)
+        return put_urls(writes, page, urls, net.emptied, n_slots, self._singles)
 
     def _put_names(self, writes: Writes, batch: StoreBatch, state: State) -> State:
         if not batch.names:

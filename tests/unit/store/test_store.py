@@ -22,6 +22,7 @@ from recrawl.store import (
     Cursor,
     Names,
     Store,
+    page_urls,
 )
 from recrawl.store.keys import HashArray
 
@@ -162,6 +163,38 @@ def test_a_removed_page_is_gone_and_its_slot_can_be_reused(store: Store, n: int)
     found, texts = store.scan_urls(0, n)
     assert (found & 0xFFFFFFFF).tolist() == list(range(n))
     assert texts.equals(store.urls_of(found))
+
+
+@pytest.mark.parametrize("n_found", [0, 1, 3, 100])
+def test_single_urls_are_found_beside_blocks_and_after_opening_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_found: int
+) -> None:
+    monkeypatch.setattr(page_urls, "_BLOCKS_FOUND_MAX", n_found)
+    removed = [0, 70, 71, 200, 319]
+    expected: list[str | None] = urls(330).to_pylist()
+    with Store.open(tmp_path / "store") as store:
+        add(store, 320)
+        add(store, 10, 320)
+        batch = store.batch()
+        batch.remove_pages(np.array(removed))
+        store.write(batch, store.position + 1)
+        batch = store.batch()
+        batch.add_pages(np.array([70 | 1 << 32]), pa.array(["https://shop.example/new"]))
+        store.write(batch, store.position + 1)
+        for slot in removed:
+            expected[slot] = None
+        assert store.urls_of(pages(330)).to_pylist() == expected
+        new = np.array([70 | 1 << 32])
+        assert store.urls_of(new).to_pylist() == ["https://shop.example/new"]
+    with Store.open(tmp_path / "store") as store:
+        assert store.urls_of(pages(330)).to_pylist() == expected
+        assert store.urls_of(new).to_pylist() == ["https://shop.example/new"]
+        add(store, 5, 400)
+        assert store.urls_of(pages(10, 396)).to_pylist() == [
+            *[None] * 4,
+            *urls(5, 400).to_pylist(),
+            None,
+        ]
 
 
 def test_removing_unknown_pages_is_ignored(store: Store) -> None:
