@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from recrawl.kv import KeyValues
 from recrawl.shard.events import slot_of_page
-from recrawl.store.changes import Cursor
+from recrawl.store.changes import Cursor, NewChanges
 from recrawl.store.content.counts import WRONG_ANSWER_KINDS_MAX, ContentCounts
 from recrawl.store.content.page_memories import ContentRow
 from recrawl.store.fetch_records import (
@@ -26,6 +26,7 @@ from recrawl.store.fetch_records import (
 from recrawl.store.keys import PageArray, bytes_of_rows, spans_of, strings_of
 from recrawl.store.names import NAME_BYTES_MAX, Names
 from recrawl.store.page_urls import URL_TEXT_BYTES_MAX, stored_urls
+from recrawl.store.record_columns import DigestRows, digest_rows
 from recrawl.store.request_keys import NewRequest
 from recrawl.store.user_data import DOC_ID_BYTES_MAX, METADATA_BYTES_MAX
 
@@ -66,10 +67,10 @@ class StoreBatch:
     def __init__(self) -> None:
         self.added: list[tuple[int, AddedPages]] = []
         self.removed: list[tuple[int, PageArray]] = []
-        self.contents: list[tuple[PageArray, list[Content]]] = []
+        self.contents: list[tuple[PageArray, list[Content] | DigestRows]] = []
         self.user_data: list[tuple[PageArray, list[bytes | None], list[bytes | None]]] = []
         self.names: list[tuple[NDArray[np.uint8], NDArray[np.int64], pa.StringArray]] = []
-        self.changes: list[tuple[Cursor, int, int, int, bytes | None, bytes | None]] = []
+        self.changes: list[NewChanges] = []
         self.content_rows: list[ContentRow] = []
         self.host_updates: list[tuple[int, bytes]] = []
         self.content_counts = _NOTHING_COUNTED
@@ -188,6 +189,14 @@ class StoreBatch:
         columns = (digest, etag, last_modified, sketch, profile, moved_to)
         for column in columns:
             _check_rows(page, content=column)
+        if (
+            is_same is None
+            and digest.type == _DIGEST
+            and digest.null_count == 0
+            and all(column.null_count == page.size for column in columns[1:])
+        ):
+            self.contents.append((_pages(page), digest_rows(digest)))
+            return
         texts = [_bytes_of(column) for column in columns]
         if digest.type != _DIGEST and any(text and len(text) != DIGEST_BYTES for text in texts[0]):
             raise ValueError(f"digests must have {DIGEST_BYTES} bytes")
@@ -286,13 +295,11 @@ class StoreBatch:
         passages
             Passages of the changes as `pack_passages` returns them, None where not known.
         """
-        texts = [None] * page.size if urls is None else _bytes_of(urls)
-        pieces = [None] * page.size if passages is None else passages
+        texts = None if urls is None else _bytes_of(urls)
         first = self._n_changes.get(position, 0)
         self._n_changes[position] = first + page.size
-        columns = (page.tolist(), transition.tolist(), at_ms.tolist(), texts, pieces)
-        rows = zip(*columns, strict=True)
-        self.changes += [(Cursor(position, first + i), *row) for i, row in enumerate(rows)]
+        place = Cursor(position, first)
+        self.changes.append(NewChanges(place, page, transition, at_ms, texts, passages))
 
     def _turn(self) -> int:
         self._n_calls += 1
@@ -329,8 +336,7 @@ def _bytes_of(column: pa.Array) -> list[bytes | None]:
     if column.null_count == len(column):
         return [None] * len(column)
     if column.null_count == 0 and column.type == _DIGEST:
-        rows = np.frombuffer(column.buffers()[1], np.uint8).reshape(-1, DIGEST_BYTES)
-        return list(bytes_of_rows(rows[column.offset : column.offset + len(column)]))
+        return list(bytes_of_rows(digest_rows(column)))
     is_text = pa.types.is_string(column.type)
     if column.null_count == 0 and (is_text or pa.types.is_binary(column.type)):
         # Three times as fast as `to_pylist`.

@@ -1,14 +1,18 @@
 """The feed of changes: the most recent transitions of pages, in the order of the log."""
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Self, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from recrawl.kv import KeyValues
-from recrawl.store.keys import CHANGE, Writes
+from recrawl.store.keys import CHANGE, ROWS_FEW, PageArray, Writes, bytes_of_rows
 
 __all__ = [
     "Cursor",
+    "NewChanges",
     "StoredChange",
     "change_at",
     "changes_from",
@@ -26,6 +30,10 @@ _HEAD = struct.Struct(">QqqB")
 _HAS_PASSAGES = 0x80
 _URL_BYTES = struct.Struct(">I")
 _KEY = struct.Struct(">cQI")
+_HEAD_COLUMNS = np.dtype(
+    [("number", ">u8"), ("page", ">i8"), ("at_ms", ">i8"), ("transition", "u1")]
+)
+_KEY_COLUMNS = np.dtype([("letter", "u1"), ("position", ">u8"), ("row", ">u4")])
 _END = bytes([CHANGE[0] + 1])
 
 
@@ -85,15 +93,21 @@ def _key(position: int, row: int) -> bytes:
     return _KEY.pack(CHANGE, position, row)
 
 
-NewChange: TypeAlias = tuple[Cursor, int, int, int, bytes | None, bytes | None]
-"""Place in the log, page, transition, instant, URL and passages of a change."""
+class NewChanges(NamedTuple):
+    """Changes of one record of the log, a row each."""
+
+    first: Cursor
+    """Place of the first one; the others follow."""
+    page: PageArray
+    transition: NDArray[np.integer[Any]]
+    at_ms: NDArray[np.int64]
+    url: list[bytes | None] | None
+    """URLs of the pages; None, or a row of None, to take that of the store."""
+    passages: list[bytes | None] | None
 
 
 def put_changes(
-    writes: Writes,
-    changes: Sequence[NewChange],
-    first_number: int,
-    urls: Mapping[int, bytes | None],
+    writes: Writes, changes: NewChanges, first_number: int, urls: Sequence[bytes | None]
 ) -> None:
     """Collect the writes of changes.
 
@@ -106,18 +120,38 @@ def put_changes(
     first_number
         Number of the first one; the others follow.
     urls
-        URLs of pages, for changes without one.
+        URL of each, None if it is not known.
     """
-    pack_key, pack_head = _KEY.pack, _HEAD.pack
-    add_key, add_value = writes.keys.append, writes.values.append
-    for number, (place, page, transition, at_ms, own, passages) in enumerate(changes, first_number):
-        url = own or urls.get(page) or b""
-        add_key(pack_key(CHANGE, *place))
-        if passages is None:
-            add_value(pack_head(number, page, at_ms, transition) + url)
+    (position, row), page, transition, at_ms, _, passages = changes
+    if passages is None and page.size > ROWS_FEW:
+        _put_many(writes, changes, first_number, urls)
+        return
+    columns = (page.tolist(), transition.tolist(), at_ms.tolist(), urls)
+    pieces = [None] * page.size if passages is None else passages
+    for i, (number, code, instant, url, piece) in enumerate(zip(*columns, pieces, strict=True)):
+        writes.keys.append(_KEY.pack(CHANGE, position, row + i))
+        if piece is None:
+            head = _HEAD.pack(first_number + i, number, instant, code)
+            writes.values.append(head + (url or b""))
         else:
-            head = pack_head(number, page, at_ms, transition | _HAS_PASSAGES)
-            add_value(b"".join((head, _URL_BYTES.pack(len(url)), url, passages)))
+            head = _HEAD.pack(first_number + i, number, instant, code | _HAS_PASSAGES)
+            text = url or b""
+            writes.values.append(b"".join((head, _URL_BYTES.pack(len(text)), text, piece)))
+
+
+def _put_many(
+    writes: Writes, changes: NewChanges, first_number: int, urls: Sequence[bytes | None]
+) -> None:
+    """Collect the writes of changes without passages, as arrays."""
+    (position, row), page, transition, at_ms, _, _ = changes
+    key, head = np.zeros(page.size, _KEY_COLUMNS), np.empty(page.size, _HEAD_COLUMNS)
+    key["letter"], key["position"] = CHANGE[0], position
+    key["row"] = row + np.arange(page.size)
+    head["number"] = first_number + np.arange(page.size)
+    head["page"], head["at_ms"], head["transition"] = page, at_ms, transition
+    writes.keys += bytes_of_rows(key.view(np.uint8).reshape(page.size, _KEY.size))
+    heads = bytes_of_rows(head.view(np.uint8).reshape(page.size, _HEAD.size))
+    writes.values += [one + (url or b"") for one, url in zip(heads, urls, strict=True)]
 
 
 def _parts_of(value: bytes) -> tuple[int, int, int, bytes, bytes | None]:

@@ -17,6 +17,8 @@ __all__ = [
     "DIGESTS_MAX",
     "DIGEST_BYTES",
     "ETAG_BYTES_MAX",
+    "HEAD_BYTES",
+    "HEAD_FIELDS",
     "LAST_MODIFIED_BYTES_MAX",
     "MOVED_TO_BYTES_MAX",
     "PROFILE_BYTES_MAX",
@@ -26,6 +28,7 @@ __all__ = [
     "Records",
     "digests_in",
     "put_contents",
+    "record_after_fetch",
     "records_in",
     "stored_records",
     "validators_in",
@@ -43,6 +46,13 @@ MOVED_TO_BYTES_MAX = 0xFFFF
 # Layout of a record: generation, number of digests, the lengths of etag, last_modified, sketch,
 # profile and moved_to; then the digests and these five values.
 _HEAD = struct.Struct("<BB5H")
+HEAD_BYTES = _HEAD.size
+HEAD_FIELDS = [
+    ("generation", "u1"),
+    ("n_digests", "u1"),
+    *((f"n_{name}", "<u2") for name in ("etag", "modified", "sketch", "profile", "moved_to")),
+]
+"""Names and types of the numbers in a head."""
 _NO_FIELDS = (b"",) * 5
 _DIGESTS_END = DIGESTS_MAX * DIGEST_BYTES
 
@@ -167,14 +177,24 @@ def put_contents(
     stored = dict(zip(rows, values, strict=True))
     known = dict(stored)
     for row, content in zip(rows, contents, strict=True):
-        known[row] = _record_after_fetch(row >> 32, known[row], content)
+        known[row] = record_after_fetch(row >> 32, known[row], content)
     changed = {row: value for row, value in known.items() if value != stored[row]}
     writes.keys += keys_of(RECORD, slot_of_page(np.array(list(changed), np.int64)), 4)
     writes.values += [value for value in changed.values() if value is not None]
 
 
-def _record_after_fetch(generation: int, value: bytes | None, content: Content) -> bytes:
-    """Return the bytes of a record updated with one more fetch."""
+def record_after_fetch(generation: int, value: bytes | None, content: Content) -> bytes:
+    """Return the bytes of a record updated with one more fetch.
+
+    Parameters
+    ----------
+    generation
+        Generation of the page.
+    value
+        Stored bytes of the record, None if there is none.
+    content
+        Result of the fetch.
+    """
     digest, etag, last_modified, sketch, profile, moved_to = content
     if value is None and digest and etag is last_modified is sketch is profile is moved_to is None:
         # Most first fetches.

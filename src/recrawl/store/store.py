@@ -24,6 +24,7 @@ from recrawl.shard.events import slot_of_page
 from recrawl.store.batch import NetPages, StoreBatch, net_pages
 from recrawl.store.changes import (
     Cursor,
+    NewChanges,
     StoredChange,
     change_at,
     changes_from,
@@ -47,6 +48,7 @@ from recrawl.store.content.page_memories import (
 )
 from recrawl.store.erasure import Erased, IsForgotten, erase_urls, find_urls
 from recrawl.store.fetch_records import (
+    Content,
     Records,
     digests_in,
     put_contents,
@@ -59,6 +61,7 @@ from recrawl.store.keys import (
     META,
     PAGE_MEMORY,
     RECORD,
+    ROWS_FEW,
     USER_DATA,
     HashArray,
     PageArray,
@@ -70,6 +73,13 @@ from recrawl.store.keys import (
 )
 from recrawl.store.names import Names, names_of, numbers_of, put_names
 from recrawl.store.page_urls import SingleUrls, put_urls, scan_urls, stored_urls
+from recrawl.store.record_columns import (
+    DigestRows,
+    digest_contents,
+    match_digests,
+    put_digests,
+    validators_in_columns,
+)
 from recrawl.store.request_keys import AcceptedRequest, find_request, put_requests
 from recrawl.store.state import State
 from recrawl.store.url_index import look_up_pages, put_in_buckets
@@ -420,11 +430,24 @@ class Store:
 
     def validators_of(self, page: PageArray) -> tuple[list[bytes | None], list[bytes | None]]:
         """Return etag and last_modified of pages, None where missing."""
-        return validators_in(self._record_values(np.asarray(page, np.int64)))
+        values = self._record_values(np.asarray(page, np.int64))
+        return validators_in(values) if page.size <= ROWS_FEW else validators_in_columns(values)
 
     def digests_of(self, page: PageArray) -> list[list[bytes]]:
         """Return the digests of the latest contents of pages, newest first."""
         return digests_in(self._record_values(np.asarray(page, np.int64)))
+
+    def match_digests(self, page: PageArray, digest: DigestRows) -> NDArray[np.uint8]:
+        """Return how digests compare with the stored ones of their pages, a `DigestMatch` each.
+
+        Parameters
+        ----------
+        page
+            Pages.
+        digest
+            Digest of an answer for each page, as a table of bytes.
+        """
+        return match_digests(self._record_values(np.asarray(page, np.int64)), digest)
 
     def user_data_of(self, page: PageArray) -> UserData:
         """Return the user's own data of pages: doc_id and metadata, None where there is none."""
@@ -663,14 +686,23 @@ class Store:
         if not batch.contents:
             return
         page = np.concatenate([page for page, _ in batch.contents])
-        contents = [row for _, rows in batch.contents for row in rows]
         remaining = _not_removed(batch, page)
-        if remaining.size != page.size:
-            page, contents = page[remaining], [contents[i] for i in remaining.tolist()]
+        is_all = remaining.size == page.size
+        if not is_all:
+            page = page[remaining]
         if read is not None and np.array_equal(read[1], page):
             values = read[2]
         else:
             values = self._record_values(page)
+        first = batch.contents[0][1]
+        if is_all and len(batch.contents) == 1 and isinstance(first, np.ndarray):
+            put_digests(writes, page, values, first)
+            return
+        contents: list[Content] = []
+        for _, rows in batch.contents:
+            contents += digest_contents(rows) if isinstance(rows, np.ndarray) else rows
+        if not is_all:
+            contents = [contents[i] for i in remaining.tolist()]
         put_contents(writes, page, values, contents)
 
     def _put_user_data(self, writes: Writes, batch: StoreBatch) -> None:
@@ -712,22 +744,26 @@ class Store:
         writes.put(_CONTENT_COUNTS, self._content_counts.encode())
 
     def _put_changes(self, writes: Writes, batch: StoreBatch, state: State) -> State:
-        if not batch.changes:
-            return state
-        put_changes(writes, batch.changes, state.n_changes, self._urls_in(batch))
-        return state._replace(n_changes=state.n_changes + len(batch.changes))
+        n_changes = state.n_changes
+        for changes in batch.changes:
+            put_changes(writes, changes, n_changes, self._urls_of_changes(batch, changes))
+            n_changes += changes.page.size
+        return state._replace(n_changes=n_changes)
 
-    def _urls_in(self, batch: StoreBatch) -> dict[int, bytes | None]:
-        """Return the URLs of changes that were added without one, from store or batch."""
-        numbers = list(
-            dict.fromkeys(page for _, page, _, _, url, _ in batch.changes if url is None)
-        )
-        wanted = np.array(numbers, np.int64)
-        urls = dict(zip(numbers, self.page_names_of(wanted), strict=True))
+    def _urls_of_changes(self, batch: StoreBatch, changes: NewChanges) -> list[bytes | None]:
+        """Return the URLs of changes; those that were added without one, from store or batch."""
+        urls = changes.url
+        if urls is not None and all(urls):
+            return urls
+        found = self.page_names_of(np.asarray(changes.page, np.int64))
         for _, (page, url, _) in batch.added:
-            for row in np.flatnonzero(np.isin(page, wanted)).tolist():
-                urls[int(page[row])] = url[row].as_py().encode()
-        return urls
+            rows = np.flatnonzero(np.isin(changes.page, page)).tolist()
+            if rows:
+                order = np.argsort(page)
+                places = order[np.searchsorted(page[order], changes.page[rows])]
+                for row, place in zip(rows, places.tolist(), strict=True):
+                    found[row] = url[place].as_py().encode()
+        return found if urls is None else [u or f for u, f in zip(urls, found, strict=True)]
 
     def find_urls(self, is_forgotten: IsForgotten) -> set[bytes]:
         """Return the forgotten URLs that are in the change feed, in redirects, or in old blocks."""

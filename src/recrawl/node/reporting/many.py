@@ -50,6 +50,7 @@ from recrawl.store import (
     MOVED_TO_BYTES_MAX,
     SKETCH_BYTES_MAX,
 )
+from recrawl.store.record_columns import DigestMatch, digest_rows
 
 if TYPE_CHECKING:
     from recrawl.content import ContentSettings
@@ -392,13 +393,38 @@ def _content_verdicts(
         is_undecided &= ~judged.is_judged
     undecided = np.flatnonzero(is_undecided)
     if undecided.size:
-        recent = node.store.digests_of(page[undecided])
-        digest = answers.digest.take(pa.array(undecided)).to_pylist()
-        of_text = text_digests(node, page[undecided])
-        # A page without digests was never seen with any: its content is new.
-        verdict[undecided] = [
-            verdict_by_digest(new, known, text) if known else Verdict.CHANGED
-            for known, new, text in zip(recent, digest, of_text, strict=True)
+        verdict[undecided] = _verdicts_by_digest(
+            node, page[undecided], answers.digest.take(pa.array(undecided))
+        )
+    return verdict
+
+
+# Verdict for each `DigestMatch`.  A page without digests was never seen with any: it is new.
+_VERDICT_BY_MATCH = np.zeros(len(DigestMatch), np.uint8)
+_VERDICT_BY_MATCH[DigestMatch.NONE_STORED] = Verdict.CHANGED
+_VERDICT_BY_MATCH[DigestMatch.NEWEST] = Verdict.UNCHANGED
+_VERDICT_BY_MATCH[DigestMatch.OLDER] = Verdict.REVERTED
+_VERDICT_BY_MATCH[DigestMatch.OTHER] = Verdict.CHANGED
+
+
+def _verdicts_by_digest(
+    node: Node, page: NDArray[np.int64], digest: pa.FixedSizeBinaryArray
+) -> NDArray[np.uint8]:
+    """Return what digests say about their pages, as `verdict_by_digest` does for one."""
+    match = node.store.match_digests(page, digest_rows(digest))
+    is_null = digest.is_null().to_numpy(zero_copy_only=False)
+    match[is_null & (match != DigestMatch.NONE_STORED)] = DigestMatch.OTHER
+    verdict: NDArray[np.uint8] = _VERDICT_BY_MATCH[match]
+    # Only pages whose text was read before can be unchanged although no digest is the same.
+    if node.store.content_counts is not None:
+        others = np.flatnonzero(match == DigestMatch.OTHER)
+        known = node.store.digests_of(page[others])
+        given = digest.take(pa.array(others)).to_pylist()
+        verdict[others] = [
+            verdict_by_digest(new, recent, text)
+            for new, recent, text in zip(
+                given, known, text_digests(node, page[others]), strict=True
+            )
         ]
     return verdict
 
