@@ -30,8 +30,9 @@ __all__ = ["CASES", "Case", "measure", "measure_slow_sync"]
 _DIGEST = b"0123456789abcdef"
 _SYNC_MICROSECONDS = 2_000
 _URLS_PER_PART = 100_000
-# More rows than this are reported as an Arrow table, which is what programs with batches do.
-_OUTCOMES_MAX = 100
+# More rows than this are leased and reported as Arrow tables, which is what programs with batches
+# do.
+_OBJECTS_MAX = 100
 
 
 class Case(NamedTuple):
@@ -51,19 +52,21 @@ class _CorpusQueue:
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
 
-    def lease(self, n_rows: int) -> Sequence[Any]:
-        return self._corpus.lease(n_rows)
+    def lease(self, n_rows: int) -> Sequence[Any] | pa.Table:
+        if n_rows <= _OBJECTS_MAX:
+            return self._corpus.lease(n_rows)
+        return self._corpus.lease_table(n_rows)
 
     def close(self) -> None:
         pass
 
-    def report(self, leased: Sequence[Any], digest: bytes) -> int:
-        if len(leased) <= _OUTCOMES_MAX:
+    def report(self, leased: Sequence[Any] | pa.Table, digest: bytes) -> int:
+        if not isinstance(leased, pa.Table):
             outcomes = [recrawl.Outcome(handle=order.handle, digest=digest) for order in leased]
             return int(self._corpus.report(outcomes).counted.sum())
         table = pa.table(
             {
-                "handle": pa.array([order.handle for order in leased]),
+                "handle": leased["handle"],
                 "digest": pa.array([digest] * len(leased), pa.binary(len(digest))),
             }
         )

@@ -197,6 +197,17 @@ class AsyncCorpus:
             with_shortfall=with_shortfall,
         )
 
+    async def lease_table(
+        self,
+        n: int,
+        *,
+        seconds: float | None = None,
+        exact: bool = False,
+        run: str | None = None,
+    ) -> pa.Table:
+        """Return up to ``n`` pages that are most worth fetching now, as an Arrow table."""
+        return await self._run(self.corpus.lease_table, n, seconds=seconds, exact=exact, run=run)
+
     async def lease_urls(
         self,
         urls: Urls,

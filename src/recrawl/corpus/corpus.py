@@ -662,6 +662,33 @@ class Corpus:
             n, seconds=seconds, exact=exact, run=run, with_shortfall=with_shortfall
         )
 
+    def lease_table(
+        self,
+        n: int,
+        *,
+        seconds: float | None = None,
+        exact: bool = False,
+        run: str | None = None,
+    ) -> pa.Table:
+        """Return up to ``n`` pages that are most worth fetching now, as an Arrow table.
+
+        The orders are those of `lease`, without a Python object for each.  The columns are the
+        fields of `Order`; ``reason`` has the name of the reason in lower case, and ``metadata`` is
+        JSON text.  Use `lease` to find out why there are fewer than ``n``.
+
+        Parameters
+        ----------
+        n
+            Largest number of orders.
+        seconds
+            Length of the leases; the configured length by default.
+        exact
+            Whether to compare every page, see `lease`.
+        run
+            Name of the run that pays, see `lease`.
+        """
+        return self._leasing.lease_table(n, seconds=seconds, exact=exact, run=run)
+
     def lease_urls(
         self,
         urls: Urls,

@@ -13,10 +13,12 @@ columns are the fields of `Outcome`.
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from recrawl.node.config.values import PARTITION_BITS, PARTITIONS_MAX
@@ -31,7 +33,9 @@ __all__ = [
     "MOVED_STATUSES",
     "NOT_MODIFIED",
     "ORDERS_MAX",
+    "ORDER_SCHEMA",
     "Order",
+    "OrderRows",
     "Outcome",
     "handle_of",
     "has_controls",
@@ -140,13 +144,130 @@ class Order(NamedTuple):
     """Key of the page, in a corpus grouped by key."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderRows(Sequence[Order]):
+    """A sequence of orders, kept as columns: an `Order` is made only when it is asked for.
+
+    Each column has the values of the field of `Order` with its name.
+    """
+
+    handle: NDArray[np.int64]
+    url: list[str | None]
+    fetch_url: list[str | None]
+    etag: list[bytes | None]
+    last_modified: list[bytes | None]
+    reason: NDArray[np.uint8]
+    """Numbers of the reasons."""
+    expires_at_ms: NDArray[np.int64]
+    doc_id: list[str | None]
+    metadata: list[str | None]
+    """JSON objects as text."""
+    key: list[str | None]
+
+    @classmethod
+    def none(cls) -> "OrderRows":
+        """Return an empty sequence."""
+        whole, codes = np.empty(0, np.int64), np.empty(0, np.uint8)
+        texts: dict[str, list[Any]] = {name: [] for name in _TEXTS}
+        return cls(handle=whole, reason=codes, expires_at_ms=whole, **texts)
+
+    def __len__(self) -> int:
+        return self.handle.size
+
+    def __iter__(self) -> Iterator[Order]:
+        objects: list[Any] = self.metadata
+        if any(objects):
+            objects = [metadata_object(text) for text in self.metadata]
+        columns: tuple[list[Any], ...] = (
+            self.handle.tolist(),
+            self.url,
+            self.fetch_url,
+            self.etag,
+            self.last_modified,
+            [_REASONS[reason] for reason in self.reason.tolist()],
+            self.expires_at_ms.tolist(),
+            self.doc_id,
+            objects,
+            self.key,
+        )
+        return map(Order._make, zip(*columns, strict=True))
+
+    @overload
+    def __getitem__(self, place: int) -> Order: ...
+    @overload
+    def __getitem__(self, place: slice) -> "OrderRows": ...
+    def __getitem__(self, place: int | slice) -> "Order | OrderRows":
+        if isinstance(place, slice):
+            if place.indices(len(self)) == (0, len(self), 1):
+                return self
+            return OrderRows(**{name: getattr(self, name)[place] for name in Order._fields})
+        one = range(len(self))[place]
+        return next(iter(self[one : one + 1]))
+
+    def __add__(self, others: "OrderRows") -> "OrderRows":
+        if not self or not others:
+            return self or others
+        columns: dict[str, Any] = {
+            name: getattr(self, name) + getattr(others, name) for name in _TEXTS
+        }
+        for name in ("handle", "reason", "expires_at_ms"):
+            columns[name] = np.concatenate([getattr(self, name), getattr(others, name)])
+        return OrderRows(**columns)
+
+    def table(self) -> pa.Table:
+        """Return the orders as an Arrow table with the columns of `ORDER_SCHEMA`."""
+        url = pa.array(self.url, pa.string())
+        reason = pa.DictionaryArray.from_arrays(
+            pa.array(self.reason.astype(np.int8)), pa.array(_REASON_NAMES)
+        )
+        return pa.Table.from_arrays(
+            [
+                pa.array(self.handle),
+                url,
+                url if self.fetch_url is self.url else pa.array(self.fetch_url, pa.string()),
+                _array_of(self.etag, pa.binary()),
+                _array_of(self.last_modified, pa.binary()),
+                reason,
+                pa.array(self.expires_at_ms),
+                _array_of(self.doc_id, pa.string()),
+                _array_of(self.metadata, pa.string()),
+                _array_of(self.key, pa.string()),
+            ],
+            schema=ORDER_SCHEMA,
+        )
+
+
+_TEXTS = ("url", "fetch_url", "etag", "last_modified", "doc_id", "metadata", "key")
+_REASON_NAMES = [reason.name.lower() for reason in _REASONS]
+ORDER_SCHEMA = pa.schema(
+    [
+        ("handle", pa.int64()),
+        ("url", pa.string()),
+        ("fetch_url", pa.string()),
+        ("etag", pa.binary()),
+        ("last_modified", pa.binary()),
+        ("reason", pa.dictionary(pa.int8(), pa.string())),
+        ("expires_at_ms", pa.int64()),
+        ("doc_id", pa.string()),
+        ("metadata", pa.string()),
+        ("key", pa.string()),
+    ]
+)
+"""Columns of a table of orders: the fields of `Order`, with metadata as JSON text."""
+
+
+def _array_of(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return values as an Arrow array; most columns of most corpora have none."""
+    return pa.array(values, kind) if any(values) else pa.nulls(len(values), kind)
+
+
 def orders_of(
     store: Store,
     partition: int,
     ordered: Ordered,
     is_announced: NDArray[np.bool_],
     generation: int = 0,
-) -> list[Order]:
+) -> OrderRows:
     """Return orders for fetchers, with the URLs and validators of their pages.
 
     Parameters
@@ -163,38 +284,33 @@ def orders_of(
     generation
         Layout generation of the corpus.
     """
-    without = is_announced.tolist()
     url, fetch_url, key = store.texts_of(ordered.page)
-    etag, last_modified = (
-        _validators(values, without) for values in store.validators_of(ordered.page)
-    )
+    etag, last_modified = store.validators_of(ordered.page)
     own = store.user_data_of(ordered.page)
-    return [
-        Order(*row)
-        for row in zip(
-            handle_of(ordered.order, partition, generation).tolist(),
-            url,
-            fetch_url,
-            etag,
-            last_modified,
-            [_REASONS[reason] for reason in ordered.reason.tolist()],
-            ordered.expires_at_ms.tolist(),
-            own.doc_id,
-            [metadata_object(text) for text in own.metadata],
-            key,
-            strict=True,
-        )
-    ]
+    return OrderRows(
+        handle=handle_of(ordered.order, partition, generation),
+        url=url,
+        fetch_url=fetch_url,
+        etag=_validators(etag, is_announced),
+        last_modified=_validators(last_modified, is_announced),
+        reason=ordered.reason,
+        expires_at_ms=ordered.expires_at_ms,
+        doc_id=own.doc_id,
+        metadata=own.metadata,
+        key=key,
+    )
 
 
-def _validators(values: list[bytes | None], without: list[bool]) -> list[bytes | None]:
+def _validators(values: list[bytes | None], is_announced: NDArray[np.bool_]) -> list[bytes | None]:
     """Return the values that may be sent.
 
     Version 0.1.0 stored values with control characters, which must not be.
     """
+    if not any(values):
+        return values
     return [
         None if is_without or value is None or has_controls(value) else value
-        for value, is_without in zip(values, without, strict=True)
+        for value, is_without in zip(values, is_announced.tolist(), strict=True)
     ]
 
 

@@ -22,11 +22,12 @@ from recrawl.store.fetch_records import (
     SAME_CONTENT,
     SKETCH_BYTES_MAX,
     Content,
+    DigestRows,
+    digest_rows,
 )
 from recrawl.store.keys import PageArray, bytes_of_rows, spans_of, strings_of
 from recrawl.store.names import NAME_BYTES_MAX, Names
 from recrawl.store.page_urls import URL_TEXT_BYTES_MAX, stored_urls
-from recrawl.store.record_columns import DigestRows, digest_rows
 from recrawl.store.request_keys import NewRequest
 from recrawl.store.user_data import DOC_ID_BYTES_MAX, METADATA_BYTES_MAX
 

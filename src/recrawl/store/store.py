@@ -49,12 +49,17 @@ from recrawl.store.content.page_memories import (
 from recrawl.store.erasure import Erased, IsForgotten, erase_urls, find_urls
 from recrawl.store.fetch_records import (
     Content,
+    DigestRows,
     Records,
+    digest_contents,
     digests_in,
+    match_digests,
     put_contents,
+    put_digests,
     records_in,
     stored_records,
     validators_in,
+    validators_in_columns,
 )
 from recrawl.store.keys import (
     FETCH,
@@ -73,13 +78,6 @@ from recrawl.store.keys import (
 )
 from recrawl.store.names import Names, names_of, numbers_of, put_names
 from recrawl.store.page_urls import SingleUrls, put_urls, scan_urls, stored_urls
-from recrawl.store.record_columns import (
-    DigestRows,
-    digest_contents,
-    match_digests,
-    put_digests,
-    validators_in_columns,
-)
 from recrawl.store.request_keys import AcceptedRequest, find_request, put_requests
 from recrawl.store.state import State
 from recrawl.store.url_index import look_up_pages, put_in_buckets

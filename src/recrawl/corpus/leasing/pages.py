@@ -20,7 +20,7 @@ from recrawl.merged_calls import MergedCalls
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.node import Node
-from recrawl.node.orders import Order, orders_of
+from recrawl.node.orders import OrderRows, orders_of
 from recrawl.node.routing import UrlBatch
 from recrawl.shard.picker.reserve import FEW_ORDERS_MAX
 
@@ -97,14 +97,7 @@ class Leasing:
         closed = window_reason(self._config, self._time.now_ms())
         if closed is not None:
             return Orders((), _shortfall_of(n, closed) if n > 0 else None)
-        if run is None and self._budget_split.is_per_run:
-            run = self.run_name(None)
-        if run is not None:
-            run_number(run)  # raises for a name that is not possible
-        call = SmallLease(self, Wanted(run, seconds, exact), max(n, 0))
-        is_small = call.n <= FEW_ORDERS_MAX and not exact
-        calls = self._small_calls if is_small else self._large_calls
-        found: list[Order] = calls.call(call, n_rows=call.n, kind=call.wanted)
+        found = self._find(n, seconds=seconds, exact=exact, run=run)
         if len(found) >= n or not with_shortfall:
             return Orders(found)
         name = self.run_name(run)
@@ -119,7 +112,33 @@ class Leasing:
             )
         return Orders(found, shortfall)
 
-    def lease_all(self, calls: Sequence[SmallLease]) -> list[list[Order]]:
+    def lease_table(
+        self, n: int, *, seconds: float | None, exact: bool, run: str | None
+    ) -> pa.Table:
+        """Return up to ``n`` orders as an Arrow table, see `Corpus.lease_table`.
+
+        Parameters
+        ----------
+        n, seconds, exact, run
+            Arguments of `lease`.
+        """
+        check_seconds(seconds)
+        if window_reason(self._config, self._time.now_ms()) is not None:
+            return OrderRows.none().table()
+        return self._find(n, seconds=seconds, exact=exact, run=run).table()
+
+    def _find(self, n: int, *, seconds: float | None, exact: bool, run: str | None) -> OrderRows:
+        if run is None and self._budget_split.is_per_run:
+            run = self.run_name(None)
+        if run is not None:
+            run_number(run)  # raises for a name that is not possible
+        call = SmallLease(self, Wanted(run, seconds, exact), max(n, 0))
+        is_small = call.n <= FEW_ORDERS_MAX and not exact
+        calls = self._small_calls if is_small else self._large_calls
+        found: OrderRows = calls.call(call, n_rows=call.n, kind=call.wanted)
+        return found
+
+    def lease_all(self, calls: Sequence[SmallLease]) -> list[OrderRows]:
         """Lease for several callers at once; those who came first get their orders first."""
         run, seconds, exact = calls[0].wanted
         counts = [call.n for call in calls]
@@ -131,11 +150,11 @@ class Leasing:
         ends = accumulate(counts)
         return [found[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
-    def _from_partitions(self, n: int, seconds: float | None, exact: bool) -> list[Order]:
+    def _from_partitions(self, n: int, seconds: float | None, exact: bool) -> OrderRows:
         self._budget_split.rebalance()
         self._next_node = (self._next_node + 1) % len(self._nodes)
         turn = [*range(self._next_node, len(self._nodes)), *range(self._next_node)]
-        found: list[Order] = []
+        found = OrderRows.none()
         # First an equal part from each partition, then the rest from those that have more.
         for share in (-(-n // len(turn)), n) if len(turn) > 1 else (n,):
             for i in turn:
@@ -144,11 +163,11 @@ class Leasing:
                     found += self._from_partition(i, wanted, seconds, exact)
         return found
 
-    def _from_partition(self, i: int, n: int, seconds: float | None, exact: bool) -> list[Order]:
+    def _from_partition(self, i: int, n: int, seconds: float | None, exact: bool) -> OrderRows:
         node = self._nodes[i]
         ordered = node.order(n, self._time, lease_seconds=seconds, exact=exact)
         if ordered.order.size == 0:
-            return []
+            return OrderRows.none()
         is_announced = node.find_announced(ordered.page)
         return orders_of(node.store, i, ordered, is_announced, node.generation)
 

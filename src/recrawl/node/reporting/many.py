@@ -50,7 +50,7 @@ from recrawl.store import (
     MOVED_TO_BYTES_MAX,
     SKETCH_BYTES_MAX,
 )
-from recrawl.store.record_columns import DigestMatch, digest_rows
+from recrawl.store.fetch_records import DigestMatch, digest_rows
 
 if TYPE_CHECKING:
     from recrawl.content import ContentSettings

@@ -5,20 +5,18 @@ import pyarrow as pa
 
 from recrawl.store import DIGEST_BYTES
 from recrawl.store.fetch_records import (
-    digests_in,
-    put_contents,
-    record_after_fetch,
-    validators_in,
-)
-from recrawl.store.keys import Writes, bytes_of_rows
-from recrawl.store.record_columns import (
     DigestMatch,
     digest_contents,
     digest_rows,
+    digests_in,
     match_digests,
+    put_contents,
     put_digests,
+    record_after_fetch,
+    validators_in,
     validators_in_columns,
 )
+from recrawl.store.keys import Writes, bytes_of_rows
 
 
 def some_digests(rng: np.random.Generator, n: int) -> np.ndarray:
