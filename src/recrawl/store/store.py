@@ -8,8 +8,10 @@ the log that the store has lost.
 import json
 import re
 import secrets
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from itertools import repeat
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self, TypeAlias
@@ -297,17 +299,22 @@ class Store:
         """
         rows = page.tolist()
         known = self._names_read
-        names = [known.get(row) for row in rows]
-        unknown = [i for i, name in enumerate(names) if name is None]
-        if not unknown:
+        names = list(map(known.get, rows))
+        if None not in names:
             return names
         n_writes = self._n_writes
-        missing = page if len(unknown) == len(rows) else page[unknown]
-        found = stored_urls(self._kv, missing, self._singles)
-        for i, name in zip(unknown, found, strict=True):
-            names[i] = name
-        of_rows = zip(unknown, found, strict=True)
-        self._remember(known, n_writes, {rows[i]: name for i, name in of_rows if name is not None})
+        unknown = [i for i, name in enumerate(names) if name is None]
+        if len(unknown) == len(rows):
+            names = stored_urls(self._kv, page, self._singles)
+            read = dict(zip(rows, names, strict=True))
+        else:
+            found = stored_urls(self._kv, page[unknown], self._singles)
+            for i, name in zip(unknown, found, strict=True):
+                names[i] = name
+            read = dict(zip(page[unknown].tolist(), found, strict=True))
+        if None in names:
+            read = {row: name for row, name in read.items() if name is not None}
+        self._remember(known, n_writes, read)
         return names
 
     def _remember(
@@ -339,10 +346,12 @@ class Store:
     def texts_of(self, page: PageArray) -> PageTexts:
         """Return the URLs of pages, the URLs to request and the keys, as texts for orders."""
         page = np.asarray(page, np.int64)
-        names = [None if name is None else name.decode() for name in self.page_names_of(page)]
+        in_bytes = self.page_names_of(page)
+        names = [None if name is None else name.decode() for name in in_bytes]
         key: list[str | None] = [None] * len(names)
         url = names
-        if any(name is not None and "\t" in name for name in names):
+        # In one go, because most corpora have no keys.
+        if b"\t" in b"".join(filter(None, in_bytes)):
             parts = [(None, None) if name is None else name.split("\t", 1) for name in names]
             key, url = [part[0] for part in parts], [part[1] for part in parts]
         return PageTexts(url, self._fetch_urls(page, url), key)
@@ -414,7 +423,7 @@ class Store:
         n_writes = self._n_writes
         rows = page.tolist()
         known = self._records_read
-        values = [known.get(row, _UNREAD) for row in rows]
+        values = list(map(known.get, rows, repeat(_UNREAD)))
         if _UNREAD in values:
             values = stored_records(self._kv, page)
             small = {
@@ -596,8 +605,7 @@ class Store:
     def _forget_read(self, batch: StoreBatch) -> None:
         """Forget what was read of pages that a batch has changed."""
         for page, _ in batch.contents:
-            for row in page.tolist():
-                self._records_read.pop(row, None)
+            deque(map(self._records_read.pop, page.tolist(), repeat(None)), maxlen=0)
         for _, removed in batch.removed:
             for row in removed.tolist():
                 self._names_read.pop(row, None)
