@@ -197,16 +197,20 @@ def _find_in_blocks(
     blocks = [value or _NO_BLOCK for value in kv.get_many(keys_of(BLOCK, numbers, 4))]
     heads = np.frombuffer(b"".join([block[:_URLS] for block in blocks]), np.uint8)
     heads = heads.reshape(numbers.size, _URLS)
+    lengths = heads[:, _LENGTHS : _LENGTHS + BLOCK_PAGES].astype(np.int32)
+    lengths += heads[:, _LENGTHS + BLOCK_PAGES :].astype(np.int32) << 8
+    places = which, slot % BLOCK_PAGES
+    ends = _URLS + np.cumsum(lengths, axis=1, dtype=np.int32)[places]
+    begins = ends - lengths[places]
+    spans = zip(which.tolist(), begins.tolist(), ends.tolist(), strict=True)
+    found = [blocks[block][begin:end] for block, begin, end in spans]
     is_there = (heads[which, 0] == _BLOCK_VERSION) & (heads[which, 1] == generation_of(page[rows]))
-    halves = heads[:, _LENGTHS:].astype(np.int64)
-    lengths = halves[:, :BLOCK_PAGES] + (halves[:, BLOCK_PAGES:] << 8)
-    place = slot % BLOCK_PAGES
-    ends = _URLS + np.cumsum(lengths, axis=1)[which, place]
-    begins = ends - lengths[which, place]
-    columns = (rows.tolist(), which.tolist(), begins.tolist(), ends.tolist(), is_there.tolist())
-    for row, block, begin, end, exists in zip(*columns, strict=True):
-        if exists:
-            urls[row] = blocks[block][begin:end]
+    if is_there.all():
+        for row, url in zip(rows.tolist(), found, strict=True):
+            urls[row] = url
+        return
+    for i in np.flatnonzero(is_there).tolist():
+        urls[int(rows[i])] = found[i]
 
 
 def _url_in(block: bytes, place: int) -> bytes:
