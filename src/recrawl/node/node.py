@@ -56,7 +56,7 @@ from recrawl.shard import (
     events,
 )
 from recrawl.shard.announced import find_announced
-from recrawl.shard.state.status import LeaseStage, PriceMode, Why
+from recrawl.shard.state.status import LeaseStage, PageStatus, PriceMode, Why
 from recrawl.store import AcceptedRequest, Store, StoreBatch
 from recrawl.urls import page_names
 
@@ -70,6 +70,8 @@ _ROWS_PER_SCAN = 16_384
 _REPLAYED_ROWS_PER_WRITE = 50_000
 # Interval of checks while the budget allows a fetch, but no page is due or every host is busy.
 _IDLE_SECONDS = 0.1
+# Up to so many records are looked up in less time than it takes to find out which exist.
+_LOOKED_UP_MAX = 16
 # Minimum time between two logged ticks.
 _TICK_MS = 1_000
 # Interval of checks whether kinds of pages spend their shares of the budget.
@@ -558,12 +560,22 @@ class Node:
             (applied,) = self.submit([proposal])
             self._has_ordered = True
             ahead = self.shard.take_pages_ahead()
+            self._note_new_pages(np.append(proposal.page, ahead))
             if ahead.size:
                 # At once, because reading them one by one takes several times as long.
                 self.store.read_ahead(np.append(proposal.page, ahead))
             if applied.valid.all():
                 return proposal
             return events.select_rows(proposal, applied.valid)
+
+    def _note_new_pages(self, page: NDArray[np.int64]) -> None:
+        """Tell the store which pages had no outcome yet, so that it looks for no records."""
+        if page.size <= _LOOKED_UP_MAX:
+            return
+        pages, slot = self.shard.tables.pages, events.slot_of_page(page)
+        # Each outcome changes one of the two: a failure is counted until the first success.
+        is_new = (pages.status[slot] == PageStatus.NEW) & (pages.errors[slot] == 0)
+        self.store.expect_no_records(page[is_new])
 
     def order_given(
         self, page: NDArray[np.int64], time: NodeTime, *, lease_seconds: float | None = None

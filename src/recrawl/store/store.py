@@ -343,6 +343,13 @@ class Store:
         self.page_names_of(page)
         self._record_values(page)
 
+    def expect_no_records(self, page: PageArray) -> None:
+        """Remember that pages have no records, which spares looking for them.
+
+        Only for pages without an outcome, and not while another thread writes.
+        """
+        self._remember(self._records_read, self._n_writes, dict.fromkeys(page.tolist()))
+
     def texts_of(self, page: PageArray) -> PageTexts:
         """Return the URLs of pages, the URLs to request and the keys, as texts for orders."""
         page = np.asarray(page, np.int64)
@@ -425,10 +432,18 @@ class Store:
         known = self._records_read
         values = list(map(known.get, rows, repeat(_UNREAD)))
         if _UNREAD in values:
-            values = stored_records(self._kv, page)
+            unread = [i for i, value in enumerate(values) if value == _UNREAD]
+            if len(unread) == len(rows):
+                values = stored_records(self._kv, page)
+                read = dict(zip(rows, values, strict=True))
+            else:
+                found = stored_records(self._kv, page[unread])
+                for i, value in zip(unread, found, strict=True):
+                    values[i] = value
+                read = dict(zip(page[unread].tolist(), found, strict=True))
             small = {
                 row: value
-                for row, value in zip(rows, values, strict=True)
+                for row, value in read.items()
                 if value is None or len(value) <= _LATELY_READ_BYTES_MAX
             }
             self._remember(known, n_writes, small)

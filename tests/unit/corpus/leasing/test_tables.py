@@ -93,3 +93,23 @@ def test_orders_are_made_when_they_are_asked_for(open_corpus: Open) -> None:
     assert orders[0] in rows
     with pytest.raises(IndexError):
         rows[10]
+
+
+def test_validators_of_failed_first_fetches_are_returned(
+    open_corpus: Open, clock: ManualClock
+) -> None:
+    corpus = open_corpus()
+    corpus.add(URLS)
+    orders = corpus.lease(60)
+    failed, forbidden = orders[:20], orders[20:40]
+    corpus.report(Outcome(handle=order.handle, status=503, etag=b'"1"') for order in failed)
+    corpus.report(
+        Outcome(handle=order.handle, status=0, disallowed=True, etag=b'"2"') for order in forbidden
+    )
+    clock.pass_seconds(90 * 86_400)
+    etags = {order.url: order.etag for order in corpus.lease(60)}
+    assert etags == {
+        **{order.url: b'"1"' for order in failed},
+        **{order.url: b'"2"' for order in forbidden},
+        **{order.url: None for order in orders[40:]},
+    }
