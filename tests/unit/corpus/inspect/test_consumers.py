@@ -8,12 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
 import pytest
 
 from recrawl.corpus import Corpus, Outcome, check_corpus, restore_corpus
 from recrawl.corpus.inspect import consumers
 from recrawl.errors import ChangesLost, StorageError
 from recrawl.store import Cursor
+from recrawl.store.changes import NewChanges
 from tests.manual_clock import ManualClock
 
 Open: TypeAlias = Callable[..., Corpus]
@@ -266,13 +268,13 @@ def test_changes_without_a_url_do_not_end_the_feed(open_corpus: Open) -> None:
     rows = store.changes(Cursor(0, 0), 8)
     for row in rows:  # written again at their places, without URLs
         batch.changes.append(
-            (
-                Cursor(row.cursor.position, row.cursor.row - 1),
-                row.page,
-                row.transition,
-                row.at_ms,
-                b"",
-                None,
+            NewChanges(
+                first=Cursor(row.cursor.position, row.cursor.row - 1),
+                page=np.array([row.page]),
+                transition=np.array([row.transition]),
+                at_ms=np.array([row.at_ms]),
+                url=None,
+                passages=None,
             )
         )
     corpus.remove(URLS[:8])
