@@ -64,7 +64,7 @@ class MergedCalls(Generic[_Given, _Found]):
         self._lock = ProcessLock(Lock())
         self._waiting: deque[_Ticket[_Given, _Found]] = deque()
         self._is_busy = False
-        self._worker: int | None = None
+        self._callers: set[int] = set()
         self._n_expected = 1
         self._last_seconds = 0.0
         self._gathered: Lock | None = None
@@ -82,12 +82,15 @@ class MergedCalls(Generic[_Given, _Found]):
             Kind of the call; two calls of different kinds are not done together.
         """
         ticket: _Ticket[_Given, _Found] = _Ticket(given, n_rows, kind)
-        if self._worker == get_ident():
-            # A signal handler has interrupted this thread in the middle of its work.
+        caller = get_ident()
+        if caller in self._callers:
+            # A signal handler has interrupted this thread in the middle of a call: it may be the
+            # one that others wait for, so it must not wait for others.
             self._run([ticket])
             return self._result_of(ticket)
         gathered: Lock | None = None
         try:
+            self._callers.add(caller)
             with self._lock:
                 self._waiting.append(ticket)
                 if self._is_busy:
@@ -111,6 +114,7 @@ class MergedCalls(Generic[_Given, _Found]):
             # A user may interrupt this thread at any point; others must not wait for it.
             if ticket.has_turn or not ticket.is_done:
                 self._leave(ticket)
+            self._callers.discard(caller)
         return self._result_of(ticket)
 
     @staticmethod
@@ -150,12 +154,10 @@ class MergedCalls(Generic[_Given, _Found]):
                         break
                     kind = following.kind
                 group.append(self._waiting.popleft())
-        self._worker = get_ident()
         started = perf_counter()
         try:
             self._run(group)
         finally:
-            self._worker = None
             self._n_expected, self._last_seconds = len(group), perf_counter() - started
             for ticket in group:
                 ticket.is_done = True

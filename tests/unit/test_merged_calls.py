@@ -1,5 +1,6 @@
 """Calls of many threads, done together."""
 
+import signal
 import threading
 import time
 from collections.abc import Sequence
@@ -213,6 +214,42 @@ def test_a_signal_handler_may_call_in_the_middle_of_a_call() -> None:
     calls = MergedCalls(run_all, 10)
     assert calls.call(1) == 4
     assert calls.call(5) == 10
+
+
+@pytest.mark.parametrize("waits_for", ["others", "its turn"])
+def test_a_signal_handler_may_call_while_its_thread_waits(
+    waits_for: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doubling = Doubling()
+    calls = MergedCalls(doubling.run_all, 100)
+    found: list[int] = []
+
+    def handle(*_: object) -> None:
+        doubling.may_run.set()
+        found.append(calls.call(7))
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        other = threading.Thread(target=lambda: found.append(calls.call(1)))
+        if waits_for == "others":
+            monkeypatch.setattr("recrawl.merged_calls._GATHERING_SECONDS_MAX", 0.5)
+            calls._n_expected, calls._last_seconds = 9, 60.0
+        else:
+            other.start()
+            assert doubling.is_running.wait(30)
+        main = threading.main_thread().ident
+        assert main is not None
+        timer = threading.Timer(0.1, signal.pthread_kill, (main, signal.SIGUSR1))
+        timer.start()
+        found.append(calls.call(2))
+        timer.join()
+        if waits_for == "others":
+            other.start()
+        other.join(30)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert sorted(found) == [2, 4, 14]
+    assert not calls._callers
 
 
 def test_many_threads_get_their_own_results() -> None:

@@ -26,7 +26,7 @@ _TABLES_MAX = 1_024
 _ATTEMPTS_MAX = 16
 
 # By the place in memory of what a table is known by: that, and the kind of the table.
-_tables: dict[int, tuple[Callable[[], Any], object]] = {}
+_tables: dict[int, tuple[Callable[[], Any], tuple[type, list[object]]]] = {}
 
 
 def quick_call(kernel: _F) -> _F:
@@ -83,20 +83,20 @@ def _kind_of(argument: Any) -> object:
     is_columns = type(first) is np.ndarray
     by = first if is_columns else argument
     known = _tables.get(id(by))
-    if known is not None and known[0]() is by:
+    if known is not None and known[0]() is by and known[1][0] is kind:
         return known[1]
     if not is_columns:
         return _remember(by, lambda: by, (kind, [_kind_of(number) for number in argument]))
     if any(type(column) is not np.ndarray for column in argument):
         return None
-    found = (kind, [(column.dtype, column.ndim) for column in argument])
+    found: tuple[type, list[object]] = (kind, [(c.dtype, c.ndim) for c in argument])
     flags = {column.flags.num & _FLAGS for column in argument}
     if flags == _READ_ONLY:
         return found  # a batch of events, which has other columns the next time
     return _remember(by, ref(by), found) if flags == _WRITEABLE else None
 
 
-def _remember(by: Any, get: Callable[[], Any], kind: object) -> object:
+def _remember(by: Any, get: Callable[[], Any], kind: tuple[type, list[object]]) -> object:
     """Return the kind of a table, after noting by what it is known."""
     if len(_tables) >= _TABLES_MAX:
         _tables.clear()
