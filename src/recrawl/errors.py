@@ -20,6 +20,7 @@
         ├── OwnershipLost     another node has claimed the partition
         ├── ReadError         an input file cannot be read at all
         │   └── UnknownFormat the format of an input file is not known
+        ├── RequestKeyReused  another request had the same idempotency key
         ├── SinkError         a sink cannot write now; the versions stay in the spool
         ├── SnapshotError     a snapshot is corrupt, or its format is not known
         │   └── SnapshotFormatError    its format is not known; nothing is corrupt
@@ -51,6 +52,7 @@ __all__ = [
     "ReadError",
     "RecoveryError",
     "RecrawlError",
+    "RequestKeyReused",
     "SinkError",
     "SnapshotError",
     "SnapshotFormatError",
@@ -128,6 +130,10 @@ class ReadError(RecrawlError):
 
 class UnknownFormat(ReadError):  # noqa: N818 - names a condition, as in the docs
     """The format of an input file is not known; the message lists the formats tried."""
+
+
+class RequestKeyReused(RecrawlError, ValueError):  # noqa: N818 - names a condition
+    """Another request had the same idempotency key within the last day."""
 
 
 class SinkError(RecrawlError):

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from recrawl.corpus.inspect.change_feed import PageChange
     from recrawl.corpus.inspect.consumers import Consumer
     from recrawl.corpus.inspect.explanation import PageExplanation
-    from recrawl.corpus.inspect.hosts import newcomers_words
+    from recrawl.corpus.inspect.hosts import HostView, newcomers_words
+    from recrawl.corpus.inspect.page_table import PAGE_COLUMNS, PageRows
     from recrawl.corpus.inspect.page_waits import reason_text
     from recrawl.corpus.inspect.source_table import SourceRow, SourceTable
     from recrawl.corpus.inspect.stats import Stats
@@ -65,11 +66,12 @@ if TYPE_CHECKING:
         target_words,
         together_words,
     )
-    from recrawl.corpus.view import Added, Signalled
+    from recrawl.corpus.view import Added, CountedRows, RowStatus, Signalled
     from recrawl.corpus.wrong_answers import wrong_answer_words
     from recrawl.node.clock import Clock, SystemClock
     from recrawl.node.config.corpus_config import CorpusConfig
     from recrawl.node.orders import Order, Outcome
+    from recrawl.node.records import RequestKey
     from recrawl.node.settings.pages import PageSettings
     from recrawl.shard import Transition, Why
     from recrawl.store import PassageChanges
@@ -79,6 +81,7 @@ __all__ = [
     "COMPILED_ABOUT",
     "COMPILE_TIME_TEXT",
     "EXPORT_SCHEMA",
+    "PAGE_COLUMNS",
     "Added",
     "Amounts",
     "AsyncCorpus",
@@ -91,9 +94,11 @@ __all__ = [
     "Corpus",
     "CorpusConfig",
     "CorpusPlan",
+    "CountedRows",
     "CrawlImport",
     "Forgotten",
     "HostPlan",
+    "HostView",
     "ImportCounts",
     "KindPlan",
     "LeasedUrl",
@@ -104,11 +109,14 @@ __all__ = [
     "PageChange",
     "PageExplanation",
     "PageHistory",
+    "PageRows",
     "PageSettings",
     "PassageChanges",
     "Plan",
     "Reported",
+    "RequestKey",
     "Restored",
+    "RowStatus",
     "Severity",
     "Shortfall",
     "ShortfallReason",
@@ -187,7 +195,8 @@ _MODULES = {
     "recrawl.corpus.inspect.change_feed": ("PageChange",),
     "recrawl.corpus.inspect.consumers": ("Consumer",),
     "recrawl.corpus.inspect.explanation": ("PageExplanation",),
-    "recrawl.corpus.inspect.hosts": ("newcomers_words",),
+    "recrawl.corpus.inspect.hosts": ("HostView", "newcomers_words"),
+    "recrawl.corpus.inspect.page_table": ("PAGE_COLUMNS", "PageRows"),
     "recrawl.corpus.inspect.page_waits": ("reason_text",),
     "recrawl.corpus.inspect.source_table": ("SourceRow", "SourceTable"),
     "recrawl.corpus.inspect.stats": ("Stats",),
@@ -211,11 +220,12 @@ _MODULES = {
         "target_words",
         "together_words",
     ),
-    "recrawl.corpus.view": ("Added", "Signalled"),
+    "recrawl.corpus.view": ("Added", "CountedRows", "RowStatus", "Signalled"),
     "recrawl.corpus.wrong_answers": ("wrong_answer_words",),
     "recrawl.node.clock": ("Clock", "SystemClock"),
     "recrawl.node.config.corpus_config": ("CorpusConfig",),
     "recrawl.node.orders": ("Order", "Outcome"),
+    "recrawl.node.records": ("RequestKey",),
     "recrawl.node.settings.pages": ("PageSettings",),
     "recrawl.shard": ("Transition", "Why"),
     "recrawl.store": ("PassageChanges",),

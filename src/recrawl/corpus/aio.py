@@ -12,16 +12,18 @@ from recrawl.corpus.corpus import WAIT_SECONDS_MAX, Added, Corpus, Reported
 from recrawl.corpus.inspect.change_feed import PageChange
 from recrawl.corpus.inspect.consumers import Consumer
 from recrawl.corpus.inspect.explanation import PageExplanation
+from recrawl.corpus.inspect.page_table import PageRows
 from recrawl.corpus.inspect.stats import Stats
 from recrawl.corpus.leasing.shortfall import Orders, is_run_over
 from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.opening import open_corpus
 from recrawl.corpus.plan.curve import Plan
-from recrawl.corpus.view import Signalled
+from recrawl.corpus.view import CountedRows, Signalled
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.scrubber import ScrubReport
 from recrawl.node.orders import Order, Outcome
+from recrawl.node.records import RequestKey
 from recrawl.node.routing import Urls
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from recrawl.corpus.forgetting.forget import Forgotten
     from recrawl.corpus.import_crawl import CrawlImport
     from recrawl.corpus.inspect.beliefs import BelievedPages
+    from recrawl.corpus.inspect.hosts import HostView
     from recrawl.corpus.inspect.source_table import SourceRow, SourceTable
     from recrawl.corpus.past.page_history import PageHistory
     from recrawl.corpus.past.replay import OnRecord
@@ -120,7 +123,7 @@ class AsyncCorpus:
 
     async def remove(
         self, urls: Urls | None = None, *, pattern: str | None = None, key: Any = None
-    ) -> int:
+    ) -> CountedRows:
         """Stop tracking pages, given by URL or by pattern; return the number of pages removed."""
         return await self._run(self.corpus.remove, urls, pattern=pattern, key=key)
 
@@ -145,7 +148,7 @@ class AsyncCorpus:
         pattern: str | None = None,
         key: Any = None,
         **settings: Any,
-    ) -> int:
+    ) -> CountedRows:
         """Change settings of pages, given by URL or by pattern; return the number of pages."""
         return await self._run(self.corpus.set, urls, pattern=pattern, key=key, **settings)
 
@@ -158,7 +161,7 @@ class AsyncCorpus:
         doc_id: Any = None,
         metadata: Any = None,
         key: Any = None,
-    ) -> int:
+    ) -> CountedRows:
         """Set the importance, the cost, the doc_id or the metadata of each page."""
         return await self._run(
             self.corpus.set_each,
@@ -186,6 +189,7 @@ class AsyncCorpus:
         exact: bool = False,
         run: str | None = None,
         with_shortfall: bool = True,
+        request: RequestKey | None = None,
     ) -> Orders:
         """Return up to ``n`` pages that are most worth fetching now."""
         return await self._run(
@@ -195,6 +199,7 @@ class AsyncCorpus:
             exact=exact,
             run=run,
             with_shortfall=with_shortfall,
+            request=request,
         )
 
     async def lease_table(
@@ -216,10 +221,17 @@ class AsyncCorpus:
         seconds: float | None = None,
         run: str | None = None,
         key: Any = None,
+        request: RequestKey | None = None,
     ) -> LeasedUrls:
         """Return an order for each URL that may be fetched now, or the reason why it may not."""
         return await self._run(
-            self.corpus.lease_urls, urls, add=add, seconds=seconds, run=run, key=key
+            self.corpus.lease_urls,
+            urls,
+            add=add,
+            seconds=seconds,
+            run=run,
+            key=key,
+            request=request,
         )
 
     def run_name(self, run: str | None = None) -> str:
@@ -263,11 +275,11 @@ class AsyncCorpus:
         """Return the seconds to wait before the next `lease` after one that returned nothing."""
         return await self._run(self.corpus.wait_seconds)
 
-    async def extend(self, handles: Sequence[int], *, seconds: float) -> int:
+    async def extend(self, handles: Sequence[int], *, seconds: float) -> CountedRows:
         """Hold orders until ``seconds`` from now; return the number that were still held."""
         return await self._run(self.corpus.extend, handles, seconds=seconds)
 
-    async def release(self, handles: Sequence[int]) -> int:
+    async def release(self, handles: Sequence[int]) -> CountedRows:
         """Give back orders that were not fetched; return the number that were still held."""
         return await self._run(self.corpus.release, handles)
 
@@ -278,7 +290,14 @@ class AsyncCorpus:
         return await self._run(self.corpus.report, outcomes)
 
     async def signal(
-        self, urls: Urls, *, source: str, at_ms: Any = 0, claimed_at_ms: Any = 0, key: Any = None
+        self,
+        urls: Urls,
+        *,
+        source: str,
+        at_ms: Any = 0,
+        claimed_at_ms: Any = 0,
+        key: Any = None,
+        request: RequestKey | None = None,
     ) -> Signalled:
         """Signal that pages may have changed; return the number of signals that counted."""
         return await self._run(
@@ -288,13 +307,22 @@ class AsyncCorpus:
             at_ms=at_ms,
             claimed_at_ms=claimed_at_ms,
             key=key,
+            request=request,
         )
 
     async def requests(
-        self, urls: Urls, n_requests: Any = 1, *, at_ms: Any = 0, key: Any = None
-    ) -> int:
+        self,
+        urls: Urls,
+        n_requests: Any = 1,
+        *,
+        at_ms: Any = 0,
+        key: Any = None,
+        request: RequestKey | None = None,
+    ) -> CountedRows:
         """Report how often users requested pages; requested pages become more important."""
-        return await self._run(self.corpus.requests, urls, n_requests, at_ms=at_ms, key=key)
+        return await self._run(
+            self.corpus.requests, urls, n_requests, at_ms=at_ms, key=key, request=request
+        )
 
     def now_ms(self) -> int:
         """Return the current time of the corpus, in milliseconds since 1970."""
@@ -355,6 +383,10 @@ class AsyncCorpus:
         """Return the number of tracked pages of a host."""
         return await self._run(self.corpus.n_pages_of_host, host)
 
+    async def host(self, host: str) -> "HostView":
+        """Return how a host is fetched from."""
+        return await self._run(self.corpus.host, host)
+
     async def newcomers(self) -> dict[str, int]:
         """Return the hosts whose new pages have a limited share of the budget."""
         return await self._run(self.corpus.newcomers)
@@ -374,6 +406,16 @@ class AsyncCorpus:
         batches = self.corpus.pages(columns, batch=batch)
         while (found := await self._run(lambda: next(batches, None))) is not None:
             yield found
+
+    async def pages_after(
+        self,
+        cursor: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        limit: int = 1_000,
+    ) -> PageRows:
+        """Return some pages after a cursor, and the cursor to continue with."""
+        return await self._run(self.corpus.pages_after, cursor, columns=columns, limit=limit)
 
     async def export_batches(self) -> AsyncIterator[pa.RecordBatch]:
         """Yield all pages with the columns of `recrawl.corpus.EXPORT_SCHEMA`, in batches."""

@@ -8,7 +8,7 @@ the work.
 import os
 import secrets
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -32,15 +32,16 @@ from recrawl.corpus.inspect.consumers import (
 )
 from recrawl.corpus.inspect.explanation import PageExplanation, explain_page
 from recrawl.corpus.inspect.kinds import kind_names
-from recrawl.corpus.inspect.page_table import page_batches
+from recrawl.corpus.inspect.page_table import PageRows, page_batches, page_rows_after
 from recrawl.corpus.inspect.stats import Stats, stats_of
 from recrawl.corpus.leasing.pages import Leasing, check_seconds
+from recrawl.corpus.leasing.repeated import RequestParts, is_repeated
 from recrawl.corpus.leasing.reports import Reported, Reporting
 from recrawl.corpus.leasing.shortfall import Orders, is_run_over, window_reason, window_text
 from recrawl.corpus.leasing.small_calls import new_small_calls
 from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.plan.curve import Plan, plan_of
-from recrawl.corpus.view import Added, Signalled
+from recrawl.corpus.view import Added, CountedRows, RowStatus, Signalled
 from recrawl.corpus.wrong_answers import wrong_answer_counts
 from recrawl.errors import PositionLost, RecrawlError
 from recrawl.ledger import Log
@@ -60,6 +61,7 @@ from recrawl.node.durability.snapshotter import Snapshotter
 from recrawl.node.node import Node, use_logged_price
 from recrawl.node.numbering import Namer, PagesToAdd
 from recrawl.node.orders import Order, Outcome, order_of, partition_of
+from recrawl.node.records import LogEntry, RequestKey
 from recrawl.node.routing import (
     UrlBatch,
     Urls,
@@ -85,6 +87,7 @@ from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.node.user_data import refused_rows, user_columns, without_refused
 from recrawl.one_process import OneProcess, forked_error
 from recrawl.shard import (
+    Applied,
     LeasesExtended,
     LeasesReleased,
     RequestsSeen,
@@ -100,6 +103,7 @@ if TYPE_CHECKING:
     from recrawl.corpus.forgetting.forget import Forgotten
     from recrawl.corpus.import_crawl import CrawlImport
     from recrawl.corpus.inspect.beliefs import BelievedPages
+    from recrawl.corpus.inspect.hosts import HostView
     from recrawl.corpus.inspect.source_table import SourceRow, SourceTable
     from recrawl.corpus.past.page_history import PageHistory
     from recrawl.corpus.past.replay import OnRecord
@@ -374,6 +378,7 @@ class Corpus:
         importances = as_amounts("importance", importance, n_urls)
         costs = as_amounts("cost", cost, n_urls)
         n_added = n_valid = n_limited = limited_until_ms = 0
+        row_status = np.full(n_urls, RowStatus.REFUSED, np.uint8)
         for i, rows, name, given in self._split(urls, key, n_bytes_beside=own and own.n_bytes):
             keys, url = split_page_names(name)
             fetch_url = null_where_same(given, url)
@@ -381,6 +386,7 @@ class Corpus:
             new = PagesToAdd(url, fetch_url, importances[rows], costs[rows], of_rows, keys)
             added = self._namers[i].add(new, self.time)
             n_added += int(np.count_nonzero(added.is_added))
+            row_status[rows] = np.where(added.is_added, RowStatus.DONE, RowStatus.DUPLICATE)
             n_limited += added.n_limited
             limited_until_ms = max(limited_until_ms, added.limited_until_ms)
             n_valid += rows.size
@@ -390,6 +396,7 @@ class Corpus:
             n_urls - n_valid,
             n_limited=n_limited,
             limited_until_ms=limited_until_ms,
+            rows=row_status,
         )
 
     def why_refused(
@@ -409,7 +416,7 @@ class Corpus:
 
     def remove(
         self, urls: Urls | None = None, *, pattern: str | None = None, key: Any = None
-    ) -> int:
+    ) -> CountedRows:
         """Stop tracking pages, given by URL or by pattern; return the number of pages removed.
 
         Parameters
@@ -426,17 +433,23 @@ class Corpus:
         if pattern is not None:
             _check_no_key(key)
             matcher = PatternSet([pattern])
-            return sum(
-                stop_tracking(node, page[matcher.first_match(url) >= 0])
-                for node in self.nodes
-                for page, url in node.scan_urls()
+            return CountedRows(
+                sum(
+                    stop_tracking(node, page[matcher.first_match(url) >= 0])
+                    for node in self.nodes
+                    for page, url in node.scan_urls()
+                )
             )
         n_removed = 0
-        for i, _, name, _ in self._split(urls if urls is not None else (), key):
+        given = as_array(urls if urls is not None else ())
+        row_status = np.full(len(given), RowStatus.REFUSED, np.uint8)
+        for i, rows, name, _ in self._split(given, key):
             node = self.nodes[i]
             with node.lock:
-                n_removed += stop_tracking(node, np.unique(node.store.pages_of(name)))
-        return n_removed
+                page = node.store.pages_of(name)
+                n_removed += stop_tracking(node, np.unique(page))
+            row_status[rows] = np.where(page >= 0, RowStatus.DONE, RowStatus.UNKNOWN)
+        return CountedRows(n_removed, rows=row_status)
 
     def forget(
         self,
@@ -492,7 +505,7 @@ class Corpus:
         pattern: str | None = None,
         key: Any = None,
         **settings: Any,
-    ) -> int:
+    ) -> CountedRows:
         """Change settings of pages, given by URL or by pattern; return the number of pages.
 
         Parameters
@@ -517,17 +530,23 @@ class Corpus:
         page_settings = PageSettings(**settings)
         if pattern is not None:
             _check_no_key(key)
-            return sum(
-                set_by_pattern(node, namer, pattern, page_settings)
-                for node, namer in zip(self.nodes, self._namers, strict=True)
+            return CountedRows(
+                sum(
+                    set_by_pattern(node, namer, pattern, page_settings)
+                    for node, namer in zip(self.nodes, self._namers, strict=True)
+                )
             )
         n_set = 0
-        for i, _, name, _ in self._split(urls if urls is not None else (), key):
+        given = as_array(urls if urls is not None else ())
+        row_status = np.full(len(given), RowStatus.REFUSED, np.uint8)
+        for i, rows, name, _ in self._split(given, key):
             node = self.nodes[i]
             with node.lock:
-                page = np.unique(node.store.pages_of(name))
+                found = node.store.pages_of(name)
+                page = np.unique(found)
                 n_set += set_pages(node, self._namers[i], page[page >= 0], page_settings)
-        return n_set
+            row_status[rows] = np.where(found >= 0, RowStatus.DONE, RowStatus.UNKNOWN)
+        return CountedRows(n_set, rows=row_status)
 
     def set_each(
         self,
@@ -538,7 +557,7 @@ class Corpus:
         doc_id: Any = None,
         metadata: Any = None,
         key: Any = None,
-    ) -> int:
+    ) -> CountedRows:
         """Set the importance, the cost, the doc_id or the metadata of each page to its own value.
 
         Returns the number of pages that are tracked; other URLs are ignored.
@@ -636,6 +655,7 @@ class Corpus:
         exact: bool = False,
         run: str | None = None,
         with_shortfall: bool = True,
+        request: RequestKey | None = None,
     ) -> Orders:
         """Return up to ``n`` pages that are most worth fetching now, within budget and politeness.
 
@@ -657,9 +677,22 @@ class Corpus:
             Today's date by default, in the time zone ``budget.time_zone``.
         with_shortfall
             Whether to find out why there are fewer than ``n``, which takes longer than the lease.
+        request
+            Key of the request, if it may be repeated: within a day, a lease with the same key
+            returns the orders of the first one that are still held, and no others.
+
+        Raises
+        ------
+        RequestKeyReused
+            If another request had the same key.
         """
         return self._leasing.lease(
-            n, seconds=seconds, exact=exact, run=run, with_shortfall=with_shortfall
+            n,
+            seconds=seconds,
+            exact=exact,
+            run=run,
+            with_shortfall=with_shortfall,
+            request=request,
         )
 
     def lease_table(
@@ -697,6 +730,7 @@ class Corpus:
         seconds: float | None = None,
         run: str | None = None,
         key: Any = None,
+        request: RequestKey | None = None,
     ) -> LeasedUrls:
         """Return an order for each URL that may be fetched now, or the reason why it may not.
 
@@ -717,11 +751,15 @@ class Corpus:
             Name of the run that pays, see `lease`.
         key
             Key of the pages' groups, one or one per URL, in a corpus grouped by key.
+        request
+            Key of the request, if it may be repeated, see `lease`.
         """
         urls = as_array(urls)
         if add:
             self.add(urls, key=key)
-        return self._leasing.lease_urls(urls, self._split(urls, key), seconds=seconds, run=run)
+        return self._leasing.lease_urls(
+            urls, self._split(urls, key), seconds=seconds, run=run, request=request
+        )
 
     def run_name(self, run: str | None = None) -> str:
         """Return the name of the run that pays for leases: the one given, or today's date."""
@@ -789,37 +827,38 @@ class Corpus:
         """
         return self._leasing.wait_seconds()
 
-    def extend(self, handles: Sequence[int], *, seconds: float) -> int:
+    def extend(self, handles: Sequence[int], *, seconds: float) -> CountedRows:
         """Hold orders until ``seconds`` from now; return the number that were still held."""
         check_seconds(seconds)
         expires_at_ms = self.time.now_ms() + round(seconds * 1000)
-        return sum(
-            self._submit(i, event_of(LeasesExtended, order=order, expires_at_ms=expires_at_ms))
-            for i, order in self._split_handles(handles)
+        return self._change_orders(
+            handles,
+            lambda order: event_of(LeasesExtended, order=order, expires_at_ms=expires_at_ms),
         )
 
-    def release(self, handles: Sequence[int]) -> int:
+    def release(self, handles: Sequence[int]) -> CountedRows:
         """Give back orders that were not fetched; return the number that were still held.
 
         Their pages can be leased again; the budget that they took stays spent.
         """
-        return sum(
-            self._submit(i, event_of(LeasesReleased, order=order))
-            for i, order in self._split_handles(handles)
-        )
+        return self._change_orders(handles, lambda order: event_of(LeasesReleased, order=order))
 
-    def _split_handles(self, handles: Sequence[int]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    def _change_orders(
+        self, handles: Sequence[int], event_for: Callable[[NDArray[np.int64]], LogEntry]
+    ) -> CountedRows:
+        """Submit an event about orders to each of their partitions."""
         handle = np.asarray(handles, np.int64).reshape(-1)
+        row_status = np.full(handle.size, RowStatus.UNKNOWN, np.uint8)
         partition = partition_of(handle, self.format.generation)
         for i in np.unique(partition[(partition >= 0) & (partition < len(self.nodes))]):
-            yield int(i), order_of(handle[partition == i])
-
-    def _submit(self, i: int, event: Any) -> int:
-        node = self.nodes[i]
-        with node.lock:
-            node.tick(self.time)
-            (applied,) = node.submit([event])
-        return int(np.count_nonzero(applied.valid))
+            rows = np.flatnonzero(partition == i)
+            node = self.nodes[i]
+            with node.lock:
+                node.tick(self.time)
+                (applied,) = node.submit([event_for(order_of(handle[rows]))])
+            row_status[rows[applied.valid]] = RowStatus.DONE
+        n_held = int(np.count_nonzero(row_status == RowStatus.DONE))
+        return CountedRows(n_held, rows=row_status)
 
     def report(self, outcomes: Outcome | Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Reported:
         """Report what fetches found, leased or not.  A second report of an order does not count.
@@ -834,7 +873,14 @@ class Corpus:
     # ------------------------------------------------------------------ signals and requests
 
     def signal(
-        self, urls: Urls, *, source: str, at_ms: Any = 0, claimed_at_ms: Any = 0, key: Any = None
+        self,
+        urls: Urls,
+        *,
+        source: str,
+        at_ms: Any = 0,
+        claimed_at_ms: Any = 0,
+        key: Any = None,
+        request: RequestKey | None = None,
     ) -> Signalled:
         """Signal that pages may have changed; return the number of signals that counted.
 
@@ -852,6 +898,14 @@ class Corpus:
             signal with a time that was seen before is ignored.
         key
             Key of the pages' groups, one or one per URL, in a corpus grouped by key.
+        request
+            Key of the request, if it may be repeated: within a day, signals with the same key
+            count once.
+
+        Raises
+        ------
+        RequestKeyReused
+            If another request had the same key.
         """
         if not source.isprintable() or not source:
             raise ValueError(f"source must be a name without control characters, got {source!r}")
@@ -860,15 +914,20 @@ class Corpus:
             as_numbers(at_ms, len(urls), np.int64),
             as_numbers(claimed_at_ms, len(urls), np.int64),
         )
-        n_counted = n_known = 0
+        n_known = 0
+        parts = RequestParts(self.nodes, request)
+        row_status = np.full(len(urls), RowStatus.REFUSED, np.uint8)
         for i, rows, name, _ in self._split(urls, key):
             node = self.nodes[i]
             now_ms = node.tick(self.time)
             page = node.store.pages_of(name)
             known = np.flatnonzero(page >= 0)
             n_known += known.size
+            row_status[rows] = RowStatus.UNKNOWN
+            part = parts.take(i)
             if known.size == 0:
                 continue
+            row_status[rows[known]] = RowStatus.DUPLICATE
             number = self._namers[i].source_numbers(name.take(pa.array(known)), source)
             signalled_at = at[rows[known]]
             event = event_of(
@@ -878,11 +937,21 @@ class Corpus:
                 at_ms=np.where(signalled_at > 0, signalled_at, now_ms),
                 claimed_at_ms=claimed[rows[known]],
             )
-            (applied,) = node.submit([event])
-            n_counted += int(np.count_nonzero(applied.valid))
-        return Signalled(n_counted, n_unknown=len(urls) - n_known)
+            applied = _submit_once(node, event, part)
+            if applied is not None:
+                row_status[rows[known[applied.valid]]] = RowStatus.DONE
+        n_counted = int(np.count_nonzero(row_status == RowStatus.DONE))
+        return Signalled(n_counted, n_unknown=len(urls) - n_known, rows=row_status)
 
-    def requests(self, urls: Urls, n_requests: Any = 1, *, at_ms: Any = 0, key: Any = None) -> int:
+    def requests(
+        self,
+        urls: Urls,
+        n_requests: Any = 1,
+        *,
+        at_ms: Any = 0,
+        key: Any = None,
+        request: RequestKey | None = None,
+    ) -> CountedRows:
         """Report how often users requested pages; requested pages become more important.
 
         Returns the number of pages that are tracked.
@@ -897,23 +966,36 @@ class Corpus:
             End of the period that was counted, in milliseconds since 1970; now by default.
         key
             Key of the pages' groups, one or one per URL, in a corpus grouped by key.
+        request
+            Key of the request, if it may be repeated: within a day, reports with the same key
+            count once.
+
+        Raises
+        ------
+        RequestKeyReused
+            If another request had the same key.
         """
         urls = as_array(urls)
         count = as_amounts("n_requests", n_requests, len(urls))
         at = as_numbers(at_ms, len(urls), np.int64)
-        n_counted = 0
+        parts = RequestParts(self.nodes, request)
+        row_status = np.full(len(urls), RowStatus.REFUSED, np.uint8)
         for i, rows, name, _ in self._split(urls, key):
             node = self.nodes[i]
             now_ms = node.tick(self.time)
+            page = node.store.pages_of(name)
             event = event_of(
                 RequestsSeen,
-                page=node.store.pages_of(name),
+                page=page,
                 n_requests=count[rows],
                 at_ms=np.where(at[rows] > 0, at[rows], now_ms),
             )
-            (applied,) = node.submit([event])
-            n_counted += int(np.count_nonzero(applied.valid))
-        return n_counted
+            applied = _submit_once(node, event, parts.take(i))
+            is_done = page >= 0 if applied is None else applied.valid
+            done = RowStatus.DUPLICATE if applied is None else RowStatus.DONE
+            row_status[rows] = np.where(is_done, done, RowStatus.UNKNOWN)
+        n_counted = int(np.count_nonzero(row_status == RowStatus.DONE))
+        return CountedRows(n_counted, rows=row_status)
 
     # ------------------------------------------------------------------ reading
 
@@ -1064,6 +1146,13 @@ class Corpus:
         is_key = self.config.corpus.group_by == "key"
         return pages_of_host(self.nodes, host if is_key else host.lower())
 
+    def host(self, host: str) -> "HostView":
+        """Return how a host (or domain or key, as pages are grouped) is fetched from."""
+        from recrawl.corpus.inspect.hosts import host_view  # noqa: PLC0415
+
+        host = canonical_host(host, self.config.corpus.group_by)
+        return host_view(self.nodes[partition_of_key(host, len(self.nodes))], host)
+
     def newcomers(self) -> dict[str, int]:
         """Return the hosts whose new pages have a limited share of the budget, most pages first.
 
@@ -1105,6 +1194,28 @@ class Corpus:
             Largest number of rows in a batch.
         """
         return page_batches(self.nodes, columns, batch, self.time.now_ms())
+
+    def pages_after(
+        self,
+        cursor: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        limit: int = 1_000,
+    ) -> PageRows:
+        """Return some pages after a cursor, and the cursor to continue with.
+
+        A page that is tracked all the time appears exactly once.
+
+        Parameters
+        ----------
+        cursor
+            Cursor of the rows before; None to begin.
+        columns
+            Columns as for `pages`.
+        limit
+            Largest number of rows.
+        """
+        return page_rows_after(self.nodes, cursor, columns, limit, self.time.now_ms())
 
     def changes(
         self, after: str | None = None, *, consumer: str | None = None, limit: int = 1_000
@@ -1260,6 +1371,16 @@ class Corpus:
 
 def _numbers_or_none(values: Any, n: int) -> NDArray[np.float64] | None:
     return None if values is None else as_numbers(values, n, np.float64)
+
+
+def _submit_once(node: Node, event: LogEntry, request: RequestKey | None) -> Applied | None:
+    """Submit an event; None if a request with the same key has done so before."""
+    if request is None:
+        return node.submit([event])[0]
+    with node.lock:
+        if is_repeated(node, request):
+            return None
+        return node.submit([event], request=request)[0]
 
 
 def _check_no_key(key: Any) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.corpus.view import CorpusView
+from recrawl.corpus.view import CorpusView, CountedRows, RowStatus
 from recrawl.node.node import Node
 from recrawl.node.orders import is_failed_fetch, is_success
 from recrawl.node.records import LogEntry, PagesReported
@@ -405,7 +405,7 @@ def set_each(
     cost: NDArray[np.float64] | None = None,
     own: UserColumns | None = None,
     key: Any = None,
-) -> int:
+) -> CountedRows:
     """Set values of each page; return the number of pages that are tracked.
 
     Parameters
@@ -422,6 +422,7 @@ def set_each(
         Key of the pages, one or one per URL, in a corpus grouped by key.
     """
     n_set = 0
+    row_status = np.full(len(urls), RowStatus.REFUSED, np.uint8)
     for i, rows, name, _ in split_by_partition(
         urls,
         len(corpus.nodes),
@@ -433,6 +434,7 @@ def set_each(
         with node.lock:
             page = node.store.pages_of(name)
             known = np.flatnonzero(page >= 0)
+            row_status[rows] = np.where(page >= 0, RowStatus.DONE, RowStatus.UNKNOWN)
             if known.size == 0:
                 continue
             events: list[LogEntry] = []
@@ -446,4 +448,4 @@ def set_each(
                 set_user_data(node, page[known], own.take(rows[known]))
             if events or own is not None:
                 n_set += int(np.count_nonzero(node.shard.has_pages(page[known])))
-    return n_set
+    return CountedRows(n_set, rows=row_status)

@@ -545,7 +545,13 @@ class Node:
         return n_left
 
     def order(
-        self, n: int, time: NodeTime, *, lease_seconds: float | None = None, exact: bool = False
+        self,
+        n: int,
+        time: NodeTime,
+        *,
+        lease_seconds: float | None = None,
+        exact: bool = False,
+        request: RequestKey | None = None,
     ) -> events.Ordered:
         """Decide on up to ``n`` orders, log them, and return those that are valid."""
         with self.lock:
@@ -557,7 +563,7 @@ class Node:
             )
             if proposal.order.size == 0:
                 return proposal
-            (applied,) = self.submit([proposal])
+            (applied,) = self.submit([proposal], request=request)
             self._has_ordered = True
             ahead = self.shard.take_pages_ahead()
             self._note_new_pages(np.append(proposal.page, ahead))
@@ -578,7 +584,12 @@ class Node:
         self.store.expect_no_records(page[is_new])
 
     def order_given(
-        self, page: NDArray[np.int64], time: NodeTime, *, lease_seconds: float | None = None
+        self,
+        page: NDArray[np.int64],
+        time: NodeTime,
+        *,
+        lease_seconds: float | None = None,
+        request: RequestKey | None = None,
     ) -> tuple[events.Ordered, NDArray[np.uint8]]:
         """Order given pages as far as possible; return the orders, and the reason of each page.
 
@@ -590,6 +601,8 @@ class Node:
             Time of the corpus.
         lease_seconds
             Length of the leases; the configured length by default.
+        request
+            Key of the client's request, see `submit`.
         """
         with self.lock:
             now_ms = self.tick(time)
@@ -599,7 +612,7 @@ class Node:
             proposal, why = self.shard.decide_given(now_ms, page, lease_seconds=lease_seconds)
             if proposal.order.size == 0:
                 return proposal, why
-            (applied,) = self.submit([proposal])
+            (applied,) = self.submit([proposal], request=request)
             self._has_ordered = True
             # Another fetcher has an order that turned out void.
             rows = np.flatnonzero(why == _ORDERED)

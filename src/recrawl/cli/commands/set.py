@@ -156,7 +156,7 @@ def command(
             _set_host(corpus, host, for_host, out)
         if given:
             if pattern is not None:
-                n_set = corpus.set(pattern=pattern, key=key, **given)
+                n_set = int(corpus.set(pattern=pattern, key=key, **given))
             else:
                 batches = input_pages(corpus, pages, key, out)
                 n_set = sum(corpus.set(urls, **keys, **given) for urls, keys in batches)

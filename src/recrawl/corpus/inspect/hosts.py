@@ -1,16 +1,25 @@
 """Find hosts: by name, by similar names, and those whose new pages are limited."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from recrawl.node.node import Node
 from recrawl.shard import PageStatus
+from recrawl.shard.state.tables import GROUP_CLOSED, GROUP_UNLIMITED
 from recrawl.shard.state.words import EPOCH_SECONDS
 from recrawl.store import Names
 from recrawl.units import count_text
 
-__all__ = ["newcomers_by_host", "newcomers_words", "pages_of_host", "similar_hosts"]
+__all__ = [
+    "HostView",
+    "host_view",
+    "newcomers_by_host",
+    "newcomers_words",
+    "pages_of_host",
+    "similar_hosts",
+]
 
 # The largest corpora have millions of hosts; searching all would take too long for a hint.
 _NAMES_MAX = 100_000
@@ -27,6 +36,60 @@ def pages_of_host(nodes: Sequence[Node], host: str) -> int:
             if number >= 0:
                 n_pages += int(node.shard.tables.groups.n_pages[number])
     return n_pages
+
+
+class HostView(NamedTuple):
+    """How a host is fetched from; the defaults of the corpus for a host that is not known."""
+
+    host: str
+    n_pages: int
+    delay_seconds: float
+    """Time between two fetches."""
+    in_flight_max: int
+    """Number of fetches at the same time."""
+    burst: int
+    """Number of fetches that may follow each other without a delay."""
+    blocked_until_ms: int | None
+    """Time before which the host is not fetched from; None if it may be."""
+    is_closed: bool
+    """Whether nothing is fetched from the host."""
+    is_unlimited: bool
+    """Whether pages added to the host are never limited as newcomers."""
+
+
+def host_view(node: Node, host: str) -> HostView:
+    """Return how a host of a partition is fetched from.
+
+    Parameters
+    ----------
+    node
+        Node of the host's partition.
+    host
+        Canonical name of the host, domain or key.
+    """
+    with node.lock:
+        groups, defaults = node.shard.tables.groups, node.shard.settings
+        number = int(node.store.numbers_of(Names.GROUP, [host])[0])
+        is_known = 0 <= number < groups.n_pages.size
+        n_pages = int(groups.n_pages[number]) if is_known else 0
+        flags = int(groups.flags[number]) if is_known else 0
+        delay_seconds = defaults.group_delay
+        in_flight_max, burst = defaults.group_in_flight_max, defaults.group_burst
+        blocked_until_ms = 0
+        if is_known and groups.in_flight_max[number] > 0:
+            delay_seconds = int(groups.delay_ms[number]) / 1000
+            in_flight_max, burst = int(groups.in_flight_max[number]), int(groups.burst[number])
+            blocked_until_ms = int(groups.blocked_until[number])
+    return HostView(
+        host,
+        n_pages,
+        delay_seconds,
+        in_flight_max,
+        burst,
+        blocked_until_ms or None,
+        bool(flags & GROUP_CLOSED),
+        bool(flags & GROUP_UNLIMITED),
+    )
 
 
 def newcomers_by_host(nodes: Sequence[Node], now_ms: int) -> dict[str, int]:

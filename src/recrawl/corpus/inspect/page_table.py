@@ -5,6 +5,7 @@ threads continue between two batches, so a page added or removed meanwhile may o
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from recrawl.shard.state.words import EPOCH_SECONDS, last_of, log2_period_of, sh
 from recrawl.store import Names
 from recrawl.urls import split_page_names
 
-__all__ = ["PAGE_COLUMNS", "ROWS_PER_BATCH_MAX", "page_batches"]
+__all__ = ["PAGE_COLUMNS", "ROWS_PER_BATCH_MAX", "PageRows", "page_batches", "page_rows_after"]
 
 ROWS_PER_BATCH_MAX = 1 << 20
 """Largest number of slots in one batch."""
@@ -264,13 +265,92 @@ def page_batches(
     now_ms
         Current time, in milliseconds since 1970.
     """
-    wanted = PAGE_COLUMNS.names if columns is None else list(columns)
-    unknown = [name for name in wanted if name not in PAGE_COLUMNS.names]
-    if unknown or not wanted:
-        raise ValueError(f"columns must be some of {PAGE_COLUMNS.names}, got {unknown or wanted}")
+    wanted = _check_columns(columns)
     if not 1 <= batch <= ROWS_PER_BATCH_MAX:
         raise ValueError(f"batch must be 1 to {ROWS_PER_BATCH_MAX}, got {batch!r}")
     return _batches(nodes, wanted, batch, now_ms)
+
+
+def _check_columns(columns: Sequence[str] | None) -> list[str]:
+    """Return the names of columns; all of them if None."""
+    wanted = list(PAGE_COLUMNS.names if columns is None else columns)
+    unknown = [name for name in wanted if name not in PAGE_COLUMNS.names]
+    if unknown or not wanted:
+        raise ValueError(f"columns must be some of {PAGE_COLUMNS.names}, got {unknown or wanted}")
+    return wanted
+
+
+class PageRows(NamedTuple):
+    """Some pages of a corpus, and where to continue."""
+
+    batch: pa.RecordBatch
+    cursor: str | None
+    """Cursor of the next rows; None after the last page."""
+
+
+def page_rows_after(
+    nodes: Sequence[Node],
+    cursor: str | None,
+    columns: Sequence[str] | None,
+    limit: int,
+    now_ms: int,
+) -> PageRows:
+    """Return at most ``limit`` pages after a cursor; none only if there are no more.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of the corpus, one per partition.
+    cursor
+        Cursor of the rows before; None to begin.
+    columns
+        Names of `PAGE_COLUMNS`, in the order wanted; all columns if None.
+    limit
+        Largest number of rows.
+    now_ms
+        Current time, in milliseconds since 1970.
+    """
+    wanted = _check_columns(columns)
+    if not 1 <= limit <= ROWS_PER_BATCH_MAX:
+        raise ValueError(f"limit must be 1 to {ROWS_PER_BATCH_MAX}, got {limit!r}")
+    start, first = _parse_page_cursor(cursor, len(nodes), nodes[0].generation)
+    for i in range(start, len(nodes)):
+        node = nodes[i]
+        part = _Partition(node, wanted, now_ms)
+        while first < (n_slots := int(node.shard.tables.registers.n_slots[0])):
+            with node.lock:
+                found = part.batch(first, limit)
+            first += limit
+            if found.num_rows:
+                has_more = first < n_slots
+                place = (i, first) if has_more else (i + 1, 0)
+                following = None if place[0] == len(nodes) else place
+                return PageRows(found, following and _page_cursor(*following, node.generation))
+        first = 0
+    nothing = pa.schema([PAGE_COLUMNS.field(name) for name in wanted]).empty_table()
+    return PageRows(
+        pa.RecordBatch.from_arrays(
+            [pa.array([], field.type) for field in nothing.schema], schema=nothing.schema
+        ),
+        None,
+    )
+
+
+def _page_cursor(partition: int, slot: int, generation: int) -> str:
+    return f"{generation}_{partition}_{slot}"
+
+
+_PAGE_CURSOR = re.compile(r"([0-9]{1,2})_([0-9]{1,4})_([0-9]{1,10})")
+
+
+def _parse_page_cursor(cursor: str | None, n_partitions: int, generation: int) -> tuple[int, int]:
+    """Return the partition and the slot at which a list of pages continues."""
+    if cursor is None:
+        return 0, 0
+    found = _PAGE_CURSOR.fullmatch(cursor)
+    if found is None or int(found[1]) != generation or int(found[2]) >= n_partitions:
+        raise ValueError(f"cursor must be one that a list of this corpus's pages gave: {cursor!r}")
+    return int(found[2]), int(found[3])
 
 
 def _batches(

@@ -7,6 +7,7 @@ from itertools import accumulate
 import pyarrow as pa
 
 from recrawl.corpus.budget_split import BudgetSplit, run_number, todays_run
+from recrawl.corpus.leasing.repeated import RequestParts, held_orders
 from recrawl.corpus.leasing.shortfall import (
     Orders,
     Shortfall,
@@ -21,6 +22,7 @@ from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.node import Node
 from recrawl.node.orders import OrderRows, orders_of
+from recrawl.node.records import RequestKey
 from recrawl.node.routing import UrlBatch
 from recrawl.shard.picker.reserve import FEW_ORDERS_MAX
 
@@ -77,6 +79,7 @@ class Leasing:
         exact: bool,
         run: str | None,
         with_shortfall: bool = True,
+        request: RequestKey | None = None,
     ) -> Orders:
         """Return up to ``n`` orders, see `Corpus.lease`.
 
@@ -92,12 +95,14 @@ class Leasing:
             Name of the run that pays; today's date if None.
         with_shortfall
             Whether to say why there are fewer than ``n``.
+        request
+            Key of the request, if it may be repeated.
         """
         check_seconds(seconds)
         closed = window_reason(self._config, self._time.now_ms())
         if closed is not None:
             return Orders((), _shortfall_of(n, closed) if n > 0 else None)
-        found = self._find(n, seconds=seconds, exact=exact, run=run)
+        found = self._find(n, seconds=seconds, exact=exact, run=run, request=request)
         if len(found) >= n or not with_shortfall:
             return Orders(found)
         name = self.run_name(run)
@@ -127,30 +132,48 @@ class Leasing:
             return OrderRows.none().table()
         return self._find(n, seconds=seconds, exact=exact, run=run).table()
 
-    def _find(self, n: int, *, seconds: float | None, exact: bool, run: str | None) -> OrderRows:
+    def _find(
+        self,
+        n: int,
+        *,
+        seconds: float | None,
+        exact: bool,
+        run: str | None,
+        request: RequestKey | None = None,
+    ) -> OrderRows:
         if run is None and self._budget_split.is_per_run:
             run = self.run_name(None)
         if run is not None:
             run_number(run)  # raises for a name that is not possible
-        call = SmallLease(self, Wanted(run, seconds, exact), max(n, 0))
-        is_small = call.n <= FEW_ORDERS_MAX and not exact
+        call = SmallLease(self, Wanted(run, seconds, exact), max(n, 0), request)
+        is_small = call.n <= FEW_ORDERS_MAX and not exact and request is None
         calls = self._small_calls if is_small else self._large_calls
-        found: OrderRows = calls.call(call, n_rows=call.n, kind=call.wanted)
+        # A request with a key is served alone.
+        kind = call.wanted if request is None else object()
+        found: OrderRows = calls.call(call, n_rows=call.n, kind=kind)
         return found
 
     def lease_all(self, calls: Sequence[SmallLease]) -> list[OrderRows]:
         """Lease for several callers at once; those who came first get their orders first."""
         run, seconds, exact = calls[0].wanted
+        request = calls[0].request
+        parts = RequestParts(self._nodes, request)
+        if request is not None:
+            held = held_orders(self._nodes, request, self._time.now_ms())
+            if held is not None:
+                return [held]
         counts = [call.n for call in calls]
         n = sum(counts)
         with nullcontext() if run is None else self._budget_split.use_run(run):
-            found = self._from_partitions(n, seconds, exact)
+            found = self._from_partitions(n, seconds, exact, parts)
             if len(found) < n and self._budget_split.split_rest():
-                found += self._from_partitions(n - len(found), seconds, exact)
+                found += self._from_partitions(n - len(found), seconds, exact, parts)
         ends = accumulate(counts)
         return [found[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
-    def _from_partitions(self, n: int, seconds: float | None, exact: bool) -> OrderRows:
+    def _from_partitions(
+        self, n: int, seconds: float | None, exact: bool, parts: RequestParts
+    ) -> OrderRows:
         self._budget_split.rebalance()
         self._next_node = (self._next_node + 1) % len(self._nodes)
         turn = [*range(self._next_node, len(self._nodes)), *range(self._next_node)]
@@ -160,12 +183,16 @@ class Leasing:
             for i in turn:
                 wanted = min(share, n - len(found))
                 if wanted > 0:
-                    found += self._from_partition(i, wanted, seconds, exact)
+                    found += self._from_partition(i, wanted, seconds, exact, parts)
         return found
 
-    def _from_partition(self, i: int, n: int, seconds: float | None, exact: bool) -> OrderRows:
+    def _from_partition(
+        self, i: int, n: int, seconds: float | None, exact: bool, parts: RequestParts
+    ) -> OrderRows:
         node = self._nodes[i]
-        ordered = node.order(n, self._time, lease_seconds=seconds, exact=exact)
+        ordered = node.order(
+            n, self._time, lease_seconds=seconds, exact=exact, request=parts.take(i)
+        )
         if ordered.order.size == 0:
             return OrderRows.none()
         is_announced = node.find_announced(ordered.page)
@@ -178,6 +205,7 @@ class Leasing:
         *,
         seconds: float | None,
         run: str | None,
+        request: RequestKey | None = None,
     ) -> LeasedUrls:
         """Return an order or a reason for each URL, see `Corpus.lease_urls`.
 
@@ -191,6 +219,8 @@ class Leasing:
             Length of the leases; the configured length if None.
         run
             Name of the run that pays; today's date if None.
+        request
+            Key of the request, if it may be repeated.
         """
         check_seconds(seconds)
         name = self.run_name(run)
@@ -207,6 +237,7 @@ class Leasing:
                 time=self._time,
                 run=name,
                 seconds=seconds,
+                parts=RequestParts(self._nodes, request),
             )
 
     def wait_seconds(self) -> float:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.corpus.leasing.small_calls import SmallCalls, SmallReport
+from recrawl.corpus.view import RowStatus
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.content.bodies import BodyReader
@@ -50,9 +51,12 @@ class Reported(_ReportedColumns):
         stored, because it is too long or has control characters.
     wrong_answer
         Kind of wrong answer, a `recrawl.content.WrongAnswer`, if the body was not the page; else 0.
+    is_known
+        False for an outcome of a page that is not tracked, or of an order that does not exist.
     """
 
     wrong_answer: NDArray[np.uint8]
+    is_known: NDArray[np.bool_]
 
     def __new__(
         cls,
@@ -61,14 +65,16 @@ class Reported(_ReportedColumns):
         has_dropped: NDArray[np.bool_],
         *,
         wrong_answer: NDArray[np.uint8] | None = None,
+        is_known: NDArray[np.bool_] | None = None,
     ) -> Self:
-        """Return the columns as a tuple of three, with ``wrong_answer`` as an attribute."""
+        """Return the columns as a tuple of three, with the others as attributes."""
         reported = super().__new__(cls, counted, transition, has_dropped)
         nothing = np.zeros(counted.size, np.uint8)
         reported.wrong_answer = nothing if wrong_answer is None else wrong_answer
+        reported.is_known = np.ones(counted.size, np.bool_) if is_known is None else is_known
         return reported
 
-    def rows(self, first: int, end: int) -> "Reported":
+    def part(self, first: int, end: int) -> "Reported":
         """Return the rows of a range."""
         counted, transition, has_dropped = self
         part = slice(first, end)
@@ -77,7 +83,14 @@ class Reported(_ReportedColumns):
             transition[part],
             has_dropped[part],
             wrong_answer=self.wrong_answer[part],
+            is_known=self.is_known[part],
         )
+
+    @property
+    def rows(self) -> NDArray[np.uint8]:
+        """The `RowStatus` of each outcome."""
+        ignored = np.where(self.is_known, RowStatus.DUPLICATE, RowStatus.UNKNOWN)
+        return np.where(self.counted, RowStatus.DONE, ignored).astype(np.uint8)
 
     def __repr__(self) -> str:
         """Return the counts; the columns may be long."""
@@ -187,13 +200,15 @@ class Reporting:
         def finish() -> Reported:
             n = len(outcomes)
             counted, transition = np.zeros(n, np.bool_), np.zeros(n, np.uint8)
+            is_known = np.ones(n, np.bool_)
             for node, rows, some, submission in begun:
                 if submission is not None:
                     counted[rows], transition[rows] = finish_few(node, submission)
                 else:
                     one = self._report(answers_of(some))
+                    is_known[rows] = one.is_known
                     counted[rows], transition[rows] = one.counted, one.transition
-            return Reported(counted, transition, np.zeros(n, np.bool_))
+            return Reported(counted, transition, np.zeros(n, np.bool_), is_known=is_known)
 
         return finish
 
@@ -208,7 +223,7 @@ class Reporting:
         n_bytes = logged_bytes(self._nodes[0], answers, with_texts=own_content.keep_text)
         n_rows = answers.handle.size
         counted, transition = np.zeros(n_rows, np.bool_), np.zeros(n_rows, np.uint8)
-        wrong_answer = np.zeros(n_rows, np.uint8)
+        wrong_answer, is_known = np.zeros(n_rows, np.uint8), np.zeros(n_rows, np.bool_)
         partition = partition_of(answers.handle, self._generation)
         url = pa.nulls(n_rows, pa.string())
         by_url = np.flatnonzero(answers.handle == 0)
@@ -231,6 +246,7 @@ class Reporting:
                 named = np.flatnonzero(part.handle == 0)
                 if named.size:
                     page[named] = node.store.pages_of(url.take(pa.array(rows[named])))
+                is_known[rows] = page >= 0
                 if settings is not None:
                     # Before anything is locked: reading a body takes milliseconds.
                     content = readable_content(node, page, part)
@@ -238,7 +254,13 @@ class Reporting:
                 counted[rows], transition[rows], wrong_answer[rows] = report_answers(
                     node, page, order, part, self._time, settings
                 )
-        return Reported(counted, transition, answers.has_dropped, wrong_answer=wrong_answer)
+        return Reported(
+            counted,
+            transition,
+            answers.has_dropped,
+            wrong_answer=wrong_answer,
+            is_known=is_known,
+        )
 
 
 def _has_content(outcome: object) -> bool:
@@ -252,4 +274,4 @@ def _split(found: Reported, calls: Sequence[list[Outcome]]) -> list[Reported | B
     if len(calls) == 1:
         return [found]
     ends = accumulate(len(call) for call in calls)
-    return [found.rows(end - len(call), end) for end, call in zip(ends, calls, strict=True)]
+    return [found.part(end - len(call), end) for end, call in zip(ends, calls, strict=True)]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from recrawl.corpus.leasing.pages import Leasing
     from recrawl.corpus.leasing.reports import Reporting
     from recrawl.node.orders import Outcome
+    from recrawl.node.records import RequestKey
 
 __all__ = ["SmallCalls", "SmallLease", "SmallReport", "Wanted", "new_small_calls"]
 
@@ -36,6 +37,8 @@ class SmallLease(NamedTuple):
     leasing: "Leasing"
     wanted: Wanted
     n: int
+    request: "RequestKey | None" = None
+    """Key of the request, if it may be repeated."""
 
 
 class SmallReport(NamedTuple):

@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 
 from recrawl.core.arrays import FloatArray
 from recrawl.corpus.inspect.page_waits import WHYS, reason_text, waits_of
+from recrawl.corpus.leasing.repeated import RequestParts, held_rows, is_repeated
 from recrawl.corpus.leasing.shortfall import ShortfallReason, budget_reason
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.node import Node
 from recrawl.node.orders import Order, orders_of
 from recrawl.node.routing import UrlBatch
-from recrawl.shard import Shard
+from recrawl.shard import Ordered, Shard
 from recrawl.shard.early import Early
+from recrawl.shard.events import select_rows
 from recrawl.shard.state.status import Why
 
 __all__ = ["LeasedUrl", "LeasedUrls", "lease_urls", "refuse_urls"]
@@ -139,6 +141,7 @@ def lease_urls(
     time: NodeTime,
     run: str,
     seconds: float | None,
+    parts: RequestParts,
 ) -> LeasedUrls:
     """Return an order or a reason for each URL.
 
@@ -158,6 +161,8 @@ def lease_urls(
         Name of the run that pays.
     seconds
         Length of the leases; the configured length if None.
+    parts
+        Keys of the parts of the request.
     """
     order: list[Order | None] = [None] * len(urls)
     why = np.full(len(urls), _CODE[Why.INVALID_URL], np.uint8)
@@ -167,7 +172,13 @@ def lease_urls(
         node = nodes[i]
         with node.lock:
             page = node.store.pages_of(url)
-            ordered, codes = node.order_given(page, time, lease_seconds=seconds)
+            part = parts.take(i)
+            if part is not None and is_repeated(node, part):
+                ordered = held_rows(node, part, time.now_ms())
+                codes = _codes_again(node.shard, page, ordered, time.now_ms())
+                ordered = _in_order_of(page[codes == _ORDERED], ordered)
+            else:
+                ordered, codes = node.order_given(page, time, lease_seconds=seconds, request=part)
             until[rows] = _seconds_until(node.shard, page, codes, time.now_ms())
             spent = codes == _CODE[Why.BUDGET_SPENT]
             reason = budget_reason([node.shard], config, run, 1) if spent.any() else None
@@ -180,6 +191,30 @@ def lease_urls(
         for row, one in zip(rows[codes == _ORDERED].tolist(), granted, strict=True):
             order[row] = one
     return LeasedUrls(urls, order, why, until)
+
+
+def _codes_again(
+    shard: Shard, page: NDArray[np.int64], held: Ordered, now_ms: int
+) -> NDArray[np.uint8]:
+    """Return the reasons of pages for a repeated request: only pages still held are ordered."""
+    codes = np.full(page.size, _CODE[Why.NOT_TRACKED], np.uint8)
+    known = np.flatnonzero(page >= 0)
+    if known.size:
+        waits = waits_of(shard, page[known] & 0xFFFFFFFF, now_ms, early=Early.NONE)
+        codes[known] = waits.why
+    codes[codes == _ORDERED] = _CODE[Why.NOT_YET]
+    _, first = np.unique(page, return_index=True)
+    is_first = np.zeros(page.size, np.bool_)
+    is_first[first] = True
+    codes[is_first & np.isin(page, held.page)] = _ORDERED
+    return codes
+
+
+def _in_order_of(page: NDArray[np.int64], ordered: Ordered) -> Ordered:
+    """Return the orders of pages, in the order of the pages."""
+    by_page = np.argsort(ordered.page)
+    rows = by_page[np.searchsorted(ordered.page[by_page], page)]
+    return select_rows(ordered, rows)
 
 
 def _seconds_until(

@@ -1,0 +1,156 @@
+"""A request with an idempotency key takes effect once, however often it is repeated."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from recrawl.corpus import Corpus, RequestKey, RowStatus
+from recrawl.errors import RequestKeyReused
+from tests.manual_clock import ManualClock
+
+URLS = [f"https://site{i}.example/{j}" for i in range(4) for j in range(5)]
+FIRST = RequestKey(b"first", b"digest of the body")
+OTHER_BODY = RequestKey(b"first", b"digest of another body")
+SECOND = RequestKey(b"second", b"digest of the body")
+
+
+@pytest.fixture(params=[1, 3])
+def corpus(open_corpus: Callable[..., Corpus], request: pytest.FixtureRequest) -> Corpus:
+    opened = open_corpus(corpus={"partitions": request.param})
+    opened.add(URLS)
+    return opened
+
+
+def test_a_repeated_lease_returns_the_orders_that_are_still_held(corpus: Corpus) -> None:
+    first = corpus.lease(6, request=FIRST)
+    assert len(first) == 6
+    again = corpus.lease(6, request=FIRST)
+    assert sorted(again) == sorted(first)
+    corpus.release([first[0].handle])
+    left = corpus.lease(6, request=FIRST)
+    assert {order.handle for order in left} == {order.handle for order in first[1:]}
+    second = corpus.lease(6, request=SECOND)
+    assert not {order.url for order in second} & {order.url for order in left}
+
+
+def test_a_repeated_lease_survives_a_restart(open_corpus: Callable[..., Corpus]) -> None:
+    corpus = open_corpus()
+    corpus.add(URLS)
+    first = corpus.lease(6, request=FIRST)
+    corpus.close()
+    assert open_corpus().lease(6, request=FIRST) == first
+
+
+def test_orders_that_expired_are_not_returned_again(corpus: Corpus, clock: ManualClock) -> None:
+    assert corpus.lease(6, seconds=60, request=FIRST)
+    clock.pass_seconds(61)
+    assert corpus.lease(6, seconds=60, request=FIRST) == []
+
+
+def test_an_extended_order_shows_its_new_end(corpus: Corpus, clock: ManualClock) -> None:
+    (order,) = corpus.lease(1, seconds=60, request=FIRST)
+    clock.pass_seconds(30)
+    corpus.extend([order.handle], seconds=60)
+    clock.pass_seconds(40)
+    (again,) = corpus.lease(1, seconds=60, request=FIRST)
+    assert again.handle == order.handle
+    assert again.expires_at_ms > order.expires_at_ms
+
+
+def test_another_request_with_the_same_key_is_an_error(corpus: Corpus) -> None:
+    corpus.lease(6, request=FIRST)
+    with pytest.raises(RequestKeyReused, match="another request"):
+        corpus.lease(7, request=OTHER_BODY)
+    with pytest.raises(RequestKeyReused):
+        corpus.signal(URLS, source="sitemap", request=OTHER_BODY)
+    with pytest.raises(RequestKeyReused):
+        corpus.requests(URLS, 3, request=OTHER_BODY)
+
+
+def test_given_urls_are_leased_once(corpus: Corpus) -> None:
+    urls = [*URLS[:3], "https://unknown.example/", "no url", URLS[0]]
+    first = corpus.lease_urls(urls, request=FIRST)
+    assert [answer.order is not None for answer in first] == [True] * 3 + [False] * 3
+    again = corpus.lease_urls(urls, request=FIRST)
+    assert again.order == first.order
+    corpus.release([first.orders[1].handle])
+    left = corpus.lease_urls(urls, request=FIRST)
+    assert left.order[1] is None
+    assert left.orders == [first.orders[0], first.orders[2]]
+
+
+def test_repeated_signals_count_once(corpus: Corpus) -> None:
+    first = corpus.signal([*URLS, "https://unknown.example/"], source="ping", request=FIRST)
+    assert first == len(URLS)
+    assert first.rows.tolist() == [RowStatus.DONE] * len(URLS) + [RowStatus.UNKNOWN]
+    again = corpus.signal([*URLS, "https://unknown.example/"], source="ping", request=FIRST)
+    assert again == 0
+    assert again.rows.tolist() == [RowStatus.DUPLICATE] * len(URLS) + [RowStatus.UNKNOWN]
+    assert corpus.stats().n_signals == len(URLS)
+
+
+def test_repeated_counts_of_requests_count_once(corpus: Corpus) -> None:
+    first = corpus.requests(["no url", *URLS], 3, request=FIRST)
+    assert first == len(URLS)
+    again = corpus.requests(["no url", *URLS], 3, request=FIRST)
+    assert again == 0
+    assert again.rows.tolist() == [RowStatus.REFUSED] + [RowStatus.DUPLICATE] * len(URLS)
+
+
+def test_rows_say_what_became_of_them(corpus: Corpus) -> None:
+    urls = [URLS[0], "https://new.example/", "no url"]
+    done, duplicate, refused = RowStatus.DONE, RowStatus.DUPLICATE, RowStatus.REFUSED
+    assert corpus.add(urls).rows.tolist() == [duplicate, done, refused]
+    assert corpus.set(urls, importance=2.0).rows.tolist() == [done, done, refused]
+    each = corpus.set_each(urls, importance=[1.0, 2.0, 3.0])
+    assert each.rows.tolist() == [done, done, refused]
+    assert corpus.remove(urls).rows.tolist() == [done, done, refused]
+    assert corpus.remove(urls).rows.tolist() == [RowStatus.UNKNOWN, RowStatus.UNKNOWN, refused]
+    (order,) = corpus.lease(1)
+    assert corpus.extend([order.handle, 77], seconds=60).rows.tolist() == [
+        done,
+        RowStatus.UNKNOWN,
+    ]
+    assert corpus.release([77, order.handle]).rows.tolist() == [RowStatus.UNKNOWN, done]
+
+
+def test_reports_say_whether_a_page_is_known(corpus: Corpus) -> None:
+    from recrawl import Outcome  # noqa: PLC0415
+
+    orders = corpus.lease(2)
+    handles = [orders[0].handle, orders[0].handle, orders[1].handle, (1 << 40), 0]
+    outcomes = [Outcome(handle=handle, digest=b"x") for handle in handles[:-1]]
+    outcomes.append(Outcome(url="https://unknown.example/", digest=b"x"))
+    found = corpus.report(outcomes)
+    done, unknown = RowStatus.DONE, RowStatus.UNKNOWN
+    assert found.rows.tolist() == [done, RowStatus.DUPLICATE, done, unknown, unknown]
+    again = corpus.report(outcomes[:1])
+    assert again.rows.tolist() == [RowStatus.DUPLICATE]
+
+
+def test_pages_are_listed_by_cursor(corpus: Corpus) -> None:
+    corpus.remove(URLS[3:9])
+    seen: list[str] = []
+    cursor: str | None = None
+    while True:
+        batch, cursor = corpus.pages_after(cursor, columns=["url"], limit=4)
+        assert batch.num_rows <= 4
+        seen += batch.column("url").to_pylist()
+        if cursor is None:
+            break
+    assert sorted(seen) == sorted(URLS[:3] + URLS[9:])
+    for wrong in ("", "1_0_0", "0_99_0", "0_0", "-1_0_0", "x"):
+        with pytest.raises(ValueError, match="cursor"):
+            corpus.pages_after(wrong)
+    with pytest.raises(ValueError, match="limit"):
+        corpus.pages_after(limit=0)
+
+
+def test_a_host_shows_its_settings(corpus: Corpus) -> None:
+    assert corpus.host("unknown.example").n_pages == 0
+    corpus.set_host("site1.example", delay="5s", in_flight_max=3, is_closed=True)
+    host = corpus.host("SITE1.example")
+    assert (host.host, host.n_pages, host.delay_seconds) == ("site1.example", 5, 5.0)
+    assert (host.in_flight_max, host.is_closed, host.blocked_until_ms) == (3, True, None)
+    assert np.isclose(corpus.host("site2.example").delay_seconds, 0.0)
