@@ -566,10 +566,11 @@ class Node:
             (applied,) = self.submit([proposal], request=request)
             self._has_ordered = True
             ahead = self.shard.take_pages_ahead()
-            self._note_new_pages(np.append(proposal.page, ahead))
+            wanted = np.append(proposal.page, ahead) if ahead.size else proposal.page
+            self._note_new_pages(wanted)
             if ahead.size:
                 # At once, because reading them one by one takes several times as long.
-                self.store.read_ahead(np.append(proposal.page, ahead))
+                self.store.read_ahead(wanted)
             if applied.valid.all():
                 return proposal
             return events.select_rows(proposal, applied.valid)

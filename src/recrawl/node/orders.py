@@ -144,7 +144,7 @@ class Order(NamedTuple):
     """Key of the page, in a corpus grouped by key."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OrderRows(Sequence[Order]):
     """A sequence of orders, kept as columns: an `Order` is made only when it is asked for.
 

@@ -53,7 +53,7 @@ _EMPTY = b""
 _NO_BLOCK = bytes([0xFF]) * _URLS
 # Number of blocks with single values that are looked for when a store is opened: a hundredth of a
 # second.
-_BLOCKS_FOUND_MAX = 2_048
+_BLOCKS_FOUND_MAX = 1_024
 _AFTER_SINGLE = bytes([SINGLE[0] + 1])
 
 
