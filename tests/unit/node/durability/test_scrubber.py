@@ -13,6 +13,7 @@ from recrawl import Outcome
 from recrawl.corpus import Corpus, CorpusConfig, check_corpus, repair_from_backup
 from recrawl.errors import BackupError, RecoveryError, StorageError
 from recrawl.kv import damage_mark
+from recrawl.kv.options import _shared_cache
 from recrawl.ledger import SnapshotFolder
 from recrawl.node.config.sections import ScrubConfig
 from recrawl.node.durability.corpus_format import CorpusFormat, read_format
@@ -245,6 +246,8 @@ def read_all(folder: Path, clock: ManualClock) -> None:
 def test_the_first_read_error_marks_the_store(scenario: Scenario) -> None:
     folder, clock = scenario
     damage(largest(folder, "store/0/*.sst"))
+    # As in a new process: this one has cached blocks of the original, whose files are the same.
+    _shared_cache.cache_clear()
     with pytest.raises(StorageError, match="checksum mismatch"):
         read_all(folder, clock)
     assert damage_mark(folder / "store/0") is not None
