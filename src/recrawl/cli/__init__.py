@@ -103,6 +103,12 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
             "Export all pages and what recrawl knows about them.",
         ),
     },
+    "Share": {
+        "serve": CommandEntry("recrawl.cli.commands.serve", "command", "Share a corpus over HTTP."),
+        "keys": CommandEntry(
+            "recrawl.cli.commands.keys", "command", "Create, list and revoke API keys."
+        ),
+    },
     "Compare": {
         "backtest": CommandEntry(
             "recrawl.cli.commands.backtest", "command", "Estimate savings from a past crawl."

@@ -1,0 +1,135 @@
+"""``recrawl keys``: create, list and revoke the API keys of a corpus."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from recrawl.cli.support.corpus_access import corpus_option, is_corpus, value_errors_as_usage
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.instants import duration_option
+from recrawl.cli.support.output import Output, output_option, relative_time_text
+from recrawl.errors import CorpusError
+
+__all__ = ["command"]
+
+_SCOPES = ("read", "lease", "report", "signal", "admin")
+
+
+@click.group("keys")
+def command() -> None:
+    """Create, list and revoke the API keys of a corpus, for `recrawl serve`."""
+
+
+def _require_corpus(folder: Path) -> None:
+    if not is_corpus(folder):
+        raise CorpusError(f"{folder} is not a corpus.\nRun `recrawl init {folder}` to create one.")
+
+
+@example_command(
+    "create",
+    examples=(
+        CommandExample("recrawl keys create --scope lease --scope report --name fetcher-1"),
+        CommandExample("recrawl keys create --scope read --expires 90d --name grafana"),
+    ),
+)
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    required=True,
+    type=click.Choice(_SCOPES),
+    help="What the key allows; can be repeated.  read: look at everything.  lease: get pages to "
+    "fetch.  report: report outcomes, and add pages.  signal: signal changes.  admin: everything.",
+)
+@click.option("--name", default="", help="Note on what the key is for.")
+@click.option(
+    "--expires",
+    metavar="TIME",
+    callback=duration_option,
+    help="Time after which the key is no longer valid: 30d, 12h.  Default: never.",
+)
+@corpus_option
+@output_option
+def create(
+    scopes: tuple[str, ...], name: str, expires: float | None, folder: Path, out: Output
+) -> None:
+    """Create an API key and print it.  It is shown once: only its hash is stored.
+
+    A running server accepts it within a second.
+    """
+    from recrawl.service import create_key  # noqa: PLC0415
+
+    _require_corpus(folder)
+    now_ms = time.time_ns() // 1_000_000
+    expires_at_ms = None if expires is None else now_ms + round(expires * 1000)
+    with value_errors_as_usage():
+        key, stored = create_key(
+            folder, scopes, name=name, now_ms=now_ms, expires_at_ms=expires_at_ms
+        )
+    out.row({"key": key, **_row_of(stored)})
+    out.say(key, wrap=False)
+    out.note("Keep it secret; it is not shown again.  Send it as Authorization: Bearer KEY.")
+
+
+@example_command("list", examples=(CommandExample("recrawl keys list"),))
+@corpus_option
+@output_option
+def list_all(folder: Path, out: Output) -> None:
+    """List the API keys, without the keys themselves."""
+    from recrawl.service import list_keys  # noqa: PLC0415
+
+    _require_corpus(folder)
+    keys = list_keys(folder)
+    now_ms = time.time_ns() // 1_000_000
+    for key in keys:
+        out.row(_row_of(key))
+    if not keys:
+        out.say("No keys yet.  `recrawl keys create` makes one.")
+        return
+    out.table(
+        ("id", "name", "scopes", "created", "expires"),
+        [
+            (
+                key.id,
+                key.name,
+                ", ".join(key.scopes),
+                relative_time_text(key.created_at_ms, now_ms),
+                "never"
+                if key.expires_at_ms is None
+                else relative_time_text(key.expires_at_ms, now_ms),
+            )
+            for key in keys
+        ],
+    )
+
+
+@example_command(
+    "revoke",
+    examples=(
+        CommandExample("recrawl keys revoke k3x9w2m1q8", "an id that keys list shows", exit_code=1),
+    ),
+)
+@click.argument("key_id", metavar="ID")
+@corpus_option
+@output_option
+def revoke(key_id: str, folder: Path, out: Output) -> None:
+    """Revoke an API key, given by its id.  A running server refuses it within a second."""
+    from recrawl.service import revoke_key  # noqa: PLC0415
+
+    _require_corpus(folder)
+    if not revoke_key(folder, key_id):
+        raise click.ClickException(f"there is no key {key_id}; `recrawl keys list` shows them.")
+    out.row({"id": key_id, "revoked": True})
+    out.say(f"Revoked {key_id}.")
+
+
+def _row_of(key: Any) -> dict[str, Any]:
+    row: dict[str, Any] = key._asdict()
+    del row["hash"]
+    return row
+
+
+for _subcommand in (create, list_all, revoke):
+    command.add_command(_subcommand)

@@ -1,0 +1,155 @@
+"""``recrawl serve``: share a corpus with fetchers on other machines, over HTTP."""
+
+import importlib.util
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import click
+
+from recrawl.cli.support.corpus_access import (
+    corpus_option,
+    open_to_change,
+    prepare_kernels,
+    value_errors_as_usage,
+)
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.instants import duration_option
+from recrawl.cli.support.output import Output, output_option
+from recrawl.corpus import is_compiled
+
+__all__ = ["command"]
+
+_NEEDED: Final = ("fastapi", "httptools", "msgspec", "uvicorn")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DEFAULT_NAME: Final = "corpus"
+_SHORT_SECONDS: Final = 120.0
+
+
+@example_command(
+    "serve",
+    examples=(
+        CommandExample("recrawl serve", "until Ctrl-C or SIGTERM", is_run=False),
+        CommandExample("recrawl serve --host 0.0.0.0", "with API keys", is_run=False),
+        CommandExample("recrawl serve news=corpora/news shop=corpora/shop", is_run=False),
+        CommandExample("recrawl serve --port 0 --for 1s", "on a free port"),
+    ),
+)
+@click.argument("corpora", nargs=-1, metavar="[NAME=FOLDER...]")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Address to listen on.  Others than 127.0.0.1 need API keys, see `recrawl keys`.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=8377,
+    show_default=True,
+    help="Port to listen on; 0 for any that is free.",
+)
+@click.option(
+    "--tls",
+    nargs=2,
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="CERTIFICATE KEY",
+    help="Files of a certificate and its private key, to serve https.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="Number of processes; only 1, because one process owns a corpus.",
+)
+@click.option(
+    "--for",
+    "for_seconds",
+    metavar="TIME",
+    callback=duration_option,
+    help="End after TIME: 10m, 1h.  Default: serve until Ctrl-C or SIGTERM.",
+)
+@corpus_option
+@output_option
+def command(
+    corpora: tuple[str, ...],
+    host: str,
+    port: int,
+    tls: tuple[Path, Path] | None,
+    workers: int,
+    for_seconds: float | None,
+    folder: Path,
+    out: Output,
+) -> None:
+    """Serve a corpus over HTTP, so that fetchers on other machines can lease and report pages.
+
+    Its name in paths is that of its folder, or the one that you give: /v1/corpora/NAME/orders.
+    /v1/openapi.json describes all paths.  Without API keys the server can be reached from this
+    machine only.
+    """
+    if workers > 1:
+        raise click.UsageError(
+            "--workers must be 1: one process owns a corpus, and serves many clients at a time."
+        )
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise click.ClickException(
+            f"this needs packages that are not installed: {', '.join(missing)}.\nRun `pip install "
+            '"recrawl[server]"`.'
+        )
+    folders = _folders_by_name(corpora, folder)
+    is_short = for_seconds is not None and for_seconds <= _SHORT_SECONDS
+    n_bytes_input = 0 if is_short and not is_compiled("serve") else None
+    for one in folders.values():
+        prepare_kernels(one, n_bytes_input=n_bytes_input, compiles_first=True)
+    with ExitStack() as closing, value_errors_as_usage():
+        opened = {name: closing.enter_context(open_to_change(one)) for name, one in folders.items()}
+        # Imported after the corpora were opened, which chooses the kernels.
+        from recrawl.service import is_loopback, list_keys, serve_corpora  # noqa: PLC0415
+
+        open_to_all = [name for name, one in folders.items() if not list_keys(one)]
+
+        def say_ready(url: str) -> None:
+            for name in opened:
+                out.row({"corpus": name, "url": f"{url}v1/corpora/{name}"})
+                out.say(f"Serving {url}v1/corpora/{name}")
+            if open_to_all and is_loopback(host):
+                out.note(
+                    "Without API keys, only programs on this machine can use "
+                    f"{', '.join(open_to_all)}.  `recrawl keys create` makes a key."
+                )
+
+        serve_corpora(
+            opened,
+            folders=folders,
+            host=host,
+            port=port,
+            tls=tls,
+            for_seconds=for_seconds,
+            on_ready=say_ready,
+        )
+    out.note("Stopped.  Everything that was answered is saved.")
+
+
+def _folders_by_name(corpora: tuple[str, ...], folder: Path) -> dict[str, Path]:
+    """Return the folders to serve, by the names that paths use."""
+    if not corpora:
+        name = folder.resolve().name
+        return {name if _NAME.fullmatch(name) else _DEFAULT_NAME: folder}
+    folders: dict[str, Path] = {}
+    for text in corpora:
+        name, equals, place = text.partition("=")
+        if not equals or not place:
+            raise click.UsageError(f"write NAME=FOLDER, such as news=corpora/news, not {text!r}.")
+        if not _NAME.fullmatch(name):
+            raise click.UsageError(
+                "a name must be up to 64 letters, digits, '.', '_' and '-', and begin with a "
+                f"letter or digit, got {name!r}."
+            )
+        if name in folders:
+            raise click.UsageError(f"the name {name!r} is given twice.")
+        folders[name] = Path(place)
+    return folders

@@ -1,0 +1,53 @@
+"""The HTTP service: a corpus that fetchers on many machines and in any language share.
+
+Needs the extra ``recrawl[server]``.  Names are imported when they are first used, so that a command
+can say what is missing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recrawl.service.app import create_app
+    from recrawl.service.keys import ApiKey, Scope, create_key, list_keys, revoke_key
+    from recrawl.service.limits import ServiceLimits, limit_rows
+    from recrawl.service.problems import PROBLEMS
+    from recrawl.service.server import is_loopback, serve_corpora
+
+__all__ = [
+    "PROBLEMS",
+    "ApiKey",
+    "Scope",
+    "ServiceLimits",
+    "create_app",
+    "create_key",
+    "is_loopback",
+    "limit_rows",
+    "list_keys",
+    "revoke_key",
+    "serve_corpora",
+]
+
+_MODULES = {
+    "recrawl.service.app": ("create_app",),
+    "recrawl.service.keys": ("ApiKey", "Scope", "create_key", "list_keys", "revoke_key"),
+    "recrawl.service.limits": ("ServiceLimits", "limit_rows"),
+    "recrawl.service.problems": ("PROBLEMS",),
+    "recrawl.service.server": ("is_loopback", "serve_corpora"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module that defines a public name, and return the name's value."""
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names, so that they can be completed before they are imported."""
+    return sorted({*globals(), *__all__})

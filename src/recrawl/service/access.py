@@ -1,0 +1,116 @@
+"""Decide whether a request may do what it asks for."""
+
+import time
+from collections.abc import Mapping
+
+from starlette.requests import Request
+
+from recrawl.service.keys import ApiKey, KeyRing, Scope, is_well_formed
+from recrawl.service.problems import Problem
+
+__all__ = ["Access", "is_loopback_name"]
+
+_RELOAD_SECONDS = 1.0
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="recrawl"'}
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+def is_loopback_name(host: str) -> bool:
+    """Return whether a host name or address stands for this machine alone."""
+    return host.strip("[]").lower() in _LOOPBACK_NAMES
+
+
+class Access:
+    """The keys of all corpora of a server.
+
+    Parameters
+    ----------
+    rings
+        Keys of each corpus by its name.
+    is_local
+        Whether the server listens on a loopback address only.  A corpus without keys is then open
+        to all programs of this machine; elsewhere every corpus needs keys.
+    """
+
+    def __init__(self, rings: Mapping[str, KeyRing], *, is_local: bool) -> None:
+        self._rings = rings
+        self._is_local = is_local
+        self._reloaded_at = time.monotonic()
+
+    def _find_ring(self, name: str) -> KeyRing | None:
+        now = time.monotonic()
+        if now - self._reloaded_at >= _RELOAD_SECONDS:
+            self._reloaded_at = now
+            for ring in self._rings.values():
+                ring.reload()
+        return self._rings.get(name)
+
+    def check(self, request: Request, name: str, scope: Scope) -> str:
+        """Raise unless a request may use a corpus; return the id of its key, empty without one.
+
+        Parameters
+        ----------
+        request
+            Request of the client.
+        name
+            Name of the corpus.
+        scope
+            Scope that the request needs.
+        """
+        ring = self._find_ring(name)
+        given = _key_in(request)
+        if self._is_local and not ring and given is None:
+            # Web pages must not reach an open server through a name of theirs.
+            host = request.url.hostname or ""
+            if not is_loopback_name(host):
+                raise Problem("wrong-host", f"without keys the host must be localhost, got {host}")
+            return ""
+        found = self._find(ring, given)
+        if not found.allows(scope):
+            allowed = ", ".join(found.scopes)
+            raise Problem("not-allowed", f"this needs the scope {scope}; the key has {allowed}")
+        return found.id
+
+    def _find(self, ring: KeyRing | None, given: str | None) -> ApiKey:
+        if given is None:
+            raise Problem(
+                "key-needed", "send an API key: Authorization: Bearer rk_…", headers=_CHALLENGE
+            )
+        if not is_well_formed(given):
+            raise Problem(
+                "key-needed",
+                "the API key is not complete, or has a typing error",
+                headers=_CHALLENGE,
+            )
+        found = None if ring is None else ring.find(given, time.time_ns() // 1_000_000)
+        if found is None:
+            raise Problem(
+                "key-needed", "the API key is not valid for this corpus", headers=_CHALLENGE
+            )
+        return found
+
+    def readable(self, request: Request, names: list[str]) -> list[str]:
+        """Return the corpora that a request may read; raise if there are none, but there are keys.
+
+        Parameters
+        ----------
+        request
+            Request of the client.
+        names
+            Names of all corpora.
+        """
+        readable, problem = [], None
+        for name in names:
+            try:
+                self.check(request, name, Scope.READ)
+                readable.append(name)
+            except Problem as error:
+                problem = error
+        if problem is not None and not readable:
+            raise problem
+        return readable
+
+
+def _key_in(request: Request) -> str | None:
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip()[:200] if kind.lower() == "bearer" and key.strip() else None

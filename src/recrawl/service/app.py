@@ -1,0 +1,131 @@
+"""The application: routes, errors, health, and the OpenAPI document.
+
+The application uses corpora only by the methods of `recrawl.Corpus`, so that a page's partition
+may be anywhere.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from recrawl import __version__
+from recrawl.service.access import Access
+from recrawl.service.calls import Service, service_of
+from recrawl.service.formats.answers import json_answer
+from recrawl.service.formats.body_memory import BodyMemory
+from recrawl.service.hosting.hosted import HostedCorpora
+from recrawl.service.keys import KeyRing
+from recrawl.service.limits import ServiceLimits
+from recrawl.service.openapi import openapi_document
+from recrawl.service.problems import Problem
+from recrawl.service.routes import changes, inspect, orders, pages, reports, settings
+
+__all__ = ["create_app"]
+
+_OF_STATUS = {404: "unknown-path", 405: "wrong-method"}
+
+
+def create_app(
+    corpora: Mapping[str, Any],
+    *,
+    keys: Mapping[str, KeyRing] | None = None,
+    is_local: bool = True,
+    limits: ServiceLimits | None = None,
+) -> FastAPI:
+    """Return the application that serves some corpora; it closes them when it ends.
+
+    Parameters
+    ----------
+    corpora
+        Open corpora by the names that paths use.
+    keys
+        API keys of each corpus by its name.
+    is_local
+        Whether the server listens on a loopback address only.
+    limits
+        Limits of the server; the defaults unless given.
+    """
+    limits = limits or ServiceLimits()
+    hosted = HostedCorpora(corpora, limits)
+    access = Access(keys or {}, is_local=is_local)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await hosted.close()
+
+    app = FastAPI(
+        title="recrawl",
+        version=__version__,
+        lifespan=lifespan,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.service = Service(hosted, access, BodyMemory(limits), limits)
+    app.state.is_stopping = False
+    app.include_router(_health)
+    for part in (pages, orders, reports, inspect, settings, changes):
+        app.include_router(part.router, prefix="/v1/corpora/{corpus}")
+    app.add_exception_handler(Problem, _answer_problem)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(HTTPException, _answer_http_error)
+    app.add_exception_handler(Exception, _answer_bug)
+    app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
+    return app
+
+
+_health = APIRouter()
+
+
+@_health.get("/healthz", summary="Whether the server runs", tags=["health"])
+async def healthz() -> Response:
+    """Return at once, whatever else the server does."""
+    return json_answer({"status": "ok"})
+
+
+@_health.get("/readyz", summary="Whether the server takes requests", tags=["health"])
+async def readyz(request: Request) -> Response:
+    """Return an error while the server stops, so that a balancer sends requests elsewhere."""
+    if request.app.state.is_stopping:
+        raise Problem("unavailable", "the server is stopping", headers={"Retry-After": "5"})
+    return json_answer({"status": "ready"})
+
+
+@_health.get("/v1/corpora", summary="List the corpora of the server", tags=["reading"])
+async def list_corpora(request: Request) -> Response:
+    """Return the names of the corpora that the client may read."""
+    service = service_of(request)
+    return json_answer({"corpora": service.access.readable(request, service.corpora.names)})
+
+
+async def _answer_problem(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)
+    return error.response()
+
+
+async def _answer_invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = [
+        {"where": ".".join(str(part) for part in one["loc"]), "what": one["msg"]}
+        for one in error.errors()[:10]
+    ]
+    detail = "; ".join(f"{one['where']}: {one['what']}" for one in errors)
+    return Problem("invalid-value", detail, errors=errors).response()
+
+
+async def _answer_http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    name = _OF_STATUS.get(error.status_code, "invalid-body")
+    return Problem(name, str(error.detail), headers=error.headers).response()
+
+
+async def _answer_bug(_: Request, error: Exception) -> Response:
+    # The server logs the error with its traceback.
+    del error
+    return Problem("internal", "the server has an error; its log has the details").response()

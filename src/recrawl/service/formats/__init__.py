@@ -1,0 +1,1 @@
+"""The formats of bodies: JSON, JSON lines and Arrow, within limits."""

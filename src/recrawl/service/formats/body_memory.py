@@ -1,0 +1,146 @@
+"""Read the body of a request within limits of size, time and memory."""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.requests import ClientDisconnect, Request
+
+from recrawl.service.limits import ServiceLimits
+from recrawl.service.problems import Problem, too_busy
+
+__all__ = ["BodyMemory"]
+
+_GZIP_WBITS = 31
+# Pieces in which a body is decompressed, so that other requests are served in between.
+_PIECE_BYTES = 1 << 20
+
+
+class BodyMemory:
+    """The bodies that the server holds, with a limit of their total size.
+
+    Parameters
+    ----------
+    limits
+        Limits of the server.
+    """
+
+    def __init__(self, limits: ServiceLimits) -> None:
+        self._limits = limits
+        self._n_held = 0
+
+    @property
+    def n_held(self) -> int:
+        """Size of all bodies held now, in bytes."""
+        return self._n_held
+
+    @asynccontextmanager
+    async def hold(self, request: Request) -> AsyncIterator[bytes]:
+        """Read the body of a request, and count it as held until the block ends.
+
+        Parameters
+        ----------
+        request
+            Request whose body nothing has read yet.
+        """
+        body = _BodyBytes(self, self._limits)
+        try:
+            async with asyncio.timeout(self._limits.body_seconds_max):
+                data = await body.read(request)
+        except TimeoutError:
+            body.forget()
+            raise Problem(
+                "body-too-slow",
+                f"the body did not arrive within {self._limits.body_seconds_max:g} s",
+                headers={"Connection": "close"},
+            ) from None
+        except ClientDisconnect:
+            body.forget()
+            raise Problem("invalid-body", "the body ended early") from None
+        except BaseException:
+            body.forget()
+            raise
+        try:
+            yield data
+        finally:
+            body.forget()
+
+    def take(self, n_bytes: int) -> None:
+        """Count bytes as held; raise if there is no room."""
+        if self._n_held + n_bytes > self._limits.held_bytes_max:
+            raise too_busy("the server holds too many bodies; try again soon")
+        self._n_held += n_bytes
+
+    def give_back(self, n_bytes: int) -> None:
+        """Count bytes as no longer held."""
+        self._n_held -= n_bytes
+
+
+class _BodyBytes:
+    """One body while it is read and used."""
+
+    def __init__(self, memory: BodyMemory, limits: ServiceLimits) -> None:
+        self._memory = memory
+        self._n_max = limits.body_bytes_max
+        self._n_bytes = 0
+        self._pieces: list[bytes] = []
+
+    def forget(self) -> None:
+        self._memory.give_back(self._n_bytes)
+        self._n_bytes = 0
+        self._pieces.clear()
+
+    def _add(self, piece: bytes) -> None:
+        if self._n_bytes + len(piece) > self._n_max:
+            raise self._too_large()
+        self._memory.take(len(piece))
+        self._n_bytes += len(piece)
+        self._pieces.append(piece)
+
+    def _too_large(self) -> Problem:
+        return Problem(
+            "body-too-large",
+            f"a body has at most {self._n_max:,} bytes, after decompression",
+            headers={"Connection": "close"},
+            bytes_max=self._n_max,
+        )
+
+    async def read(self, request: Request) -> bytes:
+        encoding = request.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("identity", "gzip", ""):
+            raise Problem(
+                "unknown-format",
+                f"Content-Encoding must be gzip or none, got {encoding[:40]!r}",
+                headers={"Accept-Encoding": "gzip"},
+            )
+        length = request.headers.get("content-length", "")
+        if length.isdigit() and len(length) < 20 and int(length) > self._n_max:
+            raise self._too_large()
+        gzip = zlib.decompressobj(_GZIP_WBITS) if encoding == "gzip" else None
+        async for chunk in request.stream():
+            if gzip is None:
+                if chunk:
+                    self._add(chunk)
+            else:
+                await self._decompress(gzip, chunk)
+        if gzip is not None and not gzip.eof:
+            raise Problem("invalid-body", "the gzip data ends early")
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+    async def _decompress(self, gzip: "zlib._Decompress", chunk: bytes) -> None:
+        has_more = bool(chunk)
+        while has_more:
+            if gzip.eof:
+                raise Problem("invalid-body", "there are bytes after the end of the gzip data")
+            try:
+                piece = gzip.decompress(chunk, _PIECE_BYTES)
+            except zlib.error:
+                raise Problem("invalid-body", "the body is not valid gzip data") from None
+            if piece:
+                self._add(piece)
+            chunk = gzip.unconsumed_tail or gzip.unused_data
+            # A full piece may not be all that the decompressor has for these bytes.
+            has_more = bool(chunk) or (len(piece) == _PIECE_BYTES and not gzip.eof)
+            if has_more:
+                await asyncio.sleep(0)

@@ -1,0 +1,1 @@
+"""The corpora of a server, with their threads and queues."""

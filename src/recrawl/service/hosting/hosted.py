@@ -1,0 +1,129 @@
+"""The corpora of a server, each with its threads and queues."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from recrawl.corpus import Outcome, Reported
+from recrawl.service.hosting.feed_watch import FeedWatch
+from recrawl.service.hosting.lanes import CallLane, MergingLane
+from recrawl.service.hosting.lease_queue import LeaseQueue
+from recrawl.service.limits import ServiceLimits
+from recrawl.service.problems import Problem
+
+__all__ = ["HostedCorpora", "HostedCorpus"]
+
+_T = TypeVar("_T")
+
+_MERGED_OUTCOMES_MAX = 256
+
+
+class HostedCorpus:
+    """One corpus of a server.
+
+    The service uses a corpus only by its public methods, so that it may be anything that has them.
+
+    Parameters
+    ----------
+    name
+        Name of the corpus in paths.
+    corpus
+        Object with the methods of `recrawl.Corpus`.
+    limits
+        Limits of the server.
+    """
+
+    def __init__(self, name: str, corpus: Any, limits: ServiceLimits) -> None:
+        self.name = name
+        self.corpus = corpus
+        self.leases = LeaseQueue(corpus, limits)
+        self.feed = FeedWatch(corpus, limits)
+        n_calls_max = limits.calls_max
+        self._small_reports: MergingLane[Outcome] = MergingLane(
+            "report", corpus.report, _MERGED_OUTCOMES_MAX, n_calls_max
+        )
+        self._large_reports = CallLane("outcomes", 2, n_calls_max)
+        self._changing = CallLane("change", 2, n_calls_max)
+        self._reading = CallLane("read", 2, n_calls_max)
+        self.settings_lock = asyncio.Lock()
+        """Held from reading a version of settings to changing them."""
+
+    @property
+    def n_changing(self) -> int:
+        """Number of calls that change the corpus, which run or wait."""
+        return self._changing.n_calls
+
+    async def read(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
+        """Run a function that only reads the corpus."""
+        return await self._reading.run(function, *args, **kwargs)
+
+    async def change(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
+        """Run a function that changes the corpus."""
+        found = await self._changing.run(function, *args, **kwargs)
+        self.leases.wake()
+        return found
+
+    async def report(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
+        """Run a function that reports many outcomes, or outcomes with bodies."""
+        found = await self._large_reports.run(function, *args, **kwargs)
+        self.leases.wake()
+        self.feed.wake()
+        return found
+
+    async def report_few(self, outcomes: list[Outcome]) -> Reported:
+        """Report a few outcomes without bodies, together with those of other clients."""
+        found: Reported = await self._small_reports.call(outcomes)
+        self.leases.wake()
+        self.feed.wake()
+        return found
+
+    def stop_waiting(self) -> None:
+        """End all requests that wait for changes, because the server stops."""
+        self.feed.close()
+
+    async def close(self) -> None:
+        """Wait for what runs, then close the corpus."""
+        self.feed.close()
+        await self.leases.close()
+        await self._small_reports.close()
+        for lane in (self._large_reports, self._changing, self._reading):
+            await lane.close()
+        await asyncio.to_thread(self.corpus.close)
+
+
+class HostedCorpora:
+    """All corpora of a server, by name.
+
+    Parameters
+    ----------
+    corpora
+        Open corpora by the names that paths use.
+    limits
+        Limits of the server.
+    """
+
+    def __init__(self, corpora: Mapping[str, Any], limits: ServiceLimits) -> None:
+        self._hosted = {name: HostedCorpus(name, one, limits) for name, one in corpora.items()}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all corpora."""
+        return sorted(self._hosted)
+
+    def find(self, name: str) -> HostedCorpus:
+        """Return a corpus by its name; raise if there is none."""
+        hosted = self._hosted.get(name)
+        if hosted is None:
+            raise Problem("unknown-corpus", f"this server has no corpus {name[:100]!r}")
+        return hosted
+
+    async def stop_waiting(self) -> None:
+        """Answer all requests that wait, because the server stops."""
+        for one in self._hosted.values():
+            one.stop_waiting()
+            await one.leases.close()
+
+    async def close(self) -> None:
+        """Close all corpora."""
+        for one in self._hosted.values():
+            await one.close()

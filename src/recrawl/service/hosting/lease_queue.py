@@ -1,0 +1,228 @@
+"""Leases that wait until pages are due: one queue per corpus, not one thread per client.
+
+All leases that wait are asked for together, in the order in which they came.  If a corpus has
+nothing to fetch, the queue asks again when its budget allows a fetch, when something was reported
+or added, and at least once a second.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from recrawl.corpus import Order, Orders, RequestKey, Shortfall
+from recrawl.service.hosting.lanes import CallLane
+from recrawl.service.limits import ServiceLimits
+from recrawl.service.problems import Problem, too_busy
+
+__all__ = ["LeaseQueue", "WantedLease"]
+
+_MERGED_ORDERS_MAX = 1_000
+_PAUSE_SECONDS_MIN = 0.05
+_PAUSE_SECONDS_MAX = 1.0
+_PAUSE_GROWTH = 1.5
+# Shortest time between two rounds that find nothing, however much is reported meanwhile.
+_EMPTY_SECONDS = 0.01
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class WantedLease:
+    """What a client asks for."""
+
+    n: int
+    seconds: float | None = None
+    exact: bool = False
+    run: str | None = None
+    request: RequestKey | None = None
+    wait_seconds: float = 0.0
+    """Longest time to wait for the first order."""
+    with_shortfall: bool = True
+    """Whether to say why there are fewer orders."""
+    ends_at: float = 0.0
+    answered: "asyncio.Future[Orders]" = field(init=False)
+
+    @property
+    def kind(self) -> Hashable:
+        """What leases must have in common to be asked for together."""
+        if self.request is not None:
+            return id(self)
+        return self.seconds, self.exact, self.run
+
+
+class LeaseQueue:
+    """The leases of one corpus that wait.
+
+    Parameters
+    ----------
+    corpus
+        Object with the methods of `recrawl.Corpus`.
+    limits
+        Limits of the server.
+    """
+
+    def __init__(self, corpus: Any, limits: ServiceLimits) -> None:
+        self._corpus = corpus
+        self._limits = limits
+        self._lane = CallLane("lease", 1, limits.calls_max)
+        self._waiting: deque[WantedLease] = deque()
+        self._woken = asyncio.Event()
+        self._working: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self._releasing: set[asyncio.Task[None]] = set()
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of leases that wait."""
+        return len(self._waiting)
+
+    async def lease(self, wanted: WantedLease) -> Orders:
+        """Return orders as soon as there are any, or none when the time to wait is over.
+
+        A caller that is cancelled gives its orders back.
+        """
+        if self._is_closed:
+            raise Problem("unavailable", "the server is stopping", headers={"Retry-After": "1"})
+        if len(self._waiting) >= self._limits.waiting_leases_max:
+            raise too_busy(f"{len(self._waiting):,} leases are waiting; try again soon")
+        loop = asyncio.get_running_loop()
+        wanted.ends_at = loop.time() + wanted.wait_seconds
+        wanted.answered = loop.create_future()
+        self._waiting.append(wanted)
+        self.wake()
+        if self._working is None or self._working.done():
+            self._working = asyncio.create_task(self._work())
+        try:
+            return await wanted.answered
+        except asyncio.CancelledError:
+            if wanted.answered.done() and not wanted.answered.cancelled():
+                await self._give_back(wanted, wanted.answered.result())
+            raise
+        finally:
+            if wanted in self._waiting:
+                self._waiting.remove(wanted)
+
+    def wake(self) -> None:
+        """Ask for the leases that wait again, because something has changed."""
+        self._woken.set()
+
+    async def _work(self) -> None:
+        try:
+            await self._ask_again_and_again()
+        except Exception as error:
+            for one in list(self._waiting):
+                if not one.answered.done():
+                    one.answered.set_exception(error)
+            self._waiting.clear()
+
+    async def _ask_again_and_again(self) -> None:
+        loop = asyncio.get_running_loop()
+        pause = _PAUSE_SECONDS_MIN
+        while self._waiting:
+            self._woken.clear()
+            is_any = await self._ask_once()
+            if is_any:
+                pause = _PAUSE_SECONDS_MIN
+            if not self._waiting:
+                return
+            if not is_any:
+                await asyncio.sleep(_EMPTY_SECONDS)
+            wait = await self._lane.run(self._corpus.wait_seconds)
+            pause = min(max(pause * _PAUSE_GROWTH, wait), _PAUSE_SECONDS_MAX)
+            ends_at = min(one.ends_at for one in self._waiting)
+            seconds = max(min(pause, ends_at - loop.time()), 0.0)
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._woken.wait()
+                pause = _PAUSE_SECONDS_MIN
+            except TimeoutError:
+                pass
+
+    async def _ask_once(self) -> bool:
+        """Ask once for all leases that wait; return whether there were any orders."""
+        loop = asyncio.get_running_loop()
+        is_any = False
+        asked: set[int] = set()
+        while group := self._next_group(asked):
+            asked.update(map(id, group))
+            now = loop.time()
+            try:
+                orders = await self._lane.run(
+                    self._corpus.lease,
+                    sum(one.n for one in group),
+                    seconds=group[0].seconds,
+                    exact=group[0].exact,
+                    run=group[0].run,
+                    request=group[0].request,
+                    with_shortfall=any(one.with_shortfall and one.ends_at <= now for one in group),
+                )
+            except Exception as error:
+                for one in group:
+                    if not one.answered.done():
+                        one.answered.set_exception(error)
+                        self._waiting.remove(one)
+                continue
+            is_any |= bool(orders)
+            self._answer(group, orders, now)
+        return is_any
+
+    def _next_group(self, asked: set[int]) -> list[WantedLease]:
+        """Return leases that can be asked for together and were not asked for yet."""
+        group: list[WantedLease] = []
+        n_orders = 0
+        for one in self._waiting:
+            if id(one) in asked or one.answered.done():
+                continue
+            if group and one.kind != group[0].kind:
+                continue
+            n_orders += one.n
+            if group and n_orders > _MERGED_ORDERS_MAX:
+                break
+            group.append(one)
+        return group
+
+    def _answer(self, group: list[WantedLease], orders: Orders, now: float) -> None:
+        left: list[Order] = list(orders)
+        for one in group:
+            if one.answered.done():  # its caller has gone away
+                continue
+            own, left = left[: one.n], left[one.n :]
+            if own or one.ends_at <= now or self._is_closed:
+                shortfall = orders.shortfall
+                if len(own) >= one.n or not one.with_shortfall:
+                    shortfall = None
+                one.answered.set_result(Orders(own, _share_of(shortfall, one.n, len(own))))
+                self._waiting.remove(one)
+        if left:
+            task = asyncio.create_task(self._release(left))
+            self._releasing.add(task)
+            task.add_done_callback(self._releasing.discard)
+
+    async def _release(self, orders: list[Order]) -> None:
+        await self._lane.run(self._corpus.release, [order.handle for order in orders])
+
+    async def _give_back(self, wanted: WantedLease, orders: Orders) -> None:
+        # A client with a key will ask for them again.
+        if orders and wanted.request is None:
+            await self._release(orders)
+
+    async def close(self) -> None:
+        """Answer all leases that wait, without orders, and refuse further ones."""
+        self._is_closed = True
+        for one in list(self._waiting):
+            if not one.answered.done():
+                one.answered.set_result(Orders())
+        self._waiting.clear()
+        self.wake()
+        if self._working is not None:
+            await asyncio.wait([self._working])
+        if self._releasing:
+            await asyncio.wait(self._releasing)
+        await self._lane.close()
+
+
+def _share_of(shortfall: Shortfall | None, n: int, n_leased: int) -> Shortfall | None:
+    """Return the shortfall of several leases as that of one."""
+    if shortfall is None:
+        return None
+    return replace(shortfall, n_requested=n, n_leased=n_leased)

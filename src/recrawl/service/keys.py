@@ -1,0 +1,224 @@
+"""API keys of a corpus: made once, stored as hashes, checked on every request.
+
+A key is ``rk_`` with its id, 256 random bits and a checksum.  The checksum tells a mistyped key
+from a wrong one, and lets other programs find keys that were published by mistake.  The file
+``api-keys.json`` in the folder of the corpus has the hash of each key, never the key itself.
+"""
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+import zlib
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from recrawl.atomic_files import hold_lock, replace_json
+from recrawl.errors import StorageError
+
+__all__ = [
+    "KEYS_MAX",
+    "ApiKey",
+    "KeyRing",
+    "Scope",
+    "create_key",
+    "is_well_formed",
+    "list_keys",
+    "revoke_key",
+]
+
+KEYS_MAX = 1_000
+"""Number of keys of a corpus."""
+
+_FILE = "api-keys.json"
+_LOCK = ".api-keys.lock"
+_FILE_BYTES_MAX = 4 << 20
+_FORMAT = 1
+_KEY = re.compile(r"rk_([a-z0-9]{10})_([A-Za-z0-9-]{43})_([0-9a-f]{8})")
+_NAME_MAX = 100
+
+
+class Scope(StrEnum):
+    """What a key allows."""
+
+    READ = "read"
+    """Read pages, statistics, plans, settings and changes."""
+    LEASE = "lease"
+    """Lease pages, and extend and release orders."""
+    REPORT = "report"
+    """Report outcomes and requests, and add pages."""
+    SIGNAL = "signal"
+    """Signal that pages may have changed."""
+    ADMIN = "admin"
+    """Remove pages, change settings, and everything that the other scopes allow."""
+
+
+class ApiKey(NamedTuple):
+    """A key as it is stored: its hash, and what it allows."""
+
+    id: str
+    name: str
+    """What the key is for, in the words of its user."""
+    scopes: tuple[Scope, ...]
+    created_at_ms: int
+    expires_at_ms: int | None
+    """Time after which it is no longer valid; None for never."""
+    hash: str
+
+    def is_valid(self, now_ms: int) -> bool:
+        """Return whether the key has not expired."""
+        return self.expires_at_ms is None or now_ms < self.expires_at_ms
+
+    def allows(self, scope: Scope) -> bool:
+        """Return whether the key has a scope; `Scope.ADMIN` includes all."""
+        return scope in self.scopes or Scope.ADMIN in self.scopes
+
+
+def _checksum(text: str) -> str:
+    return f"{zlib.crc32(text.encode()):08x}"
+
+
+def _hash(key: str) -> str:
+    # A fast hash is enough: the key has 256 random bits, so it cannot be guessed.
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def is_well_formed(key: str) -> bool:
+    """Return whether a text is a key without typing errors, of any corpus."""
+    return _id_of(key) is not None
+
+
+def _id_of(key: str) -> str | None:
+    found = _KEY.fullmatch(key)
+    if found is None or _checksum(f"rk_{found[1]}_{found[2]}") != found[3]:
+        return None
+    return found[1]
+
+
+def create_key(
+    folder: Path,
+    scopes: Iterable[str],
+    *,
+    name: str = "",
+    now_ms: int,
+    expires_at_ms: int | None = None,
+) -> tuple[str, ApiKey]:
+    """Create a key of a corpus; return the key, which is not stored, and what is stored.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+    scopes
+        Names of scopes: read, lease, report, signal, admin.
+    name
+        Note on what the key is for.
+    now_ms
+        Current time, in milliseconds since 1970.
+    expires_at_ms
+        Time after which the key is no longer valid; None for never.
+    """
+    allowed = tuple(dict.fromkeys(Scope(scope) for scope in scopes))
+    if not allowed:
+        raise ValueError("a key needs at least one scope")
+    if len(name) > _NAME_MAX or not name.isprintable():
+        raise ValueError(f"name must have at most {_NAME_MAX} printable characters, got {name!r}")
+    if expires_at_ms is not None and expires_at_ms <= now_ms:
+        raise ValueError("a key must expire in the future")
+    letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+    key_id = "".join(secrets.choice(letters) for _ in range(10))
+    text = f"rk_{key_id}_{secrets.token_urlsafe(32).replace('_', '-')}"
+    key = f"{text}_{_checksum(text)}"
+    stored = ApiKey(key_id, name, allowed, now_ms, expires_at_ms, _hash(key))
+    with hold_lock(folder / _LOCK):
+        keys = list_keys(folder)
+        if len(keys) >= KEYS_MAX:
+            raise ValueError(f"a corpus has at most {KEYS_MAX} keys; revoke one that is not used")
+        _write(folder, [*keys, stored])
+    return key, stored
+
+
+def revoke_key(folder: Path, key_id: str) -> bool:
+    """Remove a key, given by its id; return whether it existed."""
+    with hold_lock(folder / _LOCK):
+        keys = list_keys(folder)
+        left = [key for key in keys if key.id != key_id]
+        if len(left) == len(keys):
+            return False
+        _write(folder, left)
+    return True
+
+
+def list_keys(folder: Path) -> list[ApiKey]:
+    """Return the keys of a corpus, oldest first."""
+    path = folder / _FILE
+    try:
+        with path.open("rb") as file:
+            content = json.loads(file.read(_FILE_BYTES_MAX))
+        if int(content["format"]) > _FORMAT:
+            raise StorageError(f"{path} was written by a newer version of recrawl")
+        return [_key_of(row) for row in content["keys"]]
+    except FileNotFoundError:
+        return []
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"{path} cannot be read: {error}") from error
+
+
+def _key_of(row: dict[str, Any]) -> ApiKey:
+    expires = row["expires_at_ms"]
+    return ApiKey(
+        str(row["id"]),
+        str(row["name"]),
+        tuple(Scope(scope) for scope in row["scopes"]),
+        int(row["created_at_ms"]),
+        None if expires is None else int(expires),
+        str(row["hash"]),
+    )
+
+
+def _write(folder: Path, keys: list[ApiKey]) -> None:
+    path = folder / _FILE
+    replace_json(path, {"format": _FORMAT, "keys": [key._asdict() for key in keys]})
+    path.chmod(0o600)
+
+
+class KeyRing:
+    """The keys of one corpus, as a server checks them; a changed file is read again.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _FILE
+        self._folder = folder
+        self._version: tuple[int, int] | None = None
+        self._keys: dict[str, ApiKey] = {}
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the file again if it has changed."""
+        try:
+            found = self._path.stat()
+            version = (found.st_mtime_ns, found.st_ino)
+        except FileNotFoundError:
+            version = (0, 0)
+        if version != self._version:
+            self._keys = {key.id: key for key in list_keys(self._folder)}
+            self._version = version
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def find(self, key: str, now_ms: int) -> ApiKey | None:
+        """Return the stored key that a client's key is; None if it is not valid."""
+        key_id = _id_of(key)
+        stored = None if key_id is None else self._keys.get(key_id)
+        # The comparison takes the same time whatever the difference is.
+        is_same = hmac.compare_digest(_hash(key), "" if stored is None else stored.hash)
+        return stored if stored is not None and is_same and stored.is_valid(now_ms) else None

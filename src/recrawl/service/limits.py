@@ -1,0 +1,65 @@
+"""All limits of the service, in one place; docs/reference/service.md lists them."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+__all__ = ["LimitRow", "ServiceLimits", "limit_rows"]
+
+
+def _limit(default: Any, about: str, answer: str) -> Any:
+    return field(default=default, metadata={"about": about, "answer": answer})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceLimits:
+    """Limits of a server.  `limit_rows` says what each is for, and what happens beyond it."""
+
+    body_bytes_max: int = _limit(
+        32 << 20, "size of a request's body, after decompression", "413 body-too-large"
+    )
+    held_bytes_max: int = _limit(
+        256 << 20, "size of all bodies that the server holds at a time", "429 too-busy"
+    )
+    body_seconds_max: float = _limit(60.0, "time in which a body must arrive", "408 body-too-slow")
+    rows_max: int = _limit(50_000, "rows of a request", "413 too-many-rows")
+    orders_max: int = _limit(10_000, "orders of a lease", "422 invalid-value")
+    wait_seconds_max: float = _limit(60.0, "time for which a request may wait", "422 invalid-value")
+    waiting_leases_max: int = _limit(
+        1_024, "leases of a corpus that wait at a time", "429 too-busy"
+    )
+    waiting_feeds_max: int = _limit(
+        256, "requests of a corpus that wait for changes at a time", "429 too-busy"
+    )
+    calls_max: int = _limit(
+        256, "calls of a corpus and of one kind that run or wait to run", "429 too-busy"
+    )
+    listed_max: int = _limit(10_000, "pages or changes in one answer", "422 invalid-value")
+    reasons_max: int = _limit(
+        100, "refused rows whose reason an answer gives", "the first ones are given"
+    )
+    targets_max: int = _limit(20, "targets of a plan", "422 invalid-value")
+    idempotency_key_bytes_max: int = _limit(
+        255, "length of an idempotency key, in bytes", "422 invalid-value"
+    )
+    drain_seconds_max: float = _limit(
+        30.0, "time that running requests have to end when the server stops", "they are cut off"
+    )
+
+
+class LimitRow(NamedTuple):
+    """One limit, as the reference page shows it."""
+
+    name: str
+    value: float
+    about: str
+    answer: str
+    """Answer to a request beyond it."""
+
+
+def limit_rows(limits: ServiceLimits | None = None) -> list[LimitRow]:
+    """Return all limits, with what each is for."""
+    limits = limits or ServiceLimits()
+    return [
+        LimitRow(one.name, getattr(limits, one.name), one.metadata["about"], one.metadata["answer"])
+        for one in fields(limits)
+    ]

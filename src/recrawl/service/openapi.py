@@ -1,0 +1,122 @@
+"""The OpenAPI document: FastAPI's, with the schemas of rows and problems."""
+
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from recrawl.service.formats.answers import STATUS_NAMES, OrderAnswer
+from recrawl.service.formats.row_kinds import OutcomeRow, PageRow, RequestRow, SignalRow, UrlRow
+from recrawl.service.formats.rows import ARROW, JSON, NDJSON
+from recrawl.service.routes.changes import CommitBody
+from recrawl.service.routes.orders import ExtendBody, ReleaseBody
+from recrawl.service.routes.pages import PageChangeBody
+from recrawl.service.routes.settings import BudgetBody, HostBody
+
+__all__ = ["openapi_document"]
+
+_TYPES = [
+    *(PageRow, UrlRow, OutcomeRow, SignalRow, RequestRow, OrderAnswer, PageChangeBody),
+    *(ExtendBody, ReleaseBody, BudgetBody, HostBody, CommitBody),
+]
+_PROBLEM = {
+    "type": "object",
+    "description": "What went wrong (RFC 9457).",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string", "description": "Stable name of the problem."},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+    },
+}
+_STATUSES = {
+    "type": "object",
+    "description": "What became of each row.",
+    "required": ["status", "counts"],
+    "properties": {
+        "status": {"type": "array", "items": {"type": "string", "enum": STATUS_NAMES}},
+        "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "reasons": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+}
+_ORDERS = {
+    "type": "object",
+    "required": ["orders", "shortfall"],
+    "properties": {
+        "orders": {"type": "array", "items": {"$ref": "#/components/schemas/OrderAnswer"}},
+        "shortfall": {"description": "Why there are fewer orders than asked for."},
+    },
+}
+# Answers that are not a plain JSON object, by method and end of the path.
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_LINES = {"schema": {"type": "string"}}
+_OF_PATH: dict[tuple[str, str], dict[str, Any]] = {
+    ("post", "/orders"): {
+        JSON: {"schema": {"$ref": "#/components/schemas/Orders"}},
+        NDJSON: _LINES,
+        ARROW: _BINARY,
+    },
+    ("get", "/pages"): {JSON: {"schema": {"type": "object"}}, NDJSON: _LINES, ARROW: _BINARY},
+    ("get", "/changes"): {JSON: {"schema": {"type": "object"}}, "text/event-stream": _LINES},
+}
+_STATUS_PATHS = (
+    *(("post", "/pages"), ("patch", "/pages"), ("post", "/pages/settings")),
+    *(("post", "/pages/remove"), ("post", "/orders/extend"), ("post", "/orders/release")),
+    *(("post", "/outcomes"), ("post", "/signals"), ("post", "/requests")),
+)
+_KEYED_PATHS = ("/orders", "/orders/by-url", "/signals", "/requests")
+_IDEMPOTENCY_KEY = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "A text of yours; a repeated request with the same one has no second effect.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
+}
+_PREFIX = "/v1/corpora/{corpus}"
+
+
+def openapi_document(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI document of the application."""
+    if app.openapi_schema is not None:
+        return app.openapi_schema
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        openapi_version="3.1.0",
+        description="Share a corpus of recrawl between fetchers in any language.",
+        routes=app.routes,
+    )
+    _, schemas = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
+    document["components"] = {
+        "schemas": schemas | {"Problem": _PROBLEM, "RowStatuses": _STATUSES, "Orders": _ORDERS},
+        "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+    }
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            _describe_answers(path.removeprefix(_PREFIX), method, operation)
+            if path.startswith("/v1/"):
+                operation["security"] = [{"key": []}, {}]
+    app.openapi_schema = document
+    return document
+
+
+def _describe_answers(path: str, method: str, operation: dict[str, Any]) -> None:
+    content = _OF_PATH.get((method, path))
+    if content is None and (method, path) in _STATUS_PATHS:
+        content = {JSON: {"schema": {"$ref": "#/components/schemas/RowStatuses"}}, ARROW: _BINARY}
+    operation["responses"] = {
+        "200": {
+            "description": "Done.",
+            "content": content or {JSON: {"schema": {"type": "object"}}},
+        },
+        "default": {
+            "description": "A problem.",
+            "content": {
+                "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
+            },
+        },
+    }
+    if method == "post" and path in _KEYED_PATHS:
+        operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)

@@ -1,0 +1,146 @@
+"""The errors of the service: problem documents (RFC 9457) whose ``type`` never changes."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import msgspec
+from starlette.responses import Response
+
+from recrawl.errors import (
+    ChangesLost,
+    LedgerError,
+    OwnershipLost,
+    RecrawlError,
+    RequestKeyReused,
+    StorageError,
+    TimeLost,
+)
+
+__all__ = ["PROBLEMS", "Problem", "ProblemType", "corpus_problems", "problem_of", "too_busy"]
+
+_RETRY_SECONDS = 1
+
+
+class ProblemType(NamedTuple):
+    """One kind of error."""
+
+    status: int
+    title: str
+
+
+PROBLEMS: dict[str, ProblemType] = {
+    "invalid-body": ProblemType(400, "The body cannot be read"),
+    "key-needed": ProblemType(401, "A valid API key is needed"),
+    "not-allowed": ProblemType(403, "The API key does not allow this"),
+    "unknown-path": ProblemType(404, "There is nothing at this path"),
+    "unknown-corpus": ProblemType(404, "This server has no such corpus"),
+    "unknown-page": ProblemType(404, "The page is not tracked"),
+    "unknown-consumer": ProblemType(404, "There is no such consumer"),
+    "wrong-method": ProblemType(405, "The path does not take this method"),
+    "body-too-slow": ProblemType(408, "The body did not arrive in time"),
+    "changes-lost": ProblemType(410, "The change feed no longer has these changes"),
+    "time-lost": ProblemType(410, "The log no longer reaches back to this time"),
+    "other-version": ProblemType(412, "The settings have changed meanwhile"),
+    "body-too-large": ProblemType(413, "The body is too large"),
+    "too-many-rows": ProblemType(413, "There are too many rows"),
+    "unknown-format": ProblemType(415, "The format of the body is not supported"),
+    "wrong-host": ProblemType(421, "The request was meant for another host"),
+    "invalid-value": ProblemType(422, "A value is not valid"),
+    "idempotency-key-reused": ProblemType(422, "The idempotency key belongs to another request"),
+    "too-busy": ProblemType(429, "The server is busy"),
+    "internal": ProblemType(500, "The server has an error"),
+    "unavailable": ProblemType(503, "The service is not available now"),
+    "storage": ProblemType(507, "The corpus cannot be written now"),
+}
+"""All types of problems by name; ``urn:recrawl:problem:`` and the name is the ``type``."""
+
+
+class Problem(Exception):  # noqa: N818 - the term of RFC 9457
+    """An answer that says what went wrong.
+
+    Parameters
+    ----------
+    name
+        Name of the type, a key of `PROBLEMS`.
+    detail
+        Description for the developer of the client.
+    headers
+        Headers of the answer.
+    **members
+        Further members of the document.
+    """
+
+    def __init__(
+        self, name: str, detail: str, *, headers: Mapping[str, str] | None = None, **members: Any
+    ) -> None:
+        super().__init__(detail)
+        self.name = name
+        self.detail = detail
+        self.headers = dict(headers or {})
+        self.members = members
+
+    @property
+    def status(self) -> int:
+        """The HTTP status of the answer."""
+        return PROBLEMS[self.name].status
+
+    def response(self) -> Response:
+        """Return the answer."""
+        document = {
+            "type": f"urn:recrawl:problem:{self.name}",
+            "title": PROBLEMS[self.name].title,
+            "status": self.status,
+            "detail": self.detail,
+            **self.members,
+        }
+        return Response(
+            msgspec.json.encode(document),
+            self.status,
+            headers=self.headers,
+            media_type="application/problem+json",
+        )
+
+
+def too_busy(detail: str) -> Problem:
+    """Return the problem of a full queue, which asks the client to try again soon."""
+    return Problem("too-busy", detail, headers={"Retry-After": str(_RETRY_SECONDS)})
+
+
+# Subclasses before their base classes: the first match counts.
+_OF_ERROR: tuple[tuple[type[Exception], str], ...] = (
+    (RequestKeyReused, "idempotency-key-reused"),
+    (ChangesLost, "changes-lost"),
+    (TimeLost, "time-lost"),
+    (OwnershipLost, "unavailable"),
+    (StorageError, "storage"),
+    (LedgerError, "storage"),
+    (ValueError, "invalid-value"),
+    (TypeError, "invalid-value"),
+    (OverflowError, "invalid-value"),
+)
+
+
+def problem_of(error: Exception) -> Problem | None:
+    """Return the problem that an error of a corpus stands for; None if it is a bug."""
+    for kind, name in _OF_ERROR:
+        if isinstance(error, kind):
+            headers = {"Retry-After": "5"} if name in ("unavailable", "storage") else None
+            return Problem(name, str(error) or PROBLEMS[name].title, headers=headers)
+    if isinstance(error, RecrawlError):
+        return Problem("unavailable", str(error), headers={"Retry-After": "5"})
+    return None
+
+
+@contextmanager
+def corpus_problems() -> Iterator[None]:
+    """Turn the errors of a call to a corpus into problems."""
+    try:
+        yield
+    except Problem:
+        raise
+    except Exception as error:
+        problem = problem_of(error)
+        if problem is None:
+            raise
+        raise problem from error

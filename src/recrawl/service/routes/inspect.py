@@ -1,0 +1,89 @@
+"""Paths that read: statistics, plans, sources, configuration."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from recrawl.corpus import plan_words, target_words
+from recrawl.service.calls import CorpusName, enter, service_of
+from recrawl.service.formats.answers import json_answer, version_of
+from recrawl.service.keys import Scope
+from recrawl.service.problems import Problem
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["reading"])
+
+
+@router.get("/stats", summary="Show page counts, freshness and budget")
+async def stats(request: Request, corpus: CorpusName) -> Response:
+    """Return counts, budget, price and estimated freshness."""
+    hosted = enter(request, corpus, Scope.READ)
+    found = await hosted.read(hosted.corpus.stats)
+    return json_answer(found.as_dict())
+
+
+@router.get("/sources", summary="Show how reliable the sources of signals are")
+async def sources(request: Request, corpus: CorpusName) -> Response:
+    """Return the sources with the most signals, by host."""
+    hosted = enter(request, corpus, Scope.READ)
+    rows, n_sources = await hosted.read(hosted.corpus.sources)
+    return json_answer({"sources": [row.as_dict() for row in rows], "n_sources": n_sources})
+
+
+@router.get("/plan", summary="Show how fresh each budget would keep the pages")
+async def plan(
+    request: Request,
+    corpus: CorpusName,
+    target: Annotated[
+        list[str] | None, Query(description='Targets such as "95 % of /product/* under 6 h".')
+    ] = None,
+    budget_per_hour: Annotated[float | None, Query(gt=0, le=1e12)] = None,
+) -> Response:
+    """Return the freshness that budgets buy, and what targets cost."""
+    hosted, limits = enter(request, corpus, Scope.READ), service_of(request).limits
+    if len(target or ()) > limits.targets_max:
+        raise Problem("invalid-value", f"a plan has at most {limits.targets_max} targets")
+    found = await hosted.read(_plan, hosted.corpus, target or [], budget_per_hour)
+    return json_answer(found)
+
+
+def _plan(corpus: Any, targets: list[str], budget_per_hour: float | None) -> dict[str, Any]:
+    found = corpus.plan_targets(targets, budget_per_hour=budget_per_hour)
+    curve = found.plan.curve
+    return {
+        "words": plan_words(found),
+        "at_ms": found.plan.at_ms,
+        "n_pages": found.plan.n_pages,
+        "unit": found.plan.unit,
+        "budget_per_hour": found.budget_per_hour,
+        "freshness": found.freshness,
+        "freshness_max": found.freshness_max,
+        "curve": {
+            "price": curve.price,
+            "fetches_per_hour": curve.fetches_per_hour,
+            "cost_per_hour": curve.cost_per_hour,
+            "freshness": curve.freshness,
+            "weighted_freshness": curve.weighted_freshness,
+        },
+        "targets": [
+            {
+                "words": target_words(answer, found),
+                "verdict": str(answer.verdict),
+                "n_pages": answer.n_pages,
+                "share_now": answer.share_now,
+                "share_max": answer.share_max,
+                "needed_overall_per_hour": answer.needed_overall_per_hour,
+            }
+            for answer in found.targets
+        ],
+    }
+
+
+@router.get("/configuration", summary="Show the configuration")
+async def configuration(request: Request, corpus: CorpusName) -> Response:
+    """Return the settings that differ from their defaults, as in recrawl.toml."""
+    hosted = enter(request, corpus, Scope.READ)
+    found = hosted.corpus.config.to_dict()
+    return json_answer(found, headers={"ETag": version_of(found)})

@@ -1,0 +1,192 @@
+"""Paths of orders: lease pages, also by URL, extend and release."""
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+from msgspec import Meta
+
+from recrawl.corpus import LeasedUrls, Orders, RequestKey
+from recrawl.service.calls import (
+    CorpusName,
+    RequestBody,
+    enter,
+    hold_body,
+    json_body,
+    request_key,
+    rows_body,
+    service_of,
+)
+from recrawl.service.formats.answers import (
+    json_answer,
+    order_answers,
+    orders_answer,
+    status_answer,
+)
+from recrawl.service.formats.row_kinds import URL_ROWS
+from recrawl.service.formats.rows import decode_json, read_rows
+from recrawl.service.hosting.hosted import HostedCorpus
+from recrawl.service.hosting.lease_queue import WantedLease
+from recrawl.service.keys import Scope
+from recrawl.service.limits import ServiceLimits
+from recrawl.service.problems import Problem
+
+__all__ = ["ExtendBody", "ReleaseBody", "router"]
+
+router = APIRouter(tags=["orders"])
+_LEASE_SECONDS_MAX = 366 * 86_400.0
+_Handles = list[Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]]
+
+_Seconds = Annotated[
+    float | None,
+    Query(gt=0, le=_LEASE_SECONDS_MAX, description="Length of the leases."),
+]
+_Run = Annotated[str | None, Query(max_length=200, description="Name of the run that pays.")]
+
+
+class ReleaseBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Orders to give back."""
+
+    handles: _Handles
+
+
+class ExtendBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Orders to hold for longer."""
+
+    handles: _Handles
+    seconds: Annotated[float, Meta(gt=0, le=_LEASE_SECONDS_MAX)]
+    """Time from now for which to hold them."""
+
+
+@router.post("/orders", summary="Lease the pages that are most worth fetching")
+async def lease(
+    request: Request,
+    corpus: CorpusName,
+    n: Annotated[int, Query(ge=1, description="Largest number of orders.")] = 1,
+    wait: Annotated[
+        float, Query(ge=0, description="Seconds to wait until the first page is due.")
+    ] = 0.0,
+    seconds: _Seconds = None,
+    run: _Run = None,
+    exact: Annotated[
+        bool, Query(description="Compare every page, also in a large corpus.")
+    ] = False,
+    why: Annotated[bool, Query(description="Say why there are fewer than n.")] = True,
+) -> Response:
+    """Lease up to n pages.  With an Idempotency-Key, a repeated request gets the same orders."""
+    hosted, limits = enter(request, corpus, Scope.LEASE), service_of(request).limits
+    if n > limits.orders_max:
+        raise Problem("invalid-value", f"n must be at most {limits.orders_max:,}, got {n}")
+    if wait > limits.wait_seconds_max:
+        raise Problem(
+            "invalid-value", f"wait must be at most {limits.wait_seconds_max:g}, got {wait:g}"
+        )
+    wanted = WantedLease(
+        n=n,
+        seconds=seconds,
+        exact=exact,
+        run=run,
+        request=request_key(request, n, seconds, run, exact),
+        wait_seconds=wait,
+        with_shortfall=why,
+    )
+    orders = await _lease_or_leave(request, hosted, wanted)
+    shortfall = None if orders.shortfall is None else orders.shortfall.as_dict()
+    return orders_answer(request, orders, shortfall)
+
+
+async def _lease_or_leave(request: Request, hosted: HostedCorpus, wanted: WantedLease) -> Orders:
+    """Return orders; if the client goes away while it waits, nobody gets any."""
+    if wanted.wait_seconds == 0:
+        return await hosted.leases.lease(wanted)
+    leasing = asyncio.create_task(hosted.leases.lease(wanted))
+    leaving = asyncio.create_task(_wait_until_gone(request))
+    try:
+        await asyncio.wait([leasing, leaving], return_when=asyncio.FIRST_COMPLETED)
+        if not leasing.done():
+            raise Problem("invalid-body", "the client has gone away")
+        return leasing.result()
+    finally:
+        for task in (leasing, leaving):
+            if not task.done():
+                task.cancel()
+        await asyncio.gather(leasing, leaving, return_exceptions=True)
+
+
+async def _wait_until_gone(request: Request) -> None:
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            return
+
+
+@router.post(
+    "/orders/by-url",
+    summary="Lease given pages, as far as each may be fetched now",
+    openapi_extra=rows_body(URL_ROWS),
+)
+async def lease_urls(
+    request: Request,
+    corpus: CorpusName,
+    add: Annotated[bool, Query(description="Track URLs that are not tracked yet.")] = False,
+    seconds: _Seconds = None,
+    run: _Run = None,
+) -> Response:
+    """Return for each URL an order, or the reason why it may not be fetched now."""
+    hosted, limits = enter(request, corpus, Scope.LEASE), service_of(request).limits
+    if add:
+        enter(request, corpus, Scope.REPORT)
+    async with hold_body(request) as body:
+        key = request_key(request, body.data, add, seconds, run)
+        options = {"add": add, "seconds": seconds, "run": run}
+        found = await hosted.change(_lease_urls, hosted.corpus, body, limits, key, options)
+    orders = iter(order_answers(found.orders))
+    answers = [
+        {**one.as_dict(), "order": None if one.order is None else next(orders)} for one in found
+    ]
+    return json_answer({"answers": answers})
+
+
+def _lease_urls(
+    corpus: Any,
+    body: RequestBody,
+    limits: ServiceLimits,
+    key: RequestKey | None,
+    options: dict[str, Any],
+) -> LeasedUrls:
+    rows = read_rows(body.data, body.format, URL_ROWS, limits)
+    found: LeasedUrls = corpus.lease_urls(
+        rows.column_or_nulls("url"), key=rows.column("key"), request=key, **options
+    )
+    return found
+
+
+@router.post(
+    "/orders/extend", summary="Hold orders for longer", openapi_extra=json_body("ExtendBody")
+)
+async def extend(request: Request, corpus: CorpusName) -> Response:
+    """Hold orders until some seconds from now.  An order that is not held any more is unknown."""
+    hosted, limits = enter(request, corpus, Scope.LEASE), service_of(request).limits
+    async with hold_body(request, only_json=True) as body:
+        wanted: ExtendBody = decode_json(body.data, ExtendBody)
+        _check_count(wanted.handles, limits)
+        found = await hosted.change(hosted.corpus.extend, wanted.handles, seconds=wanted.seconds)
+    return status_answer(request, found.rows)
+
+
+@router.post("/orders/release", summary="Give orders back", openapi_extra=json_body("ReleaseBody"))
+async def release(request: Request, corpus: CorpusName) -> Response:
+    """Give back orders that were not fetched."""
+    hosted, limits = enter(request, corpus, Scope.LEASE), service_of(request).limits
+    async with hold_body(request, only_json=True) as body:
+        wanted: ReleaseBody = decode_json(body.data, ReleaseBody)
+        _check_count(wanted.handles, limits)
+        found = await hosted.change(hosted.corpus.release, wanted.handles)
+    return status_answer(request, found.rows)
+
+
+def _check_count(rows: list[int], limits: ServiceLimits) -> None:
+    if len(rows) > limits.rows_max:
+        raise Problem("too-many-rows", f"a request has at most {limits.rows_max:,} rows")

@@ -1,0 +1,103 @@
+"""Paths of settings: the budget, and how hosts are fetched from.
+
+A client that gives the ETag of an answer as If-Match changes only what it has seen.
+"""
+
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from recrawl.service.calls import CorpusName, enter, hold_body, json_body
+from recrawl.service.formats.answers import check_version, json_answer, version_of
+from recrawl.service.formats.rows import decode_json
+from recrawl.service.hosting.hosted import HostedCorpus
+from recrawl.service.keys import Scope
+
+__all__ = ["BudgetBody", "HostBody", "router"]
+
+router = APIRouter(tags=["settings"])
+
+
+class BudgetBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A budget."""
+
+    rate: str | None
+    """Budget such as "30/h", "20000/day" or "100/run"; null for unlimited."""
+
+
+class HostBody(msgspec.Struct, forbid_unknown_fields=True):
+    """New settings of a host; what is not given stays as it is."""
+
+    delay: float | str | None = None
+    """Time between two fetches: seconds, or text such as "5s"."""
+    in_flight_max: int | None = None
+    burst: int | None = None
+    blocked_until_ms: int | None = None
+    is_closed: bool | None = None
+    is_unlimited: bool | None = None
+
+
+@router.get("/budget", summary="Show the budget")
+async def show_budget(request: Request, corpus: CorpusName) -> Response:
+    """Return the budget that holds now."""
+    hosted = enter(request, corpus, Scope.READ)
+    found = await hosted.read(_budget, hosted.corpus)
+    return json_answer(found, headers={"ETag": version_of(found)})
+
+
+@router.put("/budget", summary="Set the budget", openapi_extra=json_body("BudgetBody"))
+async def set_budget(request: Request, corpus: CorpusName) -> Response:
+    """Set the budget; with If-Match, only if it is still the one that the client has seen."""
+    hosted = enter(request, corpus, Scope.ADMIN)
+    async with hold_body(request, only_json=True) as body, hosted.settings_lock:
+        wanted: BudgetBody = decode_json(body.data, BudgetBody)
+        check_version(request, await hosted.read(_budget, hosted.corpus))
+        await hosted.change(hosted.corpus.set_budget, wanted.rate)
+        found = await hosted.read(_budget, hosted.corpus)
+    return json_answer(found, headers={"ETag": version_of(found)})
+
+
+def _budget(corpus: Any) -> dict[str, Any]:
+    stats = corpus.stats()
+    return {
+        "budget": stats.budget,
+        "unit": stats.budget_unit,
+        "per_second": stats.budget_per_second,
+        "per_run": stats.run_budget,
+    }
+
+
+@router.get("/hosts/{host}", summary="Show how a host is fetched from")
+async def show_host(request: Request, corpus: CorpusName, host: str) -> Response:
+    """Return the settings of a host, and the number of its pages."""
+    hosted = enter(request, corpus, Scope.READ)
+    return await _host_answer(hosted, host)
+
+
+@router.patch(
+    "/hosts/{host}",
+    summary="Set how a host is fetched from",
+    openapi_extra=json_body("HostBody"),
+)
+async def set_host(request: Request, corpus: CorpusName, host: str) -> Response:
+    """Change settings of a host; with If-Match, only those that the client has seen."""
+    hosted = enter(request, corpus, Scope.ADMIN)
+    async with hold_body(request, only_json=True) as body, hosted.settings_lock:
+        wanted: HostBody = decode_json(body.data, HostBody)
+        check_version(request, _settings_of(await hosted.read(hosted.corpus.host, host)))
+        await hosted.change(hosted.corpus.set_host, host, **msgspec.structs.asdict(wanted))
+        return await _host_answer(hosted, host)
+
+
+async def _host_answer(hosted: HostedCorpus, host: str) -> Response:
+    found = await hosted.read(hosted.corpus.host, host)
+    return json_answer(found._asdict(), headers={"ETag": version_of(_settings_of(found))})
+
+
+def _settings_of(host: Any) -> dict[str, Any]:
+    """Return what a client can set: the number of pages is not a version."""
+    settings: dict[str, Any] = host._asdict()
+    del settings["n_pages"]
+    return settings

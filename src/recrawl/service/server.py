@@ -1,0 +1,148 @@
+"""Run the application: bind, serve, and stop without losing a request."""
+
+import asyncio
+import ipaddress
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from recrawl.service.access import is_loopback_name
+from recrawl.service.app import create_app
+from recrawl.service.calls import Service
+from recrawl.service.keys import KeyRing
+from recrawl.service.limits import ServiceLimits
+
+__all__ = ["bind_socket", "is_loopback", "serve_corpora"]
+
+_BACKLOG = 2_048
+_KEEP_ALIVE_SECONDS = 30
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address can be reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return is_loopback_name(host)
+
+
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address and a port, 0 for any that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With its protocol named, asyncio sends answers without delay (TCP_NODELAY); otherwise each
+    # answer on a connection that is kept would wait 40 ms.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host.strip("[]"), port))
+        bound.listen(_BACKLOG)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+class _Server(uvicorn.Server):
+    """A server that answers requests that wait before it waits for all to end."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on SIGTERM and Ctrl-C; the process goes on after that, and so ends with 0."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {one: signal.signal(one, self.handle_exit) for one in _STOP_SIGNALS}
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        app: FastAPI = self.config.app  # type: ignore[assignment]
+        app.state.is_stopping = True
+        service: Service = app.state.service
+        await service.corpora.stop_waiting()
+        await super().shutdown(sockets)
+
+
+def serve_corpora(
+    corpora: Mapping[str, Any],
+    *,
+    folders: Mapping[str, Path],
+    host: str = "127.0.0.1",
+    port: int = 8377,
+    limits: ServiceLimits | None = None,
+    tls: tuple[Path, Path] | None = None,
+    for_seconds: float | None = None,
+    on_ready: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Serve corpora until the process is told to stop (SIGTERM, Ctrl-C), then close them.
+
+    Parameters
+    ----------
+    corpora
+        Open corpora by the names that paths use.
+    folders
+        Folder of each corpus, which has its API keys.
+    host
+        Address to listen on.
+    port
+        Port to listen on; 0 for any that is free.
+    limits
+        Limits of the server; the defaults unless given.
+    tls
+        Files of a certificate and its private key, for https.
+    for_seconds
+        Time after which the server stops; None for never.
+    on_ready
+        Function that is called with the URL of the server when it listens.
+
+    Raises
+    ------
+    ValueError
+        If the address can be reached from elsewhere and a corpus has no keys.
+    """
+    limits = limits or ServiceLimits()
+    rings = {name: KeyRing(folder) for name, folder in folders.items()}
+    is_local = is_loopback(host)
+    without = sorted(name for name in corpora if not len(rings.get(name, ())))
+    if without and not is_local:
+        raise ValueError(
+            f"{', '.join(without)} has no API keys, so it can only be served on 127.0.0.1; create "
+            "a key with `recrawl keys create`"
+        )
+    app = create_app(corpora, keys=rings, is_local=is_local, limits=limits)
+    bound = bind_socket(host, port)
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=round(limits.drain_seconds_max),
+        ssl_certfile=None if tls is None else str(tls[0]),
+        ssl_keyfile=None if tls is None else str(tls[1]),
+    )
+    scheme = "http" if tls is None else "https"
+    name = f"[{host.strip('[]')}]" if ":" in host else host
+    with bound:
+        on_ready(f"{scheme}://{name}:{bound.getsockname()[1]}/")
+        asyncio.run(_serve(_Server(config), bound, for_seconds))
+
+
+async def _serve(server: _Server, bound: socket.socket, for_seconds: float | None) -> None:
+    if for_seconds is not None:
+        asyncio.get_running_loop().call_later(for_seconds, setattr, server, "should_exit", True)
+    await server.serve(sockets=[bound])

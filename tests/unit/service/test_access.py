@@ -1,0 +1,245 @@
+"""API keys: what is stored of them, and what each allows."""
+
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from recrawl.corpus import Corpus
+from recrawl.errors import StorageError
+from recrawl.service import Scope, create_key, list_keys, revoke_key
+from recrawl.service.keys import KeyRing, is_well_formed
+from recrawl.service.server import is_loopback
+from tests.unit.service.conftest import URLS
+from tests.unit.service.running_server import RunningServer
+
+NOW = 1_700_000_000_000
+
+
+def test_only_the_hash_of_a_key_is_stored(tmp_path: Path) -> None:
+    key, stored = create_key(tmp_path, ["read", "lease", "read"], name="a", now_ms=NOW)
+    assert is_well_formed(key)
+    assert stored.scopes == (Scope.READ, Scope.LEASE)
+    assert list_keys(tmp_path) == [stored]
+    file = tmp_path / "api-keys.json"
+    text = file.read_text()
+    assert all(part not in text for part in (key, key.split("_")[2]))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    ring = KeyRing(tmp_path)
+    assert ring.find(key, NOW) == stored
+    typo = key[:30] + ("a" if key[30] != "a" else "b") + key[31:]
+    assert not is_well_formed(typo)
+    assert ring.find(typo, NOW) is None
+    other, _ = create_key(tmp_path / ".", ["read"], now_ms=NOW)
+    assert ring.find(other, NOW) is None
+    ring.reload()
+    assert ring.find(other, NOW) is not None
+    assert revoke_key(tmp_path, stored.id)
+    assert not revoke_key(tmp_path, stored.id)
+    ring.reload()
+    assert ring.find(key, NOW) is None
+
+
+def test_keys_expire(tmp_path: Path) -> None:
+    key, _ = create_key(tmp_path, ["read"], now_ms=NOW, expires_at_ms=NOW + 1_000)
+    ring = KeyRing(tmp_path)
+    assert ring.find(key, NOW + 999) is not None
+    assert ring.find(key, NOW + 1_000) is None
+
+
+def test_wrong_keys_are_refused(tmp_path: Path) -> None:
+    for wrong in ([], ["root"]):
+        with pytest.raises(ValueError, match=r"scope|root"):
+            create_key(tmp_path, wrong, now_ms=NOW)
+    with pytest.raises(ValueError, match="future"):
+        create_key(tmp_path, ["read"], now_ms=NOW, expires_at_ms=NOW)
+    with pytest.raises(ValueError, match="printable"):
+        create_key(tmp_path, ["read"], now_ms=NOW, name="\n")
+    (tmp_path / "api-keys.json").write_text("{")
+    with pytest.raises(StorageError, match="cannot be read"):
+        list_keys(tmp_path)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[str, Path]:
+    found = {name: tmp_path / f"keys-{name}" for name in ("news", "shop")}
+    for folder in found.values():
+        folder.mkdir()
+    return found
+
+
+@pytest.fixture
+def key_of(folders: dict[str, Path]) -> Callable[..., str]:
+    def create(corpus: str, *scopes: str, expires_at_ms: int | None = None) -> str:
+        now_ms = time.time_ns() // 1_000_000
+        key, _ = create_key(folders[corpus], scopes, now_ms=now_ms, expires_at_ms=expires_at_ms)
+        return f"Bearer {key}"
+
+    return create
+
+
+@pytest.fixture
+def guarded(
+    open_corpus: Callable[..., Corpus], folders: dict[str, Path], key_of: Callable[..., str]
+) -> Iterator[RunningServer]:
+    key_of("news", "admin")
+    key_of("shop", "admin")
+    corpora = {"news": open_corpus("news"), "shop": open_corpus("shop")}
+    corpora["news"].add(URLS)
+    rings = {name: KeyRing(folder) for name, folder in folders.items()}
+    with RunningServer(corpora, keys=rings, is_local=False) as server:
+        server.app.state.rings = rings
+        yield server
+
+
+CALLS = {
+    ("GET", "/stats"): "read",
+    ("GET", "/sources"): "read",
+    ("GET", "/plan"): "read",
+    ("GET", "/configuration"): "read",
+    ("GET", "/budget"): "read",
+    ("GET", "/pages"): "read",
+    ("GET", "/page?url=x"): "read",
+    ("GET", "/hosts/site0.example"): "read",
+    ("GET", "/changes"): "read",
+    ("GET", "/consumers"): "read",
+    ("PUT", "/consumers/x"): "read",
+    ("DELETE", "/consumers/x"): "admin",
+    ("POST", "/orders"): "lease",
+    ("POST", "/orders/by-url"): "lease",
+    ("POST", "/orders/extend"): "lease",
+    ("POST", "/orders/release"): "lease",
+    ("POST", "/pages"): "report",
+    ("POST", "/outcomes"): "report",
+    ("POST", "/requests"): "report",
+    ("POST", "/signals?source=x"): "signal",
+    ("PATCH", "/pages"): "admin",
+    ("POST", "/pages/settings"): "admin",
+    ("POST", "/pages/remove"): "admin",
+    ("PUT", "/budget"): "admin",
+    ("PATCH", "/hosts/site0.example"): "admin",
+}
+
+
+def test_every_path_is_in_the_table(guarded: RunningServer) -> None:
+    document = guarded.request("GET", "/v1/openapi.json").json
+    paths = {
+        (method.upper(), path.removeprefix("/v1/corpora/{corpus}"))
+        for path, operations in document["paths"].items()
+        if path.startswith("/v1/corpora/{corpus}")
+        for method in operations
+    }
+    named = {"x": "{consumer}", "site0.example": "{host}"}
+    tested = set()
+    for method, path in CALLS:
+        bare, _, last = path.partition("?")[0].rpartition("/")
+        tested.add((method, f"{bare}/{named.get(last, last)}"))
+    assert tested == paths
+
+
+@pytest.mark.parametrize("scope", list(Scope))
+def test_a_scope_allows_its_calls_and_no_others(
+    guarded: RunningServer, key_of: Callable[..., str], scope: Scope
+) -> None:
+    headers = {"Authorization": key_of("news", scope)}
+    guarded.app.state.rings["news"].reload()
+    for (method, path), needed in CALLS.items():
+        body = None if method in ("GET", "DELETE") else b"[]"
+        sent = headers | {"Content-Type": "application/json"}
+        answer = guarded.request(method, f"/v1/corpora/news{path}", body, sent)
+        if scope in (needed, "admin"):
+            assert answer.status in (200, 404, 422), (path, answer)
+        else:
+            assert (answer.status, answer.problem) == (403, "not-allowed"), path
+        other = guarded.request(method, f"/v1/corpora/shop{path}", body, sent)
+        assert (other.status, other.problem) == (401, "key-needed"), path
+
+
+def test_nothing_is_answered_without_a_key(
+    guarded: RunningServer, key_of: Callable[..., str]
+) -> None:
+    expired = key_of("news", "admin", expires_at_ms=time.time_ns() // 1_000_000 + 1)
+    guarded.app.state.rings["news"].reload()
+    time.sleep(0.01)
+    wrong = ("", "Bearer", "Bearer x", "Basic eDp5", expired, expired[:-1], "Bearer " + "x" * 9_000)
+    for given in wrong:
+        sent = {"Authorization": given, "Content-Type": "application/json"} if given else {}
+        for method, path in CALLS:
+            body = None if method in ("GET", "DELETE") else b"[]"
+            answer = guarded.request(method, f"/v1/corpora/news{path}", body, sent)
+            assert (answer.status, answer.problem) == (401, "key-needed"), path
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+        answer = guarded.request("GET", "/v1/corpora/unknown/stats", headers=sent)
+        assert answer.problem == "key-needed"
+        assert guarded.request("GET", "/v1/corpora", headers=sent).problem == "key-needed"
+    assert guarded.request("GET", "/healthz").status == 200
+    assert guarded.request("GET", "/readyz").status == 200
+
+
+def test_a_key_lists_only_its_own_corpus(
+    guarded: RunningServer, key_of: Callable[..., str]
+) -> None:
+    headers = {"Authorization": key_of("shop", "read")}
+    guarded.app.state.rings["shop"].reload()
+    answer = guarded.request("GET", "/v1/corpora", headers=headers)
+    assert answer.json == {"corpora": ["shop"]}
+
+
+def test_leasing_with_new_urls_needs_the_scope_to_add_them(
+    guarded: RunningServer, key_of: Callable[..., str]
+) -> None:
+    headers = {"Authorization": key_of("news", "lease")}
+    guarded.app.state.rings["news"].reload()
+    path = "/v1/corpora/news/orders/by-url"
+    assert guarded.request("POST", path, [], headers).status == 200
+    assert guarded.request("POST", f"{path}?add=true", [], headers).problem == "not-allowed"
+
+
+def test_a_revoked_key_is_refused_within_a_second(
+    guarded: RunningServer, folders: dict[str, Path], key_of: Callable[..., str]
+) -> None:
+    key = key_of("news", "read")
+    time.sleep(1.1)
+    headers = {"Authorization": key}
+    assert guarded.request("GET", "/v1/corpora/news/stats", headers=headers).status == 200
+    revoke_key(folders["news"], key.split("_")[1])
+    time.sleep(1.1)
+    assert guarded.request("GET", "/v1/corpora/news/stats", headers=headers).status == 401
+
+
+def test_the_same_idempotency_key_of_two_clients_means_two_requests(
+    guarded: RunningServer, key_of: Callable[..., str]
+) -> None:
+    found = []
+    for _ in range(2):
+        headers = {"Authorization": key_of("news", "lease"), "Idempotency-Key": "1"}
+        guarded.app.state.rings["news"].reload()
+        answer = guarded.request("POST", "/v1/corpora/news/orders?n=2", None, headers)
+        found += [order["url"] for order in answer.json["orders"]]
+    assert len(set(found)) == 4
+
+
+def test_an_open_server_answers_only_to_names_of_this_machine(server: RunningServer) -> None:
+    for host in ("localhost", "127.0.0.1:8377", "[::1]:80"):
+        assert server.get("/stats", Host=host).status == 200
+    answer = server.get("/stats", Host="evil.example")
+    assert (answer.status, answer.problem) == (421, "wrong-host")
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("::1", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.1", False),
+        ("example.com", False),
+    ],
+)
+def test_loopback_addresses_are_recognised(host: str, expected: bool) -> None:
+    assert is_loopback(host) is expected

@@ -1,0 +1,162 @@
+"""Each limit holds, is answered as the reference says, and is listed there."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recrawl.corpus import Corpus
+from recrawl.service import PROBLEMS, ServiceLimits, limit_rows
+from tests.unit.service.conftest import URLS
+from tests.unit.service.running_server import RunningServer
+
+REFERENCE = Path(__file__).parents[3] / "docs/reference/service.md"
+Serve = Callable[..., AbstractContextManager[RunningServer]]
+ROWS = [{"url": url} for url in URLS]
+
+
+@pytest.fixture
+def serve(corpus: Corpus) -> Serve:
+    return lambda **limits: RunningServer({"news": corpus}, limits=ServiceLimits(**limits))
+
+
+class SlowCorpus:
+    """A corpus whose calls wait until a test lets them go."""
+
+    def __init__(self, corpus: Corpus, *slow: str) -> None:
+        self._corpus = corpus
+        self._slow = slow
+        self.go = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._corpus, name)
+        if name not in self._slow:
+            return method
+
+        def wait_first(*args: Any, **kwargs: Any) -> Any:
+            assert self.go.wait(30)
+            return method(*args, **kwargs)
+
+        return wait_first
+
+
+def test_rows_and_orders(serve: Serve) -> None:
+    with serve(rows_max=3, orders_max=4, reasons_max=1) as server:
+        assert server.post("/pages", ROWS[:3]).status == 200
+        answer = server.post("/pages", ROWS[:4])
+        assert (answer.status, answer.problem) == (413, "too-many-rows")
+        body = b"\n".join(b'{"url": "https://a.example/"}' for _ in range(4))
+        answer = server.post("/pages", body, Content_Type="application/x-ndjson")
+        assert answer.problem == "too-many-rows"
+        answer = server.post("/orders/release", {"handles": [1] * 4})
+        assert answer.problem == "too-many-rows"
+        settings = {"urls": URLS[:4], "settings": {"importance": 1}}
+        assert server.post("/pages/settings", settings).problem == "too-many-rows"
+        assert server.post("/orders?n=4").status == 200
+        assert server.post("/orders?n=5").problem == "invalid-value"
+        answer = server.post("/pages", [{"url": "a"}, {"url": "b"}])
+        assert len(answer.json["reasons"]) == 1
+
+
+def test_sizes_of_bodies(serve: Serve) -> None:
+    with serve(body_bytes_max=100) as server:
+        padded = b'[{"url": "https://a.example/"}]'.ljust(100)
+        assert server.post("/pages", padded, Content_Type="application/json").status == 200
+        answer = server.post("/pages", padded + b" ", Content_Type="application/json")
+        assert (answer.status, answer.problem) == (413, "body-too-large")
+
+
+def test_bodies_held_at_a_time(serve: Serve) -> None:
+    with serve(held_bytes_max=100) as server:
+        answer = server.post("/pages", b"[]".ljust(101), Content_Type="application/json")
+        assert (answer.status, answer.problem) == (429, "too-busy")
+        assert int(answer.headers["retry-after"]) >= 1
+        assert (
+            server.post("/pages", b"[]".ljust(100), Content_Type="application/json").status == 200
+        )
+        assert server.app.state.service.memory.n_held == 0
+
+
+def test_a_slow_body(serve: Serve) -> None:
+    import socket  # noqa: PLC0415
+
+    with serve(body_seconds_max=0.2) as server:
+        head = b"POST /v1/corpora/news/pages HTTP/1.1\r\nHost: localhost\r\n"
+        head += b"Content-Type: application/json\r\nContent-Length: 10\r\n\r\n["
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+            client.sendall(head)
+            assert client.recv(1_000).startswith(b"HTTP/1.1 408")
+
+
+def test_waits(serve: Serve) -> None:
+    with serve(wait_seconds_max=2.0, waiting_leases_max=2, waiting_feeds_max=1) as server:
+        assert server.post("/orders?wait=2.1").problem == "invalid-value"
+        assert server.get("/changes?wait=2.1").problem == "invalid-value"
+        with ThreadPoolExecutor(3) as pool:
+            waiting = [pool.submit(server.post, "/orders?wait=2&why=false") for _ in range(2)]
+            waiting.append(pool.submit(server.get, "/changes?wait=2"))
+            hosted = server.app.state.service.corpora.find("news")
+            while hosted.leases.n_waiting < 2 or hosted.feed.n_waiting < 1:
+                time.sleep(0.01)
+            for path in ("/orders", "/orders?wait=1"):
+                answer = server.post(path)
+                assert (answer.status, answer.problem) == (429, "too-busy")
+                assert int(answer.headers["retry-after"]) >= 1
+            assert server.get("/changes?wait=1").problem == "too-busy"
+            assert [one.result(30).status for one in waiting] == [200] * 3
+
+
+def test_calls_of_one_kind_do_not_hold_up_others(corpus: Corpus) -> None:
+    slow = SlowCorpus(corpus, "add", "lease")
+    limits = ServiceLimits(calls_max=2)
+    corpus.add(URLS)
+    (order,) = corpus.lease(1)
+    with (
+        RunningServer({"news": slow}, limits=limits) as server,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        adding = [pool.submit(server.post, "/pages", ROWS) for _ in range(2)]
+        leasing = pool.submit(server.post, "/orders?n=1")
+        hosted = server.app.state.service.corpora.find("news")
+        while hosted.leases.n_waiting < 1 or hosted.n_changing < 2:
+            time.sleep(0.01)
+        answer = server.post("/pages", ROWS)
+        assert (answer.status, answer.problem) == (429, "too-busy")
+        # Reports, reading and health wait for none of them.
+        report = server.post("/outcomes", [{"handle": order.handle, "digest": "x"}])
+        assert report.json["status"] == ["done"]
+        assert server.get("/stats").status == 200
+        assert server.request("GET", "/healthz").status == 200
+        slow.go.set()
+        assert [one.result(30).status for one in adding] == [200, 200]
+        assert leasing.result(30).status == 200
+
+
+def test_lists_targets_and_keys(serve: Serve) -> None:
+    with serve(listed_max=5, targets_max=1, idempotency_key_bytes_max=4) as server:
+        assert server.get("/pages?limit=5").status == 200
+        assert server.get("/pages?limit=6").problem == "invalid-value"
+        assert server.get("/changes?limit=6").problem == "invalid-value"
+        assert server.get("/plan?target=a&target=b").problem == "invalid-value"
+        assert server.post("/orders", Idempotency_Key="abcd").status == 200
+        assert server.post("/orders", Idempotency_Key="abcde").problem == "invalid-value"
+
+
+def test_the_reference_lists_every_limit_and_every_problem() -> None:
+    text = REFERENCE.read_text(encoding="utf-8")
+    for row in limit_rows():
+        assert f"| `{row.name}` | {row.value:,.0f} | {row.about} | {row.answer} |" in text, row
+    for name, (status, title) in PROBLEMS.items():
+        assert f"| `{name}` | {status} | {title} |" in text, name
+
+
+def test_answers_name_known_problems() -> None:
+    for row in limit_rows():
+        status, _, name = row.answer.partition(" ")
+        if status.isdigit():
+            assert PROBLEMS[name].status == int(status)
