@@ -21,7 +21,7 @@ from recrawl.service.formats.body_memory import BodyMemory
 from recrawl.service.hosting.hosted import HostedCorpora
 from recrawl.service.keys import KeyRing
 from recrawl.service.limits import ServiceLimits
-from recrawl.service.openapi import openapi_document
+from recrawl.service.openapi import allowed_methods, openapi_document
 from recrawl.service.problems import Problem
 from recrawl.service.routes import changes, inspect, orders, pages, reports, settings
 
@@ -119,10 +119,13 @@ async def _answer_invalid(_: Request, error: Exception) -> Response:
     return Problem("invalid-value", detail, errors=errors).response()
 
 
-async def _answer_http_error(_: Request, error: Exception) -> Response:
+async def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     name = _OF_STATUS.get(error.status_code, "invalid-body")
-    return Problem(name, str(error.detail), headers=error.headers).response()
+    headers = dict(error.headers or {})
+    if name == "wrong-method":
+        headers["Allow"] = ", ".join(allowed_methods(request.app, request.url.path))
+    return Problem(name, str(error.detail), headers=headers).response()
 
 
 async def _answer_bug(_: Request, error: Exception) -> Response:

@@ -1,5 +1,6 @@
 """The OpenAPI document: FastAPI's, with the schemas of rows and problems."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from recrawl.service.routes.orders import ExtendBody, ReleaseBody
 from recrawl.service.routes.pages import PageChangeBody
 from recrawl.service.routes.settings import BudgetBody, HostBody
 
-__all__ = ["openapi_document"]
+__all__ = ["allowed_methods", "openapi_document"]
 
 _TYPES = [
     *(PageRow, UrlRow, OutcomeRow, SignalRow, RequestRow, OrderAnswer, PageChangeBody),
@@ -100,6 +101,16 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
                 operation["security"] = [{"key": []}, {}]
     app.openapi_schema = document
     return document
+
+
+def allowed_methods(app: FastAPI, path: str) -> list[str]:
+    """Return the methods that a path takes; the framework knows only those of its first route."""
+    return sorted(
+        method.upper()
+        for template, operations in openapi_document(app)["paths"].items()
+        if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template)), path)
+        for method in operations
+    )
 
 
 def _describe_answers(path: str, method: str, operation: dict[str, Any]) -> None:

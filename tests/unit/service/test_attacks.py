@@ -82,6 +82,9 @@ def test_unknown_formats_paths_and_methods(server: RunningServer) -> None:
     assert (answer.status, answer.problem) == (415, "unknown-format")
     assert server.get("/nothing").problem == "unknown-path"
     assert server.request("DELETE", "/v1/corpora/news/stats").problem == "wrong-method"
+    answer = server.request("DELETE", "/v1/corpora/news/pages")
+    assert answer.headers["allow"] == "GET, PATCH, POST"
+    assert server.request("POST", "/v1/corpora/news/hosts/a").headers["allow"] == "GET, PATCH"
     assert server.request("GET", "/v1/corpora/other/stats").problem == "unknown-corpus"
     assert server.request("GET", "/v1/corpora/%00/stats").status in (404, 422)
     assert server.request("GET", "/v1/corpora/" + "x" * 500 + "/stats").problem == "invalid-value"

@@ -174,7 +174,7 @@ def status_answer(
     rows
         `RowStatus` of each row.
     members
-        Further members of the answer.
+        Further members of the answer, as JSON has them.
     """
     counts = np.bincount(rows, minlength=len(STATUS_NAMES)).tolist()
     if accepted_format(request) == ARROW:
@@ -185,7 +185,7 @@ def status_answer(
             {
                 "status": [STATUS_NAMES[code] for code in rows.tolist()],
                 "counts": {name: n for name, n in zip(STATUS_NAMES, counts, strict=True) if n},
-                **_plain(dict(members or {})),
+                **(members or {}),
             }
         ),
         media_type=JSON,

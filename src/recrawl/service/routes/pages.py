@@ -130,8 +130,8 @@ async def list_pages(
 async def explain_page(
     request: Request,
     corpus: CorpusName,
-    url: Annotated[str, Query(max_length=20_000)],
-    key: Annotated[str | None, Query(max_length=2_000)] = None,
+    url: Annotated[str, Query(max_length=4_000)],
+    key: Annotated[str | None, Query(max_length=512)] = None,
 ) -> Response:
     """Return everything known of a page, and why it is due or is not."""
     hosted = enter(request, corpus, Scope.READ)
