@@ -36,6 +36,7 @@ from benchmarks import (
     scale,
     scrapy_days,
     scrapy_rate,
+    service,
     shard,
     shard_learning,
     siblings,
@@ -227,6 +228,9 @@ def _argument_parser() -> argparse.ArgumentParser:
         "--rows", type=float, default=2e5, help="number of outcomes after the snapshot"
     )
     command.add_argument("--folder", help="folder of the corpus; made if missing, never deleted")
+    command = commands.add_parser("service", help=service.__doc__)
+    command.add_argument("--pages", type=float, default=1e6)
+    command.add_argument("--bodies", type=float, default=1e5, help="number of mutated bodies")
     command = commands.add_parser("calls", help=calls.__doc__)
     command.add_argument("--pages", type=float, default=1e6)
     command = commands.add_parser("starts", help=starts.__doc__)
@@ -393,6 +397,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 n_rows=int(arguments.rows),
                 folder=arguments.folder,
             )
+        case "service":
+            return service.measure(int(arguments.pages), int(arguments.bodies))
         case "calls":
             return calls.measure(int(arguments.pages))
         case "starts":

@@ -94,6 +94,14 @@ def test_the_first_minute_is_measured_by_phase() -> None:
     assert found["slowest_calls"][0]["wall"] == found["slowest_wall"]
 
 
+@pytest.mark.slow_without_jit
+def test_the_service_is_measured_beside_an_embedded_corpus() -> None:
+    found = run("service", "--pages", "20000", "--bodies", "100")
+    assert found["share_of_embedded_json"] > 0
+    assert [row["clients"] for row in found["single_rows"]] == [1, 16, 32, 256]
+    assert found["attack"]["server_errors"] == 0
+
+
 def test_calls_are_measured_by_their_number_of_rows() -> None:
     found = run("calls", "--pages", "5000")
     assert all(found[f"rows_per_second_{n_rows}_per_call"] > 0 for n_rows in (1_000, 100, 1))
