@@ -4,11 +4,13 @@ import time
 from collections.abc import Mapping
 
 from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as ScopeOfRequest
 
 from recrawl.service.keys import ApiKey, KeyRing, Scope, is_well_formed
 from recrawl.service.problems import Problem
 
-__all__ = ["Access", "is_loopback_name"]
+__all__ = ["Access", "AccessGate", "is_loopback_name"]
 
 _RELOAD_SECONDS = 1.0
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="recrawl"'}
@@ -26,13 +28,13 @@ class Access:
     Parameters
     ----------
     rings
-        Keys of each corpus by its name.
+        Keys of each corpus by its name; None for one that can have none.
     is_local
         Whether the server listens on a loopback address only.  A corpus without keys is then open
         to all programs of this machine; elsewhere every corpus needs keys.
     """
 
-    def __init__(self, rings: Mapping[str, KeyRing], *, is_local: bool) -> None:
+    def __init__(self, rings: Mapping[str, KeyRing | None], *, is_local: bool) -> None:
         self._rings = rings
         self._is_local = is_local
         self._reloaded_at = time.monotonic()
@@ -42,11 +44,32 @@ class Access:
         if now - self._reloaded_at >= _RELOAD_SECONDS:
             self._reloaded_at = now
             for ring in self._rings.values():
-                ring.reload()
+                if ring is not None:
+                    ring.reload()
         return self._rings.get(name)
 
+    def admit(self, request: Request, name: str) -> ApiKey | None:
+        """Raise unless a request may use a corpus for anything; return its key, None without one.
+
+        Parameters
+        ----------
+        request
+            Request of the client.
+        name
+            Name of the corpus.
+        """
+        ring = self._find_ring(name)
+        given = _key_in(request)
+        if self._is_local and not ring and given is None:
+            # Web pages must not reach an open server through a name of theirs.
+            host = request.url.hostname or ""
+            if not is_loopback_name(host):
+                raise Problem("wrong-host", f"without keys the host must be localhost, got {host}")
+            return None
+        return self._find(ring, given)
+
     def check(self, request: Request, name: str, scope: Scope) -> str:
-        """Raise unless a request may use a corpus; return the id of its key, empty without one.
+        """Raise unless a request has a scope; return the id of its key, empty without one.
 
         Parameters
         ----------
@@ -57,15 +80,9 @@ class Access:
         scope
             Scope that the request needs.
         """
-        ring = self._find_ring(name)
-        given = _key_in(request)
-        if self._is_local and not ring and given is None:
-            # Web pages must not reach an open server through a name of theirs.
-            host = request.url.hostname or ""
-            if not is_loopback_name(host):
-                raise Problem("wrong-host", f"without keys the host must be localhost, got {host}")
+        found = self.admit(request, name)
+        if found is None:
             return ""
-        found = self._find(ring, given)
         if not found.allows(scope):
             allowed = ", ".join(found.scopes)
             raise Problem("not-allowed", f"this needs the scope {scope}; the key has {allowed}")
@@ -89,26 +106,50 @@ class Access:
             )
         return found
 
-    def readable(self, request: Request, names: list[str]) -> list[str]:
-        """Return the corpora that a request may read; raise if there are none, but there are keys.
-
-        Parameters
-        ----------
-        request
-            Request of the client.
-        names
-            Names of all corpora.
-        """
-        readable, problem = [], None
-        for name in names:
+    def usable(self, request: Request) -> list[str]:
+        """Return the corpora that a request may use for anything; raise if there are none."""
+        usable, problem = [], None
+        for name in sorted(self._rings):
             try:
-                self.check(request, name, Scope.READ)
-                readable.append(name)
+                self.admit(request, name)
+                usable.append(name)
             except Problem as error:
                 problem = error
-        if problem is not None and not readable:
+        if problem is not None and not usable:
             raise problem
-        return readable
+        return usable
+
+
+class AccessGate:
+    """Refuses requests without a valid key before anything else looks at them.
+
+    Parameters
+    ----------
+    app
+        Application behind the gate.
+    access
+        Keys of all corpora.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: ScopeOfRequest, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it."""
+        path: str = scope.get("path", "")
+        if scope["type"] == "http" and path.startswith("/v1/"):
+            _, _, kind, *rest = path.split("/")
+            request = Request(scope)
+            try:
+                if kind == "corpora" and rest and rest[0]:
+                    self._access.admit(request, rest[0])
+                else:
+                    self._access.usable(request)
+            except Problem as problem:
+                await problem.response()(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 def _key_in(request: Request) -> str | None:

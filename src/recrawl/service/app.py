@@ -14,7 +14,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from recrawl import __version__
-from recrawl.service.access import Access
+from recrawl.service.access import Access, AccessGate
 from recrawl.service.calls import Service, service_of
 from recrawl.service.formats.answers import json_answer
 from recrawl.service.formats.body_memory import BodyMemory
@@ -52,7 +52,8 @@ def create_app(
     """
     limits = limits or ServiceLimits()
     hosted = HostedCorpora(corpora, limits)
-    access = Access(keys or {}, is_local=is_local)
+    no_keys: dict[str, KeyRing | None] = dict.fromkeys(corpora)
+    access = Access({**no_keys, **(keys or {})}, is_local=is_local)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -69,6 +70,7 @@ def create_app(
     )
     app.state.service = Service(hosted, access, BodyMemory(limits), limits)
     app.state.is_stopping = False
+    app.add_middleware(AccessGate, access=access)
     app.include_router(_health)
     for part in (pages, orders, reports, inspect, settings, changes):
         app.include_router(part.router, prefix="/v1/corpora/{corpus}")
@@ -99,9 +101,9 @@ async def readyz(request: Request) -> Response:
 
 @_health.get("/v1/corpora", summary="List the corpora of the server", tags=["reading"])
 async def list_corpora(request: Request) -> Response:
-    """Return the names of the corpora that the client may read."""
+    """Return the names of the corpora that the client may use."""
     service = service_of(request)
-    return json_answer({"corpora": service.access.readable(request, service.corpora.names)})
+    return json_answer({"corpora": service.access.usable(request)})
 
 
 async def _answer_problem(_: Request, error: Exception) -> Response:

@@ -123,8 +123,8 @@ CALLS = {
 }
 
 
-def test_every_path_is_in_the_table(guarded: RunningServer) -> None:
-    document = guarded.request("GET", "/v1/openapi.json").json
+def test_every_path_is_in_the_table(server: RunningServer) -> None:
+    document = server.request("GET", "/v1/openapi.json").json
     paths = {
         (method.upper(), path.removeprefix("/v1/corpora/{corpus}"))
         for path, operations in document["paths"].items()
@@ -171,6 +171,12 @@ def test_nothing_is_answered_without_a_key(
             answer = guarded.request(method, f"/v1/corpora/news{path}", body, sent)
             assert (answer.status, answer.problem) == (401, "key-needed"), path
             assert answer.headers["www-authenticate"].startswith("Bearer")
+        # Not even what is wrong with a request.
+        for path in ("/pages?limit=x", "/nothing", "/orders?n=0"):
+            answer = guarded.request("GET", f"/v1/corpora/news{path}", headers=sent)
+            assert answer.problem == "key-needed", path
+        assert guarded.request("GET", "/v1/openapi.json", headers=sent).problem == "key-needed"
+        assert guarded.request("GET", "/v1/", headers=sent).problem == "key-needed"
         answer = guarded.request("GET", "/v1/corpora/unknown/stats", headers=sent)
         assert answer.problem == "key-needed"
         assert guarded.request("GET", "/v1/corpora", headers=sent).problem == "key-needed"

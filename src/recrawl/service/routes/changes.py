@@ -68,6 +68,10 @@ async def changes(
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
     found = await _wait_for_changes(hosted, after, consumer, limit, wait)
+    return await hosted.read(_changes_answer, found, after)
+
+
+def _changes_answer(found: list[PageChange], after: str | None) -> Response:
     cursor = found[-1].cursor if found else after
     return json_answer({"changes": [_change_answer(one) for one in found], "cursor": cursor})
 

@@ -141,12 +141,7 @@ async def lease_urls(
     async with hold_body(request) as body:
         key = request_key(request, body.data, add, seconds, run)
         options = {"add": add, "seconds": seconds, "run": run}
-        found = await hosted.change(_lease_urls, hosted.corpus, body, limits, key, options)
-    orders = iter(order_answers(found.orders))
-    answers = [
-        {**one.as_dict(), "order": None if one.order is None else next(orders)} for one in found
-    ]
-    return json_answer({"answers": answers})
+        return await hosted.change(_lease_urls, hosted.corpus, body, limits, key, options)
 
 
 def _lease_urls(
@@ -155,12 +150,16 @@ def _lease_urls(
     limits: ServiceLimits,
     key: RequestKey | None,
     options: dict[str, Any],
-) -> LeasedUrls:
+) -> Response:
     rows = read_rows(body.data, body.format, URL_ROWS, limits)
     found: LeasedUrls = corpus.lease_urls(
         rows.column_or_nulls("url"), key=rows.column("key"), request=key, **options
     )
-    return found
+    orders = iter(order_answers(found.orders))
+    answers = [
+        {**one.as_dict(), "order": None if one.order is None else next(orders)} for one in found
+    ]
+    return json_answer({"answers": answers})
 
 
 @router.post(

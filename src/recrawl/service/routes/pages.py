@@ -50,8 +50,7 @@ async def add_pages(request: Request, corpus: CorpusName) -> Response:
     """Add pages.  Those that are tracked already keep their values; their status is duplicate."""
     hosted, limits = enter(request, corpus, Scope.REPORT), service_of(request).limits
     async with hold_body(request) as body:
-        status, members = await hosted.change(_add, hosted.corpus, body, limits)
-    return status_answer(request, status, members)
+        return await hosted.change(_add, hosted.corpus, request, body, limits)
 
 
 @router.patch("/pages", summary="Set values of each page", openapi_extra=rows_body(PAGE_ROWS))
@@ -120,9 +119,13 @@ async def list_pages(
     hosted, limits = enter(request, corpus, Scope.READ), service_of(request).limits
     if limit > limits.listed_max:
         raise Problem("invalid-value", f"limit must be at most {limits.listed_max:,}, got {limit}")
-    batch, following = await hosted.read(
-        hosted.corpus.pages_after, cursor, columns=columns.split(","), limit=limit
-    )
+    return await hosted.read(_list, hosted.corpus, request, cursor, columns.split(","), limit)
+
+
+def _list(
+    corpus: Any, request: Request, cursor: str | None, columns: list[str], limit: int
+) -> Response:
+    batch, following = corpus.pages_after(cursor, columns=columns, limit=limit)
     return rows_answer(request, "pages", batch, following)
 
 
@@ -175,10 +178,8 @@ def _take(column: pa.Array | None, index: NDArray[np.int64], n_rows: int) -> pa.
     return None if part.null_count == len(part) else part
 
 
-def _add(
-    corpus: Any, body: RequestBody, limits: ServiceLimits
-) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-    """Add the pages of a body; return the status of each row, and further members."""
+def _add(corpus: Any, request: Request, body: RequestBody, limits: ServiceLimits) -> Response:
+    """Add the pages of a body; return the answer, with the status of each row."""
     rows = read_rows(body.data, body.format, PAGE_ROWS, limits)
     n_rows = len(rows)
     status = np.full(n_rows, RowStatus.REFUSED, np.uint8)
@@ -206,7 +207,7 @@ def _add(
         some = {name: one.take(index) for name in names if (one := columns[name]) is not None}
         why = corpus.why_refused(url.take(index), **some)
         members["reasons"] = {int(refused[row]): reason for row, reason in why.items()}
-    return status, members
+    return status_answer(request, status, members)
 
 
 def _set_each(corpus: Any, body: RequestBody, limits: ServiceLimits) -> NDArray[np.uint8]:

@@ -50,16 +50,14 @@ async def report(request: Request, corpus: CorpusName) -> Response:
                 read = few_outcomes(rows)
                 found = await hosted.report_few(read.outcomes) if read.outcomes else None
                 return _answer(request, len(rows), read, found, limits)
-        n_rows, read, found = await hosted.report(_report, hosted.corpus, body, limits)
-    return _answer(request, n_rows, read, found, limits)
+        return await hosted.report(_report, hosted.corpus, request, body, limits)
 
 
-def _report(
-    corpus: Any, body: RequestBody, limits: ServiceLimits
-) -> tuple[int, ReadOutcomes, Reported | None]:
+def _report(corpus: Any, request: Request, body: RequestBody, limits: ServiceLimits) -> Response:
     rows = read_rows(body.data, body.format, OUTCOME_ROWS, limits)
     read = outcome_table(rows)
-    return len(rows), read, corpus.report(read.outcomes) if read.kept.size else None
+    found = corpus.report(read.outcomes) if read.kept.size else None
+    return _answer(request, len(rows), read, found, limits)
 
 
 def _answer(
