@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         is_compiled,
         record_compiled,
     )
-    from recrawl.corpus.corpus import Corpus, Reported
+    from recrawl.corpus.corpus import Corpus
     from recrawl.corpus.doctor import check_corpus, repair_corpus, repair_from_backup
     from recrawl.corpus.doctor.check_results import CheckResult, Severity
     from recrawl.corpus.export_rows import EXPORT_SCHEMA
@@ -38,16 +38,9 @@ if TYPE_CHECKING:
     from recrawl.corpus.forgetting.forget import Forgotten, forget_states
     from recrawl.corpus.import_crawl import CrawlImport, ImportCounts
     from recrawl.corpus.inspect.beliefs import BelievedPages
-    from recrawl.corpus.inspect.change_feed import PageChange
-    from recrawl.corpus.inspect.consumers import Consumer
     from recrawl.corpus.inspect.explanation import PageExplanation
-    from recrawl.corpus.inspect.hosts import HostView, newcomers_words
-    from recrawl.corpus.inspect.page_table import PAGE_COLUMNS, PageRows
-    from recrawl.corpus.inspect.page_waits import reason_text
-    from recrawl.corpus.inspect.source_table import SourceRow, SourceTable
-    from recrawl.corpus.inspect.stats import Stats
-    from recrawl.corpus.leasing.shortfall import Orders, Shortfall, ShortfallReason
-    from recrawl.corpus.leasing.urls import LeasedUrl, LeasedUrls
+    from recrawl.corpus.inspect.hosts import newcomers_words
+    from recrawl.corpus.inspect.page_table import PAGE_COLUMNS
     from recrawl.corpus.opening import open_corpus
     from recrawl.corpus.past.explanation_text import explanation_words
     from recrawl.corpus.past.page_history import PageHistory
@@ -66,15 +59,32 @@ if TYPE_CHECKING:
         target_words,
         together_words,
     )
-    from recrawl.corpus.view import Added, CountedRows, RowStatus, Signalled
     from recrawl.corpus.wrong_answers import wrong_answer_words
+    from recrawl.messages.enums import Transition, Why
+    from recrawl.messages.leases import (
+        LeasedUrl,
+        LeasedUrls,
+        Orders,
+        Shortfall,
+        ShortfallReason,
+        reason_text,
+    )
+    from recrawl.messages.orders import Order, Outcome
+    from recrawl.messages.results import Added, CountedRows, Reported, RowStatus, Signalled
+    from recrawl.messages.views import (
+        Consumer,
+        HostView,
+        PageChange,
+        PageRows,
+        PassageChanges,
+        SourceRow,
+        SourceTable,
+        Stats,
+    )
     from recrawl.node.clock import Clock, SystemClock
     from recrawl.node.config.corpus_config import CorpusConfig
-    from recrawl.node.orders import Order, Outcome
     from recrawl.node.records import RequestKey
     from recrawl.node.settings.pages import PageSettings
-    from recrawl.shard import Transition, Why
-    from recrawl.store import PassageChanges
 
 __all__ = [
     "BACKUPS_KEPT",
@@ -178,7 +188,7 @@ _MODULES = {
         "is_compiled",
         "record_compiled",
     ),
-    "recrawl.corpus.corpus": ("Corpus", "Reported"),
+    "recrawl.corpus.corpus": ("Corpus",),
     "recrawl.corpus.doctor": ("check_corpus", "repair_corpus", "repair_from_backup"),
     "recrawl.corpus.doctor.check_results": ("CheckResult", "Severity"),
     "recrawl.corpus.export_rows": ("EXPORT_SCHEMA",),
@@ -192,16 +202,9 @@ _MODULES = {
     "recrawl.corpus.forgetting.forget": ("Forgotten", "forget_states"),
     "recrawl.corpus.import_crawl": ("CrawlImport", "ImportCounts"),
     "recrawl.corpus.inspect.beliefs": ("BelievedPages",),
-    "recrawl.corpus.inspect.change_feed": ("PageChange",),
-    "recrawl.corpus.inspect.consumers": ("Consumer",),
     "recrawl.corpus.inspect.explanation": ("PageExplanation",),
-    "recrawl.corpus.inspect.hosts": ("HostView", "newcomers_words"),
-    "recrawl.corpus.inspect.page_table": ("PAGE_COLUMNS", "PageRows"),
-    "recrawl.corpus.inspect.page_waits": ("reason_text",),
-    "recrawl.corpus.inspect.source_table": ("SourceRow", "SourceTable"),
-    "recrawl.corpus.inspect.stats": ("Stats",),
-    "recrawl.corpus.leasing.shortfall": ("Orders", "Shortfall", "ShortfallReason"),
-    "recrawl.corpus.leasing.urls": ("LeasedUrl", "LeasedUrls"),
+    "recrawl.corpus.inspect.hosts": ("newcomers_words",),
+    "recrawl.corpus.inspect.page_table": ("PAGE_COLUMNS",),
     "recrawl.corpus.opening": ("open_corpus",),
     "recrawl.corpus.past.explanation_text": ("explanation_words",),
     "recrawl.corpus.past.page_history": ("PageHistory",),
@@ -220,15 +223,32 @@ _MODULES = {
         "target_words",
         "together_words",
     ),
-    "recrawl.corpus.view": ("Added", "CountedRows", "RowStatus", "Signalled"),
     "recrawl.corpus.wrong_answers": ("wrong_answer_words",),
+    "recrawl.messages.enums": ("Transition", "Why"),
+    "recrawl.messages.leases": (
+        "LeasedUrl",
+        "LeasedUrls",
+        "Orders",
+        "Shortfall",
+        "ShortfallReason",
+        "reason_text",
+    ),
+    "recrawl.messages.orders": ("Order", "Outcome"),
+    "recrawl.messages.results": ("Added", "CountedRows", "Reported", "RowStatus", "Signalled"),
+    "recrawl.messages.views": (
+        "Consumer",
+        "HostView",
+        "PageChange",
+        "PageRows",
+        "PassageChanges",
+        "SourceRow",
+        "SourceTable",
+        "Stats",
+    ),
     "recrawl.node.clock": ("Clock", "SystemClock"),
     "recrawl.node.config.corpus_config": ("CorpusConfig",),
-    "recrawl.node.orders": ("Order", "Outcome"),
     "recrawl.node.records": ("RequestKey",),
     "recrawl.node.settings.pages": ("PageSettings",),
-    "recrawl.shard": ("Transition", "Why"),
-    "recrawl.store": ("PassageChanges",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

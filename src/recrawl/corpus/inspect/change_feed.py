@@ -3,13 +3,14 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
+from recrawl.messages.views import PageChange
 from recrawl.node.node import Node
 from recrawl.shard import Transition
-from recrawl.store import Cursor, PassageChanges, metadata_object, unpack_passages
+from recrawl.store import Cursor, metadata_object, unpack_passages
 
 __all__ = ["CorpusCursor", "PageChange", "changes_after"]
 
@@ -61,26 +62,6 @@ class CorpusCursor:
     def __str__(self) -> str:
         prefix = f"g{self.generation}_" if self.generation else ""
         return prefix + "_".join(str(place) for place in self.places)
-
-
-class PageChange(NamedTuple):
-    """One change of a page."""
-
-    cursor: str
-    """Cursor to continue after this change."""
-    url: str
-    what: Transition
-    at_ms: int
-    """Time at which recrawl learned of it, in milliseconds since 1970; it never decreases."""
-    doc_id: str | None = None
-    """Name that you gave the page; None once the page is no longer tracked."""
-    metadata: dict[str, Any] | None = None
-    """JSON object that you gave with the page; None once the page is no longer tracked."""
-    key: str | None = None
-    """Key of the page, in a corpus grouped by key."""
-    passages: PassageChanges | None = None
-    """Passages that this version keeps, adds and lacks, if you report bodies or texts; None for a
-    change without any, such as a page that is gone."""
 
 
 def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> list[PageChange]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from recrawl.atomic_files import create_folder, hold_lock, replace_json, sync_to_disk
 from recrawl.corpus.inspect.change_feed import CorpusCursor
 from recrawl.errors import ChangesLost, StorageError
+from recrawl.messages.views import Consumer
 from recrawl.node.node import Node
 from recrawl.store import Cursor
 
@@ -43,21 +44,6 @@ _SUFFIX = ".json"
 _LOCK = ".lock"
 # Lower case only, because some file systems do not tell "Nightly" from "nightly".
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-
-
-class Consumer(NamedTuple):
-    """A named consumer of the change feed."""
-
-    name: str
-    cursor: str
-    """Place that was committed last."""
-    committed_at_ms: int
-    n_behind: int
-    """Number of changes in the feed after its place."""
-    n_missed: int
-    """Number of changes after its place that the feed no longer has; at least so many."""
-    problem: str | None
-    """Reason why it cannot continue; None if it can."""
 
 
 class _Place(NamedTuple):

@@ -1,10 +1,10 @@
 """Find hosts: by name, by similar names, and those whose new pages are limited."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from recrawl.messages.views import HostView
 from recrawl.node.node import Node
 from recrawl.shard import PageStatus
 from recrawl.shard.state.tables import GROUP_CLOSED, GROUP_UNLIMITED
@@ -36,25 +36,6 @@ def pages_of_host(nodes: Sequence[Node], host: str) -> int:
             if number >= 0:
                 n_pages += int(node.shard.tables.groups.n_pages[number])
     return n_pages
-
-
-class HostView(NamedTuple):
-    """How a host is fetched from; the defaults of the corpus for a host that is not known."""
-
-    host: str
-    n_pages: int
-    delay_seconds: float
-    """Time between two fetches."""
-    in_flight_max: int
-    """Number of fetches at the same time."""
-    burst: int
-    """Number of fetches that may follow each other without a delay."""
-    blocked_until_ms: int | None
-    """Time before which the host is not fetched from; None if it may be."""
-    is_closed: bool
-    """Whether nothing is fetched from the host."""
-    is_unlimited: bool
-    """Whether pages added to the host are never limited as newcomers."""
 
 
 def host_view(node: Node, host: str) -> HostView:

@@ -17,6 +17,7 @@ from recrawl.core.arrays import FloatArray, RowArray
 from recrawl.core.belief.codes import decode_of
 from recrawl.core.kernel import table_kernel
 from recrawl.corpus.inspect.decoded_words import current_terms
+from recrawl.messages.views import PageRows
 from recrawl.node.node import Node
 from recrawl.shard import Shard
 from recrawl.shard.due import Terms, log2_value_of, page_due_of
@@ -278,14 +279,6 @@ def _check_columns(columns: Sequence[str] | None) -> list[str]:
     if unknown or not wanted:
         raise ValueError(f"columns must be some of {PAGE_COLUMNS.names}, got {unknown or wanted}")
     return wanted
-
-
-class PageRows(NamedTuple):
-    """Some pages of a corpus, and where to continue."""
-
-    batch: pa.RecordBatch
-    cursor: str | None
-    """Cursor of the next rows; None after the last page."""
 
 
 def page_rows_after(

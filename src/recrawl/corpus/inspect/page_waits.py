@@ -18,6 +18,7 @@ from recrawl.corpus.inspect.decoded_words import (
     page_latest,
     words_of,
 )
+from recrawl.messages.leases import WHYS, reason_text
 from recrawl.shard import Shard
 from recrawl.shard.due import Terms
 from recrawl.shard.early import STALE_CHANCE_MIN, Early
@@ -25,12 +26,9 @@ from recrawl.shard.explain import is_share_spent
 from recrawl.shard.state.status import LeaseStage, PageStatus, Why
 from recrawl.shard.state.tables import GROUP_CLOSED, Groups, Tables
 from recrawl.shard.state.words import EPOCH_SECONDS
-from recrawl.units import seconds_text
 
 __all__ = ["WHYS", "PageWaits", "early_from", "reason_text", "waits_of"]
 
-WHYS = tuple(Why)
-"""Reasons by number."""
 _CODE = {why: code for code, why in enumerate(WHYS)}
 # log2 of a price that every page of any importance is worth.
 _LOG2_PRICE_NONE = -1e3
@@ -163,47 +161,3 @@ def waits_of(
     wait(words.is_held, Why.IN_FLIGHT, _lease_ends(tables, slots))
     wait(pages.status[slots] == PageStatus.RETIRED, Why.RETIRED, math.inf)
     return PageWaits(why, until)
-
-
-_PAGE_TEXTS = {
-    Why.DUE: ("it is due", ""),
-    Why.EARLY: ("it is not due yet, but a lease returns it while budget is left", ""),
-    Why.NOT_YET: ("it is not worth a fetch yet", "due in about {}"),
-    Why.NEVER: ("it is never worth a fetch at the current price", ""),
-    Why.IN_FLIGHT: ("a fetcher has it already", "its lease ends in {}"),
-    Why.BACKING_OFF: ("it waits after its last fetch", "tried again in {}"),
-    Why.FLOOR: ("its min_age is not over", "due in {}"),
-    Why.GROUP_BUSY: ("its host has as many fetches in flight as it may", ""),
-    Why.GROUP_RESTING: ("its host waits between two fetches", "free in {}"),
-    Why.GROUP_BLOCKED: ("its host is paused", "fetched from again in {}"),
-    Why.GROUP_CLOSED: ("its host is closed", ""),
-    Why.RETIRED: ("it was gone too often and has been given up", ""),
-    Why.BUDGET_SPENT: ("the budget is spent for now", "the next fetch is possible in {}"),
-    Why.RUN_SPENT: ("the budget of the run is spent", ""),
-    Why.NO_BUDGET: ("the budget is 0", ""),
-    Why.OUTSIDE_WINDOW: ("it is outside the budget's hours", "they begin in {}"),
-    Why.SHARE_SPENT: ("its host has used its share of the budget for new pages", ""),
-    Why.NOT_TRACKED: ("the URL is not tracked", ""),
-    Why.INVALID_URL: ("it is not a valid URL", ""),
-}
-
-
-def reason_text(why: Why, seconds: float | None = None) -> str:
-    """Return why one page is not leased, in words, and when that ends.
-
-    Parameters
-    ----------
-    why
-        Reason.
-    seconds
-        Seconds until it ends; None if unknown.
-
-    Examples
-    --------
-    >>> reason_text(Why.GROUP_RESTING, 3.0), reason_text(Why.NOT_TRACKED)
-    ('its host waits between two fetches; free in 3 s', 'the URL is not tracked')
-    """
-    text, end = _PAGE_TEXTS.get(why, (str(why), "until then {}"))
-    if seconds is None or not end or not math.isfinite(seconds):
-        return text
-    return f"{text}; {end.format(seconds_text(max(seconds, 0.0)))}"

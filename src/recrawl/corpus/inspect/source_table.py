@@ -1,11 +1,10 @@
 """The sources of signals: how often each is right on each host, and how late."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
 
 import numpy as np
 
+from recrawl.messages.views import SourceRow, SourceTable
 from recrawl.node.node import Node
 from recrawl.shard.state.tables import SOURCE_PRECISION_GIVEN
 from recrawl.shard.state.trust import delay_of, precision_of
@@ -15,34 +14,6 @@ __all__ = ["SOURCES_SHOWN_MAX", "SourceRow", "SourceTable", "find_source", "sour
 
 SOURCES_SHOWN_MAX = 1_000
 """Largest number of rows in a `SourceTable`; sources with fewer signals are only counted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceRow:
-    """One source of signals on one host."""
-
-    source: str
-    group: str
-    n_signals: int
-    precision: float
-    """Share of its signals that announce a change; an assumed value until fetches have shown it."""
-    n_judged: float
-    """Number of signals that fetches have confirmed or refuted, discounted by age."""
-    is_given: bool
-    """Whether the configuration sets the precision."""
-    delay_seconds: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the row as a dictionary, for JSON."""
-        return asdict(self)
-
-
-class SourceTable(NamedTuple):
-    """The sources with the most signals, most first."""
-
-    rows: list[SourceRow]
-    n_sources: int
-    """Number of all sources that have signalled, also those without a row."""
 
 
 def source_table(nodes: Iterable[Node]) -> SourceTable:

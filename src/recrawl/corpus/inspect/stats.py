@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from recrawl.corpus.inspect.decoded_words import (
 )
 from recrawl.corpus.inspect.page_sample import PageSample, sample_of
 from recrawl.corpus.inspect.page_waits import early_from
+from recrawl.messages.views import AuditedFreshness, Stats
 from recrawl.node.config.rates import Money
 from recrawl.shard import Shard
 from recrawl.shard.early import Early
@@ -43,104 +43,6 @@ _NO_FETCH = 2**32 - 1
 _NOT_FETCHED = (PageStatus.FREE, PageStatus.DISALLOWED, PageStatus.RETIRED)
 # Slots computed together, so that their intermediate arrays stay in the processor's cache.
 _SLOTS_AT_ONCE = 1 << 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditedFreshness:
-    """The share of randomly chosen copies that were fresh, with Wilson's 95 % interval."""
-
-    n_audited: int
-    n_fresh: int
-    ratio: float | None
-    """None before the first audit."""
-    ratio_low: float
-    ratio_high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stats:
-    """Statistics of a corpus or a part of it; orders and events count from its creation on."""
-
-    at_ms: int
-    n_pages: int
-    pages_by_status: dict[str, int]
-    """Number of pages by status: names of `recrawl.shard.PageStatus` in lower case."""
-    n_groups: int
-    """Number of groups (hosts or domains) with pages."""
-    in_flight: int
-    """Orders that a fetcher holds; those whose lease has run out do not count."""
-    n_leases: int
-    """Orders in memory: in flight, or ended so recently that a late report would count."""
-    n_ordered: int
-    n_outcomes: int
-    n_polls: int
-    """Outcomes that showed whether a page had changed; the first fetch of a page does not."""
-    n_changed: int
-    memory_changes: float | None
-    """Number of changes after which earlier evidence about a page's rate counts half, as learned;
-    the mean over shards.  None if evidence never loses weight."""
-    n_signals: int
-    n_void: int
-    """Rows of events that were ignored."""
-    audited: AuditedFreshness
-    freshness_modelled: float
-    """Estimated share of fresh copies; a page that was never fetched counts as not fresh."""
-    weighted_freshness_modelled: float
-    """The same, each copy weighted by its importance."""
-    is_sampled: bool
-    """Whether freshness and ``n_due`` are estimated from a sample of the pages."""
-    n_due: int
-    """Pages that are worth the price now or have reached a limit, without those in flight."""
-    n_early: int
-    """Pages that are not due yet, but that a lease returns while budget is left."""
-    backlog: int
-    """Number of due pages that could be ordered at once, as far as the picker counts them."""
-    budget: str
-    """The budget in the unit of the user: "20,000 fetches/day", "50 EUR/month"."""
-    budget_unit: Literal["fetches", "cost"]
-    budget_per_second: float | None
-    """None if unlimited; 0 if the budget is per run."""
-    budget_period_seconds: float | None
-    """Unit of time in which the user gave the budget, such as 86,400 for a day; None if unknown or
-    not per time."""
-    run_budget: float | None
-    """Budget of each named run; None if the budget is not per run."""
-    cost_per_fetch: str | None
-    """Price of a fetch if the budget is money, such as "0.0005 EUR"."""
-    credit: float | None
-    """Budget that may be spent at once, of the run ``run`` if it is per run; None if unlimited."""
-    credit_text: str | None
-    """The same with its unit, rounded down: "13 fetches"."""
-    price: float
-    """Price that the value of a fetch must reach; the mean over shards, weighted by pages."""
-    price_is_fixed: bool
-    oldest_fetch_at_ms: int | None
-    """Time of the oldest copy's fetch, in milliseconds since 1970."""
-    run: str | None = None
-    """Name of the run that pays for leases without a name: today's date; None if the budget is not
-    per run."""
-    window: str | None = None
-    """Hours in which pages are leased (``budget.between``), with their time zone; None for all."""
-    window_wait_seconds: float | None = None
-    """Seconds until these hours begin; None within them, or if there are none."""
-    clock_held_back_seconds: float = 0.0
-    """Seconds by which the system clock is ahead of the corpus, because it jumped while the corpus
-    was open; 0 if it did not."""
-    n_texts: int = 0
-    """Outcomes with a body or a text, which recrawl compared."""
-    n_baselines: int = 0
-    """Those that could not be compared with the text before, because another version of recrawl or
-    other settings had read that: no change was reported."""
-    n_template_changes: int = 0
-    """Changes of parts that most pages of a host share, which do not count as changes of pages."""
-    n_wrong_answers: int = 0
-    """Outcomes whose body was not the page."""
-    wrong_answers: dict[str, int] = field(default_factory=dict)
-    """The same by kind: names of `recrawl.content.WrongAnswer` in lower case."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain dictionaries and numbers, for JSON."""
-        return asdict(self)
 
 
 class DemandCurve(NamedTuple):

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from recrawl.corpus.leasing.small_calls import SmallCalls, SmallReport
-from recrawl.corpus.view import RowStatus
+from recrawl.messages.results import Reported
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.content.bodies import BodyReader
@@ -24,81 +22,9 @@ from recrawl.node.reporting.many import (
     report_answers,
 )
 from recrawl.node.routing import batch_ranges, key_column, partitions_of
-from recrawl.shard import Transition
 from recrawl.urls import canonical, page_names
 
 __all__ = ["Reported", "Reporting"]
-
-
-class _ReportedColumns(NamedTuple):
-    counted: NDArray[np.bool_]
-    transition: NDArray[np.uint8]
-    has_dropped: NDArray[np.bool_]
-
-
-class Reported(_ReportedColumns):
-    """The effect of each reported outcome, one row per outcome: a tuple of the first three.
-
-    Parameters
-    ----------
-    counted
-        False for an outcome that was ignored: reported before, for an unknown page or order, or
-        not later than the last outcome of its page.
-    transition
-        Meaning of the outcome for the page, a `recrawl.corpus.Transition`: new, changed, gone …
-    has_dropped
-        True for an outcome of which a value (etag, last_modified, moved_to, sketch) was not
-        stored, because it is too long or has control characters.
-    wrong_answer
-        Kind of wrong answer, a `recrawl.content.WrongAnswer`, if the body was not the page; else 0.
-    is_known
-        False for an outcome of a page that is not tracked, or of an order that does not exist.
-    """
-
-    wrong_answer: NDArray[np.uint8]
-    is_known: NDArray[np.bool_]
-
-    def __new__(
-        cls,
-        counted: NDArray[np.bool_],
-        transition: NDArray[np.uint8],
-        has_dropped: NDArray[np.bool_],
-        *,
-        wrong_answer: NDArray[np.uint8] | None = None,
-        is_known: NDArray[np.bool_] | None = None,
-    ) -> Self:
-        """Return the columns as a tuple of three, with the others as attributes."""
-        reported = super().__new__(cls, counted, transition, has_dropped)
-        nothing = np.zeros(counted.size, np.uint8)
-        reported.wrong_answer = nothing if wrong_answer is None else wrong_answer
-        reported.is_known = np.ones(counted.size, np.bool_) if is_known is None else is_known
-        return reported
-
-    def part(self, first: int, end: int) -> "Reported":
-        """Return the rows of a range."""
-        counted, transition, has_dropped = self
-        part = slice(first, end)
-        return Reported(
-            counted[part],
-            transition[part],
-            has_dropped[part],
-            wrong_answer=self.wrong_answer[part],
-            is_known=self.is_known[part],
-        )
-
-    @property
-    def rows(self) -> NDArray[np.uint8]:
-        """The `RowStatus` of each outcome."""
-        ignored = np.where(self.is_known, RowStatus.DUPLICATE, RowStatus.UNKNOWN)
-        return np.where(self.counted, RowStatus.DONE, ignored).astype(np.uint8)
-
-    def __repr__(self) -> str:
-        """Return the counts; the columns may be long."""
-        n = int(np.count_nonzero(self.counted))
-        found = np.bincount(self.transition[self.counted], minlength=len(Transition))
-        kinds = ", ".join(f"{found[t]} {t.name.lower()}" for t in Transition if found[t] and t)
-        text = f"{n} of {self.counted.size} outcomes counted"
-        return f"<Reported: {text}: {kinds}>" if kinds else f"<Reported: {text}>"
 
 
 class Reporting:

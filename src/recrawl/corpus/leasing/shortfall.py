@@ -6,18 +6,17 @@ takes milliseconds.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from recrawl.core.arrays import RowArray
 from recrawl.corpus.budget_view import BudgetView, seconds_to_next_fetch
 from recrawl.corpus.inspect.page_waits import WHYS, waits_of
+from recrawl.messages.leases import Orders, Shortfall, ShortfallReason, is_run_over
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.config.time_windows import zone_of
 from recrawl.node.node import Node
-from recrawl.node.orders import Order
 from recrawl.shard import Shard
 from recrawl.shard.state.status import PageStatus, Why
 from recrawl.units import count_text, seconds_text
@@ -36,91 +35,6 @@ __all__ = [
 
 PAGES_COUNTED_MAX = 1 << 16
 """Number of pages of a partition up to which all are counted; of more, about this many."""
-_REASONS_MAX = 4
-# Longest time for which a run waits for a page.
-_RUN_WAIT_SECONDS_MAX = 600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShortfallReason:
-    """One reason why a lease has fewer pages than requested."""
-
-    why: Why
-    n_pages: int | None
-    """Number of pages that wait for this reason; None if it concerns the whole corpus."""
-    seconds: float | None
-    """Seconds until the first of them may be leased; None if unknown or never."""
-    text: str
-    """The reason in words, without a full stop."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shortfall:
-    """Why a lease has fewer pages than requested."""
-
-    n_requested: int
-    n_leased: int
-    reasons: tuple[ShortfallReason, ...]
-    """Reasons, the most important first."""
-    is_sampled: bool
-    """Whether numbers of pages are estimated from a sample."""
-
-    @property
-    def seconds(self) -> float | None:
-        """Seconds until more pages may be leased; None if unknown or never."""
-        return min((one.seconds for one in self.reasons if one.seconds is not None), default=None)
-
-    @property
-    def text(self) -> str:
-        """All reasons as one sentence."""
-        if self.n_leased == 0:
-            head = "Nothing to fetch now"
-        else:
-            head = f"{self.n_leased:,} of {count_text(self.n_requested, 'page')}"
-        reasons = "; ".join(one.text for one in self.reasons[:_REASONS_MAX])
-        about = " (numbers of pages are estimates)" if self.is_sampled else ""
-        return f"{head}: {reasons}{about}."
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything as plain dictionaries and numbers, for JSON."""
-        return {
-            "n_requested": self.n_requested,
-            "n_leased": self.n_leased,
-            "seconds": self.seconds,
-            "text": self.text,
-            "is_sampled": self.is_sampled,
-            "reasons": [asdict(one) | {"why": one.why.name.lower()} for one in self.reasons],
-        }
-
-
-class Orders(list[Order]):
-    """The orders of a lease, and why there are fewer than requested.
-
-    Parameters
-    ----------
-    orders
-        Orders of the lease.
-    shortfall
-        Why there are fewer than requested; None if there are not.
-    """
-
-    def __init__(self, orders: Iterable[Order] = (), shortfall: Shortfall | None = None) -> None:
-        super().__init__(orders)
-        self.shortfall = shortfall
-
-
-def is_run_over(orders: Orders) -> bool:
-    """Return whether a run can end, because no page can be leased within the next ten minutes.
-
-    Parameters
-    ----------
-    orders
-        Orders of a lease that returned none.
-    """
-    shortfall = orders.shortfall
-    if shortfall is None or any(one.why == Why.OUTSIDE_WINDOW for one in shortfall.reasons):
-        return False
-    return shortfall.seconds is not None and shortfall.seconds > _RUN_WAIT_SECONDS_MAX
 
 
 # ---------------------------------------------------------------------------- the whole corpus

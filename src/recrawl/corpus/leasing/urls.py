@@ -1,17 +1,17 @@
 """Lease given URLs: an order for each page that may be fetched now, or the reason why not."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, overload
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.core.arrays import FloatArray
-from recrawl.corpus.inspect.page_waits import WHYS, reason_text, waits_of
+from recrawl.corpus.inspect.page_waits import WHYS, waits_of
 from recrawl.corpus.leasing.repeated import RequestParts, held_rows, is_repeated
 from recrawl.corpus.leasing.shortfall import ShortfallReason, budget_reason
+from recrawl.messages.leases import LeasedUrl, LeasedUrls
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.node import Node
@@ -28,99 +28,6 @@ _CODE = {why: code for code, why in enumerate(WHYS)}
 _ORDERED = _CODE[Why.DUE]
 # Reasons that do not depend on the state of a page.
 _NOT_OF_PAGE = (Why.DUE, Why.BUDGET_SPENT, Why.LEASE_FULL, Why.NOT_TRACKED, Why.INVALID_URL)
-
-
-class LeasedUrl(NamedTuple):
-    """The answer for one URL: an order, or the reason why there is none."""
-
-    url: str
-    """URL as it was given."""
-    order: Order | None
-    why: Why
-    """`Why.DUE` with an order, otherwise the reason."""
-    seconds: float | None
-    """Seconds until the reason ends; None if unknown or never."""
-
-    @property
-    def text(self) -> str:
-        """The reason in words."""
-        return reason_text(self.why, self.seconds)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the answer without the order, for JSON."""
-        return {
-            "url": self.url,
-            "why": self.why.name.lower(),
-            "seconds": self.seconds,
-            "text": self.text,
-        }
-
-
-class LeasedUrls(Sequence[LeasedUrl]):
-    """The answers for given URLs, in their order; also as columns.
-
-    Parameters
-    ----------
-    urls
-        URLs as they were given.
-    order
-        Order of each URL; None for a URL without one.
-    why
-        Reason of each URL, as its position in ``tuple(Why)``.
-    seconds
-        Seconds until each reason ends; infinite if unknown or never.
-    """
-
-    def __init__(
-        self,
-        urls: pa.StringArray,
-        order: list[Order | None],
-        why: NDArray[np.uint8],
-        seconds: FloatArray,
-    ) -> None:
-        self.urls = urls
-        self.order = order
-        self.why = why
-        self.seconds = seconds
-
-    @property
-    def orders(self) -> list[Order]:
-        """The orders alone."""
-        return [order for order in self.order if order is not None]
-
-    def counts(self) -> dict[Why, int]:
-        """Return the number of URLs by reason, the most frequent first."""
-        n = np.bincount(self.why, minlength=len(WHYS))
-        return {WHYS[code]: int(n[code]) for code in np.argsort(-n, kind="stable") if n[code]}
-
-    def __repr__(self) -> str:
-        counts = ", ".join(f"{n} {why.name.lower()}" for why, n in self.counts().items())
-        return f"<LeasedUrls of {len(self)} URLs: {counts or 'none'}>"
-
-    def __len__(self) -> int:
-        return len(self.order)
-
-    @overload
-    def __getitem__(self, row: int) -> LeasedUrl: ...
-
-    @overload
-    def __getitem__(self, row: slice) -> list[LeasedUrl]: ...
-
-    def __getitem__(self, row: int | slice) -> LeasedUrl | list[LeasedUrl]:
-        if isinstance(row, slice):
-            return [self[i] for i in range(*row.indices(len(self)))]
-        seconds = float(self.seconds[row])
-        # -1 counts from the end, which Arrow does not do.
-        url = self.urls[range(len(self))[row]].as_py()
-        return LeasedUrl(
-            "" if url is None else url,
-            self.order[row],
-            WHYS[self.why[row]],
-            seconds if math.isfinite(seconds) else None,
-        )
-
-    def __iter__(self) -> Iterator[LeasedUrl]:
-        return (self[i] for i in range(len(self)))
 
 
 def refuse_urls(urls: pa.StringArray, reason: ShortfallReason) -> LeasedUrls:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from recrawl.messages.orders import OUTCOME_FIELDS
 from recrawl.node.clock import NodeTime
 from recrawl.node.content.bodies import (
     Body,
@@ -27,7 +28,6 @@ from recrawl.node.orders import (
     GONE_STATUSES,
     MOVED_STATUSES,
     NOT_MODIFIED,
-    OUTCOME_FIELDS,
     Outcome,
     is_success,
 )

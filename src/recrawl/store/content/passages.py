@@ -2,10 +2,11 @@
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from recrawl.messages.views import PassageChanges
 
 __all__ = ["ADDED_TEXT_BYTES_MAX", "PassageChanges", "pack_passages", "unpack_passages"]
 
@@ -20,19 +21,6 @@ _N_MAX = 0xFFFF
 _HASH = np.dtype("<u8")
 _LENGTH = np.dtype("<u4")
 _NO_TEXT = 0xFFFFFFFF
-
-
-class PassageChanges(NamedTuple):
-    """The passages of a page's new version, compared with the version before."""
-
-    kept: tuple[int, ...]
-    """Hashes of passages that both versions have."""
-    added: tuple[int, ...]
-    """Hashes of passages that only the new version has."""
-    removed: tuple[int, ...]
-    """Hashes of passages that only the old version has."""
-    added_text: tuple[str | None, ...] | None = None
-    """Texts of ``added``; None if texts are not kept, or for a text beyond the limit."""
 
 
 def pack_passages(
