@@ -51,6 +51,11 @@ class PageChange(NamedTuple):
     passages: PassageChanges | None = None
     """Passages that this version keeps, adds and lacks, if you report bodies or texts; None for a
     change without any, such as a page that is gone."""
+    kind: str | None = None
+    """Kind of the page now; None if it has none, or is no longer tracked."""
+    sequence: str = ""
+    """Number of the change as text.  No two changes of a corpus have the same, and of two changes
+    of a page the later one has the greater text."""
 
 
 class Consumer(NamedTuple):

@@ -7,10 +7,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.messages.views import PageChange
 from recrawl.node.node import Node
 from recrawl.shard import Transition
-from recrawl.store import Cursor, metadata_object, unpack_passages
+from recrawl.store import Cursor, Names, metadata_object, unpack_passages
 
 __all__ = ["CorpusCursor", "PageChange", "changes_after"]
 
@@ -80,16 +81,23 @@ def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> li
             break
         found.sort(key=lambda entry: entry[0])
         found = found[:limit]
-        own = _user_data(nodes, [(i, row.page) for _, i, row in found])
-        for (_, i, row), (doc_id, metadata) in zip(found, own, strict=True):
+        pages = [(i, row.page) for _, i, row in found]
+        own, kinds = _user_data(nodes, pages), _kinds(nodes, pages)
+        for (_, i, row), (doc_id, metadata), kind in zip(found, own, kinds, strict=True):
             cursor = cursor.advance(i, row.cursor)
             # A change whose URL was not stored only moves the cursor.
             if row.url is not None:
                 what = Transition(row.transition)
                 passages = None if row.passages is None else unpack_passages(row.passages)
                 change = (str(cursor), row.url, what, row.at_ms, doc_id, metadata, row.key)
-                changes.append(PageChange(*change, passages))
+                sequence = _sequence(cursor.generation, row.cursor, i)
+                changes.append(PageChange(*change, passages, kind, sequence))
     return changes
+
+
+def _sequence(generation: int, after: Cursor, partition: int) -> str:
+    """Return the number of a change: its place in its partition, as text of a fixed length."""
+    return f"{generation:02x}-{after.position:016x}-{after.row:08x}-{partition:04x}"
 
 
 def _user_data(
@@ -102,4 +110,24 @@ def _user_data(
         own = node.store.user_data_of(np.array([pages[row][1] for row in rows], np.int64))
         for row, doc_id, text in zip(rows, *own, strict=True):
             found[row] = doc_id, metadata_object(text)
+    return found
+
+
+def _kinds(nodes: Sequence[Node], pages: list[tuple[int, int]]) -> list[str | None]:
+    """Return the kinds of pages, each given by its partition and number."""
+    found: list[str | None] = [None] * len(pages)
+    for i, node in enumerate(nodes):
+        if not node.store.n_names(Names.KIND):
+            continue
+        rows = [row for row, (partition, _) in enumerate(pages) if partition == i]
+        page = np.array([pages[row][1] for row in rows], np.int64)
+        table = node.shard.tables.pages
+        slot = page & 0xFFFFFFFF
+        is_known = slot < table.kind.size
+        slot = np.where(is_known, slot, 0)
+        # The slot of a page that is no longer tracked may belong to another one.
+        is_known &= table.generation[slot] == page >> 32
+        names = kind_names(node)
+        for row, number in zip(rows, np.where(is_known, table.kind[slot], 0), strict=True):
+            found[row] = names.get(int(number))
     return found
