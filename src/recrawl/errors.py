@@ -28,7 +28,8 @@
         ├── StorageError      the disk is full, or a folder is corrupt or closed
         │   ├── FormatError   its format is not known; nothing is corrupt
         │   └── LockedError   it is already open
-        └── TimeLost          a time is before the first record of the log
+        ├── TimeLost          a time is before the first record of the log
+        └── WebhookRefused    a request is not signed by the expected sender
 
 Wrong arguments raise `ValueError` or `TypeError`, as everywhere in Python; a broken invariant is a
 bug and raises `AssertionError`.  Malformed data from the web raises nothing.
@@ -61,6 +62,7 @@ __all__ = [
     "TimeLost",
     "UnknownFormat",
     "WebFileError",
+    "WebhookRefused",
 ]
 
 
@@ -178,3 +180,7 @@ class LockedError(StorageError):
 
 class TimeLost(RecrawlError):  # noqa: N818 - names a condition, as in the docs
     """A time is before the first record of the log, so its state is no longer known."""
+
+
+class WebhookRefused(RecrawlError):  # noqa: N818 - names a condition, as in the docs
+    """A request is not signed by the expected sender, or was signed at another time."""
