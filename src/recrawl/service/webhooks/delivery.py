@@ -68,7 +68,7 @@ class WebhookDelivery:
         """Why the files of webhooks could not be read at the last look; empty if they could."""
 
     async def start(self) -> None:
-        """Begin to deliver."""
+        """Begin to deliver; after it returns, each webhook has its place in the feed."""
         limits = self._files.limits
         self._sender = WebhookSender(
             limits,
@@ -78,6 +78,8 @@ class WebhookDelivery:
         )
         await self._sender.__aenter__()
         await self._try_reload()
+        for worker, _ in self._workers.values():
+            await worker.wait_for_place()
         await self._remove_leftovers()
         self._reloading = asyncio.create_task(self._keep_reloading())
 

@@ -158,6 +158,7 @@ class WebhookWorker:
         self._n_delivered = 0
         self._n_failed = 0
         self._woken = asyncio.Event()
+        self._opened = asyncio.Event()
         self._sending: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------------ from outside
@@ -167,6 +168,10 @@ class WebhookWorker:
         self._look_at = -float("inf")
         self._n_wakes += 1
         self._woken.set()
+
+    async def wait_for_place(self) -> None:
+        """Wait until the webhook has its place in the feed, or cannot have it now."""
+        await self._opened.wait()
 
     def update(self, webhook: Webhook) -> None:
         """Use changed settings of the webhook from now on."""
@@ -247,12 +252,14 @@ class WebhookWorker:
                 if not is_open:
                     await self._open()
                     is_open = True
+                    self._opened.set()
                 wait = await self._step()
                 self._trouble = ""
             except (RecrawlError, OSError) as error:
                 self._trouble = _problem_text(error)
             except Exception as error:  # one webhook must not end the others
                 self._trouble = f"{type(error).__name__}: {_problem_text(error)}"
+            self._opened.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await self._woken.wait()
