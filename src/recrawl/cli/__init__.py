@@ -108,6 +108,9 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
         "keys": CommandEntry(
             "recrawl.cli.commands.keys", "command", "Create, list and revoke API keys."
         ),
+        "webhooks": CommandEntry(
+            "recrawl.cli.commands.webhooks", "command", "Send changes to other programs."
+        ),
     },
     "Compare": {
         "backtest": CommandEntry(
