@@ -158,7 +158,14 @@ class WebhookDelivery:
             return
         if self._sender is None:
             raise RuntimeError("delivery has not been started")
-        worker = WebhookWorker(webhook, self._feed, self._files, self._sender, self._settings)
+        worker = WebhookWorker(
+            webhook,
+            self._feed,
+            self._files,
+            self._sender,
+            self._settings,
+            count_webhooks=lambda: len(self._workers),
+        )
         self._workers[name] = worker, asyncio.create_task(worker.run())
 
     async def _end(self, name: str) -> None:

@@ -44,6 +44,12 @@ class WebhookLimits:
     down_seconds_max: float = _limit(
         300.0, "wait between two requests to a receiver that is down", "it stays so long"
     )
+    reads_per_second_max: int = _limit(
+        50, "reads of the feed per second, by all webhooks of a corpus", "they are read later"
+    )
+    stores_per_second_max: int = _limit(
+        16, "stores per second of the state of all webhooks of a corpus", "they are stored later"
+    )
     connect_seconds_max: float = _limit(10.0, "time to connect", "the attempt has failed")
     request_seconds_max: float = _limit(30.0, "time until the answer", "the attempt has failed")
     answer_bytes_max: int = _limit(16 << 10, "bytes read of an answer", "the connection is closed")

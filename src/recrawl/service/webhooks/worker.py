@@ -125,6 +125,8 @@ class WebhookWorker:
         Sender of requests.
     settings
         Settings that all webhooks of the corpus share.
+    count_webhooks
+        Function that returns the number of webhooks, which share the limits of reads and stores.
     """
 
     def __init__(
@@ -134,18 +136,21 @@ class WebhookWorker:
         files: WebhookFiles,
         sender: WebhookSender,
         settings: DeliverySettings,
+        count_webhooks: Callable[[], int] = lambda: 1,
     ) -> None:
         self.webhook = webhook
         self._feed = feed
         self._files = files
         self._sender = sender
         self._settings = settings
+        self._count_webhooks = count_webhooks
         self._filter: ChangeFilter | None = None
         self._outbox = Outbox(files.limits)
         self._after: str | None = None
         """Place up to which changes were read; None for the stored place."""
         self._look_at = -float("inf")
-        """Time of the loop from which on there may be new changes, after all were read."""
+        """Time of the loop from which on the feed is read again, after all was read."""
+        self._read_at = -float("inf")
         self._n_wakes = 0
         self._stored_at = -float("inf")
         self._has_requests = True
@@ -164,8 +169,8 @@ class WebhookWorker:
     # ------------------------------------------------------------------ from outside
 
     def wake(self) -> None:
-        """Look for changes now."""
-        self._look_at = -float("inf")
+        """Look for changes now, or as soon as the limit of reads allows."""
+        self._look_at = self._read_at + self._read_seconds_min
         self._n_wakes += 1
         self._woken.set()
 
@@ -298,18 +303,16 @@ class WebhookWorker:
             await self._store()
             unstored = self._seconds_to_store()
             return _DISABLED_SECONDS if unstored is None else unstored
-        if self._is_read_wanted():
+        if any(seconds <= 0 for seconds in self._seconds_to_read()):
             await self._read()
         self._begin_requests()
         now = settings.now_seconds()
         if outbox.waits_until > now + settings.look_seconds:
             outbox.store_all()
         await self._store()
-        waits = [settings.look_seconds]
+        waits = [settings.look_seconds, *self._seconds_to_read()]
         if (seconds := outbox.seconds_to_next(now)) is not None:
             waits.append(seconds)
-        if self._is_read_wanted():
-            waits.append(0.0)
         if (unstored := self._seconds_to_store()) is not None:
             waits.append(unstored)
         return max(min(waits), 0.0)
@@ -321,30 +324,38 @@ class WebhookWorker:
             limits.event_bytes_max if self.webhook.with_passages else plain_max
         )
 
-    def _is_read_wanted(self) -> bool:
-        """Return whether to read more: while requests run, some changes are kept ready."""
+    @property
+    def _read_seconds_min(self) -> float:
+        return self._count_webhooks() / self._files.limits.reads_per_second_max
+
+    def _seconds_to_read(self) -> list[float]:
+        """Return the seconds until more is read; none if that depends on other events."""
         limits = self._files.limits
+        # While requests run, some changes are kept ready.
         is_short = self._outbox.n_ready < limits.requests_max * self.webhook.events_max
         is_waiting = self._outbox.waits_until > self._settings.now_seconds()
-        is_at_end = asyncio.get_running_loop().time() < self._look_at
-        return is_short and not is_waiting and not is_at_end and self._room() > 0
+        if not is_short or is_waiting or self._room() == 0:
+            return []
+        return [self._look_at - asyncio.get_running_loop().time()]
 
     async def _read(self) -> None:
         """Read changes, and put those that the webhook wants into the outbox."""
         limit = min(self._room(), _READ_MAX)
         consumer = self.webhook.consumer if self._after is None else None
         n_wakes = self._n_wakes
-        look_at = asyncio.get_running_loop().time() + self._settings.look_seconds
+        self._read_at = asyncio.get_running_loop().time()
         try:
             changes = await self._feed.changes(self._after, consumer=consumer, limit=limit)
         except ChangesLost as error:
             self._is_lost = True
-            self._look_at = look_at
+            self._look_at = self._read_at + self._settings.look_seconds
             self._problem = _problem_text(error)
             return
         self._is_lost = False
-        if not changes and n_wakes == self._n_wakes:
-            self._look_at = look_at
+        if len(changes) < limit:
+            is_quiet = not changes and n_wakes == self._n_wakes
+            wait = self._settings.look_seconds if is_quiet else self._read_seconds_min
+            self._look_at = self._read_at + wait
         if not changes:
             return
         for change, letter in await asyncio.to_thread(self._make_letters, changes):
@@ -452,7 +463,8 @@ class WebhookWorker:
         if not self._outbox.has_changed:
             return None
         stored_ago = asyncio.get_running_loop().time() - self._stored_at
-        return max(self._settings.store_seconds - stored_ago, 0.0)
+        between = self._count_webhooks() / self._files.limits.stores_per_second_max
+        return max(self._settings.store_seconds - stored_ago, between - stored_ago, 0.0)
 
     async def _store(self, *, now_or_never: bool = False) -> None:
         """Store letters, then the place in the feed, unless that was done a moment ago."""

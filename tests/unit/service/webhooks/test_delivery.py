@@ -627,6 +627,30 @@ def test_an_idle_webhook_reads_rarely(tmp_path: Path) -> None:
     run(main())
 
 
+def test_many_webhooks_share_the_reads_of_the_feed(tmp_path: Path) -> None:
+    async def main() -> None:
+        feed = FakeFeed()
+        async with open_receiver() as receiver:
+            for i in range(20):
+                subscribe(tmp_path, receiver, f"hook{i}")
+            receiver.secret = ""
+            settings = replace(SETTINGS, look_seconds=10.0, reload_seconds=10.0)
+            limits = replace(QUICK, reads_per_second_max=40)
+            async with delivering(feed, tmp_path, limits, settings) as delivery:
+                feed.n_reads = 0
+                started = asyncio.get_running_loop().time()
+                for i in range(100):
+                    feed.happen(f"p{i}")
+                    delivery.wake()  # after each change, as the service does
+                    await asyncio.sleep(0.01)
+                await until(lambda: len(receiver.events) == 20 * 100)
+                seconds = asyncio.get_running_loop().time() - started
+                # One more of each in the beginning, and one that finds the end.
+                assert feed.n_reads <= 40 * seconds + 2 * 20
+
+    run(main())
+
+
 def test_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     async def main() -> None:
         feed = FakeFeed()
