@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from recrawl.service.webhooks.outbox import Letter
     from recrawl.service.webhooks.signatures import make_webhook_secret, verify_webhook
     from recrawl.service.webhooks.subscription import Webhook
+    from recrawl.service.webhooks.threaded_feed import ThreadedFeed
     from recrawl.service.webhooks.worker import DeliverySettings, WebhookStatus
 
 __all__ = [
     "DeliverySettings",
     "Letter",
+    "ThreadedFeed",
     "Webhook",
     "WebhookDelivery",
     "WebhookLimits",
@@ -63,6 +65,7 @@ _MODULES = {
     "outbox": ("Letter",),
     "signatures": ("make_webhook_secret", "verify_webhook"),
     "subscription": ("Webhook",),
+    "threaded_feed": ("ThreadedFeed",),
     "worker": ("DeliverySettings", "WebhookStatus"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

@@ -1,7 +1,7 @@
 """Delivery from a real corpus: with partitions, bodies, kinds, and a feed that forgets."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,14 @@ import pytest
 
 import recrawl
 from recrawl.corpus import CorpusConfig, PageChange
-from recrawl.service.webhooks import DeliverySettings, WebhookDelivery, WebhookLimits, add_webhook
+from recrawl.errors import ChangesLost
+from recrawl.service.webhooks import (
+    DeliverySettings,
+    ThreadedFeed,
+    WebhookDelivery,
+    WebhookLimits,
+    add_webhook,
+)
 from tests.manual_clock import ManualClock
 from tests.unit.service.webhooks.receivers import LOOPBACK, Receiver, open_receiver, until
 
@@ -133,5 +140,41 @@ def test_passages_are_sent_if_bodies_are_reported(tmp_path: Path) -> None:
         assert data["n_passages_kept"] == len(data["passages"]["kept"])
         assert 0.2 <= data["divergence"] <= 1
         assert any("four five six" in text for text in data["passages"]["added_text"])
+
+    run(main())
+
+
+def test_a_corpus_whose_methods_block_is_called_in_threads(tmp_path: Path) -> None:
+    n_calls = 0
+
+    async def run_with_problems(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Turn errors into others, as a service does."""
+        nonlocal n_calls
+        n_calls += 1
+        try:
+            return await asyncio.to_thread(function, *args, **kwargs)
+        except Exception as error:
+            raise RuntimeError("a problem") from error
+
+    async def main() -> None:
+        async with open_receiver() as receiver:
+            with recrawl.open(tmp_path) as corpus:
+                corpus.add(URLS)
+                feed = ThreadedFeed(corpus, run_with_problems)
+                subscribe(tmp_path, receiver)
+                async with WebhookDelivery(feed, tmp_path, settings=SETTINGS) as delivery:
+                    corpus.report([recrawl.Outcome(url=url, digest=b"1") for url in URLS])
+                    delivery.wake()
+                    await until(lambda: len(receiver.events) == len(URLS))
+                assert n_calls > 2
+                (consumer,) = await feed.consumers()
+                assert consumer.n_behind == 0
+                file = tmp_path / f"consumers/{consumer.name}.json"
+                file.write_text(file.read_text().replace('"cursor": "', '"cursor": "9'))
+                with pytest.raises(ChangesLost, match="not a place in this change feed"):
+                    await feed.changes(consumer=consumer.name)
+                assert await feed.remove_consumer(consumer.name)
+                with pytest.raises(RuntimeError, match="a problem"):
+                    await feed.changes(consumer="NOT A NAME")
 
     run(main())
