@@ -133,15 +133,13 @@ class OrderRows(Sequence[Order]):
     """JSON objects as text."""
     key: list[str | None]
 
-    @classmethod
-    def none(cls) -> "OrderRows":
+    @staticmethod
+    def none() -> "OrderRows":
         """Return an empty sequence."""
-        whole, codes = np.empty(0, np.int64), np.empty(0, np.uint8)
-        texts: dict[str, list[Any]] = {name: [] for name in _TEXTS}
-        return cls(handle=whole, reason=codes, expires_at_ms=whole, **texts)
+        return _NO_ORDERS
 
     def __len__(self) -> int:
-        return self.handle.size
+        return len(self.url)
 
     def __iter__(self) -> Iterator[Order]:
         objects: list[Any] = self.metadata
@@ -167,15 +165,15 @@ class OrderRows(Sequence[Order]):
     def __getitem__(self, place: slice) -> "OrderRows": ...
     def __getitem__(self, place: int | slice) -> "Order | OrderRows":
         if isinstance(place, slice):
-            if place.indices(len(self)) == (0, len(self), 1):
+            if place.indices(len(self.url)) == (0, len(self.url), 1):
                 return self
             return OrderRows(**{name: getattr(self, name)[place] for name in Order._fields})
         one = range(len(self))[place]
         return next(iter(self[one : one + 1]))
 
     def __add__(self, others: "OrderRows") -> "OrderRows":
-        if not self or not others:
-            return self or others
+        if not self.url or not others.url:
+            return self if self.url else others
         columns: dict[str, Any] = {
             name: getattr(self, name) + getattr(others, name) for name in _TEXTS
         }
@@ -207,6 +205,12 @@ class OrderRows(Sequence[Order]):
 
 
 _TEXTS = ("url", "fetch_url", "etag", "last_modified", "doc_id", "metadata", "key")
+_NO_ORDERS = OrderRows(
+    handle=np.empty(0, np.int64),
+    reason=np.empty(0, np.uint8),
+    expires_at_ms=np.empty(0, np.int64),
+    **{name: [] for name in _TEXTS},
+)
 _REASON_NAMES = [reason.name.lower() for reason in _REASONS]
 
 
