@@ -4,8 +4,9 @@ The application uses corpora only by the methods of `recrawl.Corpus`, so that a 
 may be anywhere.
 """
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -24,6 +25,7 @@ from recrawl.service.limits import ServiceLimits
 from recrawl.service.openapi import allowed_methods, openapi_document
 from recrawl.service.problems import Problem
 from recrawl.service.routes import changes, inspect, orders, pages, reports, settings
+from recrawl.service.webhooks import DeliverySettings, ThreadedFeed, WebhookDelivery
 
 __all__ = ["create_app"]
 
@@ -36,6 +38,8 @@ def create_app(
     keys: Mapping[str, KeyRing] | None = None,
     is_local: bool = True,
     limits: ServiceLimits | None = None,
+    folders: Mapping[str, Path] | None = None,
+    allow_networks: Mapping[str, Sequence[str]] | None = None,
 ) -> FastAPI:
     """Return the application that serves some corpora; it closes them when it ends.
 
@@ -49,6 +53,10 @@ def create_app(
         Whether the server listens on a loopback address only.
     limits
         Limits of the server; the defaults unless given.
+    folders
+        Folder of each corpus whose webhooks get its changes; none unless given.
+    allow_networks
+        Networks that the webhooks of each corpus may reach although they are not public.
     """
     limits = limits or ServiceLimits()
     hosted = HostedCorpora(corpora, limits)
@@ -57,8 +65,21 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        await hosted.close()
+        async with AsyncExitStack() as ending:
+            ending.push_async_callback(hosted.close)
+            for name, folder in (folders or {}).items():
+                one = hosted.find(name)
+                networks = tuple((allow_networks or {}).get(name, ()))
+                delivery = WebhookDelivery(
+                    ThreadedFeed(one.corpus, one.read),
+                    folder,
+                    settings=DeliverySettings(
+                        source=f"urn:recrawl:corpus:{name}", allow_networks=networks
+                    ),
+                )
+                await ending.enter_async_context(delivery)
+                one.feed.on_wake = delivery.wake
+            yield
 
     app = FastAPI(
         title="recrawl",

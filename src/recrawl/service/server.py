@@ -5,7 +5,7 @@ import ipaddress
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,7 @@ def serve_corpora(
     port: int = 8377,
     limits: ServiceLimits | None = None,
     tls: tuple[Path, Path] | None = None,
+    allow_networks: Mapping[str, Sequence[str]] | None = None,
     for_seconds: float | None = None,
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
@@ -92,7 +93,7 @@ def serve_corpora(
     corpora
         Open corpora by the names that paths use.
     folders
-        Folder of each corpus, which has its API keys.
+        Folder of each corpus, which has its API keys and its webhooks.
     host
         Address to listen on.
     port
@@ -101,6 +102,8 @@ def serve_corpora(
         Limits of the server; the defaults unless given.
     tls
         Files of a certificate and its private key, for https.
+    allow_networks
+        Networks that the webhooks of each corpus may reach although they are not public.
     for_seconds
         Time after which the server stops; None for never.
     on_ready
@@ -120,7 +123,14 @@ def serve_corpora(
             f"{', '.join(without)} has no API keys, so it can only be served on 127.0.0.1; create "
             "a key with `recrawl keys create`"
         )
-    app = create_app(corpora, keys=rings, is_local=is_local, limits=limits)
+    app = create_app(
+        corpora,
+        keys=rings,
+        is_local=is_local,
+        limits=limits,
+        folders=folders,
+        allow_networks=allow_networks,
+    )
     bound = bind_socket(host, port)
     config = uvicorn.Config(
         app,

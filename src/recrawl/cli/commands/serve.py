@@ -21,7 +21,7 @@ from recrawl.corpus import is_compiled
 
 __all__ = ["command"]
 
-_NEEDED: Final = ("fastapi", "httptools", "msgspec", "uvicorn")
+_NEEDED: Final = ("aiohttp", "fastapi", "httptools", "msgspec", "protego", "uvicorn")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DEFAULT_NAME: Final = "corpus"
 _SHORT_SECONDS: Final = 120.0
@@ -128,6 +128,7 @@ def command(
             host=host,
             port=port,
             tls=tls,
+            allow_networks={name: one.config.run.allow_networks for name, one in opened.items()},
             for_seconds=for_seconds,
             on_ready=say_ready,
         )
