@@ -14,6 +14,13 @@ def _limit(default: Any, about: str, answer: str) -> Any:
 class ServiceLimits:
     """Limits of a server.  `limit_rows` says what each is for, and what happens beyond it."""
 
+    connections_max: int = _limit(2_048, "connections at a time", "503, without a problem document")
+    header_bytes_max: int = _limit(
+        65_536, "size of a request's first line and headers", "431 headers-too-large"
+    )
+    header_seconds_max: float = _limit(
+        30.0, "time in which the headers must arrive", "the connection is closed"
+    )
     body_bytes_max: int = _limit(
         32 << 20, "size of a request's body, after decompression", "413 body-too-large"
     )

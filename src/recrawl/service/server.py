@@ -16,10 +16,11 @@ from fastapi import FastAPI
 from recrawl.service.access import is_loopback_name
 from recrawl.service.app import create_app
 from recrawl.service.calls import Service
+from recrawl.service.connections import limited_protocol
 from recrawl.service.keys import KeyRing
 from recrawl.service.limits import ServiceLimits
 
-__all__ = ["bind_socket", "is_loopback", "serve_corpora"]
+__all__ = ["bind_socket", "is_loopback", "serve_corpora", "server_config"]
 
 _BACKLOG = 2_048
 _KEEP_ALIVE_SECONDS = 30
@@ -48,6 +49,36 @@ def bind_socket(host: str, port: int) -> socket.socket:
         bound.close()
         raise
     return bound
+
+
+def server_config(
+    app: FastAPI, limits: ServiceLimits, tls: tuple[Path, Path] | None = None
+) -> uvicorn.Config:
+    """Return the configuration of the HTTP server.
+
+    Parameters
+    ----------
+    app
+        Application to serve.
+    limits
+        Limits of the server.
+    tls
+        Files of a certificate and its private key, for https.
+    """
+    return uvicorn.Config(
+        app,
+        http=limited_protocol(limits),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=limits.connections_max,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=round(limits.drain_seconds_max),
+        ssl_certfile=None if tls is None else str(tls[0]),
+        ssl_keyfile=None if tls is None else str(tls[1]),
+    )
 
 
 class _Server(uvicorn.Server):
@@ -132,19 +163,7 @@ def serve_corpora(
         allow_networks=allow_networks,
     )
     bound = bind_socket(host, port)
-    config = uvicorn.Config(
-        app,
-        http="httptools",
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=round(limits.drain_seconds_max),
-        ssl_certfile=None if tls is None else str(tls[0]),
-        ssl_keyfile=None if tls is None else str(tls[1]),
-    )
+    config = server_config(app, limits, tls)
     scheme = "http" if tls is None else "https"
     name = f"[{host.strip('[]')}]" if ":" in host else host
     with bound:

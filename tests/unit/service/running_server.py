@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 import uvicorn
 
 from recrawl.service.app import create_app
-from recrawl.service.server import bind_socket
+from recrawl.service.server import bind_socket, server_config
 
 
 class Answer(NamedTuple):
@@ -40,9 +40,7 @@ class RunningServer:
         self.app = create_app(corpora, **settings)
         self._socket = bind_socket("127.0.0.1", 0)
         self.port: int = self._socket.getsockname()[1]
-        config = uvicorn.Config(
-            self.app, http="httptools", ws="none", log_config=None, access_log=False
-        )
+        config = server_config(self.app, self.app.state.service.limits)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._server.serve(sockets=[self._socket]))

@@ -1,10 +1,12 @@
 """Each limit holds, is answered as the reference says, and is listed there."""
 
+import socket
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +84,51 @@ def test_bodies_held_at_a_time(serve: Serve) -> None:
         assert server.app.state.service.memory.n_held == 0
 
 
-def test_a_slow_body(serve: Serve) -> None:
-    import socket  # noqa: PLC0415
+def test_headers(serve: Serve) -> None:
+    with serve(header_bytes_max=10_000, header_seconds_max=0.5) as server:
+        address = ("127.0.0.1", server.port)
+        assert server.request("GET", "/healthz", headers={"X": "x" * 9_000}).status == 200
+        with socket.create_connection(address, timeout=20) as client:
+            client.sendall(b"GET /healthz HTTP/1.1\r\nX: ")
+            answer = b""
+            while not answer:
+                try:
+                    client.sendall(b"x" * 1_000)
+                    client.settimeout(0.01)
+                    answer = client.recv(1_000)
+                except TimeoutError:
+                    continue
+            assert answer.startswith(b"HTTP/1.1 431")
+            assert b"headers-too-large" in answer
+        for first in (b"", b"GET /healthz HTTP/1.1\r\nX: "):
+            with socket.create_connection(address, timeout=20) as client:
+                client.sendall(first)
+                assert client.recv(1_000) == b""
+        # A large body after a small head is no large head, also on a connection that is kept.
+        connection = HTTPConnection(*address, timeout=20)
+        for _ in range(3):
+            body = b"[]".ljust(300_000)
+            headers = {"Content-Type": "application/json"}
+            connection.request("POST", "/v1/corpora/news/pages", body, headers)
+            answered = connection.getresponse()
+            assert (answered.status, answered.read()[:12]) == (200, b'{"status":[]')
+            time.sleep(0.6)  # longer than a head may take
+        connection.close()
 
+
+def test_connections(serve: Serve) -> None:
+    with serve(connections_max=3) as server:
+        address = ("127.0.0.1", server.port)
+        others = [socket.create_connection(address, timeout=20) for _ in range(3)]
+        time.sleep(0.1)
+        assert server.request("GET", "/healthz").status == 503
+        for one in others:
+            one.close()
+        time.sleep(0.1)
+        assert server.request("GET", "/healthz").status == 200
+
+
+def test_a_slow_body(serve: Serve) -> None:
     with serve(body_seconds_max=0.2) as server:
         head = b"POST /v1/corpora/news/pages HTTP/1.1\r\nHost: localhost\r\n"
         head += b"Content-Type: application/json\r\nContent-Length: 10\r\n\r\n["
