@@ -16,7 +16,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs/how-to/share-a-corpus.md").r
 PORT = "8377"
 
 
-class _Pages(BaseHTTPRequestHandler):
+class PageHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = f"<p>The page {self.path}, which has a sentence of its own.".encode()
         self.send_response(200)
@@ -32,7 +32,7 @@ class _Pages(BaseHTTPRequestHandler):
 @pytest.fixture
 def sites() -> Iterator[list[str]]:
     """Return the URLs of two sites, in place of those on the page."""
-    servers = [ThreadingHTTPServer(("127.0.0.1", 0), _Pages) for _ in range(2)]
+    servers = [ThreadingHTTPServer(("127.0.0.1", 0), PageHandler) for _ in range(2)]
     threads = [threading.Thread(target=server.serve_forever) for server in servers]
     for thread in threads:
         thread.start()
