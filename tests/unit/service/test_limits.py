@@ -5,8 +5,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from http.client import HTTPConnection
+from contextlib import AbstractContextManager, suppress
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +189,29 @@ def test_lists_targets_and_keys(serve: Serve) -> None:
         assert server.get("/plan?target=a&target=b").problem == "invalid-value"
         assert server.post("/orders", Idempotency_Key="abcd").status == 200
         assert server.post("/orders", Idempotency_Key="abcde").problem == "invalid-value"
+
+
+def test_a_request_that_does_not_end_is_cut_off_when_the_server_stops(corpus: Corpus) -> None:
+    slow = SlowCorpus(corpus, "stats")
+    ended: list[float] = []
+
+    def ask() -> None:
+        with suppress(OSError, HTTPException):  # it may be closed without an answer
+            assert server.get("/stats").status >= 500
+        ended.append(time.monotonic())
+
+    with RunningServer({"news": slow}, limits=ServiceLimits(drain_seconds_max=1)) as server:
+        asking = threading.Thread(target=ask)
+        asking.start()
+        hosted = server.app.state.service.corpora.find("news")
+        while hosted.n_reading < 1:
+            time.sleep(0.01)
+        threading.Timer(3.0, slow.go.set).start()  # the corpus is closed only after its calls
+        started = time.monotonic()
+    stopped = time.monotonic()
+    asking.join(30)
+    assert 0.5 < ended[0] - started < 2.9
+    assert stopped - started > 2.9
 
 
 def test_the_reference_lists_every_limit_and_every_problem() -> None:

@@ -53,6 +53,11 @@ class HostedCorpus:
         """Number of calls that change the corpus, which run or wait."""
         return self._changing.n_calls
 
+    @property
+    def n_reading(self) -> int:
+        """Number of calls that read the corpus, which run or wait."""
+        return self._reading.n_calls
+
     async def read(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
         """Run a function that only reads the corpus."""
         return await self._reading.run(function, *args, **kwargs)

@@ -4,16 +4,22 @@ import http.client
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 import recrawl
 from recrawl.cli import main
@@ -165,3 +171,44 @@ def test_keys_are_created_listed_and_revoked(folder: Path, tmp_path: Path) -> No
     assert run("keys", "list", *where) == (0, "")
     assert run("keys", "create", *where)[0] == 2
     assert run("keys", "list", "-C", str(tmp_path))[0] == 1
+
+
+def test_a_server_with_a_certificate(
+    folder: Path, tmp_path: Path, start: Callable[..., Process]
+) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    write_certificate(certificate, key)
+    server = start("-C", str(folder), "--tls", str(certificate), str(key))
+    assert server.url.startswith("https://")
+    context = ssl.create_default_context(cafile=str(certificate))
+    connection = http.client.HTTPSConnection("localhost", server.port, timeout=30, context=context)
+    connection.request("GET", "/healthz")
+    assert connection.getresponse().status == 200
+    connection.close()
+    server.stop()
+
+
+def write_certificate(certificate: Path, key: Path) -> None:
+    """Write a certificate for localhost that has signed itself, and its key."""
+    private = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(private.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(private, hashes.SHA256())
+    )
+    certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    key.write_bytes(
+        private.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
