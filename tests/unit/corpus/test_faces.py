@@ -13,7 +13,8 @@ import recrawl.corpus
 from recrawl.corpus import AsyncCorpus, Corpus, Outcome, Target
 from tests.manual_clock import ManualClock
 
-CLI = Path(recrawl.__path__[0]) / "cli"
+PACKAGE = Path(recrawl.__path__[0])
+FACES = sorted([*(PACKAGE / "cli").rglob("*.py"), *(PACKAGE / "service").rglob("*.py")])
 # Packages below the faces that a face must not know.
 INTERNAL = ("core", "kv", "ledger", "node", "papers", "shard", "store")
 PRIVATE_ATTRIBUTES = {"nodes", "partitions", "time"}
@@ -38,14 +39,14 @@ def is_allowed(module: str) -> bool:
     return not module.startswith(tuple(f"recrawl.{name}" for name in INTERNAL))
 
 
-@pytest.mark.parametrize("path", sorted(CLI.rglob("*.py")), ids=lambda path: path.stem)
-def test_a_command_imports_the_corpus_package_and_none_of_its_modules(path: Path) -> None:
+@pytest.mark.parametrize("path", FACES, ids=lambda path: path.stem)
+def test_a_face_imports_the_corpus_package_and_none_of_its_modules(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert [module for module in imported_modules(tree) if not is_allowed(module)] == []
 
 
-@pytest.mark.parametrize("path", sorted(CLI.rglob("*.py")), ids=lambda path: path.stem)
-def test_a_command_reads_no_internal_attribute_of_a_corpus(path: Path) -> None:
+@pytest.mark.parametrize("path", FACES, ids=lambda path: path.stem)
+def test_a_face_reads_no_internal_attribute_of_a_corpus(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     found = [
         f"corpus.{node.attr}, line {node.lineno}"

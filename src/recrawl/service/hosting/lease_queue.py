@@ -129,7 +129,8 @@ class LeaseQueue:
                 await asyncio.sleep(_EMPTY_SECONDS)
             wait = await self._lane.run(self._corpus.wait_seconds)
             pause = min(max(pause * _PAUSE_GROWTH, wait), _PAUSE_SECONDS_MAX)
-            ends_at = min(one.ends_at for one in self._waiting)
+            # All of them may have gone away meanwhile.
+            ends_at = min((one.ends_at for one in self._waiting), default=loop.time())
             seconds = max(min(pause, ends_at - loop.time()), 0.0)
             try:
                 async with asyncio.timeout(seconds):
