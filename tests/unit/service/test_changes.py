@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from recrawl import Outcome
 from recrawl.corpus import Corpus
+from tests.manual_clock import ManualClock
 from tests.unit.service.conftest import URLS
 from tests.unit.service.running_server import RunningServer
 
@@ -53,6 +55,26 @@ def test_a_consumer_continues_where_it_committed(fed: RunningServer) -> None:
     assert fed.request("DELETE", path).json["removed"] is True
     assert fed.request("DELETE", path).problem == "unknown-consumer"
     assert fed.request("PUT", "/v1/corpora/news/consumers/A", {"cursor": "oldest"}).status == 422
+
+
+def test_a_consumer_that_is_too_late_is_told_what_it_missed(
+    open_corpus: Callable[..., Corpus], clock: ManualClock
+) -> None:
+    corpus = open_corpus(changes={"kept_for": "10d"})
+    corpus.add(URLS)
+    fetch_all(corpus, b"one")
+    with RunningServer({"news": corpus}) as server:
+        path = "/v1/corpora/news/consumers/slow"
+        first = server.get("/changes?consumer=slow&limit=5").json
+        server.request("PUT", path, {"cursor": first["cursor"]})
+        clock.pass_seconds(86_400 * 14)
+        fetch_all(corpus, b"two")
+        corpus.snapshot()
+        late = server.get("/changes?consumer=slow")
+        assert (late.status, late.problem) == (410, "changes-lost")
+        assert late.json["n_missed"] == len(URLS) - 5
+        server.request("PUT", path, {"cursor": late.json["continue_with"]})
+        assert len(server.get("/changes?consumer=slow").json["changes"]) == len(URLS)
 
 
 def test_a_reader_waits_for_the_next_change(server: RunningServer, corpus: Corpus) -> None:

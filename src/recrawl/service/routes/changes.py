@@ -79,7 +79,18 @@ def _changes_answer(found: list[PageChange], after: str | None) -> Response:
 async def _read(
     hosted: HostedCorpus, after: str | None, consumer: str | None, limit: int
 ) -> list[PageChange]:
-    return await hosted.read(hosted.corpus.changes, after, consumer=consumer, limit=limit)
+    try:
+        return await hosted.read(hosted.corpus.changes, after, consumer=consumer, limit=limit)
+    except Problem as problem:
+        if problem.name == "changes-lost":
+            problem.members |= await hosted.read(_lost_members, hosted.corpus, consumer)
+        raise
+
+
+def _lost_members(corpus: Any, consumer: str | None) -> dict[str, Any]:
+    """Return what a consumer that has missed changes needs to know, to continue."""
+    n_missed = next((one.n_missed for one in corpus.consumers() if one.name == consumer), None)
+    return {"n_missed": n_missed, "continue_with": "oldest"}
 
 
 async def _wait_for_changes(
