@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from recrawl.corpus.inspect.explanation import PageExplanation
     from recrawl.corpus.inspect.hosts import newcomers_words
     from recrawl.corpus.inspect.page_table import PAGE_COLUMNS
+    from recrawl.corpus.monitoring.metrics import CorpusMetrics
     from recrawl.corpus.opening import open_corpus
     from recrawl.corpus.past.explanation_text import explanation_words
     from recrawl.corpus.past.page_history import PageHistory
@@ -103,6 +104,7 @@ __all__ = [
     "Consumer",
     "Corpus",
     "CorpusConfig",
+    "CorpusMetrics",
     "CorpusPlan",
     "CountedRows",
     "CrawlImport",
@@ -205,6 +207,7 @@ _MODULES = {
     "recrawl.corpus.inspect.explanation": ("PageExplanation",),
     "recrawl.corpus.inspect.hosts": ("newcomers_words",),
     "recrawl.corpus.inspect.page_table": ("PAGE_COLUMNS",),
+    "recrawl.corpus.monitoring.metrics": ("CorpusMetrics",),
     "recrawl.corpus.opening": ("open_corpus",),
     "recrawl.corpus.past.explanation_text": ("explanation_words",),
     "recrawl.corpus.past.page_history": ("PageHistory",),

@@ -16,6 +16,7 @@ from recrawl.corpus.inspect.page_table import PageRows
 from recrawl.corpus.inspect.stats import Stats
 from recrawl.corpus.leasing.shortfall import Orders, is_run_over
 from recrawl.corpus.leasing.urls import LeasedUrls
+from recrawl.corpus.monitoring.metrics import CorpusMetrics
 from recrawl.corpus.opening import open_corpus
 from recrawl.corpus.plan.curve import Plan
 from recrawl.corpus.view import CountedRows, Signalled
@@ -448,6 +449,10 @@ class AsyncCorpus:
     async def stats(self) -> Stats:
         """Return counts, budget, price and estimated freshness."""
         return await self._run(self.corpus.stats)
+
+    async def metrics(self) -> CorpusMetrics:
+        """Return figures for monitoring; see `Corpus.metrics`."""
+        return await self._run(self.corpus.metrics)
 
     async def plan(self) -> Plan:
         """Return the freshness that each budget buys for this corpus."""

@@ -40,6 +40,7 @@ from recrawl.corpus.leasing.reports import Reported, Reporting
 from recrawl.corpus.leasing.shortfall import Orders, is_run_over, window_reason, window_text
 from recrawl.corpus.leasing.small_calls import new_small_calls
 from recrawl.corpus.leasing.urls import LeasedUrls
+from recrawl.corpus.monitoring.metrics import CorpusMetrics, read_metrics
 from recrawl.corpus.plan.curve import Plan, plan_of
 from recrawl.corpus.view import Added, CountedRows, RowStatus, Signalled
 from recrawl.corpus.wrong_answers import wrong_answer_counts
@@ -1305,6 +1306,17 @@ class Corpus:
             n_template_changes=sum(one.n_template_changes for one in counts),
             n_wrong_answers=sum(wrong.values()),
             wrong_answers=dict(wrong),
+        )
+
+    def metrics(self) -> CorpusMetrics:
+        """Return figures for monitoring, holding no lock for longer than a few milliseconds.
+
+        Parts of them may be of slightly different moments; `stats` has all of the same one.
+        """
+        return replace(
+            read_metrics(self.nodes, now_ms=self.time.now_ms()),
+            snapshot_age_seconds=self._snapshotter.age_seconds(),
+            n_records_since_snapshot=self._snapshotter.n_records_since(),
         )
 
     def _stats_of_run(self, stats: Stats) -> Stats:

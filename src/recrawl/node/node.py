@@ -56,7 +56,7 @@ from recrawl.shard import (
     events,
 )
 from recrawl.shard.announced import find_announced
-from recrawl.shard.state.status import LeaseStage, PageStatus, PriceMode, Why
+from recrawl.shard.state.status import LeaseStage, PageStatus, PriceMode, Verdict, Why
 from recrawl.store import AcceptedRequest, Store, StoreBatch
 from recrawl.urls import page_names
 
@@ -193,6 +193,8 @@ class Node:
         self.lock = ProcessLock(threading.RLock())
         self.log_bytes = 0
         """Bytes appended or replayed since the node was opened."""
+        self.n_by_verdict = np.zeros(len(Verdict), np.int64)
+        """Number of outcomes that this node has logged since it was opened, by verdict."""
         self._pending: deque[Submission] = deque()
         self._owned_epoch = 0
         self._ticked_ms = self._weighed_ms = 0
@@ -481,8 +483,20 @@ class Node:
                 batch = self.store.batch()
             applied.append(self._apply(position, entry, batch, request_of(record)))
             self.log_bytes += len(record.data)
+            self._count_verdicts(entry, applied[-1])
         self._write(batch)
         return applied
+
+    def _count_verdicts(self, entry: LogEntry, applied: Applied) -> None:
+        match entry:
+            case PagesReported(outcomes) | FewPagesReported(outcomes):
+                pass
+            case Outcomes():
+                outcomes = entry
+            case _:
+                return
+        verdict = outcomes.verdict[applied.valid]
+        self.n_by_verdict += np.bincount(verdict, minlength=self.n_by_verdict.size)
 
     def find_request(self, key: bytes) -> AcceptedRequest | None:
         """Return the request that a client made with a key within a day; None if there is none."""

@@ -106,12 +106,23 @@ class Access:
             )
         return found
 
-    def usable(self, request: Request) -> list[str]:
-        """Return the corpora that a request may use for anything; raise if there are none."""
+    def usable(self, request: Request, scope: Scope | None = None) -> list[str]:
+        """Return the corpora that a request may use; raise if there are none.
+
+        Parameters
+        ----------
+        request
+            Request of the client.
+        scope
+            Scope that it needs; None for any.
+        """
         usable, problem = [], None
         for name in sorted(self._rings):
             try:
-                self.admit(request, name)
+                if scope is None:
+                    self.admit(request, name)
+                else:
+                    self.check(request, name, scope)
                 usable.append(name)
             except Problem as error:
                 problem = error

@@ -23,6 +23,9 @@ from recrawl.service.hosting.hosted import HostedCorpora
 from recrawl.service.keys import KeyRing
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.openapi import allowed_methods, openapi_document
+from recrawl.service.operations import metrics_route
+from recrawl.service.operations.metrics import ServerMetrics
+from recrawl.service.operations.request_watch import REQUEST_ID, RequestWatch
 from recrawl.service.problems import Problem
 from recrawl.service.routes import changes, inspect, orders, pages, reports, settings
 from recrawl.service.webhooks import DeliverySettings, ThreadedFeed, WebhookDelivery
@@ -90,8 +93,12 @@ def create_app(
         redoc_url=None,
     )
     app.state.service = Service(hosted, access, BodyMemory(limits), limits)
+    app.state.metrics = ServerMetrics()
     app.state.is_stopping = False
     app.add_middleware(AccessGate, access=access)
+    # The last one that is added is the first that sees a request.
+    app.add_middleware(RequestWatch, metrics=app.state.metrics)
+    app.include_router(metrics_route.router)
     app.include_router(_health)
     for part in (pages, orders, reports, inspect, settings, changes):
         app.include_router(part.router, prefix="/v1/corpora/{corpus}")
@@ -151,7 +158,11 @@ async def _answer_http_error(request: Request, error: Exception) -> Response:
     return Problem(name, str(error.detail), headers=headers).response()
 
 
-async def _answer_bug(_: Request, error: Exception) -> Response:
+async def _answer_bug(request: Request, error: Exception) -> Response:
     # The server logs the error with its traceback.
     del error
-    return Problem("internal", "the server has an error; its log has the details").response()
+    return Problem(
+        "internal",
+        "the server has an error; its log has the details",
+        headers={REQUEST_ID: request.state.request_id},
+    ).response()

@@ -21,7 +21,15 @@ from recrawl.corpus import is_compiled
 
 __all__ = ["command"]
 
-_NEEDED: Final = ("aiohttp", "fastapi", "httptools", "msgspec", "protego", "uvicorn")
+_NEEDED: Final = (
+    "aiohttp",
+    "fastapi",
+    "httptools",
+    "msgspec",
+    "prometheus_client",
+    "protego",
+    "uvicorn",
+)
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DEFAULT_NAME: Final = "corpus"
 _SHORT_SECONDS: Final = 120.0

@@ -15,7 +15,7 @@ from recrawl.core.arrays import CountArray, FloatArray, RowArray
 from recrawl.shard.state.status import PageStatus
 from recrawl.shard.state.tables import Tables
 
-__all__ = ["PageSample", "sample_of"]
+__all__ = ["PageSample", "sample_of", "sample_slots"]
 
 _SALT = 0x5EED_5A3B
 # Statuses of pages that are fetched from time to time.
@@ -117,3 +117,20 @@ def _sample_sizes(n_pages: CountArray, n_max: int) -> CountArray:
     in_proportion = np.rint(n_pages * (n_max / total)).astype(np.int64)
     wanted: CountArray = np.minimum(n_pages, np.maximum(in_proportion, max(least, 1)))
     return wanted
+
+
+def sample_slots(tables: Tables, n_max: int) -> PageSample:
+    """Return a sample of the slots of all kinds together, in a time that depends on its size alone.
+
+    Parameters
+    ----------
+    tables
+        Tables of one shard.
+    n_max
+        Size of the sample; slots of pages that are no longer fetched are left out of it.
+    """
+    n_slots = int(tables.registers.n_slots[0])
+    n_wanted = min(n_slots, n_max)
+    slot = _choices(0, n_slots, n_wanted) if n_wanted else np.empty(0, np.int64)
+    slot = slot[np.isin(tables.pages.status[slot], _COUNTED)]
+    return PageSample(slot, np.full(slot.size, n_slots / max(n_wanted, 1)))

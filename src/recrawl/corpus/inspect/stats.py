@@ -21,6 +21,7 @@ from recrawl.corpus.inspect.page_waits import early_from
 from recrawl.messages.views import AuditedFreshness, Stats
 from recrawl.node.config.rates import Money
 from recrawl.shard import Shard
+from recrawl.shard.due import Terms
 from recrawl.shard.early import Early
 from recrawl.shard.state.status import LeaseStage, PageStatus, PriceMode
 from recrawl.shard.state.words import EPOCH_SECONDS
@@ -31,6 +32,8 @@ __all__ = [
     "DemandCurve",
     "Stats",
     "demand_curve",
+    "n_leases_held",
+    "page_totals",
     "stats_of",
     "wilson_interval",
 ]
@@ -109,13 +112,27 @@ def _statuses(shards: Sequence[Shard]) -> tuple[dict[str, int], int | None]:
     return counts, None if oldest == _NO_FETCH else (oldest + 1 + EPOCH_SECONDS) * 1000
 
 
-def _totals(shard: Shard, sample: PageSample, now_ms: int) -> NDArray[np.float64]:
-    """Return sums: pages, importance, fresh pages, fresh importance, due pages, early pages."""
+def page_totals(
+    shard: Shard, sample: PageSample, now_ms: int, terms: Terms | None = None
+) -> NDArray[np.float64]:
+    """Return sums: pages, importance, fresh pages, fresh importance, due pages, early pages.
+
+    Parameters
+    ----------
+    shard
+        Shard of the pages.
+    sample
+        Pages to add up.
+    now_ms
+        Current time, in milliseconds since 1970.
+    terms
+        Result of `current_terms`, which takes longer than a small sample.
+    """
     pages, limits = shard.tables.pages, shard.tables.limits
     now = max(now_ms, shard.now_ms) / 1000 - EPOCH_SECONDS
     price = shard.price_at(max(now_ms, shard.now_ms))
     log2_price = math.log2(max(price, 1e-300))
-    terms = current_terms(shard)
+    terms = terms or current_terms(shard)
     totals = np.zeros(6)
     for first in range(0, sample.slot.size, _SLOTS_AT_ONCE):
         rows = slice(first, first + _SLOTS_AT_ONCE)
@@ -145,7 +162,7 @@ def _if_finite(amount: float) -> float | None:
     return amount if math.isfinite(amount) else None
 
 
-def _n_held(shard: Shard, now_ms: int) -> int:
+def n_leases_held(shard: Shard, now_ms: int) -> int:
     """Return the number of leases that have not run out."""
     leases = shard.tables.leases
     is_held = (leases.stage == LeaseStage.IN_FLIGHT) & (leases.expires_at > now_ms)
@@ -179,7 +196,7 @@ def stats_of(
         sample_of(shard.tables, max(-(-n_pages_max * shard.n_pages // max(n_pages, 1)), 1))
         for shard in shards
     ]
-    parts = [_totals(s, sample, now_ms) for s, sample in zip(shards, samples, strict=True)]
+    parts = [page_totals(s, sample, now_ms) for s, sample in zip(shards, samples, strict=True)]
     n, importance, fresh, weighted, n_due, n_early = np.sum(parts, axis=0).tolist()
     registers = [shard.tables.registers for shard in shards]
 
@@ -193,7 +210,7 @@ def stats_of(
         n_pages=n_pages,
         pages_by_status=by_status,
         n_groups=sum(int(np.count_nonzero(s.tables.groups.n_pages)) for s in shards),
-        in_flight=sum(_n_held(shard, now_ms) for shard in shards),
+        in_flight=sum(n_leases_held(shard, now_ms) for shard in shards),
         n_leases=sum(
             int(np.count_nonzero(s.tables.leases.stage != LeaseStage.EMPTY)) for s in shards
         ),

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 
 from recrawl.errors import RecrawlError
 from recrawl.kv import return_free_memory
-from recrawl.ledger import Ledger, SnapshotFolder
+from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.file_checks import check_database, check_snapshot
@@ -111,6 +111,15 @@ def _history_begin(ledger: Ledger, oldest: int) -> int:
     return oldest
 
 
+def _age_ms(snapshot: SavedSnapshot, clock: Clock) -> int:
+    """Return the time since a snapshot was written, by the dates of its folder."""
+    try:
+        written_ms = snapshot.folder.stat().st_mtime_ns // 1_000_000
+    except OSError:
+        return 0  # removed meanwhile, because there is a newer one
+    return max(clock.wall_ms() - written_ms, 0)
+
+
 class Snapshotter:
     """A thread that takes snapshots when enough time has passed or enough has been logged.
 
@@ -136,6 +145,11 @@ class Snapshotter:
         saved = [folder.list_saved() for _, folder in nodes]
         self._positions = [snapshots[0].position if snapshots else 0 for snapshots in saved]
         self._taken_ms = [clock.running_ms()] * len(nodes)
+        # When the newest snapshots were complete, by the running clock; None if there is none.
+        self._saved_ms = [
+            clock.running_ms() - _age_ms(snapshots[0], clock) if snapshots else None
+            for snapshots in saved
+        ]
         self._log_bytes = [0] * len(nodes)
         self._thread = threading.Thread(target=self._run, name="recrawl-snapshots", daemon=True)
 
@@ -148,6 +162,18 @@ class Snapshotter:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
+
+    def age_seconds(self) -> float | None:
+        """Return the age of the oldest of the partitions' newest snapshots; None without one."""
+        saved = [one for one in self._saved_ms if one is not None]
+        if len(saved) < len(self._saved_ms):
+            return None
+        return max(self._clock.running_ms() - min(saved), 0) / 1000
+
+    def n_records_since(self) -> int:
+        """Return the number of log records after the snapshots, which a restart replays."""
+        ends = zip(self._nodes, self._positions, strict=True)
+        return sum(max(node.position - position, 0) for (node, _), position in ends)
 
     def _run(self) -> None:
         while not self._stop.wait(_CHECK_SECONDS):
@@ -180,6 +206,7 @@ class Snapshotter:
         self._taken_ms[i] = self._clock.running_ms()
         with self._taking:
             self._positions[i] = take_snapshot(node, folder)
+        self._saved_ms[i] = self._clock.running_ms()
         self._log_bytes[i] = log_bytes
         self._trim_changes(node)
         # A snapshot flushes the store's buffers, so this is when most memory is free.
@@ -195,6 +222,7 @@ class Snapshotter:
             log_bytes = node.log_bytes
             self._taken_ms[i] = self._clock.running_ms()
             position = self._positions[i] = take_snapshot(node, folder)
+            self._saved_ms[i] = self._clock.running_ms()
             self._log_bytes[i] = log_bytes
             newest, *older = folder.list_saved()
             # It will be the only one, so it is read back first.

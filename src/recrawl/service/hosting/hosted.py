@@ -8,6 +8,7 @@ from recrawl.corpus import Outcome, Reported
 from recrawl.service.hosting.feed_watch import FeedWatch
 from recrawl.service.hosting.lanes import CallLane, MergingLane
 from recrawl.service.hosting.lease_queue import LeaseQueue
+from recrawl.service.hosting.metrics_cache import MetricsCache
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem
 
@@ -38,6 +39,7 @@ class HostedCorpus:
         self.corpus = corpus
         self.leases = LeaseQueue(corpus, limits)
         self.feed = FeedWatch(corpus, limits)
+        self.metrics = MetricsCache(corpus)
         n_calls_max = limits.calls_max
         self._small_reports: MergingLane[Outcome] = MergingLane(
             "report", corpus.report, _MERGED_OUTCOMES_MAX, n_calls_max
@@ -57,6 +59,16 @@ class HostedCorpus:
     def n_reading(self) -> int:
         """Number of calls that read the corpus, which run or wait."""
         return self._reading.n_calls
+
+    def n_calls(self) -> dict[str, int]:
+        """Return the number of calls that run or wait, by kind."""
+        return {
+            "lease": self.leases.n_calls,
+            "small_report": self._small_reports.n_calls,
+            "large_report": self._large_reports.n_calls,
+            "change": self._changing.n_calls,
+            "read": self._reading.n_calls,
+        }
 
     async def read(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
         """Run a function that only reads the corpus."""
@@ -91,7 +103,7 @@ class HostedCorpus:
         self.feed.close()
         await self.leases.close()
         await self._small_reports.close()
-        for lane in (self._large_reports, self._changing, self._reading):
+        for lane in (self._large_reports, self._changing, self._reading, self.metrics):
             await lane.close()
         await asyncio.to_thread(self.corpus.close)
 

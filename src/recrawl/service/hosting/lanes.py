@@ -98,6 +98,11 @@ class MergingLane(Generic[_Given]):
         self._waiting: deque[_SmallCall[_Given]] = deque()
         self._working: asyncio.Task[None] | None = None
 
+    @property
+    def n_calls(self) -> int:
+        """Number of calls that run or wait."""
+        return self._lane.n_calls + len(self._waiting)
+
     async def call(self, rows: list[_Given]) -> Any:
         """Do one call, together with others that wait; return its part of the result."""
         if len(self._waiting) >= self._n_calls_max:

@@ -76,6 +76,11 @@ class LeaseQueue:
         """Number of leases that wait."""
         return len(self._waiting)
 
+    @property
+    def n_calls(self) -> int:
+        """Number of calls to the corpus that run or wait."""
+        return self._lane.n_calls
+
     async def lease(self, wanted: WantedLease) -> Orders:
         """Return orders as soon as there are any, or none when the time to wait is over.
 

@@ -1,0 +1,1 @@
+"""Figures of a corpus for monitoring."""

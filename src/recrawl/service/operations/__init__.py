@@ -1,0 +1,1 @@
+"""What the operators of a server use: metrics and the log of requests."""

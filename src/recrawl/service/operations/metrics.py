@@ -1,0 +1,162 @@
+"""Metrics in the text formats of Prometheus and OpenMetrics.
+
+A scrape reads counters of the server and the last figures of each corpus, which a thread of their
+own reads every few seconds; so it waits for no call to a corpus.
+"""
+
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+
+from recrawl.corpus import CorpusMetrics
+from recrawl.service.hosting.hosted import HostedCorpus
+from recrawl.service.hosting.metrics_cache import ReadMetrics
+from recrawl.service.operations.metric_list import METRICS, SECONDS_BUCKETS
+
+__all__ = ["ServerMetrics"]
+
+
+class _Value(NamedTuple):
+    name: str
+    value: float | None
+    """None for a series that is absent."""
+    label: str | None = None
+    """Value of the second label, after the name of the corpus."""
+
+
+class _Collected:
+    """The metrics of one scrape, with the method of a registry that the encoder calls."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
+
+
+class ServerMetrics:
+    """Counters of a server; each server of a process has its own."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        row = METRICS["recrawl_http_requests"]
+        self._requests = Counter(row.name, row.about, row.labels, registry=self._registry)
+        row = METRICS["recrawl_http_request_seconds"]
+        self._seconds = Histogram(
+            row.name, row.about, row.labels, buckets=SECONDS_BUCKETS, registry=self._registry
+        )
+        row = METRICS["recrawl_http_requests_in_progress"]
+        self._in_progress = Gauge(row.name, row.about, registry=self._registry)
+        row = METRICS["recrawl_body_held_bytes"]
+        self._held_bytes = Gauge(row.name, row.about, registry=self._registry)
+
+    def begin_request(self) -> None:
+        """Count a request that has arrived."""
+        self._in_progress.inc()
+
+    def end_request(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request that was answered.
+
+        Parameters
+        ----------
+        route
+            Path of the route, with the names of its parameters instead of their values.
+        method
+            Method of the request.
+        status
+            Status of the answer.
+        seconds
+            Time until the answer began.
+        """
+        self._in_progress.dec()
+        self._requests.labels(route, method, str(status)).inc()
+        self._seconds.labels(route, method).observe(seconds)
+
+    def encode(
+        self,
+        corpora: Sequence[tuple[HostedCorpus, ReadMetrics | None]],
+        *,
+        n_bytes_held: int,
+        accept: str,
+    ) -> tuple[bytes, str]:
+        """Return all metrics as text, and the media type of the text.
+
+        Parameters
+        ----------
+        corpora
+            Corpora that the client may read, with their last figures.
+        n_bytes_held
+            Size of the bodies that the server holds now.
+        accept
+            Formats that the client accepts.
+        """
+        self._held_bytes.set(n_bytes_held)
+        encode, media_type = choose_encoder(accept)
+        own = list(self._registry.collect())
+        return encode(_Collected([*own, *_corpus_metrics(corpora)])), media_type
+
+
+def _corpus_metrics(
+    corpora: Sequence[tuple[HostedCorpus, ReadMetrics | None]],
+) -> Iterator[Metric]:
+    found: dict[str, Metric] = {}
+    for hosted, read in corpora:
+        values = list(_queue_values(hosted))
+        if read is not None:
+            values += _figure_values(read.metrics)
+            values.append(_Value("recrawl_metrics_age_seconds", time.monotonic() - read.read_at))
+        for name, value, label in values:
+            row = METRICS[name]
+            if value is None:
+                continue
+            if name not in found:
+                family = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
+                found[name] = family(name, row.about, labels=row.labels)
+            labels = [hosted.name] if label is None else [hosted.name, label]
+            found[name].add_metric(labels, value)  # type: ignore[attr-defined]
+    return iter(found.values())
+
+
+def _queue_values(hosted: HostedCorpus) -> Iterator[_Value]:
+    for kind, n_calls in hosted.n_calls().items():
+        yield _Value("recrawl_calls", n_calls, kind)
+    yield _Value("recrawl_waiting_leases", hosted.leases.n_waiting)
+    yield _Value("recrawl_waiting_feeds", hosted.feed.n_waiting)
+
+
+def _figure_values(of: CorpusMetrics) -> Iterator[_Value]:
+    for status, n_pages in of.pages_by_status.items():
+        yield _Value("recrawl_pages", n_pages, status)
+    yield _Value("recrawl_freshness_modelled_ratio", of.freshness_modelled)
+    yield _Value("recrawl_weighted_freshness_modelled_ratio", of.weighted_freshness_modelled)
+    yield _Value("recrawl_audits", of.n_audited)
+    yield _Value("recrawl_audits_fresh", of.n_audited_fresh)
+    audited = of.n_audited_fresh / of.n_audited if of.n_audited else None
+    yield _Value("recrawl_freshness_audited_ratio", audited)
+    yield _Value("recrawl_price", of.price)
+    yield _Value("recrawl_demand_per_second", of.demand_per_second)
+    yield _Value("recrawl_budget_per_second", _or_inf(of.budget_per_second), of.budget_unit)
+    yield _Value("recrawl_run_budget", of.run_budget, of.budget_unit)
+    yield _Value("recrawl_budget_credit", _or_inf(of.credit), of.budget_unit)
+    yield _Value("recrawl_due_pages", of.n_due)
+    yield _Value("recrawl_orders_in_flight", of.in_flight)
+    yield _Value("recrawl_orders", of.n_ordered)
+    for verdict, n_outcomes in of.outcomes_by_verdict.items():
+        yield _Value("recrawl_outcomes", n_outcomes, verdict)
+    yield _Value("recrawl_polls", of.n_polls)
+    yield _Value("recrawl_changes", of.n_changed)
+    yield _Value("recrawl_signals", of.n_signals)
+    yield _Value("recrawl_ignored_rows", of.n_void)
+    yield _Value("recrawl_snapshot_age_seconds", of.snapshot_age_seconds)
+    yield _Value("recrawl_log_records_since_snapshot", of.n_records_since_snapshot)
+    yield _Value("recrawl_log_lag_records", of.log_lag_records)
+
+
+def _or_inf(amount: float | None) -> float:
+    return math.inf if amount is None else amount

@@ -1,0 +1,89 @@
+"""Time every request, and give it an id that its answer and the log of requests have."""
+
+import re
+import secrets
+import time
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from recrawl.service.operations.metrics import ServerMetrics
+
+__all__ = ["REQUEST_ID", "RequestWatch"]
+
+REQUEST_ID = "X-Request-Id"
+"""Header with the id of a request; the client may choose it."""
+
+_HEADER = REQUEST_ID.lower().encode()
+_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
+_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+# Status of a request whose client went away before the answer, as nginx counts it.
+_GONE_AWAY = 499
+_BUG = 500
+_PREFIX = "/v1/corpora/{corpus}"
+
+
+class RequestWatch:
+    """The outermost layer of the application.
+
+    Parameters
+    ----------
+    app
+        Application that answers.
+    metrics
+        Metrics that count the requests.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: ServerMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = _request_id(scope)
+        scope.setdefault("state", {})["request_id"] = request_id.decode()
+        began = time.perf_counter()
+        status, seconds = 0, 0.0
+
+        async def send_on(message: Message) -> None:
+            nonlocal status, seconds
+            if message["type"] == "http.response.start":
+                status, seconds = message["status"], time.perf_counter() - began
+                message["headers"] = [*message.get("headers", ()), (_HEADER, request_id)]
+            await send(message)
+
+        self._metrics.begin_request()
+        try:
+            await self._app(scope, receive, send_on)
+        except Exception:
+            status = status or _BUG
+            raise
+        finally:
+            self._metrics.end_request(
+                _route_of(scope),
+                scope["method"] if scope["method"] in _METHODS else "other",
+                status or _GONE_AWAY,
+                seconds or time.perf_counter() - began,
+            )
+
+
+def _request_id(scope: Scope) -> bytes:
+    """Return the id that the client gives, or a new one."""
+    for name, value in scope["headers"]:
+        if name == _HEADER and _ID.fullmatch(value):
+            return bytes(value)
+    return secrets.token_hex(8).encode()
+
+
+def _route_of(scope: Scope) -> str:
+    """Return the path with the names of its parameters, so that it has few values."""
+    route: Any = scope.get("route")
+    path: str | None = getattr(route, "path", None)
+    if path is None:
+        return "unknown"
+    # Newer versions of FastAPI leave the prefix out, with which the application includes a router.
+    is_short = scope["path"].startswith("/v1/corpora/") and not path.startswith("/v1/")
+    return _PREFIX + path if is_short else path
