@@ -1,0 +1,225 @@
+"""The files in ``deploy`` are valid, and use only metrics that exist."""
+
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from urllib.request import urlopen
+
+import pytest
+import yaml
+
+import recrawl
+from recrawl.service.operations.metric_list import METRICS
+from scripts import grafana_dashboard
+from tests.docs.tutorial_shell import Shell, steps, words
+from tests.unit.service.running_server import RunningServer
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+GUIDE = ROOT / "docs/how-to/watch-in-grafana.md"
+PORT = "8377"
+
+SERIES = {series: row for row in METRICS.values() for series in row.series}
+# Metrics of Prometheus itself, and of its library for Python.
+OTHER_SERIES = {"up", "process_resident_memory_bytes", "process_cpu_seconds_total"}
+OTHER_LABELS = {"instance", "job", "le"}
+WORDS = {
+    *("sum", "by", "rate", "increase", "and", "ignoring", "offset", "abs", "Inf"),
+    *("avg_over_time", "histogram_quantile", "predict_linear", "on", "label_values"),
+}
+
+
+GROUPED = r"(?:by|on|ignoring) \(([^)]*)\)"
+
+
+def dashboard() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DEPLOY / "grafana/recrawl.json").read_text("utf-8"))
+    return found
+
+
+def dashboard_queries() -> list[str]:
+    return [
+        target["expr"] for panel in dashboard()["panels"] for target in panel.get("targets", ())
+    ]
+
+
+def alert_rules() -> list[dict[str, Any]]:
+    document = yaml.safe_load((DEPLOY / "prometheus/alerts.yml").read_text("utf-8"))
+    return [rule for group in document["groups"] for rule in group["rules"]]
+
+
+def alert_queries() -> list[str]:
+    return [rule["expr"] for rule in alert_rules()]
+
+
+def problems_of(query: str) -> list[str]:
+    """Return what a query uses that does not exist: series, and labels that a series has not."""
+    found = []
+    bare = re.sub(r'"[^"]*"', '""', query)
+    for left, right in ("()", "[]", "{}"):
+        if bare.count(left) != bare.count(right):
+            found.append(f"{left}{right} do not match")
+    labels_of_query = set()
+    ungrouped = re.sub(GROUPED, "", bare)
+    for name, selector in re.findall(r"\b([a-z]\w+_\w+|up)\b\s*(\{[^}]*\})?", ungrouped):
+        if name in WORDS:
+            continue
+        if name not in SERIES and name not in OTHER_SERIES:
+            found.append(f"there is no series {name}")
+            continue
+        labels = set(SERIES[name].labels) if name in SERIES else set()
+        labels_of_query |= labels
+        used = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selector))
+        found += [f"{name} has no label {label}" for label in used - labels - OTHER_LABELS]
+    used = {label for names in re.findall(GROUPED, bare) for label in re.split(r", ?", names)}
+    missing = used - labels_of_query - OTHER_LABELS
+    return found + [f"no series of the query has the label {label}" for label in missing]
+
+
+@pytest.mark.parametrize("query", [*dashboard_queries(), *alert_queries()])
+def test_a_query_uses_series_and_labels_that_exist(query: str) -> None:
+    assert problems_of(query) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "rate(recrawl_order_total[5m])",
+        'recrawl_price{host="x"}',
+        "sum by (url) (recrawl_price)",
+        "sum by (corpus) (rate(recrawl_orders_total[5m])",
+        "recrawl_orders > 1",
+        "sum(recrawl_nothing)",
+    ],
+)
+def test_a_wrong_query_is_noticed(query: str) -> None:
+    assert problems_of(query)
+
+
+def test_the_dashboard_shows_every_metric() -> None:
+    text = " ".join(dashboard_queries())
+    shown = {row.name for row in METRICS.values() if any(one in text for one in row.series)}
+    # The same as the increase of the two counters, but over all time.
+    assert set(METRICS) - shown == {"recrawl_freshness_audited_ratio"}
+
+
+def test_the_dashboard_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert grafana_dashboard.main(["--check"]) == 0, capsys.readouterr().out
+
+
+def test_panels_do_not_overlap_and_have_ids_of_their_own() -> None:
+    panels = dashboard()["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        at = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert all(x < 24 for x, _ in cells)
+        taken |= cells
+
+
+def test_every_alert_says_what_to_do() -> None:
+    names = [rule["alert"] for rule in alert_rules()]
+    assert len(set(names)) == len(names)
+    for rule in alert_rules():
+        assert set(rule["annotations"]) == {"summary", "action"}, rule["alert"]
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert re.fullmatch(r"\d+[mh]", rule["for"])
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path, PORT)
+    shell.environment["RECRAWL_KERNELS"] = "interpreted"
+    yield shell
+    shell.close()
+
+
+@pytest.mark.slow
+@pytest.mark.slow_without_jit
+def test_the_guide_runs_as_written(shell: Shell) -> None:
+    for file in (DEPLOY / "prometheus").iterdir():
+        shutil.copy(file, shell.folder)
+    n_run = 0
+    for step in steps(GUIDE.read_text("utf-8")):
+        command = step.command.replace(PORT, shell.port)
+        program = command.split()[0]
+        if program == "prometheus" or shutil.which(program, path=shell.environment["PATH"]) is None:
+            assert program in ("prometheus", "promtool", "curl"), command
+            continue  # Prometheus itself runs in the next test, where it is installed
+        if command.startswith("recrawl serve"):
+            assert "/v1/corpora/news" in shell.serve(step.command)
+            continue
+        code, printed, remarks = shell.run(command)
+        assert code == 0, (command, printed, remarks)
+        if step.shown:
+            assert words(step.shown) == words(printed)
+        n_run += 1
+    assert n_run >= 5
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="Prometheus is not installed")
+def test_prometheus_scrapes_the_server_and_takes_every_query(tmp_path: Path) -> None:
+    with RunningServer({"news": recrawl.open(tmp_path / "corpus")}) as server:
+        folder = tmp_path / "prometheus"
+        shutil.copytree(DEPLOY / "prometheus", folder)
+        config = (folder / "prometheus.yml").read_text("utf-8")
+        config = config.replace(PORT, str(server.port)).replace("15s", "1s")
+        (folder / "prometheus.yml").write_text(config)
+        address = f"127.0.0.1:{free_port()}"
+        command = ["prometheus", "--config.file=prometheus.yml", f"--web.listen-address={address}"]
+        with (tmp_path / "log").open("wb") as log:
+            process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+        try:
+
+            def ask(query: str) -> dict[str, Any]:
+                query = query.replace("$__rate_interval", "1m").replace("$corpus", ".*")
+                url = f"http://{address}/api/v1/query?query={quote(query.replace('$job', '.*'))}"
+                with urlopen(url, timeout=10) as answer:
+                    found: dict[str, Any] = json.load(answer)
+                return found
+
+            wait_until(lambda: bool(ask("recrawl_pages")["data"]["result"]))
+            for query in [*dashboard_queries(), *alert_queries()]:
+                assert ask(query)["status"] == "success", query
+            with urlopen(f"http://{address}/api/v1/rules", timeout=10) as answer:
+                groups = json.load(answer)["data"]["groups"]
+            assert {rule["name"] for group in groups for rule in group["rules"]} == {
+                rule["alert"] for rule in alert_rules()
+            }
+            assert ask("up")["data"]["result"][0]["value"][1] == "1"
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def wait_until(is_done: Callable[[], bool], seconds: float = 60) -> None:
+    ends_at = time.monotonic() + seconds
+    while True:
+        try:
+            if is_done():
+                return
+        except OSError:
+            pass
+        assert time.monotonic() < ends_at, "it takes too long"
+        time.sleep(0.2)
