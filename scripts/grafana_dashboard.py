@@ -183,6 +183,17 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             ),
         ),
         Panel(
+            "Free space on the disk",
+            "bytes",
+            ((f"recrawl_disk_free_bytes{_OF}", "{{corpus}}"),),
+        ),
+        Panel(
+            "Changes are refused",
+            "short",
+            ((f"recrawl_read_only{_OF}", "{{corpus}}"),),
+            "1 if the disk is nearly full, or a write has failed.",
+        ),
+        Panel(
             "Memory",
             "bytes",
             (

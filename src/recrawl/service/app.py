@@ -25,6 +25,7 @@ from recrawl.service.limits import ServiceLimits
 from recrawl.service.openapi import allowed_methods, openapi_document
 from recrawl.service.operations import metrics_route
 from recrawl.service.operations.metrics import ServerMetrics
+from recrawl.service.operations.request_log import RequestLogFile
 from recrawl.service.operations.request_watch import REQUEST_ID, RequestWatch
 from recrawl.service.problems import Problem
 from recrawl.service.routes import changes, inspect, orders, pages, reports, settings
@@ -43,6 +44,7 @@ def create_app(
     limits: ServiceLimits | None = None,
     folders: Mapping[str, Path] | None = None,
     allow_networks: Mapping[str, Sequence[str]] | None = None,
+    request_log: str | None = None,
 ) -> FastAPI:
     """Return the application that serves some corpora; it closes them when it ends.
 
@@ -60,15 +62,20 @@ def create_app(
         Folder of each corpus whose webhooks get its changes; none unless given.
     allow_networks
         Networks that the webhooks of each corpus may reach although they are not public.
+    request_log
+        File with a line for each request, ``-`` for standard error; None for none.
     """
     limits = limits or ServiceLimits()
     hosted = HostedCorpora(corpora, limits)
     no_keys: dict[str, KeyRing | None] = dict.fromkeys(corpora)
     access = Access({**no_keys, **(keys or {})}, is_local=is_local)
+    log = None if request_log is None else RequestLogFile(request_log)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as ending:
+            if log is not None:
+                ending.callback(log.close)
             ending.push_async_callback(hosted.close)
             for name, folder in (folders or {}).items():
                 one = hosted.find(name)
@@ -97,7 +104,7 @@ def create_app(
     app.state.is_stopping = False
     app.add_middleware(AccessGate, access=access)
     # The last one that is added is the first that sees a request.
-    app.add_middleware(RequestWatch, metrics=app.state.metrics)
+    app.add_middleware(RequestWatch, metrics=app.state.metrics, log=log)
     app.include_router(metrics_route.router)
     app.include_router(_health)
     for part in (pages, orders, reports, inspect, settings, changes):

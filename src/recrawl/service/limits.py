@@ -48,6 +48,9 @@ class ServiceLimits:
     idempotency_key_bytes_max: int = _limit(
         255, "length of an idempotency key, in bytes", "422 invalid-value"
     )
+    disk_free_bytes_min: int = _limit(
+        128 << 20, "free space on the disk of a corpus below which it is only read", "507 storage"
+    )
     drain_seconds_max: float = _limit(
         30.0, "time that running requests have to end when the server stops", "they are cut off"
     )

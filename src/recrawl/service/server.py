@@ -115,6 +115,7 @@ def serve_corpora(
     tls: tuple[Path, Path] | None = None,
     allow_networks: Mapping[str, Sequence[str]] | None = None,
     for_seconds: float | None = None,
+    request_log: str | None = None,
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve corpora until the process is told to stop (SIGTERM, Ctrl-C), then close them.
@@ -137,6 +138,8 @@ def serve_corpora(
         Networks that the webhooks of each corpus may reach although they are not public.
     for_seconds
         Time after which the server stops; None for never.
+    request_log
+        File with a line for each request, ``-`` for standard error; None for none.
     on_ready
         Function that is called with the URL of the server when it listens.
 
@@ -161,6 +164,7 @@ def serve_corpora(
         limits=limits,
         folders=folders,
         allow_networks=allow_networks,
+        request_log=request_log,
     )
     bound = bind_socket(host, port)
     config = server_config(app, limits, tls)

@@ -74,6 +74,12 @@ _SHORT_SECONDS: Final = 120.0
     help="Number of processes; only 1, because one process owns a corpus.",
 )
 @click.option(
+    "--request-log",
+    type=click.Path(dir_okay=False, writable=True, allow_dash=True),
+    metavar="FILE",
+    help="Append a JSON line for each request to FILE; - for standard error.",
+)
+@click.option(
     "--for",
     "for_seconds",
     metavar="TIME",
@@ -88,6 +94,7 @@ def command(
     port: int,
     tls: tuple[Path, Path] | None,
     workers: int,
+    request_log: str | None,
     for_seconds: float | None,
     folder: Path,
     out: Output,
@@ -138,6 +145,7 @@ def command(
             tls=tls,
             allow_networks={name: one.config.run.allow_networks for name, one in opened.items()},
             for_seconds=for_seconds,
+            request_log=request_log,
             on_ready=say_ready,
         )
     out.note("Stopped.  Everything that was answered is saved.")

@@ -9,6 +9,7 @@ from recrawl.service.hosting.feed_watch import FeedWatch
 from recrawl.service.hosting.lanes import CallLane, MergingLane
 from recrawl.service.hosting.lease_queue import LeaseQueue
 from recrawl.service.hosting.metrics_cache import MetricsCache
+from recrawl.service.hosting.write_guard import WriteGuard
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem
 
@@ -37,7 +38,8 @@ class HostedCorpus:
     def __init__(self, name: str, corpus: Any, limits: ServiceLimits) -> None:
         self.name = name
         self.corpus = corpus
-        self.leases = LeaseQueue(corpus, limits)
+        self.guard = WriteGuard(corpus, limits)
+        self.leases = LeaseQueue(corpus, limits, self.guard)
         self.feed = FeedWatch(corpus, limits)
         self.metrics = MetricsCache(corpus)
         n_calls_max = limits.calls_max
@@ -76,20 +78,23 @@ class HostedCorpus:
 
     async def change(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
         """Run a function that changes the corpus."""
-        found = await self._changing.run(function, *args, **kwargs)
+        with self.guard.watch():
+            found = await self._changing.run(function, *args, **kwargs)
         self.leases.wake()
         return found
 
     async def report(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
         """Run a function that reports many outcomes, or outcomes with bodies."""
-        found = await self._large_reports.run(function, *args, **kwargs)
+        with self.guard.watch():
+            found = await self._large_reports.run(function, *args, **kwargs)
         self.leases.wake()
         self.feed.wake()
         return found
 
     async def report_few(self, outcomes: list[Outcome]) -> Reported:
         """Report a few outcomes without bodies, together with those of other clients."""
-        found: Reported = await self._small_reports.call(outcomes)
+        with self.guard.watch():
+            found: Reported = await self._small_reports.call(outcomes)
         self.leases.wake()
         self.feed.wake()
         return found

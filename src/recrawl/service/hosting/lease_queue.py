@@ -13,6 +13,7 @@ from typing import Any
 
 from recrawl.corpus import Order, Orders, RequestKey, Shortfall
 from recrawl.service.hosting.lanes import CallLane
+from recrawl.service.hosting.write_guard import WriteGuard
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem, too_busy
 
@@ -59,10 +60,13 @@ class LeaseQueue:
         Object with the methods of `recrawl.Corpus`.
     limits
         Limits of the server.
+    guard
+        Guard that refuses leases if the corpus cannot write.
     """
 
-    def __init__(self, corpus: Any, limits: ServiceLimits) -> None:
+    def __init__(self, corpus: Any, limits: ServiceLimits, guard: WriteGuard) -> None:
         self._corpus = corpus
+        self._guard = guard
         self._limits = limits
         self._lane = CallLane("lease", 1, limits.calls_max)
         self._waiting: deque[WantedLease] = deque()
@@ -153,15 +157,18 @@ class LeaseQueue:
             asked.update(map(id, group))
             now = loop.time()
             try:
-                orders = await self._lane.run(
-                    self._corpus.lease,
-                    sum(one.n for one in group),
-                    seconds=group[0].seconds,
-                    exact=group[0].exact,
-                    run=group[0].run,
-                    request=group[0].request,
-                    with_shortfall=any(one.with_shortfall and one.ends_at <= now for one in group),
-                )
+                with self._guard.watch():
+                    orders = await self._lane.run(
+                        self._corpus.lease,
+                        sum(one.n for one in group),
+                        seconds=group[0].seconds,
+                        exact=group[0].exact,
+                        run=group[0].run,
+                        request=group[0].request,
+                        with_shortfall=any(
+                            one.with_shortfall and one.ends_at <= now for one in group
+                        ),
+                    )
             except Exception as error:
                 for one in group:
                     if not one.answered.done():

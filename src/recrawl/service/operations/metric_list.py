@@ -137,9 +137,14 @@ METRICS: Final[dict[str, MetricRow]] = {
             "Log records of other writers that are not applied yet; absent if the log does not "
             "answer",
         ),
+        MetricRow("recrawl_disk_free_bytes", "gauge", _C, "Free space on the disk of the corpus"),
         MetricRow(
-            "recrawl_metrics_age_seconds", "gauge", _C, "Age of the figures of the corpus above"
+            "recrawl_read_only",
+            "gauge",
+            _C,
+            "1 if changes are refused, because the disk is nearly full or a write has failed",
         ),
+        MetricRow("recrawl_metrics_age_seconds", "gauge", _C, "Age of the figures of the corpus"),
     )
 }
 """All metrics by name, in the order in which they are shown."""

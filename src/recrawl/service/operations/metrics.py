@@ -128,6 +128,8 @@ def _queue_values(hosted: HostedCorpus) -> Iterator[_Value]:
         yield _Value("recrawl_calls", n_calls, kind)
     yield _Value("recrawl_waiting_leases", hosted.leases.n_waiting)
     yield _Value("recrawl_waiting_feeds", hosted.feed.n_waiting)
+    yield _Value("recrawl_disk_free_bytes", hosted.guard.n_bytes_free)
+    yield _Value("recrawl_read_only", hosted.guard.is_read_only)
 
 
 def _figure_values(of: CorpusMetrics) -> Iterator[_Value]:

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recrawl.service.operations.metrics import ServerMetrics
+from recrawl.service.operations.request_log import RequestLogFile
 
 __all__ = ["REQUEST_ID", "RequestWatch"]
 
@@ -32,11 +33,14 @@ class RequestWatch:
         Application that answers.
     metrics
         Metrics that count the requests.
+    log
+        Log that has a line for each request; None for none.
     """
 
-    def __init__(self, app: ASGIApp, metrics: ServerMetrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: ServerMetrics, log: RequestLogFile | None) -> None:
         self._app = app
         self._metrics = metrics
+        self._log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -46,13 +50,15 @@ class RequestWatch:
         request_id = _request_id(scope)
         scope.setdefault("state", {})["request_id"] = request_id.decode()
         began = time.perf_counter()
-        status, seconds = 0, 0.0
+        status, seconds, n_bytes = 0, 0.0, 0
 
         async def send_on(message: Message) -> None:
-            nonlocal status, seconds
+            nonlocal status, seconds, n_bytes
             if message["type"] == "http.response.start":
                 status, seconds = message["status"], time.perf_counter() - began
                 message["headers"] = [*message.get("headers", ()), (_HEADER, request_id)]
+            else:
+                n_bytes += len(message.get("body", b""))
             await send(message)
 
         self._metrics.begin_request()
@@ -62,12 +68,24 @@ class RequestWatch:
             status = status or _BUG
             raise
         finally:
-            self._metrics.end_request(
-                _route_of(scope),
-                scope["method"] if scope["method"] in _METHODS else "other",
-                status or _GONE_AWAY,
-                seconds or time.perf_counter() - began,
-            )
+            route = _route_of(scope)
+            method = scope["method"] if scope["method"] in _METHODS else "other"
+            status = status or _GONE_AWAY
+            seconds = seconds or time.perf_counter() - began
+            self._metrics.end_request(route, method, status, seconds)
+            if self._log is not None:
+                self._log.write(
+                    id=request_id.decode(),
+                    method=method,
+                    route=route,
+                    corpus=scope.get("path_params", {}).get("corpus"),
+                    status=status,
+                    seconds=round(seconds, 6),
+                    total_seconds=round(time.perf_counter() - began, 6),
+                    n_bytes=n_bytes,
+                    key=scope["state"].get("key_id") or None,
+                    client=(scope.get("client") or (None,))[0],
+                )
 
 
 def _request_id(scope: Scope) -> bytes:

@@ -113,6 +113,13 @@ def test_a_server_stops_cleanly_and_keeps_what_it_answered(
         assert corpus.stats().n_outcomes == len(URLS)
 
 
+def test_requests_are_logged_to_standard_error(folder: Path, start: Callable[..., Process]) -> None:
+    server = start("-C", str(folder), "--request-log", "-")
+    server.request("GET", "/healthz")
+    (line,) = (line for line in server.stop().splitlines() if line.startswith("{"))
+    assert json.loads(line)["route"] == "/healthz"
+
+
 def test_what_was_answered_survives_a_kill(folder: Path, start: Callable[..., Process]) -> None:
     server = start("-C", str(folder))
     _, leased = server.request("POST", "/v1/corpora/news/orders?n=3")

@@ -17,7 +17,7 @@ from recrawl.service.operations.metric_list import METRICS
 from tests.unit.service.conftest import URLS
 from tests.unit.service.running_server import Answer, RunningServer
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/reference/metrics.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs/reference/metrics.md"
 
 
 def scrape(server: RunningServer, **headers: str) -> dict[tuple[str, ...], float]:
