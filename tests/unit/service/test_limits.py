@@ -85,7 +85,7 @@ def test_bodies_held_at_a_time(serve: Serve) -> None:
 
 
 def test_headers(serve: Serve) -> None:
-    with serve(header_bytes_max=10_000, header_seconds_max=0.5) as server:
+    with serve(header_bytes_max=10_000, header_seconds_max=2.0) as server:
         address = ("127.0.0.1", server.port)
         assert server.request("GET", "/healthz", headers={"X": "x" * 9_000}).status == 200
         with socket.create_connection(address, timeout=20) as client:
@@ -106,26 +106,34 @@ def test_headers(serve: Serve) -> None:
                 assert client.recv(1_000) == b""
         # A large body after a small head is no large head, also on a connection that is kept.
         connection = HTTPConnection(*address, timeout=20)
-        for _ in range(3):
+        for _ in range(2):
             body = b"[]".ljust(300_000)
             headers = {"Content-Type": "application/json"}
             connection.request("POST", "/v1/corpora/news/pages", body, headers)
             answered = connection.getresponse()
             assert (answered.status, answered.read()[:12]) == (200, b'{"status":[]')
-            time.sleep(0.6)  # longer than a head may take
+            time.sleep(2.2)  # longer than a head may take
         connection.close()
+
+
+def is_answered_with(server: RunningServer, status: int) -> bool:
+    """Return whether the server soon answers with a status."""
+    ends_at = time.monotonic() + 20
+    while time.monotonic() < ends_at:
+        if server.request("GET", "/healthz").status == status:
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def test_connections(serve: Serve) -> None:
     with serve(connections_max=3) as server:
         address = ("127.0.0.1", server.port)
         others = [socket.create_connection(address, timeout=20) for _ in range(3)]
-        time.sleep(0.1)
-        assert server.request("GET", "/healthz").status == 503
+        assert is_answered_with(server, 503)
         for one in others:
             one.close()
-        time.sleep(0.1)
-        assert server.request("GET", "/healthz").status == 200
+        assert is_answered_with(server, 200)
 
 
 def test_a_slow_body(serve: Serve) -> None:
@@ -138,12 +146,12 @@ def test_a_slow_body(serve: Serve) -> None:
 
 
 def test_waits(serve: Serve) -> None:
-    with serve(wait_seconds_max=2.0, waiting_leases_max=2, waiting_feeds_max=1) as server:
-        assert server.post("/orders?wait=2.1").problem == "invalid-value"
-        assert server.get("/changes?wait=2.1").problem == "invalid-value"
+    with serve(wait_seconds_max=5.0, waiting_leases_max=2, waiting_feeds_max=1) as server:
+        assert server.post("/orders?wait=5.1").problem == "invalid-value"
+        assert server.get("/changes?wait=5.1").problem == "invalid-value"
         with ThreadPoolExecutor(3) as pool:
-            waiting = [pool.submit(server.post, "/orders?wait=2&why=false") for _ in range(2)]
-            waiting.append(pool.submit(server.get, "/changes?wait=2"))
+            waiting = [pool.submit(server.post, "/orders?wait=5&why=false") for _ in range(2)]
+            waiting.append(pool.submit(server.get, "/changes?wait=5"))
             hosted = server.app.state.service.corpora.find("news")
             while hosted.leases.n_waiting < 2 or hosted.feed.n_waiting < 1:
                 time.sleep(0.01)
@@ -206,12 +214,12 @@ def test_a_request_that_does_not_end_is_cut_off_when_the_server_stops(corpus: Co
         hosted = server.app.state.service.corpora.find("news")
         while hosted.n_reading < 1:
             time.sleep(0.01)
-        threading.Timer(3.0, slow.go.set).start()  # the corpus is closed only after its calls
+        threading.Timer(6.0, slow.go.set).start()  # the corpus is closed only after its calls
         started = time.monotonic()
     stopped = time.monotonic()
     asking.join(30)
-    assert 0.5 < ended[0] - started < 2.9
-    assert stopped - started > 2.9
+    assert 0.5 < ended[0] - started < 5.9
+    assert stopped - started > 5.9
 
 
 def test_the_reference_lists_every_limit_and_every_problem() -> None:

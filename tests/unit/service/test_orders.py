@@ -102,7 +102,7 @@ def test_waiting_clients_are_served_in_their_order(server: RunningServer) -> Non
     with ThreadPoolExecutor(3) as pool:
         waiting = []
         for n in range(3):
-            waiting.append(pool.submit(server.post, "/orders?n=1&wait=2"))
+            waiting.append(pool.submit(server.post, "/orders?n=1&wait=5"))
             while leases.n_waiting <= n:
                 time.sleep(0.01)
         server.post("/pages", [{"url": URLS[0]}, {"url": URLS[5]}])
