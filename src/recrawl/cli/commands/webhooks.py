@@ -136,7 +136,7 @@ def add(name: str, url: str, skip_dead: bool, folder: Path, out: Output, **setti
 @example_command("list", examples=(CommandExample("recrawl webhooks list"),))
 @corpus_option
 @output_option
-def list_all(folder: Path, out: Output) -> None:
+def list_subscriptions(folder: Path, out: Output) -> None:
     """List the webhooks, and how many changes wait or could not be delivered."""
     _prepare(folder)
     from recrawl.service.webhooks import list_letters, list_webhooks  # noqa: PLC0415
@@ -347,5 +347,5 @@ def _count(ids: tuple[str, ...]) -> str:
     return count_text(len(ids), "dead letter") if ids else "All dead letters"
 
 
-for _subcommand in (add, list_all, change, rotate, remove, letters, send_again, drop):
+for _subcommand in (add, list_subscriptions, change, rotate, remove, letters, send_again, drop):
     command.add_command(_subcommand)
