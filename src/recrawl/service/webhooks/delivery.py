@@ -64,6 +64,7 @@ class WebhookDelivery:
         self._workers: dict[str, tuple[WebhookWorker, asyncio.Task[None]]] = {}
         self._versions: dict[str, tuple[int, int]] | None = None
         self._reloading: asyncio.Task[None] | None = None
+        self._reload_lock = asyncio.Lock()
         self.problem = ""
         """Why the files of webhooks could not be read at the last look; empty if they could."""
 
@@ -131,7 +132,14 @@ class WebhookDelivery:
         return cursor
 
     async def reload(self) -> None:
-        """Notice webhooks that were added, changed or removed, and requests about letters."""
+        """Notice now what is otherwise noticed within a second.
+
+        That is webhooks that were added, changed or removed, and requests about letters.
+        """
+        async with self._reload_lock:
+            await self._reload()
+
+    async def _reload(self) -> None:
         versions = await asyncio.to_thread(self._files.versions)
         if versions == self._versions:
             return
