@@ -4,7 +4,7 @@ The application uses corpora only by the methods of `recrawl.Corpus`, so that a 
 may be anywhere.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,8 @@ from recrawl.service.operations.request_log import RequestLogFile
 from recrawl.service.operations.request_watch import REQUEST_ID, RequestWatch
 from recrawl.service.problems import Problem
 from recrawl.service.routes import changes, inspect, orders, pages, reports, settings
-from recrawl.service.webhooks import DeliverySettings, ThreadedFeed, WebhookDelivery
+from recrawl.service.routes import webhooks as webhook_routes
+from recrawl.service.webhooks import DeliverySettings
 
 __all__ = ["create_app"]
 
@@ -43,7 +44,7 @@ def create_app(
     is_local: bool = True,
     limits: ServiceLimits | None = None,
     folders: Mapping[str, Path] | None = None,
-    allow_networks: Mapping[str, Sequence[str]] | None = None,
+    webhooks: DeliverySettings | None = None,
     request_log: str | None = None,
 ) -> FastAPI:
     """Return the application that serves some corpora; it closes them when it ends.
@@ -59,9 +60,9 @@ def create_app(
     limits
         Limits of the server; the defaults unless given.
     folders
-        Folder of each corpus whose webhooks get its changes; none unless given.
-    allow_networks
-        Networks that the webhooks of each corpus may reach although they are not public.
+        Folder of each corpus by its name, which has its webhooks; a corpus without one has none.
+    webhooks
+        Settings of the delivery to webhooks; the defaults unless given.
     request_log
         File with a line for each request, ``-`` for standard error; None for none.
     """
@@ -78,17 +79,7 @@ def create_app(
                 ending.callback(log.close)
             ending.push_async_callback(hosted.close)
             for name, folder in (folders or {}).items():
-                one = hosted.find(name)
-                networks = tuple((allow_networks or {}).get(name, ()))
-                delivery = WebhookDelivery(
-                    ThreadedFeed(one.corpus, one.read),
-                    folder,
-                    settings=DeliverySettings(
-                        source=f"urn:recrawl:corpus:{name}", allow_networks=networks
-                    ),
-                )
-                await ending.enter_async_context(delivery)
-                one.feed.on_wake = delivery.wake
+                await hosted.find(name).start_webhooks(folder, webhooks or DeliverySettings())
             yield
 
     app = FastAPI(
@@ -107,7 +98,7 @@ def create_app(
     app.add_middleware(RequestWatch, metrics=app.state.metrics, log=log)
     app.include_router(metrics_route.router)
     app.include_router(_health)
-    for part in (pages, orders, reports, inspect, settings, changes):
+    for part in (pages, orders, reports, inspect, settings, changes, webhook_routes):
         app.include_router(part.router, prefix="/v1/corpora/{corpus}")
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(RequestValidationError, _answer_invalid)

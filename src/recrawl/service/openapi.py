@@ -14,12 +14,19 @@ from recrawl.service.routes.changes import CommitBody
 from recrawl.service.routes.orders import ExtendBody, ReleaseBody
 from recrawl.service.routes.pages import PageChangeBody
 from recrawl.service.routes.settings import BudgetBody, HostBody
+from recrawl.service.routes.webhooks import (
+    LettersBody,
+    RotateBody,
+    WebhookBody,
+    WebhookChangeBody,
+)
 
 __all__ = ["allowed_methods", "openapi_document"]
 
 _TYPES = [
     *(PageRow, UrlRow, OutcomeRow, SignalRow, RequestRow, OrderAnswer, PageChangeBody),
     *(ExtendBody, ReleaseBody, BudgetBody, HostBody, CommitBody),
+    *(WebhookBody, WebhookChangeBody, RotateBody, LettersBody),
 ]
 _PROBLEM = {
     "type": "object",

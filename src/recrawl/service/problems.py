@@ -36,6 +36,7 @@ PROBLEMS: dict[str, ProblemType] = {
     "unknown-path": ProblemType(404, "There is nothing at this path"),
     "unknown-corpus": ProblemType(404, "This server has no such corpus"),
     "unknown-page": ProblemType(404, "The page is not tracked"),
+    "unknown-webhook": ProblemType(404, "There is no such webhook"),
     "unknown-consumer": ProblemType(404, "There is no such consumer"),
     "wrong-method": ProblemType(405, "The path does not take this method"),
     "body-too-slow": ProblemType(408, "The body did not arrive in time"),

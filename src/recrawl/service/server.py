@@ -5,7 +5,7 @@ import ipaddress
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from recrawl.service.calls import Service
 from recrawl.service.connections import limited_protocol
 from recrawl.service.keys import KeyRing
 from recrawl.service.limits import ServiceLimits
+from recrawl.service.webhooks import DeliverySettings
 
 __all__ = ["bind_socket", "is_loopback", "serve_corpora", "server_config"]
 
@@ -113,7 +114,7 @@ def serve_corpora(
     port: int = 8377,
     limits: ServiceLimits | None = None,
     tls: tuple[Path, Path] | None = None,
-    allow_networks: Mapping[str, Sequence[str]] | None = None,
+    webhooks: DeliverySettings | None = None,
     for_seconds: float | None = None,
     request_log: str | None = None,
     on_ready: Callable[[str], None] = lambda _: None,
@@ -134,8 +135,8 @@ def serve_corpora(
         Limits of the server; the defaults unless given.
     tls
         Files of a certificate and its private key, for https.
-    allow_networks
-        Networks that the webhooks of each corpus may reach although they are not public.
+    webhooks
+        Settings of the delivery to webhooks; the defaults unless given.
     for_seconds
         Time after which the server stops; None for never.
     request_log
@@ -163,7 +164,7 @@ def serve_corpora(
         is_local=is_local,
         limits=limits,
         folders=folders,
-        allow_networks=allow_networks,
+        webhooks=webhooks,
         request_log=request_log,
     )
     bound = bind_socket(host, port)

@@ -1,6 +1,7 @@
 """A real server on a port of its own, with a real corpus."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,6 @@ def corpus(open_corpus: Callable[..., Corpus]) -> Corpus:
 
 
 @pytest.fixture
-def server(corpus: Corpus) -> Iterator[RunningServer]:
-    with RunningServer({"news": corpus}) as running:
+def server(corpus: Corpus, tmp_path: Path) -> Iterator[RunningServer]:
+    with RunningServer({"news": corpus}, folders={"news": tmp_path / "corpus"}) as running:
         yield running

@@ -89,7 +89,7 @@ def guarded(
     corpora = {"news": open_corpus("news"), "shop": open_corpus("shop")}
     corpora["news"].add(URLS)
     rings = {name: KeyRing(folder) for name, folder in folders.items()}
-    with RunningServer(corpora, keys=rings, is_local=False) as server:
+    with RunningServer(corpora, keys=rings, is_local=False, folders=folders) as server:
         server.app.state.rings = rings
         yield server
 
@@ -120,6 +120,14 @@ CALLS = {
     ("POST", "/pages/remove"): "admin",
     ("PUT", "/budget"): "admin",
     ("PATCH", "/hosts/site0.example"): "admin",
+    ("GET", "/webhooks"): "read",
+    ("POST", "/webhooks"): "admin",
+    ("PATCH", "/webhooks/hook"): "admin",
+    ("DELETE", "/webhooks/hook"): "admin",
+    ("POST", "/webhooks/hook/rotate"): "admin",
+    ("GET", "/webhooks/hook/letters"): "read",
+    ("POST", "/webhooks/hook/letters/send-again"): "admin",
+    ("POST", "/webhooks/hook/letters/drop"): "admin",
 }
 
 
@@ -131,11 +139,11 @@ def test_every_path_is_in_the_table(server: RunningServer) -> None:
         if path.startswith("/v1/corpora/{corpus}")
         for method in operations
     }
-    named = {"x": "{consumer}", "site0.example": "{host}"}
+    named = {"x": "{consumer}", "site0.example": "{host}", "hook": "{webhook}"}
     tested = set()
     for method, path in CALLS:
-        bare, _, last = path.partition("?")[0].rpartition("/")
-        tested.add((method, f"{bare}/{named.get(last, last)}"))
+        parts = path.partition("?")[0].split("/")
+        tested.add((method, "/".join(named.get(part, part) for part in parts)))
     assert tested == paths
 
 

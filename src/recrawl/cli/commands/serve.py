@@ -86,6 +86,14 @@ _SHORT_SECONDS: Final = 120.0
     callback=duration_option,
     help="End after TIME: 10m, 1h.  Default: serve until Ctrl-C or SIGTERM.",
 )
+@click.option(
+    "--allow-network",
+    "allow_networks",
+    multiple=True,
+    metavar="NETWORK",
+    help="Network that webhooks may be sent to although it is not public, such as 10.1.0.0/16.  "
+    "Can be repeated.",
+)
 @corpus_option
 @output_option
 def command(
@@ -96,6 +104,7 @@ def command(
     workers: int,
     request_log: str | None,
     for_seconds: float | None,
+    allow_networks: tuple[str, ...],
     folder: Path,
     out: Output,
 ) -> None:
@@ -124,6 +133,7 @@ def command(
         opened = {name: closing.enter_context(open_to_change(one)) for name, one in folders.items()}
         # Imported after the corpora were opened, which chooses the kernels.
         from recrawl.service import is_loopback, list_keys, serve_corpora  # noqa: PLC0415
+        from recrawl.service.webhooks import DeliverySettings  # noqa: PLC0415
 
         open_to_all = [name for name, one in folders.items() if not list_keys(one)]
 
@@ -143,7 +153,7 @@ def command(
             host=host,
             port=port,
             tls=tls,
-            allow_networks={name: one.config.run.allow_networks for name, one in opened.items()},
+            webhooks=DeliverySettings(allow_networks=allow_networks),
             for_seconds=for_seconds,
             request_log=request_log,
             on_ready=say_ready,

@@ -1,7 +1,7 @@
 """Requests that wait for changes of pages: they are woken when something was reported."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -30,8 +30,6 @@ class FeedWatch:
         self._limits = limits
         self._n_waiting = 0
         self._next = asyncio.Event()
-        self.on_wake: Callable[[], None] = lambda: None
-        """Function that is called whenever there may be new changes."""
         self.is_closed = False
 
     @property
@@ -56,7 +54,6 @@ class FeedWatch:
         """Let all requests that wait look for changes."""
         self._next.set()
         self._next = asyncio.Event()
-        self.on_wake()
 
     async def wait(self, seconds: float) -> None:
         """Wait until there may be new changes, but not longer than some seconds."""

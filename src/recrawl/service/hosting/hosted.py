@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from recrawl.corpus import Outcome, Reported
@@ -12,6 +14,7 @@ from recrawl.service.hosting.metrics_cache import MetricsCache
 from recrawl.service.hosting.write_guard import WriteGuard
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem
+from recrawl.service.webhooks import DeliverySettings, ThreadedFeed, WebhookDelivery
 
 __all__ = ["HostedCorpora", "HostedCorpus"]
 
@@ -51,6 +54,32 @@ class HostedCorpus:
         self._reading = CallLane("read", 2, n_calls_max)
         self.settings_lock = asyncio.Lock()
         """Held from reading a version of settings to changing them."""
+        self.webhooks: WebhookDelivery | None = None
+        """Delivery of changes to other programs; None if it does not run."""
+        self.webhooks_folder: Path | None = None
+        """Folder of the corpus, which has the files of its webhooks."""
+
+    async def start_webhooks(self, folder: Path, settings: DeliverySettings) -> None:
+        """Begin to deliver changes to the webhooks of the corpus.
+
+        Parameters
+        ----------
+        folder
+            Folder of the corpus.
+        settings
+            Settings of the delivery.
+        """
+        self.webhooks_folder = folder
+        source = f"urn:recrawl:corpus:{self.name}"
+        self.webhooks = WebhookDelivery(
+            ThreadedFeed(self.corpus, self.read), folder, settings=replace(settings, source=source)
+        )
+        await self.webhooks.start()
+
+    def _wake_feed(self) -> None:
+        self.feed.wake()
+        if self.webhooks is not None:
+            self.webhooks.wake()
 
     @property
     def n_changing(self) -> int:
@@ -88,7 +117,7 @@ class HostedCorpus:
         with self.guard.watch():
             found = await self._large_reports.run(function, *args, **kwargs)
         self.leases.wake()
-        self.feed.wake()
+        self._wake_feed()
         return found
 
     async def report_few(self, outcomes: list[Outcome]) -> Reported:
@@ -96,7 +125,7 @@ class HostedCorpus:
         with self.guard.watch():
             found: Reported = await self._small_reports.call(outcomes)
         self.leases.wake()
-        self.feed.wake()
+        self._wake_feed()
         return found
 
     def stop_waiting(self) -> None:
@@ -106,6 +135,8 @@ class HostedCorpus:
     async def close(self) -> None:
         """Wait for what runs, then close the corpus."""
         self.feed.close()
+        if self.webhooks is not None:
+            await self.webhooks.stop()
         await self.leases.close()
         await self._small_reports.close()
         for lane in (self._large_reports, self._changing, self._reading, self.metrics):

@@ -152,6 +152,8 @@ def _change_answer(change: PageChange) -> dict[str, Any]:
         "doc_id": change.doc_id,
         "metadata": change.metadata,
         "key": change.key,
+        "kind": change.kind,
+        "sequence": change.sequence,
         "n_passages_kept": None if passages is None else len(passages.kept),
         "n_passages_added": None if passages is None else len(passages.added),
         "n_passages_removed": None if passages is None else len(passages.removed),

@@ -138,7 +138,7 @@ class FakeFeed:
         return self.places.pop(consumer, None) is not None
 
 
-async def until(is_so: Callable[[], Any], seconds: float = 20.0) -> None:
+async def until(is_so: Callable[[], Any], seconds: float = 60.0) -> None:
     """Wait until something is so."""
     async with asyncio.timeout(seconds):
         while not is_so():

@@ -60,7 +60,7 @@ PAGES = [f"p{i % 7}" for i in range(60)]
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     async def limited() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             await main
 
     asyncio.run(limited())

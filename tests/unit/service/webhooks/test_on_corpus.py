@@ -29,7 +29,7 @@ LIMITS = WebhookLimits(backoff_seconds=0.01)
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(main, 60))
+    asyncio.run(asyncio.wait_for(main, 180))
 
 
 def subscribe(folder: Path, receiver: Receiver, name: str = "hook", **settings: Any) -> None:

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 import recrawl
-from recrawl.service.webhooks import add_webhook, list_webhooks, verify_webhook
+from recrawl.service.webhooks import (
+    DeliverySettings,
+    add_webhook,
+    list_webhooks,
+    verify_webhook,
+)
 from tests.unit.service.running_server import RunningServer
 
 LOOPBACK = ["127.0.0.0/8"]
@@ -61,7 +66,7 @@ def serve(folder: Path, networks: list[str]) -> RunningServer:
     return RunningServer(
         {"news": recrawl.open(folder)},
         folders={"news": folder},
-        allow_networks={"news": networks},
+        webhooks=DeliverySettings(allow_networks=tuple(networks)),
     )
 
 
