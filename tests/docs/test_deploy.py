@@ -1,4 +1,4 @@
-"""The files in ``deploy`` are valid, and use only metrics that exist."""
+"""The files in ``deploy`` are valid, agree with each other, and use only metrics that exist."""
 
 import json
 import re
@@ -6,16 +6,21 @@ import shutil
 import socket
 import subprocess
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
+import click
 import pytest
 import yaml
 
 import recrawl
+from recrawl.cli import main
+from recrawl.corpus import CorpusConfig
+from recrawl.service import ServiceLimits
 from recrawl.service.operations.metric_list import METRICS
 from scripts import grafana_dashboard
 from tests.docs.tutorial_shell import Shell, steps, words
@@ -223,3 +228,119 @@ def wait_until(is_done: Callable[[], bool], seconds: float = 60) -> None:
             pass
         assert time.monotonic() < ends_at, "it takes too long"
         time.sleep(0.2)
+
+
+# ------------------------------------------------------------------------- starting a server
+
+
+def test_every_yaml_file_can_be_read() -> None:
+    files = [*DEPLOY.rglob("*.yml"), *DEPLOY.rglob("*.yaml")]
+    assert len(files) >= 6
+    for file in files:
+        assert all(list(yaml.safe_load_all(file.read_text("utf-8")))), file
+
+
+def test_the_readme_names_every_part() -> None:
+    text = (DEPLOY / "README.md").read_text("utf-8")
+    for part in DEPLOY.iterdir():
+        name = f"`{part.name}/" if part.is_dir() else f"`{part.name}`"
+        assert name in text or part.name == "README.md", name
+
+
+@pytest.mark.slow
+@pytest.mark.slow_without_jit
+def test_a_container_starts_with_a_corpus_and_keys_and_stops_cleanly(tmp_path: Path) -> None:
+    shell = Shell(tmp_path, PORT)
+    corpus = tmp_path / "news"
+    shell.environment |= {
+        "RECRAWL_KERNELS": "interpreted",
+        "RECRAWL_CORPUS": str(corpus),
+        "RECRAWL_CONFIG": str(tmp_path / "given.toml"),
+        "RECRAWL_PORT": "0",
+    }
+    (tmp_path / "given.toml").write_text('[budget]\nrate = "60/h"\n')
+    for _ in range(2):  # the second time there is a corpus with keys already
+        shell.serve(f"sh {DEPLOY}/start.sh")
+        keys = {}
+        for scope in ("admin", "read"):
+            file = tmp_path / f"news.{scope}.key"
+            assert file.stat().st_mode & 0o777 == 0o600
+            keys[scope] = file.read_text().strip()
+        base = f"http://127.0.0.1:{shell.port}"
+        headers = {"Authorization": f"Bearer {keys['read']}"}
+        with urlopen(Request(f"{base}/metrics", headers=headers), timeout=30) as answer:
+            assert b'recrawl_budget_per_second{corpus="news"' in answer.read()
+        with urlopen(f"{base}/readyz", timeout=30) as answer:
+            assert answer.status == 200
+        server = shell.processes[-1]
+        server.terminate()
+        assert server.wait(60) == 0
+    shell.close()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    unit = (DEPLOY / "systemd/recrawl.service").read_text("utf-8")
+    assert unit.count("/opt/recrawl/bin/recrawl ") == 2
+    (tmp_path / "recrawl.service").write_text(unit.replace("/opt/recrawl/bin/recrawl", "/bin/true"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(tmp_path / "recrawl.service")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    about_it = [line for line in done.stderr.splitlines() if "recrawl" in line]
+    assert about_it == [], done.stderr
+
+
+def test_the_unit_uses_commands_and_options_that_exist() -> None:
+    unit = (DEPLOY / "systemd/recrawl.service").read_text("utf-8")
+    for name, options in re.findall(r"/bin/recrawl (\w+) (.*)", unit):
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        known = {option for one in command.params for option in one.opts}
+        assert set(re.findall(r"(?<= )--?[\w-]+", f" {options}")) <= known
+
+
+def test_containers_agree_with_the_image() -> None:
+    image = (DEPLOY / "Containerfile").read_text("utf-8")
+    (volumes,) = re.findall(r"^VOLUME (.*)$", image, re.M)
+    (port,) = re.findall(r"^EXPOSE (\d+)$", image, re.M)
+    (user,) = re.findall(r"^USER (\d+)$", image, re.M)
+    for copied in re.findall(r"^COPY (deploy/\S+)", image, re.M):
+        assert (ROOT / copied).exists()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    (extras,) = re.findall(r'"/source\[(.*?)\]"', image)
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+
+    compose = yaml.safe_load((DEPLOY / "compose/compose.yml").read_text("utf-8"))
+    own = compose["services"]["recrawl"]
+    places = {one.split(":")[1] for one in own["volumes"]}
+    assert set(json.loads(volumes)) <= places
+    assert own["environment"]["RECRAWL_CONFIG"] in places
+    assert own["ports"] == [f"127.0.0.1:{port}:{port}"]
+    assert compose["services"]["prometheus"]["user"] == user
+    for service in compose["services"].values():
+        for one in service.get("volumes", ()):
+            source = one.split(":")[0]
+            is_file = source.startswith(".")
+            assert (
+                (DEPLOY / "compose" / source).exists() if is_file else source in compose["volumes"]
+            )
+
+    documents = list(yaml.safe_load_all((DEPLOY / "kubernetes/recrawl.yaml").read_text("utf-8")))
+    service, stateful, _ = documents
+    assert service["spec"]["ports"][0]["port"] == int(port)
+    pod = stateful["spec"]["template"]["spec"]
+    assert stateful["spec"]["replicas"] == 1
+    assert pod["securityContext"]["runAsUser"] == int(user)
+    (container,) = pod["containers"]
+    mounted = {one["mountPath"] for one in container["volumeMounts"]}
+    assert set(json.loads(volumes)) <= mounted
+    assert pod["terminationGracePeriodSeconds"] > ServiceLimits().drain_seconds_max
+
+
+def test_the_corpus_of_the_compose_file_has_a_valid_configuration() -> None:
+    given = tomllib.loads((DEPLOY / "compose/recrawl.toml").read_text("utf-8"))
+    config = CorpusConfig.from_dict(given)
+    assert (config.ledger.kind, config.ledger.replication) == ("kafka", 1)
