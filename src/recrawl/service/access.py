@@ -1,7 +1,7 @@
 """Decide whether a request may do what it asks for."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Send
@@ -140,11 +140,14 @@ class AccessGate:
         Application behind the gate.
     access
         Keys of all corpora.
+    open_paths
+        Last parts of paths of a corpus that need no key of it.
     """
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(self, app: ASGIApp, access: Access, open_paths: Collection[str] = ()) -> None:
         self._app = app
         self._access = access
+        self._open_paths = open_paths
 
     async def __call__(self, scope: ScopeOfRequest, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it."""
@@ -153,7 +156,9 @@ class AccessGate:
             _, _, kind, *rest = path.split("/")
             request = Request(scope)
             try:
-                if kind == "corpora" and rest and rest[0]:
+                if kind == "corpora" and len(rest) == 2 and rest[1] in self._open_paths:
+                    pass
+                elif kind == "corpora" and rest and rest[0]:
                     self._access.admit(request, rest[0])
                 else:
                     self._access.usable(request)

@@ -28,6 +28,8 @@ from recrawl.service.operations.metrics import ServerMetrics
 from recrawl.service.operations.request_log import RequestLogFile
 from recrawl.service.operations.request_watch import REQUEST_ID, RequestWatch
 from recrawl.service.problems import Problem
+from recrawl.service.receivers import indexnow_route
+from recrawl.service.receivers.indexnow import FetchText, IndexNow
 from recrawl.service.routes import changes, inspect, orders, pages, reports, settings
 from recrawl.service.routes import webhooks as webhook_routes
 from recrawl.service.webhooks import DeliverySettings
@@ -46,6 +48,7 @@ def create_app(
     folders: Mapping[str, Path] | None = None,
     webhooks: DeliverySettings | None = None,
     request_log: str | None = None,
+    fetch_text: FetchText | None = None,
 ) -> FastAPI:
     """Return the application that serves some corpora; it closes them when it ends.
 
@@ -65,11 +68,14 @@ def create_app(
         Settings of the delivery to webhooks; the defaults unless given.
     request_log
         File with a line for each request, ``-`` for standard error; None for none.
+    fetch_text
+        Function that fetches the key files of sites, for notices of IndexNow; None to take none.
     """
     limits = limits or ServiceLimits()
     hosted = HostedCorpora(corpora, limits)
     no_keys: dict[str, KeyRing | None] = dict.fromkeys(corpora)
     access = Access({**no_keys, **(keys or {})}, is_local=is_local)
+    indexnow = None if fetch_text is None else IndexNow(fetch_text, limits)
     log = None if request_log is None else RequestLogFile(request_log)
 
     @asynccontextmanager
@@ -78,6 +84,8 @@ def create_app(
             if log is not None:
                 ending.callback(log.close)
             ending.push_async_callback(hosted.close)
+            if indexnow is not None:
+                ending.push_async_callback(indexnow.close)
             for name, folder in (folders or {}).items():
                 await hosted.find(name).start_webhooks(folder, webhooks or DeliverySettings())
             yield
@@ -93,13 +101,18 @@ def create_app(
     app.state.service = Service(hosted, access, BodyMemory(limits), limits)
     app.state.metrics = ServerMetrics()
     app.state.is_stopping = False
-    app.add_middleware(AccessGate, access=access)
+    # Sites have no key of ours.
+    open_paths = () if indexnow is None else ("indexnow",)
+    app.add_middleware(AccessGate, access=access, open_paths=open_paths)
     # The last one that is added is the first that sees a request.
     app.add_middleware(RequestWatch, metrics=app.state.metrics, log=log)
     app.include_router(metrics_route.router)
     app.include_router(_health)
     for part in (pages, orders, reports, inspect, settings, changes, webhook_routes):
         app.include_router(part.router, prefix="/v1/corpora/{corpus}")
+    if indexnow is not None:
+        app.state.indexnow = indexnow
+        app.include_router(indexnow_route.router, prefix="/v1/corpora/{corpus}")
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http_error)

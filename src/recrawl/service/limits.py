@@ -51,6 +51,10 @@ class ServiceLimits:
     disk_free_bytes_min: int = _limit(
         128 << 20, "free space on the disk of a corpus below which it is only read", "507 storage"
     )
+    indexnow_urls_max: int = _limit(10_000, "URLs of a notice of IndexNow", "400 invalid-body")
+    indexnow_urls_per_hour: int = _limit(
+        10_000, "URLs that a host may announce by IndexNow in an hour", "429 too-busy"
+    )
     drain_seconds_max: float = _limit(
         30.0, "time that running requests have to end when the server stops", "they are cut off"
     )

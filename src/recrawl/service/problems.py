@@ -33,6 +33,7 @@ PROBLEMS: dict[str, ProblemType] = {
     "invalid-body": ProblemType(400, "The body cannot be read"),
     "key-needed": ProblemType(401, "A valid API key is needed"),
     "not-allowed": ProblemType(403, "The API key does not allow this"),
+    "key-not-verified": ProblemType(403, "The site does not have this key"),
     "unknown-path": ProblemType(404, "There is nothing at this path"),
     "unknown-corpus": ProblemType(404, "This server has no such corpus"),
     "unknown-page": ProblemType(404, "The page is not tracked"),

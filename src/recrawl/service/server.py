@@ -19,6 +19,7 @@ from recrawl.service.calls import Service
 from recrawl.service.connections import limited_protocol
 from recrawl.service.keys import KeyRing
 from recrawl.service.limits import ServiceLimits
+from recrawl.service.receivers.indexnow import FetchText
 from recrawl.service.webhooks import DeliverySettings
 
 __all__ = ["bind_socket", "is_loopback", "serve_corpora", "server_config"]
@@ -117,6 +118,7 @@ def serve_corpora(
     webhooks: DeliverySettings | None = None,
     for_seconds: float | None = None,
     request_log: str | None = None,
+    fetch_text: FetchText | None = None,
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve corpora until the process is told to stop (SIGTERM, Ctrl-C), then close them.
@@ -141,6 +143,8 @@ def serve_corpora(
         Time after which the server stops; None for never.
     request_log
         File with a line for each request, ``-`` for standard error; None for none.
+    fetch_text
+        Function that fetches the key files of sites, for notices of IndexNow; None to take none.
     on_ready
         Function that is called with the URL of the server when it listens.
 
@@ -166,6 +170,7 @@ def serve_corpora(
         folders=folders,
         webhooks=webhooks,
         request_log=request_log,
+        fetch_text=fetch_text,
     )
     bound = bind_socket(host, port)
     config = server_config(app, limits, tls)

@@ -2,9 +2,10 @@
 
 import importlib.util
 import re
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -23,6 +24,7 @@ __all__ = ["command"]
 
 _NEEDED: Final = (
     "aiohttp",
+    "brotli",
     "fastapi",
     "httptools",
     "msgspec",
@@ -30,6 +32,7 @@ _NEEDED: Final = (
     "protego",
     "uvicorn",
 )
+_KEY_FILE_BYTES_MAX: Final = 4_096
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DEFAULT_NAME: Final = "corpus"
 _SHORT_SECONDS: Final = 120.0
@@ -80,6 +83,13 @@ _SHORT_SECONDS: Final = 120.0
     help="Append a JSON line for each request to FILE; - for standard error.",
 )
 @click.option(
+    "--indexnow",
+    "contact",
+    metavar="CONTACT",
+    help="Let sites announce changed pages by IndexNow.  CONTACT is your URL or e-mail address, "
+    "which requests for their key files carry.",
+)
+@click.option(
     "--for",
     "for_seconds",
     metavar="TIME",
@@ -103,6 +113,7 @@ def command(
     tls: tuple[Path, Path] | None,
     workers: int,
     request_log: str | None,
+    contact: str | None,
     for_seconds: float | None,
     allow_networks: tuple[str, ...],
     folder: Path,
@@ -156,9 +167,39 @@ def command(
             webhooks=DeliverySettings(allow_networks=allow_networks),
             for_seconds=for_seconds,
             request_log=request_log,
+            fetch_text=None if contact is None else _key_file_fetcher(contact),
             on_ready=say_ready,
         )
     out.note("Stopped.  Everything that was answered is saved.")
+
+
+def _key_file_fetcher(
+    contact: str, **settings: Any
+) -> Callable[[str], Coroutine[Any, Any, bytes | None]]:
+    """Return a function that fetches a small file from a public address."""
+    from recrawl.fetch import FetchRequest, FetchSettings, HttpFetcher  # noqa: PLC0415
+
+    chosen = FetchSettings(
+        contact=contact,
+        body_bytes_max=_KEY_FILE_BYTES_MAX,
+        total_seconds_max=10.0,
+        # The site asks for this request itself.
+        obey_robots=False,
+        redirects_max=1,
+        **settings,
+    )
+
+    async def fetch_text(url: str) -> bytes | None:
+        fetcher = HttpFetcher(chosen)
+        try:
+            answer = await fetcher.fetch(FetchRequest(url=url))
+        finally:
+            await fetcher.close()
+        # A file elsewhere would prove nothing.
+        is_found = answer.status == 200 and answer.problem is None and not answer.redirects
+        return answer.body if is_found else None
+
+    return fetch_text
 
 
 def _folders_by_name(corpora: tuple[str, ...], folder: Path) -> dict[str, Path]:

@@ -1,0 +1,1 @@
+"""Notices of sites that pages have changed, which become signals."""
