@@ -56,6 +56,8 @@ class ServerMetrics:
         row = METRICS["recrawl_body_held_bytes"]
         self._held_bytes = Gauge(row.name, row.about, registry=self._registry)
 
+        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
     def begin_request(self) -> None:
         """Count a request that has arrived."""
         self._in_progress.inc()
@@ -75,8 +77,15 @@ class ServerMetrics:
             Time until the answer began.
         """
         self._in_progress.dec()
-        self._requests.labels(route, method, str(status)).inc()
-        self._seconds.labels(route, method).observe(seconds)
+        series = self._series.get((route, method, status))
+        if series is None:
+            # Few combinations exist, and looking up a series by its labels takes longer.
+            series = self._series[route, method, status] = (
+                self._requests.labels(route, method, str(status)),
+                self._seconds.labels(route, method),
+            )
+        series[0].inc()
+        series[1].observe(seconds)
 
     def encode(
         self,
