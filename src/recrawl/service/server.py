@@ -107,7 +107,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve_corpora(
+def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
     corpora: Mapping[str, Any],
     *,
     folders: Mapping[str, Path],

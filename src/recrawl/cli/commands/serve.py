@@ -109,15 +109,13 @@ _SHORT_SECONDS: Final = 120.0
 def command(
     corpora: tuple[str, ...],
     host: str,
-    port: int,
-    tls: tuple[Path, Path] | None,
     workers: int,
-    request_log: str | None,
     contact: str | None,
     for_seconds: float | None,
     allow_networks: tuple[str, ...],
     folder: Path,
     out: Output,
+    **serving: Any,
 ) -> None:
     """Serve a corpus over HTTP, so that fetchers on other machines can lease and report pages.
 
@@ -162,13 +160,11 @@ def command(
             opened,
             folders=folders,
             host=host,
-            port=port,
-            tls=tls,
             webhooks=DeliverySettings(allow_networks=allow_networks),
             for_seconds=for_seconds,
-            request_log=request_log,
             fetch_text=None if contact is None else _key_file_fetcher(contact),
             on_ready=say_ready,
+            **serving,
         )
     out.note("Stopped.  Everything that was answered is saved.")
 
