@@ -2,13 +2,16 @@
 
 import os as _os
 from importlib.metadata import version as _version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    from recrawl.client import AsyncClient, Client
     from recrawl.corpus import AsyncCorpus, Clock, Corpus, CorpusConfig, Order, Outcome
 
 __all__ = [
+    "AsyncClient",
     "AsyncCorpus",
+    "Client",
     "Corpus",
     "CorpusConfig",
     "Order",
@@ -27,13 +30,18 @@ def open(
     read_only: bool = False,
     clock: "Clock | None" = None,
     accept_clock: bool = False,
+    key: str | None = None,
 ) -> "Corpus":
-    """Open the corpus in a folder; create it if the folder holds none.
+    """Open the corpus in a folder, or on a server.
+
+    A folder that holds no corpus becomes one.  An address such as
+    ``https://example.com/v1/corpora/news`` gives a `Client`, which has the methods of a `Corpus`
+    that the service offers.
 
     Parameters
     ----------
     path
-        Folder of the corpus.
+        Folder of the corpus, or its address on a server, as `recrawl serve` prints it.
     config
         Configuration; the default is ``recrawl.toml`` in the folder, or without that file the
         configuration that the corpus was last opened with.
@@ -43,6 +51,8 @@ def open(
         Time source; the system clock unless given.
     accept_clock
         Whether to open a corpus whose last change is longer ago than ``clock.gap_max``.
+    key
+        API key for a server; the environment variable ``RECRAWL_KEY`` by default.
 
     Examples
     --------
@@ -56,6 +66,15 @@ def open(
     (2, array([ True]))
     >>> folder.cleanup()
     """
+    if isinstance(path, str) and path.lower().startswith(("http://", "https://")):
+        if config is not None or clock is not None or read_only or accept_clock:
+            raise ValueError("a corpus on a server is opened with its address and a key alone")
+        from recrawl.client import Client  # noqa: PLC0415
+
+        # Typed as a corpus, whose methods it has, so that programs change one line only.
+        return cast("Corpus", Client(path, key))
+    if key is not None:
+        raise ValueError(f"key is for a corpus on a server, not for the folder {path}")
     # Imported here: compiled code takes a second to load, and `--version` needs none of it.
     from recrawl.corpus import open_corpus  # noqa: PLC0415
 
@@ -63,7 +82,11 @@ def open(
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name of `recrawl.corpus`, which is imported at the first access."""
+    """Return a public name, whose package is imported at the first access."""
+    if name in ("AsyncClient", "Client"):
+        import recrawl.client  # noqa: PLC0415
+
+        return getattr(recrawl.client, name)
     if name in __all__:
         import recrawl.corpus  # noqa: PLC0415
 

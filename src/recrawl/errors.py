@@ -21,6 +21,9 @@
         ├── ReadError         an input file cannot be read at all
         │   └── UnknownFormat the format of an input file is not known
         ├── RequestKeyReused  another request had the same idempotency key
+        ├── ServiceError      a service answers what a client does not understand
+        │   ├── AccessDenied  a service needs an API key, or the key does not allow the call
+        │   └── ServiceUnavailable    a service cannot be reached, or is too busy
         ├── SinkError         a sink cannot write now; the versions stay in the spool
         ├── SnapshotError     a snapshot is corrupt, or its format is not known
         │   └── SnapshotFormatError    its format is not known; nothing is corrupt
@@ -36,6 +39,7 @@ bug and raises `AssertionError`.  Malformed data from the web raises nothing.
 """
 
 __all__ = [
+    "AccessDenied",
     "BackupError",
     "ChangesLost",
     "ClockError",
@@ -54,6 +58,8 @@ __all__ = [
     "RecoveryError",
     "RecrawlError",
     "RequestKeyReused",
+    "ServiceError",
+    "ServiceUnavailable",
     "SinkError",
     "SnapshotError",
     "SnapshotFormatError",
@@ -136,6 +142,18 @@ class UnknownFormat(ReadError):  # noqa: N818 - names a condition, as in the doc
 
 class RequestKeyReused(RecrawlError, ValueError):  # noqa: N818 - names a condition
     """Another request had the same idempotency key within the last day."""
+
+
+class ServiceError(RecrawlError):
+    """A service gives an answer that a client does not understand, or has an error itself."""
+
+
+class AccessDenied(ServiceError):  # noqa: N818 - names a condition, as in the docs
+    """A service needs an API key, or the key does not allow the call."""
+
+
+class ServiceUnavailable(ServiceError):  # noqa: N818 - names a condition, as in the docs
+    """A service cannot be reached, or is too busy, and repeating the request did not help."""
 
 
 class SinkError(RecrawlError):

@@ -30,7 +30,7 @@ MATHS = [*packages_of(recrawl.core), "recrawl.core.requests", *packages_of(recra
 
 
 def test_the_top_level_names_are_these() -> None:
-    names = ["AsyncCorpus", "Corpus", "CorpusConfig", "Order", "Outcome"]
+    names = ["AsyncClient", "AsyncCorpus", "Client", "Corpus", "CorpusConfig", "Order", "Outcome"]
     assert recrawl.__all__ == [*names, "__version__", "open"]
     for name in recrawl.__all__:
         assert getattr(recrawl, name) is not None

@@ -45,6 +45,7 @@ async def changes(
     ] = None,
     limit: Annotated[int, Query(ge=1)] = 1_000,
     wait: Annotated[float, Query(ge=0, description="Seconds to wait for the first change.")] = 0.0,
+    passages: Annotated[bool, Query(description="Include hashes and texts of passages.")] = False,
 ) -> Response:
     """Read changes after a cursor or the committed place of a consumer, oldest first.
 
@@ -73,7 +74,11 @@ async def changes(
 
 def _changes_answer(found: list[PageChange], after: str | None) -> Response:
     cursor = found[-1].cursor if found else after
-    return json_answer({"changes": [_change_answer(one) for one in found], "cursor": cursor})
+    answers = [_change_answer(one) for one in found]
+    if passages:
+        for one, answer in zip(found, answers, strict=True):
+            answer["passages"] = None if one.passages is None else one.passages._asdict()
+    return json_answer({"changes": answers, "cursor": cursor})
 
 
 async def _read(

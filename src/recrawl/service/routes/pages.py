@@ -46,10 +46,16 @@ class PageChangeBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @router.post("/pages", summary="Add pages to track", openapi_extra=rows_body(PAGE_ROWS))
-async def add_pages(request: Request, corpus: CorpusName) -> Response:
+async def add_pages(
+    request: Request,
+    corpus: CorpusName,
+    check: Annotated[bool, Query(description="Add nothing; say which rows are refused.")] = False,
+) -> Response:
     """Add pages.  Those that are tracked already keep their values; their status is duplicate."""
     hosted, limits = enter(request, corpus, Scope.REPORT), service_of(request).limits
     async with hold_body(request) as body:
+        if check:
+            return json_answer({"reasons": await hosted.read(_check, hosted.corpus, body, limits)})
         return await hosted.change(_add, hosted.corpus, request, body, limits)
 
 
@@ -112,18 +118,20 @@ async def list_pages(
     cursor: Annotated[str | None, Query(max_length=100)] = None,
     limit: Annotated[int, Query(ge=1)] = 1_000,
     columns: Annotated[
-        str, Query(max_length=2_000, description=f"Some of {', '.join(PAGE_COLUMNS.names)}.")
+        str,
+        Query(max_length=2_000, description=f"all, or some of {', '.join(PAGE_COLUMNS.names)}."),
     ] = _LISTED_BY_DEFAULT,
 ) -> Response:
     """List all pages in portions: give the cursor of an answer to get the next one."""
     hosted, limits = enter(request, corpus, Scope.READ), service_of(request).limits
     if limit > limits.listed_max:
         raise Problem("invalid-value", f"limit must be at most {limits.listed_max:,}, got {limit}")
-    return await hosted.read(_list, hosted.corpus, request, cursor, columns.split(","), limit)
+    names = None if columns == "all" else columns.split(",")
+    return await hosted.read(_list, hosted.corpus, request, cursor, names, limit)
 
 
 def _list(
-    corpus: Any, request: Request, cursor: str | None, columns: list[str], limit: int
+    corpus: Any, request: Request, cursor: str | None, columns: list[str] | None, limit: int
 ) -> Response:
     batch, following = corpus.pages_after(cursor, columns=columns, limit=limit)
     return rows_answer(request, "pages", batch, following)
@@ -208,6 +216,14 @@ def _add(corpus: Any, request: Request, body: RequestBody, limits: ServiceLimits
         why = corpus.why_refused(url.take(index), **some)
         members["reasons"] = {int(refused[row]): reason for row, reason in why.items()}
     return status_answer(request, status, members)
+
+
+def _check(corpus: Any, body: RequestBody, limits: ServiceLimits) -> dict[int, str]:
+    """Return the first rows that `_add` would refuse, and the reason of each."""
+    rows = read_rows(body.data, body.format, PAGE_ROWS, limits)
+    own = {name: rows.column(name) for name in ("doc_id", "metadata", "key")}
+    why: dict[int, str] = corpus.why_refused(rows.column_or_nulls("url"), **own)
+    return dict(list(why.items())[: limits.reasons_max])
 
 
 def _set_each(corpus: Any, body: RequestBody, limits: ServiceLimits) -> NDArray[np.uint8]:

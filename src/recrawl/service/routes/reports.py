@@ -78,6 +78,11 @@ def _answer(
             if is_counted:
                 transition[row] = _TRANSITIONS[code]
     members: dict[str, Any] = {"transition": transition}
+    if found is not None and found.has_dropped.any():
+        members["dropped"] = read.kept[found.has_dropped]
+    if found is not None and found.wrong_answer.any():
+        wrong = np.flatnonzero(found.wrong_answer)
+        members["wrong_answers"] = {int(read.kept[i]): int(found.wrong_answer[i]) for i in wrong}
     if read.reasons:
         members["reasons"] = dict(list(read.reasons.items())[: limits.reasons_max])
     return status_answer(request, status, members)
