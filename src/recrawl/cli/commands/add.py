@@ -1,12 +1,16 @@
 """``recrawl add``: add pages to track, from URLs, lists, tables and sitemaps."""
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recrawl.cli.support.corpus_access import corpus_option, open_to_change, value_errors_as_usage
+from recrawl.cli.support.corpus_access import (
+    CorpusPlace,
+    corpus_or_service_option,
+    open_to_change,
+    value_errors_as_usage,
+)
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.input_files import (
     LIST_FORMATS,
@@ -153,7 +157,7 @@ class _PageAdder:
     metavar="X",
     help="Cost of a fetch, 1 by default, where the file gives none.",
 )
-@corpus_option
+@corpus_or_service_option
 @output_option
 def command(
     inputs: tuple[str, ...],
@@ -163,7 +167,7 @@ def command(
     key: str | None,
     importance: float | None,
     cost: float | None,
-    folder: Path,
+    folder: CorpusPlace,
     out: Output,
 ) -> None:
     """Add pages to track, given as URLs or as files of URLs.

@@ -8,13 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recrawl.cli.support.comparison_output import (
-    check_report,
-    comparison_options,
-    progress_shares,
-    show_comparison,
-    write_report,
-)
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.input_files import (
     CRAWL_FORMATS,
@@ -29,6 +22,13 @@ from recrawl.cli.support.input_files import (
 from recrawl.cli.support.kernels import kernels_exist, require_compiled
 from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
 from recrawl.cli.support.policies import load_policies
+from recrawl.cli.support.reports.comparison_output import (
+    check_report,
+    comparison_options,
+    progress_shares,
+    show_comparison,
+    write_report,
+)
 from recrawl.units import count_text
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from recrawl.cli.support.comparison_output import check_report
 from recrawl.cli.support.corpus_access import prepare_kernels
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.kernels import kernels_exist, require_compiled
 from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
 from recrawl.cli.support.policies import METHODS, check_methods, make_policy
+from recrawl.cli.support.reports.comparison_output import check_report
 from recrawl.errors import RecrawlError
 
 if TYPE_CHECKING:

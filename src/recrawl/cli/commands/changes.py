@@ -1,12 +1,16 @@
 """``recrawl changes``: print new, changed and gone pages, oldest first, from a cursor on."""
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recrawl.cli.support.corpus_access import corpus_option, open_to_read, value_errors_as_usage
+from recrawl.cli.support.corpus_access import (
+    CorpusPlace,
+    corpus_or_service_option,
+    open_to_read,
+    value_errors_as_usage,
+)
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.output import Output, output_option, relative_time_text
 from recrawl.units import count_text, instant_text
@@ -63,7 +67,7 @@ _FOLLOW_SECONDS = 1.0
     help="Print only changes of this kind.  May be repeated.  With --consumer, the others count as "
     "read, too.",
 )
-@corpus_option
+@corpus_or_service_option
 @output_option
 def command(
     after: str | None,
@@ -71,7 +75,7 @@ def command(
     follow: bool,
     limit: int | None,
     what: tuple[str, ...],
-    folder: Path,
+    folder: CorpusPlace,
     out: Output,
     **options: Any,
 ) -> None:

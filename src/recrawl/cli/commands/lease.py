@@ -8,12 +8,16 @@ the corpus before it prints, and ``report`` opens it when the first outcome arri
 
 import time
 from collections import Counter, deque
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recrawl.cli.support.corpus_access import corpus_option, open_to_change, value_errors_as_usage
+from recrawl.cli.support.corpus_access import (
+    CorpusPlace,
+    corpus_or_service_option,
+    open_to_change,
+    value_errors_as_usage,
+)
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.input_files import input_pages, is_url, key_option, split_inputs
 from recrawl.cli.support.instants import duration_option
@@ -84,7 +88,7 @@ class _PageCount(click.IntRange):
     help="Name of the run that pays, if the budget is per run (100/run).  Commands with the same "
     "NAME share its budget.  Default: today's date.",
 )
-@corpus_option
+@corpus_or_service_option
 @output_option
 def command(
     pages: tuple[str, ...],
@@ -92,7 +96,7 @@ def command(
     lease_seconds: float | None,
     exact: bool,
     run: str | None,
-    folder: Path,
+    folder: CorpusPlace,
     out: Output,
     **by_url: Any,
 ) -> None:
@@ -139,7 +143,7 @@ def _page_count(pages: tuple[str, ...]) -> int:
 
 
 def _lease_urls(
-    folder: Path,
+    folder: CorpusPlace,
     inputs: tuple[str, ...],
     key: str | None,
     leased: dict[str, Any],
@@ -185,7 +189,7 @@ def _print_refused(answers: "list[LeasedUrls]", out: Output) -> None:
         out.table(("URL", "why not"), [(answer.url, answer.text) for answer in refused])
 
 
-def _print_orders(folder: Path, orders: "list[Order]", now_ms: int, out: Output) -> None:
+def _print_orders(folder: CorpusPlace, orders: "list[Order]", now_ms: int, out: Output) -> None:
     """Print orders; give back those that could not be printed."""
     unseen = deque(order.handle for order in orders)
     try:
@@ -219,7 +223,7 @@ def _table_rows(orders: "list[Order]", now_ms: int) -> list[tuple[str, ...]]:
     ]
 
 
-def _give_back(folder: Path, handles: list[int], out: Output) -> None:
+def _give_back(folder: CorpusPlace, handles: list[int], out: Output) -> None:
     """Give back orders that could not be printed, and print a note."""
     what = count_text(len(handles), "page")
     try:

@@ -127,7 +127,7 @@ def command(
 
 
 def _write_plot(plot: Path, corpus_plan: "CorpusPlan") -> None:
-    from recrawl.cli.support.plan_report import plan_chart, plan_page  # noqa: PLC0415
+    from recrawl.cli.support.reports.plan_report import plan_chart, plan_page  # noqa: PLC0415
 
     is_page = plot.suffix.lower() == ".html"
     text = (
@@ -140,7 +140,7 @@ def _write_plot(plot: Path, corpus_plan: "CorpusPlan") -> None:
 
 
 def _show(corpus_plan: "CorpusPlan", out: Output) -> None:
-    from recrawl.cli.support import plan_report as report  # noqa: PLC0415
+    from recrawl.cli.support.reports import plan_report as report  # noqa: PLC0415
     from recrawl.corpus import (  # noqa: PLC0415
         delay_words,
         doubt_words,
@@ -181,7 +181,7 @@ def _show(corpus_plan: "CorpusPlan", out: Output) -> None:
 
 def _rows(corpus_plan: "CorpusPlan") -> Iterator[dict[str, Any]]:
     """Yield a plan as rows of output: the plan, its curve, kinds, hosts and targets."""
-    from recrawl.cli.support.plan_report import kind_rows  # noqa: PLC0415
+    from recrawl.cli.support.reports.plan_report import kind_rows  # noqa: PLC0415
     from recrawl.corpus import plan_words  # noqa: PLC0415
 
     plan, curve = corpus_plan.plan, corpus_plan.plan.curve

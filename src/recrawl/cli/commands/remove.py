@@ -1,10 +1,13 @@
 """``recrawl remove``: stop tracking pages."""
 
-from pathlib import Path
-
 import click
 
-from recrawl.cli.support.corpus_access import corpus_option, open_to_change, value_errors_as_usage
+from recrawl.cli.support.corpus_access import (
+    CorpusPlace,
+    corpus_or_service_option,
+    open_to_change,
+    value_errors_as_usage,
+)
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.input_files import (
     LIST_FORMATS,
@@ -37,7 +40,7 @@ __all__ = ["command"]
 @key_option
 @format_option(*LIST_FORMATS)
 @column_option
-@corpus_option
+@corpus_or_service_option
 @output_option
 def command(
     inputs: tuple[str, ...],
@@ -45,7 +48,7 @@ def command(
     key: str | None,
     format_name: str | None,
     columns: tuple[str, ...],
-    folder: Path,
+    folder: CorpusPlace,
     out: Output,
 ) -> None:
     """Stop tracking pages, given as URLs, as files of URLs, or by a pattern.

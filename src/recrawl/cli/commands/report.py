@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from recrawl.cli.support.corpus_access import (
-    corpus_option,
+    CorpusPlace,
+    corpus_or_service_option,
     open_to_change,
     prepare_kernels,
     value_errors_as_usage,
@@ -142,9 +142,9 @@ class _OutcomeReporter:
     ),
 )
 @click.argument("file", type=click.File("rb"), default="-")
-@corpus_option
+@corpus_or_service_option
 @output_option
-def command(file: Any, folder: Path, out: Output) -> None:
+def command(file: Any, folder: CorpusPlace, out: Output) -> None:
     """Report what your fetches found: JSON lines from FILE or stdin, one for each fetch.
 
     A line has the handle from `recrawl lease` (or the url of a page, and its key if the corpus is

@@ -1,12 +1,16 @@
 """``recrawl set``: change settings of pages, hosts and the budget."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from recrawl.atomic_files import replace_file
-from recrawl.cli.support.corpus_access import corpus_option, open_to_change, value_errors_as_usage
+from recrawl.cli.support.corpus_access import (
+    CorpusPlace,
+    corpus_or_service_option,
+    open_to_change,
+    value_errors_as_usage,
+)
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.input_files import (
     Inputs,
@@ -124,11 +128,11 @@ __all__ = ["command"]
     default=None,
     help="Never limit the share of pages that are added to the host, or limit it again.",
 )
-@corpus_option
+@corpus_or_service_option
 @output_option
 def command(
     inputs: tuple[str, ...],
-    folder: Path,
+    folder: CorpusPlace,
     out: Output,
     **options: Any,
 ) -> None:
@@ -228,12 +232,14 @@ def _set_host(corpus: "Corpus", host: str, settings: dict[str, Any], out: Output
         out.note(f"Set for {host}, which has no pages in this corpus yet.{meant}")
 
 
-def _write_money(folder: Path, rate: str, cost_per_fetch: str) -> None:
+def _write_money(folder: CorpusPlace, rate: str, cost_per_fetch: str) -> None:
     """Write a budget in money into recrawl.toml, from where the corpus reads it."""
     from recrawl.cli.support.corpus_access import is_corpus  # noqa: PLC0415
     from recrawl.cli.support.toml_lines import put_value  # noqa: PLC0415
     from recrawl.node.config.corpus_config import CorpusConfig  # noqa: PLC0415
 
+    if isinstance(folder, str):
+        raise click.UsageError("a budget in money is set in recrawl.toml, on the server.")
     if not is_corpus(folder):
         return  # opening it fails with a message
     toml = folder / "recrawl.toml"
@@ -246,15 +252,15 @@ def _write_money(folder: Path, rate: str, cost_per_fetch: str) -> None:
         file.write(text.encode("utf-8"))
 
 
-def _set_budget(corpus: "Corpus", folder: Path, rate: str, out: Output) -> None:
+def _set_budget(corpus: "Corpus", folder: CorpusPlace, rate: str, out: Output) -> None:
     """Set the budget, and change it in recrawl.toml too if the file sets one."""
     from recrawl.cli.support.toml_lines import replace_value  # noqa: PLC0415
     from recrawl.node.config.corpus_config import CorpusConfig, Rate  # noqa: PLC0415
 
     wanted = Rate.of(rate)
-    toml = folder / "recrawl.toml"
+    toml = None if isinstance(folder, str) else folder / "recrawl.toml"
     where = None
-    if toml.exists() and corpus.config.budget.rate is not None:
+    if toml is not None and toml.exists() and corpus.config.budget.rate is not None:
         # As bytes, which keeps the line ends of the file.
         text = replace_value(toml.read_bytes().decode("utf-8"), "budget", "rate", f'"{rate}"')
         if text is None or CorpusConfig.from_toml(text).budget.rate != wanted:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recrawl.cli.support.comparison_output import (
+from recrawl.cli.support.corpus_access import corpus_option, open_to_read
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.kernels import kernels_exist, require_compiled
+from recrawl.cli.support.output import Output, output_option
+from recrawl.cli.support.policies import load_policies
+from recrawl.cli.support.reports.comparison_output import (
     check_report,
     comparison_options,
     progress_shares,
     show_comparison,
     write_report,
 )
-from recrawl.cli.support.corpus_access import corpus_option, open_to_read
-from recrawl.cli.support.examples import CommandExample, example_command
-from recrawl.cli.support.kernels import kernels_exist, require_compiled
-from recrawl.cli.support.output import Output, output_option
-from recrawl.cli.support.policies import load_policies
 from recrawl.errors import CorpusError, WebFileError
 
 if TYPE_CHECKING:

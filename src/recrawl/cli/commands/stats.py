@@ -1,11 +1,10 @@
 """``recrawl stats``: page counts, freshness and budget of a corpus."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recrawl.cli.support.corpus_access import corpus_option, open_to_read
+from recrawl.cli.support.corpus_access import CorpusPlace, corpus_or_service_option, open_to_read
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.output import Output, output_option, relative_time_text
 from recrawl.units import count_text, number_text, seconds_text, share_text
@@ -98,7 +97,7 @@ def _left_rows(stats: "Stats") -> list[tuple[str, str]]:
     return [(what, stats.credit_text)]
 
 
-def _show_sources(folder: Path, out: Output) -> None:
+def _show_sources(folder: CorpusPlace, out: Output) -> None:
     with open_to_read(folder) as corpus:
         rows, n_sources = corpus.sources()
         group = corpus.config.corpus.group_by
@@ -155,9 +154,9 @@ def _origin_text(row: "SourceRow") -> str:
     help="Show the sources of signals, how reliable they are, and how long after a change they "
     "signal it.",
 )
-@corpus_option
+@corpus_or_service_option
 @output_option
-def command(sources: bool, folder: Path, out: Output) -> None:
+def command(sources: bool, folder: CorpusPlace, out: Output) -> None:
     """Show the number of pages, how fresh the copies are, and the budget.
 
     Staleness is the time in which a copy is outdated.  recrawl fetches a page when the fetch is

@@ -1,9 +1,12 @@
 """Opening the corpus of a command, and the error messages of all commands.
 
 A command takes ``@corpus_option``, which passes it ``folder``, and opens that folder with
-`open_to_read` or `open_to_change`.  It need not catch a `RecrawlError`: `recrawl.cli` prints what
-went wrong and what to do, and exits with 1.  `value_errors_as_usage` turns a `ValueError` about an
-argument into a usage error, which exits with 2.
+`open_to_read` or `open_to_change`.  With ``@corpus_or_service_option`` it may be the address of a
+corpus on a server, too; opening that gives a client with the methods of a corpus.
+
+A command need not catch a `RecrawlError`: `recrawl.cli` prints what went wrong and what to do, and
+exits with 1.  `value_errors_as_usage` turns a `ValueError` about an argument into a usage error,
+which exits with 2.
 """
 
 import re
@@ -11,12 +14,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import click
 
 from recrawl.cli.support.output import print_log_messages, print_note
 from recrawl.errors import (
+    AccessDenied,
     BackupError,
     ChangesLost,
     ConfigError,
@@ -27,6 +31,7 @@ from recrawl.errors import (
     OwnershipLost,
     RecoveryError,
     RecrawlError,
+    ServiceUnavailable,
     SnapshotFormatError,
     StorageError,
     TimeLost,
@@ -40,9 +45,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LOCK_SECONDS_MAX",
+    "CorpusPlace",
     "click_error",
     "click_system_error",
     "corpus_option",
+    "corpus_or_service_option",
     "is_corpus",
     "open_to_change",
     "open_to_read",
@@ -55,17 +62,54 @@ LOCK_SECONDS_MAX = 10.0
 _LOCK_LOOK_SECONDS = 0.1
 _LOCK_SILENT_SECONDS = 1.0
 
+CorpusPlace: TypeAlias = Path | str
+"""Folder of a corpus, or its address on a server."""
+
+
+class _Folder(click.Path):
+    """A folder; addresses of servers are refused, or passed on as text."""
+
+    def __init__(self, *, accepts_service: bool) -> None:
+        super().__init__(path_type=Path, file_okay=False)
+        self._accepts_service = accepts_service
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and value.lower().startswith(("http://", "https://")):
+            if self._accepts_service:
+                return value
+            self.fail(
+                f"this command needs the folder of the corpus, got {value}.  Run it on the machine "
+                "of the server.",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
+
+
 corpus_option = click.option(
     "-C",
     "--corpus",
     "folder",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=_Folder(accepts_service=False),
     envvar="RECRAWL_CORPUS",
     default=".",
     metavar="FOLDER",
     help="Folder of the corpus.  Default: $RECRAWL_CORPUS, or the current folder.",
 )
 """``-C FOLDER``, which the command gets as ``folder: Path``."""
+
+corpus_or_service_option = click.option(
+    "-C",
+    "--corpus",
+    "folder",
+    type=_Folder(accepts_service=True),
+    envvar="RECRAWL_CORPUS",
+    default=".",
+    metavar="FOLDER",
+    help="Folder of the corpus, or its address on a server (https://…, with the API key in "
+    "$RECRAWL_KEY).  Default: $RECRAWL_CORPUS, or the current folder.",
+)
+"""``-C FOLDER`` or ``-C URL``, which the command gets as ``folder: CorpusPlace``."""
 
 # Subclasses before their base classes: the first match counts.
 _WHAT_TO_DO: tuple[tuple[type[RecrawlError], str], ...] = (
@@ -91,6 +135,12 @@ _WHAT_TO_DO: tuple[tuple[type[RecrawlError], str], ...] = (
     ),
     (TimeLost, "To keep more of the log, set a higher snapshots.keep in recrawl.toml."),
     (OwnershipLost, "Another process has taken over the corpus.  Run this again to take it back."),
+    (
+        AccessDenied,
+        "Set RECRAWL_KEY to an API key with the scope that is needed; `recrawl keys create` on the "
+        "machine of the server makes one.",
+    ),
+    (ServiceUnavailable, "Check that the server runs and the address is right, then run it again."),
     (StorageError, "Check that the disk is not full and the folder is yours, then run this again."),
     (LedgerError, "Check that the log can be reached, then run this again."),
 )
@@ -141,7 +191,7 @@ def _require_corpus(folder: Path) -> None:
 
 
 def prepare_kernels(
-    folder: Path, *, n_bytes_input: int | None = 0, compiles_first: bool = False
+    folder: CorpusPlace, *, n_bytes_input: int | None = 0, compiles_first: bool = False
 ) -> None:
     """Choose the kernels of this command; call it before anything loads `recrawl.core`.
 
@@ -158,7 +208,7 @@ def prepare_kernels(
     """
     from recrawl.cli.support.kernels import choose_kernels, kernels_exist  # noqa: PLC0415
 
-    if kernels_exist():
+    if kernels_exist() or isinstance(folder, str):
         return
     context = click.get_current_context(silent=True)
     command = (context.info_name if context is not None else None) or ""
@@ -168,8 +218,10 @@ def prepare_kernels(
         )
 
 
-def open_to_read(folder: Path) -> "Corpus":
+def open_to_read(folder: CorpusPlace) -> "Corpus":
     """Open a corpus for reading, even while another process is using it."""
+    if isinstance(folder, str):
+        return _open_service(folder)
     _require_corpus(folder)
     prepare_kernels(folder)
     print_log_messages()
@@ -178,8 +230,15 @@ def open_to_read(folder: Path) -> "Corpus":
     return recrawl.open(folder.resolve(), read_only=True)
 
 
+def _open_service(url: str) -> "Corpus":
+    from recrawl.cli.support.service_corpus import open_service  # noqa: PLC0415
+
+    # It has the attributes of a corpus that commands with `corpus_or_service_option` use.
+    return cast("Corpus", open_service(url))
+
+
 def open_to_change(
-    folder: Path, *, n_bytes_input: int | None = 0, accept_clock: bool = False
+    folder: CorpusPlace, *, n_bytes_input: int | None = 0, accept_clock: bool = False
 ) -> "Corpus":
     """Open a corpus for writing; use it with ``with``.
 
@@ -194,6 +253,8 @@ def open_to_change(
     accept_clock
         Whether to open a corpus whose last change is longer ago than ``clock.gap_max``.
     """
+    if isinstance(folder, str):
+        return _open_service(folder)
     _require_corpus(folder)
     prepare_kernels(folder, n_bytes_input=n_bytes_input)
     print_log_messages()

@@ -1,0 +1,1 @@
+"""Reports that commands print or write: comparisons of rules, and plans."""

@@ -1,0 +1,73 @@
+"""A corpus on a server, for commands that are given an address instead of a folder."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import click
+
+from recrawl.client import Client
+from recrawl.errors import AccessDenied
+from recrawl.kernel_mode import use_kernels
+
+if TYPE_CHECKING:
+    from recrawl.corpus import CorpusConfig
+
+__all__ = ["ServiceCorpus", "open_service"]
+
+_RETRY_SECONDS = 10.0
+
+
+class ServiceCorpus(Client):
+    """A client with the other attributes of a corpus that commands use."""
+
+    @cached_property
+    def config(self) -> "CorpusConfig":
+        """The configuration; the defaults if the key does not allow to read it."""
+        from recrawl.corpus import CorpusConfig  # noqa: PLC0415
+
+        try:
+            return CorpusConfig.from_dict(self.configuration())
+        except AccessDenied:
+            return CorpusConfig()
+
+    @property
+    def is_budget_per_run(self) -> bool:
+        """Whether the budget is per named run; assumed if the key does not allow to read it."""
+        try:
+            return self.stats().run_budget is not None
+        except AccessDenied:
+            return True
+
+    def similar_hosts(self, host: str) -> dict[str, int]:
+        """Return nothing: the service does not search the names of hosts."""
+        del host
+        return {}
+
+    def newcomers(self) -> dict[str, int]:
+        """Return nothing: the service does not list newcomers."""
+        return {}
+
+    def last_scrub(self) -> None:
+        """Return None: the service does not show the state of its files."""
+
+    def refresh(self) -> None:
+        """Do nothing: every answer is up to date."""
+
+
+def open_service(url: str) -> ServiceCorpus:
+    """Return a client of the corpus at an address, with the key in ``RECRAWL_KEY``."""
+    # Names of the configuration load kernels, which no command on a server runs.
+    if not _has_kernels():
+        use_kernels("interpreted")
+    try:
+        return ServiceCorpus(url, retry_seconds=_RETRY_SECONDS)
+    except ValueError as error:
+        raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
+    except ImportError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _has_kernels() -> bool:
+    from recrawl.cli.support.kernels import kernels_exist  # noqa: PLC0415
+
+    return kernels_exist()
