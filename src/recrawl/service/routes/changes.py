@@ -69,13 +69,13 @@ async def changes(
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
     found = await _wait_for_changes(hosted, after, consumer, limit, wait)
-    return await hosted.read(_changes_answer, found, after)
+    return await hosted.read(_changes_answer, found, after, with_passages=passages)
 
 
-def _changes_answer(found: list[PageChange], after: str | None) -> Response:
+def _changes_answer(found: list[PageChange], after: str | None, *, with_passages: bool) -> Response:
     cursor = found[-1].cursor if found else after
     answers = [_change_answer(one) for one in found]
-    if passages:
+    if with_passages:
         for one, answer in zip(found, answers, strict=True):
             answer["passages"] = None if one.passages is None else one.passages._asdict()
     return json_answer({"changes": answers, "cursor": cursor})
