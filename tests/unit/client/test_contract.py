@@ -37,6 +37,7 @@ NOT_OFFERED = {
     "run_name",
     "similar_hosts",
     "similar_urls",
+    "metrics",  # at /metrics, for Prometheus
     "snapshot",
     "wait_seconds",
 }

@@ -55,7 +55,7 @@ async def add_pages(
     hosted, limits = enter(request, corpus, Scope.REPORT), service_of(request).limits
     async with hold_body(request) as body:
         if check:
-            return json_answer({"reasons": await hosted.read(_check, hosted.corpus, body, limits)})
+            return await hosted.read(_check, hosted.corpus, request, body, limits)
         return await hosted.change(_add, hosted.corpus, request, body, limits)
 
 
@@ -218,12 +218,15 @@ def _add(corpus: Any, request: Request, body: RequestBody, limits: ServiceLimits
     return status_answer(request, status, members)
 
 
-def _check(corpus: Any, body: RequestBody, limits: ServiceLimits) -> dict[int, str]:
-    """Return the first rows that `_add` would refuse, and the reason of each."""
+def _check(corpus: Any, request: Request, body: RequestBody, limits: ServiceLimits) -> Response:
+    """Answer as `_add` would, as far as rows are refused; those that are not are done."""
     rows = read_rows(body.data, body.format, PAGE_ROWS, limits)
     own = {name: rows.column(name) for name in ("doc_id", "metadata", "key")}
     why: dict[int, str] = corpus.why_refused(rows.column_or_nulls("url"), **own)
-    return dict(list(why.items())[: limits.reasons_max])
+    status = np.full(len(rows), RowStatus.DONE, np.uint8)
+    status[list(why)] = RowStatus.REFUSED
+    reasons = dict(list(why.items())[: limits.reasons_max])
+    return status_answer(request, status, {"reasons": reasons})
 
 
 def _set_each(corpus: Any, body: RequestBody, limits: ServiceLimits) -> NDArray[np.uint8]:

@@ -79,7 +79,7 @@ def _answer(
                 transition[row] = _TRANSITIONS[code]
     members: dict[str, Any] = {"transition": transition}
     if found is not None and found.has_dropped.any():
-        members["dropped"] = read.kept[found.has_dropped]
+        members["dropped"] = read.kept[found.has_dropped].tolist()
     if found is not None and found.wrong_answer.any():
         wrong = np.flatnonzero(found.wrong_answer)
         members["wrong_answers"] = {int(read.kept[i]): int(found.wrong_answer[i]) for i in wrong}
