@@ -7,9 +7,9 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from recrawl.fetch.target_urls import REFUSED_PORTS, parse_target
+from recrawl.messages.enums import Transition
 from recrawl.service.webhooks.limits import WebhookLimits
 from recrawl.service.webhooks.signatures import make_webhook_secret, webhook_secret_bytes
-from recrawl.shard import Transition
 from recrawl.urls import Pattern
 
 __all__ = ["WHAT", "Webhook", "WebhookSecret", "check_webhook"]
