@@ -127,6 +127,8 @@ def _pair_in_arrow(client: _Client, n_rows: int) -> int:
 def _rate(call: Callable[[], int], n_calls: int) -> float:
     started = time.perf_counter()
     n_rows = sum(call() for _ in range(n_calls))
+    if n_rows == 0:
+        raise RuntimeError("no page was due; use more pages")
     return n_rows / (time.perf_counter() - started)
 
 

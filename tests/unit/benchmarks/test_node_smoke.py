@@ -96,7 +96,7 @@ def test_the_first_minute_is_measured_by_phase() -> None:
 
 @pytest.mark.slow_without_jit
 def test_the_service_is_measured_beside_an_embedded_corpus() -> None:
-    found = run("service", "--pages", "20000", "--bodies", "100")
+    found = run("service", "--pages", "150000", "--bodies", "100")
     assert found["share_of_embedded_json"] > 0
     assert [row["clients"] for row in found["single_rows"]] == [1, 16, 32, 256]
     assert found["attack"]["server_errors"] == 0
