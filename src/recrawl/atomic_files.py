@@ -35,11 +35,14 @@ _ABANDONED_SECONDS = 3600.0
 
 
 @contextmanager
-def replace_file(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
+def replace_file(
+    path: Path, *, is_durable: bool = False, mode: int | None = None
+) -> Iterator[BinaryIO]:
     """Open a draft for writing; at the end of the ``with`` block it replaces the file.
 
     After an exception the draft is removed and the file is as it was.  A file that exists keeps
-    its permissions; a symbolic link stays one, and the file that it points to is replaced.
+    its permissions, unless others are given; a symbolic link stays one, and the file that it
+    points to is replaced.
 
     Parameters
     ----------
@@ -48,6 +51,8 @@ def replace_file(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
     is_durable
         Whether the new content has reached the disk when the block ends, so that it survives a
         power cut.
+    mode
+        Permissions of the new file, which its draft has from the beginning, such as 0o600.
 
     Examples
     --------
@@ -62,7 +67,8 @@ def replace_file(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
     """
     path = path.resolve() if path.is_symlink() else path
     _remove_abandoned_drafts(path)
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+    if mode is None and path.exists():
+        mode = stat.S_IMODE(path.stat().st_mode)
     draft, file = _open_draft(path, mode)
     try:
         with file:
@@ -78,14 +84,24 @@ def replace_file(path: Path, *, is_durable: bool = False) -> Iterator[BinaryIO]:
         sync_to_disk(path.parent)
 
 
-def replace_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace a file by a JSON object; the new content survives a power cut."""
-    with replace_file(path, is_durable=True) as file:
+def replace_json(path: Path, content: Mapping[str, Any], *, mode: int | None = None) -> None:
+    """Replace a file by a JSON object; the new content survives a power cut.
+
+    Parameters
+    ----------
+    path
+        File to write.
+    content
+        New content.
+    mode
+        Permissions of the new file; those of the old one unless given.
+    """
+    with replace_file(path, is_durable=True, mode=mode) as file:
         file.write(json.dumps(content).encode())
 
 
 def _open_draft(path: Path, mode: int | None) -> tuple[Path, BinaryIO]:
-    """Create a draft of a file, with the permissions of the file that it replaces."""
+    """Create a draft of a file, with the permissions that the file will have."""
     for _ in range(_NAMES_TRIED_MAX):
         draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
         try:

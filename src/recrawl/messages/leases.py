@@ -14,6 +14,7 @@ from recrawl.messages.orders import Order
 from recrawl.units import count_text, seconds_text
 
 __all__ = [
+    "LEASE_SECONDS_MAX",
     "WHYS",
     "LeasedUrl",
     "LeasedUrls",
@@ -23,6 +24,9 @@ __all__ = [
     "is_run_over",
     "reason_text",
 ]
+
+LEASE_SECONDS_MAX = 366 * 86_400.0
+"""Longest time for which a page can be leased."""
 
 WHYS = tuple(Why)
 """Reasons by number."""

@@ -1,6 +1,6 @@
 """What all routes share: the corpus of a request, its body, its idempotency key, its documents."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sized
 from contextlib import asynccontextmanager
 from hashlib import blake2b
 from typing import Annotated, Any, NamedTuple
@@ -21,6 +21,8 @@ __all__ = [
     "CorpusName",
     "RequestBody",
     "Service",
+    "check_at_most",
+    "check_row_count",
     "enter",
     "hold_body",
     "json_body",
@@ -106,6 +108,30 @@ def request_key(request: Request, *parts: object) -> RequestKey | None:
         digest.update(len(data).to_bytes(8, "big") + data)
     # Clients with different keys may choose the same text.
     return RequestKey(f"{request.state.key_id} {text}".encode(), digest.digest())
+
+
+def check_at_most(name: str, value: float, most: float) -> None:
+    """Raise unless an argument of a request is within its limit.
+
+    Parameters
+    ----------
+    name
+        Name of the argument.
+    value
+        Value that the client gave.
+    most
+        Largest value.
+    """
+    if value > most:
+        text = f"{most:,}" if isinstance(most, int) else f"{most:g}"
+        got = value if isinstance(value, int) else f"{value:g}"
+        raise Problem("invalid-value", f"{name} must be at most {text}, got {got}")
+
+
+def check_row_count(rows: Sized, limits: ServiceLimits) -> None:
+    """Raise if a request has too many rows."""
+    if len(rows) > limits.rows_max:
+        raise Problem("too-many-rows", f"a request has at most {limits.rows_max:,} rows")
 
 
 def rows_body(kind: RowKind, *, is_needed: bool = True) -> dict[str, Any]:

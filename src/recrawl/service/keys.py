@@ -180,9 +180,8 @@ def _key_of(row: dict[str, Any]) -> ApiKey:
 
 
 def _write(folder: Path, keys: list[ApiKey]) -> None:
-    path = folder / _FILE
-    replace_json(path, {"format": _FORMAT, "keys": [key._asdict() for key in keys]})
-    path.chmod(0o600)
+    content = {"format": _FORMAT, "keys": [key._asdict() for key in keys]}
+    replace_json(folder / _FILE, content, mode=0o600)
 
 
 class KeyRing:

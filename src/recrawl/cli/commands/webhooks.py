@@ -20,7 +20,7 @@ from recrawl.errors import CorpusError, RecrawlError
 from recrawl.units import count_text, seconds_text
 
 if TYPE_CHECKING:
-    from recrawl.service.webhooks import Letter, Webhook
+    from recrawl.service.webhooks import Webhook
 
 __all__ = ["command"]
 
@@ -267,7 +267,7 @@ def letters(name: str, dead: bool, folder: Path, out: Output) -> None:
         found = [one for one in list_letters(folder, name) if one.is_dead or not dead]
     now_ms = _now_ms()
     for one in found:
-        out.row(_letter_row(one))
+        out.row(one.as_public())
     if not found:
         out.say("Nothing waits.")
         return
@@ -282,19 +282,6 @@ def letters(name: str, dead: bool, folder: Path, out: Output) -> None:
         for one in found
     ]
     out.table(("id", "page", "attempts", "next", "problem"), rows)
-
-
-def _letter_row(letter: "Letter") -> dict[str, Any]:
-    key, url = letter.page
-    return {
-        "id": letter.id,
-        "url": url,
-        "key": key,
-        "n_attempts": letter.n_attempts,
-        "next_at_ms": None if letter.is_dead else round(letter.next_at * 1000),
-        "is_dead": letter.is_dead,
-        "problem": letter.problem,
-    }
 
 
 @example_command(

@@ -18,6 +18,7 @@ from recrawl.corpus.leasing.shortfall import (
 from recrawl.corpus.leasing.small_calls import SmallCalls, SmallLease, Wanted
 from recrawl.corpus.leasing.urls import LeasedUrls, lease_urls, refuse_urls
 from recrawl.merged_calls import MergedCalls
+from recrawl.messages.leases import LEASE_SECONDS_MAX
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.node import Node
@@ -28,7 +29,6 @@ from recrawl.shard.picker.reserve import FEW_ORDERS_MAX
 
 __all__ = ["Leasing", "check_seconds"]
 
-_LEASE_SECONDS_MAX = 366 * 86_400.0
 # Number of orders after which no other caller's are decided together with them.
 _MERGED_ORDERS_MAX = 1_000
 
@@ -253,5 +253,5 @@ def _shortfall_of(n: int, reason: ShortfallReason) -> Shortfall:
 
 def check_seconds(seconds: float | None) -> None:
     """Raise ValueError unless a length of leases is possible."""
-    if seconds is not None and not 0 < seconds <= _LEASE_SECONDS_MAX:
+    if seconds is not None and not 0 < seconds <= LEASE_SECONDS_MAX:
         raise ValueError(f"seconds must be above 0 and at most a year, got {seconds!r}")

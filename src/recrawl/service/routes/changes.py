@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from recrawl.corpus import PageChange
-from recrawl.service.calls import CorpusName, enter, hold_body, json_body, service_of
+from recrawl.service.calls import CorpusName, check_at_most, enter, hold_body, json_body, service_of
 from recrawl.service.formats.answers import json_answer
 from recrawl.service.formats.rows import decode_json
 from recrawl.service.hosting.hosted import HostedCorpus
@@ -53,12 +53,8 @@ async def changes(
     continues after ``Last-Event-ID``.
     """
     hosted, limits = enter(request, corpus, Scope.READ), service_of(request).limits
-    if limit > limits.listed_max:
-        raise Problem("invalid-value", f"limit must be at most {limits.listed_max:,}, got {limit}")
-    if wait > limits.wait_seconds_max:
-        raise Problem(
-            "invalid-value", f"wait must be at most {limits.wait_seconds_max:g}, got {wait:g}"
-        )
+    check_at_most("limit", limit, limits.listed_max)
+    check_at_most("wait", wait, limits.wait_seconds_max)
     if _EVENTS in request.headers.get("accept", ""):
         after = request.headers.get("last-event-id") or after
         # Read before the answer begins, so that a wrong cursor is an error and not an empty stream.

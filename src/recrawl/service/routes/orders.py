@@ -9,9 +9,12 @@ from fastapi.responses import Response
 from msgspec import Meta
 
 from recrawl.corpus import LeasedUrls, Orders, RequestKey
+from recrawl.messages.leases import LEASE_SECONDS_MAX
 from recrawl.service.calls import (
     CorpusName,
     RequestBody,
+    check_at_most,
+    check_row_count,
     enter,
     hold_body,
     json_body,
@@ -36,12 +39,11 @@ from recrawl.service.problems import Problem
 __all__ = ["ExtendBody", "ReleaseBody", "router"]
 
 router = APIRouter(tags=["orders"])
-_LEASE_SECONDS_MAX = 366 * 86_400.0
 _Handles = list[Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]]
 
 _Seconds = Annotated[
     float | None,
-    Query(gt=0, le=_LEASE_SECONDS_MAX, description="Length of the leases."),
+    Query(gt=0, le=LEASE_SECONDS_MAX, description="Length of the leases."),
 ]
 _Run = Annotated[str | None, Query(max_length=200, description="Name of the run that pays.")]
 
@@ -56,7 +58,7 @@ class ExtendBody(msgspec.Struct, forbid_unknown_fields=True):
     """Orders to hold for longer."""
 
     handles: _Handles
-    seconds: Annotated[float, Meta(gt=0, le=_LEASE_SECONDS_MAX)]
+    seconds: Annotated[float, Meta(gt=0, le=LEASE_SECONDS_MAX)]
     """Time from now for which to hold them."""
 
 
@@ -77,12 +79,8 @@ async def lease(
 ) -> Response:
     """Lease up to n pages.  With an Idempotency-Key, a repeated request gets the same orders."""
     hosted, limits = enter(request, corpus, Scope.LEASE), service_of(request).limits
-    if n > limits.orders_max:
-        raise Problem("invalid-value", f"n must be at most {limits.orders_max:,}, got {n}")
-    if wait > limits.wait_seconds_max:
-        raise Problem(
-            "invalid-value", f"wait must be at most {limits.wait_seconds_max:g}, got {wait:g}"
-        )
+    check_at_most("n", n, limits.orders_max)
+    check_at_most("wait", wait, limits.wait_seconds_max)
     wanted = WantedLease(
         n=n,
         seconds=seconds,
@@ -170,7 +168,7 @@ async def extend(request: Request, corpus: CorpusName) -> Response:
     hosted, limits = enter(request, corpus, Scope.LEASE), service_of(request).limits
     async with hold_body(request, only_json=True) as body:
         wanted: ExtendBody = decode_json(body.data, ExtendBody)
-        _check_count(wanted.handles, limits)
+        check_row_count(wanted.handles, limits)
         found = await hosted.change(hosted.corpus.extend, wanted.handles, seconds=wanted.seconds)
     return status_answer(request, found.rows)
 
@@ -181,11 +179,6 @@ async def release(request: Request, corpus: CorpusName) -> Response:
     hosted, limits = enter(request, corpus, Scope.LEASE), service_of(request).limits
     async with hold_body(request, only_json=True) as body:
         wanted: ReleaseBody = decode_json(body.data, ReleaseBody)
-        _check_count(wanted.handles, limits)
+        check_row_count(wanted.handles, limits)
         found = await hosted.change(hosted.corpus.release, wanted.handles)
     return status_answer(request, found.rows)
-
-
-def _check_count(rows: list[int], limits: ServiceLimits) -> None:
-    if len(rows) > limits.rows_max:
-        raise Problem("too-many-rows", f"a request has at most {limits.rows_max:,} rows")

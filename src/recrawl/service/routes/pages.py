@@ -14,6 +14,8 @@ from recrawl.corpus import PAGE_COLUMNS, RowStatus, explanation_words
 from recrawl.service.calls import (
     CorpusName,
     RequestBody,
+    check_at_most,
+    check_row_count,
     enter,
     hold_body,
     json_body,
@@ -78,7 +80,7 @@ async def set_page_settings(request: Request, corpus: CorpusName) -> Response:
     hosted, limits = enter(request, corpus, Scope.ADMIN), service_of(request).limits
     async with hold_body(request, only_json=True) as body:
         wanted: PageChangeBody = decode_json(body.data, PageChangeBody)
-        _check_count(wanted.urls or (), limits)
+        check_row_count(wanted.urls or (), limits)
         found = await hosted.change(
             hosted.corpus.set,
             wanted.urls,
@@ -124,8 +126,7 @@ async def list_pages(
 ) -> Response:
     """List all pages in portions: give the cursor of an answer to get the next one."""
     hosted, limits = enter(request, corpus, Scope.READ), service_of(request).limits
-    if limit > limits.listed_max:
-        raise Problem("invalid-value", f"limit must be at most {limits.listed_max:,}, got {limit}")
+    check_at_most("limit", limit, limits.listed_max)
     names = None if columns == "all" else columns.split(",")
     return await hosted.read(_list, hosted.corpus, request, cursor, names, limit)
 
@@ -157,11 +158,6 @@ def _explain(corpus: Any, url: str, key: str | None) -> dict[str, Any]:
             "unknown-page", "the page is not tracked", similar_urls=corpus.similar_urls(url)
         )
     return {"words": explanation_words(page, None), **page.as_dict()}
-
-
-def _check_count(rows: Any, limits: ServiceLimits) -> None:
-    if len(rows) > limits.rows_max:
-        raise Problem("too-many-rows", f"a request has at most {limits.rows_max:,} rows")
 
 
 def _as_numbers(column: pa.Array | None) -> Any:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Path, Request
@@ -169,21 +169,8 @@ async def show_letters(request: Request, corpus: CorpusName, webhook: _Name) -> 
     """Return the changes that wait for another attempt, are held back, or are dead."""
     hosted = enter(request, corpus, Scope.READ)
     await _require(hosted, webhook)
-    rows: list[dict[str, Any]] = []
-    for letter in await hosted.read(list_letters, _folder(hosted), webhook):
-        key, url = letter.page
-        rows.append(
-            {
-                "id": letter.id,
-                "url": url,
-                "key": key,
-                "n_attempts": letter.n_attempts,
-                "next_at_ms": None if letter.is_dead else round(letter.next_at * 1000),
-                "is_dead": letter.is_dead,
-                "problem": letter.problem,
-            }
-        )
-    return json_answer({"letters": rows})
+    found = await hosted.read(list_letters, _folder(hosted), webhook)
+    return json_answer({"letters": [letter.as_public() for letter in found]})
 
 
 @router.post(

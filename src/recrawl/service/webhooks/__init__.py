@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         rotate_webhook_secret,
         send_letters_again,
     )
-    from recrawl.service.webhooks.limits import WebhookLimits, webhook_limit_rows
+    from recrawl.service.webhooks.limits import WebhookLimits
     from recrawl.service.webhooks.outbox import Letter
     from recrawl.service.webhooks.signatures import make_webhook_secret, verify_webhook
     from recrawl.service.webhooks.subscription import Webhook
@@ -46,7 +46,6 @@ __all__ = [
     "rotate_webhook_secret",
     "send_letters_again",
     "verify_webhook",
-    "webhook_limit_rows",
 ]
 
 _MODULES = {
@@ -61,7 +60,7 @@ _MODULES = {
         "rotate_webhook_secret",
         "send_letters_again",
     ),
-    "limits": ("WebhookLimits", "webhook_limit_rows"),
+    "limits": ("WebhookLimits",),
     "outbox": ("Letter",),
     "signatures": ("make_webhook_secret", "verify_webhook"),
     "subscription": ("Webhook",),

@@ -116,7 +116,7 @@ class WebhookFiles:
         self.folder.chmod(0o700)
         with hold_lock(self.folder / _LOCK):
             names = self.names()
-            # A process that was killed may have left an empty file.
+            # An empty file counts as none.
             if webhook.name in names and self.read(webhook.name) is not None:
                 raise ValueError(f"there is a webhook {webhook.name} already")
             if len(names) >= self.limits.webhooks_max:
@@ -194,12 +194,7 @@ class WebhookFiles:
         return hold_lock(self.folder / _LOCK)
 
     def _write(self, name: str, content: Mapping[str, Any]) -> None:
-        path = self.folder / name
-        if not path.exists():
-            # A file that is replaced keeps its permissions, so no moment has wider ones.
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, _OWNER_ONLY))
-        path.chmod(_OWNER_ONLY)
-        replace_json(path, {"format": _FORMAT, **content})
+        replace_json(self.folder / name, {"format": _FORMAT, **content}, mode=_OWNER_ONLY)
 
     # ------------------------------------------------------------------ letters
 
@@ -252,7 +247,7 @@ class WebhookFiles:
                 None if content is None else LetterRequests(content["send_again"], content["drop"])
             )
         except (StorageError, KeyError):
-            return None  # created, but not written yet
+            return None  # a file that cannot be read asks for nothing
 
 
 def _join(before: Collection[str] | None, more: Collection[str] | None) -> list[str] | None:

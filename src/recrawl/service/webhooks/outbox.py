@@ -52,6 +52,19 @@ class Letter:
         names = ("id", "page", "event", "n_attempts", "next_at", "problem", "is_dead", "is_queued")
         return {name: getattr(self, name) for name in names}
 
+    def as_public(self) -> dict[str, Any]:
+        """Return what the owner of the webhook wants to know of it."""
+        key, url = self.page
+        return {
+            "id": self.id,
+            "url": url,
+            "key": key,
+            "n_attempts": self.n_attempts,
+            "next_at_ms": None if self.is_dead else round(self.next_at * 1000),
+            "is_dead": self.is_dead,
+            "problem": self.problem,
+        }
+
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> Self:
         """Return the letter that `as_json` described."""

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from recrawl.service.webhooks import WebhookLimits, webhook_limit_rows
+from recrawl.service import limit_rows
+from recrawl.service.webhooks import WebhookLimits
 
 REFERENCE = Path(__file__).parents[4] / "docs/reference/webhooks.md"
 
@@ -15,7 +16,7 @@ def test_the_reference_lists_every_limit_with_its_default() -> None:
     table = [line for line in text.splitlines() if line.startswith("| `") and "_" in line]
     rows = [
         f"| `{row.name}` | {row.value:,.10g} | {row.about} | {row.beyond} |"
-        for row in webhook_limit_rows()
+        for row in limit_rows(WebhookLimits())
     ]
     assert rows == [line for line in table if line in rows]
     assert len(rows) == len(fields(WebhookLimits))
