@@ -92,8 +92,8 @@ class MergedCalls(Generic[_Given, _Found]):
         try:
             self._callers.add(caller)
             with self._lock:
-                self._waiting.append(ticket)
                 if self._is_busy:
+                    self._waiting.append(ticket)
                     ticket.woken = Lock()
                     ticket.woken.acquire()
                     if self._gathered is not None and len(self._waiting) >= self._n_expected:
@@ -102,12 +102,16 @@ class MergedCalls(Generic[_Given, _Found]):
                 else:
                     self._is_busy = ticket.has_turn = True
                     if self._n_expected > 1:
+                        self._waiting.append(ticket)
                         gathered = self._gathered = Lock()
                         gathered.acquire()
             if ticket.woken is not None:
                 ticket.woken.acquire()
             elif gathered is not None:
                 gathered.acquire(timeout=min(self._last_seconds, _GATHERING_SECONDS_MAX))
+            else:
+                self._run([ticket])  # nobody waited when it came
+                ticket.is_done = True
             if not ticket.is_done:
                 self._run_group()
         finally:

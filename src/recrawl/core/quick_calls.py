@@ -7,6 +7,7 @@ of a table do not change their types, so it is enough to recognise the table.
 
 from collections.abc import Callable
 from functools import update_wrapper
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 from weakref import ref
 
@@ -19,7 +20,12 @@ __all__ = ["quick_call"]
 _F = TypeVar("_F", bound=Callable[..., object])
 # Whether an array is contiguous, aligned and writeable; numba compiles other code if not.
 _FLAGS = 0x001 | 0x100 | 0x400
-_READ_ONLY, _WRITEABLE = {0x001 | 0x100}, {_FLAGS}
+# Such flags of columns, together with those that do not matter: also contiguous by columns, and
+# owner of its memory.
+_READ_ONLY = {0x001 | 0x100 | more for more in (0, 2, 4, 6)}
+_WRITEABLE = {flags | 0x400 for flags in _READ_ONLY}
+_ONLY_ARRAYS = {np.ndarray}
+_dtype_of, _ndim_of, _flags_of = attrgetter("dtype"), attrgetter("ndim"), attrgetter("flags.num")
 _NUMBERS = (int, float, bool, np.int64, np.float64, np.uint64, np.bool_)
 # Number of tables that are recognised, and of attempts to find the code of a kernel.
 _TABLES_MAX = 1_024
@@ -51,7 +57,7 @@ class _QuickCall:
 
     def __call__(self, *arguments: Any) -> object:
         kinds, code = self._known
-        if [_kind_of(argument) for argument in arguments] == kinds:
+        if list(map(_kind_of, arguments)) == kinds:
             return code(*arguments)
         found = self._kernel(*arguments)
         if self._n_attempts < _ATTEMPTS_MAX:
@@ -87,13 +93,14 @@ def _kind_of(argument: Any) -> object:
         return known[1]
     if not is_columns:
         return _remember(by, lambda: by, (kind, [_kind_of(number) for number in argument]))
-    if any(type(column) is not np.ndarray for column in argument):
+    if {*map(type, argument)} != _ONLY_ARRAYS:
         return None
-    found: tuple[type, list[object]] = (kind, [(c.dtype, c.ndim) for c in argument])
-    flags = {column.flags.num & _FLAGS for column in argument}
-    if flags == _READ_ONLY:
-        return found  # a batch of events, which has other columns the next time
-    return _remember(by, ref(by), found) if flags == _WRITEABLE else None
+    # Without loops in Python: a batch of events has other columns the next time.
+    found = (kind, [*map(_dtype_of, argument), *map(_ndim_of, argument)])
+    flags = {*map(_flags_of, argument)}
+    if flags <= _READ_ONLY:
+        return found
+    return _remember(by, ref(by), found) if flags <= _WRITEABLE else None
 
 
 def _remember(by: Any, get: Callable[[], Any], kind: tuple[type, list[object]]) -> object:

@@ -234,8 +234,12 @@ class KeyValues(OneProcess):
             if delete_range is not None and delete_range[0] < delete_range[1]:
                 batch.delete_range(*delete_range)
             # `deque` runs the loop in C, so a put costs little more than the call.
-            deque(map(batch.delete, deletes), maxlen=0)
-            deque(map(batch.put, keys, values), maxlen=0)
+            if deletes:
+                deque(map(batch.delete, deletes), maxlen=0)
+            if len(keys) == 1:
+                batch.put(keys[0], values[0])
+            else:
+                deque(map(batch.put, keys, values), maxlen=0)
             engine = self._require_engine()
             engine.write(batch)
             if sync:

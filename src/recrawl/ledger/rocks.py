@@ -210,11 +210,10 @@ class RocksLedger:
                 return AppendedSpan(first, first, True)
             try:
                 for start, stop in _write_ranges(records):
-                    keys = [self._key(first + i) for i in range(start, stop)]
-                    values = [
-                        schema.to_bytes(2, "big") + data for schema, data in records[start:stop]
-                    ]
-                    self._values.write(keys, values)
+                    self._values.write(
+                        [self._key(first + i) for i in range(start, stop)],
+                        [schema.to_bytes(2, "big") + data for schema, data in records[start:stop]],
+                    )
                 if self._log._syncs is not None:
                     self._log._syncs.sync()
             except BaseException as error:  # BaseException too: the process may continue after it
@@ -339,7 +338,9 @@ class _SharedSync:
 
     def __init__(self, values: KeyValues) -> None:
         self._values = values
-        self._turn = threading.Condition()
+        self._lock = threading.Lock()
+        self._turn = threading.Condition(self._lock)
+        self._n_waiting = 0
         self._is_syncing = False
         self._n_requested = 0
         self._n_served = 0
@@ -347,11 +348,13 @@ class _SharedSync:
 
     def sync(self) -> None:
         """Wait until everything that this thread wrote is on disk."""
-        with self._turn:
+        with self._lock:
             self._n_requested += 1
             number = self._n_requested
+            self._n_waiting += 1
             while self._is_syncing and self._n_served < number:
                 self._turn.wait()
+            self._n_waiting -= 1
             if self._failure is not None:
                 raise StorageError(self._failure)
             if self._n_served >= number:
@@ -364,15 +367,18 @@ class _SharedSync:
             self._failure = str(error) or type(error).__name__
             raise
         finally:
-            with self._turn:
+            with self._lock:
                 self._is_syncing = False
                 if self._failure is None:
                     self._n_served = n_requested
-                self._turn.notify_all()
+                if self._n_waiting:
+                    self._turn.notify_all()
 
 
 def _write_ranges(records: Sequence[Record]) -> list[tuple[int, int]]:
     """Return ranges of rows, each small enough for one write to the engine."""
+    if len(records) == 1:
+        return [(0, 1)]
     starts = [0]
     n_bytes = 0
     for i, (_, data) in enumerate(records):

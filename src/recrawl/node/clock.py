@@ -66,11 +66,13 @@ class Clock(Protocol):
         ...
 
 
+# Linux counts sleep only in CLOCK_BOOTTIME, macOS in CLOCK_MONOTONIC.
+_RUNNING = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
+
 def _running_ns() -> int:
     """Return nanoseconds since the machine started, as far as the system counts while it sleeps."""
-    # Linux counts sleep only in CLOCK_BOOTTIME, macOS in CLOCK_MONOTONIC.
-    clock = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
-    return time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)
+    return time.monotonic_ns() if _RUNNING is None else time.clock_gettime_ns(_RUNNING)
 
 
 class SystemClock:

@@ -51,7 +51,6 @@ from recrawl.shard import (
     Outcomes,
     PagesRemoved,
     Shard,
-    Transition,
     event_of,
     events,
 )
@@ -97,6 +96,8 @@ def apply_entry(shard: Shard, entry: LogEntry) -> Applied:
 
     This does not change the store, which a replay in memory does not need.
     """
+    if isinstance(entry, events.Ordered):
+        return shard.apply(entry)  # before the others, because every lease logs one
     match entry:
         case PagesAddedWithUrls(added, epoch):
             if not (epoch == shard.epoch).all():
@@ -267,6 +268,8 @@ class Node:
         self, position: int, entry: LogEntry, applied: Applied, batch: StoreBatch
     ) -> None:
         """Add what the store keeps of an applied entry to the next write."""
+        if isinstance(entry, events.Ordered):
+            return  # before the others, because every lease logs one
         rows = applied.valid
         match entry:
             case PagesAddedWithUrls():
@@ -293,7 +296,7 @@ class Node:
                     self._add_texts_to_batch(outcomes.page, texts, rows, batch)
                 self._add_to_feed(position, outcomes, applied, batch, texts)
             case FewPagesReported(outcomes, contents):
-                if rows.all():
+                if applied.is_all_valid:
                     batch.add_contents(outcomes.page, contents)
                 elif rows.any():
                     valid_rows = np.flatnonzero(rows).tolist()
@@ -344,7 +347,7 @@ class Node:
         texts: TextsJudged | None = None,
     ) -> None:
         """Add the transitions that outcomes caused to the feed of changes."""
-        rows = np.flatnonzero(applied.valid & (applied.transition != Transition.NONE))
+        (rows,) = applied.transition.nonzero()  # void rows have no transition
         if rows.size:
             at_ms = np.full(rows.size, self.shard.now_ms, np.int64)
             transition = applied.transition[rows]
@@ -438,6 +441,9 @@ class Node:
         return submission.applied
 
     def _commit_group(self) -> None:
+        if len(self._pending) == 1:
+            self._commit_one(self._pending.popleft())
+            return
         group: list[Submission] = []
         n_rows = 0
         while self._pending and n_rows < _GROUP_ROWS_MAX:
@@ -457,6 +463,13 @@ class Node:
                 submission.error = error
         for submission in group:
             submission.is_done = True
+
+    def _commit_one(self, submission: Submission) -> None:
+        try:
+            submission.applied = self._commit(submission.entries, submission.records)
+        except BaseException as error:
+            submission.error = error
+        submission.is_done = True
 
     def _commit(self, entries: Sequence[LogEntry], records: Sequence[Record]) -> list[Applied]:
         self.raise_if_failed()
@@ -585,7 +598,7 @@ class Node:
             if ahead.size:
                 # At once, because reading them one by one takes several times as long.
                 self.store.read_ahead(wanted)
-            if applied.valid.all():
+            if applied.is_all_valid:
                 return proposal
             return events.select_rows(proposal, applied.valid)
 

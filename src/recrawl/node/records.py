@@ -20,6 +20,7 @@ from recrawl.shard import Outcomes, PagesAdded
 from recrawl.shard.events import (
     SCHEMA_ID,
     Event,
+    Ordered,
     arrow_schema_of,
     from_arrow,
     from_record,
@@ -322,6 +323,10 @@ def _lengthen(passages: pa.BinaryArray, memory: pa.BinaryArray) -> pa.BinaryArra
 
 def record_of(entry: LogEntry) -> Record:
     """Return the record of a log entry."""
+    if isinstance(entry, FewPagesReported):  # before the others, like orders: there are most
+        return Record(_FEW_PAGES_REPORTED, entry.data)
+    if isinstance(entry, Ordered):
+        return Record(*to_record(entry))
     match entry:
         case CorpusIdentified(partition, n_partitions, generation, corpus_id):
             numbers = [pa.array(column) for column in (partition, n_partitions, generation)]
@@ -341,8 +346,6 @@ def record_of(entry: LogEntry) -> Record:
             return _record(_NAMES_NUMBERED, columns)
         case CurvePriorSet():
             return _record(_CURVE_PRIOR_SET, [pa.array(column) for column in entry])
-        case FewPagesReported():
-            return Record(_FEW_PAGES_REPORTED, entry.data)
         case PagesReported():
             outcomes, *content, texts = entry
             columns = [*to_arrow(outcomes).columns, *content]

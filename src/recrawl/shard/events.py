@@ -31,6 +31,7 @@ has since been removed is void.  Columns that several kinds have mean the same i
 """
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -538,16 +539,21 @@ def select_rows(event: _E, rows: Any) -> _E:
     return _make_event(type(event), (column[rows] for column in event))
 
 
+_flags_of = attrgetter("flags.num")
+# Contiguous, aligned or not, not writeable; also contiguous by columns, and owner of its memory.
+_FROZEN = {0x001 | aligned | more for aligned in (0, 0x100) for more in (0, 2, 4, 6)}
+
+
 def freeze_columns(event: _E) -> _E:
     """Return the batch with read-only columns, like those read from a log.
 
     Kernels are then compiled for one kind of array, not for two.
     """
-    if all(not column.flags.writeable and column.flags.c_contiguous for column in event):
+    if {*map(_flags_of, event)} <= _FROZEN:
         return event
     columns = [np.ascontiguousarray(column).view() for column in event]
     for column in columns:
-        column.flags.writeable = False
+        column.setflags(write=False)
     return _make_event(type(event), columns)
 
 

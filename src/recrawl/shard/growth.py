@@ -156,13 +156,18 @@ def _place_leases(old: Leases, new: Leases, first: int, end: int) -> None:
         new.group[b] = old.group[a]
 
 
+def has_room_for_leases(tables: Tables, n_more: int) -> bool:
+    """Return whether the ring of leases has room for ``n_more`` orders."""
+    n_held = int(tables.registers.next_order[0]) - int(tables.registers.first_order[0])
+    return n_held + n_more <= tables.leases.page.size
+
+
 def with_leases(tables: Tables, n_more: int) -> Tables:
     """Return tables whose ring of leases has room for ``n_more`` orders."""
-    first, end = int(tables.registers.first_order[0]), int(tables.registers.next_order[0])
-    size = tables.leases.page.size
-    needed = end - first + n_more
-    if needed <= size:
+    if has_room_for_leases(tables, n_more):
         return tables
+    first, end = int(tables.registers.first_order[0]), int(tables.registers.next_order[0])
+    needed = end - first + n_more
     larger = zeros(Leases, 1 << (needed - 1).bit_length())
     _place_leases(tables.leases, larger, first, end)
     return tables._replace(leases=larger)

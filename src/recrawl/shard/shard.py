@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core.arrays import FlagArray
+from recrawl.core.arrays import FlagArray, are_all, repeat_value
 from recrawl.core.price.due_table import DueCodes, DueTable, build_due_table
 from recrawl.core.price.learning_rows import writable_copy, write_learning_rows
 from recrawl.core.quick_calls import quick_call
@@ -18,6 +18,7 @@ from recrawl.shard import events, growth
 from recrawl.shard.apply import budget, leases, newcomers, outcomes, pages, signals
 from recrawl.shard.apply.clock_reset import move_times_back
 from recrawl.shard.apply.kind_weights import propose_weights
+from recrawl.shard.apply.ordering import apply_orders
 from recrawl.shard.apply.priors import is_refit_due, propose_priors
 from recrawl.shard.due import Terms
 from recrawl.shard.early import Early, early_rule, has_price, is_scanned
@@ -75,13 +76,18 @@ class Applied(NamedTuple):
     transition: NDArray[np.uint8]
     """`recrawl.shard.state.status.Transition` of each outcome; empty for other events."""
 
+    @property
+    def is_all_valid(self) -> bool:
+        """Whether every row was valid."""
+        return are_all(self.valid)
+
 
 _NO_TRANSITION = np.zeros(0, np.uint8)
+# Read once: before Python 3.12, reading a member of an enumeration takes as long as a small call.
+_IN_FETCHES = int(BudgetUnit.FETCHES)
 # What every lease and report calls, however few its rows.
 _apply_outcomes = quick_call(outcomes.apply_outcomes)
-_charge_newcomers = quick_call(newcomers.charge_newcomers)
-_forget_leases = quick_call(leases.forget_leases)
-_order_pages = quick_call(leases.order_pages)
+_apply_orders = quick_call(apply_orders)
 
 
 class Shard:
@@ -285,7 +291,7 @@ class Shard:
         registers = self.tables.registers
         most = self.settings.orders_max
         n = most if allowance is None else min(allowance, most)
-        in_fetches = registers.budget_unit[0] == BudgetUnit.FETCHES
+        in_fetches = registers.budget_unit[0] == _IN_FETCHES
         n_paid = most
         if in_fetches:  # the picker handles one in cost
             n_paid = int(min(max(self.credit(now_ms) + 1e-6, 0), most))
@@ -324,11 +330,11 @@ class Shard:
         n, first = slot.size, int(registers.next_order[0])
         # Without `event_of`, which takes ten times as long for one order.
         return events.Ordered(
-            epoch=np.full(n, self.epoch, np.int64),
-            at_ms=np.full(n, now_ms, np.int64),
+            epoch=repeat_value(n, self.epoch, np.int64),
+            at_ms=repeat_value(n, now_ms, np.int64),
             order=np.arange(first, first + n),
             page=events.page_of(slot, self.tables.pages.generation[slot]),
-            expires_at_ms=np.full(n, now_ms + round(length * 1000), np.int64),
+            expires_at_ms=repeat_value(n, now_ms + round(length * 1000), np.int64),
             reason=np.ascontiguousarray(reason, np.uint8),
         )
 
@@ -521,7 +527,8 @@ class Shard:
                 self._set_kind_weights(event, valid)
             case _:
                 self._set_pages(event, valid)
-        self.tables.registers.n_void[0] += valid.size - int(np.count_nonzero(valid))
+        n_void = 0 if are_all(valid) else valid.size - int(np.count_nonzero(valid))
+        self.tables.registers.n_void[0] += n_void
         return Applied(valid, transition)
 
     def _slots_of(self, event: Event) -> NDArray[np.int64]:
@@ -551,11 +558,15 @@ class Shard:
 
     def _advance_to_latest(self, event: events.Ordered | events.LeasesExpired) -> None:
         """Advance time to the owner's latest decision in a batch."""
+        if event.epoch.size == 1:
+            if event.epoch[0] == self.epoch:
+                self._move_time(int(event.at_ms[0]))
+            return
         self._move_time(int(event.at_ms[event.epoch == self.epoch].max(initial=0)))
 
     def _apply_outcomes(self, event: events.Outcomes, valid: FlagArray) -> NDArray[np.uint8]:
         t = self.tables
-        transition = np.full(valid.size, outcomes.VOID, np.uint8)
+        transition = repeat_value(valid.size, outcomes.VOID, np.uint8)
         _apply_outcomes(
             t.pages,
             t.links,
@@ -570,7 +581,7 @@ class Shard:
         )
         np.not_equal(transition, outcomes.VOID, out=valid)
         slots = event.page & 0xFFFFFFFF
-        if valid.all():
+        if are_all(valid):
             self.picker.touch(t, slots)
         else:
             transition[~valid] = 0
@@ -578,8 +589,7 @@ class Shard:
             slots = slots[(event.page >= 0) & (slots < t.registers.n_slots[0])]
         # The group of a page removed while in flight is known only from its lease.
         rows = event.order[event.order > 0] & (t.leases.page.size - 1)
-        groups = np.concatenate([t.pages.group[slots], t.leases.group[rows]])
-        self.picker.wake(t, groups.astype(np.int64))
+        self.picker.wake(t, np.concatenate([t.pages.group[slots], t.leases.group[rows]]))
         return transition
 
     def _apply_signals(self, event: events.Signals, valid: FlagArray) -> None:
@@ -600,20 +610,22 @@ class Shard:
         self._touch(event.page, valid)
 
     def _apply_orders(self, event: events.Ordered, valid: FlagArray) -> None:
-        if not (event.epoch == self.epoch).any():
+        if self.epoch not in event.epoch:
             return
         self._advance_to_latest(event)
-        _forget_leases(self.tables.leases, self.tables.registers, self._grace_ms)
-        self.tables = growth.with_leases(self.tables, event.page.size)
+        n = event.page.size
+        if not growth.has_room_for_leases(self.tables, n):
+            # There may be room without a larger ring.
+            leases.forget_leases(self.tables.leases, self.tables.registers, self._grace_ms)
+            self.tables = growth.with_leases(self.tables, n)
         t = self.tables
-        _order_pages(t.pages, t.groups, t.leases, t.registers, event, valid)
         rules = self.rules
         if t.registers.newcomers_until[0] > 0:
             shares = newcomers.shares_in_effect(
                 t.groups, t.registers, rules.new_pages_share, rules.new_domain_share
             )
             rules = rules._replace(new_pages_share=shares[0], new_domain_share=shares[1])
-        _charge_newcomers(t.pages, t.groups, t.registers, rules, event, valid)
+        _apply_orders(t.pages, t.groups, t.leases, t.registers, rules, self._grace_ms, event, valid)
 
     @property
     def _grace_ms(self) -> int:
@@ -688,7 +700,7 @@ class Shard:
             self._advance_to_latest(event)
             leases.expire_leases(t.pages, t.groups, t.leases, t.registers, event, slots, valid)
         rows = event.order[valid] & (t.leases.page.size - 1)
-        self.picker.wake(t, t.leases.group[rows].astype(np.int64))
+        self.picker.wake(t, t.leases.group[rows])
         self.picker.touch(t, slots[slots >= 0])
 
     def _claim(self, event: events.Claimed, valid: FlagArray) -> None:

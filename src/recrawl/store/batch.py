@@ -362,8 +362,13 @@ class NetPages(NamedTuple):
     """Slots that are empty afterwards."""
 
 
+_NO_PAGES = NetPages(_NOTHING, np.empty(0, np.int64), _NOTHING.url, np.empty(0, np.int64))
+
+
 def net_pages(kv: KeyValues, batch: StoreBatch) -> NetPages:
     """Return the net effect of a batch on the pages of a store."""
+    if not batch.added and not batch.removed:
+        return _NO_PAGES
     added = _concatenate([rows for _, rows in batch.added])
     if not batch.removed and (len(batch.added) < 2 or _are_distinct(slot_of_page(added.page))):
         nothing = np.empty(0, np.int64)

@@ -21,6 +21,7 @@ from recrawl.store.keys import (
     bytes_of_rows,
     generation_of,
     keys_of,
+    numbered_key,
     stored_values,
 )
 
@@ -183,6 +184,11 @@ def put_contents(
         Stored records of the pages, as `stored_records` returns them.
     """
     rows = page.tolist()
+    if len(rows) == 1:
+        value = record_after_fetch(rows[0] >> 32, values[0], contents[0])
+        if value != values[0]:
+            writes.put(numbered_key(RECORD, rows[0] & 0xFFFFFFFF, 4), value)
+        return
     stored = dict(zip(rows, values, strict=True))
     known = dict(stored)
     for row, content in zip(rows, contents, strict=True):

@@ -50,6 +50,7 @@ __all__ = [
     "bytes_of_rows",
     "generation_of",
     "keys_of",
+    "numbered_key",
     "page_keys",
     "spans_of",
     "stored_values",
@@ -94,6 +95,11 @@ class Writes:
         self.values.append(value)
 
 
+def numbered_key(prefix: bytes, number: int, n_bytes: int) -> bytes:
+    """Return the key of one number, as `keys_of` does for many."""
+    return prefix + number.to_bytes(n_bytes, "big")
+
+
 def keys_of(prefix: bytes, numbers: NDArray[Any], n_bytes: int) -> list[bytes]:
     r"""Return a key for each number: the prefix, then the number in ``n_bytes`` big-endian bytes.
 
@@ -103,7 +109,7 @@ def keys_of(prefix: bytes, numbers: NDArray[Any], n_bytes: int) -> list[bytes]:
     [b'q\x00\x00\x00\x01', b'q\x00\x00\x01\x02']
     """
     if numbers.size <= ROWS_FEW:
-        return [prefix + number.to_bytes(n_bytes, "big") for number in numbers.tolist()]
+        return [numbered_key(prefix, number, n_bytes) for number in numbers.tolist()]
     keys = np.empty((numbers.size, len(prefix) + n_bytes), np.uint8)
     keys[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
     big_endian = numbers.astype(f">u{n_bytes}").view(np.uint8)

@@ -597,16 +597,22 @@ class Store:
         net = net_pages(self._kv, batch)
         pages, rest = Writes(), Writes()
         state = self._state._replace(position=position)
-        state = state._replace(n_slots=self._put_pages(pages, net, absent, state.n_slots))
-        state = self._put_changes(rest, batch, state)
-        state = self._put_names(rest, batch, state)
-        self._put_contents(rest, batch, read)
+        if batch.added or batch.removed:
+            state = state._replace(n_slots=self._put_pages(pages, net, absent, state.n_slots))
+        if batch.changes:
+            state = self._put_changes(rest, batch, state)
+        if batch.names:
+            state = self._put_names(rest, batch, state)
+        if batch.contents:
+            self._put_contents(rest, batch, read)
         if batch.requests:
             put_requests(self._kv, rest, batch.requests)
-        self._put_user_data(rest, batch)
+        if batch.user_data:
+            self._put_user_data(rest, batch)
         if batch.curve_prior is not None:
             rest.put(_CURVE_PRIOR, batch.curve_prior)
-        self._put_content(rest, batch)
+        if batch.content_counts.n_observed:
+            self._put_content(rest, batch)
         rest.put(_STATE, state.encode())
         self._write(pages, rest, is_divisible=net.removed.size == 0)
         self._forget_read(batch)
@@ -653,14 +659,15 @@ class Store:
             begin = end
         if begin:
             keys, values = keys[begin:], values[begin:]
+        if not keys and not pages.deletes:
+            self._kv.write(rest.keys, rest.values, deletes=rest.deletes)
+            return
         deletes = pages.deletes + rest.deletes
         self._kv.write(keys + rest.keys, values + rest.values, deletes=deletes)
 
     def _put_pages(self, writes: Writes, net: NetPages, absent: HashArray, n_slots: int) -> int:
         """Collect the writes of added and removed pages; return the number of slots ever used."""
         page, urls, fetch_urls = net.added
-        if page.size == net.removed.size == net.emptied.size == 0:
-            return n_slots
         put_in_buckets(
             self._kv,
             writes,
@@ -691,8 +698,6 @@ class Store:
         return put_urls(writes, page, urls, net.emptied, n_slots, self._singles)
 
     def _put_names(self, writes: Writes, batch: StoreBatch, state: State) -> State:
-        if not batch.names:
-            return state
         what, numbers, keys = zip(*batch.names, strict=True)
         n_new = put_names(
             self._kv, writes, np.concatenate(what), np.concatenate(numbers), pa.concat_arrays(keys)
@@ -704,14 +709,14 @@ class Store:
         return self._hash_urls(urls, self._hash_key) if len(urls) else np.empty(0, np.uint64)
 
     def _put_contents(self, writes: Writes, batch: StoreBatch, read: _Read | None) -> None:
-        if not batch.contents:
-            return
-        page = np.concatenate([page for page, _ in batch.contents])
-        remaining = _not_removed(batch, page)
-        is_all = remaining.size == page.size
-        if not is_all:
-            page = page[remaining]
-        if read is not None and np.array_equal(read[1], page):
+        if len(batch.contents) == 1 and not batch.removed:
+            page, is_all = batch.contents[0][0], True
+        else:
+            page = np.concatenate([page for page, _ in batch.contents])
+            remaining = _not_removed(batch, page)
+            is_all = remaining.size == page.size
+            page = page if is_all else page[remaining]
+        if read is not None and read[1].tobytes() == page.tobytes():
             values = read[2]
         else:
             values = self._record_values(page)
@@ -727,8 +732,6 @@ class Store:
         put_contents(writes, page, values, contents)
 
     def _put_user_data(self, writes: Writes, batch: StoreBatch) -> None:
-        if not batch.user_data:
-            return
         page = np.concatenate([page for page, _, _ in batch.user_data])
         doc_id = [row for _, rows, _ in batch.user_data for row in rows]
         metadata = [row for _, _, rows in batch.user_data for row in rows]
@@ -747,8 +750,6 @@ class Store:
 
     def _put_content(self, writes: Writes, batch: StoreBatch) -> None:
         """Collect the writes of what bodies showed."""
-        if batch.content_counts.n_observed == 0:
-            return
         page = np.array([row.page for row in batch.content_rows], np.int64)
         remaining = _not_removed(batch, page)
         distinct = np.unique(page[remaining])

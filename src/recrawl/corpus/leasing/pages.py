@@ -168,18 +168,22 @@ class Leasing:
             found = self._from_partitions(n, seconds, exact, parts)
             if len(found) < n and self._budget_split.split_rest():
                 found += self._from_partitions(n - len(found), seconds, exact, parts)
+        if len(calls) == 1:
+            return [found]
         ends = accumulate(counts)
         return [found[end - count : end] for end, count in zip(ends, counts, strict=True)]
 
     def _from_partitions(
         self, n: int, seconds: float | None, exact: bool, parts: RequestParts
     ) -> OrderRows:
+        if len(self._nodes) == 1:
+            return self._from_partition(0, n, seconds, exact, parts) if n > 0 else OrderRows.none()
         self._budget_split.rebalance()
         self._next_node = (self._next_node + 1) % len(self._nodes)
         turn = [*range(self._next_node, len(self._nodes)), *range(self._next_node)]
         found = OrderRows.none()
         # First an equal part from each partition, then the rest from those that have more.
-        for share in (-(-n // len(turn)), n) if len(turn) > 1 else (n,):
+        for share in (-(-n // len(turn)), n):
             for i in turn:
                 wanted = min(share, n - len(found))
                 if wanted > 0:

@@ -125,6 +125,11 @@ class Reporting:
 
         def finish() -> Reported:
             n = len(outcomes)
+            if len(begun) == 1:
+                node, _, some, submission = begun[0]
+                if submission is not None:
+                    return Reported(*finish_few(node, submission), np.zeros(n, np.bool_))
+                return self._report(answers_of(some))
             counted, transition = np.zeros(n, np.bool_), np.zeros(n, np.uint8)
             is_known = np.ones(n, np.bool_)
             for node, rows, some, submission in begun:

@@ -59,6 +59,8 @@ def new_small_calls() -> SmallCalls:
 
 def _do_together(calls: Sequence[SmallLease | SmallReport]) -> list[Any]:
     """Do leases that want the same, and reports; an error is that of the calls of one kind."""
+    if len(calls) == 1:
+        return [*_do_one(calls[0])]
     leases = [call for call in calls if isinstance(call, SmallLease)]
     reports = [call for call in calls if isinstance(call, SmallReport)]
     finish_reports: Callable[[], Sequence[Any]] = list
@@ -70,6 +72,12 @@ def _do_together(calls: Sequence[SmallLease | SmallReport]) -> list[Any]:
     reported = _results(finish_reports, len(reports))
     of_leases, of_reports = iter(leased), iter(reported)
     return [next(of_leases if isinstance(call, SmallLease) else of_reports) for call in calls]
+
+
+def _do_one(call: SmallLease | SmallReport) -> Sequence[Any]:
+    if isinstance(call, SmallLease):
+        return call.leasing.lease_all([call])
+    return call.reporting.begin_all([call.outcomes])()
 
 
 def _results(run: Callable[[], Sequence[Any]], n: int) -> Sequence[Any]:

@@ -1,7 +1,7 @@
 """The picker: chooses orders by an exact scan or a rolling sweep, within price and limits."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -322,7 +322,7 @@ class Picker:
         """Let pages wait again that were chosen, but are not ordered after all."""
         if slots.size:
             self.touch(tables, slots)
-            self.wake(tables, tables.pages.group[slots].astype(np.int64))
+            self.wake(tables, tables.pages.group[slots])
 
     def touch(self, tables: Tables, slots: NDArray[np.int64]) -> None:
         """Look at pages that an event changed: they may be due before the next sweep."""
@@ -330,13 +330,13 @@ class Picker:
         slots = np.ascontiguousarray(slots, np.int64)
         if self._settings.discovery_share > 0.0:
             self._new_pages.offer(tables, self._now(tables), slots)
-        if self._is_sweeping:
+        if self._is_sweeping and not self._sweep.queue_few(slots):
             self._sweep.queue_pages(tables, self._moment(tables, self._now(tables)), slots)
 
-    def wake(self, tables: Tables, groups: NDArray[np.int64]) -> None:
+    def wake(self, tables: Tables, groups: NDArray[np.integer[Any]]) -> None:
         """Update groups that may be ordered from earlier than before."""
         self._fit(tables)
-        rows = np.ascontiguousarray(groups, np.int64)
+        rows = groups.astype(np.int64)
         _wake_groups(self._market, tables.groups, rows, rows.size, self._now(tables))
 
     def _now(self, tables: Tables) -> int:

@@ -125,11 +125,12 @@ class Reserve:
         if self._slot.size == 0 or isinstance(event, _HARMLESS):
             return True
         # An error may let a host rest; an outcome without an order may be of any page.
-        return bool(
-            isinstance(event, events.Outcomes)
-            and event.verdict.max(initial=0) < _DISALLOWED
-            and event.order.min(initial=1) > 0
-        )
+        if not isinstance(event, events.Outcomes):
+            return False
+        verdict, order = event.verdict, event.order
+        if order.size == 1:
+            return bool(verdict[0] < _DISALLOWED and order[0] > 0)
+        return bool(verdict.max(initial=0) < _DISALLOWED and order.min(initial=1) > 0)
 
     def drop(self, picker: Picker, tables: Tables) -> None:
         """Let the pages chosen ahead wait for their turn again."""

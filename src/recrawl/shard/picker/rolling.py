@@ -218,6 +218,15 @@ class RollingSweep:
         if self.market.gauge[M_FREE_ROW] < 0:
             self.market = grow_rows(self.market)
 
+    def queue_few(self, slots: NDArray[np.int64]) -> bool:
+        """Queue pages as `queue_pages` does, if there is room; return whether there was."""
+        end = self._n_found + slots.size
+        if end > _BATCH or self._wheel is None:
+            return self._wheel is None
+        self._found.slot[self._n_found : end] = slots
+        self._n_found = end
+        return True
+
     def queue_pages(self, tables: Tables, moment: Moment, slots: NDArray[np.int64]) -> None:
         """Queue pages for the next batch to place: changed by an event, or not affordable now."""
         if self._wheel is None:
