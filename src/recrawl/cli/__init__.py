@@ -106,7 +106,7 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
     "Share": {
         "serve": CommandEntry("recrawl.cli.commands.serve", "command", "Share a corpus over HTTP."),
         "keys": CommandEntry(
-            "recrawl.cli.commands.keys", "command", "Create, list and revoke API keys."
+            "recrawl.cli.commands.keys", "command", "Create, list, rotate and revoke API keys."
         ),
         "webhooks": CommandEntry(
             "recrawl.cli.commands.webhooks", "command", "Send changes to other programs."

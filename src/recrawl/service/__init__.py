@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recrawl.service.app import create_app
-    from recrawl.service.keys import ApiKey, Scope, create_key, list_keys, revoke_key
+    from recrawl.service.keys import (
+        ApiKey,
+        Scope,
+        create_key,
+        list_keys,
+        revoke_key,
+        rotate_key,
+    )
     from recrawl.service.limits import ServiceLimits, limit_rows
     from recrawl.service.problems import PROBLEMS
+    from recrawl.service.protection.key_use import KeyUse, read_key_uses
     from recrawl.service.server import is_loopback, serve_corpora
 
 __all__ = [
     "PROBLEMS",
     "ApiKey",
+    "KeyUse",
     "Scope",
     "ServiceLimits",
     "create_app",
@@ -24,15 +33,25 @@ __all__ = [
     "is_loopback",
     "limit_rows",
     "list_keys",
+    "read_key_uses",
     "revoke_key",
+    "rotate_key",
     "serve_corpora",
 ]
 
 _MODULES = {
     "recrawl.service.app": ("create_app",),
-    "recrawl.service.keys": ("ApiKey", "Scope", "create_key", "list_keys", "revoke_key"),
+    "recrawl.service.keys": (
+        "ApiKey",
+        "Scope",
+        "create_key",
+        "list_keys",
+        "revoke_key",
+        "rotate_key",
+    ),
     "recrawl.service.limits": ("ServiceLimits", "limit_rows"),
     "recrawl.service.problems": ("PROBLEMS",),
+    "recrawl.service.protection.key_use": ("KeyUse", "read_key_uses"),
     "recrawl.service.server": ("is_loopback", "serve_corpora"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

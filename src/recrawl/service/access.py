@@ -1,5 +1,6 @@
 """Decide whether a request may do what it asks for."""
 
+import asyncio
 import time
 from collections.abc import Collection, Mapping
 
@@ -13,6 +14,7 @@ from recrawl.service.problems import Problem
 __all__ = ["Access", "AccessGate", "is_loopback_name"]
 
 _RELOAD_SECONDS = 1.0
+_SAVE_SECONDS = 10.0
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="recrawl"'}
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -66,7 +68,10 @@ class Access:
             if not is_loopback_name(host):
                 raise Problem("wrong-host", f"without keys the host must be localhost, got {host}")
             return None
-        return self._find(ring, given)
+        found = self._find(ring, given)
+        if ring is not None:
+            ring.uses.note(found.id, time.time_ns() // 1_000_000, _client_of(request))
+        return found
 
     def check(self, request: Request, name: str, scope: Scope) -> str:
         """Raise unless a request has a scope; return the id of its key, empty without one.
@@ -105,6 +110,18 @@ class Access:
                 "key-needed", "the API key is not valid for this corpus", headers=_CHALLENGE
             )
         return found
+
+    async def save_uses(self, *, is_last: bool = False) -> None:
+        """Write when keys were last used, if that is due or the server stops."""
+        for ring in self._rings.values():
+            if ring is not None:
+                await ring.save_uses(is_last=is_last)
+
+    async def save_uses_regularly(self) -> None:
+        """Write when keys were last used, until this is cancelled."""
+        while True:
+            await asyncio.sleep(_SAVE_SECONDS)
+            await self.save_uses()
 
     def usable(self, request: Request, scope: Scope | None = None) -> list[str]:
         """Return the corpora that a request may use; raise if there are none.
@@ -171,3 +188,7 @@ class AccessGate:
 def _key_in(request: Request) -> str | None:
     kind, _, key = request.headers.get("authorization", "").partition(" ")
     return key.strip()[:200] if kind.lower() == "bearer" and key.strip() else None
+
+
+def _client_of(request: Request) -> str:
+    return "" if request.client is None else request.client.host

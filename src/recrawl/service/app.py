@@ -4,6 +4,7 @@ The application uses corpora only by the methods of `recrawl.Corpus`, so that a 
 may be anywhere.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -84,6 +85,9 @@ def create_app(
             if log is not None:
                 ending.callback(log.close)
             ending.push_async_callback(hosted.close)
+            ending.push_async_callback(access.save_uses, is_last=True)
+            saving = asyncio.create_task(access.save_uses_regularly())
+            ending.callback(saving.cancel)
             if indexnow is not None:
                 ending.push_async_callback(indexnow.close)
             for name, folder in (folders or {}).items():

@@ -3,6 +3,9 @@
 A key is ``rk_`` with its id, 256 random bits and a checksum.  The checksum tells a mistyped key
 from a wrong one, and lets other programs find keys that were published by mistake.  The file
 ``api-keys.json`` in the folder of the corpus has the hash of each key, never the key itself.
+
+A key is replaced by `rotate_key`: the new one has the same name and allows the same, and the old
+one stays valid for a while, so that clients can change over one by one.
 """
 
 import hashlib
@@ -18,6 +21,7 @@ from typing import Any, NamedTuple
 
 from recrawl.atomic_files import hold_lock, replace_json
 from recrawl.errors import StorageError
+from recrawl.service.protection.key_use import KeyUses
 
 __all__ = [
     "KEYS_MAX",
@@ -28,6 +32,7 @@ __all__ = [
     "is_well_formed",
     "list_keys",
     "revoke_key",
+    "rotate_key",
 ]
 
 KEYS_MAX = 1_000
@@ -39,6 +44,9 @@ _FILE_BYTES_MAX = 4 << 20
 _FORMAT = 1
 _KEY = re.compile(r"rk_([a-z0-9]{10})_([A-Za-z0-9-]{43})_([0-9a-f]{8})")
 _NAME_MAX = 100
+_OVERLAP_SECONDS_MAX = 90 * 86_400.0
+_EXPIRED_KEPT_MS = 30 * 86_400_000
+"""Time for which a key that has expired is still listed."""
 
 
 class Scope(StrEnum):
@@ -67,6 +75,8 @@ class ApiKey(NamedTuple):
     expires_at_ms: int | None
     """Time after which it is no longer valid; None for never."""
     hash: str
+    replaced_by: str | None = None
+    """Id of the key that replaces it; None unless it was rotated."""
 
     def is_valid(self, now_ms: int) -> bool:
         """Return whether the key has not expired."""
@@ -126,19 +136,98 @@ def create_key(
         raise ValueError("a key needs at least one scope")
     if len(name) > _NAME_MAX or not name.isprintable():
         raise ValueError(f"name must have at most {_NAME_MAX} printable characters, got {name!r}")
+    _check_expiry(expires_at_ms, now_ms)
+    key, key_id = _random_key()
+    stored = ApiKey(key_id, name, allowed, now_ms, expires_at_ms, _hash(key))
+    with hold_lock(folder / _LOCK):
+        _write(folder, [*_room_for_one(list_keys(folder), now_ms), stored])
+    return key, stored
+
+
+def _check_expiry(expires_at_ms: int | None, now_ms: int) -> None:
     if expires_at_ms is not None and expires_at_ms <= now_ms:
         raise ValueError("a key must expire in the future")
+
+
+def _random_key() -> tuple[str, str]:
+    """Return a new key and its id."""
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
     key_id = "".join(secrets.choice(letters) for _ in range(10))
     text = f"rk_{key_id}_{secrets.token_urlsafe(32).replace('_', '-')}"
-    key = f"{text}_{_checksum(text)}"
-    stored = ApiKey(key_id, name, allowed, now_ms, expires_at_ms, _hash(key))
+    return f"{text}_{_checksum(text)}", key_id
+
+
+def _room_for_one(keys: list[ApiKey], now_ms: int) -> list[ApiKey]:
+    """Return the keys without those that expired long ago; raise if there are too many."""
+    kept = [key for key in keys if key.is_valid(now_ms - _EXPIRED_KEPT_MS)]
+    if len(kept) >= KEYS_MAX:
+        raise ValueError(f"a corpus has at most {KEYS_MAX} keys; revoke one that is not used")
+    return kept
+
+
+def rotate_key(
+    folder: Path,
+    name: str,
+    *,
+    overlap_seconds: float = 3_600.0,
+    now_ms: int,
+    expires_at_ms: int | None = None,
+) -> tuple[str, ApiKey, ApiKey]:
+    """Replace a key; return the new key, what is stored of it, and what is stored of the old one.
+
+    The new key has the name, the scopes and the limits of the old one.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+    name
+        Name of the key, or its id.
+    overlap_seconds
+        Time for which the old key stays valid, unless it expires earlier.
+    now_ms
+        Current time, in milliseconds since 1970.
+    expires_at_ms
+        Time after which the new key is no longer valid.  If None, it is valid for as long as the
+        old one was meant to be.
+
+    Raises
+    ------
+    ValueError
+        If there is no such key, or several with this name.
+    """
+    if not 0 <= overlap_seconds <= _OVERLAP_SECONDS_MAX:
+        raise ValueError(f"overlap must be at most 90 days, got {overlap_seconds:g} s")
+    _check_expiry(expires_at_ms, now_ms)
     with hold_lock(folder / _LOCK):
-        keys = list_keys(folder)
-        if len(keys) >= KEYS_MAX:
-            raise ValueError(f"a corpus has at most {KEYS_MAX} keys; revoke one that is not used")
-        _write(folder, [*keys, stored])
-    return key, stored
+        keys = _room_for_one(list_keys(folder), now_ms)
+        old = _find_key(keys, name, now_ms)
+        if expires_at_ms is None and old.expires_at_ms is not None:
+            expires_at_ms = now_ms + old.expires_at_ms - old.created_at_ms
+        key, key_id = _random_key()
+        new = old._replace(
+            id=key_id, created_at_ms=now_ms, expires_at_ms=expires_at_ms, hash=_hash(key)
+        )
+        ends = now_ms + round(overlap_seconds * 1000)
+        if old.expires_at_ms is not None:
+            ends = min(ends, old.expires_at_ms)
+        replaced = old._replace(expires_at_ms=ends, replaced_by=key_id)
+        _write(folder, [*(replaced if one.id == old.id else one for one in keys), new])
+    return key, new, replaced
+
+
+def _find_key(keys: list[ApiKey], name: str, now_ms: int) -> ApiKey:
+    """Return the valid key with a name or an id, which no other one replaces."""
+    present = [key for key in keys if key.is_valid(now_ms) and key.replaced_by is None]
+    found = [key for key in present if key.id == name] or [
+        key for key in present if key.name == name
+    ]
+    if not found:
+        raise ValueError(f"there is no valid key {name!r}; `recrawl keys list` shows them")
+    if len(found) > 1:
+        ids = ", ".join(key.id for key in found[:10])
+        raise ValueError(f"{len(found)} keys are called {name!r}; give the id of one: {ids}")
+    return found[0]
 
 
 def revoke_key(folder: Path, key_id: str) -> bool:
@@ -176,6 +265,7 @@ def _key_of(row: dict[str, Any]) -> ApiKey:
         int(row["created_at_ms"]),
         None if expires is None else int(expires),
         str(row["hash"]),
+        row.get("replaced_by"),
     )
 
 
@@ -198,6 +288,8 @@ class KeyRing:
         self._folder = folder
         self._version: tuple[int, int] | None = None
         self._keys: dict[str, ApiKey] = {}
+        self.uses = KeyUses(folder)
+        """When each key was last used."""
         self.reload()
 
     def reload(self) -> None:
@@ -214,10 +306,19 @@ class KeyRing:
     def __len__(self) -> int:
         return len(self._keys)
 
+    async def save_uses(self, *, is_last: bool = False) -> None:
+        """Write when keys were last used, if that is due or the server stops."""
+        await self.uses.save(self._keys, is_last=is_last)
+
     def find(self, key: str, now_ms: int) -> ApiKey | None:
         """Return the stored key that a client's key is; None if it is not valid."""
+        stored = self.recognise(key)
+        return stored if stored is not None and stored.is_valid(now_ms) else None
+
+    def recognise(self, key: str) -> ApiKey | None:
+        """Return the stored key that a client's key is, also if it has expired."""
         key_id = _id_of(key)
         stored = None if key_id is None else self._keys.get(key_id)
         # The comparison takes the same time whatever the difference is.
         is_same = hmac.compare_digest(_hash(key), "" if stored is None else stored.hash)
-        return stored if stored is not None and is_same and stored.is_valid(now_ms) else None
+        return stored if is_same else None

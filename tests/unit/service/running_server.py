@@ -59,6 +59,10 @@ class RunningServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the server and wait until it has ended."""
         self._server.should_exit = True
         self._thread.join(30)
         assert not self._thread.is_alive(), "the server has not stopped"

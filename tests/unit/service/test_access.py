@@ -1,5 +1,6 @@
 """API keys: what is stored of them, and what each allows."""
 
+import asyncio
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -9,8 +10,16 @@ import pytest
 
 from recrawl.corpus import Corpus
 from recrawl.errors import StorageError
-from recrawl.service import Scope, create_key, list_keys, revoke_key
+from recrawl.service import (
+    Scope,
+    create_key,
+    list_keys,
+    read_key_uses,
+    revoke_key,
+    rotate_key,
+)
 from recrawl.service.keys import KeyRing, is_well_formed
+from recrawl.service.protection.key_use import KeyUses
 from recrawl.service.server import is_loopback
 from tests.unit.service.conftest import URLS
 from tests.unit.service.running_server import RunningServer
@@ -47,6 +56,63 @@ def test_keys_expire(tmp_path: Path) -> None:
     ring = KeyRing(tmp_path)
     assert ring.find(key, NOW + 999) is not None
     assert ring.find(key, NOW + 1_000) is None
+
+
+def test_a_rotated_key_stays_valid_for_the_overlap(tmp_path: Path) -> None:
+    day = 86_400_000
+    first, _ = create_key(
+        tmp_path, ["read", "lease"], name="a", now_ms=NOW, expires_at_ms=NOW + 90 * day
+    )
+    now = NOW + 10 * day
+    second, new, old = rotate_key(tmp_path, "a", overlap_seconds=60.0, now_ms=now)
+    assert list_keys(tmp_path) == [old, new]
+    assert (new.name, new.scopes, new.replaced_by) == ("a", old.scopes, None)
+    assert new.expires_at_ms == now + 90 * day
+    assert (old.replaced_by, old.expires_at_ms) == (new.id, now + 60_000)
+    ring = KeyRing(tmp_path)
+    assert ring.find(first, now + 59_999) == old
+    assert ring.find(second, now + 59_999) == new
+    assert ring.find(first, now + 60_000) is None
+    assert ring.recognise(first) == old
+    # The name now means the new key.
+    third, newest, replaced = rotate_key(
+        tmp_path, "a", overlap_seconds=0, now_ms=now, expires_at_ms=now + day
+    )
+    assert (replaced.id, newest.expires_at_ms) == (new.id, now + day)
+    ring.reload()
+    assert ring.find(second, now) is None
+    assert ring.find(third, now) == newest
+    # An overlap does not make a key live longer.
+    _, _, old = rotate_key(tmp_path, newest.id, overlap_seconds=2 * 86_400, now_ms=now)
+    assert old.expires_at_ms == now + day
+
+
+def test_only_one_valid_key_can_be_rotated(tmp_path: Path) -> None:
+    keys = [create_key(tmp_path, ["read"], name="a", now_ms=NOW)[1] for _ in range(2)]
+    with pytest.raises(ValueError, match=f"2 keys are called 'a'.*{keys[0].id}, {keys[1].id}"):
+        rotate_key(tmp_path, "a", now_ms=NOW)
+    with pytest.raises(ValueError, match="no valid key 'b'"):
+        rotate_key(tmp_path, "b", now_ms=NOW)
+    with pytest.raises(ValueError, match="90 days"):
+        rotate_key(tmp_path, keys[0].id, overlap_seconds=1e9, now_ms=NOW)
+    with pytest.raises(ValueError, match="future"):
+        rotate_key(tmp_path, keys[0].id, now_ms=NOW, expires_at_ms=NOW)
+    rotate_key(tmp_path, keys[0].id, now_ms=NOW)
+    with pytest.raises(ValueError, match="no valid key"):
+        rotate_key(tmp_path, keys[0].id, now_ms=NOW)
+
+
+def test_keys_that_expired_long_ago_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recrawl.service.keys.KEYS_MAX", 2)
+    day = 86_400_000
+    for _ in range(2):
+        create_key(tmp_path, ["read"], now_ms=NOW, expires_at_ms=NOW + day)
+    with pytest.raises(ValueError, match="at most 2 keys"):
+        create_key(tmp_path, ["read"], now_ms=NOW + 30 * day)
+    _, stored = create_key(tmp_path, ["read"], now_ms=NOW + 31 * day)
+    assert list_keys(tmp_path) == [stored]
 
 
 def test_wrong_keys_are_refused(tmp_path: Path) -> None:
@@ -190,6 +256,45 @@ def test_nothing_is_answered_without_a_key(
         assert guarded.request("GET", "/v1/corpora", headers=sent).problem == "key-needed"
     assert guarded.request("GET", "/healthz").status == 200
     assert guarded.request("GET", "/readyz").status == 200
+
+
+def test_the_last_use_of_a_key_is_written(
+    guarded: RunningServer, folders: dict[str, Path], key_of: Callable[..., str]
+) -> None:
+    used, unused = key_of("news", "read"), key_of("news", "read")
+    guarded.app.state.rings["news"].reload()
+    before = time.time_ns() // 1_000_000
+    assert guarded.request("GET", "/v1/corpora/news/stats", headers={"Authorization": used})
+    wrong = used[:-9] + unused[-9:]
+    assert guarded.request("GET", "/v1/corpora/news/stats", headers={"Authorization": wrong})
+    guarded.stop()
+    uses = read_key_uses(folders["news"])
+    assert list(uses) == [used.split("_")[1]]
+    (use,) = uses.values()
+    assert before <= use.at_ms <= time.time_ns() // 1_000_000
+    assert use.client == "127.0.0.1"
+    assert read_key_uses(folders["shop"]) == {}
+
+
+def test_the_last_use_of_a_key_is_written_rarely(tmp_path: Path) -> None:
+    file = tmp_path / "api-key-use.json"
+
+    async def write() -> list[int]:
+        uses, found = KeyUses(tmp_path), []
+        for at_ms in (NOW, NOW + 1_000, NOW + 299_999, NOW + 300_000):
+            uses.note("a", at_ms, "127.0.0.1")
+            uses.note("revoked", at_ms, "127.0.0.1")
+            await uses.save({"a"})
+            found.append(read_key_uses(tmp_path)["a"].at_ms)
+        uses.note("a", NOW + 300_001, "::1")
+        await uses.save({"a"}, is_last=True)
+        return found
+
+    assert asyncio.run(write()) == [NOW, NOW, NOW, NOW + 300_000]
+    assert read_key_uses(tmp_path) == {"a": (NOW + 300_001, "::1")}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.write_text("[]")
+    assert read_key_uses(tmp_path) == {}
 
 
 def test_a_key_lists_only_its_own_corpus(

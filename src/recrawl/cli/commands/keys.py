@@ -1,4 +1,4 @@
-"""``recrawl keys``: create, list and revoke the API keys of a corpus."""
+"""``recrawl keys``: create, list, rotate and revoke the API keys of a corpus."""
 
 import time
 from pathlib import Path
@@ -19,7 +19,7 @@ _SCOPES = ("read", "lease", "report", "signal", "admin")
 
 @click.group("keys")
 def command() -> None:
-    """Create, list and revoke the API keys of a corpus, for `recrawl serve`."""
+    """Create, list, rotate and revoke the API keys of a corpus, for `recrawl serve`."""
 
 
 def _require_corpus(folder: Path) -> None:
@@ -77,28 +77,37 @@ def create(
 @corpus_option
 @output_option
 def list_all(folder: Path, out: Output) -> None:
-    """List the API keys, without the keys themselves."""
-    from recrawl.service import list_keys  # noqa: PLC0415
+    """List the API keys, without the keys themselves, and when each was last used.
+
+    A running server writes the last use every five minutes, and when it stops.
+    """
+    from recrawl.service import list_keys, read_key_uses  # noqa: PLC0415
 
     _require_corpus(folder)
-    keys = list_keys(folder)
+    keys, uses = list_keys(folder), read_key_uses(folder)
     now_ms = time.time_ns() // 1_000_000
     for key in keys:
-        out.row(_row_of(key))
+        used = uses.get(key.id)
+        out.row(
+            {
+                **_row_of(key),
+                "used_at_ms": None if used is None else used.at_ms,
+                "used_from": None if used is None else used.client,
+            }
+        )
     if not keys:
         out.say("No keys yet.  `recrawl keys create` makes one.")
         return
     out.table(
-        ("id", "name", "scopes", "created", "expires"),
+        ("id", "name", "scopes", "created", "expires", "last used"),
         [
             (
                 key.id,
                 key.name,
                 ", ".join(key.scopes),
                 relative_time_text(key.created_at_ms, now_ms),
-                "never"
-                if key.expires_at_ms is None
-                else relative_time_text(key.expires_at_ms, now_ms),
+                relative_time_text(key.expires_at_ms, now_ms),
+                relative_time_text(uses[key.id].at_ms if key.id in uses else None, now_ms),
             )
             for key in keys
         ],
@@ -125,11 +134,57 @@ def revoke(key_id: str, folder: Path, out: Output) -> None:
     out.say(f"Revoked {key_id}.")
 
 
+@example_command(
+    "rotate",
+    examples=(
+        CommandExample("recrawl keys rotate grafana --overlap 1h", "by its name", exit_code=2),
+        CommandExample("recrawl keys rotate k3x9w2m1q8 --overlap 0", "by its id", exit_code=2),
+    ),
+)
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--overlap",
+    metavar="TIME",
+    default="1h",
+    show_default=True,
+    callback=duration_option,
+    help="Time for which the old key stays valid: 15m, 1h.  0 for not at all.",
+)
+@click.option(
+    "--expires",
+    metavar="TIME",
+    callback=duration_option,
+    help="Time after which the new key is no longer valid.  Default: as long as the old one had.",
+)
+@corpus_option
+@output_option
+def rotate_one(name: str, overlap: float, expires: float | None, folder: Path, out: Output) -> None:
+    """Replace an API key, given by its name or id, and print the new one.
+
+    The new key allows the same.  The old one stays valid for the time of --overlap, so that you
+    can change over all its users without a gap.
+    """
+    from recrawl.service import rotate_key  # noqa: PLC0415
+
+    _require_corpus(folder)
+    now_ms = time.time_ns() // 1_000_000
+    expires_at_ms = None if expires is None else now_ms + round(expires * 1000)
+    with value_errors_as_usage():
+        key, stored, old = rotate_key(
+            folder, name, overlap_seconds=overlap, now_ms=now_ms, expires_at_ms=expires_at_ms
+        )
+    replaced = {"replaces": old.id, "replaced_expires_at_ms": old.expires_at_ms}
+    out.row({"key": key, **_row_of(stored), **replaced})
+    out.say(key, wrap=False)
+    when = relative_time_text(old.expires_at_ms, now_ms) if overlap else "at once"
+    out.note(f"Keep it secret; it is not shown again.  The old key {old.id} ends {when}.")
+
+
 def _row_of(key: Any) -> dict[str, Any]:
     row: dict[str, Any] = key._asdict()
     del row["hash"]
     return row
 
 
-for _subcommand in (create, list_all, revoke):
+for _subcommand in (create, list_all, rotate_one, revoke):
     command.add_command(_subcommand)

@@ -1,0 +1,1 @@
+"""What protects a server and shows who used it: rates, proxies, last uses, the audit log."""
