@@ -10,6 +10,7 @@ from starlette.types import Scope as ScopeOfRequest
 
 from recrawl.service.keys import ApiKey, KeyRing, Scope, is_well_formed
 from recrawl.service.problems import Problem
+from recrawl.service.protection.proxies import is_forwarded
 
 __all__ = ["Access", "AccessGate", "is_loopback_name"]
 
@@ -63,10 +64,13 @@ class Access:
         ring = self._find_ring(name)
         given = _key_in(request)
         if self._is_local and not ring and given is None:
-            # Web pages must not reach an open server through a name of theirs.
+            # Web pages must not reach an open server through a name of theirs, and other machines
+            # not through a proxy.
             host = request.url.hostname or ""
             if not is_loopback_name(host):
                 raise Problem("wrong-host", f"without keys the host must be localhost, got {host}")
+            if is_forwarded(request.scope):
+                raise Problem("wrong-host", "behind a proxy every corpus needs API keys")
             return None
         found = self._find(ring, given)
         if ring is not None:
@@ -92,6 +96,13 @@ class Access:
             allowed = ", ".join(found.scopes)
             raise Problem("not-allowed", f"this needs the scope {scope}; the key has {allowed}")
         return found.id
+
+    def recognise(self, request: Request) -> ApiKey | None:
+        """Return the key of a request, also of another corpus or one that has expired."""
+        given = _key_in(request)
+        rings = self._rings.values() if given is not None else ()
+        found = (None if ring is None else ring.recognise(given or "") for ring in rings)
+        return next((one for one in found if one is not None), None)
 
     def _find(self, ring: KeyRing | None, given: str | None) -> ApiKey:
         if given is None:
@@ -169,9 +180,12 @@ class AccessGate:
     async def __call__(self, scope: ScopeOfRequest, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it."""
         path: str = scope.get("path", "")
-        if scope["type"] == "http" and path.startswith("/v1/"):
-            _, _, kind, *rest = path.split("/")
+        if scope["type"] == "http" and (path.startswith("/v1/") or path == "/metrics"):
+            _, kind, *rest = path.removeprefix("/v1").split("/")
             request = Request(scope)
+            known = self._access.recognise(request)
+            if known is not None:
+                scope.setdefault("state", {}).update(key_id=known.id, key_name=known.name)
             try:
                 if kind == "corpora" and len(rest) == 2 and rest[1] in self._open_paths:
                     pass

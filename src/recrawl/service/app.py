@@ -5,7 +5,7 @@ may be anywhere.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,13 @@ from recrawl.service.formats.body_memory import BodyMemory
 from recrawl.service.hosting.hosted import HostedCorpora
 from recrawl.service.keys import KeyRing
 from recrawl.service.limits import ServiceLimits
-from recrawl.service.openapi import allowed_methods, openapi_document
+from recrawl.service.openapi import allowed_methods, openapi_document, route_of_path
 from recrawl.service.operations import metrics_route
 from recrawl.service.operations.metrics import ServerMetrics
 from recrawl.service.operations.request_log import RequestLogFile
 from recrawl.service.operations.request_watch import REQUEST_ID, RequestWatch
 from recrawl.service.problems import Problem
+from recrawl.service.protection.proxies import TrustedProxies, read_networks
 from recrawl.service.receivers import indexnow_route
 from recrawl.service.receivers.indexnow import FetchText, IndexNow
 from recrawl.service.routes import changes, inspect, orders, pages, reports, settings
@@ -50,6 +51,7 @@ def create_app(
     webhooks: DeliverySettings | None = None,
     request_log: str | None = None,
     fetch_text: FetchText | None = None,
+    trusted_proxies: Sequence[str] = (),
 ) -> FastAPI:
     """Return the application that serves some corpora; it closes them when it ends.
 
@@ -71,11 +73,15 @@ def create_app(
         File with a line for each request, ``-`` for standard error; None for none.
     fetch_text
         Function that fetches the key files of sites, for notices of IndexNow; None to take none.
+    trusted_proxies
+        Networks of proxies that are believed where a request comes from.  With one, every corpus
+        needs keys: clients of a proxy may be anywhere.
     """
+    networks = read_networks(trusted_proxies)
     limits = limits or ServiceLimits()
     hosted = HostedCorpora(corpora, limits)
     no_keys: dict[str, KeyRing | None] = dict.fromkeys(corpora)
-    access = Access({**no_keys, **(keys or {})}, is_local=is_local)
+    access = Access({**no_keys, **(keys or {})}, is_local=is_local and not networks)
     indexnow = None if fetch_text is None else IndexNow(fetch_text, limits)
     log = None if request_log is None else RequestLogFile(request_log)
 
@@ -109,7 +115,14 @@ def create_app(
     open_paths = () if indexnow is None else ("indexnow",)
     app.add_middleware(AccessGate, access=access, open_paths=open_paths)
     # The last one that is added is the first that sees a request.
-    app.add_middleware(RequestWatch, metrics=app.state.metrics, log=log)
+    app.add_middleware(
+        RequestWatch,
+        metrics=app.state.metrics,
+        log=log,
+        find_route=lambda path: route_of_path(app, path),
+    )
+    if networks:
+        app.add_middleware(TrustedProxies, networks=networks)
     app.include_router(metrics_route.router)
     app.include_router(_health)
     for part in (pages, orders, reports, inspect, settings, changes, webhook_routes):

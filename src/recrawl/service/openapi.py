@@ -1,6 +1,7 @@
 """The OpenAPI document: FastAPI's, with the schemas of rows and problems."""
 
 import re
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from recrawl.service.routes.webhooks import (
     WebhookChangeBody,
 )
 
-__all__ = ["allowed_methods", "openapi_document"]
+__all__ = ["allowed_methods", "openapi_document", "route_of_path"]
 
 _TYPES = [
     *(PageRow, UrlRow, OutcomeRow, SignalRow, RequestRow, OrderAnswer, PageChangeBody),
@@ -82,6 +83,7 @@ _IDEMPOTENCY_KEY = {
     "description": "A text of yours; a repeated request with the same one has no second effect.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
 }
+_UNDOCUMENTED = ("/metrics", "/v1/openapi.json")
 _PREFIX = "/v1/corpora/{corpus}"
 
 
@@ -115,9 +117,28 @@ def allowed_methods(app: FastAPI, path: str) -> list[str]:
     return sorted(
         method.upper()
         for template, operations in openapi_document(app)["paths"].items()
-        if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template)), path)
+        if _pattern_of(template).fullmatch(path)
         for method in operations
     )
+
+
+def route_of_path(app: FastAPI, path: str) -> str | None:
+    """Return a path with the names of its parameters; None if the application has no such path.
+
+    Parameters
+    ----------
+    app
+        Application.
+    path
+        Path of a request, which need not have been routed.
+    """
+    templates = (*_UNDOCUMENTED, *openapi_document(app)["paths"])
+    return next((one for one in templates if _pattern_of(one).fullmatch(path)), None)
+
+
+@cache
+def _pattern_of(template: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template)))
 
 
 def _describe_answers(path: str, method: str, operation: dict[str, Any]) -> None:

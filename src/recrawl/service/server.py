@@ -5,7 +5,7 @@ import ipaddress
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,7 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
     for_seconds: float | None = None,
     request_log: str | None = None,
     fetch_text: FetchText | None = None,
+    trusted_proxies: Sequence[str] = (),
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve corpora until the process is told to stop (SIGTERM, Ctrl-C), then close them.
@@ -145,22 +146,25 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
         File with a line for each request, ``-`` for standard error; None for none.
     fetch_text
         Function that fetches the key files of sites, for notices of IndexNow; None to take none.
+    trusted_proxies
+        Networks of proxies that are believed where a request comes from.
     on_ready
         Function that is called with the URL of the server when it listens.
 
     Raises
     ------
     ValueError
-        If the address can be reached from elsewhere and a corpus has no keys.
+        If the address can be reached from elsewhere, also through a proxy, and a corpus has no
+        keys; or if a network is not one.
     """
     limits = limits or ServiceLimits()
     rings = {name: KeyRing(folder) for name, folder in folders.items()}
-    is_local = is_loopback(host)
+    is_local = is_loopback(host) and not trusted_proxies
     without = sorted(name for name in corpora if not len(rings.get(name, ())))
     if without and not is_local:
         raise ValueError(
-            f"{', '.join(without)} has no API keys, so it can only be served on 127.0.0.1; create "
-            "a key with `recrawl keys create`"
+            f"{', '.join(without)} has no API keys, so it can only be served on 127.0.0.1, and not "
+            "behind a proxy; create a key with `recrawl keys create`"
         )
     app = create_app(
         corpora,
@@ -171,6 +175,7 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
         webhooks=webhooks,
         request_log=request_log,
         fetch_text=fetch_text,
+        trusted_proxies=trusted_proxies,
     )
     bound = bind_socket(host, port)
     config = server_config(app, limits, tls)

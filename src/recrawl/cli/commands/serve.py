@@ -70,6 +70,15 @@ _SHORT_SECONDS: Final = 120.0
     help="Files of a certificate and its private key, to serve https.",
 )
 @click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="NETWORK",
+    help="Address or network of a proxy in front of the server, such as 10.1.0.0/16.  Only such a "
+    "proxy is believed where a request comes from (X-Forwarded-For, X-Forwarded-Proto).  Can be "
+    "repeated.",
+)
+@click.option(
     "--workers",
     type=click.IntRange(1),
     default=1,

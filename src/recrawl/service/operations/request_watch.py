@@ -3,6 +3,7 @@
 import re
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,6 +22,7 @@ _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 # Status of a request whose client went away before the answer, as nginx counts it.
 _GONE_AWAY = 499
 _BUG = 500
+_NAME_MAX = 64
 _PREFIX = "/v1/corpora/{corpus}"
 
 
@@ -35,12 +37,21 @@ class RequestWatch:
         Metrics that count the requests.
     log
         Log that has a line for each request; None for none.
+    find_route
+        Function that returns a path with the names of its parameters; None for unknown paths.
     """
 
-    def __init__(self, app: ASGIApp, metrics: ServerMetrics, log: RequestLogFile | None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        metrics: ServerMetrics,
+        log: RequestLogFile | None,
+        find_route: Callable[[str], str | None],
+    ) -> None:
         self._app = app
         self._metrics = metrics
         self._log = log
+        self._find_route = find_route
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -68,7 +79,7 @@ class RequestWatch:
             status = status or _BUG
             raise
         finally:
-            route = _route_of(scope)
+            route = _route_of(scope) or self._find_route(scope["path"]) or "unknown"
             method = scope["method"] if scope["method"] in _METHODS else "other"
             status = status or _GONE_AWAY
             seconds = seconds or time.perf_counter() - began
@@ -78,12 +89,13 @@ class RequestWatch:
                     id=request_id.decode(),
                     method=method,
                     route=route,
-                    corpus=scope.get("path_params", {}).get("corpus"),
+                    corpus=_corpus_of(scope),
                     status=status,
                     seconds=round(seconds, 6),
                     total_seconds=round(time.perf_counter() - began, 6),
                     n_bytes=n_bytes,
                     key=scope["state"].get("key_id") or None,
+                    key_name=scope["state"].get("key_name") or None,
                     client=(scope.get("client") or (None,))[0],
                 )
 
@@ -96,12 +108,18 @@ def _request_id(scope: Scope) -> bytes:
     return secrets.token_hex(8).encode()
 
 
-def _route_of(scope: Scope) -> str:
-    """Return the path with the names of its parameters, so that it has few values."""
+def _corpus_of(scope: Scope) -> str | None:
+    """Return the name of the corpus in the path, also of a request that was refused."""
+    name: str = scope["path"].removeprefix("/v1/corpora/").partition("/")[0]
+    return name[:_NAME_MAX] if scope["path"].startswith("/v1/corpora/") and name else None
+
+
+def _route_of(scope: Scope) -> str | None:
+    """Return the path with the names of its parameters; None if the request was not routed."""
     route: Any = scope.get("route")
     path: str | None = getattr(route, "path", None)
     if path is None:
-        return "unknown"
+        return None
     # Newer versions of FastAPI leave the prefix out, with which the application includes a router.
     is_short = scope["path"].startswith("/v1/corpora/") and not path.startswith("/v1/")
     return _PREFIX + path if is_short else path

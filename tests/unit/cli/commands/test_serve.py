@@ -155,6 +155,12 @@ def test_wrong_options(folder: Path, tmp_path: Path) -> None:
     assert (code, "one process owns a corpus" in text) == (2, True)
     code, text = run("serve", "-C", str(folder), "--host", "0.0.0.0", "--port", "0")
     assert (code, "recrawl keys create" in text) == (2, True)
+    behind = ("serve", "-C", str(folder), "--port", "0", "--trusted-proxy")
+    code, text = run(*behind, "127.0.0.1")
+    assert (code, "behind a proxy; create a key" in " ".join(text.split())) == (2, True)
+    run("keys", "create", "--scope", "read", "-C", str(folder))
+    code, text = run(*behind, "proxy.example")
+    assert (code, "is not a network" in text) == (2, True)
     code, text = run("serve", str(folder))
     assert (code, "NAME=FOLDER" in text) == (2, True)
     for wrong in ("a/b=x", f"x={folder} x={folder}"):

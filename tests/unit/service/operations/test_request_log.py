@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from recrawl.corpus import Corpus
+from recrawl.service import create_key
+from recrawl.service.keys import KeyRing
 from recrawl.service.operations import request_log
 from recrawl.service.operations.request_log import RequestLogFile
 from tests.unit.service.conftest import URLS
@@ -22,7 +24,7 @@ def test_it_has_a_line_for_each_request(open_corpus: Callable[..., Corpus], tmp_
     added, explained, unknown = map(json.loads, file.read_text().splitlines())
     assert set(added) == {
         *("at", "id", "method", "route", "corpus", "status", "seconds", "total_seconds"),
-        *("n_bytes", "key", "client"),
+        *("n_bytes", "key", "key_name", "client"),
     }
     assert added["route"] == "/v1/corpora/{corpus}/pages"
     assert (added["method"], added["corpus"], added["status"]) == ("POST", "news", 200)
@@ -34,6 +36,41 @@ def test_it_has_a_line_for_each_request(open_corpus: Callable[..., Corpus], tmp_
     # A URL or a secret in a query is nobody's business.
     assert URLS[0] not in file.read_text()
     assert "secret" not in file.read_text()
+
+
+def test_a_refused_request_has_its_route_and_its_key(
+    open_corpus: Callable[..., Corpus], tmp_path: Path
+) -> None:
+    file = tmp_path / "requests.jsonl"
+    rings, keys = {}, {}
+    for name, scope in (("news", "read"), ("shop", "admin")):
+        folder = tmp_path / f"keys-{name}"
+        folder.mkdir()
+        keys[name] = create_key(folder, [scope], name=f"for {name}", now_ms=1)
+        rings[name] = KeyRing(folder)
+    expired, _ = create_key(tmp_path, ["read"], name="old", now_ms=1, expires_at_ms=2)
+    rings["old"] = KeyRing(tmp_path)
+    corpora = {name: open_corpus(name) for name in rings}
+    wrong = keys["news"][0][:-20] + "0" * 20
+    with RunningServer(corpora, keys=rings, is_local=False, request_log=str(file)) as server:
+        for key in ("", keys["news"][0], keys["shop"][0], expired, wrong):
+            answer = server.post("/orders", Authorization=f"Bearer {key}")
+            assert answer.status in (401, 403)
+        server.get("/hosts/site0.example")
+        server.get("/nothing")
+        server.request("GET", "/metrics")
+    lines = list(map(json.loads, file.read_text().splitlines()))
+    orders, others = lines[:5], lines[5:]
+    assert {line["route"] for line in orders} == {"/v1/corpora/{corpus}/orders"}
+    assert {line["corpus"] for line in orders} == {"news"}
+    assert [line["status"] for line in orders] == [401, 403, 401, 401, 401]
+    assert [line["key_name"] for line in orders] == [None, "for news", "for shop", "old", None]
+    assert orders[1]["key"] == keys["news"][1].id
+    assert [line["route"] for line in others] == [
+        "/v1/corpora/{corpus}/hosts/{host}",
+        "unknown",
+        "/metrics",
+    ]
 
 
 def test_standard_error_is_a_file_too(capsys: pytest.CaptureFixture[str]) -> None:
