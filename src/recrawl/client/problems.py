@@ -59,6 +59,7 @@ _ERRORS: dict[str, type[Exception]] = {
     "invalid-value": ValueError,
     "idempotency-key-reused": RequestKeyReused,
     "too-busy": ServiceUnavailable,
+    "too-many-requests": ServiceUnavailable,
     "internal": ServiceError,
     "unavailable": ServiceUnavailable,
     "storage": StorageError,

@@ -5,12 +5,13 @@ import time
 from collections.abc import Collection, Mapping
 
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Send
+from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as ScopeOfRequest
 
 from recrawl.service.keys import ApiKey, KeyRing, Scope, is_well_formed
 from recrawl.service.problems import Problem
 from recrawl.service.protection.proxies import is_forwarded
+from recrawl.service.protection.rates import RequestRates
 
 __all__ = ["Access", "AccessGate", "is_loopback_name"]
 
@@ -168,35 +169,61 @@ class AccessGate:
         Application behind the gate.
     access
         Keys of all corpora.
+    rates
+        Limits of how fast clients may send requests.
     open_paths
         Last parts of paths of a corpus that need no key of it.
     """
 
-    def __init__(self, app: ASGIApp, access: Access, open_paths: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        rates: RequestRates,
+        open_paths: Collection[str] = (),
+    ) -> None:
         self._app = app
         self._access = access
+        self._rates = rates
         self._open_paths = open_paths
 
     async def __call__(self, scope: ScopeOfRequest, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it."""
         path: str = scope.get("path", "")
-        if scope["type"] == "http" and (path.startswith("/v1/") or path == "/metrics"):
-            _, kind, *rest = path.removeprefix("/v1").split("/")
-            request = Request(scope)
-            known = self._access.recognise(request)
-            if known is not None:
-                scope.setdefault("state", {}).update(key_id=known.id, key_name=known.name)
-            try:
-                if kind == "corpora" and len(rest) == 2 and rest[1] in self._open_paths:
-                    pass
-                elif kind == "corpora" and rest and rest[0]:
-                    self._access.admit(request, rest[0])
-                else:
-                    self._access.usable(request)
-            except Problem as problem:
-                await problem.response()(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        if scope["type"] != "http" or not (path.startswith("/v1/") or path == "/metrics"):
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        state = scope.setdefault("state", {})
+        known = self._access.recognise(request)
+        if known is not None:
+            state.update(key_id=known.id, key_name=known.name)
+        try:
+            self._admit(request, known)
+        except Problem as problem:
+            await problem.response()(scope, receive, send)
+            return
+
+        async def send_on(message: Message) -> None:
+            # Counted before the answer, so that the client's next request is checked after it.
+            if known is not None and message["type"] == "http.response.start":
+                self._rates.count_rows(known.id, state.get("n_rows", 0), known.rows_per_second)
+            await send(message)
+
+        await self._app(scope, receive, send_on)
+
+    def _admit(self, request: Request, known: ApiKey | None) -> None:
+        """Raise unless a request may use the corpus in its path, or any."""
+        _, kind, *rest = request.scope["path"].removeprefix("/v1").split("/")
+        if kind == "corpora" and len(rest) == 2 and rest[1] in self._open_paths:
+            self._rates.take_keyless(_client_of(request))
+            return
+        if kind == "corpora" and rest and rest[0]:
+            self._access.admit(request, rest[0])
+        else:
+            self._access.usable(request)
+        if known is not None:
+            self._rates.take_request(known.id, known.requests_per_second, known.rows_per_second)
 
 
 def _key_in(request: Request) -> str | None:

@@ -30,6 +30,7 @@ from recrawl.service.operations.request_log import RequestLogFile
 from recrawl.service.operations.request_watch import REQUEST_ID, RequestWatch
 from recrawl.service.problems import Problem
 from recrawl.service.protection.proxies import TrustedProxies, read_networks
+from recrawl.service.protection.rates import RequestRates
 from recrawl.service.receivers import indexnow_route
 from recrawl.service.receivers.indexnow import FetchText, IndexNow
 from recrawl.service.routes import changes, inspect, orders, pages, reports, settings
@@ -113,7 +114,8 @@ def create_app(
     app.state.is_stopping = False
     # Sites have no key of ours.
     open_paths = () if indexnow is None else ("indexnow",)
-    app.add_middleware(AccessGate, access=access, open_paths=open_paths)
+    rates = RequestRates(limits)
+    app.add_middleware(AccessGate, access=access, rates=rates, open_paths=open_paths)
     # The last one that is added is the first that sees a request.
     app.add_middleware(
         RequestWatch,

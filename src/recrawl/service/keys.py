@@ -44,6 +44,7 @@ _FILE_BYTES_MAX = 4 << 20
 _FORMAT = 1
 _KEY = re.compile(r"rk_([a-z0-9]{10})_([A-Za-z0-9-]{43})_([0-9a-f]{8})")
 _NAME_MAX = 100
+_RATE_MIN, _RATE_MAX = 0.01, 1e9
 _OVERLAP_SECONDS_MAX = 90 * 86_400.0
 _EXPIRED_KEPT_MS = 30 * 86_400_000
 """Time for which a key that has expired is still listed."""
@@ -77,6 +78,10 @@ class ApiKey(NamedTuple):
     hash: str
     replaced_by: str | None = None
     """Id of the key that replaces it; None unless it was rotated."""
+    requests_per_second: float | None = None
+    """Limit of its requests; None for that of the server."""
+    rows_per_second: float | None = None
+    """Limit of the rows that it sends and gets; None for that of the server."""
 
     def is_valid(self, now_ms: int) -> bool:
         """Return whether the key has not expired."""
@@ -115,6 +120,8 @@ def create_key(
     name: str = "",
     now_ms: int,
     expires_at_ms: int | None = None,
+    requests_per_second: float | None = None,
+    rows_per_second: float | None = None,
 ) -> tuple[str, ApiKey]:
     """Create a key of a corpus; return the key, which is not stored, and what is stored.
 
@@ -130,6 +137,10 @@ def create_key(
         Current time, in milliseconds since 1970.
     expires_at_ms
         Time after which the key is no longer valid; None for never.
+    requests_per_second
+        Limit of its requests; None for that of the server.
+    rows_per_second
+        Limit of the rows that it sends and gets; None for that of the server.
     """
     allowed = tuple(dict.fromkeys(Scope(scope) for scope in scopes))
     if not allowed:
@@ -137,8 +148,19 @@ def create_key(
     if len(name) > _NAME_MAX or not name.isprintable():
         raise ValueError(f"name must have at most {_NAME_MAX} printable characters, got {name!r}")
     _check_expiry(expires_at_ms, now_ms)
+    _check_rate("requests_per_second", requests_per_second)
+    _check_rate("rows_per_second", rows_per_second)
     key, key_id = _random_key()
-    stored = ApiKey(key_id, name, allowed, now_ms, expires_at_ms, _hash(key))
+    stored = ApiKey(
+        key_id,
+        name,
+        allowed,
+        now_ms,
+        expires_at_ms,
+        _hash(key),
+        requests_per_second=requests_per_second,
+        rows_per_second=rows_per_second,
+    )
     with hold_lock(folder / _LOCK):
         _write(folder, [*_room_for_one(list_keys(folder), now_ms), stored])
     return key, stored
@@ -147,6 +169,11 @@ def create_key(
 def _check_expiry(expires_at_ms: int | None, now_ms: int) -> None:
     if expires_at_ms is not None and expires_at_ms <= now_ms:
         raise ValueError("a key must expire in the future")
+
+
+def _check_rate(name: str, rate: float | None) -> None:
+    if rate is not None and not _RATE_MIN <= rate <= _RATE_MAX:
+        raise ValueError(f"{name} must be from {_RATE_MIN:g} to {_RATE_MAX:g}, got {rate:g}")
 
 
 def _random_key() -> tuple[str, str]:
@@ -266,7 +293,13 @@ def _key_of(row: dict[str, Any]) -> ApiKey:
         None if expires is None else int(expires),
         str(row["hash"]),
         row.get("replaced_by"),
+        _rate_of(row.get("requests_per_second")),
+        _rate_of(row.get("rows_per_second")),
     )
+
+
+def _rate_of(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _write(folder: Path, keys: list[ApiKey]) -> None:

@@ -65,6 +65,21 @@ class ServiceLimits:
     idempotency_key_bytes_max: int = limit_field(
         255, "length of an idempotency key, in bytes", "422 invalid-value"
     )
+    key_requests_per_second: float = limit_field(
+        2_000.0,
+        "requests of an API key in a second, unless it has a limit of its own",
+        "429 too-many-requests",
+    )
+    key_rows_per_second: float = limit_field(
+        1_000_000.0,
+        "rows that an API key sends or gets in a second, unless it has a limit of its own",
+        "429 too-many-requests",
+    )
+    keyless_requests_per_second: float = limit_field(
+        50.0,
+        "requests of an address in a second to paths that need no API key",
+        "429 too-many-requests",
+    )
     disk_free_bytes_min: int = limit_field(
         128 << 20, "free space on the disk of a corpus below which it is only read", "507 storage"
     )

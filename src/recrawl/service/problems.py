@@ -51,6 +51,7 @@ PROBLEMS: dict[str, ProblemType] = {
     "invalid-value": ProblemType(422, "A value is not valid"),
     "idempotency-key-reused": ProblemType(422, "The idempotency key belongs to another request"),
     "too-busy": ProblemType(429, "The server is busy"),
+    "too-many-requests": ProblemType(429, "The client has sent too much"),
     "headers-too-large": ProblemType(431, "The headers are too large"),
     "internal": ProblemType(500, "The server has an error"),
     "unavailable": ProblemType(503, "The service is not available now"),

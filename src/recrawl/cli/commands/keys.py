@@ -32,6 +32,7 @@ def _require_corpus(folder: Path) -> None:
     examples=(
         CommandExample("recrawl keys create --scope lease --scope report --name fetcher-1"),
         CommandExample("recrawl keys create --scope read --expires 90d --name grafana"),
+        CommandExample("recrawl keys create --scope signal --requests-per-second 5 --name cms"),
     ),
 )
 @click.option(
@@ -50,10 +51,27 @@ def _require_corpus(folder: Path) -> None:
     callback=duration_option,
     help="Time after which the key is no longer valid: 30d, 12h.  Default: never.",
 )
+@click.option(
+    "--requests-per-second",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="Limit of the key's requests.  Default: that of the server.",
+)
+@click.option(
+    "--rows-per-second",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="Limit of the rows that the key sends and gets.  Default: that of the server.",
+)
 @corpus_option
 @output_option
 def create(
-    scopes: tuple[str, ...], name: str, expires: float | None, folder: Path, out: Output
+    scopes: tuple[str, ...],
+    name: str,
+    expires: float | None,
+    folder: Path,
+    out: Output,
+    **rates: Any,
 ) -> None:
     """Create an API key and print it.  It is shown once: only its hash is stored.
 
@@ -66,7 +84,7 @@ def create(
     expires_at_ms = None if expires is None else now_ms + round(expires * 1000)
     with value_errors_as_usage():
         key, stored = create_key(
-            folder, scopes, name=name, now_ms=now_ms, expires_at_ms=expires_at_ms
+            folder, scopes, name=name, now_ms=now_ms, expires_at_ms=expires_at_ms, **rates
         )
     out.row({"key": key, **_row_of(stored)})
     out.say(key, wrap=False)

@@ -20,6 +20,7 @@ __all__ = [
     "OrderAnswer",
     "check_version",
     "json_answer",
+    "note_rows",
     "order_answers",
     "orders_answer",
     "rows_answer",
@@ -86,6 +87,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def note_rows(request: Request, n: int) -> None:
+    """Note how many rows a request had or gets, for the limit of its API key."""
+    request.state.n_rows = n
+
+
 def accepted_format(request: Request) -> str:
     """Return the format that a client accepts: JSON unless it names another."""
     accept = request.headers.get("accept", "")
@@ -119,6 +125,7 @@ def order_answers(orders: Iterable[Order]) -> list[OrderAnswer]:
 
 def orders_answer(request: Request, orders: Sequence[Order], shortfall: Any) -> Response:
     """Return the answer to a lease, in the format that the client accepts."""
+    note_rows(request, len(orders))
     format = accepted_format(request)
     if format == ARROW:
         return Response(_arrow_bytes(_order_table(orders)), media_type=ARROW)
@@ -148,6 +155,7 @@ def _arrow_bytes(table: pa.Table | pa.RecordBatch) -> bytes:
 
 def rows_answer(request: Request, name: str, batch: pa.RecordBatch, cursor: str | None) -> Response:
     """Return rows of a table with the cursor of the next ones."""
+    note_rows(request, batch.num_rows)
     format = accepted_format(request)
     headers = {} if cursor is None else {CURSOR_HEADER: cursor}
     if format == ARROW:
@@ -176,6 +184,7 @@ def status_answer(
     members
         Further members of the answer, as JSON has them.
     """
+    note_rows(request, rows.size)
     counts = np.bincount(rows, minlength=len(STATUS_NAMES)).tolist()
     if accepted_format(request) == ARROW:
         names = pa.array(STATUS_NAMES).take(pa.array(rows))

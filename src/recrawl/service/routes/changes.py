@@ -10,7 +10,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from recrawl.corpus import PageChange
 from recrawl.service.calls import CorpusName, check_at_most, enter, hold_body, json_body, service_of
-from recrawl.service.formats.answers import json_answer
+from recrawl.service.formats.answers import json_answer, note_rows
 from recrawl.service.formats.rows import decode_json
 from recrawl.service.hosting.hosted import HostedCorpus
 from recrawl.service.keys import Scope
@@ -65,6 +65,7 @@ async def changes(
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
     found = await _wait_for_changes(hosted, after, consumer, limit, wait)
+    note_rows(request, len(found))
     return await hosted.read(_changes_answer, found, after, with_passages=passages)
 
 

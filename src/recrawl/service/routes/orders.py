@@ -24,6 +24,7 @@ from recrawl.service.calls import (
 )
 from recrawl.service.formats.answers import (
     json_answer,
+    note_rows,
     order_answers,
     orders_answer,
     status_answer,
@@ -139,11 +140,12 @@ async def lease_urls(
     async with hold_body(request) as body:
         key = request_key(request, body.data, add, seconds, run)
         options = {"add": add, "seconds": seconds, "run": run}
-        return await hosted.change(_lease_urls, hosted.corpus, body, limits, key, options)
+        return await hosted.change(_lease_urls, hosted.corpus, request, body, limits, key, options)
 
 
 def _lease_urls(
     corpus: Any,
+    request: Request,
     body: RequestBody,
     limits: ServiceLimits,
     key: RequestKey | None,
@@ -153,6 +155,7 @@ def _lease_urls(
     found: LeasedUrls = corpus.lease_urls(
         rows.column_or_nulls("url"), key=rows.column("key"), request=key, **options
     )
+    note_rows(request, len(found))
     orders = iter(order_answers(found.orders))
     answers = [
         {**one.as_dict(), "order": None if one.order is None else next(orders)} for one in found
