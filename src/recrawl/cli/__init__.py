@@ -108,6 +108,9 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
         "keys": CommandEntry(
             "recrawl.cli.commands.keys", "command", "Create, list, rotate and revoke API keys."
         ),
+        "audit": CommandEntry(
+            "recrawl.cli.commands.audit", "command", "Show who changed settings, keys, webhooks."
+        ),
         "webhooks": CommandEntry(
             "recrawl.cli.commands.webhooks", "command", "Send changes to other programs."
         ),

@@ -19,20 +19,30 @@ if TYPE_CHECKING:
     )
     from recrawl.service.limits import ServiceLimits, limit_rows
     from recrawl.service.problems import PROBLEMS
+    from recrawl.service.protection.audit import (
+        AuditEntry,
+        append_audit_entry,
+        audit_command,
+        read_audit_log,
+    )
     from recrawl.service.protection.key_use import KeyUse, read_key_uses
     from recrawl.service.server import is_loopback, serve_corpora
 
 __all__ = [
     "PROBLEMS",
     "ApiKey",
+    "AuditEntry",
     "KeyUse",
     "Scope",
     "ServiceLimits",
+    "append_audit_entry",
+    "audit_command",
     "create_app",
     "create_key",
     "is_loopback",
     "limit_rows",
     "list_keys",
+    "read_audit_log",
     "read_key_uses",
     "revoke_key",
     "rotate_key",
@@ -51,6 +61,12 @@ _MODULES = {
     ),
     "recrawl.service.limits": ("ServiceLimits", "limit_rows"),
     "recrawl.service.problems": ("PROBLEMS",),
+    "recrawl.service.protection.audit": (
+        "AuditEntry",
+        "append_audit_entry",
+        "audit_command",
+        "read_audit_log",
+    ),
     "recrawl.service.protection.key_use": ("KeyUse", "read_key_uses"),
     "recrawl.service.server": ("is_loopback", "serve_corpora"),
 }

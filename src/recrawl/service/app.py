@@ -7,6 +7,7 @@ may be anywhere.
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from recrawl.service.operations.metrics import ServerMetrics
 from recrawl.service.operations.request_log import RequestLogFile
 from recrawl.service.operations.request_watch import REQUEST_ID, RequestWatch
 from recrawl.service.problems import Problem
+from recrawl.service.protection.audit_layer import AuditLayer
 from recrawl.service.protection.proxies import TrustedProxies, read_networks
 from recrawl.service.protection.rates import RequestRates
 from recrawl.service.receivers import indexnow_route
@@ -114,14 +116,15 @@ def create_app(
     app.state.is_stopping = False
     # Sites have no key of ours.
     open_paths = () if indexnow is None else ("indexnow",)
-    rates = RequestRates(limits)
+    rates, find_route = RequestRates(limits), partial(route_of_path, app)
     app.add_middleware(AccessGate, access=access, rates=rates, open_paths=open_paths)
+    app.add_middleware(AuditLayer, folders=folders or {}, find_route=find_route)
     # The last one that is added is the first that sees a request.
     app.add_middleware(
         RequestWatch,
         metrics=app.state.metrics,
         log=log,
-        find_route=lambda path: route_of_path(app, path),
+        find_route=find_route,
     )
     if networks:
         app.add_middleware(TrustedProxies, networks=networks)

@@ -72,6 +72,7 @@ def enter(request: Request, name: str, scope: Scope) -> HostedCorpus:
     """
     service = service_of(request)
     request.state.key_id = service.access.check(request, name, scope)
+    request.state.is_admin = scope is Scope.ADMIN
     return service.corpora.find(name)
 
 

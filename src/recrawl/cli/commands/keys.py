@@ -77,7 +77,7 @@ def create(
 
     A running server accepts it within a second.
     """
-    from recrawl.service import create_key  # noqa: PLC0415
+    from recrawl.service import audit_command, create_key  # noqa: PLC0415
 
     _require_corpus(folder)
     now_ms = time.time_ns() // 1_000_000
@@ -86,6 +86,7 @@ def create(
         key, stored = create_key(
             folder, scopes, name=name, now_ms=now_ms, expires_at_ms=expires_at_ms, **rates
         )
+    audit_command(folder, "keys create", f"{stored.id} {name}".strip())
     out.row({"key": key, **_row_of(stored)})
     out.say(key, wrap=False)
     out.note("Keep it secret; it is not shown again.  Send it as Authorization: Bearer KEY.")
@@ -143,11 +144,12 @@ def list_all(folder: Path, out: Output) -> None:
 @output_option
 def revoke(key_id: str, folder: Path, out: Output) -> None:
     """Revoke an API key, given by its id.  A running server refuses it within a second."""
-    from recrawl.service import revoke_key  # noqa: PLC0415
+    from recrawl.service import audit_command, revoke_key  # noqa: PLC0415
 
     _require_corpus(folder)
     if not revoke_key(folder, key_id):
         raise click.ClickException(f"there is no key {key_id}; `recrawl keys list` shows them.")
+    audit_command(folder, "keys revoke", key_id)
     out.row({"id": key_id, "revoked": True})
     out.say(f"Revoked {key_id}.")
 
@@ -182,7 +184,7 @@ def rotate_one(name: str, overlap: float, expires: float | None, folder: Path, o
     The new key allows the same.  The old one stays valid for the time of --overlap, so that you
     can change over all its users without a gap.
     """
-    from recrawl.service import rotate_key  # noqa: PLC0415
+    from recrawl.service import audit_command, rotate_key  # noqa: PLC0415
 
     _require_corpus(folder)
     now_ms = time.time_ns() // 1_000_000
@@ -191,6 +193,7 @@ def rotate_one(name: str, overlap: float, expires: float | None, folder: Path, o
         key, stored, old = rotate_key(
             folder, name, overlap_seconds=overlap, now_ms=now_ms, expires_at_ms=expires_at_ms
         )
+    audit_command(folder, "keys rotate", f"{old.id} to {stored.id} {stored.name}".strip())
     replaced = {"replaces": old.id, "replaced_expires_at_ms": old.expires_at_ms}
     out.row({"key": key, **_row_of(stored), **replaced})
     out.say(key, wrap=False)

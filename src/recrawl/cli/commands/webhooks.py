@@ -54,6 +54,12 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _audit(folder: Path, action: str, name: str) -> None:
+    from recrawl.service import audit_command  # noqa: PLC0415
+
+    audit_command(folder, f"webhooks {action}", name)
+
+
 @example_command(
     "add",
     examples=(
@@ -128,6 +134,7 @@ def add(name: str, url: str, skip_dead: bool, folder: Path, out: Output, **setti
         webhook, secret = add_webhook(
             folder, name, url, now_ms=_now_ms(), holds_back=not skip_dead, **settings
         )
+    _audit(folder, "add", name)
     out.row({"secret": secret, **webhook.as_public()})
     out.say(secret, wrap=False)
     out.note("The receiver needs this secret to check signatures (standardwebhooks.com).")
@@ -197,6 +204,7 @@ def change(
 
     with value_errors_as_usage():
         webhook = change_webhook(folder, name, **settings)
+    _audit(folder, "set", name)
     out.row(webhook.as_public())
     out.say(f"{name} is {'disabled' if webhook.disabled else 'enabled'}: {webhook.url}")
 
@@ -224,6 +232,7 @@ def rotate(name: str, overlap: float | None, folder: Path, out: Output) -> None:
     seconds = _DAY_SECONDS if overlap is None else overlap
     with value_errors_as_usage():
         secret = rotate_webhook_secret(folder, name, now_ms=_now_ms(), overlap_seconds=seconds)
+    _audit(folder, "rotate", name)
     out.row({"name": name, "secret": secret, "overlap_seconds": seconds})
     out.say(secret, wrap=False)
     out.note(f"The old secret signs requests, too, for {seconds_text(seconds)}.")
@@ -244,6 +253,7 @@ def remove(name: str, folder: Path, out: Output) -> None:
         raise click.ClickException(
             f"there is no webhook {name}; `recrawl webhooks list` shows them."
         )
+    _audit(folder, "remove", name)
     out.row({"name": name, "removed": True})
     out.say(f"Removed {name}.")
 
@@ -304,6 +314,7 @@ def send_again(name: str, ids: tuple[str, ...], folder: Path, out: Output) -> No
 
     with value_errors_as_usage():
         send_letters_again(folder, name, ids or None)
+    _audit(folder, "send-again", name)
     out.row({"name": name, "send_again": list(ids) or None})
     out.say(f"{_count(ids)} of {name} will be sent again.")
 
@@ -326,6 +337,7 @@ def drop(name: str, ids: tuple[str, ...], is_all: bool, folder: Path, out: Outpu
 
     with value_errors_as_usage():
         drop_letters(folder, name, ids or None)
+    _audit(folder, "drop", name)
     out.row({"name": name, "drop": list(ids) or None})
     out.say(f"{_count(ids)} of {name} will not be sent any more.")
 

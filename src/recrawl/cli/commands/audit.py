@@ -1,0 +1,72 @@
+"""``recrawl audit``: list who changed settings, keys and webhooks of a corpus."""
+
+import time
+from collections import deque
+from pathlib import Path
+
+import click
+
+from recrawl.cli.support.corpus_access import corpus_option, is_corpus
+from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.instants import instant_option
+from recrawl.cli.support.output import Output, output_option, relative_time_text
+from recrawl.errors import CorpusError
+
+__all__ = ["command"]
+
+
+@example_command(
+    "audit",
+    examples=(
+        CommandExample("recrawl audit", "the last 100 actions"),
+        CommandExample("recrawl audit --since '7 days ago' --limit 1000"),
+    ),
+)
+@click.option(
+    "--since",
+    "after_ms",
+    metavar="TIME",
+    callback=instant_option,
+    help="List only actions since then: 2026-03-01, '3 days ago'.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="List the last N actions.",
+)
+@corpus_option
+@output_option
+def command(after_ms: int | None, limit: int, folder: Path, out: Output) -> None:
+    """List who changed settings, API keys and webhooks: when, how and from where.
+
+    These are the requests to a server that need the scope admin, and the commands `recrawl keys`
+    and `recrawl webhooks` on this machine.
+    """
+    from recrawl.service import read_audit_log  # noqa: PLC0415
+
+    if not is_corpus(folder):
+        raise CorpusError(f"{folder} is not a corpus.\nRun `recrawl init {folder}` to create one.")
+    found = deque(read_audit_log(folder, after_ms=after_ms or 0), maxlen=limit)
+    for entry in found:
+        out.row(entry._asdict())
+    if not found:
+        out.say("No actions yet.")
+        return
+    now_ms = time.time_ns() // 1_000_000
+    out.table(
+        ("when", "who", "what", "about", "status", "from"),
+        [
+            (
+                relative_time_text(entry.at_ms, now_ms),
+                entry.who,
+                entry.what,
+                entry.target,
+                "done" if entry.status is None else str(entry.status),
+                entry.client or "command line",
+            )
+            for entry in found
+        ],
+    )

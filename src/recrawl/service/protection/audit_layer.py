@@ -1,0 +1,76 @@
+"""Write the audit log of the requests to a server."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from recrawl.service.protection.audit import AuditEntry, append_audit_entry
+
+__all__ = ["AuditLayer"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class AuditLayer:
+    """Appends an entry for each administrative request, before the client has its answer.
+
+    Parameters
+    ----------
+    app
+        Application behind this layer; it marks a request by ``state["is_admin"]``.
+    folders
+        Folder of each corpus by its name.
+    find_route
+        Function that returns a path with the names of its parameters.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        folders: Mapping[str, Path],
+        find_route: Callable[[str], str | None],
+    ) -> None:
+        self._app = app
+        self._folders = folders
+        self._find_route = find_route
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_on(message: Message) -> None:
+            state = scope.get("state", {})
+            if message["type"] == "http.response.start" and state.get("is_admin"):
+                await self._append(scope, state, message["status"])
+            await send(message)
+
+        await self._app(scope, receive, send_on)
+
+    async def _append(self, scope: Scope, state: Mapping[str, Any], status: int) -> None:
+        names = dict(scope.get("path_params", {}))
+        folder = self._folders.get(names.pop("corpus", ""))
+        if folder is None:
+            return
+        route = self._find_route(scope["path"]) or scope["path"]
+        entry = AuditEntry(
+            time.time_ns() // 1_000_000,
+            state.get("key_name") or state.get("key_id") or "without key",
+            f"{scope['method']} {route.removeprefix('/v1/corpora/{corpus}')}",
+            ", ".join(map(str, names.values())),
+            state.get("n_rows"),
+            status,
+            state.get("key_id"),
+            (scope.get("client") or (None,))[0],
+            state.get("request_id"),
+        )
+        try:
+            await asyncio.to_thread(append_audit_entry, folder, entry)
+        except OSError as error:
+            _LOG.error("the audit log cannot be written (%s): %s", error, entry)
