@@ -101,9 +101,15 @@ class Access:
     def recognise(self, request: Request) -> ApiKey | None:
         """Return the key of a request, also of another corpus or one that has expired."""
         given = _key_in(request)
-        rings = self._rings.values() if given is not None else ()
-        found = (None if ring is None else ring.recognise(given or "") for ring in rings)
-        return next((one for one in found if one is not None), None)
+        rings = [ring for ring in self._rings.values() if ring is not None]
+        if given is None or not is_well_formed(given):
+            return None
+        found = _recognise(rings, given)
+        if found is None:  # a new key is valid at once
+            for ring in rings:
+                ring.reload()
+            found = _recognise(rings, given)
+        return found
 
     def _find(self, ring: KeyRing | None, given: str | None) -> ApiKey:
         if given is None:
@@ -229,6 +235,11 @@ class AccessGate:
 def _key_in(request: Request) -> str | None:
     kind, _, key = request.headers.get("authorization", "").partition(" ")
     return key.strip()[:200] if kind.lower() == "bearer" and key.strip() else None
+
+
+def _recognise(rings: list[KeyRing], given: str) -> ApiKey | None:
+    found = (ring.recognise(given) for ring in rings)
+    return next((one for one in found if one is not None), None)
 
 
 def _client_of(request: Request) -> str:

@@ -95,6 +95,7 @@ def create_app(
                 ending.callback(log.close)
             ending.push_async_callback(hosted.close)
             ending.push_async_callback(access.save_uses, is_last=True)
+            openapi_document(app)  # made once, and not while a client waits
             saving = asyncio.create_task(access.save_uses_regularly())
             ending.callback(saving.cancel)
             if indexnow is not None:

@@ -75,7 +75,7 @@ def create(
 ) -> None:
     """Create an API key and print it.  It is shown once: only its hash is stored.
 
-    A running server accepts it within a second.
+    A running server accepts it at once.
     """
     from recrawl.service import audit_command, create_key  # noqa: PLC0415
 
