@@ -108,6 +108,9 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
         "keys": CommandEntry(
             "recrawl.cli.commands.keys", "command", "Create, list, rotate and revoke API keys."
         ),
+        "receivers": CommandEntry(
+            "recrawl.cli.commands.receivers", "command", "Let sites announce changed pages."
+        ),
         "audit": CommandEntry(
             "recrawl.cli.commands.audit", "command", "Show who changed settings, keys, webhooks."
         ),

@@ -26,6 +26,13 @@ if TYPE_CHECKING:
         read_audit_log,
     )
     from recrawl.service.protection.key_use import KeyUse, read_key_uses
+    from recrawl.service.receivers.receiver_files import (
+        NoticeReceiver,
+        add_receiver,
+        list_receivers,
+        remove_receiver,
+        rotate_receiver_secret,
+    )
     from recrawl.service.server import is_loopback, serve_corpora
 
 __all__ = [
@@ -33,8 +40,10 @@ __all__ = [
     "ApiKey",
     "AuditEntry",
     "KeyUse",
+    "NoticeReceiver",
     "Scope",
     "ServiceLimits",
+    "add_receiver",
     "append_audit_entry",
     "audit_command",
     "create_app",
@@ -42,10 +51,13 @@ __all__ = [
     "is_loopback",
     "limit_rows",
     "list_keys",
+    "list_receivers",
     "read_audit_log",
     "read_key_uses",
+    "remove_receiver",
     "revoke_key",
     "rotate_key",
+    "rotate_receiver_secret",
     "serve_corpora",
 ]
 
@@ -68,6 +80,13 @@ _MODULES = {
         "read_audit_log",
     ),
     "recrawl.service.protection.key_use": ("KeyUse", "read_key_uses"),
+    "recrawl.service.receivers.receiver_files": (
+        "NoticeReceiver",
+        "add_receiver",
+        "list_receivers",
+        "remove_receiver",
+        "rotate_receiver_secret",
+    ),
     "recrawl.service.server": ("is_loopback", "serve_corpora"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

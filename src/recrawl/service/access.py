@@ -178,7 +178,7 @@ class AccessGate:
     rates
         Limits of how fast clients may send requests.
     open_paths
-        Last parts of paths of a corpus that need no key of it.
+        Paths of a corpus that need no key of it, such as ``indexnow`` or ``receivers/*``.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class AccessGate:
     def _admit(self, request: Request, known: ApiKey | None) -> None:
         """Raise unless a request may use the corpus in its path, or any."""
         _, kind, *rest = request.scope["path"].removeprefix("/v1").split("/")
-        if kind == "corpora" and len(rest) == 2 and rest[1] in self._open_paths:
+        if kind == "corpora" and _without_name(rest[1:]) in self._open_paths:
             self._rates.take_keyless(_client_of(request))
             return
         if kind == "corpora" and rest and rest[0]:
@@ -230,6 +230,11 @@ class AccessGate:
             self._access.usable(request)
         if known is not None:
             self._rates.take_request(known.id, known.requests_per_second, known.rows_per_second)
+
+
+def _without_name(parts: list[str]) -> str:
+    """Return the parts of a path, with ``*`` instead of the name in its second part."""
+    return "/".join(["*" if i == 1 and part else part for i, part in enumerate(parts)])
 
 
 def _key_in(request: Request) -> str | None:

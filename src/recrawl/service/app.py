@@ -33,14 +33,16 @@ from recrawl.service.problems import Problem
 from recrawl.service.protection.audit_layer import AuditLayer
 from recrawl.service.protection.proxies import TrustedProxies, read_networks
 from recrawl.service.protection.rates import RequestRates
-from recrawl.service.receivers import indexnow_route
+from recrawl.service.receivers import indexnow_route, signed_route
 from recrawl.service.receivers.indexnow import FetchText, IndexNow
+from recrawl.service.receivers.signed_notices import SignedNotices
 from recrawl.service.routes import changes, inspect, orders, pages, reports, settings
 from recrawl.service.routes import webhooks as webhook_routes
 from recrawl.service.webhooks import DeliverySettings
 
 __all__ = ["create_app"]
 
+_ROUTES = (pages, orders, reports, inspect, settings, changes)
 _OF_STATUS = {404: "unknown-path", 405: "wrong-method"}
 
 
@@ -115,8 +117,9 @@ def create_app(
     app.state.service = Service(hosted, access, BodyMemory(limits), limits)
     app.state.metrics = ServerMetrics()
     app.state.is_stopping = False
+    app.state.signed_notices = SignedNotices(folders or {}, limits)
     # Sites have no key of ours.
-    open_paths = () if indexnow is None else ("indexnow",)
+    open_paths = ("receivers/*",) if indexnow is None else ("receivers/*", "indexnow")
     rates, find_route = RequestRates(limits), partial(route_of_path, app)
     app.add_middleware(AccessGate, access=access, rates=rates, open_paths=open_paths)
     app.add_middleware(AuditLayer, folders=folders or {}, find_route=find_route)
@@ -131,7 +134,7 @@ def create_app(
         app.add_middleware(TrustedProxies, networks=networks)
     app.include_router(metrics_route.router)
     app.include_router(_health)
-    for part in (pages, orders, reports, inspect, settings, changes, webhook_routes):
+    for part in (*_ROUTES, webhook_routes, signed_route):
         app.include_router(part.router, prefix="/v1/corpora/{corpus}")
     if indexnow is not None:
         app.state.indexnow = indexnow

@@ -32,6 +32,7 @@ class ProblemType(NamedTuple):
 PROBLEMS: dict[str, ProblemType] = {
     "invalid-body": ProblemType(400, "The body cannot be read"),
     "key-needed": ProblemType(401, "A valid API key is needed"),
+    "signature-not-valid": ProblemType(401, "The signature is not valid"),
     "not-allowed": ProblemType(403, "The API key does not allow this"),
     "key-not-verified": ProblemType(403, "The site does not have this key"),
     "unknown-path": ProblemType(404, "There is nothing at this path"),

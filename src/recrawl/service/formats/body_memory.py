@@ -36,15 +36,17 @@ class BodyMemory:
         return self._n_held
 
     @asynccontextmanager
-    async def hold(self, request: Request) -> AsyncIterator[bytes]:
+    async def hold(self, request: Request, n_bytes_max: int | None = None) -> AsyncIterator[bytes]:
         """Read the body of a request, and count it as held until the block ends.
 
         Parameters
         ----------
         request
             Request whose body nothing has read yet.
+        n_bytes_max
+            Size of the body, if it has a smaller limit than others.
         """
-        body = _BodyBytes(self, self._limits)
+        body = _BodyBytes(self, n_bytes_max or self._limits.body_bytes_max)
         try:
             async with asyncio.timeout(self._limits.body_seconds_max):
                 data = await body.read(request)
@@ -80,9 +82,9 @@ class BodyMemory:
 class _BodyBytes:
     """One body while it is read and used."""
 
-    def __init__(self, memory: BodyMemory, limits: ServiceLimits) -> None:
+    def __init__(self, memory: BodyMemory, n_max: int) -> None:
         self._memory = memory
-        self._n_max = limits.body_bytes_max
+        self._n_max = n_max
         self._n_bytes = 0
         self._pieces: list[bytes] = []
 

@@ -19,6 +19,7 @@ from recrawl.service.hosting.hosted import HostedCorpus
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem, too_busy
 from recrawl.service.receivers.host_limits import HostLimits
+from recrawl.service.receivers.notice_urls import host_of_page
 
 __all__ = ["SOURCE", "FetchText", "IndexNow", "Notice", "NoticeBody", "read_notice"]
 
@@ -28,7 +29,6 @@ FetchText = Callable[[str], Awaitable[bytes | None]]
 """Function that fetches a small file; None if there is no such file."""
 
 _KEY = re.compile(r"[A-Za-z0-9-]{8,128}")
-_URL_CHARACTERS_MAX = 2_048
 _VALID_SECONDS = 86_400.0
 _INVALID_SECONDS = 600.0
 _KEYS_MAX = 10_000
@@ -53,20 +53,6 @@ class Notice(NamedTuple):
     urls: tuple[str, ...]
 
 
-def _split(url: str) -> tuple[str, str]:
-    """Return the host of a URL with its port, and the whole URL; raise if it is not usable."""
-    if len(url) > _URL_CHARACTERS_MAX:
-        raise Problem("invalid-value", f"a URL has at most {_URL_CHARACTERS_MAX:,} characters")
-    try:
-        parts = urlsplit(url)
-        host = parts.netloc.lower()
-    except ValueError as error:
-        raise Problem("invalid-value", f"{url[:200]!r} is not a URL") from error
-    if parts.scheme not in ("http", "https") or not host or "@" in host:
-        raise Problem("invalid-value", f"{url[:200]!r} is not the URL of a page")
-    return host, url
-
-
 def read_notice(
     urls: Sequence[str], key: str, *, host: str | None, key_url: str | None, n_urls_max: int
 ) -> Notice:
@@ -89,14 +75,14 @@ def read_notice(
         raise Problem("invalid-body", "key must have 8 to 128 letters, digits and '-'")
     if not 1 <= len(urls) <= n_urls_max:
         raise Problem("invalid-body", f"a notice has 1 to {n_urls_max:,} URLs, got {len(urls):,}")
-    host = _split(urls[0])[0] if host is None else host.lower()
-    hosts = {_split(url)[0] for url in urls}
+    host = host_of_page(urls[0]) if host is None else host.lower()
+    hosts = {host_of_page(url) for url in urls}
     if hosts != {host}:
         other = min(hosts - {host})
         raise Problem("invalid-value", f"all URLs must be on {host[:200]}, got {other[:200]}")
     if key_url is None:
         return Notice(host, key, f"https://{host}/{key}.txt", tuple(urls))
-    if _split(key_url)[0] != host:
+    if host_of_page(key_url) != host:
         raise Problem("invalid-value", f"keyLocation must be on {host[:200]}")
     below = urlsplit(urljoin(key_url, ".")).path or "/"
     for url in urls:
