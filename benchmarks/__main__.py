@@ -45,6 +45,7 @@ from benchmarks import (
     starts,
     texts,
     throughput,
+    worker_kills,
 )
 from recrawl.sim.faults import run as faults
 from recrawl.sim.pages import KINDS
@@ -114,6 +115,10 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument("--seed", type=int, default=0)
     command = commands.add_parser("run-kills", help=run_kills.__doc__)
     command.add_argument("--kills", type=int, default=50)
+    command.add_argument("--seed", type=int, default=0)
+    command = commands.add_parser("worker-kills", help=worker_kills.__doc__)
+    command.add_argument("--kills", type=int, default=100)
+    command.add_argument("--workers", type=int, default=4)
     command.add_argument("--seed", type=int, default=0)
     command = commands.add_parser("power", help=power.__doc__)
     command.add_argument("--cuts", type=int, default=1_000)
@@ -308,6 +313,10 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             )
         case "run-kills":
             return run_kills.measure(arguments.kills, seed=arguments.seed)
+        case "worker-kills":
+            return worker_kills.measure(
+                arguments.kills, n_workers=arguments.workers, seed=arguments.seed
+            )
         case "power":
             return power.measure(arguments.cuts, seed=arguments.seed)
         case "soak":

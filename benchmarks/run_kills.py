@@ -34,7 +34,7 @@ from recrawl.fetch.sinks import Spool
 from recrawl.run.discovery import Discovery
 from recrawl.testing.web import LocalWeb, find_violations, make_hosts, read_request_log
 
-__all__ = ["find_faults", "measure"]
+__all__ = ["find_faults", "measure", "serve_web"]
 
 N_HOSTS: Final = 8
 N_PAGES: Final = 80
@@ -91,7 +91,7 @@ def _measure_in(
     folder: Path, n_kills: int, n_hosts: int, n_pages: int, seed: int
 ) -> dict[str, Any]:
     draws = random.Random(seed)
-    with _serve(folder, n_hosts, n_pages) as (urls, started_at_ms):
+    with serve_web(folder, n_hosts, n_pages, page_speed=_PAGE_SPEED) as (urls, started_at_ms):
         seen: list[str] = []
         for i in range(n_kills):
             _run_and_kill(folder, urls, draws, is_early=i % _KILLED_AT_START == 3)
@@ -121,10 +121,22 @@ def _measure_in(
 
 
 @contextmanager
-def _serve(folder: Path, n_hosts: int, n_pages: int) -> Iterator[tuple[list[str], int]]:
-    """Serve a web in a process of its own; yield the URLs of its hosts and its start."""
+def serve_web(
+    folder: Path, n_hosts: int, n_pages: int, *, page_speed: float
+) -> Iterator[tuple[list[str], int]]:
+    """Serve a web in a process of its own; yield the URLs of its hosts and its start.
+
+    Parameters
+    ----------
+    folder
+        Folder for the log of the server.
+    n_hosts, n_pages
+        Size of the web.
+    page_speed
+        How much faster pages change.
+    """
     command = [sys.executable, "-m", "recrawl.testing.web", "--hosts", str(n_hosts)]
-    command += ["--pages", str(n_pages), "--page-speed", str(_PAGE_SPEED)]
+    command += ["--pages", str(n_pages), "--page-speed", str(page_speed)]
     command += ["--log", str(folder / "requests.jsonl")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

@@ -15,6 +15,7 @@ from recrawl.messages.enums import Reason, Transition, Why
 from recrawl.messages.leases import WHYS, LeasedUrls, Orders, Shortfall, ShortfallReason
 from recrawl.messages.orders import ORDER_SCHEMA, Order
 from recrawl.messages.results import Reported, RowStatus
+from recrawl.messages.turns import TurnsAnswer, TurnStart
 from recrawl.messages.views import (
     AuditedFreshness,
     Consumer,
@@ -38,6 +39,7 @@ __all__ = [
     "read_stats",
     "read_status",
     "read_table",
+    "read_turns",
 ]
 
 _P = ParamSpec("_P")
@@ -172,6 +174,16 @@ def read_report_answer(found: Any, n_rows: int) -> Reported:
         has_dropped,
         wrong_answer=wrong_answer,
         is_known=status != RowStatus.UNKNOWN,
+    )
+
+
+@_or_service_error
+def read_turns(found: Any) -> TurnsAnswer:
+    """Return what became of turns."""
+    names = TurnStart._fields
+    return TurnsAnswer(
+        {turn: TurnStart(**_known_members(one, names)) for turn, one in found["begun"].items()},
+        {turn: float(seconds) for turn, seconds in found["renewed"].items()},
     )
 
 

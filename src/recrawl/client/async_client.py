@@ -4,7 +4,15 @@ import asyncio
 import json
 import os
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -25,6 +33,7 @@ from recrawl.client.answers import (
     read_stats,
     read_status,
     read_table,
+    read_turns,
 )
 from recrawl.client.details import ServiceDetails
 from recrawl.client.problems import RequestTooLarge, UnknownName
@@ -45,6 +54,7 @@ from recrawl.messages.enums import Why
 from recrawl.messages.leases import LeasedUrls, Orders, Shortfall, is_run_over
 from recrawl.messages.orders import ORDER_SCHEMA, Order, Outcome
 from recrawl.messages.results import Added, CountedRows, Reported, RowStatus, Signalled
+from recrawl.messages.turns import TurnEnd, TurnsAnswer
 from recrawl.messages.views import (
     Consumer,
     HostView,
@@ -471,6 +481,37 @@ class AsyncClient:
         """Give back orders that were not fetched; return the number that were still held."""
         return await self._change_orders("/orders/release", handles)
 
+    async def take_turns(
+        self,
+        *,
+        begin: Mapping[str, str] | None = None,
+        renew: Mapping[str, str] | None = None,
+        end: Iterable[TurnEnd] = (),
+        rest: Mapping[str, float] | None = None,
+    ) -> TurnsAnswer:
+        """Take turns with other fetchers at contacting hosts.
+
+        Begin a turn before each request to a host, also for robots.txt files and redirects, and
+        end it afterwards: between the two, and during the delay of the host, no other fetcher
+        contacts it.  The call may be repeated.
+
+        Parameters
+        ----------
+        begin, renew
+            Hosts, by the names of turns; each turn has a new name.
+        end
+            Turns that have ended.
+        rest
+            Seconds for which no pages of a host are leased, by host.
+        """
+        body = {
+            "end": [one._asdict() for one in end],
+            "renew": _turn_rows(renew),
+            "begin": _turn_rows(begin),
+            "rest": [{"host": host, "seconds": s} for host, s in (rest or {}).items()],
+        }
+        return read_turns(await self._send("POST", "/turns", body))
+
     async def _change_orders(self, path: str, handles: Sequence[int], **body: float) -> CountedRows:
         given = np.asarray(handles, np.int64).reshape(-1).tolist()
         rows = [np.zeros(0, np.uint8)]
@@ -530,7 +571,8 @@ class AsyncClient:
         for_seconds
             Time after which the work ends.
         until_idle
-            Whether the work ends when there is nothing to fetch now.
+            Whether the work ends when there is nothing to fetch.  Pages whose hosts rest between
+            two fetches, or are busy, are waited for, if that takes no more than a minute.
         stop_seconds
             Time that fetches have to end when the work stops; their orders are given back then.
         on_error
@@ -702,6 +744,10 @@ class AsyncClient:
         except UnknownName:
             return False
         return True
+
+
+def _turn_rows(hosts: Mapping[str, str] | None) -> list[dict[str, str]]:
+    return [{"turn": turn, "host": host} for turn, host in (hosts or {}).items()]
 
 
 def new_request_key() -> str:

@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
@@ -22,6 +22,7 @@ from recrawl.client.work import Stop, WorkCounts
 from recrawl.messages.leases import LeasedUrls, Orders
 from recrawl.messages.orders import Order, Outcome
 from recrawl.messages.results import Added, CountedRows, Reported, Signalled
+from recrawl.messages.turns import TurnEnd, TurnsAnswer
 from recrawl.messages.views import (
     Consumer,
     HostView,
@@ -256,6 +257,17 @@ class Client:
     def release(self, handles: Sequence[int]) -> CountedRows:
         """Give back orders that were not fetched; return the number that were still held."""
         return self._wait(self._client.release(handles))
+
+    def take_turns(
+        self,
+        *,
+        begin: Mapping[str, str] | None = None,
+        renew: Mapping[str, str] | None = None,
+        end: Iterable[TurnEnd] = (),
+        rest: Mapping[str, float] | None = None,
+    ) -> TurnsAnswer:
+        """Take turns with other fetchers at contacting hosts; see `AsyncClient.take_turns`."""
+        return self._wait(self._client.take_turns(begin=begin, renew=renew, end=end, rest=rest))
 
     def report(self, outcomes: Outcome | Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Reported:
         """Report what fetches found."""

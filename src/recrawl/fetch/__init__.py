@@ -15,7 +15,7 @@ from recrawl.fetch.fetcher import (
     PageFetcher,
 )
 from recrawl.fetch.gate_file import GateFile
-from recrawl.fetch.host_gate import GateRecords, HostGate
+from recrawl.fetch.host_gate import GateRecords, HostGate, HostState
 from recrawl.fetch.http_fetcher import HttpFetcher
 from recrawl.fetch.robots import RobotsFile, RobotsRules, RobotsState, product_token
 from recrawl.fetch.settings import FetchSettings
@@ -31,6 +31,7 @@ __all__ = [
     "GateFile",
     "GateRecords",
     "HostGate",
+    "HostState",
     "HttpFetcher",
     "Network",
     "PageFetcher",

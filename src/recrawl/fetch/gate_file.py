@@ -46,7 +46,9 @@ class GateFile:
         self._n_bytes = 0
         self._n_bytes_max = GATE_FILE_BYTES_MIN
 
-    def open_gate(self, settings: FetchSettings, time: FetchTime) -> HostGate:
+    def open_gate(
+        self, settings: FetchSettings, time: FetchTime, *, open_seconds: float = 0.0
+    ) -> HostGate:
         """Return a gate with the delays of the file, which appends its changes to it.
 
         Parameters
@@ -55,10 +57,12 @@ class GateFile:
             Delays and limits.
         time
             Clock, and how to wait.
+        open_seconds
+            Time for which a request that had not ended may still be under way.
         """
         gate = HostGate(settings, time, self)
         if self._path.exists():
-            gate.restore(self._path.read_bytes())
+            gate.restore(self._path.read_bytes(), open_seconds=open_seconds)
         self._gate = gate
         self._time = time
         self._write_anew()

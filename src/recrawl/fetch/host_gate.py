@@ -9,20 +9,23 @@ import asyncio
 import json
 import math
 import zlib
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from recrawl.fetch.fetch_time import FetchTime
 from recrawl.fetch.settings import FetchSettings
 from recrawl.signals.headers import RETRY_AFTER_SECONDS_MAX
 
-__all__ = ["GateRecords", "HostGate"]
+__all__ = ["GateRecords", "HostGate", "HostState"]
 
 # Weight of the latest answer in the average of how long a host takes.
 _LATEST_WEIGHT: Final = 0.3
 _DOUBLINGS_MAX: Final = 20
 # Share of a Retry-After that is added, by host, so that not all hosts of a site are due at once.
 _SPREAD_SHARE: Final = 0.1
+_WAIT_SECONDS_MAX: Final = RETRY_AFTER_SECONDS_MAX * (1 + _SPREAD_SHARE)
 _LINE_FIELDS: Final = 6
+# Nobody knows when a request that is under way will end.
+_BUSY_SECONDS: Final = 0.2
 
 
 class GateRecords(Protocol):
@@ -31,6 +34,17 @@ class GateRecords(Protocol):
     def append(self, line: bytes) -> None:
         """Write one line so that it survives the end of the process."""
         ...
+
+
+class HostState(NamedTuple):
+    """What a gate has learned of a host, for another gate that contacts the host next."""
+
+    crawl_delay_seconds: float = 0.0
+    """Delay that the robots.txt file asks for."""
+    answer_seconds: float = 0.0
+    """Average time that the host takes to answer."""
+    n_failures: int = 0
+    """Number of failures in a row."""
 
 
 class _Host:
@@ -113,10 +127,103 @@ class HostGate:
                     break
         finally:
             found.n_waiting -= 1
+        self._start(host, found, now_ms)
+        return 0.0
+
+    def try_enter(self, host: str) -> float:
+        """Let a request to a host start if it may start now.
+
+        Returns 0 if it may, and then the caller must call `leave` or `leave_after`.  Otherwise
+        returns the seconds after which to ask again.
+
+        Parameters
+        ----------
+        host
+            Name or address of the host, in lower case.
+        """
+        found = self._hosts.get(host) or self._add(host)
+        if found is None:
+            return max(self._settings.wait_seconds_max, 1.0)
+        now_ms = self._time.now_ms()
+        if found.next_at_ms > now_ms:
+            return (found.next_at_ms - now_ms) / 1000
+        if found.n_open >= self._settings.connections_per_host:
+            return _BUSY_SECONDS
+        self._start(host, found, now_ms)
+        return 0.0
+
+    def join(self, host: str) -> bool:
+        """Count a request that is already under way; return whether the host has room for it.
+
+        Parameters
+        ----------
+        host
+            Name or address of the host.
+        """
+        found = self._hosts.get(host) or self._add(host)
+        if found is None or found.n_open >= self._settings.connections_per_host:
+            return False
+        found.n_open += 1
+        self._record(host, found)
+        return True
+
+    def leave_after(
+        self, host: str, wait_seconds: float, state: HostState | None = None, *, was_open: bool
+    ) -> None:
+        """Note that a request that another gate sent has ended.
+
+        Parameters
+        ----------
+        host
+            Name or address of the host.
+        wait_seconds
+            Time for which the other gate leaves the host alone.
+        state
+            State of the host by the other gate; None if it did not say.
+        was_open
+            Whether this gate counts the request as one that is under way.
+        """
+        found = self._hosts.get(host) or self._add(host)
+        if found is None:
+            return
+        if was_open:
+            found.n_open -= 1
+        if state is not None:
+            self._adopt(found, state)
+        self._delay(found, max(min(wait_seconds, _WAIT_SECONDS_MAX), self._delay_seconds(found)))
+        self._record(host, found)
+        _free_slot(found)
+
+    def state(self, host: str) -> HostState:
+        """Return what is known of a host."""
+        found = self._hosts.get(host)
+        if found is None:
+            return HostState()
+        return HostState(found.crawl_delay_seconds, found.answer_seconds, found.n_failures)
+
+    def adopt(self, host: str, state: HostState) -> None:
+        """Take over what another gate has learned of a host.
+
+        Parameters
+        ----------
+        host
+            Name or address of the host.
+        state
+            State of the host by the other gate.
+        """
+        found = self._hosts.get(host)
+        if found is not None:
+            self._adopt(found, state)
+
+    def _adopt(self, found: _Host, state: HostState) -> None:
+        found.crawl_delay_seconds = max(state.crawl_delay_seconds, 0.0)
+        found.answer_seconds = max(state.answer_seconds, 0.0)
+        found.n_failures = max(state.n_failures, 0)
+
+    def _start(self, host: str, found: _Host, now_ms: int) -> None:
         found.n_open += 1
         found.next_at_ms = now_ms + math.ceil(self._delay_seconds(found) * 1000)
         self._record(host, found)
-        return 0.0
 
     def leave(
         self,
@@ -154,9 +261,7 @@ class HostGate:
             wait = max(wait, asked * (1.0 + _SPREAD_SHARE * zlib.crc32(host.encode()) / 2**32))
         self._delay(found, wait)
         self._record(host, found)
-        if found.slot_is_free is not None:
-            found.slot_is_free.set()
-            found.slot_is_free = None
+        _free_slot(found)
 
     def delay_host(self, host: str, seconds: float) -> None:
         """Let nothing start before some seconds have passed.
@@ -231,7 +336,7 @@ class HostGate:
             if one.next_at_ms > now_ms or one.n_open or one.n_failures
         )
 
-    def restore(self, lines: bytes) -> int:
+    def restore(self, lines: bytes, *, open_seconds: float = 0.0) -> int:
         """Take over delays that `save` returned or ``records`` kept; return the number of hosts.
 
         Lines that cannot be read are skipped.  A request that had not ended may have reached its
@@ -241,6 +346,9 @@ class HostGate:
         ----------
         lines
             Lines, one per change of a host; the last line of a host counts.
+        open_seconds
+            Time for which a request that had not ended may still be under way, because another
+            process sent it.
         """
         latest: dict[str, list[float]] = {}
         for line in lines.splitlines():
@@ -262,10 +370,10 @@ class HostGate:
             found.answer_seconds = max(answer_seconds, 0.0)
             found.n_failures = max(int(n_failures), 0)
             # A clock that was set back must not block a host for years.
-            latest_ms = now_ms + RETRY_AFTER_SECONDS_MAX * (1 + _SPREAD_SHARE) * 1000
+            latest_ms = now_ms + _WAIT_SECONDS_MAX * 1000
             found.next_at_ms = max(found.next_at_ms, int(min(next_at_ms, latest_ms)))
             if n_open > 0:
-                self._delay(found, self._delay_seconds(found))
+                self._delay(found, open_seconds + self._delay_seconds(found))
         return len(latest)
 
     def _delay_seconds(self, found: _Host) -> float:
@@ -300,6 +408,12 @@ class HostGate:
     def _record(self, host: str, found: _Host) -> None:
         if self._records is not None:
             self._records.append(_line(host, found))
+
+
+def _free_slot(found: _Host) -> None:
+    if found.slot_is_free is not None:
+        found.slot_is_free.set()
+        found.slot_is_free = None
 
 
 async def _wait_for_slot(found: _Host) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, ParamSpec, TypeVar
 
-from recrawl.corpus import Corpus, Order, Orders, Why
+from recrawl.corpus import Corpus, Order, Orders, RowStatus, Why
 from recrawl.errors import SpoolFull
 from recrawl.fetch import (
     FetchAnswer,
@@ -46,6 +46,9 @@ _FREE_TIMES_MAX: Final = 10_000
 _WAIT_SECONDS_MAX: Final = 60.0
 _ASK_SECONDS: Final = 60.0
 _FULL_SECONDS: Final = 1.0
+# So long before its lease ends, a fetch is cancelled: clocks of two machines differ a little.
+_LOST_SECONDS: Final = 5.0
+_LOST_LOOK_SECONDS: Final = 1.0
 # A pass is over when so many pages in a row were fetched in it before.
 _REPEATS_MAX: Final = 5
 _PAGES_SEEN_MAX: Final = 1_000_000
@@ -90,7 +93,8 @@ class _Held:
     """An order, until its outcome is reported."""
 
     order: Order
-    expires_at_ms: int
+    ends_at_ms: int
+    """Instant at which the lease ends unless it is extended, by the clock of the crawl."""
     task: "asyncio.Task[None] | None" = None
 
 
@@ -202,7 +206,9 @@ class _Crawl:
         self._answered: list[_Answered] = []
         self._n_bytes_waiting = 0
         self._has_answers = asyncio.Event()
+        self._is_ending = False
         self._is_finishing = False
+        self._is_paused = False
         self._free_at_ms: list[int] = []
         self._started_fetch_at_ms = time.now_ms()
         self._left: str | None = None
@@ -223,6 +229,9 @@ class _Crawl:
         await self._in_thread(self._begin, urls)
         reporting = asyncio.create_task(self._report_answers())
         asking = None if self._finder is None else asyncio.create_task(self._ask_sites())
+        fencing = None
+        if self._settings.is_shared:
+            fencing = asyncio.create_task(self._cancel_lost_fetches())
         try:
             # Pages that sitemaps name are added before the first fetch: later they would count as
             # newcomers, which have only a share of the budget.
@@ -230,6 +239,8 @@ class _Crawl:
                 await self._nap(math.inf, self._has_asked)
             end = await self._lease_until_end(reporting, asking)
         finally:
+            if fencing is not None:
+                fencing.cancel()
             n_given_back = await self._finish(reporting, asking)
         seconds = (self._time.now_ms() - started_ms) / 1000
         return CrawlSummary(end, seconds, self._progress, n_given_back, self._left)
@@ -251,6 +262,8 @@ class _Crawl:
                 await self._nap(_FULL_SECONDS)
                 continue
             if n <= 0 or self._n_bytes_waiting > self._settings.bytes_waiting_max:
+                if self._has_late_leases():
+                    await self._in_thread(self._extend_leases)
                 await self._nap(_NAP_SECONDS)
                 continue
             # A pass that ends before the sites have answered would never read a new sitemap.
@@ -287,8 +300,11 @@ class _Crawl:
 
     def _is_spool_full(self) -> bool:
         if self._spool is None or not self._spool.is_full:
-            self._progress.set_pause(None)
+            if self._is_paused:
+                self._is_paused = False
+                self._progress.set_pause(None)
             return False
+        self._is_paused = True
         self._progress.set_pause("the spool is full until the sinks have written what waits")
         return True
 
@@ -297,17 +313,37 @@ class _Crawl:
 
         Returns the orders, and the seconds until the budget allows more if there are none.
         """
-        now_ms, seconds = self._corpus.now_ms(), self._settings.lease_seconds
-        ending_ms = now_ms + seconds * 500
-        late = [one for one in list(self._held.values()) if one.expires_at_ms < ending_ms]
-        if late:
-            self._corpus.extend([one.order.handle for one in late], seconds=seconds)
-            for one in late:
-                one.expires_at_ms = now_ms + round(seconds * 1000)
+        self._extend_leases()
+        seconds = self._settings.lease_seconds
         orders = self._corpus.lease(n, seconds=seconds, with_shortfall=with_shortfall)
         if self._held_orders is not None and orders:
             self._held_orders.write([*self._held, *(order.handle for order in orders)])
         return orders, 0.0 if orders else self._corpus.wait_seconds()
+
+    def _has_late_leases(self) -> bool:
+        ends_before_ms = self._time.now_ms() + self._settings.lease_seconds * 500
+        return any(one.ends_at_ms < ends_before_ms for one in self._held.values())
+
+    def _extend_leases(self) -> None:
+        """Extend leases of which less than half is left.  Runs in a thread."""
+        now_ms, seconds = self._time.now_ms(), self._settings.lease_seconds
+        held = list(self._held.values())
+        late = [one for one in held if one.ends_at_ms < now_ms + seconds * 500]
+        if not late:
+            return
+        extended = self._corpus.extend([one.order.handle for one in late], seconds=seconds)
+        for one, status in zip(late, extended.rows.tolist(), strict=True):
+            # One that is not held any more may be somebody else's.
+            one.ends_at_ms = now_ms + round(seconds * 1000) if status == RowStatus.DONE else 0
+
+    async def _cancel_lost_fetches(self) -> None:
+        """Cancel fetches whose leases end, because another worker may get their pages."""
+        while True:
+            await self._time.sleep(_LOST_LOOK_SECONDS)
+            lost_ms = self._time.now_ms() + _LOST_SECONDS * 1000
+            for one in self._held.values():
+                if one.ends_at_ms < lost_ms and one.task is not None and not one.task.done():
+                    one.task.cancel()
 
     def _is_pass_over(self, orders: Orders) -> bool:
         """Return whether a single pass has nothing left to wait for, after an empty lease."""
@@ -321,7 +357,8 @@ class _Crawl:
     def _start_fetches(self, orders: Iterable[Order]) -> None:
         for order in orders:
             self._started_fetch_at_ms = self._time.now_ms()
-            held = _Held(order, order.expires_at_ms)
+            left_ms = order.expires_at_ms - self._corpus.now_ms()
+            held = _Held(order, self._time.now_ms() + left_ms)
             self._held[order.handle] = held
             held.task = asyncio.create_task(self._fetch(order))
             if self._pass is not None:
@@ -339,6 +376,17 @@ class _Crawl:
         )
         try:
             answer = await self._fetcher.fetch(request)
+        except asyncio.CancelledError:
+            if self._is_ending:
+                raise
+            # The lease, or the turn at the host, was lost to another worker.
+            answer = FetchAnswer(
+                url=order.fetch_url,
+                final_url=order.fetch_url,
+                fetched_at_ms=self._time.now_ms(),
+                problem=FetchProblem.HOST_DELAY,
+                detail="another worker may fetch it",
+            )
         except Exception as error:  # a fetcher of a user may raise anything
             answer = FetchAnswer(
                 url=order.fetch_url,
@@ -425,7 +473,12 @@ class _Crawl:
             return []
         keeps = self._spool.keeps_unchanged
         pages = [
-            make_spool_page(one.order, one.answer, keeps_unchanged=keeps)
+            make_spool_page(
+                one.order,
+                one.answer,
+                keeps_unchanged=keeps,
+                keeps_gone=self._spool.only_own,
+            )
             for one in sent
             if one.kind == FetchKind.PAGE
         ]
@@ -532,6 +585,7 @@ class _Crawl:
         running = {task for task in fetches if not task.done()}
         if running:
             await _first_of(self._time, [_wait_for_all(running)], self._settings.grace_seconds)
+        self._is_ending = True
         others = [task for task in (*running, asking) if task is not None]
         for task in others:
             task.cancel()

@@ -83,7 +83,7 @@ def _status_of(answer: FetchAnswer) -> int:
 
 
 def make_spool_page(
-    order: Order, answer: FetchAnswer, *, keeps_unchanged: bool
+    order: Order, answer: FetchAnswer, *, keeps_unchanged: bool, keeps_gone: bool = False
 ) -> FetchedPage | None:
     """Return what the spool keeps of an answer; None if no sink needs it.
 
@@ -95,11 +95,15 @@ def make_spool_page(
         Answer of the fetcher.
     keeps_unchanged
         Whether sinks also want answers without news, for archives.
+    keeps_gone
+        Whether answers that a page is gone are kept, so that the spool knows whose change it is.
     """
     status = _status_of(answer)
     is_kept = 200 <= status < 300
     if keeps_unchanged:
-        is_kept = is_kept or status == _NOT_MODIFIED or status in _GONE
+        is_kept = is_kept or status == _NOT_MODIFIED
+    if keeps_unchanged or keeps_gone:
+        is_kept = is_kept or status in _GONE
     if not is_kept:
         return None
     return FetchedPage(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from recrawl.corpus import Corpus
@@ -51,6 +52,8 @@ class CrawlSession:
         Clock, and how to wait; the system's if None.
     progress
         Counts to update; new ones if None.
+    is_shared
+        Whether other workers fetch pages of the corpus, too: sinks then get the pages of this one.
     """
 
     def __init__(
@@ -63,8 +66,10 @@ class CrawlSession:
         has_browser: bool = False,
         time: FetchTime | None = None,
         progress: CrawlProgress | None = None,
+        is_shared: bool = False,
     ) -> None:
         self.corpus = corpus
+        self._is_shared = is_shared
         self.progress = CrawlProgress() if progress is None else progress
         self._fetch_settings = fetch_settings
         self._sinks = sinks
@@ -74,6 +79,7 @@ class CrawlSession:
         self._runner: SinkRunner | None = None
         self._discovery: Discovery | None = None
         self._gate: HostGate | None = None
+        self._gate_file: GateFile | None = None
         self._statuses: list[SinkStatus] = []
 
     @property
@@ -116,21 +122,18 @@ class CrawlSession:
         folder = self.corpus.folder / FOLDER
         folder.mkdir(exist_ok=True)
         discovery = self._discovery = Discovery(self.corpus, self._discovery_settings)
-        spool = Spool.open(
-            folder / "spool",
-            keeps_unchanged=any(sink.wants_unchanged for sink in self._sinks),
-            is_skipped=lambda change: (
-                discovery.kind_of(change) != FetchKind.PAGE or discovery.is_left_out(change.url)
-            ),
-        )
-        gate_file = GateFile(folder / "hosts")
+        spool: Spool | None = None
         fetcher: PageFetcher | None = None
         runner = None
         try:
-            runner = self._runner = SinkRunner(spool, self._sinks)
-            self._gate = gate_file.open_gate(self._fetch_settings, self._time)
+            # The corpus has the changes; without sinks there is nobody who needs the bodies.
+            if self._sinks or not self._is_shared:
+                spool = self._open_spool(folder / "spool", discovery)
+                runner = self._runner = SinkRunner(spool, self._sinks)
+            self._gate = self._open_gate(folder)
             fetcher = self._open_fetcher(self._gate)
-            runner.start()
+            if runner is not None:
+                runner.start()
             return await crawl(
                 self.corpus,
                 fetcher,
@@ -150,9 +153,32 @@ class CrawlSession:
                 await asyncio.to_thread(runner.stop, _SINK_SECONDS)
                 self._statuses = runner.statuses()
                 self._runner = None
-            gate_file.close()
-            spool.close()
+            if self._gate is not None:
+                await self._close_gate(self._gate)
+            if spool is not None:
+                spool.close()
             discovery.close()
+
+    def _open_spool(self, folder: Path, discovery: Discovery) -> Spool:
+        return Spool.open(
+            folder,
+            keeps_unchanged=any(sink.wants_unchanged for sink in self._sinks),
+            only_own=self._is_shared,
+            is_skipped=lambda change: (
+                discovery.kind_of(change) != FetchKind.PAGE or discovery.is_left_out(change.url)
+            ),
+        )
+
+    def _open_gate(self, folder: Path) -> HostGate:
+        """Return the delays of hosts."""
+        self._gate_file = GateFile(folder / "hosts")
+        return self._gate_file.open_gate(self._fetch_settings, self._time)
+
+    async def _close_gate(self, gate: HostGate) -> None:
+        """Close what `_open_gate` opened."""
+        del gate
+        if self._gate_file is not None:
+            self._gate_file.close()
 
     def _open_fetcher(self, gate: HostGate) -> PageFetcher:
         fetcher = HttpFetcher(self._fetch_settings, time=self._time, gate=gate)

@@ -34,6 +34,8 @@ class CrawlSettings:
         Time for fetches that have begun when the crawl is stopped; the others are given back.
     is_conditional
         Whether validators are sent, so that servers can answer "not modified".
+    is_shared
+        Whether other workers lease pages, too.  A fetch is then cancelled when its lease ends.
     """
 
     orders_max: int = 200
@@ -46,6 +48,7 @@ class CrawlSettings:
     pass_wait_seconds_max: float = 60.0
     grace_seconds: float = 5.0
     is_conditional: bool = True
+    is_shared: bool = False
 
     def __post_init__(self) -> None:
         for one in fields(self):

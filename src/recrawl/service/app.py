@@ -36,13 +36,13 @@ from recrawl.service.protection.rates import RequestRates
 from recrawl.service.receivers import indexnow_route, signed_route
 from recrawl.service.receivers.indexnow import FetchText, IndexNow
 from recrawl.service.receivers.signed_notices import SignedNotices
-from recrawl.service.routes import changes, inspect, orders, pages, reports, settings
+from recrawl.service.routes import changes, inspect, orders, pages, reports, settings, turns
 from recrawl.service.routes import webhooks as webhook_routes
 from recrawl.service.webhooks import DeliverySettings
 
 __all__ = ["create_app"]
 
-_ROUTES = (pages, orders, reports, inspect, settings, changes)
+_ROUTES = (pages, orders, turns, reports, inspect, settings, changes)
 _OF_STATUS = {404: "unknown-path", 405: "wrong-method"}
 
 
@@ -71,7 +71,8 @@ def create_app(
     limits
         Limits of the server; the defaults unless given.
     folders
-        Folder of each corpus by its name, which has its webhooks; a corpus without one has none.
+        Folder of each corpus by its name, which has its webhooks and the delays of hosts; a corpus
+        without one has none.
     webhooks
         Settings of the delivery to webhooks; the defaults unless given.
     request_log
@@ -84,7 +85,7 @@ def create_app(
     """
     networks = read_networks(trusted_proxies)
     limits = limits or ServiceLimits()
-    hosted = HostedCorpora(corpora, limits)
+    hosted = HostedCorpora(corpora, limits, folders)
     no_keys: dict[str, KeyRing | None] = dict.fromkeys(corpora)
     access = Access({**no_keys, **(keys or {})}, is_local=is_local and not networks)
     indexnow = None if fetch_text is None else IndexNow(fetch_text, limits)

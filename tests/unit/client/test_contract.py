@@ -41,7 +41,7 @@ NOT_OFFERED = {
     "snapshot",
     "wait_seconds",
 }
-ONLY_CLIENT = {"configuration", "url", "work", "close"}
+ONLY_CLIENT = {"configuration", "url", "work", "close", "take_turns"}
 # Arguments that the service does not offer.
 ARGUMENTS_MISSING = {"at_ms", "on_record", "is_weighted"}
 

@@ -177,6 +177,7 @@ CALLS = {
     ("POST", "/orders/by-url"): "lease",
     ("POST", "/orders/extend"): "lease",
     ("POST", "/orders/release"): "lease",
+    ("POST", "/turns"): "lease",
     ("POST", "/pages"): "report",
     ("POST", "/outcomes"): "report",
     ("POST", "/requests"): "report",

@@ -17,7 +17,8 @@ import click
 
 from recrawl.cli.commands.init import CONFIG_FILE, create_corpus
 from recrawl.cli.support.corpus_access import (
-    corpus_option,
+    CorpusPlace,
+    corpus_or_service_option,
     is_corpus,
     open_to_change,
     open_to_read,
@@ -32,10 +33,11 @@ from recrawl.errors import RecrawlError
 from recrawl.units import seconds_text
 
 if TYPE_CHECKING:
-    from recrawl.corpus import Corpus, Stats
+    from recrawl.corpus import Corpus, CorpusConfig, Stats
     from recrawl.fetch import FetchSettings
     from recrawl.fetch.sinks import Sink
-    from recrawl.run import CrawlSettings, CrawlSummary
+    from recrawl.run import CrawlProgress, CrawlSettings, CrawlSummary
+    from recrawl.run.discovery import DiscoverySettings
     from recrawl.run.session import CrawlSession
 
 __all__ = ["command"]
@@ -65,6 +67,11 @@ _FOLDER_KINDS: Final = ("folder", "json-lines", "warc", "parquet")
         CommandExample("recrawl run", "goes on with the corpus of this folder", is_run=False),
         CommandExample("recrawl run --once", "one pass, for cron", is_run=False),
         CommandExample("recrawl run --for 1h --to json-lines:versions", is_run=False),
+        CommandExample(
+            "recrawl run -C https://recrawl.example/v1/corpora/news",
+            "a worker of a shared corpus",
+            is_run=False,
+        ),
         CommandExample("recrawl run --dry-run"),
     ),
 )
@@ -131,11 +138,18 @@ _FOLDER_KINDS: Final = ("folder", "json-lines", "warc", "parquet")
     is_flag=True,
     help="Render pages that are empty without scripts in Chromium; needs recrawl[browser].",
 )
-@corpus_option
+@click.option(
+    "--worker-folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="With -C https://…: folder for what this worker keeps between two runs.  Default: one "
+    "of its own in ~/.local/state/recrawl.",
+)
+@corpus_or_service_option
 @output_option
 def command(
     urls: tuple[str, ...],
-    folder: Path,
+    folder: CorpusPlace,
     out: Output,
     **options: Any,
 ) -> None:
@@ -144,6 +158,11 @@ def command(
     In an empty folder it creates a corpus; elsewhere in a folder named after the first host.  The
     pages are written as Markdown files, or where --to says.  Ctrl-C stops it within seconds, and
     `recrawl run` in the folder of the corpus goes on.
+
+    With -C https://… it is a worker of a corpus that `recrawl serve` shares: it fetches what the
+    server leases, and reports it.  Run as many workers on as many machines as you like; they take
+    turns at each host.  A worker writes pages only where --to says, and only those that it
+    fetched itself.
 
     Options for a new corpus are saved in its recrawl.toml.  Exit codes: 0 if the run ended as you
     asked, also by Ctrl-C, or if nothing was due; 1 if it failed; 2 for wrong usage; 3 if every
@@ -155,6 +174,11 @@ def command(
             f'`recrawl run` needs {missing[0]}. Install it with: pip install "recrawl[run]"'
         )
     given = [_complete_url(url) for url in urls]
+    if isinstance(folder, str):
+        _work(folder, given, options, out)
+        return
+    if options["worker_folder"] is not None:
+        raise click.UsageError("--worker-folder goes with the address of a server: -C https://…")
     folder = _choose_folder(folder, given)
     if options["is_dry"]:
         _print_dry_run(folder, given, out)
@@ -183,8 +207,53 @@ def command(
             raise RecrawlError(
                 "the corpus has no pages yet. Name a site: `recrawl run https://example.com/`"
             )
-        summary, session = _run(corpus, given, options, out)
+        session = _make_session(corpus, options, out)
+        summary = _run(session, given, options, out)
         _print_summary(folder, session, summary, out)
+    _exit_if_all_failed(summary, options)
+
+
+def _work(url: str, given: Sequence[str], options: dict[str, Any], out: Output) -> None:
+    """Fetch what a server leases."""
+    from recrawl.cli.support.service_corpus import open_service, turn_client  # noqa: PLC0415
+
+    for name in ("is_dry", "budget", "min_age"):
+        if options[name]:
+            option = "--dry-run" if name == "is_dry" else f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{option} needs the folder of a corpus, not its address")
+    from recrawl.run.shared import (  # noqa: PLC0415
+        SharedCorpus,
+        WorkerSession,
+        lock_worker_folder,
+    )
+
+    progress = _make_progress(out)
+    folder, lock = lock_worker_folder(url, options["worker_folder"])
+    with lock, open_service(url) as client:
+        corpus = SharedCorpus(client, folder, progress.set_pause)
+        # One question before anything is fetched, so that a wrong address or key is noticed.
+        client.stats()
+        out.note(f"Working for {url}; this worker's folder is {folder}.")
+        if not options["targets"]:
+            out.note("Pages are reported to the server and not stored here; --to stores them.")
+        fetch_settings = _fetch_settings(corpus.config, options)
+
+        session = WorkerSession(
+            corpus,
+            turn_client(url),
+            fetch_settings,
+            _open_sinks(corpus.folder, options["targets"], ()) if options["targets"] else [],
+            discovery_settings=_discovery_settings(corpus.config, options),
+            has_browser=options["has_browser"] or corpus.config.run.browser,
+            progress=progress,
+        )
+        _say_who_fetches(fetch_settings, out)
+        summary = _run(session, given, options, out)
+        _print_summary(url, session, summary, out)
+    _exit_if_all_failed(summary, options)
+
+
+def _exit_if_all_failed(summary: "CrawlSummary", options: dict[str, Any]) -> None:
     from recrawl.run import FetchResult  # noqa: PLC0415
 
     results = summary.progress.results
@@ -325,7 +394,7 @@ def _toml_texts(texts: Sequence[str]) -> str:
     return "[" + ", ".join(map(_toml_text, texts)) + "]"
 
 
-def _option_text(folder: Path) -> str:
+def _option_text(folder: CorpusPlace) -> str:
     return "" if folder == Path() else f" -C {folder}"
 
 
@@ -335,17 +404,17 @@ def _absolute_target(text: str) -> str:
     return f"{kind}{colon}{Path(target).absolute()}" if kind in _FOLDER_KINDS and target else text
 
 
-def _open_sinks(corpus: "Corpus", targets: Sequence[str]) -> "list[Sink]":
-    """Return the sinks of a run; their folders are relative to the corpus."""
+def _open_sinks(folder: Path, targets: Sequence[str], configured: Sequence[str]) -> "list[Sink]":
+    """Return the sinks of a run; their folders are relative to that of the corpus."""
     from recrawl.fetch.sinks import open_sink, parse_sink  # noqa: PLC0415
 
-    texts = [_absolute_target(one) for one in targets] or list(corpus.config.run.to)
+    texts = [_absolute_target(one) for one in targets] or list(configured)
     sinks: list[Sink] = []
     names: set[str] = set()
     for text in texts or ["folder:pages"]:
         kind, settings = parse_sink(text)
         if "folder" in settings:
-            settings["folder"] = str(corpus.folder / settings["folder"])
+            settings["folder"] = str(folder / settings["folder"])
         name = kind
         while name in names:
             name = f"{kind}-{len(names) + 1}"
@@ -354,10 +423,9 @@ def _open_sinks(corpus: "Corpus", targets: Sequence[str]) -> "list[Sink]":
     return sinks
 
 
-def _fetch_settings(corpus: "Corpus", options: dict[str, Any]) -> "FetchSettings":
+def _fetch_settings(config: "CorpusConfig", options: dict[str, Any]) -> "FetchSettings":
     from recrawl.fetch import FetchSettings  # noqa: PLC0415
 
-    config = corpus.config
     return FetchSettings(
         contact=options["contact"] or config.run.contact or _DEFAULT_CONTACT,
         name=options["name"] or config.run.name,
@@ -365,6 +433,12 @@ def _fetch_settings(corpus: "Corpus", options: dict[str, Any]) -> "FetchSettings
         connections_per_host=config.politeness.in_flight_max,
         allow_networks=(*config.run.allow_networks, *options["networks"]),
     )
+
+
+def _discovery_settings(config: "CorpusConfig", options: dict[str, Any]) -> "DiscoverySettings":
+    from recrawl.run.discovery import DiscoverySettings  # noqa: PLC0415
+
+    return DiscoverySettings(follows_links=options["is_discovering"] or config.run.discover)
 
 
 def _crawl_settings(options: dict[str, Any]) -> "CrawlSettings":
@@ -375,34 +449,43 @@ def _crawl_settings(options: dict[str, Any]) -> "CrawlSettings":
     return CrawlSettings(is_single_pass=options["is_once"], for_seconds=options["for_seconds"])
 
 
-def _run(
-    corpus: "Corpus", urls: Sequence[str], options: dict[str, Any], out: Output
-) -> "tuple[CrawlSummary, CrawlSession]":
+def _make_progress(out: Output) -> "CrawlProgress":
     from recrawl.run import CrawlProgress  # noqa: PLC0415
-    from recrawl.run.discovery import DiscoverySettings  # noqa: PLC0415
+
+    # At a terminal the view says why a run pauses.
+    return CrawlProgress() if sys.stderr.isatty() else CrawlProgress(on_note=out.note)
+
+
+def _make_session(corpus: "Corpus", options: dict[str, Any], out: Output) -> "CrawlSession":
     from recrawl.run.session import CrawlSession  # noqa: PLC0415
 
-    config = corpus.config.run
-    fetch_settings = _fetch_settings(corpus, options)
+    config = corpus.config
+    fetch_settings = _fetch_settings(config, options)
     session = CrawlSession(
         corpus,
         fetch_settings,
-        _open_sinks(corpus, options["targets"]),
-        discovery_settings=DiscoverySettings(
-            follows_links=options["is_discovering"] or config.discover
-        ),
-        has_browser=options["has_browser"] or config.browser,
-        # At a terminal the view says why a run pauses.
-        progress=CrawlProgress() if sys.stderr.isatty() else CrawlProgress(on_note=out.note),
+        _open_sinks(corpus.folder, options["targets"], config.run.to),
+        discovery_settings=_discovery_settings(config, options),
+        has_browser=options["has_browser"] or config.run.browser,
+        progress=_make_progress(out),
     )
+    _say_who_fetches(fetch_settings, out)
+    return session
+
+
+def _say_who_fetches(fetch_settings: "FetchSettings", out: Output) -> None:
     out.note(f"Fetching as {fetch_settings.user_agent}.")
     if fetch_settings.contact == _DEFAULT_CONTACT:
         out.note(
             "Sites cannot reach you yet: give --contact with your URL or e-mail address, or set "
             f"contact in the section [run] of {CONFIG_FILE} (add the section if it is missing)."
         )
-    settings = _crawl_settings(options)
-    return asyncio.run(_crawl(session, urls, settings, out)), session
+
+
+def _run(
+    session: "CrawlSession", urls: Sequence[str], options: dict[str, Any], out: Output
+) -> "CrawlSummary":
+    return asyncio.run(_crawl(session, urls, _crawl_settings(options), out))
 
 
 async def _crawl(
@@ -464,7 +547,7 @@ async def _show(session: "CrawlSession", stopping: asyncio.Event, out: Output) -
 
 
 def _print_summary(
-    folder: Path, session: "CrawlSession", summary: "CrawlSummary", out: Output
+    folder: CorpusPlace, session: "CrawlSession", summary: "CrawlSummary", out: Output
 ) -> None:
     from recrawl.run.live_text import freshness_sentence, summary_sentences  # noqa: PLC0415
 

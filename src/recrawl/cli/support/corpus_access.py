@@ -11,7 +11,7 @@ which exits with 2.
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -98,7 +98,7 @@ corpus_option = click.option(
 )
 """``-C FOLDER``, which the command gets as ``folder: Path``."""
 
-corpus_or_service_option = click.option(
+_place_option = click.option(
     "-C",
     "--corpus",
     "folder",
@@ -109,7 +109,25 @@ corpus_or_service_option = click.option(
     help="Folder of the corpus, or its address on a server (https://…, with the API key in "
     "$RECRAWL_KEY).  Default: $RECRAWL_CORPUS, or the current folder.",
 )
-"""``-C FOLDER`` or ``-C URL``, which the command gets as ``folder: CorpusPlace``."""
+
+
+def _keep_allow_http(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.meta["recrawl.allow_http"] = value
+
+
+_allow_http_option = click.option(
+    "--allow-http",
+    is_flag=True,
+    expose_value=False,
+    callback=_keep_allow_http,
+    help="With -C http://…: send the API key without encryption, on a network that you trust.",
+)
+
+
+def corpus_or_service_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``-C FOLDER`` or ``-C URL``, which the command gets as ``folder: CorpusPlace``."""
+    return _place_option(_allow_http_option(command))
+
 
 # Subclasses before their base classes: the first match counts.
 _WHAT_TO_DO: tuple[tuple[type[RecrawlError], str], ...] = (

@@ -5,16 +5,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recrawl.client import Client
+from recrawl.client import AsyncClient, Client
 from recrawl.errors import AccessDenied
 from recrawl.kernel_mode import use_kernels
 
 if TYPE_CHECKING:
     from recrawl.corpus import CorpusConfig
 
-__all__ = ["ServiceCorpus", "open_service"]
+__all__ = ["ALLOW_HTTP", "ServiceCorpus", "open_service", "turn_client"]
 
+ALLOW_HTTP = "recrawl.allow_http"
+"""Where the context of a command keeps whether a key may be sent without encryption."""
 _RETRY_SECONDS = 10.0
+# A worker repeats the calls about its turns itself, and cannot wait for long.
+_TURN_SECONDS = 5.0
 
 
 class ServiceCorpus(Client):
@@ -60,11 +64,23 @@ def open_service(url: str) -> ServiceCorpus:
     if not _has_kernels():
         use_kernels("interpreted")
     try:
-        return ServiceCorpus(url, retry_seconds=_RETRY_SECONDS)
+        return ServiceCorpus(url, retry_seconds=_RETRY_SECONDS, allow_http=_allows_http())
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
     except ImportError as error:
         raise click.ClickException(str(error)) from error
+
+
+def turn_client(url: str) -> AsyncClient:
+    """Return a client for the turns of a worker at hosts."""
+    return AsyncClient(
+        url, timeout_seconds=_TURN_SECONDS, retry_seconds=0.0, allow_http=_allows_http()
+    )
+
+
+def _allows_http() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(ALLOW_HTTP))
 
 
 def _has_kernels() -> bool:

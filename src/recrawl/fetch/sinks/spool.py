@@ -125,8 +125,10 @@ class Spool:
         keeps_unchanged: bool,
         cursor: str | None,
         is_skipped: Callable[[FeedChange], bool] | None = None,
+        only_own: bool = False,
     ) -> None:
         self._folder = folder
+        self._only_own = only_own
         self._is_skipped = is_skipped
         self._bytes_max = bytes_max
         self._keeps_unchanged = keeps_unchanged
@@ -152,6 +154,7 @@ class Spool:
         keeps_unchanged: bool = False,
         cursor: str | None = None,
         is_skipped: Callable[[FeedChange], bool] | None = None,
+        only_own: bool = False,
     ) -> Self:
         """Open the spool in a folder, or create one.
 
@@ -168,6 +171,9 @@ class Spool:
         is_skipped
             Function that says which changes become no versions, such as those of sitemaps; None
             skips none.
+        only_own
+            Whether only changes of pages that `append` stored become versions, because other
+            processes fetch the rest.
 
         Raises
         ------
@@ -184,6 +190,7 @@ class Spool:
             keeps_unchanged=keeps_unchanged,
             cursor=cursor,
             is_skipped=is_skipped,
+            only_own=only_own,
         )
         try:
             spool._recover()
@@ -221,6 +228,11 @@ class Spool:
     def keeps_unchanged(self) -> bool:
         """Whether fetches that found nothing new become versions too."""
         return self._keeps_unchanged
+
+    @property
+    def only_own(self) -> bool:
+        """Whether only changes of pages that `append` stored become versions."""
+        return self._only_own
 
     @property
     def is_full(self) -> bool:
@@ -334,6 +346,8 @@ class Spool:
         rows = []
         for change in changes:
             if self._is_skipped is not None and self._is_skipped(change):
+                continue
+            if self._only_own and (change.key, change.url) not in self._pending:
                 continue
             position = self._take_pending((change.key, change.url), change.at_ms)
             row: dict[str, Any] = {

@@ -465,7 +465,9 @@ class Discovery:
         source = FEED_SOURCE if kind == FetchKind.FEED else SITEMAP_SOURCE
         found.changed = False
         if answer.status == _NOT_MODIFIED:
-            version = before or DocumentVersion(fetched_at_ms=answer.fetched_at_ms)
+            if before is None:
+                return found  # another worker has read it, or the memory was lost
+            version = before
             news = add_news(version.news, seconds=seconds)
             version = replace(version, fetched_at_ms=answer.fetched_at_ms, news=news)
             # How many entries a feed shows is not remembered: its pace may halve.

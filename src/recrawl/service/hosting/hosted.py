@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from recrawl.corpus import Outcome, Reported
 from recrawl.service.hosting.feed_watch import FeedWatch
+from recrawl.service.hosting.host_turns import HostTurns
 from recrawl.service.hosting.lanes import CallLane, MergingLane
 from recrawl.service.hosting.lease_queue import LeaseQueue
 from recrawl.service.hosting.metrics_cache import MetricsCache
@@ -36,9 +37,13 @@ class HostedCorpus:
         Object with the methods of `recrawl.Corpus`.
     limits
         Limits of the server.
+    folder
+        Folder of the corpus, which has the delays of hosts; None keeps them in memory alone.
     """
 
-    def __init__(self, name: str, corpus: Any, limits: ServiceLimits) -> None:
+    def __init__(
+        self, name: str, corpus: Any, limits: ServiceLimits, folder: Path | None = None
+    ) -> None:
         self.name = name
         self.corpus = corpus
         self.guard = WriteGuard(corpus, limits)
@@ -52,6 +57,13 @@ class HostedCorpus:
         self._large_reports = CallLane("outcomes", 2, n_calls_max)
         self._changing = CallLane("change", 2, n_calls_max)
         self._reading = CallLane("read", 2, n_calls_max)
+        politeness = corpus.config.politeness
+        self.turns = HostTurns(
+            delay_seconds=politeness.delay, n_at_once_max=politeness.in_flight_max, folder=folder
+        )
+        """Turns of fetchers at hosts; use it in `take_turns`."""
+        # One thread, so that calls do not change turns at the same time.
+        self._turning = CallLane("turn", 1, n_calls_max)
         self.settings_lock = asyncio.Lock()
         """Held from reading a version of settings to changing them."""
         self.webhooks: WebhookDelivery | None = None
@@ -99,6 +111,7 @@ class HostedCorpus:
             "large_report": self._large_reports.n_calls,
             "change": self._changing.n_calls,
             "read": self._reading.n_calls,
+            "turn": self._turning.n_calls,
         }
 
     async def read(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
@@ -128,6 +141,10 @@ class HostedCorpus:
         self._wake_feed()
         return found
 
+    async def take_turns(self, function: Callable[..., _T], *args: Any) -> _T:
+        """Run a function that changes turns at hosts."""
+        return await self._turning.run(function, *args)
+
     def stop_waiting(self) -> None:
         """End all requests that wait for changes, because the server stops."""
         self.feed.close()
@@ -139,8 +156,10 @@ class HostedCorpus:
             await self.webhooks.stop()
         await self.leases.close()
         await self._small_reports.close()
-        for lane in (self._large_reports, self._changing, self._reading, self.metrics):
+        lanes = (self._large_reports, self._changing, self._reading, self._turning, self.metrics)
+        for lane in lanes:
             await lane.close()
+        self.turns.close()
         await asyncio.to_thread(self.corpus.close)
 
 
@@ -153,10 +172,20 @@ class HostedCorpora:
         Open corpora by the names that paths use.
     limits
         Limits of the server.
+    folders
+        Folder of each corpus by its name.
     """
 
-    def __init__(self, corpora: Mapping[str, Any], limits: ServiceLimits) -> None:
-        self._hosted = {name: HostedCorpus(name, one, limits) for name, one in corpora.items()}
+    def __init__(
+        self,
+        corpora: Mapping[str, Any],
+        limits: ServiceLimits,
+        folders: Mapping[str, Path] | None = None,
+    ) -> None:
+        self._hosted = {
+            name: HostedCorpus(name, one, limits, (folders or {}).get(name))
+            for name, one in corpora.items()
+        }
 
     @property
     def names(self) -> list[str]:
