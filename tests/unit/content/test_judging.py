@@ -28,10 +28,11 @@ FIRST, BASELINE, UNCHANGED = (
     ContentVerdict.BASELINE,
     ContentVerdict.UNCHANGED,
 )
-CHANGED, REVERTED, WRONG = (
+CHANGED, REVERTED, WRONG, CORRECTED = (
     ContentVerdict.CHANGED,
     ContentVerdict.REVERTED,
     ContentVerdict.WRONG_ANSWER,
+    ContentVerdict.CORRECTED,
 )
 STORY = [f"Paragraph {word} of the story says something that matters." for word in "abcdefghij"]
 
@@ -238,6 +239,75 @@ def test_a_first_answer_with_a_title_of_its_own_is_the_page() -> None:
         site.poll(_document(f"List {word}", empty), f"/{word}").verdict for word in "abcdefgh"
     ]
     assert verdicts == [FIRST] * 8
+
+
+def _site_of_stories(n_pages: int = 8) -> Site:
+    site = Site()
+    for number in range(n_pages):
+        story = [f"Page {number}: {text}" for text in STORY]
+        site.poll(_document(f"Story {number} of many", story), f"/{number}")
+    return site
+
+
+_LOGIN = ["Please log in to see what you asked for.", *(" ".join(STORY[i : i + 5]) for i in (0, 5))]
+_BARE = observe(b"<html><title>Back soon</title><body><p>We are back soon.</p></body></html>")
+_CUT = observe(b"<html><title>Story z</title><body><main><h1>Story z</h1><p>Paragraph a of")
+
+
+@pytest.mark.parametrize(
+    "first", [_BARE, _CUT, _document("Members", _LOGIN)], ids=["bare", "cut", "login"]
+)
+def test_a_first_answer_that_was_not_the_page_is_corrected(first: Observation) -> None:
+    site = _site_of_stories()
+    assert site.poll(first, "/z").verdict == FIRST
+    found = site.poll(_document("Story z", STORY), "/z")
+    assert found.verdict == CORRECTED
+    assert passage_hash(STORY[0]) in found.added.tolist()
+    shown = set(first.passages.tolist())
+    assert set(found.removed.tolist()) <= shown
+    assert not set(found.added.tolist()) & set(found.kept.tolist())
+    # From then on the page is compared as any other.
+    edited = [*STORY[:4], "Something new happened here today, as we heard.", *STORY[5:]]
+    assert site.poll(_document("Story z", STORY), "/z").verdict == UNCHANGED
+    assert site.poll(_document("Story z", edited), "/z").verdict == CHANGED
+
+
+def test_the_first_entries_of_an_empty_list_are_a_change() -> None:
+    site = _site_of_stories()
+    empty = ["There are no entries in this list yet, but you can add one."] * 4
+    for word in "abcdefgh":
+        site.poll(_document(f"List {word}", empty), f"/{word}")
+    assert site.poll(_document("List a", STORY), "/a").verdict == CHANGED
+
+
+def test_a_sentence_that_pages_share_may_replace_another_at_once() -> None:
+    said = [f"Reader {one} says that nobody explains the news as well as we." for one in "pqr"]
+    site = Site()
+    for number in range(12):
+        story = [f"Page {number}: {text}" for text in STORY]
+        site.poll(_document(f"Story {number}", [*story, said[number % 3]]), f"/{number}")
+    story = [f"Page 0: {text}" for text in STORY]
+    assert site.poll(_document("Story 0", [*story, said[1]]), "/0").verdict == UNCHANGED
+    own = "Nobody else has this sentence, which is as long as those of readers."
+    story = [f"Page 1: {text}" for text in STORY]
+    assert site.poll(_document("Story 1", [*story, own]), "/1").verdict == CHANGED
+
+
+def test_a_counter_that_moved_is_still_in_doubt_when_it_differs_again() -> None:
+    def page(number: int, name: str, text: list[str]) -> Observation:
+        paragraphs = "".join(f"<p>{one}</p>" for one in text)
+        return observe(
+            f"<html><title>Story</title><body><main><h1>Story</h1>{paragraphs}"
+            f"<div class={name}>{number} people are viewing this page</div></main></body>"
+            "</html>".encode(),
+            "text/html",
+        )
+
+    site = Site()
+    edited = ["Something new happened here today, as we heard.", *STORY[1:]]
+    assert site.poll(page(1_098, "readers", STORY)).verdict == FIRST
+    assert site.poll(page(3_374, "viewers", edited)).verdict == CHANGED
+    assert site.poll(page(3_423, "viewers", edited)).verdict == UNCHANGED
 
 
 def test_a_long_menu_does_not_hide_that_a_first_answer_is_not_found() -> None:

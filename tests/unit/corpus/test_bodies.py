@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import recrawl
-from recrawl.content import ContentSettings, WrongAnswer, observe
+from recrawl.content import ContentSettings, WrongAnswer, observe, passage_hash
 from recrawl.corpus import Corpus, Outcome, Transition, explanation_words, restore_corpus
 from recrawl.corpus.doctor.corpus_checks import wrong_answers_check
 from recrawl.corpus.wrong_answers import WRONG_ANSWER_NAMES
@@ -298,6 +298,23 @@ def test_wrong_answers_in_a_row_are_asked_for_ever_more_rarely(
     # The first may be gone soon; what stays lasts for hours.
     expected = [60.0, *(WRONG_AGAIN_SECONDS * 2**n for n in range(3))]
     assert waits == [pytest.approx(wait, abs=1.0) for wait in expected]
+
+
+def test_a_page_after_a_first_answer_that_was_cut_is_in_the_feed_without_a_change(
+    open_corpus: Open, clock: ManualClock
+) -> None:
+    corpus = open_corpus()
+    corpus.add([PAGE])
+    whole = html(*TEXT)
+    assert report(corpus, whole[: whole.index(b"pilot")]) == Transition.NEW
+    clock.pass_seconds(100_000)
+    assert report(corpus, whole) == Transition.REVERTED
+    *_, change = corpus.changes()
+    assert change.what == Transition.REVERTED
+    assert change.passages is not None
+    assert passage_hash(TEXT[2]) in change.passages.added
+    clock.pass_seconds(100_000)
+    assert report(corpus, html(*TEXT, NEWS)) == Transition.CHANGED
 
 
 def test_doctor_names_wrong_answers(open_corpus: Open, clock: ManualClock) -> None:

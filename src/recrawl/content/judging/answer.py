@@ -167,6 +167,7 @@ class JudgedAnswer:
         gone: tuple[int, ...] = (),
         slots: dict[int, Slot] | None = None,
         pending: tuple[int, ...] = (),
+        is_doubtful: bool = False,
     ) -> PageMemory:
         """Return a new memory with the passages of this answer."""
         version = self.version
@@ -183,6 +184,7 @@ class JudgedAnswer:
             kind=self.observation.kind,
             is_parsed="not_parsed" not in self.observation.problems,
             is_closed=self.observation.is_closed,
+            is_doubtful=is_doubtful,
             digest=digest,
             versions=versions,
             in_sample=in_sample,

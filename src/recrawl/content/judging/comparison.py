@@ -35,7 +35,11 @@ from recrawl.content.judging.places import (
 )
 from recrawl.content.judging.verdicts import ContentVerdict, Judgement
 from recrawl.content.judging.version import choose_text, version_digest
-from recrawl.content.judging.wrong_answers import AnswerFacts, find_wrong_answer
+from recrawl.content.judging.wrong_answers import (
+    DOUBTFUL_HINTS,
+    AnswerFacts,
+    find_wrong_answer,
+)
 from recrawl.content.observation import ContentKind, ShapeFlag
 
 __all__ = ["VersionComparison"]
@@ -60,6 +64,10 @@ EDITED_WORDS_MIN: Final = 8
 """Words of a passage whose successor in the same elements is taken for an edit of it."""
 EDITED_LENGTH_SHARE: Final = 0.3
 """Share of its words by which the lengths of the two differ, at most."""
+BARE_TEMPLATE_MIN: Final = 5
+"""Parts of the template that a page has whose first answer had none."""
+ROTATED_WORDS_MIN: Final = 8
+"""Words of a sentence that one of other pages may replace without a change of the page."""
 LABEL_WORDS_MAX: Final = 2
 """Words of a label, which many pages have and which is content all the same: "sold out"."""
 
@@ -103,8 +111,11 @@ class VersionComparison:
         # Nothing is known yet of clocks and teasers, of this page and of others.
         self.is_early = self.is_first and answer.host.n_compared < VOLATILE_PAGES_MIN
 
-    def judgement(self) -> Judgement:
-        """Return what the answer says about the content of its page."""
+    def judgement(self) -> Judgement | None:
+        """Return what the answer says about the content of its page.
+
+        None if what was taken for the page before was not the page: there is nothing to compare.
+        """
         page, answer = self.page, self.answer
         if not self.at.added and not self.at.removed and not page.n_wrong and self._is_settled():
             told = [p for p, flag in self.at.old_flags.items() if flag & _TOLD]
@@ -127,7 +138,32 @@ class VersionComparison:
             kind = find_wrong_answer(hints, facts)
             if kind:
                 return answer.wrong(kind)
+            if self._was_wrong(facts):
+                return None
         return self._compare()
+
+    def _was_wrong(self, facts: AnswerFacts) -> bool:
+        """Return whether the first version was not the page, as can be seen only now."""
+        page, observation = self.page, self.answer.observation
+        if len(page.versions) > 1 or observation.kind != ContentKind.HTML:
+            return False
+        if self.is_first and observation.is_closed and not page.is_closed:
+            return True  # its end was missing
+        if not facts.is_mostly_gone:
+            return False
+        if page.is_doubtful:
+            return not observation.hints & DOUBTFUL_HINTS
+        return self.is_first and self._was_bare()
+
+    def _was_bare(self) -> bool:
+        """Return whether nothing is left of the last version, and it had no part of the template.
+
+        Nor had it the menus of the other pages: the page of a site that was down, or a block page.
+        """
+        at, template = self.at, self.answer.template
+        if at.kept or not self.answer.knows_host or not template.isdisjoint(at.old):
+            return False
+        return sum(map(template.__contains__, at.added)) >= BARE_TEMPLATE_MIN
 
     def _is_cut(self) -> bool:
         """Return whether the end of the page is missing."""
@@ -217,6 +253,7 @@ class VersionComparison:
         self.is_new_design = self.settings.ignore_templates and self.at.is_new_design()
         self.restless_paths = self._restless_paths()
         self.lasting_paths = self._lasting_paths()
+        self.rotated = self._rotated_passages()
         self._learn_places(places)
         template = self._template_changes(rows)
         volatile = self._volatile_passages(places, rows)
@@ -326,6 +363,8 @@ class VersionComparison:
         at = self.at
         flag, n = at.old_flags[passage], at.old_words[passage]
         path, shape = at.old_path[passage], at.old_shape[passage]
+        if passage in self.rotated:
+            return True
         if passage in at.renumbered:
             is_uncertain = bool(shape & _TIME) or self._is_doubtful(passage)
             return is_uncertain or self._is_counter(places, path, shape, n)
@@ -356,6 +395,8 @@ class VersionComparison:
         at = self.at
         is_newcomer = at.old_flags[passage] & _NEWCOMER == _NEWCOMER
         is_unknown = is_newcomer and at.old_path[passage] not in self.lasting_paths
+        # In doubt at the last poll, and other numbers again.
+        is_unknown |= at.old_flags[passage] & (_STATES | _YOUNG) == _TWICE | _YOUNG
         is_short = at.old_words[passage] <= CLOCK_WORDS_MAX
         return (self.is_early or is_unknown) and is_short and not at.old_shape[passage] & _MONEY
 
@@ -401,6 +442,30 @@ class VersionComparison:
         lasting = {at.old_path[p] for p in at.kept if not at.old_flags[p] & _VOLATILE}
         returned = {at.new_path[p] for p in at.added if gone_key(p) in at.gone}
         return left - lasting - returned
+
+    def _rotated_passages(self) -> set[int]:
+        """Return sentences of other pages that replace others of them in the same elements.
+
+        They are drawn from a few that the host shows on all its pages.  Later the place tells, but
+        at the first comparison nothing is known of it.
+        """
+        if not self.is_first or self.is_new_design or not self.answer.knows_host:
+            return set()
+        at, host, is_counted = self.at, self.host, self.page.in_sample
+        old = {
+            p: at.old_path[p]
+            for p in at.removed
+            if at.old_words[p] >= ROTATED_WORDS_MIN
+            and host.n_others(p, is_counted=is_counted) >= SHARED_PAGES_MIN
+        }
+        new = {
+            p: at.new_path[p]
+            for p in at.added
+            if self.words_of[p] >= ROTATED_WORDS_MIN
+            and host.n_others(p, is_counted=False) >= SHARED_PAGES_MIN
+        }
+        both = set(old.values()) & set(new.values()) - {0}
+        return {p for p, path in (*old.items(), *new.items()) if path in both}
 
     def _learn_places(self, places: Places) -> None:
         at = self.at
@@ -459,7 +524,7 @@ class VersionComparison:
                     (self.same if n >= NUMBERED_WORDS_MIN else found).add(p)
                     self.doubted.add(p)
                 continue
-            if places.is_volatile(shape_key(path, self.at.new_shape[p]), n):
+            if p in self.rotated or places.is_volatile(shape_key(path, self.at.new_shape[p]), n):
                 found.add(p)
                 continue
             is_main = self.version.is_main[rows[p]]
@@ -629,6 +694,7 @@ class VersionComparison:
             gone=(*recent, *dict.fromkeys(map(gone_key, self.at.removed)))[-GONE_MAX:],
             slots=places.slots,
             pending=() if is_reported else tuple(lost[-PENDING_MAX:]),
+            is_doubtful=page.is_doubtful and not is_reported,
         )
         update = pack_update(
             is_first_comparison=self.is_first,

@@ -17,6 +17,7 @@ from recrawl.content.judging.verdicts import ContentVerdict, Judgement, WrongAns
 from recrawl.content.judging.version import choose_text, version_digest
 from recrawl.content.judging.wrong_answers import (
     ACCEPTED_AFTER,
+    DOUBTFUL_HINTS,
     AnswerFacts,
     find_wrong_answer,
     hinted_answer,
@@ -80,7 +81,11 @@ def judge(
     )
     if not is_comparable:
         return _start(answer, ContentVerdict.BASELINE)
-    return _repeat(answer, page) or VersionComparison(answer, page).judgement()
+    return (
+        _repeat(answer, page)
+        or VersionComparison(answer, page).judgement()
+        or _start(answer, ContentVerdict.CORRECTED)
+    )
 
 
 def _repeat(answer: JudgedAnswer, page: PageMemory) -> Judgement | None:
@@ -117,6 +122,7 @@ def _start(answer: JudgedAnswer, verdict: ContentVerdict) -> Judgement:
     version, page, observation = answer.version, answer.page, answer.observation
     text = choose_text(version, None)
     is_counted = answer.counted_rows(text)
+    is_doubtful = False
     if verdict == ContentVerdict.FIRST and answer.settings.ignore_wrong_answers:
         facts = AnswerFacts(
             n_words=int(observation.n_words.sum()),
@@ -128,16 +134,20 @@ def _start(answer: JudgedAnswer, verdict: ContentVerdict) -> Judgement:
         kind = find_wrong_answer(observation.hints, facts)
         if kind:
             return answer.wrong(kind)
+        is_doubtful = bool(observation.hints & DOUBTFUL_HINTS)
     digest = version_digest(version.hashes[is_counted])
     is_told = is_counted
     if version.copies:
         is_told = is_counted & [passage not in version.copies for passage in version.passages]
     flags = _FIRST_FLAGS[version.is_in_main.view(np.uint8) + 2 * is_told]
     joins = (page is None or not page.versions) and answer.host.n_pages < SAMPLE_PAGES
+    is_corrected = verdict == ContentVerdict.CORRECTED and page is not None
+    counts_anew = is_corrected and answer.in_sample
     update = pack_update(
         is_new_page=joins,
-        added=version.hashes if joins else (),
-        texts=answer.first_text_keys() if verdict == ContentVerdict.FIRST else (),
+        added=version.hashes if joins or counts_anew else (),
+        removed=page.passages.astype("<u4").tolist() if page is not None and counts_anew else (),
+        texts=() if verdict == ContentVerdict.BASELINE else answer.first_text_keys(),
     )
     memory = answer.memory(
         text=text,
@@ -145,11 +155,22 @@ def _start(answer: JudgedAnswer, verdict: ContentVerdict) -> Judgement:
         digest=digest,
         versions=(int.from_bytes(digest[:8], "little"),),
         in_sample=joins or (page is not None and page.in_sample),
+        is_doubtful=verdict == ContentVerdict.FIRST and is_doubtful,
     )
+    kept, removed = [], []
+    if page is not None and is_corrected:
+        told = page.passages[(page.flags & (_TOLD | _VOLATILE)) == _TOLD].tolist()
+        now = set(version.hashes[is_told].tolist())
+        kept = [p for p in told if p in now]
+        removed = [p for p in (*told, *page.pending) if p not in now]
+        if kept:
+            is_told = is_told & ~np.isin(version.hashes, np.array(kept, np.uint64))
     return answer.result(
         verdict=verdict,
         counted=is_counted,
+        kept=kept,
         added=is_told,
+        removed=removed,
         divergence=1.0,
         memory=memory,
         host_update=update,

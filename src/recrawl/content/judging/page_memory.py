@@ -136,6 +136,8 @@ class PageMemory:
         Whether it could be parsed as what it claims to be.
     is_closed
         Whether its end tag was there.
+    is_doubtful
+        Whether the first answer read like one that is not the page, and was accepted.
     """
 
     extractor: int
@@ -158,6 +160,7 @@ class PageMemory:
     kind: ContentKind = ContentKind.HTML
     is_parsed: bool = True
     is_closed: bool = False
+    is_doubtful: bool = False
 
     @property
     def is_in_doubt(self) -> bool:
@@ -168,7 +171,7 @@ class PageMemory:
     def to_bytes(self) -> bytes:
         """Return the memory as bytes, at most `PAGE_MEMORY_BYTES_MAX`."""
         facts = int(self.text) | self.in_sample << 1 | int(self.kind) << 2
-        facts |= (not self.is_parsed) << 5 | self.is_closed << 6
+        facts |= (not self.is_parsed) << 5 | self.is_closed << 6 | self.is_doubtful << 7
         head = _HEAD.pack(
             _FORMAT,
             self.extractor & 0xFF,
@@ -271,4 +274,5 @@ class PageMemory:
             kind=ContentKind(facts >> 2 & 7),
             is_parsed=not facts & 32,
             is_closed=bool(facts & 64),
+            is_doubtful=bool(facts & 128),
         )

@@ -27,6 +27,8 @@ class ContentVerdict(IntEnum):
     """Text differs, but only by passages that the page had or lacked a short time ago."""
     WRONG_ANSWER = 6
     """The answer is not the page: see `WrongAnswer`."""
+    CORRECTED = 7
+    """What was taken for the first version of the page was not the page: this one is."""
 
 
 class WrongAnswer(IntEnum):

@@ -7,6 +7,7 @@ from recrawl.content.judging.verdicts import WrongAnswer
 
 __all__ = [
     "ACCEPTED_AFTER",
+    "DOUBTFUL_HINTS",
     "OTHER_WRONG_WEIGHT",
     "AnswerFacts",
     "find_wrong_answer",
@@ -35,6 +36,14 @@ ACCEPTED_WITH_HINT_AFTER: Final = 20
 """The same answer so many times in a row is the page in any case."""
 FIRST_ACCEPTED_AFTER: Final = 6
 """The same for a page that has never been seen: nothing says that it is anything else."""
+DOUBTFUL_HINTS: Final = int(
+    AnswerHint.NOT_FOUND
+    | AnswerHint.ERROR
+    | AnswerHint.BLOCKED
+    | AnswerHint.LOGIN
+    | AnswerHint.NEEDS_SCRIPT
+)
+"""What a first answer reads like that may not be the page; many pages ask for consent."""
 OTHER_WRONG_WEIGHT: Final = 0.3
 """Weight of a wrong answer with another text: no page is a wrong answer for ever."""
 

@@ -214,7 +214,8 @@ def _verdict_of(judgement: "Judgement", *, is_seen: bool) -> Verdict:
     match judgement.verdict:
         case ContentVerdict.CHANGED:
             return Verdict.CHANGED
-        case ContentVerdict.REVERTED:
+        case ContentVerdict.REVERTED | ContentVerdict.CORRECTED:
+            # In the feed, so that an index gets the page, but not a change of it.
             return Verdict.REVERTED
         case ContentVerdict.WRONG_ANSWER:
             return Verdict.WRONG_ANSWER

@@ -39,7 +39,8 @@ class Verdict(IntEnum):
     UNCHANGED = 0
     CHANGED = 1
     REVERTED = 2
-    """Changed back to a recent version; does not count as a change."""
+    """Changed back to a recent version, or the page itself after a first answer that was not the
+    page; does not count as a change."""
     GONE = 3
     MOVED = 4
     DISALLOWED = 5
