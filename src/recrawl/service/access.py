@@ -3,6 +3,8 @@
 import asyncio
 import time
 from collections.abc import Collection, Mapping
+from functools import lru_cache
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Send
@@ -67,7 +69,8 @@ class Access:
         if self._is_local and not ring and given is None:
             # Web pages must not reach an open server through a name of theirs, and other machines
             # not through a proxy.
-            host = request.url.hostname or ""
+            header = request.headers.get("host")
+            host = (request.url.hostname or "") if header is None else _host_of(header)
             if not is_loopback_name(host):
                 raise Problem("wrong-host", f"without keys the host must be localhost, got {host}")
             if is_forwarded(request.scope):
@@ -237,8 +240,20 @@ def _without_name(parts: list[str]) -> str:
     return "/".join(["*" if i == 1 and part else part for i, part in enumerate(parts)])
 
 
+@lru_cache(64)
+def _host_of(header: str) -> str:
+    """Return the name or address in a Host header, without its port."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
 def _key_in(request: Request) -> str | None:
-    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    given = request.headers.get("authorization")
+    if given is None:
+        return None
+    kind, _, key = given.partition(" ")
     return key.strip()[:200] if kind.lower() == "bearer" and key.strip() else None
 
 

@@ -15,6 +15,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recrawl import __version__
 from recrawl.service.access import Access, AccessGate
@@ -38,12 +39,27 @@ from recrawl.service.receivers.indexnow import FetchText, IndexNow
 from recrawl.service.receivers.signed_notices import SignedNotices
 from recrawl.service.routes import changes, inspect, orders, pages, reports, settings, turns
 from recrawl.service.routes import webhooks as webhook_routes
+from recrawl.service.routes.direct import DirectCalls, find_call
 from recrawl.service.webhooks import DeliverySettings
 
 __all__ = ["create_app"]
 
 _ROUTES = (pages, orders, turns, reports, inspect, settings, changes)
 _OF_STATUS = {404: "unknown-path", 405: "wrong-method"}
+
+
+class _Application(FastAPI):
+    """FastAPI's application, with a short way for the calls that fetchers make all the time."""
+
+    direct: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        call = None if self.direct is None else find_call(scope)
+        if call is None or self.direct is None:
+            await super().__call__(scope, receive, send)
+            return
+        scope["direct_call"] = call
+        await self.direct(scope, receive, send)
 
 
 def create_app(
@@ -107,7 +123,7 @@ def create_app(
                 await hosted.find(name).start_webhooks(folder, webhooks or DeliverySettings())
             yield
 
-    app = FastAPI(
+    app = _Application(
         title="recrawl",
         version=__version__,
         lifespan=lifespan,
@@ -144,6 +160,10 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http_error)
     app.add_exception_handler(Exception, _answer_bug)
+    gate = AccessGate(DirectCalls(app, _answer_bug), access=access, rates=rates)
+    app.direct = RequestWatch(gate, app.state.metrics, log, find_route)
+    if networks:
+        app.direct = TrustedProxies(app.direct, networks=networks)
     app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
     return app
 

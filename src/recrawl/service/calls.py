@@ -1,7 +1,6 @@
 """What all routes share: the corpus of a request, its body, its idempotency key, its documents."""
 
-from collections.abc import AsyncIterator, Sized
-from contextlib import asynccontextmanager
+from collections.abc import Sized
 from hashlib import blake2b
 from typing import Annotated, Any, NamedTuple
 
@@ -9,7 +8,7 @@ from fastapi import Path, Request
 
 from recrawl.corpus import RequestKey
 from recrawl.service.access import Access
-from recrawl.service.formats.body_memory import BodyMemory
+from recrawl.service.formats.body_memory import BodyMemory, HeldBody
 from recrawl.service.formats.row_kinds import RowKind
 from recrawl.service.formats.rows import ARROW, JSON, NDJSON, body_format
 from recrawl.service.hosting.hosted import HostedCorpora, HostedCorpus
@@ -76,12 +75,34 @@ def enter(request: Request, name: str, scope: Scope) -> HostedCorpus:
     return service.corpora.find(name)
 
 
-@asynccontextmanager
-async def hold_body(request: Request, *, only_json: bool = False) -> AsyncIterator[RequestBody]:
-    """Read the body of a request, and hold it until the block ends."""
+class HeldRequestBody:
+    """The body of a request, read and held by ``async with``.
+
+    Parameters
+    ----------
+    body
+        Bytes of the body.
+    format
+        Format of the body.
+    """
+
+    __slots__ = ("_body", "_format")
+
+    def __init__(self, body: HeldBody, format: str) -> None:
+        self._body = body
+        self._format = format
+
+    async def __aenter__(self) -> RequestBody:
+        return RequestBody(await self._body.__aenter__(), self._format)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._body.forget()
+
+
+def hold_body(request: Request, *, only_json: bool = False) -> HeldRequestBody:
+    """Return a block that begins with reading the body of a request, and holds it."""
     format = body_format(request.headers.get("content-type"), only_json=only_json)
-    async with service_of(request).memory.hold(request) as data:
-        yield RequestBody(data, format)
+    return HeldRequestBody(service_of(request).memory.hold(request), format)
 
 
 def request_key(request: Request, *parts: object) -> RequestKey | None:

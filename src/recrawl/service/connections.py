@@ -1,14 +1,63 @@
 """Limit what a connection may send before its request is known: uvicorn does not."""
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem
 
-__all__ = ["limited_protocol"]
+__all__ = ["GatheredWrites", "limited_protocol"]
+
+# Answers up to this size are written at once.
+_GATHERED_BYTES_MAX = 1 << 16
+
+
+class GatheredWrites:
+    """A transport that writes the head and the body of an answer at once.
+
+    uvicorn writes each by itself; each write is a call of the system, and wakes the client.
+
+    Parameters
+    ----------
+    transport
+        Transport of the connection.
+    loop
+        Event loop of the connection.
+    """
+
+    __slots__ = ("_loop", "_n_bytes", "_pieces", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._pieces: list[bytes] = []
+        self._n_bytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write bytes soon: at the end of the answer, or when the event loop comes round again."""
+        if not self._pieces:
+            self._loop.call_soon(self.flush)
+        self._pieces.append(data)
+        self._n_bytes += len(data)
+        if self._n_bytes > _GATHERED_BYTES_MAX:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        if self._pieces:
+            pieces, self._pieces, self._n_bytes = self._pieces, [], 0
+            if not self._transport.is_closing():
+                self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+    def close(self) -> None:
+        """Write what was gathered, and close the connection."""
+        self.flush()
+        self._transport.close()
 
 
 def limited_protocol(limits: ServiceLimits) -> type[HttpToolsProtocol]:
@@ -28,9 +77,12 @@ def limited_protocol(limits: ServiceLimits) -> type[HttpToolsProtocol]:
             self._is_in_head = False
             self._n_head_bytes = 0
             self._timer: asyncio.TimerHandle | None = None
+            self._gathered: GatheredWrites
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
+            gathered = GatheredWrites(transport, self.loop)
+            super().connection_made(cast(asyncio.Transport, gathered))
+            self._gathered = gathered
             self._start_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -40,6 +92,8 @@ def limited_protocol(limits: ServiceLimits) -> type[HttpToolsProtocol]:
         def data_received(self, data: bytes) -> None:
             was_in_head = self._is_in_head
             super().data_received(data)
+            if self._is_in_head and self._timer is None:
+                self._start_timer()
             # The chunk in which a head begins may have the end of a body before it.
             if was_in_head and self._is_in_head:
                 self._n_head_bytes += len(data)
@@ -48,8 +102,6 @@ def limited_protocol(limits: ServiceLimits) -> type[HttpToolsProtocol]:
 
         def on_message_begin(self) -> None:
             self._is_in_head, self._n_head_bytes = True, 0
-            if self._timer is None:
-                self._start_timer()
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
@@ -57,9 +109,12 @@ def limited_protocol(limits: ServiceLimits) -> type[HttpToolsProtocol]:
             self._stop_timer()
             super().on_headers_complete()
 
+        def on_response_complete(self) -> None:
+            self._gathered.flush()
+            super().on_response_complete()
+
         def _start_timer(self) -> None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(limits.header_seconds_max, self._give_up)
+            self._timer = self.loop.call_later(limits.header_seconds_max, self._give_up)
 
         def _stop_timer(self) -> None:
             if self._timer is not None:

@@ -171,7 +171,9 @@ def rows_answer(request: Request, name: str, batch: pa.RecordBatch, cursor: str 
 
 
 def status_answer(
-    request: Request, rows: NDArray[np.uint8], members: Mapping[str, Any] | None = None
+    request: Request,
+    rows: NDArray[np.uint8] | list[int],
+    members: Mapping[str, Any] | None = None,
 ) -> Response:
     """Return the status of each row, with their counts.
 
@@ -184,16 +186,17 @@ def status_answer(
     members
         Further members of the answer, as JSON has them.
     """
-    note_rows(request, rows.size)
-    counts = np.bincount(rows, minlength=len(STATUS_NAMES)).tolist()
+    note_rows(request, len(rows))
     if accepted_format(request) == ARROW:
-        names = pa.array(STATUS_NAMES).take(pa.array(rows))
+        names = pa.array(STATUS_NAMES).take(pa.array(rows, pa.uint8()))
         return Response(_arrow_bytes(pa.table({"status": names})), media_type=ARROW)
+    codes = rows if isinstance(rows, list) else rows.tolist()
+    counts = {name: n for code, name in enumerate(STATUS_NAMES) if (n := codes.count(code))}
     return Response(
         _encode(
             {
-                "status": [STATUS_NAMES[code] for code in rows.tolist()],
-                "counts": {name: n for name, n in zip(STATUS_NAMES, counts, strict=True) if n},
+                "status": [STATUS_NAMES[code] for code in codes],
+                "counts": counts,
                 **(members or {}),
             }
         ),

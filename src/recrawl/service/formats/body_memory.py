@@ -2,15 +2,13 @@
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from starlette.requests import ClientDisconnect, Request
 
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem, too_busy
 
-__all__ = ["BodyMemory"]
+__all__ = ["BodyMemory", "HeldBody"]
 
 _GZIP_WBITS = 31
 # Pieces in which a body is decompressed, so that other requests are served in between.
@@ -35,9 +33,8 @@ class BodyMemory:
         """Size of all bodies held now, in bytes."""
         return self._n_held
 
-    @asynccontextmanager
-    async def hold(self, request: Request, n_bytes_max: int | None = None) -> AsyncIterator[bytes]:
-        """Read the body of a request, and count it as held until the block ends.
+    def hold(self, request: Request, n_bytes_max: int | None = None) -> "HeldBody":
+        """Return a block that begins with reading the body of a request, and holds it.
 
         Parameters
         ----------
@@ -46,27 +43,7 @@ class BodyMemory:
         n_bytes_max
             Size of the body, if it has a smaller limit than others.
         """
-        body = _BodyBytes(self, n_bytes_max or self._limits.body_bytes_max)
-        try:
-            async with asyncio.timeout(self._limits.body_seconds_max):
-                data = await body.read(request)
-        except TimeoutError:
-            body.forget()
-            raise Problem(
-                "body-too-slow",
-                f"the body did not arrive within {self._limits.body_seconds_max:g} s",
-                headers={"Connection": "close"},
-            ) from None
-        except ClientDisconnect:
-            body.forget()
-            raise Problem("invalid-body", "the body ended early") from None
-        except BaseException:
-            body.forget()
-            raise
-        try:
-            yield data
-        finally:
-            body.forget()
+        return HeldBody(self, self._limits, request, n_bytes_max)
 
     def take(self, n_bytes: int) -> None:
         """Count bytes as held; raise if there is no room."""
@@ -79,16 +56,58 @@ class BodyMemory:
         self._n_held -= n_bytes
 
 
-class _BodyBytes:
-    """One body while it is read and used."""
+class HeldBody:
+    """One body while it is read and used: ``async with`` returns its bytes.
 
-    def __init__(self, memory: BodyMemory, n_max: int) -> None:
+    Parameters
+    ----------
+    memory
+        Bodies that the server holds.
+    limits
+        Limits of the server.
+    request
+        Request of the body.
+    n_bytes_max
+        Size of the body, if it has a smaller limit than others.
+    """
+
+    def __init__(
+        self,
+        memory: BodyMemory,
+        limits: ServiceLimits,
+        request: Request,
+        n_bytes_max: int | None = None,
+    ) -> None:
         self._memory = memory
-        self._n_max = n_max
+        self._request = request
+        self._n_max = n_bytes_max or limits.body_bytes_max
+        self._seconds_max = limits.body_seconds_max
         self._n_bytes = 0
         self._pieces: list[bytes] = []
 
+    async def __aenter__(self) -> bytes:
+        try:
+            async with asyncio.timeout(self._seconds_max):
+                return await self._read()
+        except TimeoutError:
+            self.forget()
+            raise Problem(
+                "body-too-slow",
+                f"the body did not arrive within {self._seconds_max:g} s",
+                headers={"Connection": "close"},
+            ) from None
+        except ClientDisconnect:
+            self.forget()
+            raise Problem("invalid-body", "the body ended early") from None
+        except BaseException:
+            self.forget()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self.forget()
+
     def forget(self) -> None:
+        """Count the body as no longer held."""
         self._memory.give_back(self._n_bytes)
         self._n_bytes = 0
         self._pieces.clear()
@@ -108,7 +127,8 @@ class _BodyBytes:
             bytes_max=self._n_max,
         )
 
-    async def read(self, request: Request) -> bytes:
+    async def _read(self) -> bytes:
+        request = self._request
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip", ""):
             raise Problem(

@@ -4,6 +4,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,6 +25,11 @@ _GONE_AWAY = 499
 _BUG = 500
 _NAME_MAX = 64
 _PREFIX = "/v1/corpora/{corpus}"
+
+
+# Ids of requests to which the client gives none: unlike those of other processes, and numbered.
+_PROCESS = secrets.token_hex(4)
+_numbers = count(1)
 
 
 class RequestWatch:
@@ -105,7 +111,7 @@ def _request_id(scope: Scope) -> bytes:
     for name, value in scope["headers"]:
         if name == _HEADER and _ID.fullmatch(value):
             return bytes(value)
-    return secrets.token_hex(8).encode()
+    return f"{_PROCESS}{next(_numbers) & 0xFFFFFFFF:08x}".encode()
 
 
 def _corpus_of(scope: Scope) -> str | None:

@@ -34,6 +34,8 @@ __all__ = ["router"]
 router = APIRouter(tags=["reports"])
 # A body up to this size is decoded at once; that takes less time than handing it to a thread.
 _SMALL_BODY_BYTES = 1 << 15
+_DONE, _DUPLICATE = int(RowStatus.DONE), int(RowStatus.DUPLICATE)
+_REFUSED, _UNKNOWN = int(RowStatus.REFUSED), int(RowStatus.UNKNOWN)
 _TRANSITIONS = {int(one): one.name.lower() for one in Transition}
 
 
@@ -67,22 +69,27 @@ def _answer(
     found: Reported | None,
     limits: ServiceLimits,
 ) -> Response:
-    status = np.full(n_rows, RowStatus.REFUSED, np.uint8)
+    status = [_REFUSED] * n_rows
     transition: list[str | None] = [None] * n_rows
-    if found is not None:
-        status[read.kept] = found.rows
-        counted = found.counted.tolist()
-        for row, is_counted, code in zip(
-            read.kept.tolist(), counted, found.transition.tolist(), strict=True
-        ):
-            if is_counted:
-                transition[row] = _TRANSITIONS[code]
     members: dict[str, Any] = {"transition": transition}
-    if found is not None and found.has_dropped.any():
-        members["dropped"] = read.kept[found.has_dropped].tolist()
-    if found is not None and found.wrong_answer.any():
-        wrong = np.flatnonzero(found.wrong_answer)
-        members["wrong_answers"] = {int(read.kept[i]): int(found.wrong_answer[i]) for i in wrong}
+    if found is not None:
+        # Lists: most answers have one row, for which columns take several times as long.
+        kept = read.kept.tolist()
+        known = found.is_known.tolist()
+        counted, codes, dropped = (column.tolist() for column in found)
+        wrong = found.wrong_answer.tolist()
+        for i, row in enumerate(kept):
+            if counted[i]:
+                status[row] = _DONE
+                transition[row] = _TRANSITIONS[codes[i]]
+            else:
+                status[row] = _DUPLICATE if known[i] else _UNKNOWN
+        if any(dropped):
+            members["dropped"] = [row for row, is_so in zip(kept, dropped, strict=True) if is_so]
+        if any(wrong):
+            members["wrong_answers"] = {
+                row: kind for row, kind in zip(kept, wrong, strict=True) if kind
+            }
     if read.reasons:
         members["reasons"] = dict(list(read.reasons.items())[: limits.reasons_max])
     return status_answer(request, status, members)
