@@ -38,7 +38,7 @@ from recrawl.corpus.leasing.pages import Leasing, check_seconds
 from recrawl.corpus.leasing.repeated import RequestParts, is_repeated
 from recrawl.corpus.leasing.reports import Reported, Reporting
 from recrawl.corpus.leasing.shortfall import Orders, is_run_over, window_reason, window_text
-from recrawl.corpus.leasing.small_calls import new_small_calls
+from recrawl.corpus.leasing.small_calls import LeaseShare, new_small_calls
 from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.monitoring.metrics import CorpusMetrics, read_metrics
 from recrawl.corpus.plan.curve import Plan, plan_of
@@ -694,6 +694,40 @@ class Corpus:
             run=run,
             with_shortfall=with_shortfall,
             request=request,
+        )
+
+    def lease_each(
+        self,
+        counts: Sequence[int],
+        *,
+        requests: Sequence[RequestKey | None] | None = None,
+        seconds: float | None = None,
+        exact: bool = False,
+        run: str | None = None,
+        with_shortfall: bool = True,
+    ) -> list[Orders | Exception]:
+        """Lease for several callers at once, with one sync of the log.
+
+        A service that has many clients calls this, not its clients.
+
+        Parameters
+        ----------
+        counts
+            Largest number of orders of each caller; who comes first gets the best pages.
+        requests
+            Key of each caller's request, None for one that is not repeated, see `lease`.
+        seconds, exact, run, with_shortfall
+            Arguments of `lease`, the same for all callers.
+
+        Returns
+        -------
+        list
+            Orders of each caller; `RequestKeyReused` for one whose key another request had.
+        """
+        keys = [None] * len(counts) if requests is None else requests
+        shares = [LeaseShare(n, key) for n, key in zip(counts, keys, strict=True)]
+        return self._leasing.lease_each(
+            shares, seconds=seconds, exact=exact, run=run, with_shortfall=with_shortfall
         )
 
     def lease_table(

@@ -9,7 +9,7 @@ partition meanwhile, the decisions of this node are void, for every node that re
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -581,6 +581,47 @@ class Node:
         request: RequestKey | None = None,
     ) -> events.Ordered:
         """Decide on up to ``n`` orders, log them, and return those that are valid."""
+        ordered, _ = self.order_each(
+            n,
+            time,
+            lease_seconds=lease_seconds,
+            exact=exact,
+            split=lambda n_rows: [(n_rows, request)],
+        )
+        return ordered
+
+    def order_each(
+        self,
+        n: int,
+        time: NodeTime,
+        *,
+        split: Callable[[int], Sequence[tuple[int, RequestKey | None]]],
+        lease_seconds: float | None = None,
+        exact: bool = False,
+    ) -> tuple[events.Ordered, list[int]]:
+        """Decide on up to ``n`` orders for several requests, and log them in one append.
+
+        Parameters
+        ----------
+        n
+            Largest number of orders.
+        time
+            Time of the corpus.
+        split
+            Function that returns, for a number of orders, how many of them are for each request,
+            and its key, see `submit`.
+        lease_seconds
+            Length of the leases; the configured length by default.
+        exact
+            Whether to compare every page.
+
+        Returns
+        -------
+        ordered
+            Orders that are valid.
+        counts
+            How many of them are for each request; empty if there are no orders.
+        """
         with self.lock:
             now_ms = self.tick(time)
             self.check_owner()
@@ -589,8 +630,17 @@ class Node:
                 now_ms, n, lease_seconds=lease_seconds, exact=exact, keeps_budget=True
             )
             if proposal.order.size == 0:
-                return proposal
-            (applied,) = self.submit([proposal], request=request)
+                return proposal, []
+            begun: list[Submission] = []
+            first = 0
+            for n_rows, request in split(proposal.order.size):
+                part = slice(first, first + n_rows)
+                first += n_rows
+                piece = proposal
+                if n_rows < proposal.order.size:
+                    piece = events.Ordered._make(column[part] for column in proposal)
+                begun.append(self.begin([piece], request=request))
+            valid = [self.finish(submission)[0].valid for submission in begun]
             self._has_ordered = True
             ahead = self.shard.take_pages_ahead()
             wanted = np.append(proposal.page, ahead) if ahead.size else proposal.page
@@ -598,9 +648,10 @@ class Node:
             if ahead.size:
                 # At once, because reading them one by one takes several times as long.
                 self.store.read_ahead(wanted)
-            if applied.is_all_valid:
-                return proposal
-            return events.select_rows(proposal, applied.valid)
+            counts = [int(np.count_nonzero(piece)) for piece in valid]
+            if sum(counts) == proposal.order.size:
+                return proposal, counts
+            return events.select_rows(proposal, np.concatenate(valid)), counts
 
     def _note_new_pages(self, page: NDArray[np.int64]) -> None:
         """Tell the store which pages had no outcome yet, so that it looks for no records."""

@@ -29,6 +29,7 @@ NOT_OFFERED = {
     "import_crawl",
     "is_budget_per_run",
     "last_scrub",
+    "lease_each",
     "n_log_records",
     "newcomers",
     "partitions",

@@ -19,7 +19,7 @@ FACES = sorted([*(PACKAGE / "cli").rglob("*.py"), *(PACKAGE / "service").rglob("
 INTERNAL = ("core", "kv", "ledger", "node", "papers", "shard", "store")
 PRIVATE_ATTRIBUTES = {"nodes", "partitions", "time"}
 # `AsyncCorpus` opens and closes with `async with`; its property `corpus` has the rest.
-ONLY_SYNC = {"begin", "close", "partitions"}
+ONLY_SYNC = {"begin", "close", "lease_each", "partitions"}
 PROPERTIES = {"corpus", "is_budget_per_run", "n_pages"}
 
 

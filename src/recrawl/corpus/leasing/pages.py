@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from itertools import accumulate
+from dataclasses import replace
+from threading import RLock
 
 import pyarrow as pa
 
 from recrawl.corpus.budget_split import BudgetSplit, run_number, todays_run
 from recrawl.corpus.leasing.repeated import RequestParts, held_orders
+from recrawl.corpus.leasing.shares import SharedOrders
 from recrawl.corpus.leasing.shortfall import (
     Orders,
     Shortfall,
@@ -15,8 +17,9 @@ from recrawl.corpus.leasing.shortfall import (
     find_shortfall,
     window_reason,
 )
-from recrawl.corpus.leasing.small_calls import SmallCalls, SmallLease, Wanted
+from recrawl.corpus.leasing.small_calls import LeaseShare, SmallCalls, SmallLease, Wanted
 from recrawl.corpus.leasing.urls import LeasedUrls, lease_urls, refuse_urls
+from recrawl.errors import RequestKeyReused
 from recrawl.merged_calls import MergedCalls
 from recrawl.messages.leases import LEASE_SECONDS_MAX
 from recrawl.node.clock import NodeTime
@@ -25,6 +28,8 @@ from recrawl.node.node import Node
 from recrawl.node.orders import OrderRows, orders_of
 from recrawl.node.records import RequestKey
 from recrawl.node.routing import UrlBatch
+from recrawl.one_process import ProcessLock
+from recrawl.shard import Ordered
 from recrawl.shard.picker.reserve import FEW_ORDERS_MAX
 
 __all__ = ["Leasing", "check_seconds"]
@@ -66,6 +71,8 @@ class Leasing:
         n_rows_max = min(_MERGED_ORDERS_MAX, nodes[0].shard.settings.orders_max)
         self._small_calls = small_calls
         self._large_calls = MergedCalls(self.lease_all, n_rows_max)
+        # From looking for a key in the log to logging it.
+        self._keys_lock = ProcessLock(RLock())
 
     def run_name(self, run: str | None) -> str:
         """Return the name of the run that pays: the one given, or today's date."""
@@ -98,24 +105,64 @@ class Leasing:
         request
             Key of the request, if it may be repeated.
         """
+        (found,) = self.lease_each(
+            [LeaseShare(n, request)],
+            seconds=seconds,
+            exact=exact,
+            run=run,
+            with_shortfall=with_shortfall,
+        )
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def lease_each(
+        self,
+        shares: Sequence[LeaseShare],
+        *,
+        seconds: float | None,
+        exact: bool,
+        run: str | None,
+        with_shortfall: bool = True,
+    ) -> list[Orders | Exception]:
+        """Return the orders of each caller, or its error; see `Corpus.lease_each`.
+
+        Parameters
+        ----------
+        shares
+            Number of orders and key of each caller.
+        seconds, exact, run, with_shortfall
+            Arguments of `lease`.
+        """
         check_seconds(seconds)
         closed = window_reason(self._config, self._time.now_ms())
         if closed is not None:
-            return Orders((), _shortfall_of(n, closed) if n > 0 else None)
-        found = self._find(n, seconds=seconds, exact=exact, run=run, request=request)
-        if len(found) >= n or not with_shortfall:
-            return Orders(found)
+            return [Orders((), _shortfall_of(n, closed) if n > 0 else None) for n, _ in shares]
+        found = self._find(shares, seconds=seconds, exact=exact, run=run)
+        shortfall: Shortfall | None = None
+        each: list[Orders | Exception] = []
+        for (n, _), rows in zip(shares, found, strict=True):
+            if isinstance(rows, Exception):
+                each.append(rows)
+            elif len(rows) >= n or not with_shortfall:
+                each.append(Orders(rows))
+            else:
+                shortfall = shortfall or self._find_shortfall(run, n, len(rows))
+                own = replace(shortfall, n_requested=n, n_leased=len(rows))
+                each.append(Orders(rows, own))
+        return each
+
+    def _find_shortfall(self, run: str | None, n: int, n_leased: int) -> Shortfall:
         name = self.run_name(run)
         with self._budget_split.use_run(name):
-            shortfall = find_shortfall(
+            return find_shortfall(
                 self._nodes,
                 self._config,
                 run=name,
                 n_requested=n,
-                n_leased=len(found),
+                n_leased=n_leased,
                 now_ms=self._time.now_ms(),
             )
-        return Orders(found, shortfall)
 
     def lease_table(
         self, n: int, *, seconds: float | None, exact: bool, run: str | None
@@ -130,77 +177,128 @@ class Leasing:
         check_seconds(seconds)
         if window_reason(self._config, self._time.now_ms()) is not None:
             return OrderRows.none().table()
-        return self._find(n, seconds=seconds, exact=exact, run=run).table()
+        (found,) = self._find([LeaseShare(n)], seconds=seconds, exact=exact, run=run)
+        assert isinstance(found, OrderRows)  # only a request with a key has an error of its own
+        return found.table()
 
     def _find(
         self,
-        n: int,
+        shares: Sequence[LeaseShare],
         *,
         seconds: float | None,
         exact: bool,
         run: str | None,
-        request: RequestKey | None = None,
-    ) -> OrderRows:
+    ) -> list[OrderRows | Exception]:
         if run is None and self._budget_split.is_per_run:
             run = self.run_name(None)
         if run is not None:
             run_number(run)  # raises for a name that is not possible
-        call = SmallLease(self, Wanted(run, seconds, exact), max(n, 0), request)
-        is_small = call.n <= FEW_ORDERS_MAX and not exact and request is None
-        calls = self._small_calls if is_small else self._large_calls
-        # A request with a key is served alone.
-        kind = call.wanted if request is None else object()
-        found: OrderRows = calls.call(call, n_rows=call.n, kind=kind)
+        call = SmallLease(self, Wanted(run, seconds, exact), shares)
+        n = sum(max(share.n, 0) for share in shares)
+        calls = self._small_calls if n <= FEW_ORDERS_MAX and not exact else self._large_calls
+        found: list[OrderRows | Exception] = calls.call(call, n_rows=n, kind=call.wanted)
         return found
 
-    def lease_all(self, calls: Sequence[SmallLease]) -> list[OrderRows]:
+    def lease_all(self, calls: Sequence[SmallLease]) -> list[list[OrderRows | Exception]]:
         """Lease for several callers at once; those who came first get their orders first."""
-        run, seconds, exact = calls[0].wanted
-        request = calls[0].request
-        parts = RequestParts(self._nodes, request)
-        if request is not None:
-            held = held_orders(self._nodes, request, self._time.now_ms())
-            if held is not None:
-                return [held]
-        counts = [call.n for call in calls]
-        n = sum(counts)
-        with nullcontext() if run is None else self._budget_split.use_run(run):
-            found = self._from_partitions(n, seconds, exact, parts)
-            if len(found) < n and self._budget_split.split_rest():
-                found += self._from_partitions(n - len(found), seconds, exact, parts)
-        if len(calls) == 1:
-            return [found]
-        ends = accumulate(counts)
-        return [found[end - count : end] for end, count in zip(ends, counts, strict=True)]
+        wanted, shares = calls[0].wanted, calls[0].shares
+        if len(calls) == len(shares) == len(self._nodes) == 1 and shares[0].request is None:
+            return [self._lease_alone(wanted, shares[0].n)]
+        found = iter(
+            self._lease_shares(calls[0].wanted, [one for call in calls for one in call[2]])
+        )
+        return [[next(found) for _ in call.shares] for call in calls]
 
-    def _from_partitions(
-        self, n: int, seconds: float | None, exact: bool, parts: RequestParts
-    ) -> OrderRows:
-        if len(self._nodes) == 1:
-            return self._from_partition(0, n, seconds, exact, parts) if n > 0 else OrderRows.none()
+    def _lease_alone(self, wanted: Wanted, n: int) -> list[OrderRows | Exception]:
+        """Lease for one caller without a key from the only partition, with fewer steps."""
+        run, seconds, exact = wanted
+        if n <= 0:
+            return [OrderRows.none()]
+        with nullcontext() if run is None else self._budget_split.use_run(run):
+            # A second time is of no use: all of the budget is in this partition.
+            ordered = self._nodes[0].order(n, self._time, lease_seconds=seconds, exact=exact)
+        return [self._rows_of(0, ordered) if ordered.order.size else OrderRows.none()]
+
+    def _rows_of(self, i: int, ordered: Ordered) -> OrderRows:
+        node = self._nodes[i]
+        is_announced = node.find_announced(ordered.page)
+        return orders_of(node.store, i, ordered, is_announced, node.generation)
+
+    def _lease_shares(
+        self, wanted: Wanted, shares: Sequence[LeaseShare]
+    ) -> list[OrderRows | Exception]:
+        if all(share.request is None for share in shares):
+            without = SharedOrders([share.n for share in shares])
+            return [*self._find_orders(wanted, without)]
+        with self._keys_lock:
+            return self._lease_keyed(wanted, shares)
+
+    def _lease_keyed(
+        self, wanted: Wanted, shares: Sequence[LeaseShare]
+    ) -> list[OrderRows | Exception]:
+        """Lease for callers of whom some repeat a request: they get the orders that they hold."""
+        found: dict[int, OrderRows | Exception] = {}
+        parts: dict[int, RequestParts | None] = {}
+        keys: set[bytes] = set()
+        now_ms = self._time.now_ms()
+        for i, (_, request) in enumerate(shares):
+            parts[i] = None
+            if request is None:
+                continue
+            try:
+                own = RequestParts(self._nodes, request)
+                held = held_orders(self._nodes, request, now_ms)
+            except (RequestKeyReused, ValueError) as error:
+                found[i] = error
+                continue
+            if held is not None:
+                found[i] = held
+            elif request.key not in keys:
+                keys.add(request.key)
+                parts[i] = own
+            else:
+                del parts[i]  # the same request twice: the second is asked for after the first
+        new = [i for i in parts if i not in found]
+        if new:
+            shared = SharedOrders([shares[i].n for i in new], [parts[i] for i in new])
+            found.update(zip(new, self._find_orders(wanted, shared), strict=True))
+        for i in range(len(shares)):
+            if i not in found:
+                (found[i],) = self._lease_keyed(wanted, shares[i : i + 1])
+        return [found[i] for i in range(len(shares))]
+
+    def _find_orders(self, wanted: Wanted, shared: SharedOrders) -> list[OrderRows]:
+        run = wanted.run
+        with nullcontext() if run is None else self._budget_split.use_run(run):
+            self._from_partitions(wanted, shared)
+            if shared.n_left and self._budget_split.split_rest():
+                self._from_partitions(wanted, shared)
+        return shared.orders()
+
+    def _from_partitions(self, wanted: Wanted, shared: SharedOrders) -> None:
         self._budget_split.rebalance()
         self._next_node = (self._next_node + 1) % len(self._nodes)
         turn = [*range(self._next_node, len(self._nodes)), *range(self._next_node)]
-        found = OrderRows.none()
+        n = shared.n_left
         # First an equal part from each partition, then the rest from those that have more.
         for share in (-(-n // len(turn)), n):
             for i in turn:
-                wanted = min(share, n - len(found))
-                if wanted > 0:
-                    found += self._from_partition(i, wanted, seconds, exact, parts)
-        return found
+                n_wanted = min(share, shared.n_left)
+                if n_wanted > 0:
+                    self._from_partition(i, n_wanted, wanted, shared)
 
-    def _from_partition(
-        self, i: int, n: int, seconds: float | None, exact: bool, parts: RequestParts
-    ) -> OrderRows:
+    def _from_partition(self, i: int, n: int, wanted: Wanted, shared: SharedOrders) -> None:
         node = self._nodes[i]
-        ordered = node.order(
-            n, self._time, lease_seconds=seconds, exact=exact, request=parts.take(i)
+        _, seconds, exact = wanted
+        ordered, counts = node.order_each(
+            n,
+            self._time,
+            lease_seconds=seconds,
+            exact=exact,
+            split=lambda n_rows: shared.split(i, n_rows),
         )
-        if ordered.order.size == 0:
-            return OrderRows.none()
-        is_announced = node.find_announced(ordered.page)
-        return orders_of(node.store, i, ordered, is_announced, node.generation)
+        if counts:
+            shared.add(self._rows_of(i, ordered), counts)
 
     def lease_urls(
         self,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from recrawl.node.orders import Outcome
     from recrawl.node.records import RequestKey
 
-__all__ = ["SmallCalls", "SmallLease", "SmallReport", "Wanted", "new_small_calls"]
+__all__ = ["LeaseShare", "SmallCalls", "SmallLease", "SmallReport", "Wanted", "new_small_calls"]
 
 # Number of rows after which no other call is done together with them, so that nobody waits long.
 _ROWS_MAX = 256
@@ -31,14 +31,21 @@ class Wanted(NamedTuple):
     exact: bool
 
 
+class LeaseShare(NamedTuple):
+    """What one caller wants."""
+
+    n: int
+    """Largest number of orders."""
+    request: "RequestKey | None" = None
+    """Key of the request, if it may be repeated."""
+
+
 class SmallLease(NamedTuple):
-    """A call of `Corpus.lease`."""
+    """A lease for one caller, or for several who want the same."""
 
     leasing: "Leasing"
     wanted: Wanted
-    n: int
-    request: "RequestKey | None" = None
-    """Key of the request, if it may be repeated."""
+    shares: Sequence[LeaseShare]
 
 
 class SmallReport(NamedTuple):
@@ -49,7 +56,8 @@ class SmallReport(NamedTuple):
 
 
 SmallCalls: TypeAlias = MergedCalls[SmallLease | SmallReport, Any]
-"""The queue of a corpus: a lease returns orders, a report what became of its outcomes."""
+"""The queue of a corpus: a lease returns the orders of each share, or the error that its caller
+gets; a report returns what became of its outcomes."""
 
 
 def new_small_calls() -> SmallCalls:

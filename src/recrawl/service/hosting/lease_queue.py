@@ -8,14 +8,14 @@ or added, and at least once a second.
 import asyncio
 from collections import deque
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from recrawl.corpus import Order, Orders, RequestKey, Shortfall
+from recrawl.corpus import Order, Orders, RequestKey
 from recrawl.service.hosting.lanes import CallLane
 from recrawl.service.hosting.write_guard import WriteGuard
 from recrawl.service.limits import ServiceLimits
-from recrawl.service.problems import Problem, too_busy
+from recrawl.service.problems import Problem, problem_of, too_busy
 
 __all__ = ["LeaseQueue", "WantedLease"]
 
@@ -46,8 +46,6 @@ class WantedLease:
     @property
     def kind(self) -> Hashable:
         """What leases must have in common to be asked for together."""
-        if self.request is not None:
-            return id(self)
         return self.seconds, self.exact, self.run
 
 
@@ -158,13 +156,13 @@ class LeaseQueue:
             now = loop.time()
             try:
                 with self._guard.watch():
-                    orders = await self._lane.run(
-                        self._corpus.lease,
-                        sum(one.n for one in group),
+                    found = await self._lane.run(
+                        self._corpus.lease_each,
+                        [one.n for one in group],
+                        requests=[one.request for one in group],
                         seconds=group[0].seconds,
                         exact=group[0].exact,
                         run=group[0].run,
-                        request=group[0].request,
                         with_shortfall=any(
                             one.with_shortfall and one.ends_at <= now for one in group
                         ),
@@ -175,8 +173,8 @@ class LeaseQueue:
                         one.answered.set_exception(error)
                         self._waiting.remove(one)
                 continue
-            is_any |= bool(orders)
-            self._answer(group, orders, now)
+            is_any |= any(found)
+            self._answer(group, found, now)
         return is_any
 
     def _next_group(self, asked: set[int]) -> list[WantedLease]:
@@ -194,17 +192,19 @@ class LeaseQueue:
             group.append(one)
         return group
 
-    def _answer(self, group: list[WantedLease], orders: Orders, now: float) -> None:
-        left: list[Order] = list(orders)
-        for one in group:
-            if one.answered.done():  # its caller has gone away
-                continue
-            own, left = left[: one.n], left[one.n :]
-            if own or one.ends_at <= now or self._is_closed:
-                shortfall = orders.shortfall
-                if len(own) >= one.n or not one.with_shortfall:
-                    shortfall = None
-                one.answered.set_result(Orders(own, _share_of(shortfall, one.n, len(own))))
+    def _answer(
+        self, group: list[WantedLease], found: list[Orders | Exception], now: float
+    ) -> None:
+        left: list[Order] = []
+        for one, orders in zip(group, found, strict=True):
+            if isinstance(orders, Exception):
+                if not one.answered.done():
+                    one.answered.set_exception(problem_of(orders) or orders)
+                    self._waiting.remove(one)
+            elif one.answered.done():  # its caller has gone away; one with a key will come back
+                left += orders if one.request is None else ()
+            elif orders or one.ends_at <= now or self._is_closed:
+                one.answered.set_result(orders if one.with_shortfall else Orders(orders))
                 self._waiting.remove(one)
         if left:
             task = asyncio.create_task(self._release(left))
@@ -232,10 +232,3 @@ class LeaseQueue:
         if self._releasing:
             await asyncio.wait(self._releasing)
         await self._lane.close()
-
-
-def _share_of(shortfall: Shortfall | None, n: int, n_leased: int) -> Shortfall | None:
-    """Return the shortfall of several leases as that of one."""
-    if shortfall is None:
-        return None
-    return replace(shortfall, n_requested=n, n_leased=n_leased)

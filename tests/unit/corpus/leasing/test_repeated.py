@@ -154,3 +154,54 @@ def test_a_host_shows_its_settings(corpus: Corpus) -> None:
     assert (host.host, host.n_pages, host.delay_seconds) == ("site1.example", 5, 5.0)
     assert (host.in_flight_max, host.is_closed, host.blocked_until_ms) == (3, True, None)
     assert np.isclose(corpus.host("site2.example").delay_seconds, 0.0)
+
+
+def keys(*names: str) -> list[RequestKey | None]:
+    return [RequestKey(name.encode(), b"digest") if name else None for name in names]
+
+
+def test_several_callers_lease_at_once_and_each_repeats_its_own(corpus: Corpus) -> None:
+    counts, requests = [3, 1, 2, 1], keys("a", "", "b", "c")
+    first = corpus.lease_each(counts, requests=requests)
+    handles = [[order.handle for order in orders] for orders in first if isinstance(orders, list)]
+    assert [len(one) for one in handles] == counts
+    assert len({handle for one in handles for handle in one}) == 7
+    again = corpus.lease_each(counts, requests=requests)
+    for i in (0, 2, 3):
+        assert sorted(again[i]) == sorted(first[i])  # type: ignore[arg-type]
+    assert not {order.handle for order in again[1]} & set(handles[1])  # type: ignore[union-attr]
+    assert sorted(corpus.lease(2, request=requests[2])) == sorted(first[2])  # type: ignore[arg-type]
+
+
+def test_the_orders_of_several_callers_survive_a_restart(
+    open_corpus: Callable[..., Corpus],
+) -> None:
+    corpus = open_corpus(corpus={"partitions": 2})
+    corpus.add(URLS)
+    first = corpus.lease_each([2, 3], requests=keys("a", "b"))
+    corpus.close()
+    opened = open_corpus(corpus={"partitions": 2})
+    again = opened.lease_each([3, 2], requests=keys("b", "a"))
+    assert [sorted(one) for one in again] == [sorted(one) for one in first[::-1]]  # type: ignore[arg-type]
+
+
+def test_an_error_of_one_caller_is_not_one_of_the_others(corpus: Corpus) -> None:
+    corpus.lease(1, request=FIRST)
+    found = corpus.lease_each([1, 1, 1], requests=[OTHER_BODY, SECOND, None])
+    assert isinstance(found[0], RequestKeyReused)
+    assert [len(one) for one in found[1:]] == [1, 1]  # type: ignore[arg-type]
+
+
+def test_the_same_request_twice_at_once_gets_the_same_orders(corpus: Corpus) -> None:
+    first, second, third = corpus.lease_each([2, 2, 1], requests=[FIRST, FIRST, None])
+    assert first == second
+    assert len(first) == 2  # type: ignore[arg-type]
+    assert len(third) == 1  # type: ignore[arg-type]
+
+
+def test_who_comes_first_gets_the_orders_that_there_are(corpus: Corpus) -> None:
+    found = corpus.lease_each([15, 15, 2], requests=keys("a", "b", ""))
+    assert [len(one) for one in found] == [15, 5, 0]  # type: ignore[arg-type]
+    shortfalls = [one.shortfall for one in found]  # type: ignore[union-attr]
+    assert shortfalls[0] is None
+    assert [(one.n_requested, one.n_leased) for one in shortfalls[1:] if one] == [(15, 5), (2, 0)]

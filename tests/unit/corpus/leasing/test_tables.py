@@ -11,6 +11,8 @@ import pytest
 
 import recrawl
 from recrawl.corpus import Corpus, Order, Outcome
+from recrawl.corpus.leasing.small_calls import LeaseShare
+from recrawl.node.orders import OrderRows
 from tests.manual_clock import ManualClock
 
 Open = Callable[..., Corpus]
@@ -83,7 +85,9 @@ def test_coroutines_lease_tables(tmp_path: Path) -> None:
 def test_orders_are_made_when_they_are_asked_for(open_corpus: Open) -> None:
     corpus = open_corpus()
     corpus.add(URLS)
-    rows = corpus._leasing._find(10, seconds=None, exact=False, run=None)
+    shares = [LeaseShare(10)]
+    (rows,) = corpus._leasing._find(shares, seconds=None, exact=False, run=None)
+    assert isinstance(rows, OrderRows)
     orders = list(rows)
     assert rows[3] == orders[3]
     assert rows[-1] == orders[-1]
