@@ -71,6 +71,9 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
         "report": CommandEntry(
             "recrawl.cli.commands.report", "command", "Report what your fetches found."
         ),
+        "release": CommandEntry(
+            "recrawl.cli.commands.release", "command", "Give back pages that you will not fetch."
+        ),
         "signal": CommandEntry(
             "recrawl.cli.commands.signal", "command", "Signal that pages may have changed."
         ),

@@ -571,8 +571,8 @@ class AsyncClient:
         for_seconds
             Time after which the work ends.
         until_idle
-            Whether the work ends when there is nothing to fetch.  Pages whose hosts rest between
-            two fetches, or are busy, are waited for, if that takes no more than a minute.
+            Whether the work ends when there is nothing to fetch.  It waits for hosts that rest
+            between two fetches, if that takes no more than a minute, and fetches each page once.
         stop_seconds
             Time that fetches have to end when the work stops; their orders are given back then.
         on_error

@@ -20,6 +20,7 @@ __all__ = ["Failure", "RequestTooLarge", "UnknownName", "failure_of"]
 
 _PREFIX = "urn:recrawl:problem:"
 _DETAIL_MAX = 500
+_ADDRESS_HINT = "; the address of a corpus is such as https://example.com/v1/corpora/NAME"
 _RETRY_SECONDS_MAX = 60.0
 
 
@@ -90,8 +91,12 @@ def failure_of(status: int, headers: Mapping[str, str], data: bytes, server: str
         is_passing = status in _PASSING_STATUSES
         kind = ServiceUnavailable if is_passing else ServiceError
         detail = detail or f"{server} answered with HTTP status {status}"
+        if not is_passing:
+            detail += _ADDRESS_HINT
     elif issubclass(kind, RecrawlError) and not issubclass(kind, ValueError):
         detail = f"{server}: {detail}"
+        if name == "unknown-path":
+            detail += _ADDRESS_HINT
     return Failure(
         kind(detail), issubclass(kind, ServiceUnavailable), _retry_after(headers, status)
     )

@@ -7,6 +7,7 @@ have the same effect twice as once, and those with an idempotency key, which sta
 
 import asyncio
 import json
+import logging
 import random
 import ssl
 import time
@@ -24,12 +25,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ARROW", "JSON", "Connecting", "ServiceAnswer", "Transport"]
 
+_log = logging.getLogger("recrawl.client")
+
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
 
 _CONNECT_SECONDS_MAX = 10.0
 _PAUSE_SECONDS = 0.1
 _PAUSE_SECONDS_MAX = 10.0
+# A server that is away for longer is worth a message.
+_AWAY_SECONDS = 2.0
 _PIECE_BYTES = 1 << 16
 _PROBLEM_BYTES_MAX = 1 << 20
 # Clocks that differ by less are taken to agree: the header Date has whole seconds.
@@ -65,7 +70,11 @@ class ServiceAnswer(NamedTuple):
         try:
             return json.loads(self.data)
         except (ValueError, RecursionError):
-            raise ServiceError(f"the answer is not JSON: {self.data[:80]!r}") from None
+            raise ServiceError(
+                "the answer is not that of a recrawl service; the address of a corpus is such as "
+                f"https://example.com{CORPORA_PATH}/NAME.  The answer begins with "
+                f"{self.data[:40]!r}"
+            ) from None
 
 
 class Transport:
@@ -92,7 +101,7 @@ class Transport:
             if not url.is_secure and not how.allow_http:
                 raise ValueError(
                     f"{url.server} is not https, so everyone on the way could read the API key; "
-                    "use https, or give allow_http=True if the network is safe"
+                    "use https, or give allow_http=True (--allow-http) if the network is safe"
                 )
         self._aiohttp = aiohttp
         self._url = url
@@ -102,6 +111,8 @@ class Transport:
         self._random = random.Random()
         self._clock_offset_ms = 0
         self._is_closed = False
+        self._away_since: float | None = None
+        self._is_announced = False
 
     @property
     def server(self) -> str:
@@ -199,19 +210,37 @@ class Transport:
                     method, base + path, query, headers, body, wait_seconds
                 )
                 if status < 300:
+                    self._note_answer()
                     return ServiceAnswer(found, data)
                 failure = failure_of(status, found, data, self.server)
                 error, retry_after = failure.error, failure.retry_after_seconds
                 if not failure.is_worth_repeating:
+                    self._note_answer()
                     raise error
             except ServiceUnavailable as unavailable:
                 error = unavailable
+            self._note_failure(error)
             # Clients that failed together must not all come back at the same time.
             delay = max(retry_after, pause * self._random.uniform(0.5, 1.0))
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
             if loop.time() + delay > ends_at:
                 raise error
             await asyncio.sleep(delay)
+
+    def _note_answer(self) -> None:
+        self._away_since = None
+        if self._is_announced:
+            self._is_announced = False
+            _log.warning("%s answers again", self.server)
+
+    def _note_failure(self, error: Exception) -> None:
+        """Say once that the server is away."""
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+        if not self._is_announced and now - self._away_since >= _AWAY_SECONDS:
+            self._is_announced = True
+            _log.warning("%s; trying again until it answers", error)
 
     async def _send(
         self,
@@ -251,8 +280,9 @@ class Transport:
                 f"{self.server} has not answered within {how.timeout_seconds + wait_seconds:g} s"
             ) from None
         except (aiohttp.ClientError, OSError) as error:
-            what = str(error) or type(error).__name__
-            raise ServiceUnavailable(f"{self.server} cannot be reached: {what}") from error
+            raise ServiceUnavailable(
+                f"{self.server} cannot be reached: {_reason_of(error)}"
+            ) from error
 
     async def _read(self, answer: "aiohttp.ClientResponse", n_bytes_max: int) -> bytes:
         if answer.headers.get("Content-Encoding", "identity") != "identity":
@@ -289,7 +319,10 @@ class Transport:
         found = ServiceAnswer(headers, data).json()
         names = found.get("corpora") if isinstance(found, dict) else None
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ServiceError(f"{self.server} is not a recrawl service")
+            raise ServiceError(
+                f"{self.server} is not a recrawl service; the address of a corpus is such as "
+                f"https://example.com{CORPORA_PATH}/NAME"
+            )
         if not names:
             raise AccessDenied(
                 f"{self.server} has no corpus that this key may read; name it: "
@@ -302,6 +335,16 @@ class Transport:
             )
         self._base = self._url.path_of(names[0])
         return self._base
+
+
+def _reason_of(error: Exception) -> str:
+    """Return why a server cannot be reached, without the details of the HTTP library."""
+    cause = getattr(error, "os_error", None) or error
+    if isinstance(cause, ConnectionRefusedError):
+        return "the connection is refused"
+    if isinstance(cause, OSError) and cause.strerror:
+        return cause.strerror
+    return str(cause) or type(cause).__name__
 
 
 def _text(value: Any) -> Any:

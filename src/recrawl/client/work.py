@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from recrawl.errors import RecrawlError, ServiceUnavailable, StorageError
+from recrawl.messages.enums import Why
 from recrawl.messages.leases import Orders
 from recrawl.messages.orders import Order, Outcome
 from recrawl.messages.results import CountedRows, Reported, RowStatus
@@ -24,12 +25,21 @@ _WAIT_SECONDS = 20.0
 _LOOK_SECONDS = 0.1
 _PAUSE_SECONDS = 0.5
 _ANSWER_SECONDS = 1.0
+# Work that ends when it is idle waits for a host for so long.
+_IDLE_SECONDS_MAX = 60.0
 _REPORT_SECONDS = 0.5
 _REPORTED_MAX = 200
 _REPORTED_BYTES_MAX = 8 << 20
 _UNREPORTED_MAX = 2_000
 # An outcome that waits for longer than this is reported with the time of its fetch.
 _LATE_SECONDS = 5.0
+
+
+# A host that rests is worth waiting for; a page that is not due, or that another fetcher has, is
+# not.
+_SOON = frozenset({Why.DUE, Why.GROUP_BLOCKED, Why.GROUP_RESTING, Why.LEASE_FULL})
+# Pages that are remembered by work that ends when it is idle.
+_SEEN_MAX = 1_000_000
 
 
 class Stop(Protocol):
@@ -133,6 +143,18 @@ def _stop_on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _log_failure(what: str, error: Exception) -> None:
+    """Log a failed call; the connection itself says once that the server is away."""
+    is_away = isinstance(error, ServiceUnavailable)
+    _log.log(logging.INFO if is_away else logging.WARNING, "%s: %s", what, error)
+
+
+def _is_worth_waiting(orders: Orders) -> bool:
+    """Return whether a page can be leased soon, after an empty lease."""
+    reasons = () if orders.shortfall is None else orders.shortfall.reasons
+    return any(one.why in _SOON and (one.seconds or 0.0) <= _IDLE_SECONDS_MAX for one in reasons)
+
+
 class _Work:
     """One call of `work`."""
 
@@ -150,6 +172,10 @@ class _Work:
         self._fetching: dict[int, Order] = {}
         self._done: deque[_Done] = deque()
         self._unused: list[int] = []
+        # Work that ends when it is idle fetches each page once.  Orders of the same pages are held
+        # until then: given back at once, they would come again and again.
+        self._seen: set[int] = set()
+        self._repeated: list[int] = []
         # When each order that is held was leased or extended last.
         self._held_since: dict[int, float] = {}
         self._n_fetched = self._n_counted = self._n_released = self._n_refused = 0
@@ -218,6 +244,8 @@ class _Work:
         await asyncio.wait(fetching)
         self._unused += self._fetching
         self._fetching.clear()
+        self._unused += self._repeated
+        self._repeated.clear()
         self._is_draining = True
         await self._wake()
         await asyncio.wait([reporting])
@@ -267,6 +295,7 @@ class _Work:
         options = self._options
         # A lease that failed may have had its effect: the same key finds its orders.
         request, n = "", 0
+        ordered_at = loop.time()
         while not self._stopped.is_set():
             await self._wait(lambda: self._has_room() or self._stopped.is_set())
             if self._stopped.is_set():
@@ -279,28 +308,44 @@ class _Work:
                     n,
                     seconds=options.seconds,
                     run=options.run,
-                    with_shortfall=False,
+                    with_shortfall=options.until_idle,
                     request=request,
                     wait=0.0 if options.until_idle else _WAIT_SECONDS,
                 )
             except (ServiceUnavailable, StorageError) as error:
-                _log.warning("no lease: %s", error)
+                _log_failure("no lease", error)
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             request = ""
             now = loop.time()
             for order in orders:
                 self._held_since[order.handle] = now
-            self._ready.extend(orders)
+            n_before = len(self._ready)
+            self._ready.extend(order for order in orders if not self._is_repeated(order))
+            n_new = len(self._ready) - n_before
             await self._wake()
             await self._release_unused()
-            if orders:
+            if n_new or len(orders) == n:
+                ordered_at = now if n_new else ordered_at
                 continue
-            if options.until_idle and self._is_idle():
+            is_over = now - ordered_at > _IDLE_SECONDS_MAX or not _is_worth_waiting(orders)
+            if options.until_idle and self._is_idle() and is_over:
                 self.stop()
                 return
             if now - asked_at < _PAUSE_SECONDS:  # the server did not wait
                 await asyncio.sleep(_LOOK_SECONDS if options.until_idle else _PAUSE_SECONDS)
+
+    def _is_repeated(self, order: Order) -> bool:
+        """Return whether a page was fetched before, by work that ends when it is idle."""
+        if not self._options.until_idle:
+            return False
+        name = hash((order.key, order.url))
+        if name in self._seen:
+            self._repeated.append(order.handle)
+            return True
+        if len(self._seen) < _SEEN_MAX:
+            self._seen.add(name)
+        return False
 
     async def _extend_leases(self) -> None:
         """Extend the leases of orders that have been held for a third of their time."""
@@ -315,7 +360,7 @@ class _Work:
             try:
                 extended = await self._client.extend(old, seconds=seconds)
             except (ServiceUnavailable, StorageError) as error:
-                _log.warning("leases were not extended: %s", error)
+                _log_failure("leases were not extended", error)
                 continue
             lost = {
                 handle
@@ -405,7 +450,7 @@ class _Work:
                 if self._is_draining:
                     self._fail(error)
                     return
-                _log.warning("%d outcomes wait: %s", len(self._done), error)
+                _log_failure(f"{len(self._done)} outcomes wait", error)
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             for one in batch:

@@ -125,11 +125,15 @@ class Access:
                 "the API key is not complete, or has a typing error",
                 headers=_CHALLENGE,
             )
-        found = None if ring is None else ring.find(given, time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        found = None if ring is None else ring.find(given, now_ms)
         if found is None:
-            raise Problem(
-                "key-needed", "the API key is not valid for this corpus", headers=_CHALLENGE
-            )
+            # Whoever has a key may know what it is for, but not which other corpora there are.
+            own = [name for name, one in self._rings.items() if one and one.find(given, now_ms)]
+            detail = "the API key is not valid for this corpus"
+            if own:
+                detail = f"the API key is for the corpus {', '.join(own)}; check the address"
+            raise Problem("key-needed", detail, headers=_CHALLENGE)
         return found
 
     async def save_uses(self, *, is_last: bool = False) -> None:

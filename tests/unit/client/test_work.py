@@ -17,7 +17,7 @@ import pytest
 
 import recrawl
 from recrawl.client import AsyncClient, Client
-from recrawl.corpus import Corpus, Order, Outcome
+from recrawl.corpus import Corpus, CorpusConfig, Order, Outcome
 from recrawl.errors import ServiceUnavailable
 from tests.unit.client.unreliable_proxy import UnreliableProxy
 from tests.unit.service.running_server import RunningServer
@@ -50,6 +50,36 @@ def test_all_that_is_due_is_fetched_and_reported(client: Client, corpus: Corpus)
     counts = client.work(fetch, concurrency=5, until_idle=True)
     assert counts == (60, 60, 0, 0)
     assert is_complete(corpus)
+
+
+def test_idle_work_waits_for_hosts_that_rest(tmp_path: Path) -> None:
+    # With the clock of the system, which goes on while a host rests; the server closes it.
+    config = CorpusConfig.from_dict({"politeness": {"delay": 0.5}})
+    corpus = recrawl.open(tmp_path / "polite", config)
+    corpus.add([f"https://one.example/{i}" for i in range(4)])
+    corpus.set(pattern="/*", min_age="1d")
+    with (
+        RunningServer({"news": corpus}) as server,
+        Client(f"http://127.0.0.1:{server.port}") as client,
+    ):
+        assert client.work(fetch, until_idle=True).n_counted == 4
+        corpus.add(["https://two.example/"])
+        corpus.set_host("two.example", blocked_until_ms=corpus.now_ms() + 600_000)
+        # Nobody waits for ten minutes.
+        assert client.work(fetch, until_idle=True).n_counted == 0
+
+
+def test_a_server_that_is_away_is_announced_once(
+    proxy: UnreliableProxy, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recrawl.client.transport._AWAY_SECONDS", 0.05)
+    proxy.faults.extend(["refuse"] * 8)
+    with Client(proxy.url) as client:
+        assert client.work(fetch, concurrency=6, until_idle=True).n_counted == 60
+    messages = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert len(messages) == 2, messages
+    assert "trying again" in messages[0]
+    assert "answers again" in messages[1]
 
 
 def test_so_many_fetches_run_at_a_time(client: Client) -> None:

@@ -1,7 +1,8 @@
 """``recrawl changes``: print new, changed and gone pages, oldest first, from a cursor on."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,6 +14,7 @@ from recrawl.cli.support.corpus_access import (
 )
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.output import Output, output_option, relative_time_text
+from recrawl.errors import ServiceUnavailable
 from recrawl.units import count_text, instant_text
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ __all__ = ["command"]
 
 _CHANGES_PER_READ = 1_000
 _FOLLOW_SECONDS = 1.0
+_AWAY_SECONDS = 1.0
+_T = TypeVar("_T")
 
 
 @example_command(
@@ -185,7 +189,7 @@ def _print_changes(
     is_any = False
     n_skipped = 0
     while True:
-        changes = feed.read()
+        changes = feed.read() if not follow else _retry(feed.read, out)
         for change in changes:
             feed.after = change.cursor
             name = change.what.name.lower()
@@ -215,7 +219,10 @@ def _print_changes(
                     return
         if changes and not follow:
             continue
-        feed.commit(out)
+        if follow:
+            _retry(lambda: feed.commit(out), out)
+        else:
+            feed.commit(out)
         if changes:
             continue
         if not follow:
@@ -229,6 +236,23 @@ def _print_changes(
             return
         time.sleep(_FOLLOW_SECONDS)
         feed.corpus.refresh()
+
+
+def _retry(call: Callable[[], _T], out: Output) -> _T:
+    """Call a server until it answers; say once that it is away, and when it is back."""
+    is_away = False
+    while True:
+        try:
+            found = call()
+        except ServiceUnavailable as error:
+            if not is_away:
+                out.note(f"{error}.  Waiting until the server is back …")
+            is_away = True
+            time.sleep(_AWAY_SECONDS)
+            continue
+        if is_away:
+            out.note("The server is back.")
+        return found
 
 
 def _passage_fields(passages: "PassageChanges | None", with_passages: bool) -> dict[str, Any]:

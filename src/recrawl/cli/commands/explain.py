@@ -3,12 +3,14 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from recrawl.cli.support.corpus_access import (
-    corpus_option,
+    CorpusPlace,
+    corpus_or_service_option,
     open_to_read,
     value_errors_as_usage,
 )
@@ -20,6 +22,7 @@ from recrawl.errors import TimeLost
 from recrawl.units import count_text, instant_text, number_text, seconds_text, share_text
 
 if TYPE_CHECKING:
+    from recrawl.client import ServiceDetails
     from recrawl.corpus import Corpus, PageExplanation, PageHistory
 
 __all__ = ["command"]
@@ -270,7 +273,7 @@ def _plot_path(ctx: click.Context, param: click.Parameter, value: Path | None) -
     metavar="FILE",
     help="Draw its fetches and signals into an .svg or .html file.",
 )
-@corpus_option
+@corpus_or_service_option
 @output_option
 def command(
     url: str,
@@ -278,7 +281,7 @@ def command(
     at_ms: int | None,
     is_history: bool,
     plot: Path | None,
-    folder: Path,
+    folder: CorpusPlace,
     out: Output,
 ) -> None:
     """Explain when a page is fetched next, and why: what recrawl knows about it, and its limits.
@@ -287,6 +290,14 @@ def command(
     would be outdated.  recrawl fetches a page when the value reaches the price.  The price follows
     from the budget, and changes while recrawl learns.
     """
+    if isinstance(folder, str):
+        if at_ms is not None or is_history or plot is not None:
+            raise click.UsageError(
+                "--at, --history and --plot read the log: run this on the machine of the server, "
+                "with the folder of the corpus."
+            )
+        _explain_on_server(folder, url, key, out)
+        return
     with open_to_read(folder) as corpus, value_errors_as_usage():
         page = _explain_page(corpus, url, key, at_ms, out)
         history = None
@@ -311,3 +322,39 @@ def command(
     if history is not None:
         out.say()
         _show_history(history, out, is_asked=is_history)
+
+
+def _explain_on_server(address: str, url: str, key: str | None, out: Output) -> None:
+    with open_to_read(address) as corpus, value_errors_as_usage():
+        found = corpus.explain(url, key=key)
+        if found is None:
+            raise _unknown_page_error(corpus, url)
+    members = found.as_dict()
+    words = " ".join(cast("ServiceDetails", found).words)
+    out.row({"words": words, **members})
+    out.say(members["url"], style="dim")
+    out.say(words, style="bold")
+    out.say()
+    if not out.is_json:
+        out.facts(_rows(_page_of_answer(members)))
+
+
+def _page_of_answer(members: dict[str, Any]) -> "PageExplanation":
+    """Return the answer of a server with the attributes of an explanation that are shown."""
+    from recrawl.corpus import Why  # noqa: PLC0415
+
+    # JSON has no infinity.
+    longest = members["interval_seconds_max"]
+    state = members | {
+        "status": SimpleNamespace(name=members["status"]),
+        "sources": [SimpleNamespace(**view) for view in members["sources"]],
+        "interval_seconds_max": math.inf if longest is None else longest,
+    }
+    page = members | {
+        "state": SimpleNamespace(**state),
+        "sources": [view["source"] for view in members["sources"]],
+        "group_view": SimpleNamespace(**members["host"]),
+        "has_price": members["price"] is not None,
+        "why": Why[members["why"].upper()],
+    }
+    return cast("PageExplanation", SimpleNamespace(**page))

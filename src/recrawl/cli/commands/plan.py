@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recrawl.cli.support.corpus_access import corpus_option, open_to_read, value_errors_as_usage
+from recrawl.cli.support.corpus_access import (
+    CorpusPlace,
+    corpus_or_service_option,
+    open_to_read,
+    value_errors_as_usage,
+)
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import rate_option
 from recrawl.cli.support.output import CHECK_FAILED, Output, output_option
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 HOSTS_SHOWN = 10
+_REACHED = ("met", "possible")
 
 
 def _rate_of(text: str) -> "Rate":
@@ -79,10 +85,10 @@ def _per_hour(rate: "Rate", cost_per_fetch: "Money | None") -> float:
     metavar="FILE",
     help="Write a chart (.svg) or a report with a chart (.html).",
 )
-@corpus_option
+@corpus_or_service_option
 @output_option
 def command(
-    folder: Path,
+    folder: CorpusPlace,
     targets: tuple[str, ...],
     budget: str | None,
     unweighted: bool,
@@ -96,6 +102,14 @@ def command(
     """
     if plot is not None and plot.suffix.lower() not in (".svg", ".html"):
         raise click.BadParameter(f"must end with .svg or .html, got {plot}", param_hint="--plot")
+    if isinstance(folder, str):
+        if plot is not None or unweighted:
+            raise click.UsageError(
+                "--plot and --unweighted need the folder of the corpus: run this on the machine of "
+                "the server."
+            )
+        _show_plan_of_server(folder, targets, budget, out)
+        return
     with open_to_read(folder) as corpus, value_errors_as_usage():
         rate = None if budget is None else _rate_of(budget)
         each = corpus.config.budget.cost_per_fetch
@@ -123,6 +137,33 @@ def command(
     if plot is not None:
         out.note(f"Written to {plot}.")
     if not corpus_plan.is_answered_yes:
+        click.get_current_context().exit(CHECK_FAILED)
+
+
+def _show_plan_of_server(
+    address: str, targets: tuple[str, ...], budget: str | None, out: Output
+) -> None:
+    """Show the words of a server's plan; its tables need the folder of the corpus."""
+    with open_to_read(address) as corpus, value_errors_as_usage():
+        rate = None if budget is None else _rate_of(budget)
+        per_hour = None
+        if rate is not None:
+            per_hour = _per_hour(rate, corpus.config.budget.cost_per_fetch)
+        found: Any = corpus.plan_targets(targets, budget_per_hour=per_hour)
+    members = found.as_dict()
+    curve, answers = members.pop("curve"), members.pop("targets")
+    words = " ".join(found.words)
+    out.row({"part": "plan", "words": words, **members})
+    for i in range(len(curve["price"])):
+        out.row({"part": "curve", **{name: values[i] for name, values in curve.items()}})
+    out.say(words, style="bold")
+    for text, answer in zip(targets, answers, strict=True):
+        out.row({"part": "target", "target": text, **answer})
+        out.say(answer["words"])
+    out.say(
+        "The tables by budget, kind and host are shown on the machine of the server.", style="dim"
+    )
+    if any(answer["verdict"] not in _REACHED for answer in answers):
         click.get_current_context().exit(CHECK_FAILED)
 
 

@@ -47,6 +47,11 @@ class ServiceCorpus(Client):
         del host
         return {}
 
+    def similar_urls(self, url: str) -> list[str]:
+        """Return nothing: the client does not keep the suggestions of the service."""
+        del url
+        return []
+
     def newcomers(self) -> dict[str, int]:
         """Return nothing: the service does not list newcomers."""
         return {}
@@ -58,13 +63,22 @@ class ServiceCorpus(Client):
         """Do nothing: every answer is up to date."""
 
 
-def open_service(url: str) -> ServiceCorpus:
-    """Return a client of the corpus at an address, with the key in ``RECRAWL_KEY``."""
+def open_service(url: str, *, retry_seconds: float | None = None) -> ServiceCorpus:
+    """Return a client of the corpus at an address, with the key in ``RECRAWL_KEY``.
+
+    Parameters
+    ----------
+    url
+        Address of the corpus.
+    retry_seconds
+        Longest time for which a request is repeated.
+    """
+    retry_seconds = _RETRY_SECONDS if retry_seconds is None else retry_seconds
     # Names of the configuration load kernels, which no command on a server runs.
     if not _has_kernels():
         use_kernels("interpreted")
     try:
-        return ServiceCorpus(url, retry_seconds=_RETRY_SECONDS, allow_http=_allows_http())
+        return ServiceCorpus(url, retry_seconds=retry_seconds, allow_http=_allows_http())
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
     except ImportError as error:
