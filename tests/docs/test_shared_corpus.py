@@ -14,6 +14,7 @@ pytestmark = pytest.mark.slow
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/how-to/share-a-corpus.md").read_text("utf-8")
 PORT = "8377"
+SITES = ("https://example.com/", "https://example.org/", "https://example.net/")
 
 
 class PageHandler(BaseHTTPRequestHandler):
@@ -31,8 +32,8 @@ class PageHandler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def sites() -> Iterator[list[str]]:
-    """Return the URLs of two sites, in place of those on the page."""
-    servers = [ThreadingHTTPServer(("127.0.0.1", 0), PageHandler) for _ in range(2)]
+    """Return the URLs of three sites, in place of those on the page."""
+    servers = [ThreadingHTTPServer(("127.0.0.1", 0), PageHandler) for _ in range(3)]
     threads = [threading.Thread(target=server.serve_forever) for server in servers]
     for thread in threads:
         thread.start()
@@ -47,6 +48,7 @@ def sites() -> Iterator[list[str]]:
 def shell(tmp_path: Path) -> Iterator[Shell]:
     shell = Shell(tmp_path, PORT)
     shell.environment["RECRAWL_KERNELS"] = "interpreted"
+    shell.environment["XDG_STATE_HOME"] = str(tmp_path / "state")
     yield shell
     shell.close()
 
@@ -57,8 +59,10 @@ def test_the_guide_runs_as_written(shell: Shell, sites: list[str]) -> None:
     (shell.folder / "fetch.py").write_text(fetcher)
     for step in steps(PAGE):
         command = step.command.replace(PORT, shell.port)
-        for shown, url in zip(("https://example.com/", "https://example.org/"), sites, strict=True):
+        for shown, url in zip(SITES, sites, strict=True):
             command = command.replace(shown, url)
+        if "recrawl run" in command:
+            command += " --allow-network 127.0.0.1/32"
         if command.startswith("pip "):
             continue  # recrawl is installed, or this test would not run
         if command.startswith("recrawl serve"):
@@ -68,6 +72,8 @@ def test_the_guide_runs_as_written(shell: Shell, sites: list[str]) -> None:
         code, printed, remarks = shell.run(command)
         assert code == 0, (command, printed, remarks)
         assert "Traceback" not in remarks, remarks
+        if "recrawl run" in command:
+            assert "1 new" in printed, (printed, remarks)
         if step.shown:
             assert words(step.shown) == words(printed)
     for process in shell.processes:

@@ -51,6 +51,12 @@ class ServiceLimits:
     waiting_leases_max: int = limit_field(
         1_024, "leases of a corpus that wait at a time", "429 too-busy"
     )
+    turns_max: int = limit_field(
+        50_000, "turns at hosts of a corpus at a time", "turns are not granted"
+    )
+    turn_seconds_max: float = limit_field(
+        30.0, "time after which a turn ends that is not renewed", "the turn is lost"
+    )
     waiting_feeds_max: int = limit_field(
         256, "requests of a corpus that wait for changes at a time", "429 too-busy"
     )

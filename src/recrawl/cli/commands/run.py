@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import ipaddress
 import itertools
+import logging
 import signal
 import sys
 import time
@@ -49,6 +50,7 @@ SHORT_SECONDS: Final = 120.0
 DEFAULT_MIN_AGE: Final = "10m"
 """Minimum time between two fetches of a page in such a corpus: the site is somebody else's."""
 _DEFAULT_CONTACT: Final = "https://github.com/recrawl/recrawl"
+_SERVER_SECONDS: Final = 2.0
 _NEEDED: Final = ("aiohttp", "brotli", "protego")
 _VIEW_SECONDS: Final = 0.5
 _STATS_EVERY: Final = 4
@@ -229,10 +231,13 @@ def _work(url: str, given: Sequence[str], options: dict[str, Any], out: Output) 
 
     progress = _make_progress(out)
     folder, lock = lock_worker_folder(url, options["worker_folder"])
-    with lock, open_service(url) as client:
-        corpus = SharedCorpus(client, folder, progress.set_pause)
+    # The crawl itself says that the server is away, and repeats its calls.
+    logging.getLogger("recrawl.client").setLevel(logging.ERROR)
+    with lock, open_service(url, retry_seconds=_SERVER_SECONDS) as client:
+        corpus = SharedCorpus(client, folder, _make_progress(out, at_terminal=True).set_pause)
         # One question before anything is fetched, so that a wrong address or key is noticed.
-        client.stats()
+        corpus.stats()
+        corpus.on_pause = progress.set_pause
         out.note(f"Working for {url}; this worker's folder is {folder}.")
         if not options["targets"]:
             out.note("Pages are reported to the server and not stored here; --to stores them.")
@@ -449,11 +454,12 @@ def _crawl_settings(options: dict[str, Any]) -> "CrawlSettings":
     return CrawlSettings(is_single_pass=options["is_once"], for_seconds=options["for_seconds"])
 
 
-def _make_progress(out: Output) -> "CrawlProgress":
+def _make_progress(out: Output, *, at_terminal: bool = False) -> "CrawlProgress":
     from recrawl.run import CrawlProgress  # noqa: PLC0415
 
     # At a terminal the view says why a run pauses.
-    return CrawlProgress() if sys.stderr.isatty() else CrawlProgress(on_note=out.note)
+    is_seen = sys.stderr.isatty() and not at_terminal
+    return CrawlProgress() if is_seen else CrawlProgress(on_note=out.note)
 
 
 def _make_session(corpus: "Corpus", options: dict[str, Any], out: Output) -> "CrawlSession":

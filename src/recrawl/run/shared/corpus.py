@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from recrawl.client import Client
 from recrawl.corpus import Added, CorpusConfig, Orders, Outcome, PageChange, Reported, Stats
-from recrawl.errors import AccessDenied, ServiceUnavailable, StorageError
+from recrawl.errors import AccessDenied, ChangesLost, ServiceUnavailable, StorageError
 from recrawl.messages.results import CountedRows, Signalled
 from recrawl.messages.views import SourceRow
 
@@ -49,7 +49,8 @@ class SharedCorpus:
     ) -> None:
         self.client = client
         self.folder = folder
-        self._on_pause = on_pause
+        self.on_pause = on_pause
+        """Function that is told that the server is away, and that it is back."""
         self._lock = threading.Lock()
         self._is_away = False
         self._gives_up_at: float | None = None
@@ -88,7 +89,7 @@ class SharedCorpus:
             is_news = self._is_away != (why is not None)
             self._is_away = why is not None
         if is_news:
-            self._on_pause(None if why is None else f"waiting for the server: {why}")
+            self.on_pause(None if why is None else f"waiting for the server: {why}")
 
     def _call_if_allowed(self, what: str, call: Callable[[], _T], otherwise: _T) -> _T:
         """Call the service; say once that something is left out if the key does not allow it."""
@@ -216,4 +217,8 @@ class SharedCorpus:
 
     def changes(self, after: str | None = None, *, limit: int = 1_000) -> list[PageChange]:
         """Return the new, changed and gone pages after a cursor, oldest first."""
-        return self._call(lambda: self.client.changes(after, limit=limit))
+        try:
+            return self._call(lambda: self.client.changes(after, limit=limit))
+        except ChangesLost:
+            # This worker was away for long; its own changes, if any, are among those that are left.
+            return self._call(lambda: self.client.changes(None, limit=limit))

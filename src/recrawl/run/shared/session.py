@@ -142,10 +142,12 @@ def lock_worker_folder(url: str, folder: Path | None = None) -> tuple[Path, Text
 
 def _lock(folder: Path) -> TextIO | None:
     """Return the open lock file of a folder; None if another process has locked it."""
-    import fcntl  # noqa: PLC0415 - Windows does not have it
-
     folder.mkdir(parents=True, exist_ok=True)
     file = (folder / "lock").open("a", encoding="utf-8")
+    try:
+        import fcntl  # noqa: PLC0415 - Windows does not have it
+    except ImportError:
+        return file
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

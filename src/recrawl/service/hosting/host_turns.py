@@ -18,13 +18,10 @@ from recrawl.fetch import (
     SystemTime,
 )
 from recrawl.messages.turns import TurnEnd, TurnStart
+from recrawl.service.limits import ServiceLimits
 
-__all__ = ["TURNS_MAX", "TURN_SECONDS", "HostTurns"]
+__all__ = ["HostTurns"]
 
-TURN_SECONDS: Final = 30.0
-"""Time after which a turn ends that is not renewed."""
-TURNS_MAX: Final = 50_000
-"""Number of turns at a time."""
 _FULL_SECONDS: Final = 1.0
 # Nothing is sent from here; the settings only have delays.
 _CONTACT: Final = "https://example.invalid/"
@@ -49,8 +46,8 @@ class HostTurns:
         Folder of the corpus, whose file of delays is used; None keeps them in memory alone.
     time
         Clock; the system's if None.
-    turn_seconds
-        Time after which a turn ends that is not renewed.
+    limits
+        Limits of the server; the default ones if None.
     """
 
     def __init__(
@@ -60,9 +57,11 @@ class HostTurns:
         n_at_once_max: int,
         folder: Path | None = None,
         time: FetchTime | None = None,
-        turn_seconds: float = TURN_SECONDS,
+        limits: ServiceLimits | None = None,
     ) -> None:
-        self._turn_seconds = turn_seconds
+        limits = limits or ServiceLimits()
+        self._turn_seconds = limits.turn_seconds_max
+        self._n_turns_max = limits.turns_max
         self._time = SystemTime() if time is None else time
         settings = FetchSettings(
             contact=_CONTACT, delay_seconds=delay_seconds, connections_per_host=n_at_once_max
@@ -75,7 +74,7 @@ class HostTurns:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = GateFile(path)
             # Fetchers go on with their requests while the server starts again.
-            self._gate = self._file.open_gate(settings, self._time, open_seconds=turn_seconds)
+            self._gate = self._file.open_gate(settings, self._time, open_seconds=self._turn_seconds)
         # Those that end first come first: a turn that is renewed moves to the end.
         self._turns: dict[str, _Turn] = {}
 
@@ -97,7 +96,7 @@ class HostTurns:
         held = self._turns.get(turn)
         if held is not None:
             return self._start(held.host, (held.ends_at_ms - now_ms) / 1000)
-        if len(self._turns) >= TURNS_MAX:
+        if len(self._turns) >= self._n_turns_max:
             return TurnStart(False, _FULL_SECONDS)
         wait = self._gate.try_enter(host)
         if wait:
@@ -117,7 +116,7 @@ class HostTurns:
         """
         self._end_overdue()
         held = self._turns.pop(turn, None)
-        if held is None and (len(self._turns) >= TURNS_MAX or not self._gate.join(host)):
+        if held is None and (len(self._turns) >= self._n_turns_max or not self._gate.join(host)):
             return None
         host = host if held is None else held.host
         self._turns[turn] = _Turn(host, self._time.now_ms() + round(self._turn_seconds * 1000))

@@ -59,7 +59,10 @@ class HostedCorpus:
         self._reading = CallLane("read", 2, n_calls_max)
         politeness = corpus.config.politeness
         self.turns = HostTurns(
-            delay_seconds=politeness.delay, n_at_once_max=politeness.in_flight_max, folder=folder
+            delay_seconds=politeness.delay,
+            n_at_once_max=politeness.in_flight_max,
+            folder=folder,
+            limits=limits,
         )
         """Turns of fetchers at hosts; use it in `take_turns`."""
         # One thread, so that calls do not change turns at the same time.

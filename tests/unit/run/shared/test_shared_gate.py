@@ -12,6 +12,7 @@ from recrawl.fetch import FetchSettings, SystemTime
 from recrawl.messages.turns import TurnEnd, TurnsAnswer
 from recrawl.run.shared import SharedGate
 from recrawl.service.hosting.host_turns import HostTurns
+from recrawl.service.limits import ServiceLimits
 
 DELAY = 0.1
 
@@ -20,7 +21,8 @@ class Service:
     """The turns of a service, which can be away, and can lose answers."""
 
     def __init__(self, turn_seconds: float = 30.0) -> None:
-        self.turns = HostTurns(delay_seconds=DELAY, n_at_once_max=1, turn_seconds=turn_seconds)
+        limits = ServiceLimits(turn_seconds_max=turn_seconds)
+        self.turns = HostTurns(delay_seconds=DELAY, n_at_once_max=1, limits=limits)
         self.is_away = False
         self.n_answers_lost = 0
 

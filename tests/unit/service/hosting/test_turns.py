@@ -8,9 +8,12 @@ import pytest
 
 from recrawl.corpus import Corpus
 from recrawl.messages.turns import TurnEnd
-from recrawl.service.hosting.host_turns import TURN_SECONDS, HostTurns
+from recrawl.service.hosting.host_turns import HostTurns
+from recrawl.service.limits import ServiceLimits
 from tests.unit.service.conftest import URLS
 from tests.unit.service.running_server import RunningServer
+
+TURN_SECONDS = ServiceLimits().turn_seconds_max
 
 
 class SteppedTime:
@@ -130,6 +133,16 @@ def test_delays_and_open_turns_survive_a_crash_of_the_server(
     turns.end(TurnEnd("b", "b.example"))
     time.pass_seconds(2)
     assert turns.begin("d", "b.example").is_granted
+
+
+def test_the_number_of_turns_is_limited(time: SteppedTime) -> None:
+    limits = ServiceLimits(turns_max=2, turn_seconds_max=5.0)
+    turns = HostTurns(delay_seconds=1.0, n_at_once_max=1, time=time, limits=limits)
+    assert all(turns.begin(name, f"{name}.example").is_granted for name in "ab")
+    assert turns.begin("c", "c.example").seconds == 1.0
+    assert turns.renew("d", "d.example") is None
+    time.pass_seconds(5)
+    assert turns.begin("c", "c.example").seconds == 5.0
 
 
 def test_a_host_may_have_several_turns(
