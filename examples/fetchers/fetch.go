@@ -19,13 +19,13 @@ import (
 )
 
 type order struct {
-	Handle   int64   `json:"handle"`
+	Handle   string  `json:"handle"`
 	FetchURL string  `json:"fetch_url"`
 	ETag     *string `json:"etag"`
 }
 
 type outcome struct {
-	Handle      int64  `json:"handle"`
+	Handle      string `json:"handle"`
 	Status      int    `json:"status"` // 0 means no answer
 	ETag        string `json:"etag,omitempty"`
 	ContentType string `json:"content_type,omitempty"`

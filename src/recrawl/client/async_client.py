@@ -517,7 +517,7 @@ class AsyncClient:
         rows = [np.zeros(0, np.uint8)]
         for first in range(0, len(given), ROWS_PER_REQUEST):
             some = given[first : first + ROWS_PER_REQUEST]
-            found = await self._send("POST", path, {"handles": some, **body})
+            found = await self._send("POST", path, {"handles": list(map(str, some)), **body})
             rows.append(read_status(found, len(some)))
         return _count_done(np.concatenate(rows))
 

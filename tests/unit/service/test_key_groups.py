@@ -41,7 +41,7 @@ def test_the_same_url_under_several_keys(server: RunningServer, format: str) -> 
     orders = [*first, *rest]
     assert sorted(order["key"] for order in orders) == KEYS
     assert all(order["doc_id"] == order["key"] for order in orders)
-    outcomes = [{"handle": order["handle"], "digest": "x"} for order in orders]
+    outcomes = [{"handle": int(order["handle"]), "digest": "x"} for order in orders]
     at = 1_700_000_000_000
     outcomes.append({"url": URL, "key": "nobody", "digest": "x", "fetched_at_ms": at})
     assert send("/outcomes", outcomes)["counts"] == {"done": len(KEYS), "unknown": 1}

@@ -128,7 +128,10 @@ def test_orders_are_extended_and_released(filled: RunningServer, clock: ManualCl
         {"handles": [1], "seconds": 1e12},
         {"handles": [-1], "seconds": 1},
         {"handles": [1 << 63], "seconds": 1},
-        {"handles": ["1"], "seconds": 1},
+        {"handles": ["-1"], "seconds": 1},
+        {"handles": [""], "seconds": 1},
+        {"handles": ["1.0"], "seconds": 1},
+        {"handles": [str(1 << 63)], "seconds": 1},
         {"handles": 1, "seconds": 1},
         {"handles": [1], "seconds": 1, "more": 1},
         [],
@@ -172,3 +175,24 @@ def test_the_same_key_at_the_same_time_has_one_effect(filled: RunningServer) -> 
         found = list(pool.map(lease, range(6)))
     assert len(found[0]) == 3
     assert all(one == found[0] for one in found)
+
+
+def test_handles_are_texts_and_may_be_sent_as_numbers(filled: RunningServer) -> None:
+    orders = filled.post("/orders?n=4").json["orders"]
+    handles = [order["handle"] for order in orders]
+    assert all(isinstance(one, str) for one in handles)
+    numbers = list(map(int, handles))
+    largest = (1 << 63) - 1
+    answer = filled.post("/orders/extend", {"handles": [handles[0], numbers[1]], "seconds": 600})
+    assert answer.json["status"] == ["done", "done"]
+    rows = [
+        {"handle": handles[0], "digest": "x"},
+        {"handle": numbers[1], "digest": "x"},
+        {"handle": str(largest), "digest": "x"},
+    ]
+    assert filled.post("/outcomes", rows).json["status"] == ["done", "done", "unknown"]
+    for wrong in (str(largest + 1), "x", "-1", " 1"):
+        answer = filled.post("/outcomes", [{"handle": wrong, "digest": "x"}])
+        assert answer.problem == "invalid-value", wrong
+    release = {"handles": [handles[2], numbers[3], str(largest)]}
+    assert filled.post("/orders/release", release).json["counts"] == {"done": 2, "unknown": 1}

@@ -51,7 +51,8 @@ _encode = msgspec.json.Encoder().encode
 class OrderAnswer(msgspec.Struct, gc=False):
     """A page to fetch."""
 
-    handle: int
+    handle: str
+    """Number of the order as text, because it may be above 2**53."""
     url: str
     fetch_url: str
     etag: str | None
@@ -108,7 +109,7 @@ def order_answers(orders: Iterable[Order]) -> list[OrderAnswer]:
     """Return orders as clients see them."""
     return [
         OrderAnswer(
-            one.handle,
+            str(one.handle),
             one.url,
             one.fetch_url,
             _header_text(one.etag),

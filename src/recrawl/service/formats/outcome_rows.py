@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from recrawl.corpus import Outcome
+from recrawl.service.formats.handles import handle_number
 from recrawl.service.formats.row_kinds import OutcomeRow
 from recrawl.service.formats.rows import BodyRows
 
@@ -120,7 +121,7 @@ def few_outcomes(rows: BodyRows) -> ReadOutcomes:
 
 def _outcome_of(row: OutcomeRow) -> Outcome:
     return Outcome(
-        handle=row.handle,
+        handle=handle_number(row.handle),
         url=row.url,
         status=_status_of(row),
         changed=row.changed,

@@ -10,6 +10,8 @@ import msgspec
 import pyarrow as pa
 from msgspec import Meta
 
+from recrawl.service.formats.handles import HANDLE_MAX, Handle, handle_number
+
 __all__ = [
     "OUTCOME_ROWS",
     "PAGE_ROWS",
@@ -28,12 +30,10 @@ __all__ = [
 _AMOUNT_MAX = 1e12
 # The end of the year 9999, in milliseconds since 1970.
 _INSTANT_MAX = 253_402_300_799_999
-_WHOLE_MAX = (1 << 63) - 1
 _STATUS_MAX = 999
 
 _Amount = Annotated[float, Meta(ge=0, le=_AMOUNT_MAX)]
 _Instant = Annotated[int, Meta(ge=0, le=_INSTANT_MAX)]
-_Handle = Annotated[int, Meta(ge=0, le=_WHOLE_MAX)]
 _Status = Annotated[int, Meta(ge=0, le=_STATUS_MAX)]
 
 
@@ -86,7 +86,7 @@ class RequestRow(_Row):
 class OutcomeRow(_Row):
     """The result of a fetch."""
 
-    handle: _Handle = 0
+    handle: Handle = 0
     """Handle of the order; 0 for a fetch without one, which needs url and fetched_at_ms."""
     url: str | None = None
     status: _Status | None = None
@@ -110,6 +110,9 @@ class OutcomeRow(_Row):
     content_type: str | None = None
     text: str | None = None
     """Text that you extracted yourself, one passage per line, instead of a body."""
+
+    def __post_init__(self) -> None:
+        self.handle = handle_number(self.handle)
 
 
 class Column(NamedTuple):
@@ -160,7 +163,7 @@ REQUEST_ROWS = RowKind(
 OUTCOME_ROWS = RowKind(
     OutcomeRow,
     {
-        "handle": Column(pa.int64(), 0, _WHOLE_MAX),
+        "handle": Column(pa.int64(), 0, HANDLE_MAX),
         "url": _TEXT,
         "status": Column(pa.int64(), 0, _STATUS_MAX),
         "changed": Column(pa.bool_()),

@@ -29,6 +29,7 @@ from recrawl.service.formats.answers import (
     orders_answer,
     status_answer,
 )
+from recrawl.service.formats.handles import Handle, handle_number
 from recrawl.service.formats.row_kinds import URL_ROWS
 from recrawl.service.formats.rows import decode_json, read_rows
 from recrawl.service.hosting.hosted import HostedCorpus
@@ -40,7 +41,6 @@ from recrawl.service.problems import Problem
 __all__ = ["ExtendBody", "ReleaseBody", "router"]
 
 router = APIRouter(tags=["orders"])
-_Handles = list[Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]]
 
 _Seconds = Annotated[
     float | None,
@@ -52,13 +52,13 @@ _Run = Annotated[str | None, Query(max_length=200, description="Name of the run 
 class ReleaseBody(msgspec.Struct, forbid_unknown_fields=True):
     """Orders to give back."""
 
-    handles: _Handles
+    handles: list[Handle]
 
 
 class ExtendBody(msgspec.Struct, forbid_unknown_fields=True):
     """Orders to hold for longer."""
 
-    handles: _Handles
+    handles: list[Handle]
     seconds: Annotated[float, Meta(gt=0, le=LEASE_SECONDS_MAX)]
     """Time from now for which to hold them."""
 
@@ -172,7 +172,8 @@ async def extend(request: Request, corpus: CorpusName) -> Response:
     async with hold_body(request, only_json=True) as body:
         wanted: ExtendBody = decode_json(body.data, ExtendBody)
         check_row_count(wanted.handles, limits)
-        found = await hosted.change(hosted.corpus.extend, wanted.handles, seconds=wanted.seconds)
+        handles = list(map(handle_number, wanted.handles))
+        found = await hosted.change(hosted.corpus.extend, handles, seconds=wanted.seconds)
     return status_answer(request, found.rows)
 
 
@@ -183,5 +184,6 @@ async def release(request: Request, corpus: CorpusName) -> Response:
     async with hold_body(request, only_json=True) as body:
         wanted: ReleaseBody = decode_json(body.data, ReleaseBody)
         check_row_count(wanted.handles, limits)
-        found = await hosted.change(hosted.corpus.release, wanted.handles)
+        handles = list(map(handle_number, wanted.handles))
+        found = await hosted.change(hosted.corpus.release, handles)
     return status_answer(request, found.rows)
