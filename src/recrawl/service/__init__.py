@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         rotate_key,
     )
     from recrawl.service.limits import ServiceLimits, limit_rows
+    from recrawl.service.listening import ListenError, bind_socket
     from recrawl.service.problems import PROBLEMS
     from recrawl.service.protection.audit import (
         AuditEntry,
@@ -40,12 +41,14 @@ __all__ = [
     "ApiKey",
     "AuditEntry",
     "KeyUse",
+    "ListenError",
     "NoticeReceiver",
     "Scope",
     "ServiceLimits",
     "add_receiver",
     "append_audit_entry",
     "audit_command",
+    "bind_socket",
     "create_app",
     "create_key",
     "is_loopback",
@@ -72,6 +75,7 @@ _MODULES = {
         "rotate_key",
     ),
     "recrawl.service.limits": ("ServiceLimits", "limit_rows"),
+    "recrawl.service.listening": ("ListenError", "bind_socket"),
     "recrawl.service.problems": ("PROBLEMS",),
     "recrawl.service.protection.audit": (
         "AuditEntry",

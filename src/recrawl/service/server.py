@@ -19,12 +19,12 @@ from recrawl.service.calls import Service
 from recrawl.service.connections import limited_protocol
 from recrawl.service.keys import KeyRing
 from recrawl.service.limits import ServiceLimits
+from recrawl.service.listening import bind_socket
 from recrawl.service.receivers.indexnow import FetchText
 from recrawl.service.webhooks import DeliverySettings
 
-__all__ = ["bind_socket", "is_loopback", "serve_corpora", "server_config"]
+__all__ = ["is_loopback", "serve_corpora", "server_config"]
 
-_BACKLOG = 2_048
 _KEEP_ALIVE_SECONDS = 30
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -35,22 +35,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return is_loopback_name(host)
-
-
-def bind_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on an address and a port, 0 for any that is free."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # With its protocol named, asyncio sends answers without delay (TCP_NODELAY); otherwise each
-    # answer on a connection that is kept would wait 40 ms.
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host.strip("[]"), port))
-        bound.listen(_BACKLOG)
-    except BaseException:
-        bound.close()
-        raise
-    return bound
 
 
 def server_config(
@@ -153,6 +137,8 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
 
     Raises
     ------
+    ListenError
+        If the port is taken, or the address is not one of this machine.
     ValueError
         If the address can be reached from elsewhere, also through a proxy, and a corpus has no
         keys; or if a network is not one.

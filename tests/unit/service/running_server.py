@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Self
 import uvicorn
 
 from recrawl.service.app import create_app
-from recrawl.service.server import bind_socket, server_config
+from recrawl.service.listening import bind_socket
+from recrawl.service.server import server_config
 
 
 class Answer(NamedTuple):

@@ -143,8 +143,11 @@ def command(
             '"recrawl[server]"`.'
         )
     folders = _folders_by_name(corpora, folder)
+    _check_address(host, serving["port"])
     is_short = for_seconds is not None and for_seconds <= _SHORT_SECONDS
     n_bytes_input = 0 if is_short and not is_compiled("serve") else None
+    if n_bytes_input is None and not is_compiled("serve"):
+        out.note("The server listens when this is done; with --for 2m or less it starts at once.")
     for one in folders.values():
         prepare_kernels(one, n_bytes_input=n_bytes_input, compiles_first=True)
     with ExitStack() as closing, value_errors_as_usage():
@@ -176,6 +179,18 @@ def command(
             **serving,
         )
     out.note("Stopped.  Everything that was answered is saved.")
+
+
+def _check_address(host: str, port: int) -> None:
+    """Raise if the server could not listen, before anything that takes long."""
+    from recrawl.service import ListenError, bind_socket  # noqa: PLC0415
+
+    try:
+        bind_socket(host, port).close()
+    except ListenError as error:
+        raise click.ClickException(
+            f"{error}.\nChoose another port with --port, or end the program that has it."
+        ) from error
 
 
 def _key_file_fetcher(

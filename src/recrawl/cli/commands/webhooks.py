@@ -128,7 +128,7 @@ def _audit(folder: Path, action: str, name: str) -> None:
 def add(name: str, url: str, skip_dead: bool, folder: Path, out: Output, **settings: Any) -> None:
     """Subscribe the address URL to changes, and print the secret that signs the requests."""
     _prepare(folder)
-    from recrawl.service.webhooks import add_webhook  # noqa: PLC0415
+    from recrawl.service.webhooks import add_webhook, private_address_warning  # noqa: PLC0415
 
     with value_errors_as_usage():
         webhook, secret = add_webhook(
@@ -138,6 +138,8 @@ def add(name: str, url: str, skip_dead: bool, folder: Path, out: Output, **setti
     out.row({"secret": secret, **webhook.as_public()})
     out.say(secret, wrap=False)
     out.note("The receiver needs this secret to check signatures (standardwebhooks.com).")
+    if warning := private_address_warning(url):
+        out.note(f"{warning}.")
 
 
 @example_command("list", examples=(CommandExample("recrawl webhooks list"),))

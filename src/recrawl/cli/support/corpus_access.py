@@ -133,8 +133,9 @@ def corpus_or_service_option(command: Callable[..., Any]) -> Callable[..., Any]:
 _WHAT_TO_DO: tuple[tuple[type[RecrawlError], str], ...] = (
     (
         LockedError,
-        "Wait until it ends.  Meanwhile you can use stats, explain, changes, plan, export and "
-        "doctor.",
+        "Wait until it ends.  If it is `recrawl serve`, give the address that it printed instead "
+        "of the folder: -C http://127.0.0.1:8377/v1/corpora/NAME.  Meanwhile you can use stats, "
+        "explain, changes, plan, export and doctor.",
     ),
     (FormatError, "Use the version of recrawl that wrote it, or a newer one."),
     (SnapshotFormatError, "Use the version of recrawl that wrote it, or a newer one."),

@@ -20,6 +20,7 @@ from recrawl.service.webhooks import (
     drop_letters,
     list_letters,
     list_webhooks,
+    private_address_warning,
     remove_webhook,
     rotate_webhook_secret,
     send_letters_again,
@@ -121,7 +122,12 @@ async def create_webhook(request: Request, corpus: CorpusName) -> Response:
             add_webhook, _folder(hosted), name, url, now_ms=_now_ms(hosted), **wanted
         )
     await _reload(hosted)
-    return json_answer({**webhook.as_public(), "secret": secret}, 201)
+    warning = private_address_warning(url, _allow_networks(hosted))
+    return json_answer({**webhook.as_public(), "secret": secret, "warning": warning}, 201)
+
+
+def _allow_networks(hosted: HostedCorpus) -> tuple[str, ...]:
+    return () if hosted.webhooks is None else hosted.webhooks.allow_networks
 
 
 @router.patch(_ONE, summary="Change a webhook", openapi_extra=json_body("WebhookChangeBody"))

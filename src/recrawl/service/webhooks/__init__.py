@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from recrawl.service.webhooks.limits import WebhookLimits
     from recrawl.service.webhooks.outbox import Letter
     from recrawl.service.webhooks.signatures import make_webhook_secret, verify_webhook
-    from recrawl.service.webhooks.subscription import Webhook
+    from recrawl.service.webhooks.subscription import Webhook, private_address_warning
     from recrawl.service.webhooks.threaded_feed import ThreadedFeed
     from recrawl.service.webhooks.worker import DeliverySettings, WebhookStatus
 
@@ -42,6 +42,7 @@ __all__ = [
     "list_letters",
     "list_webhooks",
     "make_webhook_secret",
+    "private_address_warning",
     "remove_webhook",
     "rotate_webhook_secret",
     "send_letters_again",
@@ -63,7 +64,7 @@ _MODULES = {
     "limits": ("WebhookLimits",),
     "outbox": ("Letter",),
     "signatures": ("make_webhook_secret", "verify_webhook"),
-    "subscription": ("Webhook",),
+    "subscription": ("Webhook", "private_address_warning"),
     "threaded_feed": ("ThreadedFeed",),
     "worker": ("DeliverySettings", "WebhookStatus"),
 }

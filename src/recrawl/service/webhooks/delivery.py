@@ -68,6 +68,11 @@ class WebhookDelivery:
         self.problem = ""
         """Why the files of webhooks could not be read at the last look; empty if they could."""
 
+    @property
+    def allow_networks(self) -> tuple[str, ...]:
+        """Networks that may be sent to although they are not public."""
+        return self._settings.allow_networks
+
     async def start(self) -> None:
         """Begin to deliver; after it returns, each webhook has its place in the feed."""
         limits = self._files.limits

@@ -144,7 +144,9 @@ class WebhookSender:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             cause = getattr(error, "os_error", None) or error
             if isinstance(cause, RefusedAddress):
-                return WebhookAnswer(0, f"{cause}.  The setting allow_networks can allow it")
+                return WebhookAnswer(
+                    0, f"{cause}.  Start the server with --allow-network to allow it"
+                )
             return WebhookAnswer(0, _safe_text(f"{type(error).__name__}: {error}"))
         try:
             return await self._read_answer(answer)

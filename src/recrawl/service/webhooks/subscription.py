@@ -1,18 +1,20 @@
 """A webhook: where changes are sent, how they are signed, and which of them."""
 
+import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from recrawl.fetch.addresses import address_refusal, parse_networks
 from recrawl.fetch.target_urls import REFUSED_PORTS, parse_target
 from recrawl.messages.enums import Transition
 from recrawl.service.webhooks.limits import WebhookLimits
 from recrawl.service.webhooks.signatures import make_webhook_secret, webhook_secret_bytes
 from recrawl.urls import Pattern
 
-__all__ = ["WHAT", "Webhook", "WebhookSecret", "check_webhook"]
+__all__ = ["WHAT", "Webhook", "WebhookSecret", "check_webhook", "private_address_warning"]
 
 WHAT = tuple(one.name.lower() for one in Transition if one != Transition.NONE)
 """Names of the changes that a webhook can be limited to."""
@@ -184,6 +186,39 @@ def check_webhook(webhook: Webhook, limits: WebhookLimits) -> Webhook:
     if webhook.disabled is not None and len(webhook.disabled) > _REASON_MAX:
         raise ValueError(f"the reason must have at most {_REASON_MAX} characters")
     return webhook
+
+
+def private_address_warning(url: str, allow_networks: Sequence[str] = ()) -> str | None:
+    """Return a warning if a webhook's URL has an address that the server refuses; else None.
+
+    A host that is given by its name is looked up only when something is sent.
+
+    Parameters
+    ----------
+    url
+        Address that receives the requests.
+    allow_networks
+        Networks that the server may send to although they are not public.
+
+    Examples
+    --------
+    >>> private_address_warning("http://10.1.2.3:9000/hook")
+    '10.1.2.3 is reserved for private networks: nothing is sent there unless the server is started \
+with --allow-network 10.1.2.3'
+    """
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    address = "127.0.0.1" if host == "localhost" else host
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        return None
+    refusal = address_refusal(address, parse_networks(allow_networks))
+    if refusal is None:
+        return None
+    return (
+        f"{refusal}: nothing is sent there unless the server is started with "
+        f"--allow-network {address}"
+    )
 
 
 def _check_url(url: str) -> None:

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -165,8 +166,15 @@ def test_wrong_options(folder: Path, tmp_path: Path) -> None:
     assert (code, "NAME=FOLDER" in text) == (2, True)
     for wrong in ("a/b=x", f"x={folder} x={folder}"):
         assert run("serve", *wrong.split())[0] == 2
-    code, text = run("serve", "-C", str(tmp_path / "nothing"))
+    code, text = run("serve", "-C", str(tmp_path / "nothing"), "--port", "0")
     assert (code, "recrawl init" in text) == (1, True)
+
+
+def test_a_port_that_is_taken_is_named(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, text = run("serve", "-C", str(folder), "--port", str(port))
+    assert (code, f"127.0.0.1 port {port}" in text, "--port" in text) == (1, True, True)
 
 
 def test_keys_are_created_listed_and_revoked(folder: Path, tmp_path: Path) -> None:

@@ -50,6 +50,15 @@ def test_the_secret_alone_is_on_the_screen(in_corpus: Recrawl) -> None:
     assert len(ran.out.splitlines()) == 1
 
 
+def test_a_private_address_needs_an_option_of_the_server(in_corpus: Recrawl) -> None:
+    ran = in_corpus("webhooks", "add", "search", "http://10.1.2.3:9000/hook")
+    assert ran.code == 0
+    assert "--allow-network 10.1.2.3" in " ".join(ran.err.split())
+    for public in ("https://93.184.215.14/", "https://search.example/"):
+        ran = in_corpus("webhooks", "add", public[8:11], public)
+        assert "--allow-network" not in ran.err
+
+
 def test_letters_are_listed_sent_again_and_given_up(in_corpus: Recrawl, tmp_path: Path) -> None:
     in_corpus("webhooks", "add", "search", URL)
     assert in_corpus("webhooks", "letters", "search", "--no-json").out == "Nothing waits.\n"

@@ -117,6 +117,18 @@ def test_letters_are_listed_sent_again_and_given_up(serving: RunningServer, targ
         assert answer.json == {"webhook": "index", "ids": [letter["id"]]}
 
 
+def test_an_answer_warns_of_an_address_that_is_refused(
+    serving: RunningServer, server: RunningServer
+) -> None:
+    private = {"name": "a", "url": "http://10.1.2.3/"}
+    assert "--allow-network 10.1.2.3" in serving.request("POST", PATH, private).json["warning"]
+    # This server was started with that option for its own machine.
+    local = {"name": "b", "url": "http://localhost:8080/"}
+    assert serving.request("POST", PATH, local).json["warning"] is None
+    public = {"name": "c", "url": "https://search.example/"}
+    assert serving.request("POST", PATH, public).json["warning"] is None
+
+
 def test_wrong_requests_are_problems(serving: RunningServer, server: RunningServer) -> None:
     for body in ({}, {"name": "A", "url": "https://a.example/"}, {"name": "a", "url": "x"}):
         assert serving.request("POST", PATH, body).problem == "invalid-value"
