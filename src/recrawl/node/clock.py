@@ -138,6 +138,8 @@ class NodeTime:
             wall_ms = self._read_wall()
             running_ms = self._clock.running_ms()
             offset_ms = wall_ms - running_ms
+            if self._jump_ms is None and offset_ms <= self._offset_ms:
+                return running_ms + self._offset_ms  # nearly always, because the clock is right
             if self._is_believed(offset_ms, running_ms):
                 self._offset_ms = max(self._offset_ms, offset_ms)
             return running_ms + self._offset_ms

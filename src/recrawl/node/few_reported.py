@@ -16,8 +16,10 @@ and readers of the log get one.
 All numbers are little-endian.
 """
 
+import itertools
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +35,7 @@ VALUES = ("digest", "etag", "last_modified", "sketch", "profile", "moved_to")
 
 _HEAD = struct.Struct("<II")
 _LENGTH = struct.Struct("<H")
+_LAYOUTS_MAX = 256
 # Columns of `Outcomes` in the order of the record, which keeps each at a multiple of its size.
 _COLUMNS = (
     ("page", "q"),
@@ -67,19 +70,22 @@ def few_outcomes_entry(contents: list[Content], **columns: Sequence[Any]) -> Few
 def pack_few(contents: Sequence[Content], columns: dict[str, Sequence[Any]]) -> bytes:
     """Return outcomes and their values as bytes."""
     n_rows = len(contents)
-    pieces = [_HEAD.pack(n_rows, 0)]
-    pieces += [struct.pack(f"<{n_rows}{code}", *columns[name]) for name, code in _COLUMNS]
-    pieces.append(
-        bytes(
-            sum(1 << bit for bit, value in enumerate(content) if value is not None)
-            for content in contents
-        )
-    )
+    numbers = itertools.chain.from_iterable(columns[name] for name, _ in _COLUMNS)
+    flags, values = bytearray(), list[bytes]()
     for content in contents:
-        for value in content:
+        has = 0
+        for bit, value in enumerate(content):
             if value is not None:
-                pieces += (_LENGTH.pack(len(value)), value)
-    return b"".join(pieces)
+                has |= 1 << bit
+                values += (_LENGTH.pack(len(value)), value)
+        flags.append(has)
+    return b"".join((_layout(n_rows).pack(n_rows, 0, *numbers), flags, *values))
+
+
+@lru_cache(_LAYOUTS_MAX)
+def _layout(n_rows: int) -> struct.Struct:
+    """Return the layout of the head and the columns of a few rows."""
+    return struct.Struct("<II" + "".join(f"{n_rows}{code}" for _, code in _COLUMNS))
 
 
 def _outcomes_in(data: bytes, n_rows: int) -> Outcomes:
