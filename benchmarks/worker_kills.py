@@ -52,7 +52,7 @@ _DELAY_SECONDS: Final = 1.0
 _TOLERANCE_SECONDS: Final = 0.05
 _START_SECONDS_MAX: Final = 120.0
 _WORK_SECONDS_MAX: Final = 4.0
-_LAST_SECONDS: Final = 5.0
+_LAST_SECONDS: Final = 3.0
 _STOP_SECONDS_MAX: Final = 60.0
 # One kill in so many is of the server.
 _SERVER_KILLS: Final = 5
@@ -67,6 +67,7 @@ class _Processes:
         self._urls = urls
         self._port = 0
         self._workers: list[subprocess.Popen[bytes] | None] = [None] * n_workers
+        self._log_bytes = [0] * n_workers
         self._server: subprocess.Popen[str] | None = None
         self.n_killed: Counter[str] = Counter()
 
@@ -93,10 +94,23 @@ class _Processes:
         command += ["--worker-folder", str(folder)]
         if number == 0 and is_first:
             command += self._urls
-        with (self._folder / f"worker-{number}.log").open("a") as log:
+        with self._log_of(number).open("a") as log:
+            self._log_bytes[number] = log.tell()
             self._workers[number] = subprocess.Popen(
                 command, env=_environment(), stdout=log, stderr=log
             )
+
+    def _log_of(self, number: int) -> Path:
+        return self._folder / f"worker-{number}.log"
+
+    def wait_until_started(self) -> None:
+        """Wait until all workers say that they fetch; before, SIGTERM simply ends them."""
+        end = time.monotonic() + _START_SECONDS_MAX
+        for number, n_bytes in enumerate(self._log_bytes):
+            while b"Fetching as" not in self._log_of(number).read_bytes()[n_bytes:]:
+                if time.monotonic() > end:
+                    raise RuntimeError(f"worker {number} has not started: see its log")
+                time.sleep(0.1)
 
     @property
     def _address(self) -> str:
@@ -207,7 +221,7 @@ def _measure_in(
                     processes.kill_worker(draws.randrange(n_workers))
                 print(f"\r{i + 1} killed", end="", file=sys.stderr)
             print(file=sys.stderr)
-            _wait_for_requests(requests)
+            processes.wait_until_started()
             time.sleep(_LAST_SECONDS)
             ended = processes.stop()
         finally:
