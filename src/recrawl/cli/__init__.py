@@ -114,6 +114,9 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
         "receivers": CommandEntry(
             "recrawl.cli.commands.receivers", "command", "Let sites announce changed pages."
         ),
+        "websub": CommandEntry(
+            "recrawl.cli.commands.websub", "command", "Subscribe to feeds that push changes."
+        ),
         "audit": CommandEntry(
             "recrawl.cli.commands.audit", "command", "Show who changed settings, keys, webhooks."
         ),

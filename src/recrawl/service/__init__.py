@@ -34,17 +34,28 @@ if TYPE_CHECKING:
         remove_receiver,
         rotate_receiver_secret,
     )
+    from recrawl.service.receivers.websub.discovery import FetchedFeed
+    from recrawl.service.receivers.websub.files import (
+        list_feed_subscriptions,
+        subscribe_feed,
+        unsubscribe_feed,
+    )
+    from recrawl.service.receivers.websub.subscription import FeedSubscription
+    from recrawl.service.receivers.websub.worker import WebSubSettings
     from recrawl.service.server import is_loopback, serve_corpora
 
 __all__ = [
     "PROBLEMS",
     "ApiKey",
     "AuditEntry",
+    "FeedSubscription",
+    "FetchedFeed",
     "KeyUse",
     "ListenError",
     "NoticeReceiver",
     "Scope",
     "ServiceLimits",
+    "WebSubSettings",
     "add_receiver",
     "append_audit_entry",
     "audit_command",
@@ -53,6 +64,7 @@ __all__ = [
     "create_key",
     "is_loopback",
     "limit_rows",
+    "list_feed_subscriptions",
     "list_keys",
     "list_receivers",
     "read_audit_log",
@@ -62,6 +74,8 @@ __all__ = [
     "rotate_key",
     "rotate_receiver_secret",
     "serve_corpora",
+    "subscribe_feed",
+    "unsubscribe_feed",
 ]
 
 _MODULES = {
@@ -90,6 +104,14 @@ _MODULES = {
         "list_receivers",
         "remove_receiver",
         "rotate_receiver_secret",
+    ),
+    "recrawl.service.receivers.websub.discovery": ("FetchedFeed",),
+    "recrawl.service.receivers.websub.subscription": ("FeedSubscription",),
+    "recrawl.service.receivers.websub.worker": ("WebSubSettings",),
+    "recrawl.service.receivers.websub.files": (
+        "list_feed_subscriptions",
+        "subscribe_feed",
+        "unsubscribe_feed",
     ),
     "recrawl.service.server": ("is_loopback", "serve_corpora"),
 }

@@ -37,6 +37,8 @@ from recrawl.service.protection.rates import RequestRates
 from recrawl.service.receivers import indexnow_route, signed_route
 from recrawl.service.receivers.indexnow import FetchText, IndexNow
 from recrawl.service.receivers.signed_notices import SignedNotices
+from recrawl.service.receivers.websub import route as websub_route
+from recrawl.service.receivers.websub.worker import HubClient, WebSubSettings
 from recrawl.service.routes import changes, inspect, orders, pages, reports, settings, turns
 from recrawl.service.routes import webhooks as webhook_routes
 from recrawl.service.routes.direct import DirectCalls, find_call
@@ -73,6 +75,7 @@ def create_app(
     request_log: str | None = None,
     fetch_text: FetchText | None = None,
     trusted_proxies: Sequence[str] = (),
+    websub: WebSubSettings | None = None,
 ) -> FastAPI:
     """Return the application that serves some corpora; it closes them when it ends.
 
@@ -98,6 +101,8 @@ def create_app(
     trusted_proxies
         Networks of proxies that are believed where a request comes from.  With one, every corpus
         needs keys: clients of a proxy may be anywhere.
+    websub
+        How hubs are reached that push the changes of feeds; None to subscribe to none.
     """
     networks = read_networks(trusted_proxies)
     limits = limits or ServiceLimits()
@@ -106,6 +111,12 @@ def create_app(
     access = Access({**no_keys, **(keys or {})}, is_local=is_local and not networks)
     indexnow = None if fetch_text is None else IndexNow(fetch_text, limits)
     log = None if request_log is None else RequestLogFile(request_log)
+
+    hub_clients = {
+        name: HubClient(hosted.find(name), folder, websub, limits)
+        for name, folder in (folders or {}).items()
+        if websub is not None
+    }
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -121,6 +132,9 @@ def create_app(
                 ending.push_async_callback(indexnow.close)
             for name, folder in (folders or {}).items():
                 await hosted.find(name).start_webhooks(folder, webhooks or DeliverySettings())
+            for client in hub_clients.values():
+                await client.start()
+                ending.push_async_callback(client.close)
             yield
 
     app = _Application(
@@ -136,7 +150,11 @@ def create_app(
     app.state.is_stopping = False
     app.state.signed_notices = SignedNotices(folders or {}, limits)
     # Sites have no key of ours.
-    open_paths = ("receivers/*",) if indexnow is None else ("receivers/*", "indexnow")
+    open_paths = ["receivers/*"]
+    if indexnow is not None:
+        open_paths.append("indexnow")
+    if websub is not None:
+        open_paths.append("websub/*")
     rates, find_route = RequestRates(limits), partial(route_of_path, app)
     app.add_middleware(AccessGate, access=access, rates=rates, open_paths=open_paths)
     app.add_middleware(AuditLayer, folders=folders or {}, find_route=find_route)
@@ -156,6 +174,9 @@ def create_app(
     if indexnow is not None:
         app.state.indexnow = indexnow
         app.include_router(indexnow_route.router, prefix="/v1/corpora/{corpus}")
+    if websub is not None:
+        app.state.hub_clients = hub_clients
+        app.include_router(websub_route.router, prefix="/v1/corpora/{corpus}")
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http_error)

@@ -94,11 +94,13 @@ class ServiceLimits:
         10_000, "URLs that a host may announce by IndexNow in an hour", "429 too-busy"
     )
     notice_bytes_max: int = limit_field(
-        1 << 20, "size of a signed notice or of what a hub sends", "413 body-too-large"
+        4 << 20, "size of a signed notice or of what a hub pushes", "413 body-too-large"
     )
     notice_urls_max: int = limit_field(10_000, "URLs of a signed notice", "400 invalid-body")
     notice_urls_per_hour: int = limit_field(
-        10_000, "URLs of a host that signed notices may announce in an hour", "429 too-busy"
+        10_000,
+        "URLs of a host that signed notices, or hubs, may announce in an hour",
+        "429 too-busy",
     )
     drain_seconds_max: float = limit_field(
         30.0, "time that running requests have to end when the server stops", "they are cut off"

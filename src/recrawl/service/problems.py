@@ -43,6 +43,7 @@ PROBLEMS: dict[str, ProblemType] = {
     "wrong-method": ProblemType(405, "The path does not take this method"),
     "body-too-slow": ProblemType(408, "The body did not arrive in time"),
     "changes-lost": ProblemType(410, "The change feed no longer has these changes"),
+    "subscription-ended": ProblemType(410, "The subscription has ended"),
     "time-lost": ProblemType(410, "The log no longer reaches back to this time"),
     "other-version": ProblemType(412, "The settings have changed meanwhile"),
     "body-too-large": ProblemType(413, "The body is too large"),

@@ -21,6 +21,7 @@ from recrawl.service.keys import KeyRing
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.listening import bind_socket
 from recrawl.service.receivers.indexnow import FetchText
+from recrawl.service.receivers.websub.worker import WebSubSettings
 from recrawl.service.webhooks import DeliverySettings
 
 __all__ = ["is_loopback", "serve_corpora", "server_config"]
@@ -104,6 +105,7 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
     request_log: str | None = None,
     fetch_text: FetchText | None = None,
     trusted_proxies: Sequence[str] = (),
+    websub: WebSubSettings | None = None,
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve corpora until the process is told to stop (SIGTERM, Ctrl-C), then close them.
@@ -132,6 +134,8 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
         Function that fetches the key files of sites, for notices of IndexNow; None to take none.
     trusted_proxies
         Networks of proxies that are believed where a request comes from.
+    websub
+        How hubs are reached that push the changes of feeds; None to subscribe to none.
     on_ready
         Function that is called with the URL of the server when it listens.
 
@@ -162,6 +166,7 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
         request_log=request_log,
         fetch_text=fetch_text,
         trusted_proxies=trusted_proxies,
+        websub=websub,
     )
     bound = bind_socket(host, port)
     config = server_config(app, limits, tls)

@@ -43,7 +43,7 @@ def command(after_ms: int | None, limit: int, folder: Path, out: Output) -> None
     """List who changed settings, API keys and webhooks: when, how and from where.
 
     These are the requests to a server that need the scope admin, and the commands `recrawl keys`,
-    `recrawl webhooks` and `recrawl receivers` on this machine.
+    `recrawl webhooks`, `recrawl receivers` and `recrawl websub` on this machine.
     """
     from recrawl.service import read_audit_log  # noqa: PLC0415
 

@@ -33,6 +33,7 @@ _NEEDED: Final = (
     "uvicorn",
 )
 _KEY_FILE_BYTES_MAX: Final = 4_096
+_FEED_BYTES_MAX: Final = 4 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DEFAULT_NAME: Final = "corpus"
 _SHORT_SECONDS: Final = 120.0
@@ -99,6 +100,13 @@ _SHORT_SECONDS: Final = 120.0
     "which requests for their key files carry.",
 )
 @click.option(
+    "--websub",
+    "websub_url",
+    metavar="URL",
+    help="Subscribe to the feeds of `recrawl websub` at their hubs, which then push changes.  URL "
+    "is the address at which hubs reach this server, such as https://recrawl.example/.",
+)
+@click.option(
     "--for",
     "for_seconds",
     metavar="TIME",
@@ -110,8 +118,8 @@ _SHORT_SECONDS: Final = 120.0
     "allow_networks",
     multiple=True,
     metavar="NETWORK",
-    help="Network that webhooks may be sent to although it is not public, such as 10.1.0.0/16.  "
-    "Can be repeated.",
+    help="Network that webhooks may be sent to, and hubs be asked in, although it is not public, "
+    "such as 10.1.0.0/16.  Can be repeated.",
 )
 @corpus_option
 @output_option
@@ -120,6 +128,7 @@ def command(
     host: str,
     workers: int,
     contact: str | None,
+    websub_url: str | None,
     for_seconds: float | None,
     allow_networks: tuple[str, ...],
     folder: Path,
@@ -175,6 +184,9 @@ def command(
             webhooks=DeliverySettings(allow_networks=allow_networks),
             for_seconds=for_seconds,
             fetch_text=None if contact is None else _key_file_fetcher(contact),
+            websub=None
+            if websub_url is None
+            else _websub_settings(websub_url, contact or websub_url, allow_networks),
             on_ready=say_ready,
             **serving,
         )
@@ -220,6 +232,34 @@ def _key_file_fetcher(
         return answer.body if is_found else None
 
     return fetch_text
+
+
+def _websub_settings(
+    url: str, contact: str, allow_networks: tuple[str, ...], **settings: Any
+) -> Any:
+    """Return the settings of subscriptions to feeds, with a fetcher of the feeds."""
+    from recrawl.fetch import FetchRequest, FetchSettings, HttpFetcher  # noqa: PLC0415
+    from recrawl.service import FetchedFeed, WebSubSettings  # noqa: PLC0415
+
+    chosen = FetchSettings(
+        contact=contact,
+        body_bytes_max=_FEED_BYTES_MAX,
+        total_seconds_max=30.0,
+        allow_networks=allow_networks,
+        **settings,
+    )
+
+    async def fetch_feed(feed: str) -> FetchedFeed | None:
+        fetcher = HttpFetcher(chosen)
+        try:
+            answer = await fetcher.fetch(FetchRequest(url=feed))
+        finally:
+            await fetcher.close()
+        if answer.status != 200 or answer.problem is not None:
+            return None
+        return FetchedFeed(answer.final_url, answer.headers, answer.body)
+
+    return WebSubSettings(url=url, fetch_feed=fetch_feed, allow_networks=allow_networks)
 
 
 def _folders_by_name(corpora: tuple[str, ...], folder: Path) -> dict[str, Path]:

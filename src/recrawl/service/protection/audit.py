@@ -2,7 +2,7 @@
 
 Entries are lines of JSON in the folder of the corpus, in at most `AUDIT_FILES_MAX` files of
 `AUDIT_FILE_BYTES_MAX` bytes: ``audit.jsonl`` is written, ``audit.1.jsonl`` is the one before it.
-They name hosts, consumers and webhooks, but no pages.
+They name hosts, consumers, webhooks and feeds, but no pages.
 """
 
 import getpass

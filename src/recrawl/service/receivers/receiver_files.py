@@ -19,6 +19,8 @@ __all__ = [
     "NoticeReceiver",
     "ReceiverRing",
     "add_receiver",
+    "check_hosts",
+    "covers_host",
     "list_receivers",
     "remove_receiver",
     "rotate_receiver_secret",
@@ -54,13 +56,41 @@ class NoticeReceiver(NamedTuple):
 
     def covers(self, host: str) -> bool:
         """Return whether it may announce pages of a host."""
-        return any(
-            host.endswith(one[1:]) if one.startswith("*.") else host == one for one in self.hosts
-        )
+        return covers_host(self.hosts, host)
 
     def as_public(self) -> dict[str, Any]:
         """Return its fields without the secrets."""
         return {"name": self.name, "hosts": self.hosts, "created_at_ms": self.created_at_ms}
+
+
+def covers_host(hosts: Iterable[str], host: str) -> bool:
+    """Return whether a host is one of some hosts, of which ``*.`` stands for all below.
+
+    Parameters
+    ----------
+    hosts
+        Hosts such as ``shop.example`` or ``*.shop.example``.
+    host
+        Host of a page, in lower case and with its port.
+    """
+    return any(host.endswith(one[1:]) if one.startswith("*.") else host == one for one in hosts)
+
+
+def check_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
+    """Return hosts in lower case and once each; raise if one is not a host, or there are too many.
+
+    Parameters
+    ----------
+    hosts
+        Hosts such as ``shop.example`` or ``*.shop.example``.
+    """
+    allowed = tuple(dict.fromkeys(host.lower() for host in hosts))
+    if not 1 <= len(allowed) <= _HOSTS_MAX:
+        raise ValueError(f"there must be 1 to {_HOSTS_MAX} hosts, got {len(allowed)}")
+    for host in allowed:
+        if not _HOST.fullmatch(host):
+            raise ValueError(f"{host!r} is not a host; write shop.example or *.shop.example")
+    return allowed
 
 
 def add_receiver(
@@ -84,12 +114,7 @@ def add_receiver(
             "a name must be up to 32 small letters, digits, '_' and '-', and begin with a letter "
             f"or digit, got {name!r}"
         )
-    allowed = tuple(dict.fromkeys(host.lower() for host in hosts))
-    if not 1 <= len(allowed) <= _HOSTS_MAX:
-        raise ValueError(f"a receiver needs 1 to {_HOSTS_MAX} hosts, got {len(allowed)}")
-    for host in allowed:
-        if not _HOST.fullmatch(host):
-            raise ValueError(f"{host!r} is not a host; write shop.example or *.shop.example")
+    allowed = check_hosts(hosts)
     secret = make_webhook_secret()
     receiver = NoticeReceiver(name, allowed, ((secret, None),), now_ms)
     with hold_lock(folder / _LOCK):

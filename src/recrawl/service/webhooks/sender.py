@@ -39,6 +39,8 @@ class WebhookAnswer(NamedTuple):
     problem: str = ""
     """What went wrong; empty if the receiver has accepted the request."""
     retry_after_seconds: float | None = None
+    moved_to: str = ""
+    """Where the same request should be sent instead (307, 308); webhooks do not follow it."""
 
     @property
     def is_accepted(self) -> bool:
@@ -169,7 +171,8 @@ class WebhookSender:
         retry_after = parse_retry_after(
             answer.headers.get("Retry-After"), now_ms=round(self._now_seconds() * 1000)
         )
-        return WebhookAnswer(answer.status, _safe_text(problem), retry_after)
+        moved_to = answer.headers.get("Location", "") if answer.status in (307, 308) else ""
+        return WebhookAnswer(answer.status, _safe_text(problem), retry_after, moved_to)
 
 
 async def _read_some(answer: aiohttp.ClientResponse, n_bytes_max: int) -> bytes:

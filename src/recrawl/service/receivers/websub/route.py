@@ -1,0 +1,50 @@
+"""The callbacks of subscriptions, which hubs verify and send changes to; they need no API key."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request
+from fastapi.responses import PlainTextResponse, Response
+
+from recrawl.service.calls import CorpusName, service_of
+from recrawl.service.problems import Problem
+from recrawl.service.receivers.websub.worker import HubClient
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["receivers"])
+_Token = Annotated[str, Path(max_length=64, description="Token of the subscription.")]
+
+
+def _client(request: Request, corpus: str) -> HubClient:
+    clients: dict[str, HubClient] = request.app.state.hub_clients
+    if corpus not in clients:
+        raise _unknown()
+    return clients[corpus]
+
+
+def _unknown() -> Problem:
+    return Problem("unknown-path", "there is no such request to a hub")
+
+
+@router.get("/websub/{token}", summary="Verify a subscription (WebSub)")
+async def verify_subscription(request: Request, corpus: CorpusName, token: _Token) -> Response:
+    """Return the challenge of a hub, if the server has asked it for the subscription."""
+    challenge = await _client(request, corpus).verify(token, request.query_params)
+    if challenge is None:
+        raise _unknown()
+    return PlainTextResponse(challenge, headers={"X-Content-Type-Options": "nosniff"})
+
+
+@router.post("/websub/{token}", summary="Push changes of a feed (WebSub)")
+async def push_changes(request: Request, corpus: CorpusName, token: _Token) -> Response:
+    """Take a feed or its new entries, signed with the secret of the subscription."""
+    service = service_of(request)
+    client = _client(request, corpus)
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Problem("unknown-format", "a signed body must not be compressed")
+    async with service.memory.hold(request, n_bytes_max=service.limits.notice_bytes_max) as body:
+        signature = request.headers.get("x-hub-signature", "")
+        status = await client.receive(token, signature, body)
+    if status == 410:
+        raise Problem("subscription-ended", "the server is not subscribed to this")
+    return Response(status_code=status)
