@@ -1,6 +1,7 @@
 """API keys: what is stored of them, and what each allows."""
 
 import asyncio
+import re
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,8 @@ from recrawl.corpus import Corpus
 from recrawl.errors import StorageError
 from recrawl.service import (
     Scope,
+    WebSubSettings,
+    create_app,
     create_key,
     list_keys,
     read_key_uses,
@@ -24,6 +27,7 @@ from recrawl.service.server import is_loopback
 from tests.unit.service.conftest import URLS
 from tests.unit.service.running_server import RunningServer
 
+REFERENCE = Path(__file__).parents[3] / "docs/reference/service.md"
 NOW = 1_700_000_000_000
 
 
@@ -198,21 +202,61 @@ CALLS = {
 }
 
 
-def test_every_path_is_in_the_table(server: RunningServer) -> None:
-    document = server.request("GET", "/v1/openapi.json").json
+# Paths whose requests prove otherwise who has sent them; tests/unit/service/receivers tests them.
+WITHOUT_KEYS = {
+    ("POST", "/receivers/NAME"): "signature",
+    ("GET", "/websub/TOKEN"): "signature",
+    ("POST", "/websub/TOKEN"): "signature",
+    ("GET", "/indexnow"): "key of the site",
+    ("POST", "/indexnow"): "key of the site",
+}
+NAMES = {"x": "NAME", "site0.example": "HOST", "hook": "NAME"}
+PARAMETERS = {
+    "{consumer}": "NAME",
+    "{host}": "HOST",
+    "{webhook}": "NAME",
+    "{receiver}": "NAME",
+    "{token}": "TOKEN",
+}
+
+
+def named(path: str, names: dict[str, str]) -> str:
+    parts = path.partition("?")[0].split("/")
+    return "/".join(names.get(part, part) for part in parts)
+
+
+def expected_scopes() -> dict[tuple[str, str], str]:
+    """Return the scope of each path, with the names that the reference uses."""
+    tested = {(method, named(path, NAMES)): scope for (method, path), scope in CALLS.items()}
+    return tested | WITHOUT_KEYS
+
+
+async def fetch_nothing(url: str) -> None:
+    raise AssertionError(url)
+
+
+def test_every_path_is_in_the_table(open_corpus: Callable[..., Corpus]) -> None:
+    websub = WebSubSettings(url="https://recrawl.example/", fetch_feed=fetch_nothing)
+    app = create_app({"news": open_corpus()}, fetch_text=fetch_nothing, websub=websub)
+    prefix = "/v1/corpora/{corpus}"
     paths = {
-        (method.upper(), path.removeprefix("/v1/corpora/{corpus}"))
-        for path, operations in document["paths"].items()
-        if path.startswith("/v1/corpora/{corpus}")
+        (method.upper(), named(path.removeprefix(prefix), PARAMETERS))
+        for path, operations in app.openapi()["paths"].items()
+        if path.startswith(prefix)
         for method in operations
     }
-    named = {"x": "{consumer}", "site0.example": "{host}", "hook": "{webhook}"}
-    tested = set()
-    for method, path in CALLS:
-        parts = path.partition("?")[0].split("/")
-        tested.add((method, "/".join(named.get(part, part) for part in parts)))
-    # Signed by its sender instead of sent with a key; tests/unit/service/receivers tests it.
-    assert tested == paths - {("POST", "/receivers/{receiver}")}
+    assert set(expected_scopes()) == paths
+
+
+def test_the_reference_has_every_path_with_its_scope() -> None:
+    (table,) = re.findall(r"^## Paths\n(.*?)^## ", REFERENCE.read_text("utf-8"), re.M | re.S)
+    documented = {}
+    for first, second in re.findall(r"^\| (`[A-Z]+ /.*?) \| (.*?) \|", table, re.M):
+        calls = re.findall(r"`([A-Z]+) (/[^`?]*)[^`]*`", first)
+        scopes = [one.strip("` ") for one in second.split(",")]
+        for i, (method, path) in enumerate(calls):
+            documented[method, path] = scopes[min(i, len(scopes) - 1)]
+    assert documented == expected_scopes()
 
 
 @pytest.mark.parametrize("scope", list(Scope))
