@@ -169,6 +169,11 @@ ROWS: dict[str, tuple[Panel, ...]] = {
                 (f"recrawl_waiting_feeds{_OF}", "{{corpus}} changes"),
             ),
         ),
+        Panel(
+            "How near a consumer is to losing changes",
+            "percentunit",
+            ((f"recrawl_consumer_kept_used_ratio{_OF}", "{{corpus}}"),),
+        ),
     ),
     "Server": (
         Panel(

@@ -1307,7 +1307,9 @@ class Corpus:
 
     def consumers(self) -> list[Consumer]:
         """Return the consumers of the change feed, and how far behind each is."""
-        return list_consumers(self.folder, self.nodes)
+        return list_consumers(
+            self.folder, self.nodes, kept=self.config.changes, now_ms=self.now_ms()
+        )
 
     def remove_consumer(self, consumer: str) -> bool:
         """Remove a consumer of the change feed; return whether it existed."""

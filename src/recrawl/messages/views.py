@@ -71,6 +71,9 @@ class Consumer(NamedTuple):
     """Number of changes after its place that the feed no longer has; at least so many."""
     problem: str | None
     """Reason why it cannot continue; None if it can."""
+    kept_used: float = 0.0
+    """How near its next change is to being removed from the feed: its share of the time or the
+    number of changes that the feed keeps.  At 1 it may be lost; 0 if there is no next change."""
 
 
 class PageRows(NamedTuple):

@@ -128,6 +128,7 @@ def create_app(
             openapi_document(app)  # made once, and not while a client waits
             saving = asyncio.create_task(access.save_uses_regularly())
             ending.callback(saving.cancel)
+            hosted.start()
             if indexnow is not None:
                 ending.push_async_callback(indexnow.close)
             for name, folder in (folders or {}).items():

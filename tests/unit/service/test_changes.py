@@ -1,5 +1,6 @@
 """The change feed over HTTP: cursors, consumers, waiting, and events."""
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 
 from recrawl import Outcome
 from recrawl.corpus import Corpus
+from recrawl.service.hosting.consumer_watch import ConsumerWatch
 from tests.manual_clock import ManualClock
 from tests.unit.service.conftest import URLS
 from tests.unit.service.running_server import RunningServer
@@ -122,3 +124,31 @@ def test_events_continue_after_the_last_one(fed: RunningServer, corpus: Corpus) 
     assert {event["event"] for event in events} == {"new"}
     headers["Last-Event-ID"] = "nonsense"
     assert fed.get("/changes", **headers).problem == "invalid-value"
+
+
+async def _run_now(function: Callable[[], Any]) -> Any:
+    return function()
+
+
+def test_a_consumer_is_warned_of_before_it_loses_changes(
+    open_corpus: Callable[..., Corpus], clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    corpus = open_corpus(changes={"kept_for": "10d"})
+    corpus.add(URLS)
+    corpus.commit_changes("late", "oldest")
+    corpus.commit_changes("done", "newest")
+    corpus.report([Outcome(handle=one.handle, digest=b"1") for one in corpus.lease(4)])
+    watch = ConsumerWatch("news", corpus, _run_now)
+    asyncio.run(watch.look())
+    assert watch.kept_used_max < 0.01
+    clock.pass_seconds(9 * 86_400)
+    asyncio.run(watch.look())
+    asyncio.run(watch.look())
+    assert watch.kept_used == pytest.approx({"late": 0.9, "done": 0.9}, abs=0.01)
+    warnings = [one.getMessage() for one in caplog.records]
+    assert len(warnings) == 2
+    assert "consumer late of news is 4 changes behind" in warnings[1]
+    corpus.commit_changes("done", "newest")
+    corpus.commit_changes("late", "newest")
+    asyncio.run(watch.look())
+    assert watch.kept_used_max == 0

@@ -15,6 +15,7 @@ from recrawl.atomic_files import create_folder, hold_lock, replace_json, sync_to
 from recrawl.corpus.inspect.change_feed import CorpusCursor
 from recrawl.errors import ChangesLost, StorageError
 from recrawl.messages.views import Consumer
+from recrawl.node.config.sections import ChangesConfig
 from recrawl.node.node import Node
 from recrawl.store import Cursor
 
@@ -137,8 +138,22 @@ def commit_consumer(
     return committed.cursor
 
 
-def list_consumers(folder: Path, nodes: Sequence[Node]) -> list[Consumer]:
-    """Return all consumers, by name."""
+def list_consumers(
+    folder: Path, nodes: Sequence[Node], *, kept: ChangesConfig, now_ms: int
+) -> list[Consumer]:
+    """Return all consumers, by name.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+    nodes
+        Nodes, one per partition.
+    kept
+        How long changes are kept.
+    now_ms
+        Current time, in milliseconds since 1970.
+    """
     consumers = []
     for path in sorted(_files(folder)):
         name = path.name.removesuffix(_SUFFIX)
@@ -158,6 +173,10 @@ def list_consumers(folder: Path, nodes: Sequence[Node]) -> list[Consumer]:
                 sum(behind),
                 sum(missed),
                 _problem_of(name, nodes, committed),
+                max(
+                    _share_of_kept(*one, kept, now_ms)
+                    for one in zip(nodes, committed.places, strict=True)
+                ),
             )
         )
     return consumers
@@ -229,6 +248,18 @@ def _counts(node: Node, place: _Place) -> tuple[int, int]:
         n_before = n_trimmed if is_missed else store.n_changes_before(place.cursor) or 0
         return store.n_changes - n_before, int(is_missed)
     return max(store.n_changes - max(place.n_read, n_trimmed), 0), max(n_trimmed - place.n_read, 0)
+
+
+def _share_of_kept(node: Node, place: _Place, kept: ChangesConfig, now_ms: int) -> float:
+    """Return how much of the time and the number that changes are kept the next one has used."""
+    following = node.store.changes(place.cursor, 1)
+    n_behind, n_missed = _counts(node, place)
+    if n_missed:
+        return 1.0
+    if not following:
+        return 0.0
+    age_seconds = max(now_ms - following[0].at_ms, 0) / 1000
+    return min(max(age_seconds / kept.kept_for, n_behind / kept.kept_max), 1.0)
 
 
 def _is_other_feed(node: Node, place: _Place) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from recrawl.corpus import Outcome, Reported
+from recrawl.service.hosting.consumer_watch import ConsumerWatch
 from recrawl.service.hosting.feed_watch import FeedWatch
 from recrawl.service.hosting.host_turns import HostTurns
 from recrawl.service.hosting.lanes import CallLane, MergingLane
@@ -50,6 +51,7 @@ class HostedCorpus:
         self.leases = LeaseQueue(corpus, limits, self.guard)
         self.feed = FeedWatch(corpus, limits)
         self.metrics = MetricsCache(corpus)
+        self.consumers = ConsumerWatch(name, corpus, self.read)
         n_calls_max = limits.calls_max
         self._small_reports: MergingLane[Outcome] = MergingLane(
             "report", corpus.report, _MERGED_OUTCOMES_MAX, n_calls_max
@@ -155,6 +157,7 @@ class HostedCorpus:
     async def close(self) -> None:
         """Wait for what runs, then close the corpus."""
         self.feed.close()
+        await self.consumers.close()
         if self.webhooks is not None:
             await self.webhooks.stop()
         await self.leases.close()
@@ -207,6 +210,11 @@ class HostedCorpora:
         for one in self._hosted.values():
             one.stop_waiting()
             await one.leases.close()
+
+    def start(self) -> None:
+        """Begin what runs in the background."""
+        for one in self._hosted.values():
+            one.consumers.start()
 
     async def close(self) -> None:
         """Close all corpora."""

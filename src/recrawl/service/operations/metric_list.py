@@ -59,6 +59,13 @@ METRICS: Final[dict[str, MetricRow]] = {
         ),
         MetricRow("recrawl_waiting_leases", "gauge", _C, "Leases that wait for pages to be due"),
         MetricRow("recrawl_waiting_feeds", "gauge", _C, "Requests that wait for changes"),
+        MetricRow(
+            "recrawl_consumer_kept_used_ratio",
+            "gauge",
+            _C,
+            "Share of the time or number that the change feed keeps, used by the consumer that is "
+            "nearest to losing changes; at 1 it may have lost some",
+        ),
         MetricRow("recrawl_pages", "gauge", ("corpus", "status"), "Tracked pages"),
         MetricRow(
             "recrawl_freshness_modelled_ratio", "gauge", _C, "Estimated share of fresh copies"

@@ -137,6 +137,7 @@ def _queue_values(hosted: HostedCorpus) -> Iterator[_Value]:
         yield _Value("recrawl_calls", n_calls, kind)
     yield _Value("recrawl_waiting_leases", hosted.leases.n_waiting)
     yield _Value("recrawl_waiting_feeds", hosted.feed.n_waiting)
+    yield _Value("recrawl_consumer_kept_used_ratio", hosted.consumers.kept_used_max)
     yield _Value("recrawl_disk_free_bytes", hosted.guard.n_bytes_free)
     yield _Value("recrawl_read_only", hosted.guard.is_read_only)
 

@@ -66,16 +66,19 @@ async def changes(
         )
     found = await _wait_for_changes(hosted, after, consumer, limit, wait)
     note_rows(request, len(found))
-    return await hosted.read(_changes_answer, found, after, with_passages=passages)
+    kept_used = None if consumer is None else hosted.consumers.kept_used.get(consumer)
+    return await hosted.read(_changes_answer, found, after, kept_used, with_passages=passages)
 
 
-def _changes_answer(found: list[PageChange], after: str | None, *, with_passages: bool) -> Response:
+def _changes_answer(
+    found: list[PageChange], after: str | None, kept_used: float | None, *, with_passages: bool
+) -> Response:
     cursor = found[-1].cursor if found else after
     answers = [_change_answer(one) for one in found]
     if with_passages:
         for one, answer in zip(found, answers, strict=True):
             answer["passages"] = None if one.passages is None else one.passages._asdict()
-    return json_answer({"changes": answers, "cursor": cursor})
+    return json_answer({"changes": answers, "cursor": cursor, "kept_used": kept_used})
 
 
 async def _read(
