@@ -300,6 +300,28 @@ def test_wrong_answers_in_a_row_are_asked_for_ever_more_rarely(
     assert waits == [pytest.approx(wait, abs=1.0) for wait in expected]
 
 
+def test_a_page_waits_longer_after_a_wrong_answer_where_fetches_are_scarce(
+    open_corpus: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    price = 2 * 86_400.0
+    monkeypatch.setattr(Shard, "price_at", lambda *_: price)
+    corpus = open_corpus(errors={"backoff": 60})
+    corpus.add(PAGES[:3], importance=[1.0, 4.0, 0.0])
+    for url in PAGES[:3]:
+        report(corpus, html(*TEXT, title=url), url)
+    clock.pass_seconds(100_000)
+    waits = []
+    for url in PAGES[:3]:
+        report(corpus, blocked(), url)
+        page = corpus.explain(url)
+        assert page is not None
+        assert page.state.not_before_ms is not None
+        waits.append((page.state.not_before_ms - clock.wall_ms()) / 1000)
+    # A page of four times the importance waits for a quarter of the time.
+    expected = [judging.PRICE_SHARE * price, judging.PRICE_SHARE * price / 4, 60.0]
+    assert waits == [pytest.approx(wait, rel=0.01, abs=1.0) for wait in expected]
+
+
 def test_a_page_after_a_first_answer_that_was_cut_is_in_the_feed_without_a_change(
     open_corpus: Open, clock: ManualClock
 ) -> None:

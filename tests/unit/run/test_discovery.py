@@ -14,6 +14,7 @@ from recrawl.fetch import FetchAnswer, FetchKind, FetchProblem, FetchRequest
 from recrawl.run.discovery import Discovery, DiscoverySettings, apply_polls
 from recrawl.run.discovery.finder import FILL_FACTOR, FILL_PAGES_MIN, LINKED_PAGES_MIN
 from recrawl.run.found import Findings
+from recrawl.shard import Reason
 from tests.manual_clock import ManualClock
 
 Open = Callable[..., Corpus]
@@ -339,6 +340,29 @@ def test_a_large_site_does_not_crowd_out_the_others(open_crawl: OpenCrawl) -> No
     found = crawl.fetch("https://huge.example/map.xml")
     assert 49 <= len(found.pages) <= 50
     assert found.changed is False
+
+
+def test_a_site_whose_pages_do_not_exist_brings_fewer(open_crawl: OpenCrawl) -> None:
+    crawl = open_crawl()
+    sizes = {"a": 10, "b": 30, "huge": 5_000}
+    for name, n in sizes.items():
+        host = f"https://{name}.example"
+        crawl.web.bodies[f"{host}/robots.txt"] = robots(f"{host}/map.xml")
+        crawl.web.bodies[f"{host}/map.xml"] = make_sitemap([f"{host}/{i}" for i in range(n)])
+    crawl.start(*(f"https://{name}.example/" for name in sizes))
+
+    def look_at(numbers: range) -> int:
+        for url in (f"https://huge.example/{number}" for number in numbers):
+            order = Order(0, url, url, None, None, Reason.VALUE, 0)
+            crawl.finder.take(order, asyncio.run(crawl.web.fetch(FetchRequest(url=url))))
+        crawl.finder.commit()
+        crawl.clock.pass_seconds(86_400)
+        return len(crawl.fetch("https://huge.example/map.xml").pages)
+
+    # 50 a day, as a share of the budget, and a sixth of them after forty that do not exist.
+    assert 5 <= look_at(range(40)) <= 10
+    crawl.web.bodies |= {f"https://huge.example/{i}": b"<p>A page." for i in range(40, 190)}
+    assert look_at(range(40, 190)) >= 40
 
 
 def test_a_huge_site_has_its_share_from_the_first_day_on_a_small_budget(

@@ -4,6 +4,7 @@ Nothing is written here: the node logs the judgements with the outcomes, and a r
 without judging again.
 """
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -21,6 +22,7 @@ from recrawl.node.records import (
 from recrawl.node.repeated_outcomes import CountedInTurn
 from recrawl.shard import PageStatus, Verdict
 from recrawl.shard.events import slot_of_page
+from recrawl.shard.state.codes import log2_of_code
 from recrawl.store import pack_passages
 from recrawl.store.content.differences import pack_difference
 
@@ -37,6 +39,11 @@ __all__ = [
 
 WRONG_AGAIN_SECONDS: Final = 3 * 3_600.0
 """Time to leave a page alone after a second wrong answer in a row; each further one doubles it."""
+PRICE_SHARE: Final = 0.3
+"""Share of the price for which a page waits after a wrong answer, at least.
+
+A fetch in vain costs the price, in seconds for which some page is outdated.  Where fetches are
+scarce it is better to wait until the wrong answers are probably over."""
 _DOUBLINGS_MAX: Final = 6
 
 
@@ -100,6 +107,7 @@ class _Memories:
         from recrawl.content import HostMemory, PageMemory  # noqa: PLC0415
 
         self._page_memory, self._host_memory = PageMemory, HostMemory
+        self._node = node
         pages = node.shard.tables.pages
         numbers = np.unique(page)
         slots = slot_of_page(numbers)
@@ -118,6 +126,15 @@ class _Memories:
         self.is_seen = dict(
             zip(numbers.tolist(), (pages.fetched_at[slots] > 0).tolist(), strict=True)
         )
+
+    def price_of(self, page: int) -> float:
+        """Return the price of a fetch in seconds for which the copy of a page is outdated."""
+        shard = self._node.shard
+        pages = shard.tables.pages
+        price = shard.price_at(int(shard.tables.registers.now[0]))
+        slot = slot_of_page(page)
+        weight = log2_of_code(int(pages.importance[slot])) - log2_of_code(int(pages.cost[slot]))
+        return price * math.exp2(-weight) if price > 0.0 and math.isfinite(weight) else 0.0
 
     def page_memory(self, page: int) -> "PageMemory | None":
         """Return the memory of a page; None if there is none, or it cannot be read."""
@@ -248,7 +265,8 @@ def _put_judgement(
     judged.is_in_doubt[i] = judgement.memory.is_in_doubt
     if is_wrong:
         judged.wrong_answer[i] = judgement.wrong_answer
-        judged.retry_seconds[i] = _retry_seconds(judgement.memory.n_wrong)
+        worth = PRICE_SHARE * memories.price_of(page)
+        judged.retry_seconds[i] = max(_retry_seconds(judgement.memory.n_wrong), worth)
     else:
         judged.digest[i] = judgement.digest
         judged.sketch[i] = judgement.observation.sketch_of(judgement.is_counted)

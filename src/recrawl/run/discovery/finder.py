@@ -86,9 +86,12 @@ ALONE_SHARE: Final = 0.05
 """Pages of other sites, per page of its own, up to which a site has no such limits."""
 GROWTH_SHARE: Final = 0.05
 """Share of the budget for the new pages of one site, while the corpus has other sites: as for
-newcomers.  A site may also double within 30 days."""
+newcomers.  A site may also double within 30 days.  Both shrink with the share of its pages that
+exist."""
 
 _GROWTH_SECONDS: Final = 30 * 86_400.0
+# Of the pages of a site that were fetched, each counts less than the one after it.
+_FOUND_DECAY: Final = 0.98
 _DAY_MS: Final = 86_400_000
 _RETRY_MS: Final = 300_000
 _SITES_MAX: Final = 100_000
@@ -295,6 +298,8 @@ class Discovery:
         kind = self.kind_of(order)
         if kind != FetchKind.PAGE:
             return self._take_document(order, answer, kind)
+        if answer.problem is None and answer.status in (_OK, _NOT_MODIFIED, *_GONE):
+            self._count_found(_origin_of(order.url), is_gone=answer.status in _GONE)
         if answer.status != _OK or answer.problem is not None:
             return Findings()
         (depth,) = self._memory.link_depths([order.url])
@@ -751,8 +756,19 @@ class Discovery:
         if not site.room_at_ms:
             return n_first
         seconds = max(self._corpus.now_ms() - site.room_at_ms, 0) / 1000
-        pace = max(GROWTH_SHARE * budget, n_own / _GROWTH_SECONDS)
+        pace = max(GROWTH_SHARE * budget, n_own / _GROWTH_SECONDS) * site.found_share
         return int(min(site.room + pace * seconds, max(FILL_PAGES_MIN, n_own)))
+
+    def _count_found(self, origin: str, *, is_gone: bool) -> None:
+        """Note whether a page of a site exists; nothing is written for a site without dead ones."""
+        site = self._memory.sites.get(origin)
+        if site is None or not (is_gone or site.n_gone):
+            return
+        self._memory.set_site(
+            origin,
+            n_found=_FOUND_DECAY * site.n_found + (not is_gone),
+            n_gone=_FOUND_DECAY * site.n_gone + is_gone,
+        )
 
     def _use_room(self, origin: str, room: int, n: int) -> None:
         if n:

@@ -40,6 +40,8 @@ _FORMAT: Final = 1
 _TRAPS_CACHED_MAX: Final = 200
 # Each comparison counts nine tenths of the one after it.
 _COMPARED_DECAY: Final = 0.9
+# Pages of a site that are taken to exist before it is known.
+_FOUND_PRIOR: Final = 5.0
 
 
 def hash_entries(texts: Sequence[str]) -> NDArray[np.uint64]:
@@ -195,6 +197,9 @@ class SiteRecord:
     room, room_at_ms
         Number of pages that the site could bring at an instant, and that instant; 0 if it has
         brought none yet.
+    n_found, n_gone
+        Sums of its pages that were fetched and exist, and of those that do not, the latest ones
+        most; not counted before the first one that does not.
     """
 
     next_ask_ms: int = 0
@@ -205,6 +210,13 @@ class SiteRecord:
     n_sent: dict[str, int] = field(default_factory=dict)
     room: float = 0.0
     room_at_ms: int = 0
+    n_found: float = 0.0
+    n_gone: float = 0.0
+
+    @property
+    def found_share(self) -> float:
+        """Share of its pages that exist, as far as is known."""
+        return (self.n_found + _FOUND_PRIOR) / (self.n_found + self.n_gone + _FOUND_PRIOR)
 
 
 class DiscoveryMemory:
