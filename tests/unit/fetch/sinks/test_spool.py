@@ -271,3 +271,22 @@ def test_a_full_disk_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         spool.settle((), spool.pending)
         spool.settle([Change("2")], spool.append([page(b"third")]))
         assert bodies(spool.read(1)) == [b"first", b"third"]
+
+
+def test_changes_that_other_processes_fetched_become_no_versions(tmp_path: Path) -> None:
+    feed = Feed()
+    feed.add(url="https://example.com/coffee")
+    feed.add()
+    feed.add(url="https://example.com/milk", what=Transition.GONE)
+    feed.add(url="https://example.com/cocoa", what=Transition.GONE)
+    with Spool.open(tmp_path, only_own=True) as spool:
+        gone = page(b"", url="https://example.com/milk", status=404)
+        done = spool.append([page(), gone])
+        assert spool.settle_feed(feed, done) == 2
+        assert spool.cursor == "4"
+        found = spool.read(1)
+        assert [(one.url, one.transition) for one in found] == [
+            (URL, Transition.CHANGED),
+            ("https://example.com/milk", Transition.GONE),
+        ]
+        assert spool.pending == ()
