@@ -23,10 +23,12 @@ from recrawl.service.receivers.notice_urls import host_of_page
 from recrawl.service.receivers.receiver_files import NoticeReceiver, ReceiverRing
 from recrawl.service.webhooks.signatures import verify_webhook
 
-__all__ = ["SIGNED_SOURCE", "Accepted", "SignedNotices", "read_notice_urls"]
+__all__ = ["NO_SIGNATURE_FITS", "SIGNED_SOURCE", "Accepted", "SignedNotices", "read_notice_urls"]
 
 SIGNED_SOURCE = "webhook"
 """Name of the source of these signals."""
+NO_SIGNATURE_FITS = "no signature fits the secret and the body"
+"""Detail of the answer to a request whose headers are complete and whose signature is wrong."""
 
 _ID_MAX = 200
 _SEEN_MAX = 10_000

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from recrawl.service.calls import CorpusName, service_of
 from recrawl.service.formats.answers import json_answer
 from recrawl.service.problems import Problem
-from recrawl.service.receivers.signed_notices import SignedNotices
+from recrawl.service.receivers.signed_notices import NO_SIGNATURE_FITS, SignedNotices
 
 __all__ = ["router"]
 
@@ -46,6 +46,9 @@ async def announce_signed(
     n_max = service.limits.notice_bytes_max
     async with service.memory.hold(request, n_bytes_max=n_max) as body:
         notices: SignedNotices = request.app.state.signed_notices
+        if corpus not in service.corpora.names:
+            # As of an unknown receiver, so that nobody learns which corpora there are.
+            raise Problem("signature-not-valid", NO_SIGNATURE_FITS)
         hosted = service.corpora.find(corpus)
         found = await notices.receive(hosted, receiver, request.headers, body)
     return json_answer(found._asdict())

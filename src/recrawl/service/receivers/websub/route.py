@@ -15,23 +15,18 @@ router = APIRouter(tags=["receivers"])
 _Token = Annotated[str, Path(max_length=64, description="Token of the subscription.")]
 
 
-def _client(request: Request, corpus: str) -> HubClient:
+def _client(request: Request, corpus: str) -> HubClient | None:
     clients: dict[str, HubClient] = request.app.state.hub_clients
-    if corpus not in clients:
-        raise _unknown()
-    return clients[corpus]
-
-
-def _unknown() -> Problem:
-    return Problem("unknown-path", "there is no such request to a hub")
+    return clients.get(corpus)
 
 
 @router.get("/websub/{token}", summary="Verify a subscription (WebSub)")
 async def verify_subscription(request: Request, corpus: CorpusName, token: _Token) -> Response:
     """Return the challenge of a hub, if the server has asked it for the subscription."""
-    challenge = await _client(request, corpus).verify(token, request.query_params)
+    client = _client(request, corpus)
+    challenge = None if client is None else await client.verify(token, request.query_params)
     if challenge is None:
-        raise _unknown()
+        raise Problem("unknown-path", "there is no such request to a hub")
     return PlainTextResponse(challenge, headers={"X-Content-Type-Options": "nosniff"})
 
 
@@ -44,7 +39,8 @@ async def push_changes(request: Request, corpus: CorpusName, token: _Token) -> R
         raise Problem("unknown-format", "a signed body must not be compressed")
     async with service.memory.hold(request, n_bytes_max=service.limits.notice_bytes_max) as body:
         signature = request.headers.get("x-hub-signature", "")
-        status = await client.receive(token, signature, body)
+        # An unknown corpus is answered like an unknown subscription.
+        status = 410 if client is None else await client.receive(token, signature, body)
     if status == 410:
         raise Problem("subscription-ended", "the server is not subscribed to this")
     return Response(status_code=status)

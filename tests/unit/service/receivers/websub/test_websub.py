@@ -214,6 +214,10 @@ def test_wrong_verifications(subscriber: Subscriber, hub: Hub) -> None:
     for callback in (asked.callback[:-1], asked.callback + "x", asked.callback + "x" * 99):
         assert hub.call(callback, **good).status in (404, 422)
     assert subscriber.is_active
+    # Nobody learns which corpora there are.
+    for callback in (asked.callback.replace("/news/", "/other/"), asked.callback + "x"):
+        assert hub.call(callback, **good).status == 404
+        assert hub.push(callback, b"").status == 410
 
 
 def test_a_hub_may_deny(subscriber: Subscriber, hub: Hub, clock: ManualClock) -> None:
