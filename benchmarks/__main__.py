@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import json
 import sys
+from pathlib import Path
 from typing import get_args
 
 from benchmarks import (
@@ -236,6 +237,7 @@ def _argument_parser() -> argparse.ArgumentParser:
     command = commands.add_parser("service", help=service.__doc__)
     command.add_argument("--pages", type=float, default=1e6)
     command.add_argument("--bodies", type=float, default=1e5, help="number of mutated bodies")
+    command.add_argument("--output", type=Path, help="CSV file for the figures that we quote")
     command = commands.add_parser("calls", help=calls.__doc__)
     command.add_argument("--pages", type=float, default=1e6)
     command = commands.add_parser("starts", help=starts.__doc__)
@@ -407,7 +409,7 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 folder=arguments.folder,
             )
         case "service":
-            return service.measure(int(arguments.pages), int(arguments.bodies))
+            return service.measure(int(arguments.pages), int(arguments.bodies), arguments.output)
         case "calls":
             return calls.measure(int(arguments.pages))
         case "starts":

@@ -68,7 +68,7 @@ class PostgresTable:
         Address of the database.
     """
 
-    _LEASE = """
+    LEASE = """
         WITH taken AS (
             SELECT id FROM page WHERE due_at <= %s ORDER BY due_at LIMIT %s
             FOR UPDATE SKIP LOCKED
@@ -76,7 +76,7 @@ class PostgresTable:
         UPDATE page SET due_at = %s, is_held = true FROM taken WHERE page.id = taken.id
         RETURNING page.id, page.url, page.etag, page.last_modified
     """
-    _REPORT = """
+    REPORT = """
         WITH given AS (
             SELECT unnest(%s::bigint[]) AS id, unnest(%s::bytea[]) AS digest
         ), before AS (
@@ -116,7 +116,7 @@ class PostgresTable:
     def lease(self, n_rows: int) -> Sequence[Any]:
         """Return up to ``n_rows`` held pages."""
         now = time.time()
-        found = self._connection.execute(self._LEASE, (now, n_rows, now + LEASE_SECONDS))
+        found = self._connection.execute(self.LEASE, (now, n_rows, now + LEASE_SECONDS))
         return found.fetchall()
 
     def report(self, leased: Sequence[Any], digest: bytes) -> int:
@@ -125,7 +125,7 @@ class PostgresTable:
         numbers = [row[0] for row in leased]
         digests = [digest] * len(numbers)
         values = (numbers, digests, now, now + REVISIT_SECONDS)
-        return self._connection.execute(self._REPORT, values).rowcount
+        return self._connection.execute(self.REPORT, values).rowcount
 
     def close(self) -> None:
         """Close the connection."""

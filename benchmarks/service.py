@@ -1,9 +1,11 @@
 """Measure the HTTP service beside the same batches on an embedded corpus, in one run.
 
 The service is a process of its own, and this process is its client.  Embedded and served batches
-take turns, so that a busy machine slows both.
+take turns, so that a busy machine slows both.  A table of jobs in PostgreSQL behind the same
+framework takes its turn as well.
 """
 
+import csv
 import io
 import json
 import random
@@ -14,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +25,9 @@ import pyarrow as pa
 
 import recrawl
 from benchmarks.calls import lease_and_report
+from benchmarks.http_load import run_pairs
 from benchmarks.mutations import N_MUTATIONS, mutate
+from benchmarks.peer_queues import PostgresTable, start_postgres
 from benchmarks.scale import synthetic_urls
 from recrawl.corpus import Corpus, CorpusConfig, Outcome
 
@@ -38,10 +42,17 @@ _ROUNDS: Final = 5
 _BATCHES: Final = 10
 _IDLE_SECONDS: Final = 5.0
 _DIGEST: Final = b"0123456789abcdef"
+_CSV_COLUMNS: Final = (
+    *("key", "n_clients", "n_rows_per_call", "rows_per_second", "milliseconds_p99"),
+    *("of_embedded", "postgresql_rows_per_second", "postgresql_milliseconds_p99"),
+    *("processor_microseconds", "idle_percent", "health_milliseconds_p99", "rows_added_per_second"),
+    *("n_pages", "n_bodies", "server_errors"),
+)
 
 
 class _Client:
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, prefix: str = _PATH) -> None:
+        self._prefix = prefix
         self._connection = HTTPConnection("127.0.0.1", port, timeout=120)
 
     def send(self, method: str, path: str, body: bytes | None, format: str) -> tuple[int, bytes]:
@@ -54,7 +65,7 @@ class _Client:
         return answer.status, data
 
     def post(self, path: str, body: bytes | None = None, format: str = _JSON) -> bytes:
-        status, data = self.send("POST", _PATH + path, body, format)
+        status, data = self.send("POST", self._prefix + path, body, format)
         if status != 200:
             raise RuntimeError(f"{path} was answered with {status}: {data[:200]!r}")
         return data
@@ -84,9 +95,26 @@ class _Served:
         return int(words[1]) * 4096 / (1 << 20)
 
 
+def _serve(folder: Path) -> AbstractContextManager[_Served]:
+    return _serve_with("recrawl", "serve", f"news={folder}", "--port", "0")
+
+
 @contextmanager
-def _serve(folder: Path) -> Iterator[_Served]:
-    command = [sys.executable, "-m", "recrawl", "serve", f"news={folder}", "--port", "0"]
+def _serve_job_table(n_pages: int, n_hosts: int) -> Iterator[_Served]:
+    with start_postgres() as address:
+        table = PostgresTable(address)
+        table.create(
+            synthetic_urls(first, min(100_000, n_pages - first), n_hosts)
+            for first in range(0, n_pages, 100_000)
+        )
+        table.close()
+        with _serve_with("benchmarks.job_table", address) as served:
+            yield served
+
+
+@contextmanager
+def _serve_with(module: str, *arguments: str) -> Iterator[_Served]:
+    command = [sys.executable, "-m", module, *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -132,21 +160,25 @@ def _rate(call: Callable[[], int], n_calls: int) -> float:
     return n_rows / (time.perf_counter() - started)
 
 
-def _batch_rates(corpus: Corpus, served: _Served) -> dict[str, object]:
+def _batch_rates(corpus: Corpus, served: _Served, table: _Served) -> dict[str, object]:
     """Measure batches of a thousand rows, embedded and served by turns."""
-    client = _Client(served.port)
+    client, of_table = _Client(served.port), _Client(table.port, "")
     calls: dict[str, Callable[[], int]] = {
         "embedded": lambda: lease_and_report(corpus, _ROWS),
         "json": lambda: _pair_in_json(client, _ROWS),
         "arrow": lambda: _pair_in_arrow(client, _ROWS),
+        "postgresql": lambda: _pair_in_json(of_table, _ROWS),
     }
     rates: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
     for _ in range(_ROUNDS):
         for name, call in calls.items():
+            client.close()  # a server closes connections that were idle while others had their turn
+            of_table.close()
             rates[name].append(_rate(call, _BATCHES))
     client.close()
+    of_table.close()
     found: dict[str, object] = {
         f"rows_per_second_{name}": round(statistics.median(values))
         for name, values in rates.items()
@@ -169,35 +201,40 @@ def _together(n_threads: int, work: Callable[[], None]) -> float:
 
 
 def _single_rates(
-    corpus: Corpus, served: _Served, n_clients: int, n_pairs: int
+    corpus: Corpus, served: _Served, table: _Served, n_clients: int, n_pairs: int
 ) -> dict[str, object]:
     """Measure pairs of a lease and a report of one row, by many clients."""
-    seconds: list[float] = []
 
     def embedded() -> None:
         for _ in range(n_pairs):
             orders = corpus.lease(1, with_shortfall=False)
             corpus.report([Outcome(handle=one.handle, digest=_DIGEST) for one in orders])
 
-    def over_http() -> None:
-        client = _Client(served.port)
-        for _ in range(n_pairs):
-            started = time.perf_counter()
-            _pair_in_json(client, 1)
-            seconds.append(time.perf_counter() - started)
-        client.close()
-
     n = n_clients * n_pairs
-    shares, rates = [], []
+    at_home, away, of_table, processor = [], [], [], 0.0
+    run_pairs(served.port, _PATH, n_clients, 1)  # both have opened their connections by now
+    run_pairs(table.port, "", n_clients, 1)
     for _ in range(3):
-        at_home, away = n / _together(n_clients, embedded), n / _together(n_clients, over_http)
-        shares.append(away / at_home)
-        rates.append(away)
+        at_home.append(n / _together(n_clients, embedded))
+        before = served.cpu_seconds
+        away.append(run_pairs(served.port, _PATH, n_clients, n_pairs))
+        processor += served.cpu_seconds - before
+        of_table.append(run_pairs(table.port, "", n_clients, n_pairs))
+    shares = [one.pairs_per_second / other for one, other in zip(away, at_home, strict=True)]
     return {
         "clients": n_clients,
-        "pairs_per_second": round(statistics.median(rates)),
+        "pairs_per_second": round(statistics.median(one.pairs_per_second for one in away)),
+        "milliseconds_per_pair_p99": round(
+            statistics.median(one.milliseconds_p99 for one in away), 1
+        ),
+        "processor_microseconds_per_pair": round(1e6 * processor / (3 * n)),
         "share_of_embedded": round(statistics.median(shares), 2),
-        "milliseconds_per_pair_p99": round(1e3 * sorted(seconds)[int(len(seconds) * 0.99)], 1),
+        "postgresql_pairs_per_second": round(
+            statistics.median(one.pairs_per_second for one in of_table)
+        ),
+        "postgresql_milliseconds_per_pair_p99": round(
+            statistics.median(one.milliseconds_p99 for one in of_table), 1
+        ),
     }
 
 
@@ -287,18 +324,67 @@ def _attack(served: _Served, n_bodies: int) -> dict[str, object]:
     }
 
 
-def measure(n_pages: int, n_bodies: int = 2_000) -> dict[str, object]:
+def _write_csv(file: Path, found: dict[str, Any]) -> None:
+    """Write the figures that the documentation quotes."""
+    rows: list[dict[str, object]] = [
+        {
+            "key": f"batch_{name}",
+            "n_clients": 1,
+            "n_rows_per_call": _ROWS,
+            "rows_per_second": found[f"rows_per_second_{name}"],
+            "of_embedded": found[f"share_of_embedded_{name}"],
+            "postgresql_rows_per_second": found["rows_per_second_postgresql"]
+            if name == "json"
+            else "",
+        }
+        for name in ("json", "arrow")
+    ]
+    rows += [
+        {
+            "key": f"single_{one['clients']}",
+            "n_clients": one["clients"],
+            "n_rows_per_call": 1,
+            "rows_per_second": one["pairs_per_second"],
+            "milliseconds_p99": one["milliseconds_per_pair_p99"],
+            "of_embedded": one["share_of_embedded"],
+            "postgresql_rows_per_second": one["postgresql_pairs_per_second"],
+            "postgresql_milliseconds_p99": one["postgresql_milliseconds_per_pair_p99"],
+            "processor_microseconds": one["processor_microseconds_per_pair"],
+        }
+        for one in found["single_rows"]
+    ]
+    rows.append(
+        {
+            "key": "beside",
+            "idle_percent": round(100 * found["idle_share_of_256_leases"], 1),
+            "health_milliseconds_p99": found["health_milliseconds_p99"],
+            "rows_added_per_second": found["rows_added_per_second"],
+            "n_pages": found["pages"],
+            "n_bodies": found["attack"]["bodies"],
+            "server_errors": found["attack"]["server_errors"],
+        }
+    )
+    with file.open("w", newline="") as opened:
+        writer = csv.DictWriter(opened, _CSV_COLUMNS, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def measure(n_pages: int, n_bodies: int = 2_000, output: Path | None = None) -> dict[str, object]:
     """Measure the service.
 
     Parameters
     ----------
     n_pages
-        Pages of the corpus.
+        Pages of the corpus, and rows of the table of jobs.
     n_bodies
         Number of mutated bodies to send.
+    output
+        CSV file for the figures that the documentation quotes; None for none.
     """
     config = CorpusConfig.from_dict(_CONFIG)
     n_hosts = max(n_pages // 50, 1)
+    scale = min(n_pages / 500_000, 1.0)
     with tempfile.TemporaryDirectory() as scratch:
         folders = [Path(scratch) / name for name in ("embedded", "served")]
         for folder in folders:
@@ -306,12 +392,16 @@ def measure(n_pages: int, n_bodies: int = 2_000) -> dict[str, object]:
                 for first in range(0, n_pages, 100_000):
                     corpus.add(synthetic_urls(first, min(100_000, n_pages - first), n_hosts))
         with recrawl.open(folders[0]) as corpus, _serve(folders[1]) as served:
-            found: dict[str, object] = {"pages": n_pages, **_batch_rates(corpus, served)}
-            found["single_rows"] = [
-                _single_rates(corpus, served, n_clients, n_pairs)
-                for n_clients, n_pairs in ((1, 100), (16, 30), (32, 30), (256, 4))
-            ]
+            found: dict[str, object] = {"pages": n_pages}
+            with _serve_job_table(n_pages, n_hosts) as table:
+                found |= _batch_rates(corpus, served, table)
+                found["single_rows"] = [
+                    _single_rates(corpus, served, table, n_clients, max(round(scale * n_pairs), 3))
+                    for n_clients, n_pairs in ((1, 400), (16, 100), (32, 80), (256, 10))
+                ]
             found |= _health_while_adding(served, min(n_pages, 1_000_000))
             found["attack"] = _attack(served, n_bodies)
             found["idle_share_of_256_leases"] = _idle_share(served, 256)
+    if output is not None:
+        _write_csv(output, found)
     return found

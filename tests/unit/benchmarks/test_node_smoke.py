@@ -95,11 +95,18 @@ def test_the_first_minute_is_measured_by_phase() -> None:
 
 
 @pytest.mark.slow_without_jit
-def test_the_service_is_measured_beside_an_embedded_corpus() -> None:
-    found = run("service", "--pages", "150000", "--bodies", "100")
+def test_the_service_is_measured_beside_an_embedded_corpus(tmp_path: Path) -> None:
+    written = tmp_path / "service.csv"
+    found = run("service", "--pages", "150000", "--bodies", "100", "--output", str(written))
     assert found["share_of_embedded_json"] > 0
     assert [row["clients"] for row in found["single_rows"]] == [1, 16, 32, 256]
+    assert all(row["postgresql_pairs_per_second"] > 0 for row in found["single_rows"])
     assert found["attack"]["server_errors"] == 0
+    # The documentation quotes the cells of this file.
+    measured = (ROOT / "benchmarks/measured/service.csv").read_text().splitlines()
+    lines = written.read_text().splitlines()
+    assert lines[0] == measured[0]
+    assert [line.split(",")[0] for line in lines] == [line.split(",")[0] for line in measured]
 
 
 def test_calls_are_measured_by_their_number_of_rows() -> None:
