@@ -338,7 +338,7 @@ def test_addresses_that_are_not_public_are_never_connected_to(tmp_path: Path, ho
                 while (status := await status_of(delivery)).n_failed < 2:
                     await asyncio.sleep(0.01)
                 assert "public" in status.problem or "reserved" in status.problem
-                assert "allow_networks" in status.problem
+                assert "--allow-network" in status.problem
         assert receiver.n_requests == 0
 
     run(main())
