@@ -164,7 +164,7 @@ def test_waits(serve: Serve) -> None:
 
 
 def test_calls_of_one_kind_do_not_hold_up_others(corpus: Corpus) -> None:
-    slow = SlowCorpus(corpus, "add", "lease")
+    slow = SlowCorpus(corpus, "add", "lease_each")
     limits = ServiceLimits(calls_max=2)
     corpus.add(URLS)
     (order,) = corpus.lease(1)
