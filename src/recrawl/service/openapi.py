@@ -11,6 +11,7 @@ from fastapi.openapi.utils import get_openapi
 from recrawl.service.formats.answers import STATUS_NAMES, OrderAnswer
 from recrawl.service.formats.row_kinds import OutcomeRow, PageRow, RequestRow, SignalRow, UrlRow
 from recrawl.service.formats.rows import ARROW, JSON, NDJSON
+from recrawl.service.limits import ServiceLimits
 from recrawl.service.routes.changes import CommitBody
 from recrawl.service.routes.orders import ExtendBody, ReleaseBody
 from recrawl.service.routes.pages import PageChangeBody
@@ -40,6 +41,9 @@ _PROBLEM = {
         "status": {"type": "integer"},
         "detail": {"type": "string"},
     },
+}
+_PROBLEM_CONTENT = {
+    "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
 }
 _STATUSES = {
     "type": "object",
@@ -86,6 +90,34 @@ _IDEMPOTENCY_KEY = {
 }
 _UNDOCUMENTED = ("/metrics", "/v1/openapi.json")
 _PREFIX = "/v1/corpora/{corpus}"
+_KEY_REFUSED = "rows have a key, and the corpus is not grouped by key"
+_REUSED = "the idempotency key belongs to another request"
+_CURSOR = "the cursor is not one that this corpus gave"
+# When a request of the right form is refused: that depends on the corpus, on earlier requests, or
+# on a grammar that a schema cannot express.
+_REFUSED_WHEN: dict[tuple[str, str], str] = {
+    ("get", "/changes"): f"{_CURSOR}, or both a cursor and a consumer are given",
+    ("get", "/page"): "the URL is not valid, or a key is given in a corpus not grouped by key",
+    ("get", "/pages"): f"{_CURSOR}, or a column is not known",
+    ("get", "/plan"): "a target is not understood",
+    ("post", "/orders"): f"{_REUSED}, or the name of the run is not possible",
+    ("post", "/orders/by-url"): f"{_REUSED}, {_KEY_REFUSED}, or the run is not possible",
+    ("post", "/outcomes"): _KEY_REFUSED,
+    ("post", "/pages"): _KEY_REFUSED,
+    ("patch", "/pages"): _KEY_REFUSED,
+    ("post", "/pages/remove"): "neither rows nor a pattern are given, the pattern is "
+    f"not valid, or {_KEY_REFUSED}",
+    ("post", "/pages/settings"): "not exactly one of urls and pattern is given, the pattern or a "
+    "setting is not valid, or a key is given in a corpus not grouped by key",
+    ("post", "/requests"): f"{_REUSED}, or {_KEY_REFUSED}",
+    ("post", "/signals"): f"{_REUSED}, or {_KEY_REFUSED}",
+    ("patch", "/hosts/{host}"): "the delay is a text that is not one such as 5s",
+    ("put", "/budget"): "the rate is not one such as 30/h",
+    ("put", "/consumers/{consumer}"): _CURSOR,
+    ("post", "/webhooks"): "there is such a webhook already, or its URL or a pattern is not valid",
+    ("post", "/webhooks/{webhook}/rotate"): "as many secrets as possible are still valid",
+    ("patch", "/webhooks/{webhook}"): "the URL or a pattern is not valid",
+}
 
 
 def openapi_document(app: FastAPI) -> dict[str, Any]:
@@ -99,6 +131,7 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
         description="Share a corpus of recrawl between fetchers in any language.",
         routes=app.routes,
     )
+    limits: ServiceLimits = app.state.service.limits
     _, schemas = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
     document["components"] = {
         "schemas": schemas | {"Problem": _PROBLEM, "RowStatuses": _STATUSES, "Orders": _ORDERS},
@@ -107,6 +140,7 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             _describe_answers(path.removeprefix(_PREFIX), method, operation)
+            _describe_limits(operation, limits)
             if path.startswith("/v1/"):
                 operation["security"] = [{"key": []}, {}]
     app.openapi_schema = document
@@ -142,21 +176,36 @@ def _pattern_of(template: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(template)))
 
 
+def _describe_limits(operation: dict[str, Any], limits: ServiceLimits) -> None:
+    """Add the limits of this server to the parameters of an operation."""
+    most = {
+        "n": limits.orders_max,
+        "wait": limits.wait_seconds_max,
+        "limit": limits.listed_max,
+    }
+    for parameter in operation.get("parameters", ()):
+        if parameter["name"] in most:
+            parameter["schema"]["maximum"] = most[parameter["name"]]
+        elif parameter["name"] == "target":
+            parameter["schema"]["anyOf"][0]["maxItems"] = limits.targets_max
+    body = operation.get("requestBody", {}).get("content", {}).get(JSON, {}).get("schema", {})
+    if body.get("type") == "array":
+        body["maxItems"] = limits.rows_max
+
+
 def _describe_answers(path: str, method: str, operation: dict[str, Any]) -> None:
     content = _OF_PATH.get((method, path))
     if content is None and (method, path) in _STATUS_PATHS:
         content = {JSON: {"schema": {"$ref": "#/components/schemas/RowStatuses"}}, ARROW: _BINARY}
     operation["responses"] = {
-        "200": {
+        "201" if (method, path) == ("post", "/webhooks") else "200": {
             "description": "Done.",
             "content": content or {JSON: {"schema": {"type": "object"}}},
         },
-        "default": {
-            "description": "A problem.",
-            "content": {
-                "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
-            },
-        },
+        "default": {"description": "A problem.", "content": _PROBLEM_CONTENT},
     }
+    if when := _REFUSED_WHEN.get((method, path)):
+        description = f"A value is not valid; also if {when}."
+        operation["responses"]["422"] = {"description": description, "content": _PROBLEM_CONTENT}
     if method == "post" and path in _KEYED_PATHS:
         operation.setdefault("parameters", []).append(_IDEMPOTENCY_KEY)

@@ -27,6 +27,8 @@ _FORMATS = {
 }
 # A row of metadata may have objects inside it.
 _OBJECTS_PER_ROW = 20
+# Floats below this have exactly one whole number each.
+_EXACT_MAX = 1 << 53
 _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 
@@ -112,11 +114,11 @@ def read_rows(body: bytes, format: str, kind: RowKind, limits: ServiceLimits) ->
         return BodyRows(kind, table=read_arrow(body, kind, limits.rows_max))
     if body.count(b"{") > limits.rows_max * _OBJECTS_PER_ROW:
         raise _too_many(limits)
+    rows_type: Any = list[kind.row]  # type: ignore[name-defined]
     if format == NDJSON:
-        decoder = _decoder_of(kind.row)
-        rows = _decode(decoder.decode_lines, body)
+        rows = _decode(_decoder_of(kind.row).decode_lines, body, rows_type, is_lines=True)
     else:
-        rows = _decode(_decoder_of(list[kind.row]).decode, body)  # type: ignore[name-defined]
+        rows = _decode(_decoder_of(rows_type).decode, body, rows_type)
     if len(rows) > limits.rows_max:
         raise _too_many(limits)
     return BodyRows(kind, rows)
@@ -132,7 +134,7 @@ def decode_json(body: bytes, type_: type[Any]) -> Any:
     type_
         Class of the value.
     """
-    return _decode(_decoder_of(type_).decode, body)
+    return _decode(_decoder_of(type_).decode, body, type_)
 
 
 def _too_many(limits: ServiceLimits) -> Problem:
@@ -150,10 +152,30 @@ def _decoder_of(type_: Any) -> "msgspec.json.Decoder[Any]":
     return decoder
 
 
-def _decode(decode: Any, body: bytes) -> Any:
+def _decode(decode: Any, body: bytes, type_: Any, *, is_lines: bool = False) -> Any:
     try:
-        return decode(body)
+        try:
+            return decode(body)
+        except msgspec.ValidationError as error:
+            if "got `float`" not in str(error):
+                raise
+            # To JSON Schema, and to languages with floats only, 5.0 is a whole number.
+            plain = (
+                msgspec.json.Decoder().decode_lines(body) if is_lines else msgspec.json.decode(body)
+            )
+            return msgspec.convert(_with_whole_numbers(plain), type_)
     except msgspec.ValidationError as error:
         raise Problem("invalid-value", str(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem("invalid-body", f"the JSON cannot be read: {error}") from None
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    """Return a value of JSON in which floats that are whole numbers are integers."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < _EXACT_MAX else value
+    if isinstance(value, list):
+        return [_with_whole_numbers(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _with_whole_numbers(one) for name, one in value.items()}
+    return value

@@ -21,7 +21,8 @@ __all__ = ["CommitBody", "router"]
 router = APIRouter(tags=["changes"])
 _HEARTBEAT_SECONDS = 15.0
 _EVENTS = "text/event-stream"
-_Consumer = Annotated[str, Path(max_length=64)]
+_NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
+_Consumer = Annotated[str, Path(pattern=_NAME, description="Name of the consumer.")]
 
 
 class CommitBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,7 +42,7 @@ async def changes(
         str | None, Query(max_length=4_000, description="Cursor to continue after.")
     ] = None,
     consumer: Annotated[
-        str | None, Query(max_length=64, description="Name of a consumer, instead of after.")
+        str | None, Query(pattern=_NAME, description="Name of a consumer, instead of after.")
     ] = None,
     limit: Annotated[int, Query(ge=1)] = 1_000,
     wait: Annotated[float, Query(ge=0, description="Seconds to wait for the first change.")] = 0.0,

@@ -108,6 +108,8 @@ async def remove_pages(
     if pattern is not None:
         found = await hosted.change(hosted.corpus.remove, pattern=pattern)
         return status_answer(request, found.rows, {"n_pages": int(found)})
+    if "content-type" not in request.headers:
+        raise Problem("invalid-value", "give rows with URLs, or a pattern")
     async with hold_body(request) as body:
         status, n_pages = await hosted.change(_remove, hosted.corpus, body, limits)
     return status_answer(request, status, {"n_pages": n_pages})

@@ -3,11 +3,12 @@
 A client that gives the ETag of an answer as If-Match changes only what it has seen.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from msgspec import Meta
 
 from recrawl.service.calls import CorpusName, enter, hold_body, json_body
 from recrawl.service.formats.answers import check_version, json_answer, version_of
@@ -18,6 +19,10 @@ from recrawl.service.keys import Scope
 __all__ = ["BudgetBody", "HostBody", "router"]
 
 router = APIRouter(tags=["settings"])
+_DELAY_SECONDS_MAX = 4e6
+# The end of the year 9999, in milliseconds since 1970.
+_INSTANT_MAX = 253_402_300_799_999
+_Count = Annotated[int, Meta(ge=1, le=65_535)]
 
 
 class BudgetBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -30,11 +35,11 @@ class BudgetBody(msgspec.Struct, forbid_unknown_fields=True):
 class HostBody(msgspec.Struct, forbid_unknown_fields=True):
     """New settings of a host; what is not given stays as it is."""
 
-    delay: float | str | None = None
+    delay: Annotated[float, Meta(ge=0, lt=_DELAY_SECONDS_MAX)] | str | None = None
     """Time between two fetches: seconds, or text such as "5s"."""
-    in_flight_max: int | None = None
-    burst: int | None = None
-    blocked_until_ms: int | None = None
+    in_flight_max: _Count | None = None
+    burst: _Count | None = None
+    blocked_until_ms: Annotated[int, Meta(ge=0, le=_INSTANT_MAX)] | None = None
     is_closed: bool | None = None
     is_unlimited: bool | None = None
 

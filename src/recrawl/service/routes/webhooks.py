@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path as FilePath
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response
+from msgspec import Meta
 
 from recrawl.service.calls import CorpusName, enter, hold_body, json_body
 from recrawl.service.formats.answers import json_answer
@@ -29,50 +30,59 @@ from recrawl.service.webhooks import (
 __all__ = ["LettersBody", "RotateBody", "WebhookBody", "WebhookChangeBody", "router"]
 
 router = APIRouter(tags=["webhooks"])
-_Name = Annotated[str, Path(max_length=32, description="Name of the webhook.")]
+_NAME = r"^[a-z0-9][a-z0-9._-]{0,31}$"
+_Name = Annotated[str, Path(pattern=_NAME, description="Name of the webhook.")]
+_Texts = Annotated[list[Annotated[str, Meta(min_length=1, max_length=200)]], Meta(max_length=100)]
+_Patterns = Annotated[
+    list[Annotated[str, Meta(min_length=1, max_length=2_000)]], Meta(max_length=100)
+]
+_What = Literal["new", "changed", "reverted", "gone", "moved", "returned", "retired"]
+_Share = Annotated[float, Meta(ge=0, le=1)]
+_Count = Annotated[int, Meta(ge=1, le=100)]
 _ONE = "/webhooks/{webhook}"
+_OVERLAP_SECONDS_MAX = 366 * 86_400.0
 
 
 class WebhookBody(msgspec.Struct, forbid_unknown_fields=True):
     """A new webhook."""
 
-    name: str
+    name: Annotated[str, Meta(pattern=_NAME)]
     url: str
     """Address that receives the requests."""
-    what: list[str] = []
+    what: list[_What] = []
     """Changes to send, such as "new"; all if empty."""
-    patterns: list[str] = []
+    patterns: _Patterns = []
     """Patterns of URLs, of which one must match; any URL if empty."""
-    kinds: list[str] = []
+    kinds: _Texts = []
     """Kinds of pages; all if empty."""
-    divergence_min: float = 0.0
+    divergence_min: _Share = 0.0
     with_passages: bool = False
-    events_max: int = 1
+    events_max: _Count = 1
     """Events per request; above 1 the body is a batch."""
     holds_back: bool = True
     """Whether a dead letter holds back the later changes of its page."""
-    start: str = "newest"
+    start: Literal["newest", "oldest"] = "newest"
 
 
 class WebhookChangeBody(msgspec.Struct, forbid_unknown_fields=True):
     """New settings of a webhook; what is not given stays as it is."""
 
     url: str | msgspec.UnsetType = msgspec.UNSET
-    what: list[str] | msgspec.UnsetType = msgspec.UNSET
-    patterns: list[str] | msgspec.UnsetType = msgspec.UNSET
-    kinds: list[str] | msgspec.UnsetType = msgspec.UNSET
-    divergence_min: float | msgspec.UnsetType = msgspec.UNSET
+    what: list[_What] | msgspec.UnsetType = msgspec.UNSET
+    patterns: _Patterns | msgspec.UnsetType = msgspec.UNSET
+    kinds: _Texts | msgspec.UnsetType = msgspec.UNSET
+    divergence_min: _Share | msgspec.UnsetType = msgspec.UNSET
     with_passages: bool | msgspec.UnsetType = msgspec.UNSET
-    events_max: int | msgspec.UnsetType = msgspec.UNSET
+    events_max: _Count | msgspec.UnsetType = msgspec.UNSET
     holds_back: bool | msgspec.UnsetType = msgspec.UNSET
-    disabled: str | msgspec.UnsetType | None = msgspec.UNSET
+    disabled: Annotated[str, Meta(max_length=200)] | msgspec.UnsetType | None = msgspec.UNSET
     """Reason why nothing is sent; null to enable the webhook."""
 
 
 class RotateBody(msgspec.Struct, forbid_unknown_fields=True):
     """How long the old secret stays valid."""
 
-    overlap_seconds: float = 86_400.0
+    overlap_seconds: Annotated[float, Meta(ge=0, le=_OVERLAP_SECONDS_MAX)] = 86_400.0
 
 
 class LettersBody(msgspec.Struct, forbid_unknown_fields=True):
