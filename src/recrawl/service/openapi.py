@@ -111,6 +111,7 @@ _REFUSED_WHEN: dict[tuple[str, str], str] = {
     "setting is not valid, or a key is given in a corpus not grouped by key",
     ("post", "/requests"): f"{_REUSED}, or {_KEY_REFUSED}",
     ("post", "/signals"): f"{_REUSED}, or {_KEY_REFUSED}",
+    ("post", "/turns"): "the name of a host to rest is not valid",
     ("patch", "/hosts/{host}"): "the delay is a text that is not one such as 5s",
     ("put", "/budget"): "the rate is not one such as 30/h",
     ("put", "/consumers/{consumer}"): _CURSOR,
