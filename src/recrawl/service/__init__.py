@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recrawl.service.app import create_app
+    from recrawl.service.change_topic import ChangeTopic, read_client_settings
     from recrawl.service.keys import (
         ApiKey,
         Scope,
@@ -48,6 +49,7 @@ __all__ = [
     "PROBLEMS",
     "ApiKey",
     "AuditEntry",
+    "ChangeTopic",
     "FeedSubscription",
     "FetchedFeed",
     "KeyUse",
@@ -68,6 +70,7 @@ __all__ = [
     "list_keys",
     "list_receivers",
     "read_audit_log",
+    "read_client_settings",
     "read_key_uses",
     "remove_receiver",
     "revoke_key",
@@ -80,6 +83,7 @@ __all__ = [
 
 _MODULES = {
     "recrawl.service.app": ("create_app",),
+    "recrawl.service.change_topic": ("ChangeTopic", "read_client_settings"),
     "recrawl.service.keys": (
         "ApiKey",
         "Scope",

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,11 +16,12 @@ from recrawl.cli.support.corpus_access import (
 )
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.output import Output, output_option, relative_time_text
-from recrawl.errors import ServiceUnavailable
+from recrawl.errors import ServiceUnavailable, SinkError
 from recrawl.units import count_text, instant_text
 
 if TYPE_CHECKING:
     from recrawl.corpus import Corpus, PageChange, PassageChanges
+    from recrawl.service import ChangeTopic
 
 __all__ = ["command"]
 
@@ -36,6 +39,11 @@ _T = TypeVar("_T")
         CommandExample("recrawl changes --consumer nightly", about="Only what is new since."),
         CommandExample("recrawl changes --consumers"),
         CommandExample("recrawl changes --after $CURSOR --follow", is_run=False),
+        CommandExample(
+            "recrawl changes --consumer search --follow --kafka kafka-1:9092 --topic pages",
+            about="Write all further changes to a topic of Kafka.",
+            is_run=False,
+        ),
     ),
 )
 @click.option("--after", metavar="CURSOR", help="Start after the change with this cursor.")
@@ -71,6 +79,20 @@ _T = TypeVar("_T")
     help="Print only changes of this kind.  May be repeated.  With --consumer, the others count as "
     "read, too.",
 )
+@click.option(
+    "--kafka",
+    "brokers",
+    metavar="HOST:PORT",
+    help="Write the changes to a topic of these brokers instead of printing them, as events of "
+    "CloudEvents; needs --topic and --consumer.  Several brokers are separated by commas.",
+)
+@click.option("--topic", metavar="NAME", help="Topic of --kafka.")
+@click.option(
+    "--kafka-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Further settings of the Kafka client, as lines of name=value: TLS, user, password.",
+)
 @corpus_or_service_option
 @output_option
 def command(
@@ -95,6 +117,10 @@ def command(
 
     If you report bodies or texts of pages, --passages shows which passages are new or gone.
 
+    With --kafka and --topic, changes are written to Kafka.  The consumer moves on once the brokers
+    have stored them, so every change is in the topic at least once.  The key of a message is the
+    URL: the changes of a page are in one partition, in their order.
+
     A page is new at its first fetch, reverted if it is back to an earlier version, gone if it was
     not found, returned if it is there again, and retired if it was gone so often that recrawl no
     longer fetches it.
@@ -110,6 +136,10 @@ def command(
         else:
             feed = _Feed(corpus, after, consumer, is_committed=not options["no_commit"])
             with_passages = options["passages"]
+            if options["brokers"] is not None:
+                with _open_topic(folder, options) as topic:
+                    _send_changes(feed, topic, out, follow, what, with_passages)
+                return
             _print_changes(
                 feed, out, follow=follow, limit=limit, what=what, with_passages=with_passages
             )
@@ -125,6 +155,14 @@ def _check_options(consumer: str | None, after: str | None, options: dict[str, A
         )
     if options["rewind"] and options["commit"] is None:
         raise click.UsageError("--rewind needs --commit: it lets --commit move the consumer back")
+    if (options["brokers"] is None) != (options["topic"] is None):
+        raise click.UsageError("--kafka and --topic need each other")
+    if options["kafka_config"] is not None and options["brokers"] is None:
+        raise click.UsageError("--kafka-config needs --kafka and --topic")
+    if options["brokers"] is not None and (consumer is None or options["no_commit"]):
+        raise click.UsageError(
+            "--kafka needs --consumer NAME, whose place says which changes are in the topic"
+        )
     if options["commit"] == "":
         # A script whose variable is empty must not print and commit instead.
         raise click.UsageError("--commit needs a cursor, or `oldest` or `newest`")
@@ -238,20 +276,70 @@ def _print_changes(
         feed.corpus.refresh()
 
 
+def _open_topic(folder: CorpusPlace, options: dict[str, Any]) -> "ChangeTopic":
+    """Return the topic that the options name."""
+    try:
+        import confluent_kafka  # noqa: F401, PLC0415
+    except ImportError:
+        raise click.UsageError('--kafka needs `pip install "recrawl[kafka]"`') from None
+    from recrawl.service import ChangeTopic, read_client_settings  # noqa: PLC0415
+
+    with value_errors_as_usage():
+        settings = {}
+        if options["kafka_config"] is not None:
+            settings = read_client_settings(options["kafka_config"].read_text(encoding="utf-8"))
+        name = folder if isinstance(folder, str) else f"urn:recrawl:corpus:{folder.resolve().name}"
+        return ChangeTopic(options["brokers"], options["topic"], source=name, settings=settings)
+
+
+def _send_changes(
+    feed: _Feed,
+    topic: "ChangeTopic",
+    out: Output,
+    follow: bool,
+    what: tuple[str, ...],
+    with_passages: bool,
+) -> None:
+    """Write changes to a topic, a part at a time; the consumer moves on after each part."""
+    n_sent = 0
+    while True:
+        changes = feed.read() if not follow else _retry(feed.read, out)
+        wanted = [one for one in changes if not what or one.what.name.lower() in what]
+        if follow:
+            _retry(partial(topic.write, wanted, with_passages=with_passages), out)
+        else:
+            topic.write(wanted, with_passages=with_passages)
+        n_sent += len(wanted)
+        if changes:
+            feed.after = changes[-1].cursor
+            if follow:
+                _retry(lambda: feed.commit(out), out)
+            else:
+                feed.commit(out)
+        elif not follow:
+            out.row({"n_sent": n_sent})
+            out.say(f"{count_text(n_sent, 'change')} written to the topic.")
+            return
+        else:
+            time.sleep(_FOLLOW_SECONDS)
+            feed.corpus.refresh()
+
+
 def _retry(call: Callable[[], _T], out: Output) -> _T:
-    """Call a server until it answers; say once that it is away, and when it is back."""
-    is_away = False
+    """Call a server or a broker until it answers; say once that it is away, and when it is back."""
+    away = ""
     while True:
         try:
             found = call()
-        except ServiceUnavailable as error:
-            if not is_away:
-                out.note(f"{error}.  Waiting until the server is back …")
-            is_away = True
+        except (ServiceUnavailable, SinkError) as error:
+            who = "the server" if isinstance(error, ServiceUnavailable) else "Kafka"
+            if away != who:
+                out.note(f"{error}.  Waiting until {who} is back …")
+            away = who
             time.sleep(_AWAY_SECONDS)
             continue
-        if is_away:
-            out.note("The server is back.")
+        if away:
+            out.note(f"{away[0].upper()}{away[1:]} is back.")
         return found
 
 
