@@ -5,7 +5,7 @@ may be anywhere.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from recrawl.service.operations import metrics_route
 from recrawl.service.operations.metrics import ServerMetrics
 from recrawl.service.operations.request_log import RequestLogFile
 from recrawl.service.operations.request_watch import REQUEST_ID, RequestWatch
+from recrawl.service.operations.tracing import TracingLayer
 from recrawl.service.problems import Problem
 from recrawl.service.protection.audit_layer import AuditLayer
 from recrawl.service.protection.proxies import TrustedProxies, read_networks
@@ -64,7 +65,7 @@ class _Application(FastAPI):
         await self.direct(scope, receive, send)
 
 
-def create_app(
+def create_app(  # noqa: PLR0913 (all but one are keywords)
     corpora: Mapping[str, Any],
     *,
     keys: Mapping[str, KeyRing] | None = None,
@@ -76,6 +77,7 @@ def create_app(
     fetch_text: FetchText | None = None,
     trusted_proxies: Sequence[str] = (),
     websub: WebSubSettings | None = None,
+    tracing: Any = None,
 ) -> FastAPI:
     """Return the application that serves some corpora; it closes them when it ends.
 
@@ -103,6 +105,8 @@ def create_app(
         needs keys: clients of a proxy may be anywhere.
     websub
         How hubs are reached that push the changes of feeds; None to subscribe to none.
+    tracing
+        Provider of the tracers of OpenTelemetry that record requests; None to record none.
     """
     networks = read_networks(trusted_proxies)
     limits = limits or ServiceLimits()
@@ -123,6 +127,8 @@ def create_app(
         async with AsyncExitStack() as ending:
             if log is not None:
                 ending.callback(log.close)
+            if tracing is not None:
+                ending.push_async_callback(asyncio.to_thread, tracing.shutdown)
             ending.push_async_callback(hosted.close)
             ending.push_async_callback(access.save_uses, is_last=True)
             openapi_document(app)  # made once, and not while a client waits
@@ -151,11 +157,8 @@ def create_app(
     app.state.is_stopping = False
     app.state.signed_notices = SignedNotices(folders or {}, limits)
     # Sites have no key of ours.
-    open_paths = ["receivers/*"]
-    if indexnow is not None:
-        open_paths.append("indexnow")
-    if websub is not None:
-        open_paths.append("websub/*")
+    given = {"receivers/*": True, "indexnow": indexnow, "websub/*": websub}
+    open_paths = [path for path, what in given.items() if what is not None]
     rates, find_route = RequestRates(limits), partial(route_of_path, app)
     app.add_middleware(AccessGate, access=access, rates=rates, open_paths=open_paths)
     app.add_middleware(AuditLayer, folders=folders or {}, find_route=find_route)
@@ -166,8 +169,13 @@ def create_app(
         log=log,
         find_route=find_route,
     )
+    outer: list[Callable[[ASGIApp], ASGIApp]] = []
     if networks:
-        app.add_middleware(TrustedProxies, networks=networks)
+        outer.append(partial(TrustedProxies, networks=networks))
+    if tracing is not None:
+        outer.append(partial(TracingLayer, provider=tracing, find_route=find_route))
+    for layer in outer:
+        app.add_middleware(layer)
     app.include_router(metrics_route.router)
     app.include_router(_health)
     for part in (*_ROUTES, webhook_routes, signed_route):
@@ -178,16 +186,20 @@ def create_app(
     if websub is not None:
         app.state.hub_clients = hub_clients
         app.include_router(websub_route.router, prefix="/v1/corpora/{corpus}")
+    _add_error_handlers(app)
+    gate = AccessGate(DirectCalls(app, _answer_bug), access=access, rates=rates)
+    app.direct = RequestWatch(gate, app.state.metrics, log, find_route)
+    for layer in outer:
+        app.direct = layer(app.direct)
+    app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
+    return app
+
+
+def _add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
     app.add_exception_handler(HTTPException, _answer_http_error)
     app.add_exception_handler(Exception, _answer_bug)
-    gate = AccessGate(DirectCalls(app, _answer_bug), access=access, rates=rates)
-    app.direct = RequestWatch(gate, app.state.metrics, log, find_route)
-    if networks:
-        app.direct = TrustedProxies(app.direct, networks=networks)
-    app.openapi = lambda: openapi_document(app)  # type: ignore[method-assign]
-    return app
 
 
 _health = APIRouter()

@@ -20,6 +20,7 @@ from recrawl.service.connections import limited_protocol
 from recrawl.service.keys import KeyRing
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.listening import bind_socket
+from recrawl.service.operations.tracing import start_tracing
 from recrawl.service.receivers.indexnow import FetchText
 from recrawl.service.receivers.websub.worker import WebSubSettings
 from recrawl.service.webhooks import DeliverySettings
@@ -106,6 +107,7 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
     fetch_text: FetchText | None = None,
     trusted_proxies: Sequence[str] = (),
     websub: WebSubSettings | None = None,
+    is_traced: bool = False,
     on_ready: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serve corpora until the process is told to stop (SIGTERM, Ctrl-C), then close them.
@@ -136,6 +138,8 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
         Networks of proxies that are believed where a request comes from.
     websub
         How hubs are reached that push the changes of feeds; None to subscribe to none.
+    is_traced
+        Whether each request is recorded as a span of OpenTelemetry.
     on_ready
         Function that is called with the URL of the server when it listens.
 
@@ -167,6 +171,7 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
         fetch_text=fetch_text,
         trusted_proxies=trusted_proxies,
         websub=websub,
+        tracing=start_tracing() if is_traced else None,
     )
     bound = bind_socket(host, port)
     config = server_config(app, limits, tls)

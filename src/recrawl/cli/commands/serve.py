@@ -93,6 +93,13 @@ _SHORT_SECONDS: Final = 120.0
     help="Append a JSON line for each request to FILE; - for standard error.",
 )
 @click.option(
+    "--opentelemetry",
+    "is_traced",
+    is_flag=True,
+    help="Record each request as a span of OpenTelemetry and send it by OTLP, where "
+    "OTEL_EXPORTER_OTLP_ENDPOINT says.",
+)
+@click.option(
     "--indexnow",
     "contact",
     metavar="CONTACT",
@@ -150,6 +157,10 @@ def command(
         raise click.ClickException(
             f"this needs packages that are not installed: {', '.join(missing)}.\nRun `pip install "
             '"recrawl[server]"`.'
+        )
+    if serving["is_traced"] and importlib.util.find_spec("opentelemetry") is None:
+        raise click.ClickException(
+            '--opentelemetry needs its packages.\nRun `pip install "recrawl[opentelemetry]"`.'
         )
     folders = _folders_by_name(corpora, folder)
     _check_address(host, serving["port"])
