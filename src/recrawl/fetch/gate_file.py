@@ -96,8 +96,15 @@ class GateFile:
     def _write_anew(self) -> None:
         self.close()
         lines = b"" if self._gate is None else self._gate.save()
-        with replace_file(self._path) as file:
-            file.write(lines)
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        try:
+            with replace_file(self._path) as file:
+                file.write(lines)
+        except OSError:
+            # The disk is full: go on with the old file, which has the same delays.
+            self._file = os.open(self._path, flags, 0o666)
+            self._n_bytes_max = max(GATE_FILE_BYTES_MIN, 2 * self._n_bytes)
+            return
+        self._file = os.open(self._path, flags, 0o666)
         self._n_bytes = len(lines)
         self._n_bytes_max = max(GATE_FILE_BYTES_MIN, _GROWTH_FACTOR * len(lines))

@@ -163,9 +163,12 @@ class HostGate:
         found = self._hosts.get(host) or self._add(host)
         if found is None or found.n_open >= self._settings.connections_per_host:
             return False
-        found.n_open += 1
-        self._record(host, found)
+        self._count_open(host, found)
         return True
+
+    def knows(self, host: str) -> bool:
+        """Return whether a request was ever sent to a host, as far as it is remembered."""
+        return host in self._hosts
 
     def leave_after(
         self, host: str, wait_seconds: float, state: HostState | None = None, *, was_open: bool
@@ -221,9 +224,17 @@ class HostGate:
         found.n_failures = max(state.n_failures, 0)
 
     def _start(self, host: str, found: _Host, now_ms: int) -> None:
-        found.n_open += 1
         found.next_at_ms = now_ms + math.ceil(self._delay_seconds(found) * 1000)
-        self._record(host, found)
+        self._count_open(host, found)
+
+    def _count_open(self, host: str, found: _Host) -> None:
+        """Count a request that starts; one that cannot be recorded does not start."""
+        found.n_open += 1
+        try:
+            self._record(host, found)
+        except BaseException:
+            found.n_open -= 1
+            raise
 
     def leave(
         self,

@@ -348,31 +348,36 @@ class _SharedSync:
 
     def sync(self) -> None:
         """Wait until everything that this thread wrote is on disk."""
-        with self._lock:
-            self._n_requested += 1
-            number = self._n_requested
-            self._n_waiting += 1
-            while self._is_syncing and self._n_served < number:
-                self._turn.wait()
-            self._n_waiting -= 1
-            if self._failure is not None:
-                raise StorageError(self._failure)
-            if self._n_served >= number:
-                return
-            self._is_syncing = True
-            n_requested = self._n_requested
+        has_turn = False
+        n_requested = 0
         try:
+            with self._lock:
+                self._n_requested += 1
+                number = self._n_requested
+                self._n_waiting += 1
+                while self._is_syncing and self._n_served < number:
+                    self._turn.wait()
+                self._n_waiting -= 1
+                if self._failure is not None:
+                    raise StorageError(self._failure)
+                if self._n_served >= number:
+                    return
+                n_requested = self._n_requested
+                has_turn = self._is_syncing = True
             self._values.sync()
         except BaseException as error:
-            self._failure = str(error) or type(error).__name__
+            # Also an interruption by the user: others must not wait for this thread.
+            if has_turn:
+                self._failure = str(error) or type(error).__name__
             raise
         finally:
-            with self._lock:
-                self._is_syncing = False
-                if self._failure is None:
-                    self._n_served = n_requested
-                if self._n_waiting:
-                    self._turn.notify_all()
+            if has_turn:
+                with self._lock:
+                    self._is_syncing = False
+                    if self._failure is None:
+                        self._n_served = n_requested
+                    if self._n_waiting:
+                        self._turn.notify_all()
 
 
 def _write_ranges(records: Sequence[Record]) -> list[tuple[int, int]]:

@@ -67,14 +67,16 @@ class Access:
         ring = self._find_ring(name)
         given = _key_in(request)
         if self._is_local and not ring and given is None:
-            # Web pages must not reach an open server through a name of theirs, and other machines
-            # not through a proxy.
+            # Web pages must not reach an open server, neither through a name of theirs nor by a
+            # request that their browser sends to this machine; nor other machines through a proxy.
             header = request.headers.get("host")
             host = (request.url.hostname or "") if header is None else _host_of(header)
             if not is_loopback_name(host):
                 raise Problem("wrong-host", f"without keys the host must be localhost, got {host}")
             if is_forwarded(request.scope):
                 raise Problem("wrong-host", "behind a proxy every corpus needs API keys")
+            if _is_of_other_site(request):
+                raise Problem("wrong-host", "without keys, pages of websites may send no requests")
             return None
         found = self._find(ring, given)
         if ring is not None:
@@ -251,6 +253,14 @@ def _host_of(header: str) -> str:
         return urlsplit(f"//{header}").hostname or ""
     except ValueError:
         return ""
+
+
+def _is_of_other_site(request: Request) -> bool:
+    """Return whether a browser sends a request for a page of a website, not of this machine."""
+    origin = request.headers.get("origin")
+    if origin is None:
+        return request.headers.get("sec-fetch-site") == "cross-site"
+    return not is_loopback_name(_host_of(origin.partition("://")[2]))
 
 
 def _key_in(request: Request) -> str | None:

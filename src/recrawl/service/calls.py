@@ -99,10 +99,13 @@ class HeldRequestBody:
         self._body.forget()
 
 
-def hold_body(request: Request, *, only_json: bool = False) -> HeldRequestBody:
+def hold_body(
+    request: Request, *, only_json: bool = False, is_keyless: bool = False
+) -> HeldRequestBody:
     """Return a block that begins with reading the body of a request, and holds it."""
     format = body_format(request.headers.get("content-type"), only_json=only_json)
-    return HeldRequestBody(service_of(request).memory.hold(request), format)
+    memory = service_of(request).memory
+    return HeldRequestBody(memory.hold(request, is_keyless=is_keyless), format)
 
 
 def request_key(request: Request, *parts: object) -> RequestKey | None:

@@ -91,23 +91,34 @@ def limited_protocol(limits: ServiceLimits) -> type[HttpToolsProtocol]:
 
         def data_received(self, data: bytes) -> None:
             was_in_head = self._is_in_head
+            # After a body, what follows its last byte counts: trailers.
+            self._n_head_bytes += len(data)
             super().data_received(data)
             if self._is_in_head and self._timer is None:
                 self._start_timer()
             # The chunk in which a head begins may have the end of a body before it.
-            if was_in_head and self._is_in_head:
-                self._n_head_bytes += len(data)
-                if self._n_head_bytes > limits.header_bytes_max:
-                    self._refuse()
+            if was_in_head is self._is_in_head and self._n_head_bytes > limits.header_bytes_max:
+                self._refuse()
 
         def on_message_begin(self) -> None:
             self._is_in_head, self._n_head_bytes = True, 0
             super().on_message_begin()
 
+        def on_body(self, body: bytes) -> None:
+            self._n_head_bytes = 0
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self._n_head_bytes = 0
+            super().on_message_complete()
+
         def on_headers_complete(self) -> None:
-            self._is_in_head = False
+            self._is_in_head, self._n_head_bytes = False, 0
             self._stop_timer()
             super().on_headers_complete()
+            # Trailers, which may follow a body, are no headers of the request: a proxy has not
+            # checked them, and the request may have been answered already.
+            self.headers = []
 
         def on_response_complete(self) -> None:
             self._gathered.flush()
@@ -127,6 +138,9 @@ def limited_protocol(limits: ServiceLimits) -> type[HttpToolsProtocol]:
                 self.transport.close()
 
         def _refuse(self) -> None:
+            if not self._is_in_head:  # trailers: there is an answer already, or soon
+                self.transport.close()
+                return
             problem = Problem(
                 "headers-too-large",
                 f"the first line and the headers have at most {limits.header_bytes_max:,} bytes",

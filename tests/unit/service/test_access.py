@@ -393,6 +393,17 @@ def test_an_open_server_answers_only_to_names_of_this_machine(server: RunningSer
     assert (answer.status, answer.problem) == (421, "wrong-host")
 
 
+def test_web_pages_cannot_change_an_open_corpus(server: RunningServer, corpus: Corpus) -> None:
+    corpus.add(["https://a.example/"])
+    for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}):
+        for path in ("/pages/remove?pattern=*", "/orders?n=1"):
+            answer = server.post(path, **headers)
+            assert (answer.status, answer.problem) == (421, "wrong-host")
+    assert server.get("/stats", Sec_Fetch_Site="cross-site").problem == "wrong-host"
+    assert corpus.n_pages == 1
+    assert server.post("/orders", Origin="http://localhost:3000").status == 200
+
+
 @pytest.mark.parametrize(
     ("host", "expected"),
     [

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,34 @@ def test_headers(serve: Serve) -> None:
             assert (answered.status, answered.read()[:12]) == (200, b'{"status":[]')
             time.sleep(2.2)  # longer than a head may take
         connection.close()
+
+
+def test_bodies_without_a_key_leave_memory_for_others(serve: Serve) -> None:
+    with serve(held_bytes_max=80_000) as server, ExitStack() as clients:
+        for _ in range(10):
+            client = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+            clients.enter_context(client)
+            head = b"POST /v1/corpora/news/receivers/a HTTP/1.1\r\nContent-Length: 9000\r\n\r\n"
+            client.sendall(head + b"x" * 8_999)
+        body = b"[]".ljust(60_000)
+        assert server.post("/pages", body, Content_Type="application/json").status == 200
+        assert server.app.state.service.memory.n_held <= 10_000
+
+
+def test_trailers_are_limited(serve: Serve) -> None:
+    head = b"POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with serve(header_bytes_max=10_000) as server:
+        address = ("127.0.0.1", server.port)
+        for line in (b"x: y\r\n" * 1_000, b"x" * 1_000):
+            with socket.create_connection(address, timeout=20) as client:
+                client.sendall(head + b"0\r\n")
+                with pytest.raises(ConnectionError):  # noqa: PT012 - closed at some point
+                    for _ in range(10_000):
+                        client.sendall(line)
+        with socket.create_connection(address, timeout=20) as client:
+            for _ in range(2):
+                client.sendall(head + b"2\r\n[]\r\n0\r\nx: y\r\n\r\n")
+                assert client.recv(10_000).startswith(b"HTTP/1.1 405")
 
 
 def is_answered_with(server: RunningServer, status: int) -> bool:

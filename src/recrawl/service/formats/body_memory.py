@@ -13,6 +13,8 @@ __all__ = ["BodyMemory", "HeldBody"]
 _GZIP_WBITS = 31
 # Pieces in which a body is decompressed, so that other requests are served in between.
 _PIECE_BYTES = 1 << 20
+# Part of the memory for bodies of requests without an API key, which anybody can send.
+_KEYLESS_PART = 8
 
 
 class BodyMemory:
@@ -26,14 +28,16 @@ class BodyMemory:
 
     def __init__(self, limits: ServiceLimits) -> None:
         self._limits = limits
-        self._n_held = 0
+        self._n_held = self._n_keyless = 0
 
     @property
     def n_held(self) -> int:
         """Size of all bodies held now, in bytes."""
         return self._n_held
 
-    def hold(self, request: Request, n_bytes_max: int | None = None) -> "HeldBody":
+    def hold(
+        self, request: Request, n_bytes_max: int | None = None, *, is_keyless: bool = False
+    ) -> "HeldBody":
         """Return a block that begins with reading the body of a request, and holds it.
 
         Parameters
@@ -42,18 +46,24 @@ class BodyMemory:
             Request whose body nothing has read yet.
         n_bytes_max
             Size of the body, if it has a smaller limit than others.
+        is_keyless
+            Whether anybody can send it; all such bodies have an eighth of the memory.
         """
-        return HeldBody(self, self._limits, request, n_bytes_max)
+        return HeldBody(self, self._limits, request, n_bytes_max, is_keyless=is_keyless)
 
-    def take(self, n_bytes: int) -> None:
+    def take(self, n_bytes: int, *, is_keyless: bool) -> None:
         """Count bytes as held; raise if there is no room."""
-        if self._n_held + n_bytes > self._limits.held_bytes_max:
+        n_max = self._limits.held_bytes_max
+        n_keyless = self._n_keyless + n_bytes if is_keyless else 0
+        if self._n_held + n_bytes > n_max or n_keyless > n_max // _KEYLESS_PART:
             raise too_busy("the server holds too many bodies; try again soon")
         self._n_held += n_bytes
+        self._n_keyless += n_bytes if is_keyless else 0
 
-    def give_back(self, n_bytes: int) -> None:
+    def give_back(self, n_bytes: int, *, is_keyless: bool) -> None:
         """Count bytes as no longer held."""
         self._n_held -= n_bytes
+        self._n_keyless -= n_bytes if is_keyless else 0
 
 
 class HeldBody:
@@ -69,6 +79,8 @@ class HeldBody:
         Request of the body.
     n_bytes_max
         Size of the body, if it has a smaller limit than others.
+    is_keyless
+        Whether anybody can send it.
     """
 
     def __init__(
@@ -77,7 +89,10 @@ class HeldBody:
         limits: ServiceLimits,
         request: Request,
         n_bytes_max: int | None = None,
+        *,
+        is_keyless: bool = False,
     ) -> None:
+        self._is_keyless = is_keyless
         self._memory = memory
         self._request = request
         self._n_max = n_bytes_max or limits.body_bytes_max
@@ -108,14 +123,14 @@ class HeldBody:
 
     def forget(self) -> None:
         """Count the body as no longer held."""
-        self._memory.give_back(self._n_bytes)
+        self._memory.give_back(self._n_bytes, is_keyless=self._is_keyless)
         self._n_bytes = 0
         self._pieces.clear()
 
     def _add(self, piece: bytes) -> None:
         if self._n_bytes + len(piece) > self._n_max:
             raise self._too_large()
-        self._memory.take(len(piece))
+        self._memory.take(len(piece), is_keyless=self._is_keyless)
         self._n_bytes += len(piece)
         self._pieces.append(piece)
 

@@ -134,6 +134,8 @@ class HostTurns:
         held = self._turns.pop(ended.turn, None)
         state = HostState(ended.crawl_delay_seconds, ended.answer_seconds, ended.n_failures)
         host = ended.host if held is None else held.host
+        if held is None and not self._gate.knows(host):
+            return  # never contacted: whoever invents hosts must not fill the table
         self._gate.leave_after(host, ended.wait_seconds, state, was_open=held is not None)
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from recrawl.service.protection.audit import AuditEntry, append_audit_entry
 __all__ = ["AuditLayer"]
 
 _LOG = logging.getLogger(__name__)
+_BUG = 500
 
 
 class AuditLayer:
@@ -45,13 +46,25 @@ class AuditLayer:
             await self._app(scope, receive, send)
             return
 
+        is_answered = False
+
         async def send_on(message: Message) -> None:
+            nonlocal is_answered
             state = scope.get("state", {})
-            if message["type"] == "http.response.start" and state.get("is_admin"):
-                await self._append(scope, state, message["status"])
+            if message["type"] == "http.response.start":
+                is_answered = True
+                if state.get("is_admin"):
+                    await self._append(scope, state, message["status"])
             await send(message)
 
-        await self._app(scope, receive, send_on)
+        try:
+            await self._app(scope, receive, send_on)
+        except Exception:
+            # It may have changed something before; the answer is made outside of this layer.
+            state = scope.get("state", {})
+            if state.get("is_admin") and not is_answered:
+                await self._append(scope, state, _BUG)
+            raise
 
     async def _append(self, scope: Scope, state: Mapping[str, Any], status: int) -> None:
         names = dict(scope.get("path_params", {}))

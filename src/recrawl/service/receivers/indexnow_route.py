@@ -40,7 +40,7 @@ async def announce_page(
 @router.post("/indexnow", summary="Announce changed pages (IndexNow)")
 async def announce_pages(request: Request, corpus: CorpusName) -> Response:
     """Take the URLs of many pages of one host."""
-    async with hold_body(request, only_json=True) as body:
+    async with hold_body(request, only_json=True, is_keyless=True) as body:
         try:
             given = msgspec.json.decode(body.data, type=NoticeBody)
         except msgspec.MsgspecError as error:

@@ -19,6 +19,8 @@ def host_of_page(url: str) -> str:
         host = parts.netloc.lower()
     except ValueError as error:
         raise Problem("invalid-value", f"{url[:200]!r} is not a URL") from error
-    if parts.scheme not in ("http", "https") or not host or "@" in host:
+    # As browsers do, recrawl reads a backslash as the end of the host.
+    has_other_host = "@" in host or "\\" in host
+    if parts.scheme not in ("http", "https") or not host or has_other_host:
         raise Problem("invalid-value", f"{url[:200]!r} is not the URL of a page")
     return host

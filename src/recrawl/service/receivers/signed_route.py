@@ -44,7 +44,7 @@ async def announce_signed(
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Problem("unknown-format", "a signed body must not be compressed")
     n_max = service.limits.notice_bytes_max
-    async with service.memory.hold(request, n_bytes_max=n_max) as body:
+    async with service.memory.hold(request, n_max, is_keyless=True) as body:
         notices: SignedNotices = request.app.state.signed_notices
         if corpus not in service.corpora.names:
             # As of an unknown receiver, so that nobody learns which corpora there are.

@@ -16,7 +16,7 @@ from recrawl.service.calls import (
     json_body,
     service_of,
 )
-from recrawl.service.formats.answers import json_answer
+from recrawl.service.formats.answers import json_answer, note_rows
 from recrawl.service.formats.rows import decode_json
 from recrawl.service.hosting.host_turns import HostTurns
 from recrawl.service.keys import Scope
@@ -78,8 +78,10 @@ async def take_turns(request: Request, corpus: CorpusName) -> Response:
     hosted, limits = enter(request, corpus, Scope.LEASE), service_of(request).limits
     async with hold_body(request, only_json=True) as body:
         wanted: TurnsBody = decode_json(body.data, TurnsBody)
-        for rows in (wanted.end, wanted.renew, wanted.begin, wanted.rest):
+        lists = (wanted.end, wanted.renew, wanted.begin, wanted.rest)
+        for rows in lists:
             check_row_count(rows, limits)
+        note_rows(request, sum(len(rows) for rows in lists))
         if wanted.rest:
             await hosted.change(_rest, hosted.corpus, wanted.rest)
         found = await hosted.take_turns(_take_turns, hosted.turns, wanted)

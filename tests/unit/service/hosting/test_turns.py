@@ -1,5 +1,7 @@
 """Fetchers take turns at hosts: one after the other, with the delay of the host in between."""
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -192,3 +194,27 @@ def test_a_host_that_rests_is_not_leased_from(server: RunningServer, corpus: Cor
     # A shorter rest does not end a longer one.
     server.post("/turns", {"rest": [{"host": "site0.example", "seconds": 1}]})
     assert (corpus.host("site0.example").blocked_until_ms or 0) > corpus.now_ms() + 500_000
+
+
+def test_a_full_disk_does_not_block_a_host_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = HostTurns(delay_seconds=0.0, n_at_once_max=1, folder=tmp_path)
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", fail)
+        for take in (turns.begin, turns.renew):
+            with pytest.raises(OSError, match="no space"):
+                take("a", "site.example")
+    assert turns.begin("b", "site.example").is_granted
+    turns.close()
+
+
+def test_invented_hosts_do_not_fill_the_table(open_turns: Callable[..., HostTurns]) -> None:
+    turns = open_turns()
+    for i in range(100):
+        turns.end(TurnEnd(f"made-up-{i}", f"host-{i}.example", wait_seconds=1e6))
+        assert turns.begin(f"first-{i}", f"host-{i}.example").is_granted

@@ -1,6 +1,7 @@
 """Only a trusted proxy is believed where a request comes from."""
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,3 +109,25 @@ def test_wrong_networks_are_refused() -> None:
     for wrong in ("10.1.0.0/8", "proxy.example", ""):
         with pytest.raises(ValueError, match="is not a network"):
             read_networks([wrong])
+
+
+def test_trailers_are_not_believed(open_corpus: Callable[..., Corpus], tmp_path: Path) -> None:
+    key, _ = create_key(tmp_path, ["lease"], now_ms=1)
+    file = tmp_path / "requests.jsonl"
+    with RunningServer(
+        {"news": open_corpus()},
+        keys={"news": KeyRing(tmp_path)},
+        request_log=str(file),
+        trusted_proxies=("127.0.0.1",),
+    ) as server:
+        for path in ("orders", "turns"):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+                client.sendall(
+                    f"POST /v1/corpora/news/{path} HTTP/1.1\r\nHost: a\r\n"
+                    f"Authorization: Bearer {key}\r\nX-Forwarded-For: 203.0.113.5\r\n"
+                    "Transfer-Encoding: chunked\r\n\r\n"
+                    "0\r\nX-Forwarded-For: 198.51.100.7\r\n\r\n".encode()
+                )
+                assert client.recv(10_000)
+    clients = [json.loads(line)["client"] for line in file.read_text().splitlines()]
+    assert clients == ["203.0.113.5"] * 2

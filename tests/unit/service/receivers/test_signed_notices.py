@@ -91,6 +91,14 @@ def test_pages_of_other_hosts_are_refused(blog: Blog) -> None:
     assert blog.n_signals == 1
 
 
+def test_a_backslash_does_not_hide_another_host(blog: Blog) -> None:
+    _, secret = add_receiver(blog.folder, "all", ["*.blog.example"], now_ms=NOW)
+    urls = ["https://shop.example\\.blog.example/../"]
+    answer = blog.send({"urls": urls}, [secret], path="/v1/corpora/news/receivers/all")
+    assert answer.json == {"n_accepted": 0, "n_refused": 1, "n_delayed": 0}
+    assert blog.n_signals == 0
+
+
 def test_a_repeated_notice_counts_once(blog: Blog) -> None:
     for _ in range(3):
         assert blog.send({"url": URLS[0]}, message_id="a").json["n_accepted"] == 1

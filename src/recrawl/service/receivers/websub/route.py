@@ -37,7 +37,8 @@ async def push_changes(request: Request, corpus: CorpusName, token: _Token) -> R
     client = _client(request, corpus)
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Problem("unknown-format", "a signed body must not be compressed")
-    async with service.memory.hold(request, n_bytes_max=service.limits.notice_bytes_max) as body:
+    n_max = service.limits.notice_bytes_max
+    async with service.memory.hold(request, n_max, is_keyless=True) as body:
         signature = request.headers.get("x-hub-signature", "")
         # An unknown corpus is answered like an unknown subscription.
         status = 410 if client is None else await client.receive(token, signature, body)

@@ -188,9 +188,10 @@ class HubClient:
         hub = one.hub
         for _ in range(_REDIRECTS_MAX + 1):
             answer = await self._sender.send(hub, urlencode(form).encode(), headers)
-            if not answer.moved_to:
+            moved_to = _safe_target(hub, answer.moved_to) if answer.moved_to else None
+            if moved_to is None:
                 break
-            hub = urljoin(hub, answer.moved_to)
+            hub = moved_to
         return answer
 
     async def verify(self, token: str, query: Mapping[str, str]) -> str | None:
@@ -257,6 +258,16 @@ class HubClient:
         if now_ms - one.pushed_at_ms >= _PUSH_NOTED_MS:
             await self._change(token, lambda stored: replace(stored, pushed_at_ms=now_ms))
         return 202
+
+
+def _safe_target(hub: str, moved_to: str) -> str | None:
+    """Return where a hub redirects to; None unless that is a URL that keeps the secret safe."""
+    try:
+        target = urljoin(hub, moved_to)
+    except ValueError:
+        return None
+    # The request has the secret, which must not go out in clear text.
+    return None if hub.startswith("https:") and not target.startswith("https:") else target
 
 
 def _grant_lease(lease_seconds: int, now_ms: int, stored: FeedSubscription) -> FeedSubscription:
