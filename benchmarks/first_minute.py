@@ -211,7 +211,7 @@ class _Calls:
 
 
 def _milliseconds(seconds: float) -> float:
-    return round(1e3 * seconds, 1)
+    return round(1e3 * seconds, 2)
 
 
 def _describe(row: dict[str, Any]) -> dict[str, Any]:

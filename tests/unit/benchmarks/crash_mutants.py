@@ -33,14 +33,19 @@ def _acknowledge_before_writing() -> None:
 
 
 def _hand_out_orders_without_logging_them() -> None:
-    def order(self: Node, n: int, time: Any, **options: Any) -> events.Ordered:
+    def order_each(
+        self: Node, n: int, time: Any, *, split: Any, **options: Any
+    ) -> tuple[events.Ordered, list[int]]:
         options.pop("exact", None)
         with self.lock:
             proposal = self.shard.decide(self.tick(time), n, **options)
-            applied = self.shard.apply(proposal)
-            return events.select_rows(proposal, applied.valid)
+            if proposal.order.size == 0:
+                return proposal, []
+            counts = [n_rows for n_rows, _ in split(proposal.order.size)]
+            assert self.shard.apply(proposal).is_all_valid
+            return proposal, counts
 
-    Node.order = order  # type: ignore[method-assign]
+    Node.order_each = order_each  # type: ignore[method-assign]
 
 
 def _replay_one_record_twice() -> None:
