@@ -10,7 +10,6 @@ one stays valid for a while, so that clients can change over one by one.
 
 import hashlib
 import hmac
-import json
 import re
 import secrets
 import zlib
@@ -20,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recrawl.atomic_files import hold_lock, replace_json
-from recrawl.errors import StorageError
 from recrawl.service.protection.key_use import KeyUses
+from recrawl.service.protection.row_files import FORMAT, read_rows
 
 __all__ = [
     "KEYS_MAX",
@@ -40,8 +39,6 @@ KEYS_MAX = 1_000
 
 _FILE = "api-keys.json"
 _LOCK = ".api-keys.lock"
-_FILE_BYTES_MAX = 4 << 20
-_FORMAT = 1
 _KEY = re.compile(r"rk_([a-z0-9]{10})_([A-Za-z0-9-]{43})_([0-9a-f]{8})")
 _NAME_MAX = 100
 _RATE_MIN, _RATE_MAX = 0.01, 1e9
@@ -270,17 +267,7 @@ def revoke_key(folder: Path, key_id: str) -> bool:
 
 def list_keys(folder: Path) -> list[ApiKey]:
     """Return the keys of a corpus, oldest first."""
-    path = folder / _FILE
-    try:
-        with path.open("rb") as file:
-            content = json.loads(file.read(_FILE_BYTES_MAX))
-        if int(content["format"]) > _FORMAT:
-            raise StorageError(f"{path} was written by a newer version of recrawl")
-        return [_key_of(row) for row in content["keys"]]
-    except FileNotFoundError:
-        return []
-    except (ValueError, KeyError, TypeError) as error:
-        raise StorageError(f"{path} cannot be read: {error}") from error
+    return read_rows(folder / _FILE, "keys", _key_of)
 
 
 def _key_of(row: dict[str, Any]) -> ApiKey:
@@ -303,7 +290,7 @@ def _rate_of(value: Any) -> float | None:
 
 
 def _write(folder: Path, keys: list[ApiKey]) -> None:
-    content = {"format": _FORMAT, "keys": [key._asdict() for key in keys]}
+    content = {"format": FORMAT, "keys": [key._asdict() for key in keys]}
     replace_json(folder / _FILE, content, mode=0o600)
 
 

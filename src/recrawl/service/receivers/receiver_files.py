@@ -4,14 +4,13 @@ The file ``receivers.json`` has the secrets themselves, which are needed to chec
 its owner can read it.
 """
 
-import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from recrawl.atomic_files import hold_lock, replace_json
-from recrawl.errors import StorageError
+from recrawl.service.protection.row_files import FORMAT, read_rows
 from recrawl.service.webhooks.signatures import make_webhook_secret
 
 __all__ = [
@@ -31,8 +30,6 @@ RECEIVERS_MAX = 1_000
 
 _FILE = "receivers.json"
 _LOCK = ".receivers.lock"
-_FILE_BYTES_MAX = 16 << 20
-_FORMAT = 1
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9._-]{0,252})?(:\d{1,5})?|\[[0-9a-f:.]+\](:\d{1,5})?")
 _HOSTS_MAX = 100
@@ -177,17 +174,7 @@ def remove_receiver(folder: Path, name: str) -> bool:
 
 def list_receivers(folder: Path) -> list[NoticeReceiver]:
     """Return the receivers of a corpus, oldest first."""
-    path = folder / _FILE
-    try:
-        with path.open("rb") as file:
-            content = json.loads(file.read(_FILE_BYTES_MAX))
-        if int(content["format"]) > _FORMAT:
-            raise StorageError(f"{path} was written by a newer version of recrawl")
-        return [_receiver_of(row) for row in content["receivers"]]
-    except FileNotFoundError:
-        return []
-    except (ValueError, KeyError, TypeError) as error:
-        raise StorageError(f"{path} cannot be read: {error}") from error
+    return read_rows(folder / _FILE, "receivers", _receiver_of)
 
 
 def _receiver_of(row: dict[str, Any]) -> NoticeReceiver:
@@ -200,7 +187,7 @@ def _receiver_of(row: dict[str, Any]) -> NoticeReceiver:
 
 
 def _write(folder: Path, receivers: list[NoticeReceiver]) -> None:
-    content = {"format": _FORMAT, "receivers": [one._asdict() for one in receivers]}
+    content = {"format": FORMAT, "receivers": [one._asdict() for one in receivers]}
     replace_json(folder / _FILE, content, mode=0o600)
 
 

@@ -4,15 +4,14 @@ The command line adds and removes subscriptions while a server runs, so every ch
 again and replaces it, under a lock.  Only its owner can read it, because it has secrets.
 """
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
 from recrawl.atomic_files import hold_lock, replace_json
-from recrawl.errors import StorageError
 from recrawl.service.problems import Problem
+from recrawl.service.protection.row_files import FORMAT, read_rows
 from recrawl.service.receivers.notice_urls import host_of_page
 from recrawl.service.receivers.receiver_files import check_hosts
 from recrawl.service.receivers.websub.subscription import (
@@ -34,8 +33,6 @@ SUBSCRIPTIONS_MAX = 1_000
 
 _FILE = "websub.json"
 _LOCK = ".websub.lock"
-_FILE_BYTES_MAX = 16 << 20
-_FORMAT = 1
 _NAMES = frozenset(one.name for one in fields(FeedSubscription))
 
 
@@ -101,17 +98,7 @@ def unsubscribe_feed(folder: Path, feed: str, *, now_ms: int) -> bool:
 
 def list_feed_subscriptions(folder: Path) -> list[FeedSubscription]:
     """Return the subscriptions of a corpus, oldest first."""
-    path = folder / _FILE
-    try:
-        with path.open("rb") as file:
-            content = json.loads(file.read(_FILE_BYTES_MAX))
-        if int(content["format"]) > _FORMAT:
-            raise StorageError(f"{path} was written by a newer version of recrawl")
-        return [_subscription_of(row) for row in content["subscriptions"]]
-    except FileNotFoundError:
-        return []
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StorageError(f"{path} cannot be read: {error}") from error
+    return read_rows(folder / _FILE, "subscriptions", _subscription_of)
 
 
 def _subscription_of(row: dict[str, Any]) -> FeedSubscription:
@@ -125,7 +112,7 @@ def _subscription_of(row: dict[str, Any]) -> FeedSubscription:
 
 def _write(folder: Path, subscriptions: list[FeedSubscription]) -> None:
     rows = [asdict(one) for one in subscriptions]
-    replace_json(folder / _FILE, {"format": _FORMAT, "subscriptions": rows}, mode=0o600)
+    replace_json(folder / _FILE, {"format": FORMAT, "subscriptions": rows}, mode=0o600)
 
 
 class SubscriptionFile:
