@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from recrawl.atomic_files import hold_lock, replace_json
 from recrawl.service.protection.key_use import KeyUses
-from recrawl.service.protection.row_files import FORMAT, read_rows
+from recrawl.service.protection.row_files import ROW_FILE_FORMAT, read_row_file
 
 __all__ = [
     "KEYS_MAX",
@@ -267,7 +267,7 @@ def revoke_key(folder: Path, key_id: str) -> bool:
 
 def list_keys(folder: Path) -> list[ApiKey]:
     """Return the keys of a corpus, oldest first."""
-    return read_rows(folder / _FILE, "keys", _key_of)
+    return read_row_file(folder / _FILE, "keys", _key_of)
 
 
 def _key_of(row: dict[str, Any]) -> ApiKey:
@@ -290,7 +290,7 @@ def _rate_of(value: Any) -> float | None:
 
 
 def _write(folder: Path, keys: list[ApiKey]) -> None:
-    content = {"format": FORMAT, "keys": [key._asdict() for key in keys]}
+    content = {"format": ROW_FILE_FORMAT, "keys": [key._asdict() for key in keys]}
     replace_json(folder / _FILE, content, mode=0o600)
 
 

@@ -7,16 +7,16 @@ from typing import Any, TypeVar
 
 from recrawl.errors import StorageError
 
-__all__ = ["FORMAT", "read_rows"]
+__all__ = ["ROW_FILE_FORMAT", "read_row_file"]
 
-FORMAT = 1
+ROW_FILE_FORMAT = 1
 """Format of the files that this version writes, and the newest that it reads."""
 
 _FILE_BYTES_MAX = 16 << 20
 _T = TypeVar("_T")
 
 
-def read_rows(path: Path, name: str, row_of: Callable[[dict[str, Any]], _T]) -> list[_T]:
+def read_row_file(path: Path, name: str, row_of: Callable[[dict[str, Any]], _T]) -> list[_T]:
     """Return the rows of a file; none if there is no file.
 
     Parameters
@@ -36,7 +36,7 @@ def read_rows(path: Path, name: str, row_of: Callable[[dict[str, Any]], _T]) -> 
     try:
         with path.open("rb") as file:
             content = json.loads(file.read(_FILE_BYTES_MAX))
-        if int(content["format"]) > FORMAT:
+        if int(content["format"]) > ROW_FILE_FORMAT:
             raise StorageError(f"{path} was written by a newer version of recrawl")
         return [row_of(row) for row in content[name]]
     except FileNotFoundError:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recrawl.atomic_files import hold_lock, replace_json
-from recrawl.service.protection.row_files import FORMAT, read_rows
+from recrawl.service.protection.row_files import ROW_FILE_FORMAT, read_row_file
 from recrawl.service.webhooks.signatures import make_webhook_secret
 
 __all__ = [
@@ -174,7 +174,7 @@ def remove_receiver(folder: Path, name: str) -> bool:
 
 def list_receivers(folder: Path) -> list[NoticeReceiver]:
     """Return the receivers of a corpus, oldest first."""
-    return read_rows(folder / _FILE, "receivers", _receiver_of)
+    return read_row_file(folder / _FILE, "receivers", _receiver_of)
 
 
 def _receiver_of(row: dict[str, Any]) -> NoticeReceiver:
@@ -187,7 +187,7 @@ def _receiver_of(row: dict[str, Any]) -> NoticeReceiver:
 
 
 def _write(folder: Path, receivers: list[NoticeReceiver]) -> None:
-    content = {"format": FORMAT, "receivers": [one._asdict() for one in receivers]}
+    content = {"format": ROW_FILE_FORMAT, "receivers": [one._asdict() for one in receivers]}
     replace_json(folder / _FILE, content, mode=0o600)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from recrawl.atomic_files import hold_lock, replace_json
 from recrawl.service.problems import Problem
-from recrawl.service.protection.row_files import FORMAT, read_rows
+from recrawl.service.protection.row_files import ROW_FILE_FORMAT, read_row_file
 from recrawl.service.receivers.notice_urls import host_of_page
 from recrawl.service.receivers.receiver_files import check_hosts
 from recrawl.service.receivers.websub.subscription import (
@@ -98,7 +98,7 @@ def unsubscribe_feed(folder: Path, feed: str, *, now_ms: int) -> bool:
 
 def list_feed_subscriptions(folder: Path) -> list[FeedSubscription]:
     """Return the subscriptions of a corpus, oldest first."""
-    return read_rows(folder / _FILE, "subscriptions", _subscription_of)
+    return read_row_file(folder / _FILE, "subscriptions", _subscription_of)
 
 
 def _subscription_of(row: dict[str, Any]) -> FeedSubscription:
@@ -112,7 +112,7 @@ def _subscription_of(row: dict[str, Any]) -> FeedSubscription:
 
 def _write(folder: Path, subscriptions: list[FeedSubscription]) -> None:
     rows = [asdict(one) for one in subscriptions]
-    replace_json(folder / _FILE, {"format": FORMAT, "subscriptions": rows}, mode=0o600)
+    replace_json(folder / _FILE, {"format": ROW_FILE_FORMAT, "subscriptions": rows}, mode=0o600)
 
 
 class SubscriptionFile:
