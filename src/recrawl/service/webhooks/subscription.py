@@ -203,8 +203,8 @@ def private_address_warning(url: str, allow_networks: Sequence[str] = ()) -> str
     Examples
     --------
     >>> private_address_warning("http://10.1.2.3:9000/hook")
-    '10.1.2.3 is reserved for private networks: nothing is sent there unless the server is started \
-with --allow-network 10.1.2.3'
+    '10.1.2.3 is reserved for a private network: nothing is sent there unless the server is \
+started with --allow-network 10.1.2.3'
     """
     host = (urlsplit(url).hostname or "").rstrip(".")
     address = "127.0.0.1" if host == "localhost" else host
