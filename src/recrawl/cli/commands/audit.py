@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from recrawl.cli.support.corpus_access import corpus_option, is_corpus
+from recrawl.cli.support.corpus_access import check_is_corpus, corpus_option
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import instant_option
 from recrawl.cli.support.output import Output, output_option, relative_time_text
-from recrawl.errors import CorpusError
 
 __all__ = ["command"]
 
@@ -47,8 +46,7 @@ def command(after_ms: int | None, limit: int, folder: Path, out: Output) -> None
     """
     from recrawl.service import read_audit_log  # noqa: PLC0415
 
-    if not is_corpus(folder):
-        raise CorpusError(f"{folder} is not a corpus.\nRun `recrawl init {folder}` to create one.")
+    check_is_corpus(folder)
     found = deque(read_audit_log(folder, after_ms=after_ms or 0), maxlen=limit)
     for entry in found:
         out.row(entry._asdict())

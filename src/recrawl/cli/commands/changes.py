@@ -223,11 +223,12 @@ def _print_changes(
     what: tuple[str, ...],
     with_passages: bool,
 ) -> None:
+    ask = partial(_ask, out=out, waits=follow)
     left = limit
     is_any = False
     n_skipped = 0
     while True:
-        changes = feed.read() if not follow else _retry(feed.read, out)
+        changes = ask(feed.read)
         for change in changes:
             feed.after = change.cursor
             name = change.what.name.lower()
@@ -257,10 +258,7 @@ def _print_changes(
                     return
         if changes and not follow:
             continue
-        if follow:
-            _retry(lambda: feed.commit(out), out)
-        else:
-            feed.commit(out)
+        ask(partial(feed.commit, out))
         if changes:
             continue
         if not follow:
@@ -301,21 +299,16 @@ def _send_changes(
     with_passages: bool,
 ) -> None:
     """Write changes to a topic, a part at a time; the consumer moves on after each part."""
+    ask = partial(_ask, out=out, waits=follow)
     n_sent = 0
     while True:
-        changes = feed.read() if not follow else _retry(feed.read, out)
+        changes = ask(feed.read)
         wanted = [one for one in changes if not what or one.what.name.lower() in what]
-        if follow:
-            _retry(partial(topic.write, wanted, with_passages=with_passages), out)
-        else:
-            topic.write(wanted, with_passages=with_passages)
+        ask(partial(topic.write, wanted, with_passages=with_passages))
         n_sent += len(wanted)
         if changes:
             feed.after = changes[-1].cursor
-            if follow:
-                _retry(lambda: feed.commit(out), out)
-            else:
-                feed.commit(out)
+            ask(partial(feed.commit, out))
         elif not follow:
             out.row({"n_sent": n_sent})
             out.say(f"{count_text(n_sent, 'change')} written to the topic.")
@@ -325,8 +318,20 @@ def _send_changes(
             feed.corpus.refresh()
 
 
-def _retry(call: Callable[[], _T], out: Output) -> _T:
-    """Call a server or a broker until it answers; say once that it is away, and when it is back."""
+def _ask(call: Callable[[], _T], *, out: Output, waits: bool) -> _T:
+    """Call a server or a broker; if it is away, wait for it and say so once, or raise.
+
+    Parameters
+    ----------
+    call
+        Function that calls it.
+    out
+        Output that gets what is said.
+    waits
+        Whether to wait until it answers.
+    """
+    if not waits:
+        return call()
     away = ""
     while True:
         try:

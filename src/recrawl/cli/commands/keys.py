@@ -6,11 +6,10 @@ from typing import Any
 
 import click
 
-from recrawl.cli.support.corpus_access import corpus_option, is_corpus, value_errors_as_usage
+from recrawl.cli.support.corpus_access import check_is_corpus, corpus_option, value_errors_as_usage
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import duration_option
 from recrawl.cli.support.output import Output, output_option, relative_time_text
-from recrawl.errors import CorpusError
 
 __all__ = ["command"]
 
@@ -20,11 +19,6 @@ _SCOPES = ("read", "lease", "report", "signal", "admin")
 @click.group("keys")
 def command() -> None:
     """Create, list, rotate and revoke the API keys of a corpus, for `recrawl serve`."""
-
-
-def _require_corpus(folder: Path) -> None:
-    if not is_corpus(folder):
-        raise CorpusError(f"{folder} is not a corpus.\nRun `recrawl init {folder}` to create one.")
 
 
 @example_command(
@@ -79,7 +73,7 @@ def create(
     """
     from recrawl.service import audit_command, create_key  # noqa: PLC0415
 
-    _require_corpus(folder)
+    check_is_corpus(folder)
     now_ms = time.time_ns() // 1_000_000
     expires_at_ms = None if expires is None else now_ms + round(expires * 1000)
     with value_errors_as_usage():
@@ -102,7 +96,7 @@ def list_all(folder: Path, out: Output) -> None:
     """
     from recrawl.service import list_keys, read_key_uses  # noqa: PLC0415
 
-    _require_corpus(folder)
+    check_is_corpus(folder)
     keys, uses = list_keys(folder), read_key_uses(folder)
     now_ms = time.time_ns() // 1_000_000
     for key in keys:
@@ -146,7 +140,7 @@ def revoke(key_id: str, folder: Path, out: Output) -> None:
     """Revoke an API key, given by its id.  A running server refuses it within a second."""
     from recrawl.service import audit_command, revoke_key  # noqa: PLC0415
 
-    _require_corpus(folder)
+    check_is_corpus(folder)
     if not revoke_key(folder, key_id):
         raise click.ClickException(f"there is no key {key_id}; `recrawl keys list` shows them.")
     audit_command(folder, "keys revoke", key_id)
@@ -186,7 +180,7 @@ def rotate_one(name: str, overlap: float, expires: float | None, folder: Path, o
     """
     from recrawl.service import audit_command, rotate_key  # noqa: PLC0415
 
-    _require_corpus(folder)
+    check_is_corpus(folder)
     now_ms = time.time_ns() // 1_000_000
     expires_at_ms = None if expires is None else now_ms + round(expires * 1000)
     with value_errors_as_usage():

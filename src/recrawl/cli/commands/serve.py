@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from recrawl.cli.support.corpus_access import (
+    check_server_packages,
     corpus_option,
     open_to_change,
     prepare_kernels,
@@ -152,12 +153,7 @@ def command(
         raise click.UsageError(
             "--workers must be 1: one process owns a corpus, and serves many clients at a time."
         )
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise click.ClickException(
-            f"this needs packages that are not installed: {', '.join(missing)}.\nRun `pip install "
-            '"recrawl[server]"`.'
-        )
+    check_server_packages(_NEEDED)
     if serving["is_traced"] and importlib.util.find_spec("opentelemetry") is None:
         raise click.ClickException(
             '--opentelemetry needs its packages.\nRun `pip install "recrawl[opentelemetry]"`.'

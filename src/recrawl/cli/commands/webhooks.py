@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recrawl.cli.support.corpus_access import (
+    check_is_corpus,
     corpus_option,
-    is_corpus,
     prepare_kernels,
     value_errors_as_usage,
 )
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import duration_option
 from recrawl.cli.support.output import Output, output_option, relative_time_text
-from recrawl.errors import CorpusError, RecrawlError
+from recrawl.errors import RecrawlError
 from recrawl.units import count_text, seconds_text
 
 if TYPE_CHECKING:
@@ -45,8 +45,7 @@ def _prepare(folder: Path) -> None:
         raise RecrawlError(
             f'`recrawl webhooks` needs {missing[0]}. Install it with: pip install "recrawl[run]"'
         )
-    if not is_corpus(folder):
-        raise CorpusError(f"{folder} is not a corpus.\nRun `recrawl init {folder}` to create one.")
+    check_is_corpus(folder)
     prepare_kernels(folder)
 
 

@@ -1,16 +1,19 @@
 """``recrawl websub``: subscribe to feeds whose hubs push changes."""
 
-import importlib.util
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recrawl.cli.support.corpus_access import corpus_option, is_corpus, value_errors_as_usage
+from recrawl.cli.support.corpus_access import (
+    check_is_corpus,
+    check_server_packages,
+    corpus_option,
+    value_errors_as_usage,
+)
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.output import Output, output_option, relative_time_text
-from recrawl.errors import CorpusError
 
 if TYPE_CHECKING:
     from recrawl.service import FeedSubscription
@@ -29,14 +32,8 @@ def command() -> None:
 
 
 def _prepare(folder: Path) -> None:
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise click.ClickException(
-            f"this needs packages that are not installed: {', '.join(missing)}.\nRun `pip install "
-            '"recrawl[server]"`.'
-        )
-    if not is_corpus(folder):
-        raise CorpusError(f"{folder} is not a corpus.\nRun `recrawl init {folder}` to create one.")
+    check_server_packages(_NEEDED)
+    check_is_corpus(folder)
 
 
 @example_command(

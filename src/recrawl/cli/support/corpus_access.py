@@ -9,9 +9,10 @@ exits with 1.  `value_errors_as_usage` turns a `ValueError` about an argument in
 which exits with 2.
 """
 
+import importlib.util
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 __all__ = [
     "LOCK_SECONDS_MAX",
     "CorpusPlace",
+    "check_is_corpus",
+    "check_server_packages",
     "click_error",
     "click_system_error",
     "corpus_option",
@@ -193,6 +196,22 @@ def is_corpus(folder: Path) -> bool:
     from recrawl.corpus import is_corpus_folder  # noqa: PLC0415
 
     return is_corpus_folder(folder)
+
+
+def check_is_corpus(folder: Path) -> None:
+    """Raise `CorpusError` unless there is a corpus in a folder, for a command that opens none."""
+    if not is_corpus(folder):
+        raise CorpusError(f"{folder} is not a corpus.\nRun `recrawl init {folder}` to create one.")
+
+
+def check_server_packages(names: Sequence[str]) -> None:
+    """Raise unless the packages of the extra ``server`` that a command needs are installed."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing:
+        raise click.ClickException(
+            f"this needs packages that are not installed: {', '.join(missing)}.\nRun `pip install "
+            '"recrawl[server]"`.'
+        )
 
 
 def _require_corpus(folder: Path) -> None:
