@@ -44,7 +44,7 @@ _BATCH_MAX: Final = 512
 # Time after which other work of the crawl gets its turn.
 _TURN_SECONDS: Final = 0.05
 _ISSUED_AT_ONCE: Final = 100
-# A crawl that refreshes ends when no page is due within this time.
+# A crawl that refreshes ends when it has found no page, and no page is due, within this time.
 _REFRESH_WAIT_SECONDS_MAX: Final = 10.0
 _GATHER_SECONDS: Final = 0.05
 # Shorter waits are not worth a message.
@@ -75,6 +75,7 @@ class RecrawlScheduler(BaseScheduler):
         self._returning: dict[int, Request] = {}
         self._to_track: list[Request] = []
         self._unfinished: deque[tuple[str, Request]] = deque()
+        self._repeated: list[int] = []
         self._n_later = 0
         self._n_at_once = max(crawler.settings.getint("CONCURRENT_REQUESTS"), 1)
         self._undecided: deque[Request] = deque()
@@ -85,6 +86,7 @@ class RecrawlScheduler(BaseScheduler):
         self._is_waking = False
         self._said_waiting: set[Why] = set()
         self._lost_since: float | None = None
+        self._idle_since: float | None = None
 
     @classmethod
     def from_crawler(cls, crawler: "Crawler") -> Self:
@@ -121,6 +123,8 @@ class RecrawlScheduler(BaseScheduler):
                 self._inner.enqueue_request(request.replace(dont_filter=True))
         if self._to_track and self._crawl.is_open:
             self._crawl.track(self._to_track)
+        if self._repeated and self._crawl.is_open:
+            self._crawl.reporter.release(self._repeated)
         if reason == "finished" and self._crawl.is_open:
             self._crawl.fail_all()  # nothing is under way any more
         closing = self._inner.close(reason)
@@ -329,11 +333,9 @@ class RecrawlScheduler(BaseScheduler):
             crawl.track(waiting)
         orders = crawl.lease_due(self._n_at_once)
         new = [order for order in orders if not crawl.has_fetched(order.url)]
-        if len(new) < len(orders):
-            # One crawl fetches a page once, also if its longest interval is shorter than the crawl.
-            repeated = [order.handle for order in orders if crawl.has_fetched(order.url)]
-            crawl.reporter.release(repeated)
-            self._is_exhausted = not new and not crawl.in_flight
+        # One crawl fetches a page once, also if its longest interval is shorter than the crawl.
+        # Such orders are kept to its end: given back, they would come again, before other pages.
+        self._repeated += [order.handle for order in orders if crawl.has_fetched(order.url)]
         known = crawl.find_pages([order.url for order in new])
         for order in new:
             page = known.get(order.url)
@@ -343,11 +345,15 @@ class RecrawlScheduler(BaseScheduler):
             self._ready.append(crawl.begin_order(order, page, request))
         if not orders and not crawl.in_flight:
             # Callbacks that still run may add pages, and then the crawl goes on.
-            seconds = _seconds_to_next(orders)
-            self._is_exhausted = seconds is None
-            if seconds is not None:
+            seconds, now = _seconds_to_next(orders), time.monotonic()
+            self._idle_since = now if self._idle_since is None else self._idle_since
+            ends_at = self._idle_since + _REFRESH_WAIT_SECONDS_MAX
+            self._is_exhausted = seconds is None or now + seconds > ends_at
+            if seconds is not None and not self._is_exhausted:
                 self._wake_later(max(seconds, _LOOK_SECONDS))
-        return bool(new)
+        elif new or crawl.in_flight:
+            self._idle_since = None
+        return bool(orders)
 
     def _wake_later(self, seconds: float) -> bool:
         """Make the engine ask for requests after some time; return False if that is not possible.
@@ -427,4 +433,4 @@ def _seconds_to_next(orders: "Orders") -> float | None:
         return None
     if any(one.why in (Why.RUN_SPENT, Why.NO_BUDGET) for one in shortfall.reasons):
         return None
-    return shortfall.seconds if shortfall.seconds <= _REFRESH_WAIT_SECONDS_MAX else None
+    return shortfall.seconds

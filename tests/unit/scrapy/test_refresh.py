@@ -4,8 +4,12 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from aiohttp import web
 
 import recrawl
 from tests.unit.scrapy.crawls import Crawl
@@ -57,6 +61,24 @@ def test_a_crawl_fetches_a_page_once_however_short_its_longest_interval(crawl: C
     assert crawl.site.take_paths().total() == 33
     crawl.run("DuePagesSpider", RECRAWL_MODE="refresh", RECRAWL_MAX_AGE="1s", days=1)
     assert crawl.site.take_paths().total() == 33
+
+
+def test_pages_that_are_due_again_hide_no_others(crawl: Crawl) -> None:
+    site = crawl.site
+    answered = site.answer
+
+    def answer_late(request: web.Request) -> web.StreamResponse:
+        # The pages fetched before a listing are due again when it adds others.
+        time.sleep(1.2 if request.path.startswith("/list") else 0.0)
+        return answered(request)
+
+    site.answer = answer_late  # type: ignore[method-assign]
+    # Fewer requests at once than pages that are due again, so that one lease cannot hold them all.
+    options = {"RECRAWL_MAX_AGE": "1s", "CONCURRENT_REQUESTS": 4, "RECRAWL_LEASE": "3s"}
+    crawl.run("DuePagesSpider", RECRAWL_MODE="refresh", **options)
+    assert site.take_paths() == Counter(
+        [f"/list/{k}" for k in range(3)] + [f"/page/{i}" for i in range(30)]
+    )
 
 
 def test_the_ready_spider_is_known_to_a_project(crawl: Crawl, tmp_path: Path) -> None:
