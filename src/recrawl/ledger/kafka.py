@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self
 
-from recrawl.errors import IdentityError, LedgerError, PositionLost
+from recrawl.errors import IdentityError, LedgerError
 from recrawl.ledger.contract import (
     N_PARTITIONS_MAX,
     READ_BYTES_MAX,
@@ -25,15 +25,9 @@ from recrawl.ledger.contract import (
     check_partition,
     check_records,
 )
-from recrawl.ledger.kafka_errors import (
-    LOGGER,
-    Brokers,
-    is_transient,
-    raise_as_ledger_error,
-    retry_while_transient,
-)
+from recrawl.ledger.kafka_clients import Delivery, KafkaClients, Sender, offset_of
+from recrawl.ledger.kafka_errors import Brokers, raise_as_ledger_error, retry_while_transient
 from recrawl.ledger.kafka_topic import (
-    MESSAGE_BYTES_MAX,
     WantedCopies,
     admin_of,
     client_settings_of,
@@ -43,53 +37,13 @@ from recrawl.ledger.kafka_topic import (
 from recrawl.one_process import OneProcess, ProcessLock
 
 # After kafka_errors, which raises a helpful ImportError if the package is missing.
-from confluent_kafka import (  # isort: skip
-    OFFSET_BEGINNING,
-    OFFSET_END,
-    Consumer,
-    KafkaError,
-    KafkaException,
-    Message,
-    Producer,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient  # isort: skip
+from confluent_kafka import KafkaError, Message, TopicPartition  # isort: skip
 
 __all__ = ["KafkaLedger", "KafkaLog"]
 
 _HEADER = "schema"
 _CORPUS_HEADER = "corpus"
-_QUEUE_MESSAGES_MAX = 500_000
-_QUEUE_KIB_MAX = 256 << 10
-_READ_AHEAD_KIB_MAX = 32 << 10
 _FLUSH_GRACE_SECONDS = 5.0
-_POLL_SECONDS = 0.1
-
-# `flush` does not wait for a batch to fill, so a long linger does not delay a single record, and
-# puts a thousand records into few batches.
-_PRODUCER_SETTINGS = {
-    "acks": "all",
-    "compression.type": "lz4",
-    "enable.idempotence": True,
-    "linger.ms": 5,
-    "message.max.bytes": MESSAGE_BYTES_MAX,
-    "queue.buffering.max.messages": _QUEUE_MESSAGES_MAX,
-    "queue.buffering.max.kbytes": _QUEUE_KIB_MAX,
-}
-# A pending fetch delays the next one for as long as it may wait for data, so that wait is short.
-# Nothing is fetched between reads, so the short wait does not burden the broker.
-_CONSUMER_SETTINGS = {
-    "auto.offset.reset": "error",
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "enable.partition.eof": True,
-    "fetch.message.max.bytes": MESSAGE_BYTES_MAX,
-    "fetch.queue.backoff.ms": 1,
-    "fetch.wait.max.ms": 1,
-    "group.id": "recrawl-reads-without-a-group",
-    "isolation.level": "read_uncommitted",
-    "queued.max.messages.kbytes": _READ_AHEAD_KIB_MAX,
-}
 
 
 class KafkaLog:
@@ -98,19 +52,9 @@ class KafkaLog:
     Create it with `open`.  Its methods raise `LedgerError` if the brokers fail or time out.
     """
 
-    def __init__(
-        self,
-        settings: Mapping[str, Any],
-        admin: AdminClient,
-        topic: str,
-        n_partitions: int,
-        brokers: Brokers,
-    ) -> None:
-        self._settings = settings
-        self._admin = admin
-        self._topic = topic
+    def __init__(self, clients: KafkaClients, n_partitions: int) -> None:
+        self._clients = clients
         self._n_partitions = n_partitions
-        self._brokers = brokers
         self._corpus_id: str | None = None
         self._ledgers: dict[int, KafkaLedger] = {}
         self._lock = ProcessLock(threading.Lock())
@@ -184,7 +128,7 @@ class KafkaLog:
             copies=WantedCopies(replication, in_sync_min, accept_weaker),
             brokers=brokers,
         )
-        log = cls(settings, admin, topic, n_found, brokers)
+        log = cls(KafkaClients(settings, admin, topic, brokers), n_found)
         if corpus_id is not None:
             try:
                 log.identify(corpus_id)
@@ -210,7 +154,8 @@ class KafkaLog:
 
         None if the brokers do not tell.
         """
-        return topic_id_of(self._admin, self._topic, self._brokers)
+        clients = self._clients
+        return topic_id_of(clients.admin, clients.topic, clients.brokers)
 
     def identify(self, corpus_id: str) -> None:
         """Check the id of the corpus in all partitions; later records carry it."""
@@ -218,8 +163,8 @@ class KafkaLog:
             found = self.partition(i).find_corpus_id()
             if found not in (None, corpus_id):
                 raise IdentityError(
-                    f"the topic {self._topic} holds the log of corpus {found}, but this is corpus "
-                    f"{corpus_id}. Nothing was changed. Check ledger.topic."
+                    f"the topic {self._clients.topic} holds the log of corpus {found}, but this is "
+                    f"corpus {corpus_id}. Nothing was changed. Check ledger.topic."
                 )
         self._corpus_id = corpus_id
         for i in range(self._n_partitions):
@@ -230,9 +175,7 @@ class KafkaLog:
         check_partition(i, self._n_partitions)
         with self._lock:
             if i not in self._ledgers:
-                self._ledgers[i] = KafkaLedger(
-                    self._settings, self._admin, self._topic, i, self._brokers
-                )
+                self._ledgers[i] = KafkaLedger(self._clients, i)
             return self._ledgers[i]
 
     def close(self) -> None:
@@ -240,8 +183,7 @@ class KafkaLog:
         if self._lock.is_forked:
             return
         with self._lock:
-            for ledger in self._ledgers.values():
-                ledger._close()
+            self._clients.close()
 
     def __enter__(self) -> Self:
         return self
@@ -253,51 +195,36 @@ class KafkaLog:
 class KafkaLedger(OneProcess):
     """The log of one partition; `KafkaLog.partition` creates it.
 
-    It has a connection for writing, and from the first read on a second one for reading.
+    Parameters
+    ----------
+    clients
+        Clients of the log, which all partitions share.
+    i
+        Number of the partition.
     """
 
-    def __init__(
-        self,
-        settings: Mapping[str, Any],
-        admin: AdminClient,
-        topic: str,
-        i: int,
-        brokers: Brokers,
-    ) -> None:
-        self._settings = settings
-        self._admin = admin
-        self._topic = topic
+    def __init__(self, clients: KafkaClients, i: int) -> None:
+        self._clients = clients
         self._i = i
-        self._brokers = brokers
-        self._seconds_max = brokers.seconds_max
-        self._is_closed = False
         self._corpus: bytes | None = None  # id of the corpus, for the header of every message
         self._writing = ProcessLock(threading.Lock())
-        # Created now, because a new producer needs half a second until it may write.
-        self._producer = _producer_of(settings, brokers.seconds_max)
         self._failure: str | None = None
         self._writer = os.urandom(8)
         self._n_written = 0
         self._end_seen: int | None = None  # lower bound of the positions of our next records
-        self._reading = ProcessLock(threading.RLock())
-        self._consumer: Consumer | None = None
-        self._next: int | None = None  # position of the message that the consumer returns next
-        self._ahead: Message | None = None  # message beyond the limit of the last read
         self.remember_process()
-
-    def native_handles(self) -> tuple[object, ...]:
-        """Return the clients, whose destructors would wait for their threads."""
-        return self._producer, self._consumer, self._admin
 
     @property
     def first(self) -> int:
         """Position of the earliest record that the log still holds; `end` if it holds none."""
-        return self._watermark(OFFSET_BEGINNING)
+        self.check_process()
+        return self._clients.first(self._i)
 
     @property
     def end(self) -> int:
         """Position after the last record of any writer, as the broker reports it."""
-        return self._watermark(OFFSET_END)
+        self.check_process()
+        return self._clients.end(self._i)
 
     def append(self, records: Sequence[Record]) -> AppendedSpan:
         """Write records after the last one; see `Ledger.append`.
@@ -324,7 +251,7 @@ class KafkaLedger(OneProcess):
             if first < self._end_seen:
                 self._failure = (
                     f"the records are at {first:,}, but the log went to {self._end_seen:,} before: "
-                    f"the topic {self._topic} was created again, or has lost records"
+                    f"the topic {self._clients.topic} was created again, or has lost records"
                 )
                 raise LedgerError(f"an append failed: {self._failure}")
             self._end_seen = end
@@ -334,10 +261,10 @@ class KafkaLedger(OneProcess):
 
     def read(self, position: int, *, n_bytes_max: int = READ_BYTES_MAX) -> list[tuple[int, Record]]:
         """Return records from a position up to the end; see `Ledger.read`."""
-        with self._reading:
-            end = self._checked_end(position)
-            messages = self._fetch(position, end, n_bytes_max)
-        return [(_offset_of(message), self._record_of(message)) for message in messages]
+        self.check_process()
+        end = self._clients.checked_end(self._i, position)
+        messages = self._clients.fetch(self._i, position, end, n_bytes_max)
+        return [(offset_of(message), self._record_of(message)) for message in messages]
 
     def sync(self) -> None:
         """Return at once: all in-sync replicas have acknowledged the appended records."""
@@ -349,58 +276,51 @@ class KafkaLedger(OneProcess):
             raise ValueError(f"position must be at most {end}, got {position}")
         if position <= first:
             return
-        with raise_as_ledger_error("the log cannot be truncated", self._brokers):
-            below = TopicPartition(self._topic, self._i, position)
+        clients = self._clients
+        with raise_as_ledger_error("the log cannot be truncated", clients.brokers):
+            below = TopicPartition(clients.topic, self._i, position)
             retry_while_transient(
                 lambda seconds: [
                     answer.result()
-                    for answer in self._admin.delete_records(
+                    for answer in clients.admin.delete_records(
                         [below], request_timeout=seconds
                     ).values()
                 ],
-                self._seconds_max,
+                clients.seconds_max,
             )
 
     # ------------------------------------------------------------------ writing
 
     def _produce(self, records: Sequence[Record]) -> list[int]:
         """Send all records, then wait for the acknowledgements; return the offset of each."""
-        producer = self._producer
-        if producer is None:
-            raise LedgerError("the log is closed")
-        offsets: list[int] = []
-        failures: list[KafkaError] = []
-        lost: list[bytes] = []
-
-        def on_delivery(error: KafkaError | None, message: Message) -> None:
-            offset = message.offset()
-            if error is not None:
-                failures.append(error)
-            elif offset is None or offset < 0:
-                lost.append(message.key() or b"")
-            else:
-                offsets.append(offset)
-
-        give_up_at = time.monotonic() + self._seconds_max + _FLUSH_GRACE_SECONDS
-        with raise_as_ledger_error("the brokers refuse the records", self._brokers):
-            for schema, data in records:
-                self._send(producer, schema, data, on_delivery, give_up_at)
-            producer.flush(max(0.0, give_up_at - time.monotonic()))
-        if failures:
-            raise LedgerError(
-                f"{len(failures)} of {len(records)} records were not written: "
-                f"{self._brokers.problem(failures[0])}"
-            )
-        if len(offsets) + len(lost) < len(records):
-            producer.purge()
-            raise LedgerError(self._brokers.problem(KafkaError(KafkaError._MSG_TIMED_OUT)))
-        if lost:
+        clients = self._clients
+        sender, delivery = clients.sender(), Delivery()
+        delivery.n_wanted = len(records)
+        give_up_at = time.monotonic() + clients.seconds_max + _FLUSH_GRACE_SECONDS
+        try:
+            with raise_as_ledger_error("the brokers refuse the records", clients.brokers):
+                for schema, data in records:
+                    self._send(sender, schema, data, delivery.on_delivery, give_up_at)
+                sender.wait(delivery, give_up_at)
+            if delivery.failures:
+                raise LedgerError(
+                    f"{len(delivery.failures)} of {len(records)} records were not written: "
+                    f"{clients.brokers.problem(delivery.failures[0])}"
+                )
+            if not delivery.is_complete:
+                timed_out = KafkaError(KafkaError._MSG_TIMED_OUT)
+                raise LedgerError(clients.brokers.problem(timed_out))
+        except BaseException:
+            clients.give_up(sender)
+            raise
+        offsets = delivery.offsets
+        if delivery.unplaced:
             # After a lost acknowledgement the batch is sent again and acknowledged without offsets.
-            offsets += self._find_offsets(set(lost))
+            offsets += self._find_offsets(set(delivery.unplaced))
         return offsets
 
     def _send(
-        self, producer: Producer, schema: int, data: bytes, on_delivery: Any, give_up_at: float
+        self, sender: Sender, schema: int, data: bytes, on_delivery: Any, give_up_at: float
     ) -> None:
         key = self._writer + self._n_written.to_bytes(8, "big")
         self._n_written += 1
@@ -409,8 +329,8 @@ class KafkaLedger(OneProcess):
             headers.append((_CORPUS_HEADER, self._corpus))
         while True:
             try:
-                producer.produce(
-                    self._topic,
+                sender.producer.produce(
+                    self._clients.topic,
                     value=data,
                     key=key,
                     partition=self._i,
@@ -421,22 +341,21 @@ class KafkaLedger(OneProcess):
             except BufferError:  # the queue is full
                 if time.monotonic() > give_up_at:
                     raise LedgerError("the brokers are too slow to take the records") from None
-                producer.flush(_POLL_SECONDS)
+                sender.poll()
 
     def _find_offsets(self, keys: set[bytes]) -> list[int]:
         """Return the offsets of our records with these keys, by reading the log."""
         offsets = []
-        with self._reading:
-            position, end = self._end_seen or 0, self.end
-            while position < end and keys:
-                messages = self._fetch(position, end, READ_BYTES_MAX)
-                if not messages:
-                    break
-                for message in messages:
-                    if message.key() in keys:
-                        keys.discard(message.key() or b"")
-                        offsets.append(_offset_of(message))
-                position = _offset_of(messages[-1]) + 1
+        position, end = self._end_seen or 0, self.end
+        while position < end and keys:
+            messages = self._clients.fetch(self._i, position, end, READ_BYTES_MAX)
+            if not messages:
+                break
+            for message in messages:
+                if message.key() in keys:
+                    keys.discard(message.key() or b"")
+                    offsets.append(offset_of(message))
+            position = offset_of(messages[-1]) + 1
         if keys:
             raise LedgerError(f"{len(keys)} records were acknowledged and are not in the log")
         return offsets
@@ -449,127 +368,21 @@ class KafkaLedger(OneProcess):
         A log that 0.1.0 began has it only in later records, and so does a log whose first record
         was truncated meanwhile.
         """
-        with self._reading:
-            first, end = self.first, self.end
-            for position in (first, end - 1) if end > first else ():
-                for message in self._fetch(position, position + 1, 1)[:1]:
-                    found = dict(message.headers() or ()).get(_CORPUS_HEADER)
-                    if isinstance(found, bytes):
-                        return found.hex()
-        return None
-
-    def _get_consumer(self) -> Consumer:
-        if self._is_closed:
-            raise LedgerError("the log is closed")
-        if self._consumer is None:
-            with raise_as_ledger_error("the Kafka settings are invalid"):
-                self._consumer = Consumer({**self._settings, **_CONSUMER_SETTINGS})
-        return self._consumer
-
-    def _watermark(self, which: int) -> int:
-        """Return the first position of the log or its end.
-
-        `Consumer.get_watermark_offsets` is not used, because it confuses the two where the broker
-        answered only one of them.
-        """
-        where = TopicPartition(self._topic, self._i, which)
-
-        def request(seconds: float) -> int:
-            (found,) = self._get_consumer().offsets_for_times([where], timeout=seconds)
-            if found.error is not None:
-                raise KafkaException(found.error)
-            return int(found.offset)
-
-        with (
-            self._reading,
-            raise_as_ledger_error("the brokers do not report the bounds of the log", self._brokers),
-        ):
-            return retry_while_transient(request, self._seconds_max)
-
-    def _checked_end(self, position: int) -> int:
-        """Return the end of the log; raise `PositionLost` if the log does not hold the position."""
         first, end = self.first, self.end
-        if not first <= position <= end:
-            raise PositionLost(f"position must be {first} to {end}, got {position}")
-        return end
-
-    def _fetch(self, position: int, end: int, n_bytes_max: int) -> list[Message]:
-        """Return messages from a position up to an end: at least one, up to a limit of bytes."""
-        consumer = self._get_consumer()
-        messages: list[Message] = []
-        n_bytes = 0
-        give_up_at = time.monotonic() + self._seconds_max
-        with raise_as_ledger_error("the log cannot be read", self._brokers):
-            if self._next != position:
-                consumer.assign([TopicPartition(self._topic, self._i, position)])
-                self._next, self._ahead = position, None
-            while self._next < end:
-                message = self._ahead or consumer.poll(_POLL_SECONDS)
-                self._ahead = None
-                if message is None or message.error() is not None:
-                    if message is not None and self._is_end(message, end):
-                        break
-                    if time.monotonic() > give_up_at:
-                        self._stop_fetching(consumer)
-                        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-                    continue
-                n_bytes += len(message)
-                if messages and n_bytes > n_bytes_max:
-                    self._ahead, self._next = message, _offset_of(message)
-                    return messages
-                messages.append(message)
-                self._next = _offset_of(message) + 1
-                give_up_at = time.monotonic() + self._seconds_max
-            self._stop_fetching(consumer)
-        return messages
-
-    def _is_end(self, message: Message, end: int) -> bool:
-        """Return whether the end is reached; raise errors that are not transient."""
-        error = message.error()
-        assert error is not None
-        if error.code() == KafkaError._PARTITION_EOF:
-            return (message.offset() or 0) >= end
-        if is_transient(error):
-            LOGGER.info("reading %s, partition %d: %s", self._topic, self._i, error)
-            return False
-        position = self._next
-        assert position is not None
-        self._stop_fetching(self._get_consumer())
-        self._checked_end(position)  # raises if the log was truncated meanwhile
-        raise LedgerError(f"the log cannot be read: {error}")
-
-    def _stop_fetching(self, consumer: Consumer) -> None:
-        self._next = self._ahead = None
-        consumer.unassign()
+        for position in (first, end - 1) if end > first else ():
+            for message in self._clients.fetch(self._i, position, position + 1, 1)[:1]:
+                found = dict(message.headers() or ()).get(_CORPUS_HEADER)
+                if isinstance(found, bytes):
+                    return found.hex()
+        return None
 
     def _record_of(self, message: Message) -> Record:
         headers = dict(message.headers() or ())
         schema = headers.get(_HEADER)
         if not isinstance(schema, bytes) or len(schema) != 2:
             raise LedgerError(
-                f"the message at {message.offset()} of partition {self._i} of {self._topic} is not "
-                "a record; use a topic that holds nothing but this log"
+                f"the message at {message.offset()} of partition {self._i} of "
+                f"{self._clients.topic} is not a record; use a topic that holds nothing but this "
+                "log"
             )
         return Record(int.from_bytes(schema, "big"), message.value() or b"")
-
-    def _close(self) -> None:
-        with self._writing, self._reading:
-            self._is_closed = True
-            self._producer = None
-            self._next = self._ahead = None
-            consumer, self._consumer = self._consumer, None
-            if consumer is not None:
-                consumer.close()
-
-
-def _producer_of(settings: Mapping[str, Any], seconds_max: float) -> Producer | None:
-    with raise_as_ledger_error("the Kafka settings are invalid"):
-        return Producer(
-            {**settings, **_PRODUCER_SETTINGS, "message.timeout.ms": int(seconds_max * 1000)}
-        )
-
-
-def _offset_of(message: Message) -> int:
-    offset = message.offset()
-    assert offset is not None
-    return offset

@@ -35,7 +35,7 @@ class FailingBroker:
         )
         assert self._client.value, message.value
         self._cluster = ctypes.c_void_p(self._library.rd_kafka_mock_cluster_new(self._client, 1))
-        self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), 1, 1)
+        self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), 2, 1)
         self.topic = topic
 
     @property

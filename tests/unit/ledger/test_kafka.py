@@ -19,10 +19,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from recrawl.errors import LedgerError, PositionLost
-from recrawl.ledger import kafka as kafka_module
+from recrawl.ledger import kafka_clients
 from recrawl.ledger import kafka_topic as kafka_topic_module
 from recrawl.ledger.contract import AppendedSpan, Record
 from recrawl.ledger.kafka import KafkaLedger, KafkaLog
+from recrawl.ledger.kafka_clients import Delivery, Sender
 from recrawl.ledger.kafka_errors import TRANSIENT_ERRORS
 from recrawl.testing.ledgers import LEDGER_CHECKS, N_PARTITIONS, LedgerCheck
 from tests.kafka_broker import SCRIPT
@@ -73,8 +74,7 @@ def test_a_span_lists_positions_if_others_wrote_between_the_records(
         def interrupted(self: KafkaLedger, *args: Any) -> None:
             send(self, *args)
             if self is mine and self._n_written == 2:
-                assert self._producer is not None
-                self._producer.flush(10)
+                self._clients.sender().producer.flush(10)
                 assert theirs.append(make_records(1, "between")) == AppendedSpan(3, 4, True)
 
         monkeypatch.setattr(KafkaLedger, "_send", interrupted)
@@ -108,14 +108,14 @@ def test_records_that_are_acknowledged_without_offsets_are_found_by_reading(
     send = KafkaLedger._send
 
     def without_offsets(
-        self: KafkaLedger, producer: Producer, schema: int, data: bytes, delivered: Any, *rest: Any
+        self: KafkaLedger, sender: Sender, schema: int, data: bytes, delivered: Any, *rest: Any
     ) -> None:
         number = self._n_written
 
         def forgetful(error: KafkaError | None, message: Message) -> None:
             delivered(error, Message(key=message.key()) if number % 2 else message)
 
-        send(self, producer, schema, data, forgetful, *rest)
+        send(self, sender, schema, data, forgetful, *rest)
 
     with KafkaLog.open(kafka_bootstrap, kafka_topic) as others:
         others.partition(0).append(make_records(4))
@@ -136,13 +136,80 @@ def test_acknowledged_records_that_are_missing_raise_ledger_error(
         log.partition(0).append(make_records(1))
 
 
+def test_many_partitions_share_their_connections(kafka_bootstrap: str, kafka_topic: str) -> None:
+    def n_threads() -> int:
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    with KafkaLog.open(kafka_bootstrap, kafka_topic, n_partitions=64) as many:
+        many.partition(0).append(make_records(1))
+        many.partition(0).read(0)
+        n_before = n_threads()
+        for i in range(1, 64):
+            assert many.partition(i).append(make_records(2)) == AppendedSpan(0, 2, True)
+            assert len(many.partition(i).read(0)) == 2
+        assert n_threads() == n_before
+
+
+def test_appends_to_several_partitions_are_under_way_at_the_same_time(
+    kafka_bootstrap: str, kafka_topic: str
+) -> None:
+    """Whoever waits for acknowledgements takes those of others, and nobody waits for ever."""
+    n_partitions, n_appends = 8, 40
+    with KafkaLog.open(kafka_bootstrap, kafka_topic, n_partitions=n_partitions) as several:
+
+        def work(i: int) -> list[AppendedSpan]:
+            ledger = several.partition(i)
+            spans = []
+            for k in range(n_appends):
+                spans.append(ledger.append(make_records(3, f"{i}-{k}-")))
+                if k % 10 == i % 10:
+                    assert len(ledger.read(3 * k)) == 3
+            return spans
+
+        with ThreadPoolExecutor(n_partitions) as threads:
+            found = list(threads.map(work, range(n_partitions)))
+        expected = [AppendedSpan(3 * k, 3 * k + 3, True) for k in range(n_appends)]
+        assert found == [expected] * n_partitions
+        for i in range(n_partitions):
+            labels = [f"{i}-{k}-{j}".encode() for k in range(n_appends) for j in range(3)]
+            assert data_of(several.partition(i)) == labels
+
+
+def test_who_takes_the_answers_passes_this_on(kafka_bootstrap: str) -> None:
+    sender = Sender({"bootstrap.servers": kafka_bootstrap}, 10.0)
+    soon, never = Delivery(), Delivery()
+    soon.n_wanted = never.n_wanted = 1
+    with ThreadPoolExecutor(2) as threads:
+        ends_at = time.monotonic() + 4.0
+        first = threads.submit(sender.wait, soon, ends_at)
+        time.sleep(0.3)
+        second = threads.submit(sender.wait, never, ends_at)
+        time.sleep(0.3)
+        assert (sender._is_polled, len(sender._waiting)) == (True, 2)
+        soon.on_delivery(None, Message(key=b"soon"))
+        first.result(3)
+        second.result(10)  # it has taken the answers from then on, until its time was over
+    assert (sender._is_polled, len(sender._waiting)) == (False, 0)
+
+
+def test_after_a_failed_append_other_partitions_go_on(
+    failing_broker: FailingBroker, shaky: KafkaLog
+) -> None:
+    failing_broker.fail(PRODUCE, TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(LedgerError, match="an append failed"):
+        shaky.partition(0).append(make_records(3))
+    assert shaky.partition(1).append(make_records(3)) == AppendedSpan(0, 3, True)
+    with pytest.raises(LedgerError, match="an earlier append failed"):
+        shaky.partition(0).append(make_records(3))
+
+
 def test_an_append_waits_while_the_queue_is_full(
     log: KafkaLog,
     kafka_bootstrap: str,
     kafka_topic: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(kafka_module._PRODUCER_SETTINGS, "queue.buffering.max.messages", 10)
+    monkeypatch.setitem(kafka_clients._PRODUCER_SETTINGS, "queue.buffering.max.messages", 10)
     with KafkaLog.open(kafka_bootstrap, kafka_topic) as narrow:
         assert narrow.partition(0).append(make_records(105)) == AppendedSpan(0, 105, True)
         assert len(log.partition(0).read(0)) == 105
