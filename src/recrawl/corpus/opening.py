@@ -5,6 +5,7 @@ import logging
 import os
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +13,7 @@ from recrawl.atomic_files import create_folder, replace_json
 from recrawl.corpus.corpus import Corpus
 from recrawl.errors import ConfigError, CorpusError, RecrawlError
 from recrawl.kernel_mode import uncached_notice
-from recrawl.ledger import Log, SnapshotFolder, SnapshotOrigin
+from recrawl.ledger import Log, ReopenableLog, SnapshotFolder, SnapshotOrigin
 from recrawl.node.clock import Clock, SystemClock, check_gap
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.corpus_format import (
@@ -223,6 +224,7 @@ def open_folder(
     log, shape = _open_identified_log(folder, config, shape, read_only=read_only)
     corpus_id = shape.corpus_id
     nodes = []
+    reopen = log.reopen_partition if isinstance(log, ReopenableLog) else None
     try:
         partitions = [
             Partition(
@@ -239,6 +241,7 @@ def open_folder(
                 is_synced=config.ledger.kind == "kafka" or config.ledger.durability == "sync",
                 corpus_id=corpus_id,
                 generation=shape.generation,
+                reopen_ledger=partial(reopen, i) if reopen is not None else None,
             )
             for i in range(config.corpus.partitions)
         ]

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from recrawl.deprecated_names import find_moved_names
-from recrawl.ledger.contract import AppendedSpan, Ledger, Log, Record
+from recrawl.ledger.contract import AppendedSpan, Ledger, Log, Record, ReopenableLog
 from recrawl.ledger.rocks import RocksLog
 from recrawl.ledger.snapshots import SavedSnapshot, SnapshotDraft, SnapshotFolder, SnapshotOrigin
 
@@ -12,6 +12,7 @@ __all__ = [
     "Ledger",
     "Log",
     "Record",
+    "ReopenableLog",
     "RocksLog",
     "SavedSnapshot",
     "SnapshotDraft",

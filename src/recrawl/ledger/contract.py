@@ -19,6 +19,7 @@ __all__ = [
     "Ledger",
     "Log",
     "Record",
+    "ReopenableLog",
     "check_partition",
     "check_records",
 ]
@@ -163,6 +164,21 @@ class Log(Protocol):
 
     def close(self) -> None:
         """Release files, connections and threads; the log's ledgers are unusable afterwards."""
+        ...
+
+
+@runtime_checkable
+class ReopenableLog(Protocol):
+    """A log of which one partition can be opened again, while the others are used."""
+
+    def reopen_partition(self, i: int) -> Ledger:
+        """Return a new ledger of partition ``i``, after an append of the former one has failed.
+
+        Raises
+        ------
+        IdentityError
+            Another log has taken the place of this one meanwhile.
+        """
         ...
 
 

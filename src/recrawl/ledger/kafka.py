@@ -178,6 +178,27 @@ class KafkaLog:
                 self._ledgers[i] = KafkaLedger(self._clients, i)
             return self._ledgers[i]
 
+    def reopen_partition(self, i: int) -> "KafkaLedger":
+        """Return a new ledger of partition ``i``, after an append of the former one has failed.
+
+        Raises
+        ------
+        IdentityError
+            The topic was created again meanwhile.
+        """
+        check_partition(i, self._n_partitions)
+        clients = self._clients
+        if topic_id_of(clients.admin, clients.topic, clients.brokers) != self.topic_id:
+            raise IdentityError(f"the topic {clients.topic} was created again, by somebody else")
+        with self._lock:
+            ledger = KafkaLedger(clients, i)
+            if self._corpus_id is not None:
+                ledger._corpus = bytes.fromhex(self._corpus_id)
+            if i in self._ledgers:
+                ledger._end_seen = self._ledgers[i]._end_seen
+            self._ledgers[i] = ledger
+            return ledger
+
     def close(self) -> None:
         """Close all connections; a second call, or one in a forked child, does nothing."""
         if self._lock.is_forked:

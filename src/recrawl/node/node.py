@@ -7,6 +7,7 @@ applies them like all other events, at their positions in the log.  If another n
 partition meanwhile, the decisions of this node are void, for every node that reads the log.
 """
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from recrawl.errors import LedgerError, OwnershipLost, RecrawlError
+from recrawl.errors import IdentityError, LedgerError, OwnershipLost, PositionLost, RecrawlError
 from recrawl.ledger import Ledger, Record
 from recrawl.ledger.contract import check_records
 from recrawl.node.clock import NodeTime
@@ -57,9 +58,12 @@ from recrawl.shard import (
 from recrawl.shard.announced import find_announced
 from recrawl.shard.state.status import LeaseStage, PageStatus, PriceMode, Verdict, Why
 from recrawl.store import AcceptedRequest, Store, StoreBatch
+from recrawl.units import seconds_text
 from recrawl.urls import page_names
 
 __all__ = ["Node", "Submission", "apply_entry", "use_logged_price"]
+
+logger = logging.getLogger(__name__)
 
 # Maximum number of rows in a group commit, so that no caller waits for all others.
 _GROUP_ROWS_MAX = 200_000
@@ -73,6 +77,8 @@ _IDLE_SECONDS = 0.1
 _LOOKED_UP_MAX = 16
 # Minimum time between two logged ticks.
 _TICK_MS = 1_000
+# Longest time between two attempts to go on after a failed append.
+_RESUME_SECONDS_MAX = 60.0
 # Interval of checks whether kinds of pages spend their shares of the budget.
 _WEIGH_MS = 60_000
 
@@ -169,6 +175,9 @@ class Node:
         Whether other nodes may append to the log: every tick reads their records.
     generation
         Layout generation of the corpus, for handles and cursors.
+    reopen_ledger
+        Returns a new ledger of the partition after an append has failed; without it, only opening
+        the corpus again helps.
     """
 
     def __init__(
@@ -182,6 +191,7 @@ class Node:
         is_reader: bool = False,
         is_shared: bool = False,
         generation: int = 0,
+        reopen_ledger: Callable[[], Ledger] | None = None,
     ) -> None:
         self.shard = shard
         self.ledger = ledger
@@ -203,6 +213,10 @@ class Node:
         self.shares: Mapping[int, float] = {}
         """Share of the budget of each kind of page that has one."""
         self._failed: BaseException | None = None
+        self._reopen_ledger = reopen_ledger
+        self._can_resume = False
+        self._resume_at_ms = 0
+        self._n_resumes = 0
 
     # ------------------------------------------------------------------ following the log
 
@@ -225,7 +239,8 @@ class Node:
                 try:
                     self._replay(found)
                 except BaseException as error:
-                    self._failed = error  # the store may lack records that the shard has applied
+                    # The store may lack records that the shard has applied.
+                    self._failed, self._can_resume = error, False
                     raise
             return self.position - first
 
@@ -360,13 +375,15 @@ class Node:
         """Take over the partition: later decisions of its previous owner are void."""
         with self.lock:
             self.follow()
-            epoch = self.shard.epoch + 1
-            at_ms = time.now_ms()
-            self.submit([event_of(Claimed, owner=owner, epoch=epoch, at_ms=at_ms)])
-            # Another node may have claimed it at the same moment; the last claim in the log wins.
-            if int(self.shard.tables.registers.owner[0]) != owner:
-                raise OwnershipLost(f"partition {self.partition} was claimed by another node")
-            self._owned_epoch = self.shard.epoch
+            self._claim(owner, time.now_ms())
+
+    def _claim(self, owner: int, at_ms: int) -> None:
+        epoch = self.shard.epoch + 1
+        self.submit([event_of(Claimed, owner=owner, epoch=epoch, at_ms=at_ms)])
+        # Another node may have claimed it at the same moment; the last claim in the log wins.
+        if int(self.shard.tables.registers.owner[0]) != owner:
+            raise OwnershipLost(f"partition {self.partition} was claimed by another node")
+        self._owned_epoch = self.shard.epoch
 
     @property
     def is_owner(self) -> bool:
@@ -393,10 +410,42 @@ class Node:
     def raise_if_failed(self) -> None:
         """Raise if an error has left the shard behind the log; only a replay can repair that."""
         if self._failed is not None:
+            advice = "it tries again by itself" if self._can_resume else "open the corpus again"
             raise LedgerError(
-                f"partition {self.partition} stopped after an error; open the corpus again: "
-                f"{self._failed}"
+                f"partition {self.partition} stopped after an error; {advice}: {self._failed}"
             ) from self._failed
+
+    def _resume(self, now_ms: int) -> None:
+        """Go on after a failed append, if its time has come; otherwise stay as it is.
+
+        The records may be in the log or not, and the shard has applied none of them: reading the
+        log tells.  Those that appear even later carry an epoch that a new claim makes void.
+        """
+        if not self._can_resume or self._reopen_ledger is None or now_ms < self._resume_at_ms:
+            return
+        try:
+            self.ledger = self._reopen_ledger()
+            self.follow()
+            self._failed = None
+            if self.is_owner and self._owned_epoch:
+                self._claim(int(self.shard.tables.registers.owner[0]), self.shard.now_ms)
+        except (IdentityError, PositionLost) as error:
+            # The topic was created again, or has lost records.
+            self._failed, self._can_resume = error, False
+        except LedgerError as error:
+            seconds = min(2.0**self._n_resumes, _RESUME_SECONDS_MAX)
+            self._n_resumes += 1
+            self._resume_at_ms = now_ms + round(1000 * seconds)
+            self._failed = self._failed or error
+            logger.warning(
+                "partition %d has stopped, and tries again after %s: %s",
+                self.partition,
+                seconds_text(seconds),
+                error,
+            )
+        else:
+            self._n_resumes = 0
+            logger.warning("partition %d goes on after an error", self.partition)
 
     def submit(
         self, entries: Sequence[LogEntry], *, request: RequestKey | None = None
@@ -478,9 +527,13 @@ class Node:
             return []
         try:
             positions = self.ledger.append(records).positions
+        except BaseException as error:
+            self._failed, self._can_resume = error, self._reopen_ledger is not None
+            raise
+        try:
             return self._apply_at(positions, entries, records)
         except BaseException as error:
-            self._failed = error
+            self._failed, self._can_resume = error, False
             raise
 
     def _apply_at(
@@ -530,6 +583,9 @@ class Node:
             if now_ms - self._ticked_ms < _TICK_MS:
                 return now_ms  # another thread has logged a tick meanwhile
             self._ticked_ms = now_ms
+            if self._failed is not None:
+                self._resume(now_ms)
+                self.raise_if_failed()
             if self.is_shared:
                 self.follow()
             if not self.is_owner:

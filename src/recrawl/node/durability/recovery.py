@@ -10,6 +10,7 @@ the checkpoint inside the snapshot, which is never behind that snapshot.
 """
 
 import logging
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -76,6 +77,8 @@ class Partition(NamedTuple):
     """Id of the corpus, which its log, store and snapshots must have; None to accept any."""
     generation: int = 0
     """Layout generation of the corpus."""
+    reopen_ledger: Callable[[], Ledger] | None = None
+    """Returns a new ledger after a failed append; None if the log cannot do that."""
 
 
 def settings_event(settings: ShardSettings) -> SettingsSet:
@@ -355,6 +358,7 @@ def _make_node(
         is_reader=is_reader,
         is_shared=partition.is_shared,
         generation=partition.generation,
+        reopen_ledger=partition.reopen_ledger,
     )
     node.follow()
     if is_reader or float(shard.tables.registers.price[0]) > 0:
