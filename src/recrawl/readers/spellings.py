@@ -1,6 +1,7 @@
 """Compare the names of fields as people spell them: ``Page URL``, ``page_url`` and ``pageUrl``."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 __all__ = ["URL_SPELLINGS", "simple_name", "simple_names"]
 
@@ -11,6 +12,7 @@ URL_SPELLINGS = (
 """Names of the field with the URL of a page, best first."""
 
 
+@lru_cache(maxsize=1_024)  # a broken file may have the same name a hundred thousand times
 def simple_name(name: str) -> str:
     """Return a name without case, spaces, underscores, hyphens and other marks.
 
