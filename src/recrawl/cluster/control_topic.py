@@ -1,0 +1,193 @@
+"""The topic beside the log in which workers tell each other what they do.
+
+It has one partition, so that all read the same order, and is compacted: of each key the brokers
+keep the last message at least.  A message that cannot be delivered within two seconds is dropped,
+because a sign of life that arrives later would be a lie.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol, Self
+
+from recrawl.cluster.heartbeats import HEARTBEAT_BYTES_MAX
+from recrawl.errors import LedgerError
+from recrawl.ledger.kafka_errors import (
+    LOGGER,
+    Brokers,
+    is_transient,
+    raise_as_ledger_error,
+    retry_while_transient,
+)
+from recrawl.ledger.kafka_topic import admin_of, client_settings_of
+
+# After kafka_errors, which raises a helpful ImportError if the package is missing.
+from confluent_kafka import (  # isort: skip
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # isort: skip
+
+__all__ = ["CONTROL_SUFFIX", "ControlLog", "ControlTopic"]
+
+CONTROL_SUFFIX: Final = ".control"
+"""What the name of the topic has after that of the log's."""
+_DELIVERY_MS_MAX: Final = 2_000
+_READ_MAX: Final = 10_000
+_CLOSE_SECONDS: Final = 3.0
+_TOPIC_SETTINGS: Final = {
+    "cleanup.policy": "compact",
+    "delete.retention.ms": "600000",
+    "max.compaction.lag.ms": "600000",
+    "max.message.bytes": str(HEARTBEAT_BYTES_MAX + (64 << 10)),
+    "min.cleanable.dirty.ratio": "0.1",
+    # Only closed segments are compacted, and a worker that starts reads all that are left.
+    "segment.bytes": str(16 << 20),
+    "segment.ms": "600000",
+}
+_PRODUCER_SETTINGS: Final = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "linger.ms": 0,
+    "message.timeout.ms": _DELIVERY_MS_MAX,
+    "queue.buffering.max.messages": 10_000,
+}
+_CONSUMER_SETTINGS: Final = {
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "fetch.wait.max.ms": 100,
+    "group.id": "recrawl-reads-without-a-group",
+    "queued.max.messages.kbytes": 16 << 10,
+}
+
+
+class ControlLog(Protocol):
+    """Messages with keys that every worker writes, and every worker reads in the same order."""
+
+    def publish(self, key: str, value: bytes) -> None:
+        """Send a message, and do not wait for it."""
+        ...
+
+    def read(self) -> list[tuple[str, bytes]]:
+        """Return the messages that have come since the last call; at first all that are kept."""
+        ...
+
+    def close(self) -> None:
+        """Send what waits, for a moment, and end."""
+        ...
+
+
+class ControlTopic:
+    """A `ControlLog` in a topic of Kafka; create it with `open`."""
+
+    def __init__(self, topic: str, producer: Producer, consumer: Consumer) -> None:
+        self._topic = topic
+        self._producer = producer
+        self._consumer = consumer
+
+    @classmethod
+    def open(
+        cls,
+        bootstrap: str,
+        topic: str,
+        *,
+        replication: int | None = None,
+        client_settings: Mapping[str, Any] | None = None,
+        seconds_max: float = 60.0,
+    ) -> Self:
+        """Open the topic, and create it if it does not exist.
+
+        Parameters
+        ----------
+        bootstrap
+            Addresses of the first brokers to contact: ``"host:port,host:port"``.
+        topic
+            Name of the topic.
+        replication
+            Number of brokers that store a topic created here; None for the brokers' default.
+        client_settings
+            Additional settings of ``librdkafka``.
+        seconds_max
+            Time limit in seconds for creating it.
+
+        Raises
+        ------
+        LedgerError
+            The brokers do not answer, or refuse.
+        """
+        brokers = Brokers(bootstrap, seconds_max)
+        settings = client_settings_of(brokers, client_settings or {})
+        with raise_as_ledger_error("the Kafka settings are invalid"):
+            admin = admin_of(settings)
+            producer = Producer({**settings, **_PRODUCER_SETTINGS})
+            consumer = Consumer({**settings, **_CONSUMER_SETTINGS})
+        brokers.ask_with(admin)
+        try:
+            with raise_as_ledger_error("the control topic cannot be found or created", brokers):
+                retry_while_transient(
+                    lambda seconds: _create_topic(admin, topic, replication, seconds), seconds_max
+                )
+                consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        except BaseException:
+            consumer.close()
+            raise
+        return cls(topic, producer, consumer)
+
+    def publish(self, key: str, value: bytes) -> None:
+        """Send a message, and do not wait for it; see `ControlLog.publish`."""
+        self._producer.poll(0)
+        try:
+            self._producer.produce(
+                self._topic, value=value, key=key, partition=0, on_delivery=_note_delivery
+            )
+        except BufferError:
+            LOGGER.info("a message to %s was dropped: too many wait for the brokers", self._topic)
+        except KafkaException as error:
+            raise LedgerError(f"the control topic cannot be written: {error}") from error
+
+    def read(self) -> list[tuple[str, bytes]]:
+        """Return the messages that have come; see `ControlLog.read`."""
+        found: list[tuple[str, bytes]] = []
+        while len(found) < _READ_MAX:
+            messages = self._consumer.consume(1_000, timeout=0)
+            if not messages:
+                break
+            for message in messages:
+                error = message.error()
+                if error is not None:
+                    self._check(error)
+                    continue
+                key, value = message.key(), message.value()
+                if key is not None and value is not None:
+                    found.append((bytes(key).decode("utf-8", "replace"), value))
+        return found
+
+    def _check(self, error: KafkaError) -> None:
+        if not is_transient(error):
+            raise LedgerError(f"the control topic cannot be read: {error}")
+        LOGGER.info("reading %s: %s", self._topic, error)
+
+    def close(self) -> None:
+        """Send what waits, for a moment, and end; see `ControlLog.close`."""
+        self._producer.flush(_CLOSE_SECONDS)
+        self._consumer.close()
+
+
+def _note_delivery(error: KafkaError | None, _: object) -> None:
+    if error is not None:
+        LOGGER.info("a message to the control topic was not delivered: %s", error)
+
+
+def _create_topic(admin: AdminClient, topic: str, replication: int | None, seconds: float) -> None:
+    """Create a topic unless it exists."""
+    if topic in admin.list_topics(timeout=seconds).topics:
+        return
+    new = NewTopic(topic, 1, replication or -1, config=dict(_TOPIC_SETTINGS))
+    try:
+        admin.create_topics([new], request_timeout=seconds)[topic].result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise

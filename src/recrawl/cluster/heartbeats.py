@@ -1,0 +1,136 @@
+"""What a worker tells the others every second."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+__all__ = ["HEARTBEAT_BYTES_MAX", "NAME_LENGTH_MAX", "Heartbeat", "OwnedPartition", "check_name"]
+
+HEARTBEAT_BYTES_MAX: Final = 256 << 10
+"""Largest size of a heartbeat; a longer message is not read."""
+NAME_LENGTH_MAX: Final = 128
+"""Largest number of characters of a worker's name."""
+_TEXT_LENGTH_MAX: Final = 512
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedPartition:
+    """A partition that a worker owns."""
+
+    epoch: int
+    """Epoch of its claim."""
+    n_pages: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A sign of life of a worker.
+
+    Parameters
+    ----------
+    worker
+        Name of the worker, which stays the same when it is started again.
+    instance
+        Random text of this start of the worker.
+    started_at_ms
+        Time of this start, in milliseconds since 1970.
+    address
+        URL at which other workers reach it.
+    zone
+        Name of the place where its machine is; empty if it has none.
+    version
+        Version of recrawl.
+    owned
+        Partitions that it owns, by number.
+    standby_seconds
+        Seconds by which its copies of other partitions are behind their logs, by number.
+    is_leaving
+        Whether this is its last one: it has given up all partitions, or is about to end.
+    """
+
+    worker: str
+    instance: str
+    started_at_ms: int
+    address: str = ""
+    zone: str = ""
+    version: str = ""
+    owned: Mapping[int, OwnedPartition] = field(default_factory=dict)
+    standby_seconds: Mapping[int, float] = field(default_factory=dict)
+    is_leaving: bool = False
+
+    @property
+    def start(self) -> tuple[int, str]:
+        """What tells two starts of a worker apart; the later one is greater."""
+        return self.started_at_ms, self.instance
+
+    def to_bytes(self) -> bytes:
+        """Return the heartbeat as a message."""
+        fields = {
+            "format": _FORMAT,
+            "worker": self.worker,
+            "instance": self.instance,
+            "started_at_ms": self.started_at_ms,
+            "address": self.address,
+            "zone": self.zone,
+            "version": self.version,
+            "owned": {str(i): [one.epoch, one.n_pages] for i, one in self.owned.items()},
+            "standby_seconds": {
+                str(i): round(seconds, 3) for i, seconds in self.standby_seconds.items()
+            },
+            "is_leaving": self.is_leaving,
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, message: bytes) -> Self | None:
+        """Return the heartbeat in a message; None if it is none that this version understands."""
+        if len(message) > HEARTBEAT_BYTES_MAX:
+            return None
+        try:
+            found = json.loads(message)
+            if not isinstance(found, dict) or found.get("format") != _FORMAT:
+                return None
+            heartbeat = cls(
+                worker=check_name(found["worker"]),
+                instance=_text(found["instance"]),
+                started_at_ms=int(found["started_at_ms"]),
+                address=_text(found.get("address", "")),
+                zone=_text(found.get("zone", "")),
+                version=_text(found.get("version", "")),
+                owned={
+                    int(i): OwnedPartition(int(epoch), int(n_pages))
+                    for i, (epoch, n_pages) in _table(found.get("owned", {})).items()
+                },
+                standby_seconds={
+                    int(i): float(seconds)
+                    for i, seconds in _table(found.get("standby_seconds", {})).items()
+                },
+                is_leaving=found.get("is_leaving") is True,
+            )
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+            return None
+        return heartbeat
+
+
+def check_name(name: Any) -> str:
+    """Return the name of a worker; raise `ValueError` if it is empty, too long or not printable."""
+    if not isinstance(name, str) or not 0 < len(name) <= NAME_LENGTH_MAX or not name.isprintable():
+        raise ValueError(
+            f"the name of a worker must be printable text of 1 to {NAME_LENGTH_MAX} characters, "
+            f"got {name!r:.200}"
+        )
+    return name
+
+
+def _text(found: Any) -> str:
+    if not isinstance(found, str) or len(found) > _TEXT_LENGTH_MAX:
+        raise ValueError("not a short text")
+    return found
+
+
+def _table(found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise TypeError("not a table")
+    return found

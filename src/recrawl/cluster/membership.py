@@ -1,0 +1,125 @@
+"""Who takes part in a cluster, as one worker sees it.
+
+A worker counts as gone after some seconds without a heartbeat, by the clock of the worker that
+reads.  But a reader that gets no heartbeats may itself be cut off, have stood still, or read a
+topic whose broker is away.  It would take the others for dead.  So it counts nobody as gone unless
+it has read its *own* heartbeats all that time: then the way through the topic was open.  Otherwise
+its view is frozen, and owners go on with what they own.
+"""
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from recrawl.cluster.heartbeats import Heartbeat
+
+__all__ = ["GAP_SECONDS_MAX", "SILENCE_SECONDS_MAX", "WORKERS_MAX", "Members", "Membership"]
+
+SILENCE_SECONDS_MAX: Final = 5.0
+"""Time without a heartbeat after which a worker counts as gone."""
+GAP_SECONDS_MAX: Final = 2.0
+"""Longest time between two of its own heartbeats for which a worker trusts what it reads."""
+WORKERS_MAX: Final = 1_024
+"""Largest number of workers; heartbeats of others are not read."""
+
+
+class Members(NamedTuple):
+    """The workers of a cluster at a moment."""
+
+    present: tuple[Heartbeat, ...]
+    """Last heartbeat of each worker that takes part, by name."""
+    is_frozen: bool
+    """Whether the reader cannot tell who is gone; then these are the ones it last knew."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the workers."""
+        return tuple(one.worker for one in self.present)
+
+
+class _Heard(NamedTuple):
+    heartbeat: Heartbeat
+    at: float
+
+
+class Membership:
+    """What one worker knows of all workers.
+
+    Times are seconds of a clock that never jumps, such as `time.monotonic`.
+
+    Parameters
+    ----------
+    worker
+        Name of the worker that reads.
+    start
+        Its present start, see `Heartbeat.start`.
+    """
+
+    def __init__(self, worker: str, start: tuple[int, str]) -> None:
+        self._worker = worker
+        self._start = start
+        self._heard: dict[str, _Heard] = {}
+        self._own_at: deque[float] = deque(maxlen=64)
+        self._members = Members((), True)
+        self._replaced_by: Heartbeat | None = None
+
+    @property
+    def replaced_by(self) -> Heartbeat | None:
+        """A later start of a worker with the same name, which takes the place of this one."""
+        return self._replaced_by
+
+    def hear(self, heartbeat: Heartbeat, now: float) -> None:
+        """Take note of a heartbeat, in the order of the topic.
+
+        Parameters
+        ----------
+        heartbeat
+            What was read.
+        now
+            Time at which it was read.
+        """
+        before = self._heard.get(heartbeat.worker)
+        is_own = heartbeat.worker == self._worker
+        latest = self._start if is_own else heartbeat.start
+        if before is not None:
+            latest = max(latest, before.heartbeat.start)
+        if heartbeat.start < latest:
+            return  # of an earlier start, which has been replaced
+        if before is None and len(self._heard) >= WORKERS_MAX:
+            return
+        self._heard[heartbeat.worker] = _Heard(heartbeat, now)
+        if is_own and heartbeat.start == self._start:
+            self._own_at.append(now)
+        elif is_own:
+            self._replaced_by = heartbeat
+
+    def members(self, now: float) -> Members:
+        """Return who takes part.
+
+        Parameters
+        ----------
+        now
+            Time at which everything before it has been read.
+        """
+        if not self._hears_itself(now):
+            self._members = Members(self._members.present, True)
+            return self._members
+        for name, heard in list(self._heard.items()):
+            if now - heard.at > SILENCE_SECONDS_MAX:
+                del self._heard[name]
+        present = [
+            heard.heartbeat for heard in self._heard.values() if not heard.heartbeat.is_leaving
+        ]
+        present.sort(key=lambda one: one.worker)
+        self._members = Members(tuple(present), False)
+        return self._members
+
+    def _hears_itself(self, now: float) -> bool:
+        """Return whether its own heartbeats have come without a gap for long enough."""
+        later = now
+        for at in reversed(self._own_at):
+            if later - at > GAP_SECONDS_MAX:
+                return False
+            if now - at >= SILENCE_SECONDS_MAX:
+                return True
+            later = at
+        return False

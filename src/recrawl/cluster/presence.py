@@ -1,0 +1,113 @@
+"""Take part in a cluster: tell the others every second, and know who takes part."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from recrawl.cluster.control_topic import ControlLog
+from recrawl.cluster.heartbeats import Heartbeat
+from recrawl.cluster.membership import Members, Membership
+from recrawl.errors import LedgerError
+
+__all__ = ["BEAT_SECONDS", "Presence"]
+
+logger = logging.getLogger(__name__)
+
+BEAT_SECONDS: Final = 1.0
+"""Time between two heartbeats."""
+_LOOK_SECONDS: Final = 0.1
+_KEY: Final = "worker/"
+
+
+class Presence:
+    """One worker's part in a cluster.
+
+    Parameters
+    ----------
+    log
+        Where heartbeats are written and read.
+    describe
+        Returns the heartbeat to send now; its worker and instance never change.
+    monotonic
+        Clock that never jumps, in seconds.
+    """
+
+    def __init__(
+        self,
+        log: ControlLog,
+        describe: Callable[[], Heartbeat],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._log = log
+        self._describe = describe
+        self._monotonic = monotonic
+        own = describe()
+        self._key = _KEY + own.worker
+        self._membership = Membership(own.worker, own.start)
+        self._beat_at = -1e9
+        self._members = Members((), True)
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def members(self) -> Members:
+        """Who takes part, as of the last step."""
+        return self._members
+
+    @property
+    def replaced_by(self) -> Heartbeat | None:
+        """A later start of a worker with the same name; this one should end."""
+        return self._membership.replaced_by
+
+    def step(self) -> Members:
+        """Send a heartbeat if it is time, read what has come, and return who takes part."""
+        now = self._monotonic()
+        if now - self._beat_at >= BEAT_SECONDS and self.replaced_by is None:
+            # Not the time at which it was due: after a pause no heartbeats are sent to catch up.
+            self._beat_at = now
+            self._log.publish(self._key, self._describe().to_bytes())
+        for key, message in self._log.read():
+            heartbeat = Heartbeat.from_bytes(message) if key.startswith(_KEY) else None
+            if heartbeat is not None and key == _KEY + heartbeat.worker:
+                self._membership.hear(heartbeat, self._monotonic())
+        self._members = self._membership.members(self._monotonic())
+        return self._members
+
+    def start(self) -> None:
+        """Do a step several times a second, in a thread, until `stop`."""
+        self._thread = threading.Thread(target=self._run, name="recrawl-presence", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_LOOK_SECONDS):
+            try:
+                self.step()
+            except LedgerError as error:
+                logger.warning("the cluster cannot be reached, and is tried again: %s", error)
+                self._stopping.wait(BEAT_SECONDS)
+
+    def stop(self, *, says_goodbye: bool = True) -> None:
+        """End, and close the log.
+
+        Parameters
+        ----------
+        says_goodbye
+            Whether to tell the others, so that they need not wait until it counts as gone.
+        """
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+        if says_goodbye and self.replaced_by is None:
+            own = self._describe()
+            last = Heartbeat(
+                worker=own.worker,
+                instance=own.instance,
+                started_at_ms=own.started_at_ms,
+                version=own.version,
+                is_leaving=True,
+            )
+            self._log.publish(self._key, last.to_bytes())
+        self._log.close()

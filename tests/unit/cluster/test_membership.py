@@ -1,0 +1,158 @@
+"""A worker counts others as gone only if it could have heard them."""
+
+import json
+
+import pytest
+
+from recrawl.cluster.heartbeats import HEARTBEAT_BYTES_MAX, Heartbeat, OwnedPartition
+from recrawl.cluster.membership import WORKERS_MAX, Membership
+
+
+def beat(worker: str, *, start: int = 1, is_leaving: bool = False) -> Heartbeat:
+    return Heartbeat(
+        worker=worker, instance=f"{worker}-{start}", started_at_ms=start, is_leaving=is_leaving
+    )
+
+
+class Reader:
+    """A worker ``a`` that hears heartbeats of each second."""
+
+    def __init__(self) -> None:
+        self.membership = Membership("a", (1, "a-1"))
+        self.now = 100.0
+
+    def hear(self, *beats: Heartbeat, seconds: float = 1.0) -> tuple[tuple[str, ...], bool]:
+        self.now += seconds
+        for one in beats:
+            self.membership.hear(one, self.now)
+        members = self.membership.members(self.now)
+        return members.names, members.is_frozen
+
+    def hear_for(self, seconds: int, *beats: Heartbeat) -> tuple[tuple[str, ...], bool]:
+        found: tuple[tuple[str, ...], bool] = ((), True)
+        for _ in range(seconds):
+            found = self.hear(*beats)
+        return found
+
+
+@pytest.fixture
+def reader() -> Reader:
+    """Return a reader that has heard ``a``, ``b`` and ``c`` for ten seconds."""
+    found = Reader()
+    assert found.hear_for(10, beat("a"), beat("b"), beat("c")) == (("a", "b", "c"), False)
+    return found
+
+
+def test_a_new_worker_waits_until_it_knows_who_is_there() -> None:
+    reader = Reader()
+    # A compacted topic still has the last heartbeats of workers that ended long ago.
+    assert reader.hear(beat("long-gone"), beat("b"), beat("a")) == ((), True)
+    assert reader.hear_for(4, beat("a"), beat("b")) == ((), True)
+    assert reader.hear_for(2, beat("a"), beat("b")) == (("a", "b"), False)
+
+
+def test_who_is_silent_for_five_seconds_is_gone(reader: Reader) -> None:
+    assert reader.hear_for(5, beat("a"), beat("b")) == (("a", "b", "c"), False)
+    assert reader.hear(beat("a"), beat("b")) == (("a", "b"), False)
+    # One that stood still comes back.
+    assert reader.hear(beat("a"), beat("b"), beat("c")) == (("a", "b", "c"), False)
+
+
+def test_who_says_goodbye_is_gone_at_once(reader: Reader) -> None:
+    gone = beat("b", is_leaving=True)
+    assert reader.hear(beat("a"), gone, beat("c")) == (("a", "c"), False)
+    assert reader.hear_for(8, beat("a"), beat("c")) == (("a", "c"), False)
+
+
+def test_nobody_is_gone_while_the_topic_is_away(reader: Reader) -> None:
+    everybody = ("a", "b", "c")
+    assert reader.hear_for(3) == (everybody, True)
+    assert reader.hear_for(4) == (everybody, True)
+    # Then it is back, and the others follow one by one.
+    assert reader.hear(beat("a")) == (everybody, True)
+    assert reader.hear_for(3, beat("a"), beat("b")) == (everybody, True)
+    assert reader.hear_for(3, beat("a"), beat("b"), beat("c")) == (everybody, False)
+
+
+def test_a_worker_that_stood_still_takes_nobody_for_dead(reader: Reader) -> None:
+    # After the pause it reads everything that was written meanwhile at once.
+    late = [beat("b"), beat("c")] * 60
+    assert reader.hear(*late, seconds=60.0) == (("a", "b", "c"), True)
+    assert reader.hear_for(5, beat("a"), beat("b")) == (("a", "b", "c"), True)
+    assert reader.hear(beat("a"), beat("b")) == (("a", "b"), False)
+
+
+def test_one_late_heartbeat_of_its_own_changes_nothing(reader: Reader) -> None:
+    assert reader.hear(beat("b"), beat("c")) == (("a", "b", "c"), False)
+    assert reader.hear(beat("a"), beat("b"), beat("c")) == (("a", "b", "c"), False)
+
+
+def test_a_later_start_takes_the_place_of_an_earlier_one(reader: Reader) -> None:
+    again = beat("b", start=2)
+    reader.hear(beat("a"), again, beat("b"), beat("c"))
+    members = reader.membership.members(reader.now)
+    assert [one.instance for one in members.present] == ["a-1", "b-2", "c-1"]
+    # One of an earlier start of its own, which the topic still has, replaces nothing.
+    reader.hear(beat("a", start=0), beat("a"))
+    replaced_by = [reader.membership.replaced_by]
+    reader.hear(beat("a", start=2), beat("a"))
+    assert [*replaced_by, reader.membership.replaced_by] == [None, beat("a", start=2)]
+    # It hears itself no more, so it counts nobody as gone.
+    assert reader.hear_for(8, beat("a", start=2), beat("a"))[1]
+
+
+def test_a_heartbeat_is_read_as_it_was_written() -> None:
+    heartbeat = Heartbeat(
+        worker="wörker 1",
+        instance="f00d",
+        started_at_ms=1_700_000_000_000,
+        address="https://10.0.0.1:8377",
+        zone="b",
+        version="0.2.0",
+        owned={3: OwnedPartition(7, 10_000_000), 11: OwnedPartition(1)},
+        standby_seconds={4: 0.25},
+        is_leaving=True,
+    )
+    assert Heartbeat.from_bytes(heartbeat.to_bytes()) == heartbeat
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 2},
+        {"worker": ""},
+        {"worker": "x" * 129},
+        {"worker": "a\nb"},
+        {"worker": 3},
+        {"instance": None},
+        {"started_at_ms": "soon"},
+        {"started_at_ms": 1e400},
+        {"owned": [1, 2]},
+        {"owned": {"a": [1, 2]}},
+        {"owned": {"1": [1]}},
+        {"owned": {"1": None}},
+        {"standby_seconds": {"1": {}}},
+        {"address": "x" * 10_000},
+    ],
+)
+def test_a_message_that_is_no_heartbeat_is_ignored(change: dict[str, object]) -> None:
+    fields = json.loads(beat("a").to_bytes())
+    assert Heartbeat.from_bytes(json.dumps(fields).encode()) == beat("a")
+    assert Heartbeat.from_bytes(json.dumps(fields | change).encode()) is None
+
+
+@pytest.mark.parametrize(
+    "message", [b"", b"null", b"[]", b"\xff\xfe", b"[" * 100_000, b"1" * 10_000, b"{}"]
+)
+def test_bytes_that_are_no_heartbeat_are_ignored(message: bytes) -> None:
+    assert Heartbeat.from_bytes(message) is None
+    assert Heartbeat.from_bytes(beat("a").to_bytes() + b" " * HEARTBEAT_BYTES_MAX) is None
+
+
+def test_the_number_of_workers_is_limited() -> None:
+    membership = Membership("a", (1, "a-1"))
+    for k in range(3 * WORKERS_MAX):
+        membership.hear(beat(f"invented-{k}"), 0.0)
+        membership.hear(beat("a"), k / 100)
+    now = (3 * WORKERS_MAX - 1) / 100
+    assert len(membership.members(now).present) <= WORKERS_MAX
