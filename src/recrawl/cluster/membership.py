@@ -51,7 +51,7 @@ class Membership:
     worker
         Name of the worker that reads.
     start
-        Its present start, see `Heartbeat.start`.
+        Present start of that worker, see `Heartbeat.start`.
     """
 
     def __init__(self, worker: str, start: tuple[int, str]) -> None:
@@ -73,7 +73,7 @@ class Membership:
         Parameters
         ----------
         heartbeat
-            What was read.
+            Heartbeat that was read.
         now
             Time at which it was read.
         """
