@@ -8,7 +8,8 @@ at one position.
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from recrawl.errors import LedgerError, PositionLost
@@ -205,7 +206,10 @@ class KafkaClients(OneProcess):
         self.brokers = brokers
         self.seconds_max = brokers.seconds_max
         self._is_closed = False
-        self._changing = ProcessLock(threading.Lock())
+        changing = threading.Lock()
+        self._changing = ProcessLock(changing)
+        self._unused = threading.Condition(changing)
+        self._n_requests = 0  # reads that are under way
         # Created now, because a new producer needs half a second until it may write.
         self._sender: Sender | None = Sender(settings, brokers.seconds_max)
         self._reading = ProcessLock(threading.RLock())
@@ -221,11 +225,12 @@ class KafkaClients(OneProcess):
         return producer, self._consumer, self.admin
 
     def close(self) -> None:
-        """Close the clients; a second call does nothing."""
-        with self._changing, self._reading:
+        """Close the clients, after the reads that are under way; a second call does nothing."""
+        with self._changing:
             self._is_closed = True
             self._sender = None
-            self._next = self._ahead = None
+            # Closing frees what a request of another thread still uses.
+            self._unused.wait_for(lambda: self._n_requests == 0)
             consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
@@ -255,13 +260,22 @@ class KafkaClients(OneProcess):
 
     # ------------------------------------------------------------------ reading
 
-    def _get_consumer(self) -> Consumer:
+    @contextmanager
+    def _use_consumer(self) -> Iterator[Consumer]:
+        """Yield the client that reads, which is not closed meanwhile."""
         with self._changing:
             self._check_open()
             if self._consumer is None:
                 with raise_as_ledger_error("the Kafka settings are invalid"):
                     self._consumer = Consumer({**self._settings, **_CONSUMER_SETTINGS})
-            return self._consumer
+            consumer = self._consumer
+            self._n_requests += 1
+        try:
+            yield consumer
+        finally:
+            with self._changing:
+                self._n_requests -= 1
+                self._unused.notify_all()
 
     def first(self, i: int) -> int:
         """Return the position of the earliest record of partition ``i``."""
@@ -280,7 +294,8 @@ class KafkaClients(OneProcess):
         where = TopicPartition(self.topic, i, which)
 
         def request(seconds: float) -> int:
-            (found,) = self._get_consumer().offsets_for_times([where], timeout=seconds)
+            with self._use_consumer() as consumer:
+                (found,) = consumer.offsets_for_times([where], timeout=seconds)
             if found.error is not None:
                 raise KafkaException(found.error)
             return int(found.offset)
@@ -311,9 +326,9 @@ class KafkaClients(OneProcess):
         n_bytes = 0
         with (
             self._reading,
+            self._use_consumer() as consumer,
             raise_as_ledger_error("the log cannot be read", self.brokers),
         ):
-            consumer = self._get_consumer()
             give_up_at = time.monotonic() + self.seconds_max
             if (self._read_partition, self._next) != (i, position):
                 consumer.assign([TopicPartition(self.topic, i, position)])
@@ -322,7 +337,7 @@ class KafkaClients(OneProcess):
                 message = self._ahead or consumer.poll(_POLL_SECONDS)
                 self._ahead = None
                 if message is None or message.error() is not None:
-                    if message is not None and self._is_end(message, end):
+                    if message is not None and self._is_end(message, end, consumer):
                         break
                     if time.monotonic() > give_up_at:
                         self._stop_fetching(consumer)
@@ -338,7 +353,7 @@ class KafkaClients(OneProcess):
             self._stop_fetching(consumer)
         return messages
 
-    def _is_end(self, message: Message, end: int) -> bool:
+    def _is_end(self, message: Message, end: int, consumer: Consumer) -> bool:
         """Return whether the end is reached; raise errors that are not transient."""
         error = message.error()
         assert error is not None
@@ -349,7 +364,7 @@ class KafkaClients(OneProcess):
             LOGGER.info("reading %s, partition %d: %s", self.topic, i, error)
             return False
         assert position is not None
-        self._stop_fetching(self._get_consumer())
+        self._stop_fetching(consumer)
         self.checked_end(i, position)  # raises if the log was truncated meanwhile
         raise LedgerError(f"the log cannot be read: {error}")
 

@@ -192,6 +192,26 @@ def test_who_takes_the_answers_passes_this_on(kafka_bootstrap: str) -> None:
     assert (sender._is_polled, len(sender._waiting)) == (False, 0)
 
 
+def test_a_log_is_closed_while_others_read(kafka_bootstrap: str, kafka_topic: str) -> None:
+    """They get an error, and neither they nor the one who closes wait for ever."""
+    for _ in range(5):
+        log = KafkaLog.open(kafka_bootstrap, kafka_topic, n_partitions=4)
+        log.partition(0).append(make_records(1))
+
+        def read_on(i: int, ledger: KafkaLedger) -> str:
+            try:
+                while True:
+                    ledger.read(ledger.first if i % 2 else ledger.end)
+            except LedgerError as error:
+                return str(error)
+
+        with ThreadPoolExecutor(4) as threads:
+            found = [threads.submit(read_on, i, log.partition(i)) for i in range(4)]
+            time.sleep(0.2)
+            log.close()
+            assert {one.result(60) for one in found} == {"the log is closed"}
+
+
 def test_after_a_failed_append_other_partitions_go_on(
     failing_broker: FailingBroker, shaky: KafkaLog
 ) -> None:
