@@ -1,0 +1,368 @@
+"""Snapshots in storage that all workers reach: a folder, S3, or what else pyarrow can write to.
+
+A snapshot is stored as chunks, each an object that is named by the hash of its bytes, and a
+manifest that lists them.  A chunk that is there already is not sent again, so a snapshot costs what
+has changed since the last one.  The manifest is written last and has a name of its own, so a
+snapshot is complete or does not exist; whoever reads a chunk checks its hash.
+
+Chunks are small enough for one request.  Larger objects would be sent to S3 in parts, of which a
+worker that is killed leaves some behind for ever, and an error in the middle of such a stream would
+leave a truncated object under the final name.
+
+::
+
+    <corpus id>/chunks/3f/3f09…                                          8 MiB or less
+    <corpus id>/0/00000000000000012345-0000000007-5d41402abc4b2a76.json  position, epoch, random
+"""
+
+import hashlib
+import json
+import re
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyarrow import fs
+
+from recrawl.atomic_files import create_folder, replace_file, sync_tree
+from recrawl.errors import IdentityError, LedgerError, SnapshotError, SnapshotFormatError
+from recrawl.ledger import SavedSnapshot, SnapshotFolder, SnapshotOrigin
+
+__all__ = ["CHUNK_BYTES", "SharedSnapshot", "SharedSnapshots"]
+
+CHUNK_BYTES: Final = 8 << 20
+"""Size of a chunk; the last one of a file is smaller."""
+UNUSED_HOURS_MAX: Final = 24.0
+"""Time for which a chunk is kept that no manifest lists: its manifest may be on its way."""
+# A chunk that is there, but older than this, is sent again: it might be removed as unused before
+# the manifest that lists it now is written.
+_RENEWED_HOURS: Final = 12.0
+_MANIFEST_BYTES_MAX: Final = 256 << 20
+_FORMAT: Final = 1
+_HOUR_MS: Final = 3_600_000
+_NAME: Final = re.compile(r"(\d{20})-(\d{10})-([0-9a-f]{16})\.json")
+_CHUNK_NAME: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class SharedSnapshot(NamedTuple):
+    """A complete snapshot in shared storage."""
+
+    position: int
+    """Position of the log: the snapshot is the state after all records before it."""
+    epoch: int
+    """Epoch of the owner that took it."""
+    path: str
+    """Path of its manifest."""
+
+
+class _SharedFile(NamedTuple):
+    path: PurePosixPath
+    n_bytes: int
+    chunks: tuple[str, ...]
+
+
+class _Listed(NamedTuple):
+    origin: SnapshotOrigin
+    files: list[_SharedFile]
+
+
+class SharedSnapshots:
+    """The snapshots of one partition in shared storage.
+
+    Parameters
+    ----------
+    storage
+        File system of pyarrow.
+    root
+        Folder or bucket for all corpora.
+    origin
+        Corpus and partition.
+    """
+
+    def __init__(self, storage: fs.FileSystem, root: str, origin: SnapshotOrigin) -> None:
+        self._storage = storage
+        self._origin = origin
+        self._corpus = f"{root.rstrip('/')}/{origin.corpus_id}"
+        self._folder = f"{self._corpus}/{origin.partition}"
+
+    # ------------------------------------------------------------------ writing
+
+    def publish(self, saved: SavedSnapshot, *, epoch: int, now_ms: int) -> SharedSnapshot:
+        """Store a snapshot; only chunks that are not there yet are sent.
+
+        Parameters
+        ----------
+        saved
+            Snapshot in a folder of this machine.
+        epoch
+            Epoch of the partition's owner.
+        now_ms
+            Time in milliseconds since 1970.
+
+        Raises
+        ------
+        LedgerError
+            The storage cannot be written, or the snapshot was removed meanwhile; then there is no
+            manifest of it.
+        """
+        with self._writable(saved.position):
+            paths = sorted(path for path in saved.folder.rglob("*") if path.is_file())
+            files = [self._send_file(path, saved.folder, now_ms) for path in paths]
+            manifest = {
+                "format": _FORMAT,
+                "corpus": self._origin.corpus_id,
+                "partition": self._origin.partition,
+                "position": saved.position,
+                "epoch": epoch,
+                "saved_at_ms": now_ms,
+                "files": [
+                    {"path": str(one.path), "bytes": one.n_bytes, "chunks": one.chunks}
+                    for one in files
+                ],
+            }
+            name = f"{saved.position:020d}-{epoch:010d}-{secrets.token_hex(8)}.json"
+            path = f"{self._folder}/{name}"
+            try:
+                self._write(path, json.dumps(manifest).encode())
+            except BaseException:
+                with suppress(OSError, pa.ArrowException):
+                    self._storage.delete_file(path)  # what a stream leaves that was cut off
+                raise
+        return SharedSnapshot(saved.position, epoch, path)
+
+    def _send_file(self, path: Path, folder: Path, now_ms: int) -> _SharedFile:
+        chunks = []
+        n_bytes = 0
+        with path.open("rb") as file:
+            while data := file.read(CHUNK_BYTES):
+                n_bytes += len(data)
+                chunks.append(_digest(data))
+                if not self._has_chunk(chunks[-1], len(data), now_ms):
+                    self._write(self._chunk_path(chunks[-1]), data)
+        relative = PurePosixPath(path.relative_to(folder).as_posix())
+        return _SharedFile(relative, n_bytes, tuple(chunks))
+
+    def _has_chunk(self, name: str, n_bytes: int, now_ms: int) -> bool:
+        """Return whether a chunk is there, whole, and young enough not to be removed soon."""
+        (found,) = self._storage.get_file_info([self._chunk_path(name)])
+        if found.type != fs.FileType.File or found.size != n_bytes:
+            return False
+        return _age_hours(found, now_ms) < _RENEWED_HOURS
+
+    def _chunk_path(self, name: str) -> str:
+        return f"{self._corpus}/chunks/{name[:2]}/{name}"
+
+    def _write(self, path: str, data: bytes) -> None:
+        if self._storage.type_name == "local":
+            # Object stores show an object when it is whole; a folder must be made to.
+            file = Path(path)
+            create_folder(file.parent)
+            with replace_file(file, is_durable=True) as draft:
+                draft.write(data)
+            return
+        with self._storage.open_output_stream(path, compression=None) as stream:
+            stream.write(data)
+
+    @contextmanager
+    def _writable(self, position: int) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            raise LedgerError(
+                f"the snapshot at {position} cannot be stored in {self._corpus}: {error}"
+            ) from error
+
+    # ------------------------------------------------------------------ reading
+
+    def list_complete(self) -> list[SharedSnapshot]:
+        """Return the snapshots of the partition, newest first."""
+        try:
+            found = self._storage.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
+        except (OSError, pa.ArrowException) as error:
+            raise LedgerError(f"no snapshots can be found in {self._folder}: {error}") from error
+        names = ((_NAME.fullmatch(one.base_name), one.path) for one in found)
+        snapshots = [SharedSnapshot(int(n[1]), int(n[2]), path) for n, path in names if n]
+        return sorted(snapshots, reverse=True)
+
+    def verify(self, snapshot: SharedSnapshot) -> int:
+        """Read all of a snapshot, and compare its hashes; return the number of bytes.
+
+        Raises
+        ------
+        SnapshotError
+            It is damaged, or parts of it are missing.
+        IdentityError
+            It was taken of another corpus or partition.
+        """
+        n_bytes = 0
+        for file in self._files_of(snapshot):
+            n_bytes += sum(len(data) for data in self._chunks_of(snapshot, file))
+        return n_bytes
+
+    def restore(self, snapshot: SharedSnapshot, folder: SnapshotFolder) -> SavedSnapshot:
+        """Copy a snapshot into a folder of this machine, and check it on the way.
+
+        Parameters
+        ----------
+        snapshot
+            Snapshot to copy.
+        folder
+            Folder of the partition's snapshots.
+
+        Raises
+        ------
+        SnapshotError
+            It is damaged, or parts of it are missing; the folder stays as it was.
+        IdentityError
+            It was taken of another corpus or partition.
+        LedgerError
+            The folder cannot be written.
+        """
+        files = self._files_of(snapshot)
+        try:
+            create_folder(folder.folder)
+            draft = Path(tempfile.mkdtemp(prefix="temporary-", dir=folder.folder))
+            try:
+                for file in files:
+                    self._copy_file(snapshot, file, draft)
+                sync_tree(draft)
+                path = folder.adopt(snapshot.position, draft)
+            except BaseException:
+                shutil.rmtree(draft, ignore_errors=True)
+                raise
+        except OSError as error:
+            raise LedgerError(f"{folder.folder} cannot be written: {error}") from error
+        return SavedSnapshot(position=snapshot.position, folder=path)
+
+    def _copy_file(self, snapshot: SharedSnapshot, file: _SharedFile, draft: Path) -> None:
+        path = draft / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as copy:
+            for data in self._chunks_of(snapshot, file):
+                copy.write(data)
+            if copy.tell() != file.n_bytes:
+                raise SnapshotError(f"{snapshot.path} is damaged: {file.path} has another size")
+
+    def _chunks_of(self, snapshot: SharedSnapshot, file: _SharedFile) -> Iterator[bytes]:
+        for name in file.chunks:
+            data = self._read(self._chunk_path(name), snapshot, CHUNK_BYTES)
+            if _digest(data) != name:
+                raise SnapshotError(f"{snapshot.path} is damaged: chunk {name} has other bytes")
+            yield data
+
+    def _read(self, path: str, snapshot: SharedSnapshot, n_bytes_max: int) -> bytes:
+        try:
+            with self._storage.open_input_stream(path, compression=None) as stream:
+                data: bytes = stream.read(n_bytes_max + 1)
+        except (OSError, pa.ArrowException) as error:
+            raise SnapshotError(f"{snapshot.path} cannot be read: {error}") from error
+        if len(data) > n_bytes_max:
+            raise SnapshotError(f"{snapshot.path} is damaged: {path} is too large")
+        return data
+
+    def _files_of(self, snapshot: SharedSnapshot) -> list[_SharedFile]:
+        """Return what a manifest lists."""
+        text = self._read(snapshot.path, snapshot, _MANIFEST_BYTES_MAX)
+        origin, files = _files_listed(text, snapshot.path)
+        if origin != self._origin:
+            raise IdentityError(
+                f"{snapshot.path} was taken of partition {origin.partition} of corpus "
+                f"{origin.corpus_id}, but this is partition {self._origin.partition} of corpus "
+                f"{self._origin.corpus_id}"
+            )
+        return files
+
+    # ------------------------------------------------------------------ removing
+
+    def remove_old(self, *, keep: int, now_ms: int) -> int:
+        """Remove older snapshots of the partition, and unused chunks; return the number of both.
+
+        Unused are chunks that no manifest of any partition has listed for a day.
+
+        Parameters
+        ----------
+        keep
+            Number of snapshots to keep, at least 2: an older one is the fallback.
+        now_ms
+            Time in milliseconds since 1970.
+        """
+        if keep < 2:
+            raise ValueError(f"keep must be at least 2, got {keep}")
+        try:
+            old = [one.path for one in self.list_complete()[keep:]]
+            for path in old:
+                self._storage.delete_file(path)
+            unused = self._unused_chunks(now_ms)
+            for path in unused:
+                self._storage.delete_file(path)
+        except (OSError, pa.ArrowException) as error:
+            raise LedgerError(f"{self._corpus} cannot be cleaned up: {error}") from error
+        return len(old) + len(unused)
+
+    def _unused_chunks(self, now_ms: int) -> list[str]:
+        # The chunks first: one that a later manifest lists is younger than those removed here.
+        selector = fs.FileSelector(f"{self._corpus}/chunks", allow_not_found=True, recursive=True)
+        old = [
+            one
+            for one in self._storage.get_file_info(selector)
+            if one.type == fs.FileType.File
+            and _CHUNK_NAME.fullmatch(one.base_name)
+            and _age_hours(one, now_ms) >= UNUSED_HOURS_MAX
+        ]
+        if not old:
+            return []
+        used: set[str] = set()
+        for one in self._storage.get_file_info(fs.FileSelector(self._corpus, recursive=True)):
+            name = _NAME.fullmatch(one.base_name)
+            if not name or one.type != fs.FileType.File:
+                continue
+            snapshot = SharedSnapshot(int(name[1]), int(name[2]), one.path)
+            # One that cannot be read now stops the removal, because its chunks are not known.
+            text = self._read(one.path, snapshot, _MANIFEST_BYTES_MAX)
+            try:
+                listed = _files_listed(text, one.path)
+            except SnapshotFormatError:
+                raise
+            except SnapshotError:
+                continue  # a damaged one is of no use, with or without its chunks
+            used.update(chunk for file in listed.files for chunk in file.chunks)
+        return [one.path for one in old if one.base_name not in used]
+
+
+def _files_listed(text: bytes, path: str) -> _Listed:
+    """Return what a manifest lists, and the corpus and partition that it names."""
+    try:
+        manifest = json.loads(text)
+        if manifest["format"] != _FORMAT:
+            raise SnapshotFormatError(
+                f"{path} was written by a newer version of recrawl: format {manifest['format']}"
+            )
+        origin = SnapshotOrigin(str(manifest["corpus"]), int(manifest["partition"]))
+        return _Listed(origin, [_file_of(one) for one in manifest["files"]])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise SnapshotError(f"{path} is damaged: {error!r:.200}") from error
+
+
+def _file_of(found: Any) -> _SharedFile:
+    path = PurePosixPath(found["path"])
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise ValueError(f"not a path below the snapshot: {path}")
+    chunks = tuple(found["chunks"])
+    if not all(isinstance(one, str) and _CHUNK_NAME.fullmatch(one) for one in chunks):
+        raise ValueError("not names of chunks")
+    return _SharedFile(path, int(found["bytes"]), chunks)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=32).hexdigest()
+
+
+def _age_hours(found: fs.FileInfo, now_ms: int) -> float:
+    if found.mtime_ns is None:
+        return 0.0
+    return float((now_ms - found.mtime_ns / 1e6) / _HOUR_MS)
