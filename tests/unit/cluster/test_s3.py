@@ -1,0 +1,124 @@
+"""Shared snapshots on a server that speaks S3, interrupted at every request in turn."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+from recrawl.cluster import shared_snapshots
+from recrawl.cluster.shared_snapshots import SharedSnapshots
+from recrawl.cluster.storage import open_storage
+from recrawl.errors import ConfigError, LedgerError, SnapshotError
+from recrawl.ledger import SnapshotFolder
+from tests.unit.cluster.test_shared_snapshots import ORIGIN, contents_of, take_snapshot
+
+NOW_MS = 1_700_000_000_000
+
+
+class S3Server:
+    """A server that can be told to refuse every request from a certain one on."""
+
+    def __init__(self) -> None:
+        self._serves = DomainDispatcherApplication(create_backend_app)
+        self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        self.requests: list[str] = []
+        self.fails_from: int | None = None
+
+    def _answer(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        self.requests.append(f"{environ['REQUEST_METHOD']} {environ['QUERY_STRING']}")
+        if self.fails_from is not None and len(self.requests) > self.fails_from:
+            # Not 503, after which the client tries again for seconds.
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            start("403 Forbidden", [("Content-Length", "0")])
+            return [b""]
+        return self._serves(environ, start)
+
+    @property
+    def uri(self) -> str:
+        """URI of a bucket."""
+        options = f"scheme=http&region=us-east-1&endpoint_override=127.0.0.1:{self._server.port}"
+        return f"s3://key:secret@bucket/recrawl?allow_bucket_creation=true&{options}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def few_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_snapshots, "CHUNK_BYTES", 4_000)
+
+
+@pytest.fixture
+def server() -> Iterator[S3Server]:
+    running = S3Server()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def shared(server: S3Server) -> SharedSnapshots:
+    system, root = open_storage(server.uri)
+    system.create_dir("bucket")
+    return SharedSnapshots(system, root, ORIGIN)
+
+
+def test_an_upload_is_complete_or_not_there_wherever_it_is_interrupted(
+    server: S3Server, shared: SharedSnapshots, tmp_path: Path
+) -> None:
+    saved = take_snapshot(tmp_path / "here", 100)
+    server.requests.clear()
+    shared.publish(saved, epoch=1, now_ms=NOW_MS)
+    n_requests = len(server.requests)
+    assert n_requests > 10
+    for fails_from in range(n_requests):
+        system, root = open_storage(server.uri)
+        other = SharedSnapshots(system, f"{root}/{fails_from}", ORIGIN)
+        server.requests.clear()
+        server.fails_from = fails_from
+        with pytest.raises(LedgerError, match="the snapshot at 100 cannot be stored"):
+            other.publish(saved, epoch=1, now_ms=NOW_MS)
+        server.fails_from = None
+        assert other.list_complete() == []
+        # The next attempt sends what is missing.
+        again = other.publish(saved, epoch=1, now_ms=NOW_MS)
+        assert other.list_complete() == [again]
+        there = SnapshotFolder(tmp_path / f"there-{fails_from}", origin=ORIGIN)
+        assert contents_of(other.restore(again, there)) == contents_of(saved)
+
+
+def test_a_download_is_complete_or_not_there_wherever_it_is_interrupted(
+    server: S3Server, shared: SharedSnapshots, tmp_path: Path
+) -> None:
+    published = shared.publish(take_snapshot(tmp_path / "here", 5), epoch=1, now_ms=NOW_MS)
+    server.requests.clear()
+    shared.verify(published)
+    n_requests = len(server.requests)
+    for fails_from in range(n_requests):
+        there = SnapshotFolder(tmp_path / f"there-{fails_from}", origin=ORIGIN)
+        server.requests.clear()
+        server.fails_from = fails_from
+        with pytest.raises(SnapshotError):
+            shared.restore(published, there)
+        assert there.list_saved() == []
+
+
+def test_no_upload_in_parts_is_begun(
+    server: S3Server, shared: SharedSnapshots, tmp_path: Path
+) -> None:
+    """A worker that is killed would leave the parts there for ever."""
+    shared.publish(take_snapshot(tmp_path / "here", 5), epoch=1, now_ms=NOW_MS)
+    assert not [one for one in server.requests if "upload" in one]
+
+
+def test_storage_that_is_not_known_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="ftp://host/x is not storage") as raised:
+        open_storage("ftp://me:secret@host/x?password=secret")
+    assert "secret" not in str(raised.value).partition(" is not storage")[0]
