@@ -18,6 +18,7 @@
         ├── LedgerError       a log cannot be written or read
         │   └── PositionLost  the log does not hold a position
         ├── OwnershipLost     another node has claimed the partition
+        ├── PartitionAway     the partition of a page is not open in this process
         ├── ReadError         an input file cannot be read at all
         │   └── UnknownFormat the format of an input file is not known
         ├── RequestKeyReused  another request had the same idempotency key
@@ -53,6 +54,7 @@ __all__ = [
     "LockedError",
     "LogDamagedError",
     "OwnershipLost",
+    "PartitionAway",
     "PositionLost",
     "ReadError",
     "RecoveryError",
@@ -130,6 +132,22 @@ class PositionLost(LedgerError):  # noqa: N818 - names a condition, as in the do
 
 class OwnershipLost(RecrawlError):  # noqa: N818 - names a condition, as in the docs
     """Another node has claimed the partition; later decisions of this node are void."""
+
+
+class PartitionAway(RecrawlError):  # noqa: N818 - names a condition, as in the docs
+    """The partition of a page or host is not open in this process.
+
+    Parameters
+    ----------
+    partition
+        Number of the partition.
+    """
+
+    def __init__(self, partition: int) -> None:
+        super().__init__(
+            f"partition {partition} is not open in this process; try again where it is open"
+        )
+        self.partition = int(partition)
 
 
 class ReadError(RecrawlError):

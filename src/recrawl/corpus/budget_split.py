@@ -19,6 +19,7 @@ from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.config.sections import BURST_SECONDS_MIN
 from recrawl.node.config.time_windows import local_date, zone_of
 from recrawl.node.node import Node
+from recrawl.node.open_nodes import OpenNodes
 from recrawl.shard import BudgetSet, BudgetUnit, CreditSet, RunBudgetSet, RunChosen, event_of
 from recrawl.shard.state.tables import Registers
 
@@ -55,14 +56,14 @@ class BudgetSplit:
     Parameters
     ----------
     nodes
-        Nodes of all partitions.
+        Nodes of the open partitions.
     config
         Configuration of the corpus.
     clock
         Time source, for when to check the shares again.
     """
 
-    def __init__(self, nodes: Sequence[Node], config: CorpusConfig, clock: Clock) -> None:
+    def __init__(self, nodes: OpenNodes, config: CorpusConfig, clock: Clock) -> None:
         self._nodes = nodes
         self._clock = clock
         self._config = config
@@ -73,7 +74,7 @@ class BudgetSplit:
         self._run_lock = threading.RLock()
 
     def _registers(self) -> list[Registers]:
-        return [node.shard.tables.registers for node in self._nodes]
+        return [node.shard.tables.registers for node in self._nodes.all]
 
     def set_budget(self, config: CorpusConfig) -> None:
         """Set the budget of a configuration, if it has one."""
@@ -83,7 +84,7 @@ class BudgetSplit:
         elif event is not None:
             credit = _credit_after(event, self._registers(), self._credit())
             self._budget = event
-            self._submit_budget(event, budget_shares(self._nodes), credit)
+            self._submit_budget(event, budget_shares(self._nodes.all), credit)
 
     def _credit(self) -> float:
         return sum(node.shard.credit(node.shard.now_ms) for node in self._nodes)
@@ -166,7 +167,7 @@ class BudgetSplit:
             spent = np.array([node.shard.run_spending(run) for node in self._nodes])
             left = max(float(registers.run_budget[0]) - float(spent.sum()), 0.0)
             is_whole = bool(registers.budget_unit[0] == BudgetUnit.FETCHES)
-            parts = split_amount(left, budget_shares(self._nodes), is_whole=is_whole)
+            parts = split_amount(left, budget_shares(self._nodes.all), is_whole=is_whole)
             for node, amount in zip(self._nodes, spent + parts, strict=True):
                 epoch = node.shard.epoch
                 node.submit([event_of(RunChosen, epoch=epoch, run=np.uint64(run), amount=amount)])
@@ -177,7 +178,7 @@ class BudgetSplit:
     def rebalance(self) -> None:
         """Move budget to the partitions where it achieves more, at most once a minute."""
         now_ms = self._clock.running_ms()
-        if len(self._nodes) == 1 or now_ms - self._rebalanced_ms < _REBALANCE_MS:
+        if len(self._nodes.all) == 1 or now_ms - self._rebalanced_ms < _REBALANCE_MS:
             return
         self._rebalanced_ms = now_ms
         with ExitStack() as locks:
@@ -198,7 +199,7 @@ class BudgetSplit:
         if not 0 < total < np.inf or period == 0 or self.is_per_run:
             return None
         current = np.array([float(registers.budget[0]) for registers in self._registers()])
-        share = budget_shares(self._nodes)
+        share = budget_shares(self._nodes.all)
         if np.abs(total / period * share - current).max() < _SHARE_MOVE_MIN * total / period:
             return None
         return share

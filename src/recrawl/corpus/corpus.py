@@ -61,6 +61,7 @@ from recrawl.node.durability.scrubber import Scrubber, ScrubReport, read_scrub_r
 from recrawl.node.durability.snapshotter import Snapshotter
 from recrawl.node.node import Node, use_logged_price
 from recrawl.node.numbering import Namer, PagesToAdd
+from recrawl.node.open_nodes import OpenNodes
 from recrawl.node.orders import Order, Outcome, order_of, partition_of
 from recrawl.node.records import LogEntry, RequestKey
 from recrawl.node.routing import (
@@ -130,7 +131,7 @@ class Corpus:
     folder
         Folder of the corpus.
     nodes
-        Nodes, one per partition.
+        Nodes of the open partitions.
     partitions
         Log, store and snapshots of each partition.
     log
@@ -155,21 +156,21 @@ class Corpus:
     ) -> None:
         self.folder = folder
         self.format = format
-        self.nodes = list(nodes)
+        self.nodes = OpenNodes(nodes, format.partitions, format.generation)
         self.config = config
         self._partitions_on_disk = partitions
         self._log = log
         self._clock = clock
         last_ms = max(node.shard.now_ms for node in nodes)
         self.time = NodeTime(clock, last_ms, gap_seconds_max=config.clock.gap_max)
-        self._namers = [Namer(node, config) for node in nodes]
+        self._namers = {node.partition: Namer(node, config) for node in nodes}
         self._snapshotter = Snapshotter(
             [(node, part.snapshots) for node, part in zip(nodes, partitions, strict=True)],
             config,
             clock,
         )
         self._scrubber = Scrubber(folder, format, config.scrub, clock)
-        self._budget_split = BudgetSplit(nodes, config, clock)
+        self._budget_split = BudgetSplit(self.nodes, config, clock)
         small_calls = new_small_calls()
         self._leasing = Leasing(self.nodes, self._budget_split, config, self.time, small_calls)
         self._bodies = BodyReader(config.content)
@@ -195,7 +196,8 @@ class Corpus:
         """
         owner = secrets.randbits(63)
         settings = self.config.shard_settings()
-        for node, namer in zip(self.nodes, self._namers, strict=True):
+        for node in self.nodes:
+            namer = self._namers[node.partition]
             if node.position == 0:
                 # Every log begins with the id of the corpus, and then the settings, so that a
                 # replay starts with the same ones.
@@ -214,7 +216,7 @@ class Corpus:
             self._budget_split.continue_budget(self.config)
         self._record_log_ends(is_closed=False)
         if max(node.shard.n_pages for node in self.nodes) > _REHEARSED_PAGES_MIN:
-            rehearse_decisions(self.nodes[0].shard.settings, shipped_due_table())
+            rehearse_decisions(settings, shipped_due_table())
         self._snapshotter.start()
         self._scrubber.start()
 
@@ -309,7 +311,7 @@ class Corpus:
 
     def refresh(self) -> None:
         """Read what other processes have logged since; for a corpus opened with ``read_only``."""
-        for i, node in enumerate(self.nodes):
+        for node in self.nodes:
             try:
                 node.refresh()
                 if self.is_reader:
@@ -319,7 +321,8 @@ class Corpus:
                     raise
                 # The writer has deleted that part of the log: start again from a snapshot.
                 node.store.close()
-                self.nodes[i] = recover_node(self._partitions_on_disk[i], is_reader=True)
+                partition = self._partitions_on_disk[node.partition]
+                self.nodes.put(recover_node(partition, is_reader=True))
 
     @property
     def partitions(self) -> Sequence[Partition]:
@@ -329,13 +332,14 @@ class Corpus:
     # ------------------------------------------------------------------ pages
 
     def _partitions(self, urls: pa.StringArray) -> NDArray[np.int64]:
-        return partitions_of(urls, len(self.nodes), self.config.corpus.group_by)
+        return partitions_of(urls, self.nodes.n_partitions, self.config.corpus.group_by)
 
     def _split(
         self, urls: Urls, key: Any = None, *, n_bytes_beside: NDArray[np.int64] | None = None
     ) -> Iterator[UrlBatch]:
         by = self.config.corpus.group_by
-        return split_by_partition(urls, len(self.nodes), by, key=key, n_bytes_beside=n_bytes_beside)
+        n_partitions = self.nodes.n_partitions
+        return split_by_partition(urls, n_partitions, by, key=key, n_bytes_beside=n_bytes_beside)
 
     def add(
         self,
@@ -484,7 +488,9 @@ class Corpus:
             raise ValueError("forget takes either urls or a pattern")
         for node in self.nodes:
             node.check_owner()
-        forgetting = Forgetting(self.folder, self.nodes, self._log, self._snapshotter, self._clock)
+        forgetting = Forgetting(
+            self.folder, self.nodes.all, self._log, self._snapshotter, self._clock
+        )
         folders = [Path(backup) for backup in backups]
         if pattern is not None:
             return [forgetting.forget_pattern(pattern, folders)]
@@ -533,8 +539,8 @@ class Corpus:
             _check_no_key(key)
             return CountedRows(
                 sum(
-                    set_by_pattern(node, namer, pattern, page_settings)
-                    for node, namer in zip(self.nodes, self._namers, strict=True)
+                    set_by_pattern(node, self._namers[node.partition], pattern, page_settings)
+                    for node in self.nodes
                 )
             )
         n_set = 0
@@ -631,7 +637,7 @@ class Corpus:
             is_unlimited=is_unlimited,
         )
         host = canonical_host(host, self.config.corpus.group_by)
-        i = partition_of_key(host, len(self.nodes))
+        i = partition_of_key(host, self.nodes.n_partitions)
         node = self.nodes[i]
         with node.lock:
             number = int(self._namers[i].numbers(Names.GROUP, [host])[0])
@@ -885,7 +891,7 @@ class Corpus:
         handle = np.asarray(handles, np.int64).reshape(-1)
         row_status = np.full(handle.size, RowStatus.UNKNOWN, np.uint8)
         partition = partition_of(handle, self.format.generation)
-        for i in np.unique(partition[(partition >= 0) & (partition < len(self.nodes))]):
+        for i in np.unique(partition[(partition >= 0) & (partition < self.nodes.n_partitions)]):
             rows = np.flatnonzero(partition == i)
             node = self.nodes[i]
             with node.lock:
@@ -1171,7 +1177,7 @@ class Corpus:
         from recrawl.corpus.inspect.source_table import find_source  # noqa: PLC0415
 
         host = canonical_host(host, self.config.corpus.group_by)
-        node = self.nodes[partition_of_key(host, len(self.nodes))]
+        node = self.nodes[partition_of_key(host, self.nodes.n_partitions)]
         return find_source(node, source, host)
 
     def n_pages_of_host(self, host: str) -> int:
@@ -1179,14 +1185,14 @@ class Corpus:
         from recrawl.corpus.inspect.hosts import pages_of_host  # noqa: PLC0415
 
         is_key = self.config.corpus.group_by == "key"
-        return pages_of_host(self.nodes, host if is_key else host.lower())
+        return pages_of_host(self.nodes.all, host if is_key else host.lower())
 
     def host(self, host: str) -> "HostView":
         """Return how a host (or domain or key, as pages are grouped) is fetched from."""
         from recrawl.corpus.inspect.hosts import host_view  # noqa: PLC0415
 
         host = canonical_host(host, self.config.corpus.group_by)
-        return host_view(self.nodes[partition_of_key(host, len(self.nodes))], host)
+        return host_view(self.nodes[partition_of_key(host, self.nodes.n_partitions)], host)
 
     def newcomers(self) -> dict[str, int]:
         """Return the hosts whose new pages have a limited share of the budget, most pages first.
@@ -1196,13 +1202,13 @@ class Corpus:
         """
         from recrawl.corpus.inspect.hosts import newcomers_by_host  # noqa: PLC0415
 
-        return newcomers_by_host(self.nodes, self.time.now_ms())
+        return newcomers_by_host(self.nodes.all, self.time.now_ms())
 
     def similar_hosts(self, host: str) -> dict[str, int]:
         """Return the hosts with this name at any port, and the number of pages of each."""
         from recrawl.corpus.inspect.hosts import similar_hosts  # noqa: PLC0415
 
-        return similar_hosts(self.nodes, host)
+        return similar_hosts(self.nodes.all, host)
 
     def believed_pages(self, n_pages_max: int) -> "BelievedPages":
         """Return the estimated change rates of all pages, or of about ``n_pages_max``."""
@@ -1214,7 +1220,7 @@ class Corpus:
         """Yield all pages with the columns of `recrawl.corpus.EXPORT_SCHEMA`, in batches."""
         from recrawl.corpus.export_rows import batches_to_export  # noqa: PLC0415
 
-        return batches_to_export(self.nodes, self.time.now_ms())
+        return batches_to_export(self.nodes.all, self.time.now_ms())
 
     def pages(
         self, columns: Sequence[str] | None = None, *, batch: int = 65_536
@@ -1274,7 +1280,7 @@ class Corpus:
             If the feed no longer has all changes after the consumer's place.
         """
         if consumer is None:
-            place = CorpusCursor.parse(after, len(self.nodes), self.format.generation)
+            place = CorpusCursor.parse(after, self.nodes.n_partitions, self.format.generation)
         elif after is not None:
             raise ValueError("changes takes either a cursor or a consumer")
         else:
@@ -1350,7 +1356,7 @@ class Corpus:
         Parts of them may be of slightly different moments; `stats` has all of the same one.
         """
         return replace(
-            read_metrics(self.nodes, now_ms=self.time.now_ms()),
+            read_metrics(self.nodes.all, now_ms=self.time.now_ms()),
             snapshot_age_seconds=self._snapshotter.age_seconds(),
             n_records_since_snapshot=self._snapshotter.n_records_since(),
         )
@@ -1401,7 +1407,7 @@ class Corpus:
         from recrawl.corpus.plan.targets import Target  # noqa: PLC0415
 
         return make_plan(
-            self.nodes,
+            self.nodes.all,
             now_ms=self.time.now_ms(),
             targets=[Target.parse(one) if isinstance(one, str) else one for one in targets],
             budget_per_hour=budget_per_hour,

@@ -168,7 +168,7 @@ class CrawlImport:
                 self._n_added += added.n_added
         page, partition = np.full(len(url), -1), np.zeros(len(url), np.int64)
         nodes = self._corpus.nodes
-        for i, rows, page_name, _ in split_by_partition(url, len(nodes), by, key=keys):
+        for i, rows, page_name, _ in split_by_partition(url, nodes.n_partitions, by, key=keys):
             page[rows] = nodes[i].store.pages_of(page_name)
             partition[rows] = i
         return page[row], partition[row]
@@ -425,7 +425,7 @@ def set_each(
     row_status = np.full(len(urls), RowStatus.REFUSED, np.uint8)
     for i, rows, name, _ in split_by_partition(
         urls,
-        len(corpus.nodes),
+        corpus.nodes.n_partitions,
         corpus.config.corpus.group_by,
         key=key,
         n_bytes_beside=own and own.n_bytes,

@@ -65,7 +65,7 @@ def _tracked_urls(corpus: CorpusView, urls: list[str]) -> list[str]:
     """Return the canonical forms of those URLs that are tracked, in their order."""
     by_row: dict[int, str] = {}
     for i, rows, canon, _ in split_by_partition(
-        urls, len(corpus.nodes), corpus.config.corpus.group_by
+        urls, corpus.nodes.n_partitions, corpus.config.corpus.group_by
     ):
         node = corpus.nodes[i]
         with node.lock:

@@ -12,7 +12,7 @@ from recrawl.messages.results import Added, CountedRows, RowStatus, Signalled
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.recovery import Partition
-from recrawl.node.node import Node
+from recrawl.node.open_nodes import OpenNodes
 from recrawl.node.routing import Urls
 
 __all__ = ["Added", "CorpusView", "CountedRows", "RowStatus", "Signalled"]
@@ -26,8 +26,8 @@ class CorpusView(Protocol):
     time: NodeTime
 
     @property
-    def nodes(self) -> Sequence[Node]:
-        """The nodes, one per partition."""
+    def nodes(self) -> OpenNodes:
+        """The nodes of the open partitions."""
         ...
 
     @property

@@ -177,9 +177,9 @@ class Forgetting:
         for node in self._nodes:
             self._erase_from_node(node, is_forgotten)
         positions = []
-        for i, node in enumerate(self._nodes):
+        for node in self._nodes:
             node.store.compact()
-            positions.append(self._snapshotter.take_alone(i))
+            positions.append(self._snapshotter.take_alone(node.partition))
         remains = list(self._rewrite_log(positions))
         for _ in range(_LOOKS_MAX):
             left = list(files_left(self._folder, before))

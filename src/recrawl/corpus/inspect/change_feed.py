@@ -1,7 +1,7 @@
 """The feed of changes: new, changed and gone pages after a cursor, in the order of the log."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -65,7 +65,7 @@ class CorpusCursor:
         return prefix + "_".join(str(place) for place in self.places)
 
 
-def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> list[PageChange]:
+def changes_after(nodes: Iterable[Node], cursor: CorpusCursor, limit: int) -> list[PageChange]:
     """Return at most ``limit`` changes after a cursor, oldest first.
 
     Nothing is returned only if there are no more changes.  The user's own data is that of now, not
@@ -74,9 +74,9 @@ def changes_after(nodes: Sequence[Node], cursor: CorpusCursor, limit: int) -> li
     changes: list[PageChange] = []
     while not changes:
         found = []
-        for i, node in enumerate(nodes):
-            rows = node.store.changes(cursor.places[i], limit)
-            found += [(row.at_ms, i, row) for row in rows]
+        for node in nodes:
+            rows = node.store.changes(cursor.places[node.partition], limit)
+            found += [(row.at_ms, node.partition, row) for row in rows]
         if not found:
             break
         found.sort(key=lambda entry: entry[0])
@@ -101,25 +101,25 @@ def _sequence(generation: int, after: Cursor, partition: int) -> str:
 
 
 def _user_data(
-    nodes: Sequence[Node], pages: list[tuple[int, int]]
+    nodes: Iterable[Node], pages: list[tuple[int, int]]
 ) -> list[tuple[str | None, dict[str, Any] | None]]:
     """Return doc_id and metadata of pages, each given by its partition and number."""
     found: list[tuple[str | None, dict[str, Any] | None]] = [(None, None)] * len(pages)
-    for i, node in enumerate(nodes):
-        rows = [row for row, (partition, _) in enumerate(pages) if partition == i]
+    for node in nodes:
+        rows = [row for row, (partition, _) in enumerate(pages) if partition == node.partition]
         own = node.store.user_data_of(np.array([pages[row][1] for row in rows], np.int64))
         for row, doc_id, text in zip(rows, *own, strict=True):
             found[row] = doc_id, metadata_object(text)
     return found
 
 
-def _kinds(nodes: Sequence[Node], pages: list[tuple[int, int]]) -> list[str | None]:
+def _kinds(nodes: Iterable[Node], pages: list[tuple[int, int]]) -> list[str | None]:
     """Return the kinds of pages, each given by its partition and number."""
     found: list[str | None] = [None] * len(pages)
-    for i, node in enumerate(nodes):
+    for node in nodes:
         if not node.store.n_names(Names.KIND):
             continue
-        rows = [row for row, (partition, _) in enumerate(pages) if partition == i]
+        rows = [row for row, (partition, _) in enumerate(pages) if partition == node.partition]
         page = np.array([pages[row][1] for row in rows], np.int64)
         table = node.shard.tables.pages
         slot = page & 0xFFFFFFFF

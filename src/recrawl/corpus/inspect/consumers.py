@@ -7,7 +7,7 @@ one before it atomically and is synced, and a lock makes commits of several proc
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from recrawl.errors import ChangesLost, StorageError
 from recrawl.messages.views import Consumer
 from recrawl.node.config.sections import ChangesConfig
 from recrawl.node.node import Node
+from recrawl.node.open_nodes import OpenNodes
 from recrawl.store import Cursor
 
 __all__ = [
@@ -58,6 +59,10 @@ class _Place(NamedTuple):
     feed is the same one."""
 
 
+# The place of a new consumer in a partition that is not open here.
+_NOWHERE = _Place(Cursor.parse(None), None, None)
+
+
 class _Committed(NamedTuple):
     """The content of a consumer's file."""
 
@@ -70,7 +75,7 @@ class _Committed(NamedTuple):
         return CorpusCursor(tuple(place.cursor for place in self.places), self.generation)
 
 
-def consumer_place(folder: Path, nodes: Sequence[Node], name: str) -> CorpusCursor:
+def consumer_place(folder: Path, nodes: OpenNodes, name: str) -> CorpusCursor:
     """Return the place from which a consumer continues; a new one starts with the oldest change.
 
     Raises
@@ -87,15 +92,15 @@ def consumer_place(folder: Path, nodes: Sequence[Node], name: str) -> CorpusCurs
     return committed.cursor
 
 
-def is_ahead(folder: Path, nodes: Sequence[Node], name: str) -> bool:
+def is_ahead(folder: Path, nodes: OpenNodes, name: str) -> bool:
     """Return whether a consumer's place is after the end of the feed as the nodes see it."""
     committed = _read(_path(folder, name), nodes)
-    return committed is not None and any(map(_is_ahead, nodes, committed.places))
+    return committed is not None and _is_any_ahead(nodes, committed.places)
 
 
 def commit_consumer(
     folder: Path,
-    nodes: Sequence[Node],
+    nodes: OpenNodes,
     name: str,
     cursor: str,
     *,
@@ -109,7 +114,7 @@ def commit_consumer(
     folder
         Folder of the corpus.
     nodes
-        Nodes, one per partition.
+        Nodes of the open partitions.
     name
         Name of the consumer; it is created if it does not exist.
     cursor
@@ -129,17 +134,18 @@ def commit_consumer(
             raise ValueError(
                 f"a corpus has at most {CONSUMERS_MAX} consumers; remove one that is not used"
             )
-        places = [
-            _place_at(node, place, None if before is None else before.places[i], rewind)
-            for i, (node, place) in enumerate(zip(nodes, wanted.places, strict=True))
-        ]
-        committed = _Committed(tuple(places), now_ms, nodes[0].generation)
+        places = [_NOWHERE] * nodes.n_partitions if before is None else [*before.places]
+        for node in nodes:
+            i = node.partition
+            known = None if before is None else before.places[i]
+            places[i] = _place_at(node, wanted.places[i], known, rewind)
+        committed = _Committed(tuple(places), now_ms, nodes.generation)
         _write(path, name, committed)
     return committed.cursor
 
 
 def list_consumers(
-    folder: Path, nodes: Sequence[Node], *, kept: ChangesConfig, now_ms: int
+    folder: Path, nodes: OpenNodes, *, kept: ChangesConfig, now_ms: int
 ) -> list[Consumer]:
     """Return all consumers, by name.
 
@@ -148,7 +154,7 @@ def list_consumers(
     folder
         Folder of the corpus.
     nodes
-        Nodes, one per partition.
+        Nodes of the open partitions.
     kept
         How long changes are kept.
     now_ms
@@ -164,19 +170,17 @@ def list_consumers(
             continue
         if committed is None:  # removed meanwhile
             continue
-        behind, missed = zip(*map(_counts, nodes, committed.places), strict=True)
+        here = _places_here(nodes, committed.places)
+        counts = [_counts(*one) for one in here]
         consumers.append(
             Consumer(
                 name,
                 str(committed.cursor),
                 committed.committed_at_ms,
-                sum(behind),
-                sum(missed),
+                sum(n_behind for n_behind, _ in counts),
+                sum(n_missed for _, n_missed in counts),
                 _problem_of(name, nodes, committed),
-                max(
-                    _share_of_kept(*one, kept, now_ms)
-                    for one in zip(nodes, committed.places, strict=True)
-                ),
+                max((_share_of_kept(*one, kept, now_ms) for one in here), default=0.0),
             )
         )
     return consumers
@@ -199,11 +203,19 @@ def delete_consumer(folder: Path, name: str) -> bool:
 # ---------------------------------------------------------------------- places
 
 
-def _oldest(nodes: Sequence[Node]) -> CorpusCursor:
-    return CorpusCursor(tuple(node.store.first_change for node in nodes), nodes[0].generation)
+def _oldest(nodes: OpenNodes) -> CorpusCursor:
+    return _cursor_of(nodes, {node.partition: node.store.first_change for node in nodes})
 
 
-def _parse(text: str, nodes: Sequence[Node]) -> CorpusCursor:
+def _cursor_of(nodes: OpenNodes, places: Mapping[int, Cursor]) -> CorpusCursor:
+    """Return a cursor that begins with the first change of partitions that are not open."""
+    start = Cursor.parse(None)
+    return CorpusCursor(
+        tuple(places.get(i, start) for i in range(nodes.n_partitions)), nodes.generation
+    )
+
+
+def _parse(text: str, nodes: OpenNodes) -> CorpusCursor:
     if text == OLDEST:
         return _oldest(nodes)
     if text == NEWEST:
@@ -212,12 +224,10 @@ def _parse(text: str, nodes: Sequence[Node]) -> CorpusCursor:
                 with node.lock:
                     # So that another process does not find the consumer ahead of the feed.
                     node.store.save_position()
-        return CorpusCursor(
-            tuple(Cursor(node.store.position, 0) for node in nodes), nodes[0].generation
-        )
-    cursor = CorpusCursor.parse(text, len(nodes), nodes[0].generation)
-    for node, place in zip(nodes, cursor.places, strict=True):
-        if place > Cursor(node.store.position, 0):
+        return _cursor_of(nodes, {node.partition: Cursor(node.store.position, 0) for node in nodes})
+    cursor = CorpusCursor.parse(text, nodes.n_partitions, nodes.generation)
+    for node in nodes:
+        if cursor.places[node.partition] > Cursor(node.store.position, 0):
             raise ValueError(f"cursor {text} is after the end of the change feed")
     return cursor
 
@@ -233,6 +243,15 @@ def _place_at(node: Node, wanted: Cursor, before: _Place | None, rewind: bool) -
     found = store.change_at(Cursor(wanted.position, wanted.row - 1)) if wanted.row else None
     last = None if found is None else (found.page, found.transition, found.at_ms)
     return _Place(wanted, store.n_changes_before(wanted), last)
+
+
+def _places_here(nodes: OpenNodes, places: Sequence[_Place]) -> list[tuple[Node, _Place]]:
+    """Return the open nodes, each with the committed place in its partition."""
+    return [(node, places[node.partition]) for node in nodes]
+
+
+def _is_any_ahead(nodes: OpenNodes, places: Sequence[_Place]) -> bool:
+    return any(_is_ahead(*one) for one in _places_here(nodes, places))
 
 
 def _is_ahead(node: Node, place: _Place) -> bool:
@@ -269,15 +288,15 @@ def _is_other_feed(node: Node, place: _Place) -> bool:
     return found is not None and (found.page, found.transition, found.at_ms) != place.last
 
 
-def _problem_of(name: str, nodes: Sequence[Node], committed: _Committed) -> str | None:
-    places = committed.places
-    if any(map(_is_ahead, nodes, places)) or any(map(_is_other_feed, nodes, places)):
+def _problem_of(name: str, nodes: OpenNodes, committed: _Committed) -> str | None:
+    here = _places_here(nodes, committed.places)
+    if any(_is_ahead(*one) or _is_other_feed(*one) for one in here):
         return (
             f"consumer {name} is at {committed.cursor}, which is not a place in this change feed: "
             "the corpus was restored or has lost its newest changes since.  Commit a new place "
             f"with rewind: {OLDEST!r} reads all stored changes again, {NEWEST!r} skips them"
         )
-    n_missed = sum(missed for _, missed in map(_counts, nodes, places))
+    n_missed = sum(_counts(*one)[1] for one in here)
     if n_missed:
         return (
             f"consumer {name} has missed {n_missed:,} changes or more: they were removed from the "
@@ -305,14 +324,14 @@ def _files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _read(path: Path, nodes: Sequence[Node]) -> _Committed | None:
-    generation = nodes[0].generation
+def _read(path: Path, nodes: OpenNodes) -> _Committed | None:
+    generation = nodes.generation
     try:
         with path.open("rb") as file:
             content = json.loads(file.read(_FILE_BYTES_MAX))
         if int(content["format"]) > _FORMAT:
             raise StorageError(f"{path} was written by a newer version of recrawl")
-        cursors = CorpusCursor.parse(str(content["cursor"]), len(nodes), generation).places
+        cursors = CorpusCursor.parse(str(content["cursor"]), nodes.n_partitions, generation).places
         places = [
             _Place(cursor, _number_or_none(read), _last_of(last))
             for cursor, read, last in zip(cursors, content["n_read"], content["last"], strict=True)

@@ -6,7 +6,7 @@ threads continue between two batches, so a page added or removed meanwhile may o
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from recrawl.core.kernel import table_kernel
 from recrawl.corpus.inspect.decoded_words import current_terms
 from recrawl.messages.views import PageRows
 from recrawl.node.node import Node
+from recrawl.node.open_nodes import OpenNodes
 from recrawl.shard import Shard
 from recrawl.shard.due import Terms, log2_value_of, page_due_of
 from recrawl.shard.state.codes import log2_of_code, rate_of, signal_totals_of
@@ -251,14 +252,14 @@ class _Partition:
 
 
 def page_batches(
-    nodes: Sequence[Node], columns: Sequence[str] | None, batch: int, now_ms: int
+    nodes: Iterable[Node], columns: Sequence[str] | None, batch: int, now_ms: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield all pages of a corpus in batches; no batch is empty.
 
     Parameters
     ----------
     nodes
-        Nodes of the corpus, one per partition.
+        Nodes of the open partitions.
     columns
         Names of `PAGE_COLUMNS`, in the order wanted; all columns by default.
     batch
@@ -282,7 +283,7 @@ def _check_columns(columns: Sequence[str] | None) -> list[str]:
 
 
 def page_rows_after(
-    nodes: Sequence[Node],
+    nodes: OpenNodes,
     cursor: str | None,
     columns: Sequence[str] | None,
     limit: int,
@@ -293,7 +294,7 @@ def page_rows_after(
     Parameters
     ----------
     nodes
-        Nodes of the corpus, one per partition.
+        Nodes of the open partitions.
     cursor
         Cursor of the rows before; None to begin.
     columns
@@ -306,9 +307,11 @@ def page_rows_after(
     wanted = _check_columns(columns)
     if not 1 <= limit <= ROWS_PER_BATCH_MAX:
         raise ValueError(f"limit must be 1 to {ROWS_PER_BATCH_MAX}, got {limit!r}")
-    start, first = _parse_page_cursor(cursor, len(nodes), nodes[0].generation)
-    for i in range(start, len(nodes)):
-        node = nodes[i]
+    start, first = _parse_page_cursor(cursor, nodes.n_partitions, nodes.generation)
+    others = [node for node in nodes if node.partition >= start]
+    for node, after in zip(others, [*others[1:], None], strict=True):
+        if node.partition > start:
+            first = 0  # the partition of the cursor is not open any more
         part = _Partition(node, wanted, now_ms)
         while first < (n_slots := int(node.shard.tables.registers.n_slots[0])):
             with node.lock:
@@ -316,9 +319,11 @@ def page_rows_after(
             first += limit
             if found.num_rows:
                 has_more = first < n_slots
-                place = (i, first) if has_more else (i + 1, 0)
-                following = None if place[0] == len(nodes) else place
-                return PageRows(found, following and _page_cursor(*following, node.generation))
+                if has_more:
+                    return PageRows(found, _page_cursor(node.partition, first, nodes.generation))
+                if after is None:
+                    return PageRows(found, None)
+                return PageRows(found, _page_cursor(after.partition, 0, nodes.generation))
         first = 0
     nothing = pa.schema([PAGE_COLUMNS.field(name) for name in wanted]).empty_table()
     return PageRows(
@@ -347,7 +352,7 @@ def _parse_page_cursor(cursor: str | None, n_partitions: int, generation: int) -
 
 
 def _batches(
-    nodes: Sequence[Node], wanted: Sequence[str], batch: int, now_ms: int
+    nodes: Iterable[Node], wanted: Sequence[str], batch: int, now_ms: int
 ) -> Iterator[pa.RecordBatch]:
     for node in nodes:
         part = _Partition(node, wanted, now_ms)

@@ -25,6 +25,7 @@ from recrawl.messages.leases import LEASE_SECONDS_MAX
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.node import Node
+from recrawl.node.open_nodes import OpenNodes
 from recrawl.node.orders import OrderRows, orders_of
 from recrawl.node.records import RequestKey
 from recrawl.node.routing import UrlBatch
@@ -44,7 +45,7 @@ class Leasing:
     Parameters
     ----------
     nodes
-        Nodes of all partitions.
+        Nodes of the open partitions.
     budget_split
         Budget of the corpus, split among them.
     config
@@ -57,7 +58,7 @@ class Leasing:
 
     def __init__(
         self,
-        nodes: Sequence[Node],
+        nodes: OpenNodes,
         budget_split: BudgetSplit,
         config: CorpusConfig,
         time: NodeTime,
@@ -68,7 +69,7 @@ class Leasing:
         self._config = config
         self._time = time
         self._next_node = 0
-        n_rows_max = min(_MERGED_ORDERS_MAX, nodes[0].shard.settings.orders_max)
+        n_rows_max = min(_MERGED_ORDERS_MAX, config.shard_settings().orders_max)
         self._small_calls = small_calls
         self._large_calls = MergedCalls(self.lease_all, n_rows_max)
         # From looking for a key in the log to logging it.
@@ -156,7 +157,7 @@ class Leasing:
         name = self.run_name(run)
         with self._budget_split.use_run(name):
             return find_shortfall(
-                self._nodes,
+                self._nodes.all,
                 self._config,
                 run=name,
                 n_requested=n,
@@ -202,7 +203,7 @@ class Leasing:
     def lease_all(self, calls: Sequence[SmallLease]) -> list[list[OrderRows | Exception]]:
         """Lease for several callers at once; those who came first get their orders first."""
         wanted, shares = calls[0].wanted, calls[0].shares
-        if len(calls) == len(shares) == len(self._nodes) == 1 and shares[0].request is None:
+        if len(calls) == len(shares) == len(self._nodes.all) == 1 and shares[0].request is None:
             return [self._lease_alone(wanted, shares[0].n)]
         found = iter(
             self._lease_shares(calls[0].wanted, [one for call in calls for one in call[2]])
@@ -214,15 +215,11 @@ class Leasing:
         run, seconds, exact = wanted
         if n <= 0:
             return [OrderRows.none()]
+        (node,) = self._nodes.all
         with nullcontext() if run is None else self._budget_split.use_run(run):
             # A second time is of no use: all of the budget is in this partition.
-            ordered = self._nodes[0].order(n, self._time, lease_seconds=seconds, exact=exact)
-        return [self._rows_of(0, ordered) if ordered.order.size else OrderRows.none()]
-
-    def _rows_of(self, i: int, ordered: Ordered) -> OrderRows:
-        node = self._nodes[i]
-        is_announced = node.find_announced(ordered.page)
-        return orders_of(node.store, i, ordered, is_announced, node.generation)
+            ordered = node.order(n, self._time, lease_seconds=seconds, exact=exact)
+        return [_rows_of(node, ordered) if ordered.order.size else OrderRows.none()]
 
     def _lease_shares(
         self, wanted: Wanted, shares: Sequence[LeaseShare]
@@ -277,28 +274,28 @@ class Leasing:
 
     def _from_partitions(self, wanted: Wanted, shared: SharedOrders) -> None:
         self._budget_split.rebalance()
-        self._next_node = (self._next_node + 1) % len(self._nodes)
-        turn = [*range(self._next_node, len(self._nodes)), *range(self._next_node)]
+        nodes = self._nodes.all
+        self._next_node = (self._next_node + 1) % len(nodes)
+        turn = [*nodes[self._next_node :], *nodes[: self._next_node]]
         n = shared.n_left
         # First an equal part from each partition, then the rest from those that have more.
         for share in (-(-n // len(turn)), n):
-            for i in turn:
+            for node in turn:
                 n_wanted = min(share, shared.n_left)
                 if n_wanted > 0:
-                    self._from_partition(i, n_wanted, wanted, shared)
+                    self._from_partition(node, n_wanted, wanted, shared)
 
-    def _from_partition(self, i: int, n: int, wanted: Wanted, shared: SharedOrders) -> None:
-        node = self._nodes[i]
+    def _from_partition(self, node: Node, n: int, wanted: Wanted, shared: SharedOrders) -> None:
         _, seconds, exact = wanted
         ordered, counts = node.order_each(
             n,
             self._time,
             lease_seconds=seconds,
             exact=exact,
-            split=lambda n_rows: shared.split(i, n_rows),
+            split=lambda n_rows: shared.split(node.partition, n_rows),
         )
         if counts:
-            shared.add(self._rows_of(i, ordered), counts)
+            shared.add(_rows_of(node, ordered), counts)
 
     def lease_urls(
         self,
@@ -347,6 +344,11 @@ class Leasing:
         wait = min(node.wait_seconds() for node in self._nodes)
         closed = window_reason(self._config, self._time.now_ms())
         return wait if closed is None or closed.seconds is None else max(wait, closed.seconds)
+
+
+def _rows_of(node: Node, ordered: Ordered) -> OrderRows:
+    is_announced = node.find_announced(ordered.page)
+    return orders_of(node.store, node.partition, ordered, is_announced, node.generation)
 
 
 def _shortfall_of(n: int, reason: ShortfallReason) -> Shortfall:

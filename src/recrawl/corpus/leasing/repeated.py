@@ -5,13 +5,13 @@ partition, and for each batch of rows in it.  So each record has the key of a pa
 request does only the parts that the log does not have.
 """
 
-from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
 
 from recrawl.errors import PositionLost, RequestKeyReused
 from recrawl.node.node import Node
+from recrawl.node.open_nodes import OpenNodes
 from recrawl.node.orders import OrderRows, orders_of
 from recrawl.node.records import RequestKey, entry_of
 from recrawl.shard import Ordered
@@ -27,7 +27,7 @@ class RequestParts:
     Parameters
     ----------
     nodes
-        Nodes of all partitions.
+        Nodes of the open partitions.
     request
         Key of the whole request; None if it has none.
 
@@ -37,9 +37,9 @@ class RequestParts:
         If a partition has seen another request with the same key.
     """
 
-    def __init__(self, nodes: Sequence[Node], request: RequestKey | None) -> None:
+    def __init__(self, nodes: OpenNodes, request: RequestKey | None) -> None:
         self._request = request
-        self._n_taken = [0] * len(nodes)
+        self._n_taken = [0] * nodes.n_partitions
         if request is not None:
             if not request.key:
                 raise ValueError("the key of a request must not be empty")
@@ -73,27 +73,27 @@ def is_repeated(node: Node, request: RequestKey) -> bool:
     return True
 
 
-def held_orders(nodes: Sequence[Node], request: RequestKey, now_ms: int) -> OrderRows | None:
+def held_orders(nodes: OpenNodes, request: RequestKey, now_ms: int) -> OrderRows | None:
     """Return the orders of a repeated lease that are still held; None if it is the first.
 
     Parameters
     ----------
     nodes
-        Nodes of all partitions.
+        Nodes of the open partitions.
     request
         Key of the lease.
     now_ms
         Current time, in milliseconds since 1970.
     """
     found: OrderRows | None = None
-    for i, node in enumerate(nodes):
+    for node in nodes:
         with node.lock:
             number = 0
             while is_repeated(node, part := _part_of(request, number)):
                 number += 1
                 rows = held_rows(node, part, now_ms)
                 is_announced = node.find_announced(rows.page)
-                orders = orders_of(node.store, i, rows, is_announced, node.generation)
+                orders = orders_of(node.store, node.partition, rows, is_announced, node.generation)
                 found = orders if found is None else found + orders
     return found
 

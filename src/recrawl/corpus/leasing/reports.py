@@ -12,6 +12,7 @@ from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.content.bodies import BodyReader
 from recrawl.node.node import Node
+from recrawl.node.open_nodes import OpenNodes
 from recrawl.node.orders import Outcome, order_of, partition_in, partition_of
 from recrawl.node.reporting.few import FEW_OUTCOMES_MAX, begin_few, finish_few, is_plain
 from recrawl.node.reporting.many import (
@@ -33,7 +34,7 @@ class Reporting:
     Parameters
     ----------
     nodes
-        Nodes of all partitions.
+        Nodes of the open partitions.
     config
         Configuration of the corpus.
     time
@@ -48,7 +49,7 @@ class Reporting:
 
     def __init__(
         self,
-        nodes: Sequence[Node],
+        nodes: OpenNodes,
         config: CorpusConfig,
         time: NodeTime,
         bodies: BodyReader,
@@ -56,6 +57,7 @@ class Reporting:
         small_calls: SmallCalls,
     ) -> None:
         self._nodes = nodes
+        self._by_partition = nodes.by_partition
         self._config = config
         self._time = time
         self._bodies = bodies
@@ -110,17 +112,21 @@ class Reporting:
         """Begin to report outcomes the short way; None if they have to go the general one."""
         if not 0 < len(outcomes) <= FEW_OUTCOMES_MAX:
             return None
-        by_partition: dict[int, list[int]] = {}
+        by_partition: dict[int, tuple[Node, list[int]]] = {}
         for row, outcome in enumerate(outcomes):
             if not is_plain(outcome):
                 return None
             partition = partition_in(outcome.handle, self._generation)
-            if not 0 <= partition < len(self._nodes):
-                return None
-            by_partition.setdefault(partition, []).append(row)
+            found = by_partition.get(partition)
+            if found is None:
+                node = self._by_partition.get(partition)
+                if node is None:
+                    return None
+                found = by_partition[partition] = node, []
+            found[1].append(row)
         begun = []
-        for partition, rows in by_partition.items():
-            node, some = self._nodes[partition], [outcomes[row] for row in rows]
+        for node, rows in by_partition.values():
+            some = [outcomes[row] for row in rows]
             begun.append((node, rows, some, begin_few(node, some, self._time)))
 
         def finish() -> Reported:
@@ -150,9 +156,10 @@ class Reporting:
             answers = answers.without_content()
         elif answers.has_content:
             settings = self._bodies.settings
-        # All nodes have the same settings.
-        n_bytes = logged_bytes(self._nodes[0], answers, with_texts=own_content.keep_text)
         n_rows = answers.handle.size
+        n_bytes = np.zeros(n_rows, np.int64)
+        for any_node in self._nodes.all[:1]:  # all nodes have the same settings
+            n_bytes = logged_bytes(any_node, answers, with_texts=own_content.keep_text)
         counted, transition = np.zeros(n_rows, np.bool_), np.zeros(n_rows, np.uint8)
         wrong_answer, is_known = np.zeros(n_rows, np.uint8), np.zeros(n_rows, np.bool_)
         partition = partition_of(answers.handle, self._generation)
@@ -165,8 +172,10 @@ class Reporting:
             keys = key_column(answers.key if has_key else None, n_rows, by)
             url = page_names(keys, canonical(answers.url).url)
             found = by_url[url.is_valid().to_numpy(zero_copy_only=False)[by_url]]
-            partition[found] = partitions_of(url.take(pa.array(found)), len(self._nodes), by)
-        for i in np.unique(partition[(partition >= 0) & (partition < len(self._nodes))]):
+            partition[found] = partitions_of(
+                url.take(pa.array(found)), self._nodes.n_partitions, by
+            )
+        for i in np.unique(partition[(partition >= 0) & (partition < self._nodes.n_partitions)]):
             own = np.flatnonzero(partition == i)
             node = self._nodes[i]
             for first, end in batch_ranges(n_bytes[own]):

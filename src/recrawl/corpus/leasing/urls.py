@@ -1,7 +1,7 @@
 """Lease given URLs: an order for each page that may be fetched now, or the reason why not."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ from recrawl.corpus.leasing.shortfall import ShortfallReason, budget_reason
 from recrawl.messages.leases import LeasedUrl, LeasedUrls
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.node import Node
+from recrawl.node.open_nodes import OpenNodes
 from recrawl.node.orders import Order, orders_of
 from recrawl.node.routing import UrlBatch
 from recrawl.shard import Ordered, Shard
@@ -40,7 +40,7 @@ def refuse_urls(urls: pa.StringArray, reason: ShortfallReason) -> LeasedUrls:
 
 
 def lease_urls(
-    nodes: Sequence[Node],
+    nodes: OpenNodes,
     batches: Iterable[UrlBatch],
     urls: pa.StringArray,
     *,
@@ -55,7 +55,7 @@ def lease_urls(
     Parameters
     ----------
     nodes
-        Nodes of all partitions.
+        Nodes of the open partitions.
     batches
         Valid URLs by partition.
     urls

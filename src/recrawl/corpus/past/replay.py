@@ -89,7 +89,7 @@ class Step(NamedTuple):
 def locate_page(corpus: CorpusView, url: str, key: str | None = None) -> tuple[int, int] | None:
     """Return the partition and the number of a page; None if it is not tracked."""
     by = corpus.config.corpus.group_by
-    for i, _, name, _ in split_by_partition([url], len(corpus.nodes), by, key=key):
+    for i, _, name, _ in split_by_partition([url], corpus.nodes.n_partitions, by, key=key):
         node = corpus.nodes[i]
         with node.lock:
             page = int(node.store.pages_of(name)[0])

@@ -8,7 +8,7 @@ time, and a little of it from before, which is the history of the pages of a sma
 import logging
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from contextlib import nullcontext
 
 from recrawl.errors import RecrawlError
@@ -120,6 +120,39 @@ def _age_ms(snapshot: SavedSnapshot, clock: Clock) -> int:
     return max(clock.wall_ms() - written_ms, 0)
 
 
+class _Taken:
+    """The snapshots of one node.
+
+    Parameters
+    ----------
+    node
+        Node of the partition.
+    folder
+        Folder of its snapshots.
+    clock
+        Time source.
+    """
+
+    def __init__(self, node: Node, folder: SnapshotFolder, clock: Clock) -> None:
+        self.node, self.folder = node, folder
+        saved = folder.list_saved()
+        self.position = saved[0].position if saved else 0
+        self.taken_ms = clock.running_ms()
+        # When the newest snapshot was complete, by the running clock; None if there is none.
+        self.saved_ms = clock.running_ms() - _age_ms(saved[0], clock) if saved else None
+        self.log_bytes = 0
+
+    @property
+    def n_records(self) -> int:
+        """Number of log records after the newest snapshot."""
+        return self.node.position - self.position
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes logged or replayed since the newest snapshot of this process."""
+        return self.node.log_bytes - self.log_bytes
+
+
 class Snapshotter:
     """A thread that takes snapshots when enough time has passed or enough has been logged.
 
@@ -134,23 +167,14 @@ class Snapshotter:
     """
 
     def __init__(
-        self, nodes: Sequence[tuple[Node, SnapshotFolder]], config: CorpusConfig, clock: Clock
+        self, nodes: Iterable[tuple[Node, SnapshotFolder]], config: CorpusConfig, clock: Clock
     ) -> None:
-        self._nodes = nodes
         self._config = config.snapshots
         self._changes_kept_ms = config.changes.kept_for * 1000
         self._clock = clock
         self._stop = threading.Event()
         self._taking = threading.Lock()
-        saved = [folder.list_saved() for _, folder in nodes]
-        self._positions = [snapshots[0].position if snapshots else 0 for snapshots in saved]
-        self._taken_ms = [clock.running_ms()] * len(nodes)
-        # When the newest snapshots were complete, by the running clock; None if there is none.
-        self._saved_ms = [
-            clock.running_ms() - _age_ms(snapshots[0], clock) if snapshots else None
-            for snapshots in saved
-        ]
-        self._log_bytes = [0] * len(nodes)
+        self._partitions = {node.partition: _Taken(node, folder, clock) for node, folder in nodes}
         self._thread = threading.Thread(target=self._run, name="recrawl-snapshots", daemon=True)
 
     def start(self) -> None:
@@ -165,27 +189,29 @@ class Snapshotter:
 
     def age_seconds(self) -> float | None:
         """Return the age of the oldest of the partitions' newest snapshots; None without one."""
-        saved = [one for one in self._saved_ms if one is not None]
-        if len(saved) < len(self._saved_ms):
-            return None
-        return max(self._clock.running_ms() - min(saved), 0) / 1000
+        oldest_ms = self._clock.running_ms()
+        for taken in self._all():
+            if taken.saved_ms is None:
+                return None
+            oldest_ms = min(oldest_ms, taken.saved_ms)
+        return (self._clock.running_ms() - oldest_ms) / 1000
 
     def n_records_since(self) -> int:
         """Return the number of log records after the snapshots, which a restart replays."""
-        ends = zip(self._nodes, self._positions, strict=True)
-        return sum(max(node.position - position, 0) for (node, _), position in ends)
+        return sum(max(taken.n_records, 0) for taken in self._all())
+
+    def _all(self) -> list["_Taken"]:
+        return [*self._partitions.values()]
 
     def _run(self) -> None:
         while not self._stop.wait(_CHECK_SECONDS):
-            for i in range(len(self._nodes)):
-                if self._is_due(i):
-                    self._try(i)
+            for taken in self._all():
+                if self._is_due(taken):
+                    self._try(taken)
 
-    def _is_due(self, i: int) -> bool:
-        node = self._nodes[i][0]
-        n_records = node.position - self._positions[i]
-        seconds = (self._clock.running_ms() - self._taken_ms[i]) / 1000
-        n_bytes = node.log_bytes - self._log_bytes[i]
+    def _is_due(self, taken: "_Taken") -> bool:
+        node, n_records, n_bytes = taken.node, taken.n_records, taken.n_bytes
+        seconds = (self._clock.running_ms() - taken.taken_ms) / 1000
         columns_bytes = _PAGE_BYTES * int(node.shard.tables.registers.n_slots[0])
         return n_records > 0 and (
             n_records >= self._config.every_records
@@ -193,37 +219,38 @@ class Snapshotter:
             or n_bytes >= max(_LOG_SHARE_MAX * columns_bytes, _LOG_BYTES_MIN)
         )
 
-    def _try(self, i: int) -> None:
+    def _try(self, taken: "_Taken") -> None:
         try:
-            self._take(i)
+            self._take(taken)
         except (RecrawlError, OSError):
             # The log still holds everything; the next attempt may succeed.
-            logger.exception("the snapshot of partition %d failed", self._nodes[i][0].partition)
+            logger.exception("the snapshot of partition %d failed", taken.node.partition)
 
-    def _take(self, i: int) -> None:
-        node, folder = self._nodes[i]
+    def _take(self, taken: "_Taken") -> None:
+        node = taken.node
         log_bytes = node.log_bytes
-        self._taken_ms[i] = self._clock.running_ms()
+        taken.taken_ms = self._clock.running_ms()
         with self._taking:
-            self._positions[i] = take_snapshot(node, folder)
-        self._saved_ms[i] = self._clock.running_ms()
-        self._log_bytes[i] = log_bytes
+            taken.position = take_snapshot(node, taken.folder)
+        taken.saved_ms = self._clock.running_ms()
+        taken.log_bytes = log_bytes
         self._trim_changes(node)
         # A snapshot flushes the store's buffers, so this is when most memory is free.
         return_free_memory()
 
-    def take_alone(self, i: int) -> int:
-        """Take a snapshot of a node now, remove all others, and truncate the log to it.
+    def take_alone(self, partition: int) -> int:
+        """Take a snapshot of a partition now, remove all others, and truncate the log to it.
 
         Returns the position of the snapshot.
         """
-        node, folder = self._nodes[i]
+        taken = self._partitions[partition]
+        node, folder = taken.node, taken.folder
         with self._taking:
             log_bytes = node.log_bytes
-            self._taken_ms[i] = self._clock.running_ms()
-            position = self._positions[i] = take_snapshot(node, folder)
-            self._saved_ms[i] = self._clock.running_ms()
-            self._log_bytes[i] = log_bytes
+            taken.taken_ms = self._clock.running_ms()
+            position = taken.position = take_snapshot(node, folder)
+            taken.saved_ms = self._clock.running_ms()
+            taken.log_bytes = log_bytes
             newest, *older = folder.list_saved()
             # It will be the only one, so it is read back first.
             for _ in check_snapshot(newest):
@@ -245,19 +272,18 @@ class Snapshotter:
 
     def take_all(self) -> None:
         """Take a snapshot of each node with new records, now."""
-        for i, (node, _) in enumerate(self._nodes):
-            if node.position > self._positions[i]:
-                self._take(i)
+        for taken in self._all():
+            if taken.n_records > 0:
+                self._take(taken)
 
     def take_last(self) -> None:
         """Take a snapshot of each node whose log since the last one takes long to replay."""
-        for i, (node, _) in enumerate(self._nodes):
-            n_records = node.position - self._positions[i]
-            n_bytes = node.log_bytes - self._log_bytes[i]
+        for taken in self._all():
+            n_records, n_bytes = taken.n_records, taken.n_bytes
             # Interpreted kernels replay a hundred records in a moment, and for a large corpus a
             # snapshot takes longer than a replay of a few more records.
-            n_pages = node.shard.n_pages
+            n_pages = taken.node.shard.n_pages
             is_short = n_records < min(max(100, n_pages // 100), 1_000)
             is_short &= n_bytes < min(max(1 << 18, 8 * n_pages), 1 << 22)
             if n_records > 0 and not is_short:
-                self._try(i)
+                self._try(taken)

@@ -39,7 +39,7 @@ def filled(open_corpus: Open, **sections: Any) -> Corpus:
 
 def plan(corpus: Corpus, *targets: str, **options: Any) -> CorpusPlan:
     parsed = [Target.parse(text) for text in targets]
-    return make_plan(corpus.nodes, now_ms=0, targets=parsed, **options)
+    return make_plan(corpus.nodes.all, now_ms=0, targets=parsed, **options)
 
 
 def test_a_plan_has_the_budget_and_the_freshness_it_achieves(open_corpus: Open) -> None:
