@@ -5,6 +5,8 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable as _Iterable
+
     from recrawl.client import AsyncClient, Client
     from recrawl.corpus import AsyncCorpus, Clock, Corpus, CorpusConfig, Order, Outcome
 
@@ -31,6 +33,7 @@ def open(
     clock: "Clock | None" = None,
     accept_clock: bool = False,
     key: str | None = None,
+    partitions: "_Iterable[int] | None" = None,
 ) -> "Corpus":
     """Open the corpus in a folder, or on a server.
 
@@ -53,6 +56,9 @@ def open(
         Whether to open a corpus whose last change is longer ago than ``clock.gap_max``.
     key
         API key for a server; the environment variable ``RECRAWL_KEY`` by default.
+    partitions
+        Numbers of the partitions to open, if the log is on Kafka; other processes may open the
+        others.  All by default.
 
     Examples
     --------
@@ -67,7 +73,8 @@ def open(
     >>> folder.cleanup()
     """
     if isinstance(path, str) and path.lower().startswith(("http://", "https://")):
-        if config is not None or clock is not None or read_only or accept_clock:
+        local = (config, clock, partitions)
+        if any(one is not None for one in local) or read_only or accept_clock:
             raise ValueError("a corpus on a server is opened with its address and a key alone")
         from recrawl.client import Client  # noqa: PLC0415
 
@@ -78,7 +85,14 @@ def open(
     # Imported here: compiled code takes a second to load, and `--version` needs none of it.
     from recrawl.corpus import open_corpus  # noqa: PLC0415
 
-    return open_corpus(path, config, read_only=read_only, clock=clock, accept_clock=accept_clock)
+    return open_corpus(
+        path,
+        config,
+        read_only=read_only,
+        clock=clock,
+        accept_clock=accept_clock,
+        partitions=partitions,
+    )
 
 
 def __getattr__(name: str) -> Any:

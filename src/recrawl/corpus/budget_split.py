@@ -67,14 +67,37 @@ class BudgetSplit:
         self._nodes = nodes
         self._clock = clock
         self._config = config
-        self._budget = _budget_of(self._registers(), config.budget.burst)
+        self._budget = self._logged_budget()
         self._rebalanced_ms = clock.running_ms()
         # Number of the run whose budget this process has split.
         self._run = 0
         self._run_lock = threading.RLock()
 
+    def _logged_budget(self) -> BudgetSet:
+        """Return the budget of the whole corpus, by what the open partitions have."""
+        registers, event = self._registers(), self._config.budget_event()
+        if registers:
+            budget = _budget_of(registers, self._config.budget.burst)
+            return budget._replace(amount=budget.amount / self._part())
+        if isinstance(event, BudgetSet):
+            return event
+        return event_of(
+            BudgetSet, amount=inf, period_seconds=0, burst_seconds=0, unit=0, price_mode=0, price=0
+        )
+
     def _registers(self) -> list[Registers]:
         return [node.shard.tables.registers for node in self._nodes.all]
+
+    def _part(self) -> float:
+        """Return the part of the corpus's budget that the open partitions have.
+
+        Other processes have the others, so it goes by the number of partitions alone.
+        """
+        return len(self._nodes.all) / self._nodes.n_partitions
+
+    def _own_budget(self) -> BudgetSet:
+        """Return the budget of the open partitions together."""
+        return self._budget._replace(amount=self._budget.amount * self._part())
 
     def set_budget(self, config: CorpusConfig) -> None:
         """Set the budget of a configuration, if it has one."""
@@ -82,9 +105,12 @@ class BudgetSplit:
         if isinstance(event, RunBudgetSet):
             self._set_run_budget(event)
         elif event is not None:
-            credit = _credit_after(event, self._registers(), self._credit())
             self._budget = event
-            self._submit_budget(event, budget_shares(self._nodes.all), credit)
+            if not self._nodes.all:
+                return
+            own = self._own_budget()
+            credit = _credit_after(own, self._registers(), self._credit())
+            self._submit_budget(own, budget_shares(self._nodes.all), credit)
 
     def _credit(self) -> float:
         return sum(node.shard.credit(node.shard.now_ms) for node in self._nodes)
@@ -111,7 +137,9 @@ class BudgetSplit:
     def set_rate(self, rate: str | None) -> None:
         """Set the rate of the budget; its unit, fetches or cost, stays the same."""
         own = self._config.budget
-        unit = BudgetUnit(int(self._registers()[0].budget_unit[0])).name.lower()
+        unit = BudgetUnit(int(self._budget.unit[0])).name.lower()
+        for registers in self._registers()[:1]:
+            unit = BudgetUnit(int(registers.budget_unit[0])).name.lower()
         budget: dict[str, Any] = {
             "rate": "unlimited" if rate is None else rate,
             # Money is always counted in cost; what replaces it is as configured.
@@ -124,6 +152,8 @@ class BudgetSplit:
 
     def continue_budget(self, config: CorpusConfig) -> None:
         """Give a corpus of 0.1.0 whose budget is per run one for each named run."""
+        if not self._nodes.all:
+            return
         rate, registers = config.budget.rate, self._registers()[0]
         is_old = registers.budget[0] == 0 and registers.run_budget[0] == 0
         if is_old and registers.credit_max[0] > 0 and rate is not None and not rate.per_seconds:
@@ -134,7 +164,8 @@ class BudgetSplit:
     @property
     def is_per_run(self) -> bool:
         """Whether the budget is per run."""
-        return bool(self._registers()[0].run_budget[0] > 0)
+        nodes = self._nodes.all
+        return bool(nodes and nodes[0].shard.tables.registers.run_budget[0] > 0)
 
     @contextmanager
     def use_run(self, name: str) -> Iterator[None]:
@@ -153,7 +184,9 @@ class BudgetSplit:
     def split_rest(self) -> bool:
         """Split the rest of the run again if a partition has spent its part; return whether so."""
         credit = np.array([float(r.credit[0]) for r in self._registers()])
-        if not self.is_per_run or self._run == 0 or not (credit < 1).any() or credit.max() < 1:
+        if not self.is_per_run or self._run == 0:
+            return False
+        if not (credit < 1).any() or credit.max() < 1:
             return False
         self._split_run(self._run)
         return True
@@ -165,7 +198,8 @@ class BudgetSplit:
                 node.check_owner()
             registers = self._registers()[0]
             spent = np.array([node.shard.run_spending(run) for node in self._nodes])
-            left = max(float(registers.run_budget[0]) - float(spent.sum()), 0.0)
+            budget = float(registers.run_budget[0]) * self._part()
+            left = max(budget - float(spent.sum()), 0.0)
             is_whole = bool(registers.budget_unit[0] == BudgetUnit.FETCHES)
             parts = split_amount(left, budget_shares(self._nodes.all), is_whole=is_whole)
             for node, amount in zip(self._nodes, spent + parts, strict=True):
@@ -178,7 +212,7 @@ class BudgetSplit:
     def rebalance(self) -> None:
         """Move budget to the partitions where it achieves more, at most once a minute."""
         now_ms = self._clock.running_ms()
-        if len(self._nodes.all) == 1 or now_ms - self._rebalanced_ms < _REBALANCE_MS:
+        if len(self._nodes.all) <= 1 or now_ms - self._rebalanced_ms < _REBALANCE_MS:
             return
         self._rebalanced_ms = now_ms
         with ExitStack() as locks:
@@ -188,14 +222,15 @@ class BudgetSplit:
             if share is not None:
                 for node in self._nodes:
                     node.check_owner()
-                self._submit_budget(self._budget, share, self._credit())
+                self._submit_budget(self._own_budget(), share, self._credit())
 
     def _moved_shares(self) -> NDArray[np.float64] | None:
         """Return new shares of all partitions if they have drifted; otherwise None.
 
         They add up to the budget as it was set, which the old ones need not do.
         """
-        total, period = float(self._budget.amount[0]), float(self._budget.period_seconds[0])
+        budget = self._own_budget()
+        total, period = float(budget.amount[0]), float(budget.period_seconds[0])
         if not 0 < total < np.inf or period == 0 or self.is_per_run:
             return None
         current = np.array([float(registers.budget[0]) for registers in self._registers()])

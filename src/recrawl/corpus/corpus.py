@@ -8,7 +8,7 @@ the work.
 import os
 import secrets
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -61,11 +61,10 @@ from recrawl.node.durability.scrubber import Scrubber, ScrubReport, read_scrub_r
 from recrawl.node.durability.snapshotter import Snapshotter
 from recrawl.node.node import Node, use_logged_price
 from recrawl.node.numbering import Namer, PagesToAdd
-from recrawl.node.open_nodes import OpenNodes
+from recrawl.node.open_nodes import NodeBatch, OpenNodes
 from recrawl.node.orders import Order, Outcome, order_of, partition_of
 from recrawl.node.records import LogEntry, RequestKey
 from recrawl.node.routing import (
-    UrlBatch,
     Urls,
     as_amounts,
     as_array,
@@ -75,7 +74,6 @@ from recrawl.node.routing import (
     null_where_same,
     partition_of_key,
     partitions_of,
-    split_by_partition,
 )
 from recrawl.node.settings.hosts import HostSettings, host_events
 from recrawl.node.settings.pages import (
@@ -133,7 +131,7 @@ class Corpus:
     nodes
         Nodes of the open partitions.
     partitions
-        Log, store and snapshots of each partition.
+        Log, store and snapshots of each open partition, by its number.
     log
         Log that the nodes share.
     config
@@ -142,30 +140,34 @@ class Corpus:
         Time source.
     format
         Content of the FORMAT file.
+    is_reader
+        Whether the corpus is open only for reading.
     """
 
     def __init__(
         self,
         folder: Path,
         nodes: Sequence[Node],
-        partitions: Sequence[Partition],
+        partitions: Mapping[int, Partition],
         log: Log,
         config: CorpusConfig,
         clock: Clock,
         format: CorpusFormat,
+        *,
+        is_reader: bool = False,
     ) -> None:
         self.folder = folder
         self.format = format
         self.nodes = OpenNodes(nodes, format.partitions, format.generation)
         self.config = config
-        self._partitions_on_disk = partitions
+        self._partitions_on_disk = dict(partitions)
         self._log = log
         self._clock = clock
-        last_ms = max(node.shard.now_ms for node in nodes)
+        last_ms = max((node.shard.now_ms for node in nodes), default=0)
         self.time = NodeTime(clock, last_ms, gap_seconds_max=config.clock.gap_max)
         self._namers = {node.partition: Namer(node, config) for node in nodes}
         self._snapshotter = Snapshotter(
-            [(node, part.snapshots) for node, part in zip(nodes, partitions, strict=True)],
+            [(node, partitions[node.partition].snapshots) for node in nodes],
             config,
             clock,
         )
@@ -178,7 +180,7 @@ class Corpus:
             self.nodes, config, self.time, self._bodies, format.generation, small_calls
         )
         self._is_closed = False
-        self.is_reader = nodes[0].is_reader
+        self.is_reader = is_reader
         self._fork_watch = _ForkWatch(self)
 
     # ------------------------------------------------------------------ opening and closing
@@ -215,7 +217,7 @@ class Corpus:
         else:
             self._budget_split.continue_budget(self.config)
         self._record_log_ends(is_closed=False)
-        if max(node.shard.n_pages for node in self.nodes) > _REHEARSED_PAGES_MIN:
+        if max((node.shard.n_pages for node in self.nodes), default=0) > _REHEARSED_PAGES_MIN:
             rehearse_decisions(settings, shipped_due_table())
         self._snapshotter.start()
         self._scrubber.start()
@@ -306,7 +308,7 @@ class Corpus:
             for node in self.nodes:
                 if node.shard.now_ms > at_ms:
                     node.reset_clock(at_ms, self.time)
-            self.time.restart(max(node.shard.now_ms for node in self.nodes))
+            self.time.restart(max((node.shard.now_ms for node in self.nodes), default=0))
             return max(before_ms - self.time.now_ms(), 0) / 1000
 
     def refresh(self) -> None:
@@ -325,8 +327,8 @@ class Corpus:
                 self.nodes.put(recover_node(partition, is_reader=True))
 
     @property
-    def partitions(self) -> Sequence[Partition]:
-        """The log, store and snapshots of each partition."""
+    def partitions(self) -> Mapping[int, Partition]:
+        """The log, store and snapshots of each open partition, by its number."""
         return self._partitions_on_disk
 
     # ------------------------------------------------------------------ pages
@@ -335,11 +337,17 @@ class Corpus:
         return partitions_of(urls, self.nodes.n_partitions, self.config.corpus.group_by)
 
     def _split(
-        self, urls: Urls, key: Any = None, *, n_bytes_beside: NDArray[np.int64] | None = None
-    ) -> Iterator[UrlBatch]:
+        self,
+        urls: Urls,
+        key: Any,
+        row_status: NDArray[np.uint8] | None,
+        *,
+        n_bytes_beside: NDArray[np.int64] | None = None,
+    ) -> Iterator[NodeBatch]:
         by = self.config.corpus.group_by
-        n_partitions = self.nodes.n_partitions
-        return split_by_partition(urls, n_partitions, by, key=key, n_bytes_beside=n_bytes_beside)
+        return self.nodes.split(
+            urls, by, key=key, n_bytes_beside=n_bytes_beside, row_status=row_status
+        )
 
     def add(
         self,
@@ -384,12 +392,15 @@ class Corpus:
         costs = as_amounts("cost", cost, n_urls)
         n_added = n_valid = n_limited = limited_until_ms = 0
         row_status = np.full(n_urls, RowStatus.REFUSED, np.uint8)
-        for i, rows, name, given in self._split(urls, key, n_bytes_beside=own and own.n_bytes):
+        n_bytes_beside = None if own is None else own.n_bytes
+        for node, rows, name, given in self._split(
+            urls, key, row_status, n_bytes_beside=n_bytes_beside
+        ):
             keys, url = split_page_names(name)
             fetch_url = null_where_same(given, url)
             of_rows = None if own is None else own.take(rows)
             new = PagesToAdd(url, fetch_url, importances[rows], costs[rows], of_rows, keys)
-            added = self._namers[i].add(new, self.time)
+            added = self._namers[node.partition].add(new, self.time)
             n_added += int(np.count_nonzero(added.is_added))
             row_status[rows] = np.where(added.is_added, RowStatus.DONE, RowStatus.DUPLICATE)
             n_limited += added.n_limited
@@ -398,7 +409,7 @@ class Corpus:
         return Added(
             n_added,
             n_valid - n_added,
-            n_urls - n_valid,
+            n_urls - n_valid - _n_unavailable(row_status),
             n_limited=n_limited,
             limited_until_ms=limited_until_ms,
             rows=row_status,
@@ -448,8 +459,7 @@ class Corpus:
         n_removed = 0
         given = as_array(urls if urls is not None else ())
         row_status = np.full(len(given), RowStatus.REFUSED, np.uint8)
-        for i, rows, name, _ in self._split(given, key):
-            node = self.nodes[i]
+        for node, rows, name, _ in self._split(given, key, row_status):
             with node.lock:
                 page = node.store.pages_of(name)
                 n_removed += stop_tracking(node, np.unique(page))
@@ -486,8 +496,8 @@ class Corpus:
 
         if urls is not None and pattern is not None:
             raise ValueError("forget takes either urls or a pattern")
-        for node in self.nodes:
-            node.check_owner()
+        for i in range(self.nodes.n_partitions):
+            self.nodes[i].check_owner()  # all of them must be open here
         forgetting = Forgetting(
             self.folder, self.nodes.all, self._log, self._snapshotter, self._clock
         )
@@ -546,12 +556,13 @@ class Corpus:
         n_set = 0
         given = as_array(urls if urls is not None else ())
         row_status = np.full(len(given), RowStatus.REFUSED, np.uint8)
-        for i, rows, name, _ in self._split(given, key):
-            node = self.nodes[i]
+        for node, rows, name, _ in self._split(given, key, row_status):
             with node.lock:
                 found = node.store.pages_of(name)
                 page = np.unique(found)
-                n_set += set_pages(node, self._namers[i], page[page >= 0], page_settings)
+                n_set += set_pages(
+                    node, self._namers[node.partition], page[page >= 0], page_settings
+                )
             row_status[rows] = np.where(found >= 0, RowStatus.DONE, RowStatus.UNKNOWN)
         return CountedRows(n_set, rows=row_status)
 
@@ -666,6 +677,7 @@ class Corpus:
     ) -> Orders:
         """Return up to ``n`` pages that are most worth fetching now, within budget and politeness.
 
+        They are pages of the partitions that are open in this process.
         Each order is held for the caller until it is reported, released, or its lease expires.  If
         there are fewer than ``n``, the attribute ``shortfall`` of the list says why.
 
@@ -798,8 +810,10 @@ class Corpus:
         urls = as_array(urls)
         if add:
             self.add(urls, key=key)
+        row_status = np.zeros(len(urls), np.uint8)
+        batches = self._split(urls, key, row_status)
         return self._leasing.lease_urls(
-            urls, self._split(urls, key), seconds=seconds, run=run, request=request
+            urls, batches, row_status, seconds=seconds, run=run, request=request
         )
 
     def run_name(self, run: str | None = None) -> str:
@@ -893,7 +907,10 @@ class Corpus:
         partition = partition_of(handle, self.format.generation)
         for i in np.unique(partition[(partition >= 0) & (partition < self.nodes.n_partitions)]):
             rows = np.flatnonzero(partition == i)
-            node = self.nodes[i]
+            node = self.nodes.get(i)
+            if node is None:
+                row_status[rows] = RowStatus.UNAVAILABLE
+                continue
             with node.lock:
                 node.tick(self.time)
                 (applied,) = node.submit([event_for(order_of(handle[rows]))])
@@ -958,18 +975,17 @@ class Corpus:
         n_known = 0
         parts = RequestParts(self.nodes, request)
         row_status = np.full(len(urls), RowStatus.REFUSED, np.uint8)
-        for i, rows, name, _ in self._split(urls, key):
-            node = self.nodes[i]
+        for node, rows, name, _ in self._split(urls, key, row_status):
             now_ms = node.tick(self.time)
             page = node.store.pages_of(name)
             known = np.flatnonzero(page >= 0)
             n_known += known.size
             row_status[rows] = RowStatus.UNKNOWN
-            part = parts.take(i)
+            part = parts.take(node.partition)
             if known.size == 0:
                 continue
             row_status[rows[known]] = RowStatus.DUPLICATE
-            number = self._namers[i].source_numbers(name.take(pa.array(known)), source)
+            number = self._namers[node.partition].source_numbers(name.take(pa.array(known)), source)
             signalled_at = at[rows[known]]
             event = event_of(
                 Signals,
@@ -982,7 +998,8 @@ class Corpus:
             if applied is not None:
                 row_status[rows[known[applied.valid]]] = RowStatus.DONE
         n_counted = int(np.count_nonzero(row_status == RowStatus.DONE))
-        return Signalled(n_counted, n_unknown=len(urls) - n_known, rows=row_status)
+        n_unknown = len(urls) - n_known - _n_unavailable(row_status)
+        return Signalled(n_counted, n_unknown=n_unknown, rows=row_status)
 
     def requests(
         self,
@@ -1021,8 +1038,7 @@ class Corpus:
         at = as_numbers(at_ms, len(urls), np.int64)
         parts = RequestParts(self.nodes, request)
         row_status = np.full(len(urls), RowStatus.REFUSED, np.uint8)
-        for i, rows, name, _ in self._split(urls, key):
-            node = self.nodes[i]
+        for node, rows, name, _ in self._split(urls, key, row_status):
             now_ms = node.tick(self.time)
             page = node.store.pages_of(name)
             event = event_of(
@@ -1031,7 +1047,7 @@ class Corpus:
                 n_requests=count[rows],
                 at_ms=np.where(at[rows] > 0, at[rows], now_ms),
             )
-            applied = _submit_once(node, event, parts.take(i))
+            applied = _submit_once(node, event, parts.take(node.partition))
             is_done = page >= 0 if applied is None else applied.valid
             done = RowStatus.DUPLICATE if applied is None else RowStatus.DONE
             row_status[rows] = np.where(is_done, done, RowStatus.UNKNOWN)
@@ -1046,8 +1062,12 @@ class Corpus:
 
     @property
     def n_pages(self) -> int:
-        """The number of tracked pages."""
+        """The number of tracked pages of the open partitions."""
         return sum(node.shard.n_pages for node in self.nodes)
+
+    def _check_any_open(self) -> None:
+        if not self.nodes.all:
+            raise RecrawlError("no partition of the corpus is open in this process")
 
     def _lock_all(self) -> ExitStack:
         stack = ExitStack()
@@ -1087,9 +1107,9 @@ class Corpus:
             from recrawl.corpus.past.replay import explain_page_at  # noqa: PLC0415
 
             return explain_page_at(self, url, at_ms, on_record=on_record, key=key)
-        for i, _, name, _ in self._split([url], key):
+        for node, _, name, _ in self._split([url], key, None):
             now_ms = self.time.now_ms()
-            found = explain_page(self.nodes[i], name, now_ms)
+            found = explain_page(node, name, now_ms)
             closed = window_reason(self.config, now_ms)
             return found and replace(
                 found,
@@ -1225,7 +1245,7 @@ class Corpus:
     def pages(
         self, columns: Sequence[str] | None = None, *, batch: int = 65_536
     ) -> Iterator[pa.RecordBatch]:
-        """Yield all pages and what is known of each, in batches of rows.
+        """Yield all pages of the open partitions and what is known of each, in batches of rows.
 
         Parameters
         ----------
@@ -1245,7 +1265,7 @@ class Corpus:
     ) -> PageRows:
         """Return some pages after a cursor, and the cursor to continue with.
 
-        A page that is tracked all the time appears exactly once.
+        A page that is tracked all the time, in a partition that is open, appears exactly once.
 
         Parameters
         ----------
@@ -1262,6 +1282,9 @@ class Corpus:
         self, after: str | None = None, *, consumer: str | None = None, limit: int = 1_000
     ) -> list[PageChange]:
         """Return the new, changed and gone pages after a cursor, oldest first.
+
+        They are pages of the partitions that are open in this process; the cursor keeps its place
+        in the others.
 
         Parameters
         ----------
@@ -1327,7 +1350,8 @@ class Corpus:
             self.refresh()
 
     def stats(self) -> Stats:
-        """Return counts, budget, price and estimated freshness."""
+        """Return counts, budget, price and estimated freshness of the open partitions."""
+        self._check_any_open()
         with self._lock_all():
             stats = stats_of(
                 [node.shard for node in self.nodes],
@@ -1354,7 +1378,9 @@ class Corpus:
         """Return figures for monitoring, holding no lock for longer than a few milliseconds.
 
         Parts of them may be of slightly different moments; `stats` has all of the same one.
+        Both are figures of the partitions that are open in this process.
         """
+        self._check_any_open()
         return replace(
             read_metrics(self.nodes.all, now_ms=self.time.now_ms()),
             snapshot_age_seconds=self._snapshotter.age_seconds(),
@@ -1373,7 +1399,8 @@ class Corpus:
         return replace(stats, run=run, credit=left, credit_text=text)
 
     def plan(self) -> Plan:
-        """Return the freshness that each budget buys for this corpus."""
+        """Return the freshness that each budget buys for the open partitions of this corpus."""
+        self._check_any_open()
         with self._lock_all():
             kinds = [kind_names(node) for node in self.nodes]
             return plan_of(
@@ -1388,6 +1415,8 @@ class Corpus:
         is_weighted: bool = True,
     ) -> "CorpusPlan":
         """Return what budgets buy, by kind of page and host, and what targets cost.
+
+        All figures are of the partitions that are open in this process.
 
         Parameters
         ----------
@@ -1406,6 +1435,7 @@ class Corpus:
         from recrawl.corpus.plan.corpus_plan import make_plan  # noqa: PLC0415
         from recrawl.corpus.plan.targets import Target  # noqa: PLC0415
 
+        self._check_any_open()
         return make_plan(
             self.nodes.all,
             now_ms=self.time.now_ms(),
@@ -1425,6 +1455,10 @@ class Corpus:
 
 def _numbers_or_none(values: Any, n: int) -> NDArray[np.float64] | None:
     return None if values is None else as_numbers(values, n, np.float64)
+
+
+def _n_unavailable(row_status: NDArray[np.uint8]) -> int:
+    return int(np.count_nonzero(row_status == RowStatus.UNAVAILABLE))
 
 
 def _submit_once(node: Node, event: LogEntry, request: RequestKey | None) -> Applied | None:

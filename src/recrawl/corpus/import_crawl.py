@@ -21,7 +21,6 @@ from recrawl.node.node import Node
 from recrawl.node.orders import is_failed_fetch, is_success
 from recrawl.node.records import LogEntry, PagesReported
 from recrawl.node.reporting.many import stored_digest, verdicts
-from recrawl.node.routing import split_by_partition
 from recrawl.node.user_data import UserColumns, set_user_data
 from recrawl.shard import CostsSet, ImportanceSet, Outcomes, Transition, Verdict, event_of
 from recrawl.shard.events import slot_of_page
@@ -167,10 +166,9 @@ class CrawlImport:
                 added = self._corpus.add(url.take(pa.array(some)), importance=given, **values)
                 self._n_added += added.n_added
         page, partition = np.full(len(url), -1), np.zeros(len(url), np.int64)
-        nodes = self._corpus.nodes
-        for i, rows, page_name, _ in split_by_partition(url, nodes.n_partitions, by, key=keys):
-            page[rows] = nodes[i].store.pages_of(page_name)
-            partition[rows] = i
+        for node, rows, page_name, _ in self._corpus.nodes.split(url, by, key=keys):
+            page[rows] = node.store.pages_of(page_name)
+            partition[rows] = node.partition
         return page[row], partition[row]
 
     def _collect(self, rows: _Rows, partition: NDArray[np.int64]) -> None:
@@ -423,14 +421,13 @@ def set_each(
     """
     n_set = 0
     row_status = np.full(len(urls), RowStatus.REFUSED, np.uint8)
-    for i, rows, name, _ in split_by_partition(
+    for node, rows, name, _ in corpus.nodes.split(
         urls,
-        corpus.nodes.n_partitions,
         corpus.config.corpus.group_by,
         key=key,
         n_bytes_beside=own and own.n_bytes,
+        row_status=row_status,
     ):
-        node = corpus.nodes[i]
         with node.lock:
             page = node.store.pages_of(name)
             known = np.flatnonzero(page >= 0)

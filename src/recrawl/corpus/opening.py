@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from recrawl.corpus.corpus import Corpus
 from recrawl.errors import ConfigError, CorpusError, RecrawlError
 from recrawl.kernel_mode import uncached_notice
 from recrawl.ledger import Log, ReopenableLog, SnapshotFolder, SnapshotOrigin
+from recrawl.ledger.contract import check_partition
 from recrawl.node.clock import Clock, SystemClock, check_gap
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.corpus_format import (
@@ -127,6 +129,48 @@ def _check_shape(folder: Path, shape: CorpusFormat, config: CorpusConfig) -> Non
             )
 
 
+def _numbers_to_open(partitions: Iterable[int] | None, config: CorpusConfig) -> list[int]:
+    """Return the numbers of the partitions to open, in order."""
+    n_partitions = config.corpus.partitions
+    if partitions is None:
+        return [*range(n_partitions)]
+    if config.ledger.kind != "kafka":
+        raise ConfigError(
+            "partitions are opened one by one only if the log is on Kafka (ledger.kind = "
+            f'"kafka"), got ledger.kind = "{config.ledger.kind}": its log belongs to one process. '
+            "Open the corpus without partitions."
+        )
+    numbers = sorted({*partitions})
+    for i in numbers:
+        check_partition(i, n_partitions)
+    return numbers
+
+
+def _files_of(
+    i: int, folder: Path, config: CorpusConfig, shape: CorpusFormat, log: Log
+) -> Partition:
+    """Return log, store and snapshots of a partition."""
+    corpus_id, reopen = shape.corpus_id, None
+    if isinstance(log, ReopenableLog):
+        reopen = partial(log.reopen_partition, i)
+    return Partition(
+        i,
+        log.partition(i),
+        folder / "store" / str(i),
+        SnapshotFolder(
+            folder / "snapshots" / str(i),
+            keep=config.snapshots.keep,
+            origin=None if corpus_id is None else SnapshotOrigin(corpus_id, i),
+        ),
+        is_shared=config.ledger.kind == "kafka",
+        changes_max=config.changes.kept_max,
+        is_synced=config.ledger.kind == "kafka" or config.ledger.durability == "sync",
+        corpus_id=corpus_id,
+        generation=shape.generation,
+        reopen_ledger=reopen,
+    )
+
+
 def open_corpus(
     path: str | os.PathLike[str],
     config: CorpusConfig | None = None,
@@ -134,6 +178,7 @@ def open_corpus(
     read_only: bool = False,
     clock: Clock | None = None,
     accept_clock: bool = False,
+    partitions: Iterable[int] | None = None,
 ) -> Corpus:
     """Open the corpus in a folder, and create it if there is none.
 
@@ -151,6 +196,10 @@ def open_corpus(
         Time source; the system clock by default.
     accept_clock
         Whether to open a corpus whose last change is longer ago than ``clock.gap_max``.
+    partitions
+        Numbers of the partitions to open, if the log is on Kafka; other processes may open the
+        others.  All by default.  Rows of partitions that are not open have the status
+        UNAVAILABLE, and the budget is that of as many partitions.
 
     Raises
     ------
@@ -187,6 +236,7 @@ def open_corpus(
         read_only=read_only,
         clock=clock or SystemClock(),
         accept_clock=accept_clock,
+        partitions=partitions,
     )
 
 
@@ -197,6 +247,7 @@ def open_folder(
     read_only: bool = False,
     clock: Clock,
     accept_clock: bool = True,
+    partitions: Iterable[int] | None = None,
 ) -> Corpus:
     """Open or create a corpus, also one that is being repaired."""
     config_given = True
@@ -217,40 +268,21 @@ def open_folder(
     before = _last_config(folder, shape)
     config = config or before
     _check_shape(folder, shape, config)
+    numbers = _numbers_to_open(partitions, config)
     if read_only and shape.ledger == "rocksdb" and is_log_missing(folder):
         raise lost_records_error(folder, "its log is missing")
     if not read_only:
         check_log(folder, config)
     log, shape = _open_identified_log(folder, config, shape, read_only=read_only)
-    corpus_id = shape.corpus_id
     nodes = []
-    reopen = log.reopen_partition if isinstance(log, ReopenableLog) else None
     try:
-        partitions = [
-            Partition(
-                i,
-                log.partition(i),
-                folder / "store" / str(i),
-                SnapshotFolder(
-                    folder / "snapshots" / str(i),
-                    keep=config.snapshots.keep,
-                    origin=None if corpus_id is None else SnapshotOrigin(corpus_id, i),
-                ),
-                is_shared=config.ledger.kind == "kafka",
-                changes_max=config.changes.kept_max,
-                is_synced=config.ledger.kind == "kafka" or config.ledger.durability == "sync",
-                corpus_id=corpus_id,
-                generation=shape.generation,
-                reopen_ledger=partial(reopen, i) if reopen is not None else None,
-            )
-            for i in range(config.corpus.partitions)
-        ]
-        nodes += [recover_node(partition, is_reader=read_only) for partition in partitions]
+        files = {i: _files_of(i, folder, config, shape, log) for i in numbers}
+        nodes += [recover_node(partition, is_reader=read_only) for partition in files.values()]
         if not (read_only or accept_clock):
-            last_ms = max(node.shard.now_ms for node in nodes)
+            last_ms = max((node.shard.now_ms for node in nodes), default=0)
             accept = f"recrawl doctor -C {folder} --accept-clock"
             check_gap(clock, last_ms, config.clock.gap_max, accept)
-        corpus = Corpus(folder, nodes, partitions, log, config, clock, shape)
+        corpus = Corpus(folder, nodes, files, log, config, clock, shape, is_reader=read_only)
         if not read_only:
             corpus.begin(config_given=config_given, before=before)
             if config_given:

@@ -7,7 +7,6 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 import numpy as np
 
 from recrawl.corpus.view import CorpusView
-from recrawl.node.routing import split_by_partition
 
 __all__ = ["PAGES_SCANNED_MAX", "SIMILAR_MAX", "similar_urls"]
 
@@ -64,10 +63,10 @@ def _variants(parts: SplitResult) -> list[str]:
 def _tracked_urls(corpus: CorpusView, urls: list[str]) -> list[str]:
     """Return the canonical forms of those URLs that are tracked, in their order."""
     by_row: dict[int, str] = {}
-    for i, rows, canon, _ in split_by_partition(
-        urls, corpus.nodes.n_partitions, corpus.config.corpus.group_by
-    ):
-        node = corpus.nodes[i]
+    by = corpus.config.corpus.group_by
+    # Partitions that are not open here are left out.
+    row_status = np.zeros(len(urls), np.uint8)
+    for node, rows, canon, _ in corpus.nodes.split(urls, by, row_status=row_status):
         with node.lock:
             page = node.store.pages_of(canon)
         for k in np.flatnonzero(page >= 0).tolist():

@@ -4,7 +4,7 @@ These modules take a `CorpusView` instead of a `Corpus`, which avoids circular i
 imports them and offers their functions as methods.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,8 +31,8 @@ class CorpusView(Protocol):
         ...
 
     @property
-    def partitions(self) -> Sequence[Partition]:
-        """The log, store and snapshots of each partition."""
+    def partitions(self) -> Mapping[int, Partition]:
+        """The log, store and snapshots of each open partition, by its number."""
         ...
 
     def add(

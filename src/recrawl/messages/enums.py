@@ -65,3 +65,4 @@ class Why(StrEnum):
     INVALID_URL = "the text is not a valid URL"
     SHARE_SPENT = "its host has used its share of the budget for new pages"
     EARLY = "its value has not reached the price, but a lease returns it while budget is left"
+    UNAVAILABLE = "its partition is not open in this process"

@@ -52,6 +52,7 @@ _PAGE_TEXTS = {
     Why.SHARE_SPENT: ("its host has used its share of the budget for new pages", ""),
     Why.NOT_TRACKED: ("the URL is not tracked", ""),
     Why.INVALID_URL: ("it is not a valid URL", ""),
+    Why.UNAVAILABLE: ("its partition cannot be reached now; try again", ""),
 }
 
 

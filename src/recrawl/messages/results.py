@@ -150,10 +150,13 @@ class Reported(_ReportedColumns):
         Kind of wrong answer, a `recrawl.content.WrongAnswer`, if the body was not the page; else 0.
     is_known
         False for an outcome of a page that is not tracked, or of an order that does not exist.
+    is_unavailable
+        True for an outcome whose partition cannot be reached now; report it again.
     """
 
     wrong_answer: NDArray[np.uint8]
     is_known: NDArray[np.bool_]
+    is_unavailable: NDArray[np.bool_]
 
     def __new__(
         cls,
@@ -163,12 +166,16 @@ class Reported(_ReportedColumns):
         *,
         wrong_answer: NDArray[np.uint8] | None = None,
         is_known: NDArray[np.bool_] | None = None,
+        is_unavailable: NDArray[np.bool_] | None = None,
     ) -> Self:
         """Return the columns as a tuple of three, with the others as attributes."""
         reported = super().__new__(cls, counted, transition, has_dropped)
         nothing = np.zeros(counted.size, np.uint8)
         reported.wrong_answer = nothing if wrong_answer is None else wrong_answer
         reported.is_known = np.ones(counted.size, np.bool_) if is_known is None else is_known
+        if is_unavailable is None:
+            is_unavailable = np.zeros(counted.size, np.bool_)
+        reported.is_unavailable = is_unavailable
         return reported
 
     def part(self, first: int, end: int) -> "Reported":
@@ -181,12 +188,14 @@ class Reported(_ReportedColumns):
             has_dropped[part],
             wrong_answer=self.wrong_answer[part],
             is_known=self.is_known[part],
+            is_unavailable=self.is_unavailable[part],
         )
 
     @property
     def rows(self) -> NDArray[np.uint8]:
         """The `RowStatus` of each outcome."""
         ignored = np.where(self.is_known, RowStatus.DUPLICATE, RowStatus.UNKNOWN)
+        ignored = np.where(self.is_unavailable, RowStatus.UNAVAILABLE, ignored)
         return np.where(self.counted, RowStatus.DONE, ignored).astype(np.uint8)
 
     def __repr__(self) -> str:

@@ -1,11 +1,31 @@
 """The nodes of the partitions that are open in this process, which need not be all of a corpus."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from recrawl.errors import PartitionAway
+from recrawl.messages.results import RowStatus
 from recrawl.node.node import Node
+from recrawl.node.routing import Urls, split_by_partition
+from recrawl.urls import GroupBy
 
-__all__ = ["OpenNodes"]
+__all__ = ["NodeBatch", "OpenNodes"]
+
+
+class NodeBatch(NamedTuple):
+    """Valid URLs of one open partition."""
+
+    node: Node
+    rows: NDArray[np.int64]
+    """Row of each URL in what was given."""
+    name: pa.StringArray
+    """Names of the pages, see `recrawl.urls.page_names`."""
+    given: pa.StringArray
+    """URLs as they were given."""
 
 
 class OpenNodes:
@@ -54,6 +74,40 @@ class OpenNodes:
     def get(self, partition: int) -> Node | None:
         """Return the node of a partition; None if it is not open here."""
         return self.by_partition.get(partition)
+
+    def split(
+        self,
+        urls: Urls,
+        by: GroupBy,
+        *,
+        key: Any = None,
+        n_bytes_beside: NDArray[np.int64] | None = None,
+        row_status: NDArray[np.uint8] | None = None,
+    ) -> Iterator[NodeBatch]:
+        """Yield the valid URLs of open partitions, in batches of one partition each.
+
+        Parameters
+        ----------
+        urls
+            URLs as users give them.
+        by
+            Grouping of the corpus.
+        key, n_bytes_beside
+            Arguments of `recrawl.node.routing.split_by_partition`.
+        row_status
+            `RowStatus` of each row: becomes UNAVAILABLE where the partition is not open here.
+            Without it, such a row raises `PartitionAway`.
+        """
+        for i, rows, name, given in split_by_partition(
+            urls, self.n_partitions, by, key=key, n_bytes_beside=n_bytes_beside
+        ):
+            node = self.by_partition.get(i)
+            if node is not None:
+                yield NodeBatch(node, rows, name, given)
+            elif row_status is not None:
+                row_status[rows] = RowStatus.UNAVAILABLE
+            else:
+                raise PartitionAway(i)
 
     def put(self, node: Node) -> None:
         """Add the node of a partition, or replace the one before."""

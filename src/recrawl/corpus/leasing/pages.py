@@ -5,7 +5,9 @@ from contextlib import nullcontext
 from dataclasses import replace
 from threading import RLock
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from recrawl.corpus.budget_split import BudgetSplit, run_number, todays_run
 from recrawl.corpus.leasing.repeated import RequestParts, held_orders
@@ -25,10 +27,9 @@ from recrawl.messages.leases import LEASE_SECONDS_MAX
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.node import Node
-from recrawl.node.open_nodes import OpenNodes
+from recrawl.node.open_nodes import NodeBatch, OpenNodes
 from recrawl.node.orders import OrderRows, orders_of
 from recrawl.node.records import RequestKey
-from recrawl.node.routing import UrlBatch
 from recrawl.one_process import ProcessLock
 from recrawl.shard import Ordered
 from recrawl.shard.picker.reserve import FEW_ORDERS_MAX
@@ -37,6 +38,8 @@ __all__ = ["Leasing", "check_seconds"]
 
 # Number of orders after which no other caller's are decided together with them.
 _MERGED_ORDERS_MAX = 1_000
+# Time until the next attempt while no partition is open.
+_WAIT_SECONDS = 1.0
 
 
 class Leasing:
@@ -273,8 +276,10 @@ class Leasing:
         return shared.orders()
 
     def _from_partitions(self, wanted: Wanted, shared: SharedOrders) -> None:
-        self._budget_split.rebalance()
         nodes = self._nodes.all
+        if not nodes:
+            return
+        self._budget_split.rebalance()
         self._next_node = (self._next_node + 1) % len(nodes)
         turn = [*nodes[self._next_node :], *nodes[: self._next_node]]
         n = shared.n_left
@@ -300,7 +305,8 @@ class Leasing:
     def lease_urls(
         self,
         urls: pa.StringArray,
-        batches: Iterable[UrlBatch],
+        batches: Iterable[NodeBatch],
+        row_status: NDArray[np.uint8],
         *,
         seconds: float | None,
         run: str | None,
@@ -314,6 +320,8 @@ class Leasing:
             URLs as they were given.
         batches
             Valid ones among them, by partition.
+        row_status
+            `RowStatus` of each URL, which the batches set to UNAVAILABLE.
         seconds
             Length of the leases; the configured length if None.
         run
@@ -329,9 +337,9 @@ class Leasing:
         with self._budget_split.use_run(name):
             self._budget_split.rebalance()
             return lease_urls(
-                self._nodes,
                 batches,
                 urls,
+                row_status,
                 config=self._config,
                 time=self._time,
                 run=name,
@@ -341,7 +349,8 @@ class Leasing:
 
     def wait_seconds(self) -> float:
         """Return the seconds until the next lease may return an order, see `Corpus`."""
-        wait = min(node.wait_seconds() for node in self._nodes)
+        waits = [node.wait_seconds() for node in self._nodes]
+        wait = min(waits, default=_WAIT_SECONDS)
         closed = window_reason(self._config, self._time.now_ms())
         return wait if closed is None or closed.seconds is None else max(wait, closed.seconds)
 

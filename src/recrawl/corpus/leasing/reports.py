@@ -137,15 +137,21 @@ class Reporting:
                     return Reported(*finish_few(node, submission), np.zeros(n, np.bool_))
                 return self._report(answers_of(some))
             counted, transition = np.zeros(n, np.bool_), np.zeros(n, np.uint8)
-            is_known = np.ones(n, np.bool_)
+            is_known, is_unavailable = np.ones(n, np.bool_), np.zeros(n, np.bool_)
             for node, rows, some, submission in begun:
                 if submission is not None:
                     counted[rows], transition[rows] = finish_few(node, submission)
                 else:
                     one = self._report(answers_of(some))
-                    is_known[rows] = one.is_known
+                    is_known[rows], is_unavailable[rows] = one.is_known, one.is_unavailable
                     counted[rows], transition[rows] = one.counted, one.transition
-            return Reported(counted, transition, np.zeros(n, np.bool_), is_known=is_known)
+            return Reported(
+                counted,
+                transition,
+                np.zeros(n, np.bool_),
+                is_known=is_known,
+                is_unavailable=is_unavailable,
+            )
 
         return finish
 
@@ -162,6 +168,7 @@ class Reporting:
             n_bytes = logged_bytes(any_node, answers, with_texts=own_content.keep_text)
         counted, transition = np.zeros(n_rows, np.bool_), np.zeros(n_rows, np.uint8)
         wrong_answer, is_known = np.zeros(n_rows, np.uint8), np.zeros(n_rows, np.bool_)
+        is_unavailable = np.zeros(n_rows, np.bool_)
         partition = partition_of(answers.handle, self._generation)
         url = pa.nulls(n_rows, pa.string())
         by_url = np.flatnonzero(answers.handle == 0)
@@ -177,7 +184,10 @@ class Reporting:
             )
         for i in np.unique(partition[(partition >= 0) & (partition < self._nodes.n_partitions)]):
             own = np.flatnonzero(partition == i)
-            node = self._nodes[i]
+            node = self._nodes.get(i)
+            if node is None:
+                is_unavailable[own] = True
+                continue
             for first, end in batch_ranges(n_bytes[own]):
                 rows = own[first:end]
                 part = answers if rows.size == n_rows else answers.take(rows)
@@ -200,6 +210,7 @@ class Reporting:
             answers.has_dropped,
             wrong_answer=wrong_answer,
             is_known=is_known,
+            is_unavailable=is_unavailable,
         )
 
 

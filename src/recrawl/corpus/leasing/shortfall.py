@@ -265,6 +265,8 @@ def find_shortfall(
     is_sampled = False
     if sum(shard.n_pages for shard in shards) == 0:
         text = "the corpus has no pages yet; add some with `recrawl add`"
+        if not shards:
+            text = "no partition of the corpus is open in this process"
         reasons.append(ShortfallReason(why=Why.NO_PAGES, n_pages=None, seconds=None, text=text))
     else:
         budget = budget_reason(shards, config, run, n_requested - n_leased)

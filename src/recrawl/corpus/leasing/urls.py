@@ -12,11 +12,11 @@ from recrawl.corpus.inspect.page_waits import WHYS, waits_of
 from recrawl.corpus.leasing.repeated import RequestParts, held_rows, is_repeated
 from recrawl.corpus.leasing.shortfall import ShortfallReason, budget_reason
 from recrawl.messages.leases import LeasedUrl, LeasedUrls
+from recrawl.messages.results import RowStatus
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.open_nodes import OpenNodes
+from recrawl.node.open_nodes import NodeBatch
 from recrawl.node.orders import Order, orders_of
-from recrawl.node.routing import UrlBatch
 from recrawl.shard import Ordered, Shard
 from recrawl.shard.early import Early
 from recrawl.shard.events import select_rows
@@ -40,9 +40,9 @@ def refuse_urls(urls: pa.StringArray, reason: ShortfallReason) -> LeasedUrls:
 
 
 def lease_urls(
-    nodes: OpenNodes,
-    batches: Iterable[UrlBatch],
+    batches: Iterable[NodeBatch],
     urls: pa.StringArray,
+    row_status: NDArray[np.uint8],
     *,
     config: CorpusConfig,
     time: NodeTime,
@@ -54,12 +54,12 @@ def lease_urls(
 
     Parameters
     ----------
-    nodes
-        Nodes of the open partitions.
     batches
         Valid URLs by partition.
     urls
         All URLs, as they were given.
+    row_status
+        `RowStatus` of each URL: UNAVAILABLE once the batches have found its partition not open.
     config
         Configuration of the corpus.
     time
@@ -74,12 +74,10 @@ def lease_urls(
     order: list[Order | None] = [None] * len(urls)
     why = np.full(len(urls), _CODE[Why.INVALID_URL], np.uint8)
     until = np.full(len(urls), np.inf)
-    for batch in batches:
-        i, rows, url = batch[0], batch[1], batch[2]
-        node = nodes[i]
+    for node, rows, url, _ in batches:
         with node.lock:
             page = node.store.pages_of(url)
-            part = parts.take(i)
+            part = parts.take(node.partition)
             if part is not None and is_repeated(node, part):
                 ordered = held_rows(node, part, time.now_ms())
                 codes = _codes_again(node.shard, page, ordered, time.now_ms())
@@ -94,9 +92,10 @@ def lease_urls(
             until[rows[spent]] = math.inf if reason.seconds is None else reason.seconds
         why[rows] = codes
         is_announced = node.find_announced(ordered.page)
-        granted = orders_of(node.store, i, ordered, is_announced, node.generation)
+        granted = orders_of(node.store, node.partition, ordered, is_announced, node.generation)
         for row, one in zip(rows[codes == _ORDERED].tolist(), granted, strict=True):
             order[row] = one
+    why[row_status == RowStatus.UNAVAILABLE] = _CODE[Why.UNAVAILABLE]
     return LeasedUrls(urls, order, why, until)
 
 

@@ -16,7 +16,6 @@ from recrawl.ledger import Ledger, SavedSnapshot
 from recrawl.node.durability.recovery import Partition, initial_shard, restore_shard
 from recrawl.node.node import apply_entry, use_logged_price
 from recrawl.node.records import LogEntry, entry_of, without_key
-from recrawl.node.routing import split_by_partition
 from recrawl.shard import Claimed, LeasesExpired, Ordered, Shard, Ticked
 from recrawl.shard.state.snapshot import restore_tables
 from recrawl.units import instant_text
@@ -89,11 +88,10 @@ class Step(NamedTuple):
 def locate_page(corpus: CorpusView, url: str, key: str | None = None) -> tuple[int, int] | None:
     """Return the partition and the number of a page; None if it is not tracked."""
     by = corpus.config.corpus.group_by
-    for i, _, name, _ in split_by_partition([url], corpus.nodes.n_partitions, by, key=key):
-        node = corpus.nodes[i]
+    for node, _, name, _ in corpus.nodes.split([url], by, key=key):
         with node.lock:
             page = int(node.store.pages_of(name)[0])
-        return (i, page) if page >= 0 else None
+        return (node.partition, page) if page >= 0 else None
     return None
 
 

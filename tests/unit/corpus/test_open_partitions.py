@@ -1,0 +1,125 @@
+"""Several processes can each have some partitions of one corpus open, and move them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import recrawl
+from recrawl import Outcome
+from recrawl.corpus import Corpus, CorpusConfig, RowStatus
+from recrawl.errors import ConfigError, PartitionAway
+from recrawl.messages.enums import Why
+from tests.manual_clock import ManualClock
+
+pytestmark = pytest.mark.slow_without_jit
+
+URLS = [f"https://h{i % 20}.example/page/{i}" for i in range(100)]
+DIGEST = bytes(16)
+DONE, AWAY = RowStatus.DONE, RowStatus.UNAVAILABLE
+N_PARTITIONS = 4
+
+
+@pytest.fixture
+def config(kafka_bootstrap: str, kafka_topic: str) -> CorpusConfig:
+    return CorpusConfig.from_dict(
+        {
+            "corpus": {"partitions": N_PARTITIONS},
+            "ledger": {
+                "kind": "kafka",
+                "bootstrap": kafka_bootstrap,
+                "topic": kafka_topic,
+                "replication": 1,
+            },
+            "politeness": {"delay": 0, "in_flight_max": 100, "burst": 100},
+            "budget": {"rate": "4000/h"},
+        }
+    )
+
+
+def pages_of(*corpora: Corpus) -> list[dict[str, Any]]:
+    columns = ["url", "is_in_flight", "belief_shape", "fetched_at_ms"]
+    rows = [row for one in corpora for batch in one.pages(columns) for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: str(row["url"]))
+
+
+def budget_of(*corpora: Corpus) -> float:
+    nodes = [node for corpus in corpora for node in corpus.nodes]
+    return sum(float(node.shard.tables.registers.budget[0]) for node in nodes)
+
+
+def find_host(corpus: Corpus) -> Callable[[str], object]:
+    return lambda url: corpus.host(url.split("/")[2])
+
+
+def check_rows(rows: Any, is_away: Any, others: int = DONE) -> None:
+    assert rows.tolist() == np.where(is_away, AWAY, others).tolist()
+
+
+def test_two_halves_of_a_corpus_do_together_what_the_whole_does(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    left = recrawl.open(tmp_path / "left", config, clock=clock, partitions=[2, 0])
+    right = recrawl.open(tmp_path / "right", config, clock=clock, partitions=[1, 3])
+    with left, right:
+        assert [node.partition for node in left.nodes] == [0, 2]
+        added = left.add([*URLS, "not a URL"])
+        is_away = added.rows[:-1] == AWAY
+        assert 0 < is_away.sum() < 100
+        assert tuple(added) == (100 - is_away.sum(), 0, 1)
+        check_rows(added.rows[:-1], is_away)
+        check_rows(right.add(URLS).rows, ~is_away)
+        assert left.n_pages + right.n_pages == 100
+
+        check_rows(left.set(URLS, importance=2.0).rows, is_away)
+        check_rows(left.set_each(URLS, cost=1.0).rows, is_away)
+        signalled = left.signal(URLS, source="feed")
+        assert signalled.n_unknown == 0
+        check_rows(signalled.rows, is_away)
+        check_rows(left.requests(URLS).rows, is_away)
+
+        leased = left.lease_urls(URLS[:50])
+        assert [one.why == Why.UNAVAILABLE for one in leased] == is_away[:50].tolist()
+        assert [one.order is None for one in leased] == is_away[:50].tolist()
+        orders = [*leased.orders, *left.lease(100), *right.lease(100)]
+        assert sorted(order.url for order in orders) == sorted(URLS)
+        handles = [order.handle for order in orders]
+        of_right = np.array([handle % 2 for handle in handles], np.bool_)
+        check_rows(left.extend(handles, seconds=900).rows, of_right)
+        check_rows(right.release(handles[-2:]).rows, ~of_right[-2:])
+
+        some = [Outcome(handle=handle, digest=DIGEST) for handle in handles[:90]]
+        check_rows(left.report(some[:3]).rows, of_right[:3])
+        check_rows(left.report(some[3:]).rows, of_right[3:90])
+        check_rows(right.report(some).rows, ~of_right[:90])
+        by_url = [Outcome(url=url, digest=DIGEST) for url in URLS]
+        assert ((left.report(by_url).rows == AWAY) == is_away).all()
+        check_rows(left.remove([URLS[0], *URLS[-3:]]).rows, is_away[[0, -3, -2, -1]])
+
+        far = URLS[int(np.argmax(is_away[1:])) + 1]
+        for call in (left.explain, left.history, left.n_log_records, find_host(left)):
+            with pytest.raises(PartitionAway, match=r"partition [13] is not open in this process"):
+                call(far)
+        assert right.explain(far) is not None
+        changes = [*left.changes(), *right.changes()]
+        assert {change.url for change in changes} >= {order.url for order in orders[:90]}
+        listed, cursor = left.pages_after()
+        n_listed = listed.num_rows
+        while cursor is not None:
+            listed, cursor = left.pages_after(cursor)
+            n_listed += listed.num_rows
+        assert n_listed == left.n_pages == left.stats().n_pages
+        assert budget_of(left, right) == pytest.approx(4000 / 3600)
+        parts = pages_of(left, right)
+    with recrawl.open(tmp_path / "whole", config, clock=clock) as whole:
+        assert pages_of(whole) == parts
+
+
+def test_partitions_need_a_log_that_processes_share(tmp_path: Path, config: CorpusConfig) -> None:
+    with pytest.raises(ConfigError, match="only if the log is on Kafka"):
+        recrawl.open(tmp_path / "a", partitions=[0])
+    with pytest.raises(ValueError, match="partition must be 0 to 3, got 4"):
+        recrawl.open(tmp_path / "b", config, partitions=[0, 4])
+    assert not (tmp_path / "b").exists()
