@@ -477,6 +477,14 @@ class AsyncCorpus:
         """Move a corpus that is ahead of the system clock back; return by how many seconds."""
         return await self._run(self.corpus.reset_clock)
 
+    async def open_partition(self, partition: int) -> None:
+        """Open another partition, whose log is on Kafka, and claim it."""
+        await self._run(self.corpus.open_partition, partition)
+
+    async def close_partition(self, partition: int, *, snapshot: bool = True) -> None:
+        """Close a partition, so that another process can open it."""
+        await self._run(self.corpus.close_partition, partition, snapshot=snapshot)
+
     async def snapshot(self) -> None:
         """Take a snapshot of every partition now."""
         await self._run(self.corpus.snapshot)

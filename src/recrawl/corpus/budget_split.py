@@ -68,6 +68,8 @@ class BudgetSplit:
         self._clock = clock
         self._config = config
         self._budget = self._logged_budget()
+        # The budget that this process has set; None if it continues with what the log has.
+        self._event: BudgetSet | RunBudgetSet | None = None
         self._rebalanced_ms = clock.running_ms()
         # Number of the run whose budget this process has split.
         self._run = 0
@@ -84,6 +86,31 @@ class BudgetSplit:
         return event_of(
             BudgetSet, amount=inf, period_seconds=0, burst_seconds=0, unit=0, price_mode=0, price=0
         )
+
+    def follow_partitions(self, opened: Node | None = None) -> None:
+        """Split the budget again after a partition was opened or closed in this process.
+
+        Parameters
+        ----------
+        opened
+            Node of the partition that was opened; None if one was closed.
+        """
+        self._run = 0
+        nodes = self._nodes.all
+        if not nodes:
+            return
+        if isinstance(self._event, RunBudgetSet):
+            self._set_run_budget(self._event)
+            return
+        own = self._own_budget()
+        if 0 < own.amount[0] < inf and own.period_seconds[0] > 0:
+            with ExitStack() as locks:
+                for node in nodes:
+                    locks.enter_context(node.lock)
+                    node.check_owner()
+                self._submit_budget(nodes, own, budget_shares(nodes), self._credit(nodes))
+        elif opened is not None and self._event is not None:
+            opened.submit([self._event])
 
     def _registers(self) -> list[Registers]:
         return [node.shard.tables.registers for node in self._nodes.all]
@@ -102,24 +129,28 @@ class BudgetSplit:
     def set_budget(self, config: CorpusConfig) -> None:
         """Set the budget of a configuration, if it has one."""
         event = config.budget_event()
+        self._event = event or self._event
+        nodes = self._nodes.all
         if isinstance(event, RunBudgetSet):
             self._set_run_budget(event)
         elif event is not None:
             self._budget = event
-            if not self._nodes.all:
+            if not nodes:
                 return
             own = self._own_budget()
-            credit = _credit_after(own, self._registers(), self._credit())
-            self._submit_budget(own, budget_shares(self._nodes.all), credit)
+            credit = _credit_after(own, self._registers(), self._credit(nodes))
+            self._submit_budget(nodes, own, budget_shares(nodes), credit)
 
-    def _credit(self) -> float:
-        return sum(node.shard.credit(node.shard.now_ms) for node in self._nodes)
+    @staticmethod
+    def _credit(nodes: Sequence[Node]) -> float:
+        return sum(node.shard.credit(node.shard.now_ms) for node in nodes)
 
+    @staticmethod
     def _submit_budget(
-        self, event: BudgetSet, share: NDArray[np.float64], credit: float | None
+        nodes: Sequence[Node], event: BudgetSet, share: NDArray[np.float64], credit: float | None
     ) -> None:
         """Give each partition its share of the budget, and of the unspent credit unless None."""
-        for node, part in zip(self._nodes, share, strict=True):
+        for node, part in zip(nodes, share, strict=True):
             entries: list[Any] = [event._replace(amount=event.amount * part)]
             if credit is not None:
                 entries.append(event_of(CreditSet, credit=credit * part))
@@ -192,17 +223,18 @@ class BudgetSplit:
         return True
 
     def _split_run(self, run: int) -> None:
+        nodes = self._nodes.all
         with ExitStack() as locks:
-            for node in self._nodes:
+            for node in nodes:
                 locks.enter_context(node.lock)
                 node.check_owner()
-            registers = self._registers()[0]
-            spent = np.array([node.shard.run_spending(run) for node in self._nodes])
-            budget = float(registers.run_budget[0]) * self._part()
+            registers = nodes[0].shard.tables.registers
+            spent = np.array([node.shard.run_spending(run) for node in nodes])
+            budget = float(registers.run_budget[0]) * len(nodes) / self._nodes.n_partitions
             left = max(budget - float(spent.sum()), 0.0)
             is_whole = bool(registers.budget_unit[0] == BudgetUnit.FETCHES)
-            parts = split_amount(left, budget_shares(self._nodes.all), is_whole=is_whole)
-            for node, amount in zip(self._nodes, spent + parts, strict=True):
+            parts = split_amount(left, budget_shares(nodes), is_whole=is_whole)
+            for node, amount in zip(nodes, spent + parts, strict=True):
                 epoch = node.shard.epoch
                 node.submit([event_of(RunChosen, epoch=epoch, run=np.uint64(run), amount=amount)])
             self._run = run
@@ -212,19 +244,20 @@ class BudgetSplit:
     def rebalance(self) -> None:
         """Move budget to the partitions where it achieves more, at most once a minute."""
         now_ms = self._clock.running_ms()
-        if len(self._nodes.all) <= 1 or now_ms - self._rebalanced_ms < _REBALANCE_MS:
+        nodes = self._nodes.all
+        if len(nodes) <= 1 or now_ms - self._rebalanced_ms < _REBALANCE_MS:
             return
         self._rebalanced_ms = now_ms
         with ExitStack() as locks:
-            for node in self._nodes:
+            for node in nodes:
                 locks.enter_context(node.lock)
-            share = self._moved_shares()
+            share = self._moved_shares(nodes)
             if share is not None:
-                for node in self._nodes:
+                for node in nodes:
                     node.check_owner()
-                self._submit_budget(self._own_budget(), share, self._credit())
+                self._submit_budget(nodes, self._own_budget(), share, self._credit(nodes))
 
-    def _moved_shares(self) -> NDArray[np.float64] | None:
+    def _moved_shares(self, nodes: Sequence[Node]) -> NDArray[np.float64] | None:
         """Return new shares of all partitions if they have drifted; otherwise None.
 
         They add up to the budget as it was set, which the old ones need not do.
@@ -233,8 +266,8 @@ class BudgetSplit:
         total, period = float(budget.amount[0]), float(budget.period_seconds[0])
         if not 0 < total < np.inf or period == 0 or self.is_per_run:
             return None
-        current = np.array([float(registers.budget[0]) for registers in self._registers()])
-        share = budget_shares(self._nodes.all)
+        current = np.array([float(node.shard.tables.registers.budget[0]) for node in nodes])
+        share = budget_shares(nodes)
         if np.abs(total / period * share - current).max() < _SHARE_MOVE_MIN * total / period:
             return None
         return share

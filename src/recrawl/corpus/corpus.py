@@ -5,8 +5,10 @@ methods for asyncio.  A corpus sends each call to the partitions of the pages' h
 the work.
 """
 
+import logging
 import os
 import secrets
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -44,8 +46,9 @@ from recrawl.corpus.monitoring.metrics import CorpusMetrics, read_metrics
 from recrawl.corpus.plan.curve import Plan, plan_of
 from recrawl.corpus.view import Added, CountedRows, RowStatus, Signalled
 from recrawl.corpus.wrong_answers import wrong_answer_counts
-from recrawl.errors import PositionLost, RecrawlError
+from recrawl.errors import ConfigError, PositionLost, RecrawlError
 from recrawl.ledger import Log
+from recrawl.ledger.contract import check_partition
 from recrawl.node.clock import Clock, NodeTime, true_time
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.content.bodies import BodyReader
@@ -85,7 +88,7 @@ from recrawl.node.settings.pages import (
 from recrawl.node.settings.patterns import apply_patterns
 from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.node.user_data import refused_rows, user_columns, without_refused
-from recrawl.one_process import OneProcess, forked_error
+from recrawl.one_process import OneProcess, ProcessLock, forked_error
 from recrawl.shard import (
     Applied,
     LeasesExtended,
@@ -117,6 +120,10 @@ WAIT_SECONDS_MAX = 1.0
 
 # A corpus of more pages takes so long to open that loading all kernels adds little.
 _REHEARSED_PAGES_MIN = 2_000_000
+# Longest time for which closing a partition waits for calls that use it.
+_USERS_SECONDS_MAX = 60.0
+
+logger = logging.getLogger(__name__)
 
 
 class Corpus:
@@ -142,6 +149,8 @@ class Corpus:
         Content of the FORMAT file.
     is_reader
         Whether the corpus is open only for reading.
+    find_partition
+        Function that returns log, store and snapshots of any partition.
     """
 
     def __init__(
@@ -155,6 +164,7 @@ class Corpus:
         format: CorpusFormat,
         *,
         is_reader: bool = False,
+        find_partition: Callable[[int], Partition] | None = None,
     ) -> None:
         self.folder = folder
         self.format = format
@@ -163,6 +173,7 @@ class Corpus:
         self._partitions_on_disk = dict(partitions)
         self._log = log
         self._clock = clock
+        self._owner = secrets.randbits(63)
         last_ms = max((node.shard.now_ms for node in nodes), default=0)
         self.time = NodeTime(clock, last_ms, gap_seconds_max=config.clock.gap_max)
         self._namers = {node.partition: Namer(node, config) for node in nodes}
@@ -180,6 +191,10 @@ class Corpus:
             self.nodes, config, self.time, self._bodies, format.generation, small_calls
         )
         self._is_closed = False
+        self._find_partition = find_partition
+        # While a partition is opened or closed.
+        self._opening_lock = ProcessLock(threading.RLock())
+        self._begun_with: tuple[bool, CorpusConfig] = False, config
         self.is_reader = is_reader
         self._fork_watch = _ForkWatch(self)
 
@@ -196,22 +211,10 @@ class Corpus:
         before
             The previous configuration.
         """
-        owner = secrets.randbits(63)
+        self._begun_with = config_given, before
         settings = self.config.shard_settings()
         for node in self.nodes:
-            namer = self._namers[node.partition]
-            if node.position == 0:
-                # Every log begins with the id of the corpus, and then the settings, so that a
-                # replay starts with the same ones.
-                node.submit([identity_entry(self.format, node.partition), settings_event(settings)])
-            node.claim(owner, self.time)
-            if config_given and node.shard.settings != settings:
-                node.submit([settings_event(settings)])
-            namer.number_kinds()
-            node.shares = namer.shares()
-            if config_given:
-                apply_patterns(node, namer, self.config, before.patterns)
-                namer.apply_host_settings()
+            self._begin_node(node, self._namers[node.partition])
         if config_given:
             self._budget_split.set_budget(self.config)
         else:
@@ -222,6 +225,114 @@ class Corpus:
         self._snapshotter.start()
         self._scrubber.start()
 
+    def _begin_node(self, node: Node, namer: Namer) -> None:
+        """Claim a partition and apply the configuration to it."""
+        config_given, before = self._begun_with
+        settings = self.config.shard_settings()
+        if node.position == 0:
+            # Every log begins with the id of the corpus, and then the settings, so that a
+            # replay starts with the same ones.
+            node.submit([identity_entry(self.format, node.partition), settings_event(settings)])
+        node.claim(self._owner, self.time)
+        if config_given and node.shard.settings != settings:
+            node.submit([settings_event(settings)])
+        namer.number_kinds()
+        node.shares = namer.shares()
+        if config_given:
+            apply_patterns(node, namer, self.config, before.patterns)
+            namer.apply_host_settings()
+
+    def open_partition(self, partition: int) -> None:
+        """Open another partition, whose log is on Kafka, and claim it.
+
+        From then on it is part of all calls.  Another process that had it open can no longer lease
+        its pages.  Does nothing if it is open already.
+
+        Parameters
+        ----------
+        partition
+            Number of the partition.
+        """
+        check_partition(partition, self.nodes.n_partitions)
+        with self._opening_lock:
+            self._check_can_move()
+            if partition in self.nodes:
+                return
+            assert self._find_partition is not None
+            files = self._find_partition(partition)
+            if files.reopen_ledger is not None:
+                # An append of the ledger before may have failed.
+                files = files._replace(ledger=files.reopen_ledger())
+            node = recover_node(files, is_reader=self.is_reader)
+            try:
+                if node.shard.now_ms > self.time.now_ms():
+                    self.time.restart(node.shard.now_ms)
+                namer = Namer(node, self.config)
+                if not self.is_reader:
+                    self._begin_node(node, namer)
+            except BaseException:
+                with suppress(RecrawlError):
+                    node.store.close()
+                raise
+            self._partitions_on_disk[partition] = files
+            self._namers[partition] = namer
+            self._snapshotter.add(node, files.snapshots)
+            self.nodes.put(node)
+            self._split_budget_again(node)
+
+    def close_partition(self, partition: int, *, snapshot: bool = True) -> None:
+        """Close a partition, so that another process can open it.
+
+        Calls under way are finished; rows of later ones have the status UNAVAILABLE.  A call that
+        takes longer than a minute is not waited for.
+
+        Parameters
+        ----------
+        partition
+            Number of the partition.
+        snapshot
+            Whether to take a snapshot first, which makes the next opening faster.
+
+        Raises
+        ------
+        PartitionAway
+            If it is not open in this process.
+        """
+        with self._opening_lock:
+            self._check_can_move()
+            node = self.nodes[partition]
+            if snapshot and not self.is_reader:
+                with suppress(RecrawlError, OSError):  # the log has everything
+                    self._snapshotter.take(partition)
+            self.nodes.remove(partition)
+            self._leasing.finish_calls()
+            if not self.nodes.wait_for_users(node, _USERS_SECONDS_MAX):
+                logger.warning("partition %d is closed while calls use it", partition)
+            if not self.is_reader:
+                with suppress(RecrawlError):  # another process may have claimed it
+                    node.log_price(self.time)
+            self._snapshotter.remove(partition)
+            del self._namers[partition], self._partitions_on_disk[partition]
+            self._split_budget_again(None)
+
+    def _check_can_move(self) -> None:
+        if self._is_closed:
+            raise RecrawlError("the corpus is closed")
+        if self.config.ledger.kind != "kafka":
+            raise ConfigError(
+                "partitions are opened and closed one by one only if the log is on Kafka "
+                f'(ledger.kind = "kafka"), got ledger.kind = "{self.config.ledger.kind}"'
+            )
+
+    def _split_budget_again(self, opened: Node | None) -> None:
+        if self.is_reader:
+            return
+        try:
+            with self.nodes.use_all():
+                self._budget_split.follow_partitions(opened)
+        except RecrawlError as error:
+            logger.warning("the budget is split among partitions later: %s", error)
+
     def _record_log_ends(self, *, is_closed: bool) -> None:
         """Record where the logs in the folder end, so that a loss of records is recognised."""
         ledger = self.config.ledger
@@ -231,9 +342,10 @@ class Corpus:
 
     def close(self) -> None:
         """Close the corpus.  The effect of every call that has returned is already on disk."""
-        if self._is_closed:
-            return
-        self._is_closed = True
+        with self._opening_lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
         self._scrubber.stop()
         self._snapshotter.stop()
         self._bodies.close()
@@ -449,13 +561,14 @@ class Corpus:
         if pattern is not None:
             _check_no_key(key)
             matcher = PatternSet([pattern])
-            return CountedRows(
-                sum(
-                    stop_tracking(node, page[matcher.first_match(url) >= 0])
-                    for node in self.nodes
-                    for page, url in node.scan_urls()
+            with self.nodes.use_all() as nodes:
+                return CountedRows(
+                    sum(
+                        stop_tracking(node, page[matcher.first_match(url) >= 0])
+                        for node in nodes
+                        for page, url in node.scan_urls()
+                    )
                 )
-            )
         n_removed = 0
         given = as_array(urls if urls is not None else ())
         row_status = np.full(len(given), RowStatus.REFUSED, np.uint8)
@@ -547,12 +660,13 @@ class Corpus:
         page_settings = PageSettings(**settings)
         if pattern is not None:
             _check_no_key(key)
-            return CountedRows(
-                sum(
-                    set_by_pattern(node, self._namers[node.partition], pattern, page_settings)
-                    for node in self.nodes
+            with self.nodes.use_all() as nodes:
+                return CountedRows(
+                    sum(
+                        set_by_pattern(node, self._namers[node.partition], pattern, page_settings)
+                        for node in nodes
+                    )
                 )
-            )
         n_set = 0
         given = as_array(urls if urls is not None else ())
         row_status = np.full(len(given), RowStatus.REFUSED, np.uint8)
@@ -649,8 +763,7 @@ class Corpus:
         )
         host = canonical_host(host, self.config.corpus.group_by)
         i = partition_of_key(host, self.nodes.n_partitions)
-        node = self.nodes[i]
-        with node.lock:
+        with self.nodes.use(i) as node, node.lock:
             number = int(self._namers[i].numbers(Names.GROUP, [host])[0])
             node.submit(host_events(node, number, settings))
 
@@ -663,7 +776,8 @@ class Corpus:
         may be spent at once.  It holds until it is set again, or until the corpus is opened with a
         configuration that gives another.
         """
-        self._budget_split.set_rate(rate)
+        with self.nodes.use_all():
+            self._budget_split.set_rate(rate)
 
     def lease(
         self,
@@ -905,16 +1019,13 @@ class Corpus:
         handle = np.asarray(handles, np.int64).reshape(-1)
         row_status = np.full(handle.size, RowStatus.UNKNOWN, np.uint8)
         partition = partition_of(handle, self.format.generation)
-        for i in np.unique(partition[(partition >= 0) & (partition < self.nodes.n_partitions)]):
-            rows = np.flatnonzero(partition == i)
-            node = self.nodes.get(i)
-            if node is None:
-                row_status[rows] = RowStatus.UNAVAILABLE
-                continue
+        is_unavailable = np.zeros(handle.size, np.bool_)
+        for node, rows in self.nodes.split_rows(partition, is_unavailable):
             with node.lock:
                 node.tick(self.time)
                 (applied,) = node.submit([event_for(order_of(handle[rows]))])
             row_status[rows[applied.valid]] = RowStatus.DONE
+        row_status[is_unavailable] = RowStatus.UNAVAILABLE
         n_held = int(np.count_nonzero(row_status == RowStatus.DONE))
         return CountedRows(n_held, rows=row_status)
 
@@ -1071,7 +1182,7 @@ class Corpus:
 
     def _lock_all(self) -> ExitStack:
         stack = ExitStack()
-        for node in self.nodes:
+        for node in stack.enter_context(self.nodes.use_all()):
             stack.enter_context(node.lock)
         return stack
 
@@ -1106,7 +1217,8 @@ class Corpus:
         if at_ms is not None:
             from recrawl.corpus.past.replay import explain_page_at  # noqa: PLC0415
 
-            return explain_page_at(self, url, at_ms, on_record=on_record, key=key)
+            with self.nodes.use_all():
+                return explain_page_at(self, url, at_ms, on_record=on_record, key=key)
         for node, _, name, _ in self._split([url], key, None):
             now_ms = self.time.now_ms()
             found = explain_page(node, name, now_ms)
@@ -1146,14 +1258,15 @@ class Corpus:
         """
         from recrawl.corpus.past.page_history import read_page_history  # noqa: PLC0415
 
-        return read_page_history(
-            self,
-            url,
-            until_ms=until_ms,
-            with_beliefs=with_beliefs,
-            on_record=on_record,
-            key=key,
-        )
+        with self.nodes.use_all():
+            return read_page_history(
+                self,
+                url,
+                until_ms=until_ms,
+                with_beliefs=with_beliefs,
+                on_record=on_record,
+                key=key,
+            )
 
     def n_log_records(self, url: str | None = None, *, key: str | None = None) -> int:
         """Return the number of records in the log, or in the partition of a page.
@@ -1164,23 +1277,26 @@ class Corpus:
             return sum(node.ledger.end - node.ledger.first for node in self.nodes)
         from recrawl.corpus.past.replay import locate_page  # noqa: PLC0415
 
-        place = locate_page(self, url, key)
-        if place is None:
-            return 0
-        ledger = self.nodes[place[0]].ledger
-        return ledger.end - ledger.first
+        with self.nodes.use_all():
+            place = locate_page(self, url, key)
+            if place is None:
+                return 0
+            ledger = self.nodes[place[0]].ledger
+            return ledger.end - ledger.first
 
     def similar_urls(self, url: str) -> list[str]:
         """Return up to three URLs of tracked pages that are spelled much like this one."""
         from recrawl.corpus.similar_urls import similar_urls  # noqa: PLC0415
 
-        return similar_urls(self, url)
+        with self.nodes.use_all():
+            return similar_urls(self, url)
 
     def sources(self) -> "SourceTable":
         """Return the sources of signals, and how reliable and how late each is on each host."""
         from recrawl.corpus.inspect.source_table import source_table  # noqa: PLC0415
 
-        return source_table(self.nodes)
+        with self.nodes.use_all() as nodes:
+            return source_table(nodes)
 
     def source(self, source: str, host: str) -> "SourceRow | None":
         """Return how reliable and how late a source of signals is on a host.
@@ -1197,22 +1313,24 @@ class Corpus:
         from recrawl.corpus.inspect.source_table import find_source  # noqa: PLC0415
 
         host = canonical_host(host, self.config.corpus.group_by)
-        node = self.nodes[partition_of_key(host, self.nodes.n_partitions)]
-        return find_source(node, source, host)
+        with self.nodes.use(partition_of_key(host, self.nodes.n_partitions)) as node:
+            return find_source(node, source, host)
 
     def n_pages_of_host(self, host: str) -> int:
         """Return the number of tracked pages of a host (or domain or key, as pages are grouped)."""
         from recrawl.corpus.inspect.hosts import pages_of_host  # noqa: PLC0415
 
         is_key = self.config.corpus.group_by == "key"
-        return pages_of_host(self.nodes.all, host if is_key else host.lower())
+        with self.nodes.use_all() as nodes:
+            return pages_of_host(nodes, host if is_key else host.lower())
 
     def host(self, host: str) -> "HostView":
         """Return how a host (or domain or key, as pages are grouped) is fetched from."""
         from recrawl.corpus.inspect.hosts import host_view  # noqa: PLC0415
 
         host = canonical_host(host, self.config.corpus.group_by)
-        return host_view(self.nodes[partition_of_key(host, self.nodes.n_partitions)], host)
+        with self.nodes.use(partition_of_key(host, self.nodes.n_partitions)) as node:
+            return host_view(node, host)
 
     def newcomers(self) -> dict[str, int]:
         """Return the hosts whose new pages have a limited share of the budget, most pages first.
@@ -1222,13 +1340,15 @@ class Corpus:
         """
         from recrawl.corpus.inspect.hosts import newcomers_by_host  # noqa: PLC0415
 
-        return newcomers_by_host(self.nodes.all, self.time.now_ms())
+        with self.nodes.use_all() as nodes:
+            return newcomers_by_host(nodes, self.time.now_ms())
 
     def similar_hosts(self, host: str) -> dict[str, int]:
         """Return the hosts with this name at any port, and the number of pages of each."""
         from recrawl.corpus.inspect.hosts import similar_hosts  # noqa: PLC0415
 
-        return similar_hosts(self.nodes.all, host)
+        with self.nodes.use_all() as nodes:
+            return similar_hosts(nodes, host)
 
     def believed_pages(self, n_pages_max: int) -> "BelievedPages":
         """Return the estimated change rates of all pages, or of about ``n_pages_max``."""
@@ -1276,7 +1396,8 @@ class Corpus:
         limit
             Largest number of rows.
         """
-        return page_rows_after(self.nodes, cursor, columns, limit, self.time.now_ms())
+        with self.nodes.use_all():
+            return page_rows_after(self.nodes, cursor, columns, limit, self.time.now_ms())
 
     def changes(
         self, after: str | None = None, *, consumer: str | None = None, limit: int = 1_000
@@ -1308,8 +1429,10 @@ class Corpus:
             raise ValueError("changes takes either a cursor or a consumer")
         else:
             self._see_commits(consumer)
-            place = consumer_place(self.folder, self.nodes, consumer)
-        return changes_after(self.nodes, place, limit)
+            with self.nodes.use_all():
+                place = consumer_place(self.folder, self.nodes, consumer)
+        with self.nodes.use_all() as nodes:
+            return changes_after(nodes, place, limit)
 
     def commit_changes(self, consumer: str, cursor: str, *, rewind: bool = False) -> str:
         """Record durably that a consumer has processed all changes up to a cursor.
@@ -1328,17 +1451,18 @@ class Corpus:
             its place changes nothing.
         """
         self._see_commits(consumer)
-        return str(
-            commit_consumer(
+        with self.nodes.use_all():
+            place = commit_consumer(
                 self.folder, self.nodes, consumer, cursor, now_ms=self.now_ms(), rewind=rewind
             )
-        )
+        return str(place)
 
     def consumers(self) -> list[Consumer]:
         """Return the consumers of the change feed, and how far behind each is."""
-        return list_consumers(
-            self.folder, self.nodes, kept=self.config.changes, now_ms=self.now_ms()
-        )
+        with self.nodes.use_all():
+            return list_consumers(
+                self.folder, self.nodes, kept=self.config.changes, now_ms=self.now_ms()
+            )
 
     def remove_consumer(self, consumer: str) -> bool:
         """Remove a consumer of the change feed; return whether it existed."""

@@ -282,7 +282,17 @@ def open_folder(
             last_ms = max((node.shard.now_ms for node in nodes), default=0)
             accept = f"recrawl doctor -C {folder} --accept-clock"
             check_gap(clock, last_ms, config.clock.gap_max, accept)
-        corpus = Corpus(folder, nodes, files, log, config, clock, shape, is_reader=read_only)
+        corpus = Corpus(
+            folder,
+            nodes,
+            files,
+            log,
+            config,
+            clock,
+            shape,
+            is_reader=read_only,
+            find_partition=lambda i: _files_of(i, folder, config, shape, log),
+        )
         if not read_only:
             corpus.begin(config_given=config_given, before=before)
             if config_given:

@@ -17,7 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from recrawl.errors import IdentityError, LedgerError, OwnershipLost, PositionLost, RecrawlError
+from recrawl.errors import (
+    IdentityError,
+    LedgerError,
+    OwnershipLost,
+    PartitionAway,
+    PositionLost,
+    RecrawlError,
+)
 from recrawl.ledger import Ledger, Record
 from recrawl.ledger.contract import check_records
 from recrawl.node.clock import NodeTime
@@ -217,6 +224,21 @@ class Node:
         self._can_resume = False
         self._resume_at_ms = 0
         self._n_resumes = 0
+        self.is_closed = False
+
+    def close(self) -> None:
+        """Commit what waits, and close the store; later calls raise `PartitionAway`."""
+        with self.lock:
+            while self._pending:
+                self._commit_group()
+            self.is_closed = True
+            self._failed, self._can_resume = PartitionAway(self.partition), False
+            self.store.close()
+
+    def check_open(self) -> None:
+        """Raise `PartitionAway` if the node was closed; hold ``lock``."""
+        if self.is_closed:
+            raise PartitionAway(self.partition)
 
     # ------------------------------------------------------------------ following the log
 
@@ -410,6 +432,7 @@ class Node:
     def raise_if_failed(self) -> None:
         """Raise if an error has left the shard behind the log; only a replay can repair that."""
         if self._failed is not None:
+            self.check_open()
             advice = "it tries again by itself" if self._can_resume else "open the corpus again"
             raise LedgerError(
                 f"partition {self.partition} stopped after an error; {advice}: {self._failed}"

@@ -1,6 +1,9 @@
 """The nodes of the partitions that are open in this process, which need not be all of a corpus."""
 
+import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +51,8 @@ class OpenNodes:
         """Nodes by partition, for fast look-ups."""
         self.all: tuple[Node, ...] = ()
         """The open nodes; a tuple that never changes, so that several loops see the same nodes."""
+        self._idle = threading.Condition()
+        self._n_users: Counter[int] = Counter()
         self._update()
 
     def _update(self) -> None:
@@ -101,15 +106,96 @@ class OpenNodes:
         for i, rows, name, given in split_by_partition(
             urls, self.n_partitions, by, key=key, n_bytes_beside=n_bytes_beside
         ):
-            node = self.by_partition.get(i)
+            node = self.enter(i)
             if node is not None:
-                yield NodeBatch(node, rows, name, given)
+                try:
+                    yield NodeBatch(node, rows, name, given)
+                finally:
+                    self.leave(node)
             elif row_status is not None:
                 row_status[rows] = RowStatus.UNAVAILABLE
             else:
                 raise PartitionAway(i)
 
+    def split_rows(
+        self, partition: NDArray[np.int64], is_unavailable: NDArray[np.bool_]
+    ) -> Iterator[tuple[Node, NDArray[np.int64]]]:
+        """Yield the open nodes of rows, each with its rows.
+
+        Parameters
+        ----------
+        partition
+            Number of each row's partition; rows with a number that no partition has are left out.
+        is_unavailable
+            Flag of each row, which becomes True where the partition is not open here.
+        """
+        for i in np.unique(partition[(partition >= 0) & (partition < self.n_partitions)]):
+            rows = np.flatnonzero(partition == i)
+            node = self.enter(int(i))
+            if node is None:
+                is_unavailable[rows] = True
+                continue
+            try:
+                yield node, rows
+            finally:
+                self.leave(node)
+
     def put(self, node: Node) -> None:
         """Add the node of a partition, or replace the one before."""
-        self.by_partition[node.partition] = node
-        self._update()
+        with self._idle:
+            self.by_partition[node.partition] = node
+            self._update()
+
+    # ------------------------------------------------------------------ removing a node in use
+
+    def enter(self, partition: int) -> Node | None:
+        """Return a node that stays usable until `leave`; None if the partition is not open."""
+        with self._idle:
+            node = self.by_partition.get(partition)
+            if node is not None:
+                self._n_users[id(node)] += 1
+            return node
+
+    def leave(self, node: Node) -> None:
+        """End the use of a node that `enter` has returned."""
+        with self._idle:
+            self._n_users[id(node)] -= 1
+            if not self._n_users[id(node)]:
+                del self._n_users[id(node)]
+                self._idle.notify_all()
+
+    @contextmanager
+    def use(self, partition: int) -> Iterator[Node]:
+        """Use the node of a partition; raise `PartitionAway` if it is not open here."""
+        node = self.enter(partition)
+        if node is None:
+            raise PartitionAway(partition)
+        try:
+            yield node
+        finally:
+            self.leave(node)
+
+    @contextmanager
+    def use_all(self) -> Iterator[tuple[Node, ...]]:
+        """Use all open nodes: none of them is closed meanwhile."""
+        with self._idle:
+            nodes = self.all
+            self._n_users.update(map(id, nodes))
+        try:
+            yield nodes
+        finally:
+            for node in nodes:
+                self.leave(node)
+
+    def remove(self, partition: int) -> Node:
+        """Remove the node of a partition, which calls under way still use; see `wait_for_users`."""
+        with self._idle:
+            node = self[partition]
+            del self.by_partition[partition]
+            self._update()
+            return node
+
+    def wait_for_users(self, node: Node, seconds_max: float) -> bool:
+        """Wait until no call uses a node any more; return False if that takes too long."""
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._n_users[id(node)], seconds_max)

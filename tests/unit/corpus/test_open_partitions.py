@@ -1,5 +1,7 @@
 """Several processes can each have some partitions of one corpus open, and move them."""
 
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,3 +125,89 @@ def test_partitions_need_a_log_that_processes_share(tmp_path: Path, config: Corp
     with pytest.raises(ValueError, match="partition must be 0 to 3, got 4"):
         recrawl.open(tmp_path / "b", config, partitions=[0, 4])
     assert not (tmp_path / "b").exists()
+
+
+class Crawl(threading.Thread):
+    """Adds, leases and reports pages at one corpus; what is away, at the other one."""
+
+    def __init__(self, name: str, corpora: list[Corpus], stop: threading.Event) -> None:
+        super().__init__()
+        self._name, self._corpora, self._stopping = name, corpora, stop
+        self.added: list[str] = []
+        self.fetched: dict[int, str | None] = {}
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            step = 0
+            while not self._stopping.is_set():
+                self._step(step)
+                step += 1
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def _step(self, step: int) -> None:
+        urls = [f"https://h{i}.example/{self._name}/{step}" for i in range(8)]
+        for corpus in self._corpora:
+            rows = corpus.add(urls).rows
+            self.added += [url for url, row in zip(urls, rows, strict=True) if row == DONE]
+            corpus.signal(urls, source=self._name)
+        orders = {order.handle: order for order in self._corpora[step % 2].lease(1 + step % 12)}
+        for corpus in self._corpora:
+            outcomes = [Outcome(handle=handle, digest=DIGEST) for handle in orders]
+            rows = corpus.report(outcomes).rows
+            for order, row in zip(orders.values(), rows, strict=True):
+                if row == DONE:
+                    assert order.handle not in self.fetched
+                    self.fetched[order.handle] = order.url
+            corpus.stats()
+
+
+def test_moving_a_partition_under_load_loses_no_acknowledged_row(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    left = recrawl.open(tmp_path / "left", config, clock=clock, partitions=[0, 1, 2])
+    right = recrawl.open(tmp_path / "right", config, clock=clock, partitions=[3])
+    with left, right:
+        stop = threading.Event()
+        crawls = [Crawl(f"crawl-{i}", [left, right][:: 1 - 2 * (i % 2)], stop) for i in range(3)]
+        for crawl in crawls:
+            crawl.start()
+        try:
+            source, target = left, right
+            for i in (2, 2, 1):
+                for _ in range(3):
+                    clock.pass_seconds(2)
+                    time.sleep(0.1)
+                source.close_partition(i)
+                with pytest.raises(PartitionAway):
+                    source.close_partition(i)
+                target.open_partition(i)
+                target.open_partition(i)
+                source, target = target, source
+        finally:
+            stop.set()
+            for crawl in crawls:
+                crawl.join()
+        assert [crawl.error for crawl in crawls] == [None] * 3
+        assert [node.partition for node in left.nodes] == [0, 2]
+        assert [node.partition for node in right.nodes] == [1, 3]
+        parts = pages_of(left, right)
+        assert budget_of(left, right) == pytest.approx(4000 / 3600)
+        tracked = {row["url"] for row in parts}
+        added = [url for crawl in crawls for url in crawl.added]
+        assert tracked == {*added}
+        assert len(added) == len(tracked)
+        fetched = {url for crawl in crawls for url in crawl.fetched.values()}
+        assert {row["url"] for row in parts if row["fetched_at_ms"]} == fetched
+        handles = [handle for crawl in crawls for handle in crawl.fetched]
+        assert len(handles) == len({*handles}) > 0
+        right.close_partition(3, snapshot=False)
+        right.close_partition(1)
+        assert right.lease(5) == []
+        assert (right.add(URLS).rows == AWAY).all()
+        right.open_partition(1)
+        right.open_partition(3)
+    with recrawl.open(tmp_path / "whole", config, clock=clock) as whole:
+        assert pages_of(whole) == parts

@@ -359,6 +359,7 @@ def _batches(
         first = 0
         while first < int(node.shard.tables.registers.n_slots[0]):
             with node.lock:
+                node.check_open()
                 found = part.batch(first, batch)
             first += batch
             if found.num_rows:

@@ -1,7 +1,7 @@
 """Lease pages of all partitions: those that are most worth fetching, or given ones."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from threading import RLock
 
@@ -21,7 +21,7 @@ from recrawl.corpus.leasing.shortfall import (
 )
 from recrawl.corpus.leasing.small_calls import LeaseShare, SmallCalls, SmallLease, Wanted
 from recrawl.corpus.leasing.urls import LeasedUrls, lease_urls, refuse_urls
-from recrawl.errors import RequestKeyReused
+from recrawl.errors import RecrawlError, RequestKeyReused
 from recrawl.merged_calls import MergedCalls
 from recrawl.messages.leases import LEASE_SECONDS_MAX
 from recrawl.node.clock import NodeTime
@@ -158,7 +158,7 @@ class Leasing:
 
     def _find_shortfall(self, run: str | None, n: int, n_leased: int) -> Shortfall:
         name = self.run_name(run)
-        with self._budget_split.use_run(name):
+        with self._nodes.use_all(), self._budget_split.use_run(name):
             return find_shortfall(
                 self._nodes.all,
                 self._config,
@@ -334,7 +334,7 @@ class Leasing:
         closed = window_reason(self._config, self._time.now_ms())
         if closed is not None:
             return refuse_urls(urls, closed)
-        with self._budget_split.use_run(name):
+        with self._nodes.use_all(), self._budget_split.use_run(name):
             self._budget_split.rebalance()
             return lease_urls(
                 batches,
@@ -346,6 +346,13 @@ class Leasing:
                 seconds=seconds,
                 parts=RequestParts(self._nodes, request),
             )
+
+    def finish_calls(self) -> None:
+        """Wait until all leases and small reports that are under way now have ended."""
+        nothing = SmallLease(self, Wanted(None, None, exact=False), ())
+        for calls in (self._small_calls, self._large_calls):
+            with suppress(RecrawlError):  # an error of others that are done together with it
+                calls.call(nothing, n_rows=0, kind=nothing.wanted)  # after all calls before it
 
     def wait_seconds(self) -> float:
         """Return the seconds until the next lease may return an order, see `Corpus`."""

@@ -182,12 +182,7 @@ class Reporting:
             partition[found] = partitions_of(
                 url.take(pa.array(found)), self._nodes.n_partitions, by
             )
-        for i in np.unique(partition[(partition >= 0) & (partition < self._nodes.n_partitions)]):
-            own = np.flatnonzero(partition == i)
-            node = self._nodes.get(i)
-            if node is None:
-                is_unavailable[own] = True
-                continue
+        for node, own in self._nodes.split_rows(partition, is_unavailable):
             for first, end in batch_ranges(n_bytes[own]):
                 rows = own[first:end]
                 part = answers if rows.size == n_rows else answers.take(rows)

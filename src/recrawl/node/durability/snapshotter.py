@@ -177,6 +177,22 @@ class Snapshotter:
         self._partitions = {node.partition: _Taken(node, folder, clock) for node, folder in nodes}
         self._thread = threading.Thread(target=self._run, name="recrawl-snapshots", daemon=True)
 
+    def add(self, node: Node, folder: SnapshotFolder) -> None:
+        """Take snapshots of another node from now on."""
+        self._partitions[node.partition] = _Taken(node, folder, self._clock)
+
+    def take(self, partition: int) -> None:
+        """Take a snapshot of a partition now, if it has new records."""
+        taken = self._partitions[partition]
+        if taken.n_records > 0:
+            self._take(taken)
+
+    def remove(self, partition: int) -> None:
+        """Take no more snapshots of a partition, after the one in progress, and close its node."""
+        taken = self._partitions.pop(partition)
+        with self._taking:
+            taken.node.close()
+
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
@@ -231,6 +247,8 @@ class Snapshotter:
         log_bytes = node.log_bytes
         taken.taken_ms = self._clock.running_ms()
         with self._taking:
+            if node.is_closed:
+                return
             taken.position = take_snapshot(node, taken.folder)
         taken.saved_ms = self._clock.running_ms()
         taken.log_bytes = log_bytes
@@ -268,6 +286,8 @@ class Snapshotter:
         """Remove changes from the feed that are older than the configured time."""
         if math.isfinite(self._changes_kept_ms):
             with node.lock:
+                if node.is_closed:
+                    return
                 node.store.trim_changes(before_ms=int(node.shard.now_ms - self._changes_kept_ms))
 
     def take_all(self) -> None:
