@@ -174,6 +174,7 @@ def read_report_answer(found: Any, n_rows: int) -> Reported:
         has_dropped,
         wrong_answer=wrong_answer,
         is_known=status != RowStatus.UNKNOWN,
+        is_unavailable=status == RowStatus.UNAVAILABLE,
     )
 
 

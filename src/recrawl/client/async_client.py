@@ -824,4 +824,5 @@ def _join_reported(parts: list[Reported]) -> Reported:
         column([one.has_dropped for one in parts], np.bool_),
         wrong_answer=column([one.wrong_answer for one in parts], np.uint8),
         is_known=column([one.is_known for one in parts], np.bool_),
+        is_unavailable=column([one.is_unavailable for one in parts], np.bool_),
     )

@@ -11,6 +11,7 @@ import pytest
 
 import recrawl
 from recrawl import Outcome
+from recrawl.client.answers import read_report_answer
 from recrawl.corpus import Corpus, CorpusConfig, RowStatus
 from recrawl.errors import ConfigError, PartitionAway
 from recrawl.messages.enums import Why
@@ -211,3 +212,10 @@ def test_moving_a_partition_under_load_loses_no_acknowledged_row(
         right.open_partition(3)
     with recrawl.open(tmp_path / "whole", config, clock=clock) as whole:
         assert pages_of(whole) == parts
+
+
+def test_a_client_sees_which_outcomes_to_report_again() -> None:
+    found = {"status": ["done", "unavailable", "unknown"], "transition": ["new", None, None]}
+    reported = read_report_answer(found, 3)
+    assert reported.rows.tolist() == [DONE, AWAY, RowStatus.UNKNOWN]
+    assert reported.part(1, 2).is_unavailable.all()
