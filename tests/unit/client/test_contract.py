@@ -18,6 +18,7 @@ from tests.unit.service.running_server import RunningServer
 UNKNOWN = "https://unknown.example/"
 # Methods of a corpus that its server needs itself, or that read its files.
 NOT_OFFERED = {
+    "close_partition",
     "backup",
     "begin",
     "believed_pages",
@@ -32,6 +33,7 @@ NOT_OFFERED = {
     "lease_each",
     "n_log_records",
     "newcomers",
+    "open_partition",
     "partitions",
     "refresh",
     "reset_clock",
