@@ -19,8 +19,6 @@ import hashlib
 import json
 import re
 import secrets
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -29,11 +27,11 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
-from recrawl.atomic_files import create_folder, replace_file, sync_tree
+from recrawl.atomic_files import create_folder, replace_file
 from recrawl.errors import IdentityError, LedgerError, SnapshotError, SnapshotFormatError
 from recrawl.ledger import SavedSnapshot, SnapshotFolder, SnapshotOrigin
 
-__all__ = ["CHUNK_BYTES", "SharedSnapshot", "SharedSnapshots"]
+__all__ = ["CHUNK_BYTES", "UNUSED_HOURS_MAX", "SharedSnapshot", "SharedSnapshots"]
 
 CHUNK_BYTES: Final = 8 << 20
 """Size of a chunk; the last one of a file is smaller."""
@@ -224,17 +222,13 @@ class SharedSnapshots:
             The folder cannot be written.
         """
         files = self._files_of(snapshot)
+
+        def copy_files(draft: Path) -> None:
+            for file in files:
+                self._copy_file(snapshot, file, draft)
+
         try:
-            create_folder(folder.folder)
-            draft = Path(tempfile.mkdtemp(prefix="temporary-", dir=folder.folder))
-            try:
-                for file in files:
-                    self._copy_file(snapshot, file, draft)
-                sync_tree(draft)
-                path = folder.adopt(snapshot.position, draft)
-            except BaseException:
-                shutil.rmtree(draft, ignore_errors=True)
-                raise
+            path = folder.copy_in(snapshot.position, copy_files)
         except OSError as error:
             raise LedgerError(f"{folder.folder} cannot be written: {error}") from error
         return SavedSnapshot(position=snapshot.position, folder=path)

@@ -154,6 +154,9 @@ class KafkaLog:
 
         None if the brokers do not tell.
         """
+        return self._ask_topic_id()
+
+    def _ask_topic_id(self) -> str | None:
         clients = self._clients
         return topic_id_of(clients.admin, clients.topic, clients.brokers)
 
@@ -187,11 +190,12 @@ class KafkaLog:
             The topic was created again meanwhile.
         """
         check_partition(i, self._n_partitions)
-        clients = self._clients
-        if topic_id_of(clients.admin, clients.topic, clients.brokers) != self.topic_id:
-            raise IdentityError(f"the topic {clients.topic} was created again, by somebody else")
+        if self._ask_topic_id() != self.topic_id:
+            raise IdentityError(
+                f"the topic {self._clients.topic} was created again, by somebody else"
+            )
         with self._lock:
-            ledger = KafkaLedger(clients, i)
+            ledger = KafkaLedger(self._clients, i)
             if self._corpus_id is not None:
                 ledger._corpus = bytes.fromhex(self._corpus_id)
             if i in self._ledgers:

@@ -17,7 +17,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -270,7 +270,7 @@ class SnapshotFolder:
             (int(name["position"]), int(name["edition"] or 0), path) for name, path in names if name
         )
 
-    def adopt(self, position: int, draft: Path) -> Path:
+    def _adopt(self, position: int, draft: Path) -> Path:
         """Add the complete, synced folder of a snapshot, and remove none; return where it is."""
         editions = [edition for at, edition, _ in self._editions() if at == position]
         name = f"{position:020d}" + (f".{max(editions) + 1}" if editions else "")
@@ -280,8 +280,30 @@ class SnapshotFolder:
         sync_to_disk(self._folder)
         return folder
 
+    def copy_in(self, position: int, write_files: Callable[[Path], None]) -> Path:
+        """Add a snapshot that is stored elsewhere, and remove none; return where it is.
+
+        After an error the folder is as it was.
+
+        Parameters
+        ----------
+        position
+            Position of the log, as of the snapshot.
+        write_files
+            Function that writes the files of the snapshot into the folder it is given.
+        """
+        create_folder(self._folder)
+        draft = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=self._folder))
+        try:
+            write_files(draft)
+            sync_tree(draft)
+            return self._adopt(position, draft)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+
     def _publish(self, position: int, draft: Path) -> SavedSnapshot:
-        folder = self.adopt(position, draft)
+        folder = self._adopt(position, draft)
         self._prune()
         return SavedSnapshot(position=position, folder=folder)
 

@@ -183,8 +183,8 @@ class Node:
     generation
         Layout generation of the corpus, for handles and cursors.
     reopen_ledger
-        Returns a new ledger of the partition after an append has failed; without it, only opening
-        the corpus again helps.
+        Function that returns a new ledger of the partition after an append has failed; without it,
+        only opening the corpus again helps.
     """
 
     def __init__(

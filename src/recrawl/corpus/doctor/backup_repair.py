@@ -1,12 +1,10 @@
 """Rebuild a damaged store from a backup and the log, if nothing in the corpus itself suffices."""
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from recrawl.atomic_files import create_folder, sync_tree
 from recrawl.corpus.backups.backup_folder import BackedUpFile, BackupFolder, BackupList
 from recrawl.corpus.doctor.check_results import CheckResult, ok
 from recrawl.corpus.doctor.disk_checks import config_check, format_check
@@ -116,15 +114,11 @@ def _copy_snapshot(
     source: BackupFolder, listed: BackupList, i: int, snapshots: SnapshotFolder
 ) -> Path:
     """Copy the snapshot of a partition from a backup into the corpus; return its folder."""
-    create_folder(snapshots.folder)
-    draft = Path(tempfile.mkdtemp(prefix="temporary-", dir=snapshots.folder))
-    try:
+
+    def copy_files(folder: Path) -> None:
         for file in _files_of_snapshot(listed, i):
-            copy = draft.joinpath(*file.path.split("/")[3:])
+            copy = folder.joinpath(*file.path.split("/")[3:])
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source.path_of(file), copy)
-        sync_tree(draft)
-        return snapshots.adopt(listed.positions[i], draft)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+
+    return snapshots.copy_in(listed.positions[i], copy_files)

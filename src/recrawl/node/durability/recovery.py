@@ -78,7 +78,7 @@ class Partition(NamedTuple):
     generation: int = 0
     """Layout generation of the corpus."""
     reopen_ledger: Callable[[], Ledger] | None = None
-    """Returns a new ledger after a failed append; None if the log cannot do that."""
+    """Function that returns a new ledger after a failed append; None if the log has none."""
 
 
 def settings_event(settings: ShardSettings) -> SettingsSet:

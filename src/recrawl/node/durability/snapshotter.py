@@ -120,7 +120,7 @@ def _age_ms(snapshot: SavedSnapshot, clock: Clock) -> int:
     return max(clock.wall_ms() - written_ms, 0)
 
 
-class _Taken:
+class _NodeSnapshots:
     """The snapshots of one node.
 
     Parameters
@@ -174,12 +174,14 @@ class Snapshotter:
         self._clock = clock
         self._stop = threading.Event()
         self._taking = threading.Lock()
-        self._partitions = {node.partition: _Taken(node, folder, clock) for node, folder in nodes}
+        self._partitions = {
+            node.partition: _NodeSnapshots(node, folder, clock) for node, folder in nodes
+        }
         self._thread = threading.Thread(target=self._run, name="recrawl-snapshots", daemon=True)
 
     def add(self, node: Node, folder: SnapshotFolder) -> None:
         """Take snapshots of another node from now on."""
-        self._partitions[node.partition] = _Taken(node, folder, self._clock)
+        self._partitions[node.partition] = _NodeSnapshots(node, folder, self._clock)
 
     def take(self, partition: int) -> None:
         """Take a snapshot of a partition now, if it has new records."""
@@ -216,7 +218,7 @@ class Snapshotter:
         """Return the number of log records after the snapshots, which a restart replays."""
         return sum(max(taken.n_records, 0) for taken in self._all())
 
-    def _all(self) -> list["_Taken"]:
+    def _all(self) -> list[_NodeSnapshots]:
         return [*self._partitions.values()]
 
     def _run(self) -> None:
@@ -225,7 +227,7 @@ class Snapshotter:
                 if self._is_due(taken):
                     self._try(taken)
 
-    def _is_due(self, taken: "_Taken") -> bool:
+    def _is_due(self, taken: _NodeSnapshots) -> bool:
         node, n_records, n_bytes = taken.node, taken.n_records, taken.n_bytes
         seconds = (self._clock.running_ms() - taken.taken_ms) / 1000
         columns_bytes = _PAGE_BYTES * int(node.shard.tables.registers.n_slots[0])
@@ -235,14 +237,14 @@ class Snapshotter:
             or n_bytes >= max(_LOG_SHARE_MAX * columns_bytes, _LOG_BYTES_MIN)
         )
 
-    def _try(self, taken: "_Taken") -> None:
+    def _try(self, taken: _NodeSnapshots) -> None:
         try:
             self._take(taken)
         except (RecrawlError, OSError):
             # The log still holds everything; the next attempt may succeed.
             logger.exception("the snapshot of partition %d failed", taken.node.partition)
 
-    def _take(self, taken: "_Taken") -> None:
+    def _take(self, taken: _NodeSnapshots) -> None:
         node = taken.node
         log_bytes = node.log_bytes
         taken.taken_ms = self._clock.running_ms()
