@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-__all__ = ["HEARTBEAT_BYTES_MAX", "NAME_LENGTH_MAX", "Heartbeat", "OwnedPartition", "check_name"]
+from recrawl.messages.partitions import OwnedPartition
+
+__all__ = ["HEARTBEAT_BYTES_MAX", "NAME_LENGTH_MAX", "Heartbeat", "check_name"]
 
 HEARTBEAT_BYTES_MAX: Final = 256 << 10
 """Largest size of a heartbeat; a longer message is not read."""
@@ -13,15 +15,6 @@ NAME_LENGTH_MAX: Final = 128
 """Largest number of characters of a worker's name."""
 _TEXT_LENGTH_MAX: Final = 512
 _FORMAT: Final = 1
-
-
-@dataclass(frozen=True, slots=True)
-class OwnedPartition:
-    """A partition that a worker owns."""
-
-    epoch: int
-    """Epoch of its claim."""
-    n_pages: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +39,10 @@ class Heartbeat:
         Partitions that it owns, by number.
     standby_seconds
         Seconds by which its copies of other partitions are behind their logs, by number.
+    can_own
+        Whether it can own partitions; a worker whose disk is full cannot.
     is_leaving
-        Whether this is its last one: it has given up all partitions, or is about to end.
+        Whether it is about to end: other workers should claim its partitions.
     """
 
     worker: str
@@ -58,6 +53,7 @@ class Heartbeat:
     version: str = ""
     owned: Mapping[int, OwnedPartition] = field(default_factory=dict)
     standby_seconds: Mapping[int, float] = field(default_factory=dict)
+    can_own: bool = True
     is_leaving: bool = False
 
     @property
@@ -79,6 +75,7 @@ class Heartbeat:
             "standby_seconds": {
                 str(i): round(seconds, 3) for i, seconds in self.standby_seconds.items()
             },
+            "can_own": self.can_own,
             "is_leaving": self.is_leaving,
         }
         return json.dumps(fields, separators=(",", ":")).encode()
@@ -107,6 +104,7 @@ class Heartbeat:
                     int(i): float(seconds)
                     for i, seconds in _table(found.get("standby_seconds", {})).items()
                 },
+                can_own=found.get("can_own") is not False,
                 is_leaving=found.get("is_leaving") is True,
             )
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):

@@ -11,6 +11,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from recrawl.cluster.heartbeats import Heartbeat
+from recrawl.ledger.contract import N_PARTITIONS_MAX
 
 __all__ = ["GAP_SECONDS_MAX", "SILENCE_SECONDS_MAX", "WORKERS_MAX", "Members", "Membership"]
 
@@ -29,6 +30,8 @@ class Members(NamedTuple):
     """Last heartbeat of each worker that takes part, by name."""
     is_frozen: bool
     """Whether the reader cannot tell who is gone; then these are the ones it last knew."""
+    leaving: tuple[Heartbeat, ...] = ()
+    """Last heartbeat of each worker that is about to end, and may still own partitions."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,6 +64,7 @@ class Membership:
         self._own_at: deque[float] = deque(maxlen=64)
         self._members = Members((), True)
         self._replaced_by: Heartbeat | None = None
+        self._n_pages: dict[int, int] = {}
 
     @property
     def replaced_by(self) -> Heartbeat | None:
@@ -87,6 +91,9 @@ class Membership:
         if before is None and len(self._heard) >= WORKERS_MAX:
             return
         self._heard[heartbeat.worker] = _Heard(heartbeat, now)
+        for i, owned in heartbeat.owned.items():
+            if 0 <= i < N_PARTITIONS_MAX:
+                self._n_pages[i] = owned.n_pages
         if is_own and heartbeat.start == self._start:
             self._own_at.append(now)
         elif is_own:
@@ -101,17 +108,26 @@ class Membership:
             Time at which everything before it has been read.
         """
         if not self._hears_itself(now):
-            self._members = Members(self._members.present, True)
+            self._members = self._members._replace(is_frozen=True)
             return self._members
         for name, heard in list(self._heard.items()):
             if now - heard.at > SILENCE_SECONDS_MAX:
                 del self._heard[name]
-        present = [
-            heard.heartbeat for heard in self._heard.values() if not heard.heartbeat.is_leaving
-        ]
-        present.sort(key=lambda one: one.worker)
-        self._members = Members(tuple(present), False)
+        heartbeats = sorted(
+            (heard.heartbeat for heard in self._heard.values()), key=lambda one: one.worker
+        )
+        present = tuple(one for one in heartbeats if not one.is_leaving)
+        leaving = tuple(one for one in heartbeats if one.is_leaving)
+        self._members = Members(present, False, leaving)
         return self._members
+
+    def n_pages_of(self, partition: int) -> int:
+        """Return the number of pages of a partition that an owner told last; 0 if none did.
+
+        Also what a worker told that is gone: if weights changed when a worker dies, its partitions
+        would not go to their standbys.
+        """
+        return self._n_pages.get(partition, 0)
 
     def _hears_itself(self, now: float) -> bool:
         """Return whether its own heartbeats have come without a gap for long enough."""

@@ -46,9 +46,10 @@ from recrawl.corpus.monitoring.metrics import CorpusMetrics, read_metrics
 from recrawl.corpus.plan.curve import Plan, plan_of
 from recrawl.corpus.view import Added, CountedRows, RowStatus, Signalled
 from recrawl.corpus.wrong_answers import wrong_answer_counts
-from recrawl.errors import ConfigError, PositionLost, RecrawlError
+from recrawl.errors import ConfigError, OwnershipLost, PositionLost, RecrawlError
 from recrawl.ledger import Log
 from recrawl.ledger.contract import check_partition
+from recrawl.messages.partitions import OwnedPartition
 from recrawl.node.clock import Clock, NodeTime, true_time
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.content.bodies import BodyReader
@@ -62,6 +63,7 @@ from recrawl.node.durability.recovery import (
 )
 from recrawl.node.durability.scrubber import Scrubber, ScrubReport, read_scrub_report
 from recrawl.node.durability.snapshotter import Snapshotter
+from recrawl.node.durability.standbys import Standby, Standbys
 from recrawl.node.node import Node, use_logged_price
 from recrawl.node.numbering import Namer, PagesToAdd
 from recrawl.node.open_nodes import NodeBatch, OpenNodes
@@ -164,7 +166,7 @@ class Corpus:
         format: CorpusFormat,
         *,
         is_reader: bool = False,
-        find_partition: Callable[[int], Partition] | None = None,
+        find_partition: Callable[[int], Partition],
     ) -> None:
         self.folder = folder
         self.format = format
@@ -191,7 +193,7 @@ class Corpus:
             self.nodes, config, self.time, self._bodies, format.generation, small_calls
         )
         self._is_closed = False
-        self._find_partition = find_partition
+        self._standbys = Standbys(find_partition, self._snapshotter, clock)
         # While a partition is opened or closed.
         self._opening_lock = ProcessLock(threading.RLock())
         self._begun_with: tuple[bool, CorpusConfig] = False, config
@@ -258,27 +260,120 @@ class Corpus:
             self._check_can_move()
             if partition in self.nodes:
                 return
-            assert self._find_partition is not None
-            files = self._find_partition(partition)
-            if files.reopen_ledger is not None:
-                # An append of the ledger before may have failed.
-                files = files._replace(ledger=files.reopen_ledger())
-            node = recover_node(files, is_reader=self.is_reader)
+            is_prepared = partition in self._standbys
+            if not is_prepared:
+                self._standbys.add(self._standbys.recover(partition))
+            node, files = self._standbys.find(partition)
             try:
-                if node.shard.now_ms > self.time.now_ms():
-                    self.time.restart(node.shard.now_ms)
-                namer = Namer(node, self.config)
-                if not self.is_reader:
-                    self._begin_node(node, namer)
+                namer = self._claim_standby(node)
             except BaseException:
-                with suppress(RecrawlError):
-                    node.store.close()
+                if not is_prepared:
+                    with suppress(RecrawlError):
+                        self._standbys.close(partition)
                 raise
+            self._standbys.take(partition)
             self._partitions_on_disk[partition] = files
             self._namers[partition] = namer
-            self._snapshotter.add(node, files.snapshots)
             self.nodes.put(node)
             self._split_budget_again(node)
+
+    def _claim_standby(self, node: Node) -> Namer:
+        with node.lock:
+            node.follow()
+            if node.shard.now_ms > self.time.now_ms():
+                self.time.restart(node.shard.now_ms)
+            namer = Namer(node, self.config)
+            self._begin_node(node, namer)
+        return namer
+
+    def stand_by(self, partition: int) -> None:
+        """Keep a copy of a partition up to date without owning it.
+
+        `open_partition` then takes as long as one append.  `follow_standby` must be called again
+        and again.  A partition that is open here becomes a standby: calls under way are finished,
+        and rows of later ones have the status UNAVAILABLE.  Does nothing if it is one already.
+
+        Parameters
+        ----------
+        partition
+            Number of the partition.
+        """
+        check_partition(partition, self.nodes.n_partitions)
+        with self._opening_lock:
+            self._check_can_move()
+            if partition in self._standbys:
+                return
+            if partition in self.nodes:
+                node, files = self.nodes[partition], self._partitions_on_disk[partition]
+                node.raise_if_failed()
+                self._take_out(partition)
+                self._standbys.add(Standby(node, files), has_snapshots=True)
+                self._split_budget_again(None)
+                return
+        # Without the lock: it may take minutes, and other partitions are opened meanwhile.
+        recovered = self._standbys.recover(partition)
+        with self._opening_lock:
+            if self._is_closed or partition in self.nodes or partition in self._standbys:
+                recovered.node.close()
+                return
+            self._standbys.add(recovered)
+
+    def follow_standby(self, partition: int) -> float:
+        """Apply what the log of a standby has now; return the seconds that this took.
+
+        Parameters
+        ----------
+        partition
+            Number of the partition.
+
+        Raises
+        ------
+        PartitionAway
+            If it is no standby of this process.
+        PositionLost
+            If the log was truncated beyond what the standby has: close it and begin again.
+        """
+        return self._standbys.follow(partition)
+
+    def close_standby(self, partition: int) -> None:
+        """Give up the copy of a partition; does nothing if it is no standby.
+
+        Parameters
+        ----------
+        partition
+            Number of the partition.
+        """
+        with self._opening_lock:
+            self._standbys.close(partition)
+
+    def standby_lags(self) -> dict[int, float]:
+        """Return by how many seconds each standby may be behind its log, by partition."""
+        return self._standbys.lag_seconds()
+
+    def owned_partitions(self) -> dict[int, OwnedPartition]:
+        """Return the claim and the number of pages of each partition that this process owns.
+
+        A partition that another process has claimed is not among them, once this process has read
+        that claim, nor one that has stopped after an error.
+        """
+        return {
+            node.partition: OwnedPartition(node.shard.epoch, node.shard.n_pages)
+            for node in self.nodes
+            if node.is_owner and not node.has_failed
+        }
+
+    def tick(self) -> None:
+        """Do what is due in every open partition: expired leases, new priors, claims of others.
+
+        Calls do it as well; this is for a process that has none.  Does nothing in a partition where
+        it was done less than a second ago, and logs errors.
+        """
+        with self.nodes.use_all() as nodes:
+            for node in nodes:
+                try:
+                    node.tick(self.time)
+                except RecrawlError as error:
+                    logger.warning("partition %d: %s", node.partition, error)
 
     def close_partition(self, partition: int, *, snapshot: bool = True) -> None:
         """Close a partition, so that another process can open it.
@@ -304,20 +399,26 @@ class Corpus:
             if snapshot and not self.is_reader:
                 with suppress(RecrawlError, OSError):  # the log has everything
                     self._snapshotter.take(partition)
-            self.nodes.remove(partition)
-            self._leasing.finish_calls()
-            if not self.nodes.wait_for_users(node, _USERS_SECONDS_MAX):
-                logger.warning("partition %d is closed while calls use it", partition)
+            self._take_out(partition)
             if not self.is_reader:
                 with suppress(RecrawlError):  # another process may have claimed it
                     node.log_price(self.time)
             self._snapshotter.remove(partition)
-            del self._namers[partition], self._partitions_on_disk[partition]
             self._split_budget_again(None)
+
+    def _take_out(self, partition: int) -> None:
+        """Take a partition out of all calls, after those that are under way."""
+        node = self.nodes.remove(partition)
+        self._leasing.finish_calls()
+        if not self.nodes.wait_for_users(node, _USERS_SECONDS_MAX):
+            logger.warning("partition %d is closed while calls use it", partition)
+        del self._namers[partition], self._partitions_on_disk[partition]
 
     def _check_can_move(self) -> None:
         if self._is_closed:
             raise RecrawlError("the corpus is closed")
+        if self.is_reader:
+            raise RecrawlError("the corpus is open for reading only; open it without read_only")
         if self.config.ledger.kind != "kafka":
             raise ConfigError(
                 "partitions are opened and closed one by one only if the log is on Kafka "
@@ -352,6 +453,7 @@ class Corpus:
         with ExitStack() as closing:
             # If closing one fails, the others are still closed.
             closing.callback(self._log.close)
+            closing.callback(self._standbys.close_all)
             for node in self.nodes:
                 closing.callback(node.store.close)
             if not self.is_reader:
@@ -512,7 +614,13 @@ class Corpus:
             fetch_url = null_where_same(given, url)
             of_rows = None if own is None else own.take(rows)
             new = PagesToAdd(url, fetch_url, importances[rows], costs[rows], of_rows, keys)
-            added = self._namers[node.partition].add(new, self.time)
+            try:
+                added = self._namers[node.partition].add(new, self.time)
+            except OwnershipLost:
+                if self.nodes.are_all_elsewhere:
+                    raise
+                row_status[rows] = RowStatus.UNAVAILABLE
+                continue
             n_added += int(np.count_nonzero(added.is_added))
             row_status[rows] = np.where(added.is_added, RowStatus.DONE, RowStatus.DUPLICATE)
             n_limited += added.n_limited

@@ -251,6 +251,7 @@ class Node:
             Position at which to stop; by default the end of the log.
         """
         with self.lock:
+            self.check_open()
             first = self.position
             while until is None or self.position < until:
                 found = self.ledger.read(self.position)
@@ -411,6 +412,16 @@ class Node:
     def is_owner(self) -> bool:
         """Whether this node has claimed the partition, and has read no later claim in the log."""
         return self._owned_epoch == self.shard.epoch
+
+    @property
+    def has_lost_claim(self) -> bool:
+        """Whether this node owned the partition, and has read a later claim in the log."""
+        return self._owned_epoch > 0 and not self.is_owner
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether an error has left the shard behind the log, see `raise_if_failed`."""
+        return self._failed is not None
 
     def check_owner(self) -> None:
         """Raise `OwnershipLost` unless this node owns the partition.

@@ -72,6 +72,15 @@ class OpenNodes:
             raise PartitionAway(partition)
         return node
 
+    @property
+    def are_all_elsewhere(self) -> bool:
+        """Whether all partitions of the corpus were open here, and others have claimed them all.
+
+        Then calls that need to own a partition raise `OwnershipLost`.  If this process has only
+        some, those that others have claimed are left out of calls.
+        """
+        return len(self.all) == self.n_partitions and all(node.has_lost_claim for node in self.all)
+
     def __contains__(self, partition: int) -> bool:
         """Return whether a partition is open here."""
         return partition in self.by_partition

@@ -19,11 +19,13 @@ UNKNOWN = "https://unknown.example/"
 # Methods of a corpus that its server needs itself, or that read its files.
 NOT_OFFERED = {
     "close_partition",
+    "close_standby",
     "backup",
     "begin",
     "believed_pages",
     "corpus",
     "export_batches",
+    "follow_standby",
     "forget",
     "forget_states",
     "history",
@@ -34,6 +36,7 @@ NOT_OFFERED = {
     "n_log_records",
     "newcomers",
     "open_partition",
+    "owned_partitions",
     "partitions",
     "refresh",
     "reset_clock",
@@ -42,6 +45,9 @@ NOT_OFFERED = {
     "similar_urls",
     "metrics",  # at /metrics, for Prometheus
     "snapshot",
+    "stand_by",
+    "standby_lags",
+    "tick",
     "wait_seconds",
 }
 ONLY_CLIENT = {"configuration", "url", "work", "close", "take_turns"}

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from recrawl.cluster.heartbeats import HEARTBEAT_BYTES_MAX, Heartbeat, OwnedPartition
+from recrawl.cluster.heartbeats import HEARTBEAT_BYTES_MAX, Heartbeat
 from recrawl.cluster.membership import WORKERS_MAX, Membership
+from recrawl.messages.partitions import OwnedPartition
 
 
 def beat(worker: str, *, start: int = 1, is_leaving: bool = False) -> Heartbeat:

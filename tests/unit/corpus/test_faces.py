@@ -19,7 +19,16 @@ FACES = sorted([*(PACKAGE / "cli").rglob("*.py"), *(PACKAGE / "service").rglob("
 INTERNAL = ("core", "kv", "ledger", "node", "papers", "shard", "store")
 PRIVATE_ATTRIBUTES = {"nodes", "partitions", "time"}
 # `AsyncCorpus` opens and closes with `async with`; its property `corpus` has the rest.
-ONLY_SYNC = {"begin", "close", "lease_each", "partitions"}
+# What only workers of a cluster call, from their own threads.
+WORKERS_ONLY = {
+    "close_standby",
+    "follow_standby",
+    "owned_partitions",
+    "stand_by",
+    "standby_lags",
+    "tick",
+}
+ONLY_SYNC = {"begin", "close", "lease_each", "partitions"} | WORKERS_ONLY
 PROPERTIES = {"corpus", "is_budget_per_run", "n_pages"}
 
 

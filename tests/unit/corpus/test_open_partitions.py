@@ -219,3 +219,72 @@ def test_a_client_sees_which_outcomes_to_report_again() -> None:
     reported = read_report_answer(found, 3)
     assert reported.rows.tolist() == [DONE, AWAY, RowStatus.UNKNOWN]
     assert reported.part(1, 2).is_unavailable.all()
+
+
+def test_a_standby_follows_claims_and_steps_down_again(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    left = recrawl.open(tmp_path / "left", config, clock=clock, partitions=range(N_PARTITIONS))
+    right = recrawl.open(tmp_path / "right", config, clock=clock, partitions=[])
+    with left, right:
+        left.add(URLS[:50])
+        right.stand_by(1)
+        right.stand_by(1)
+        left.add(URLS[50:])
+        orders = left.lease(40)
+        left.report([Outcome(handle=order.handle, digest=DIGEST) for order in orders[:20]])
+        assert right.n_pages == 0
+        assert right.owned_partitions() == {}
+        clock.pass_seconds(3)
+        assert right.standby_lags() == {1: 3.0}
+        assert right.follow_standby(1) == 0
+        assert right.standby_lags() == {1: 0.0}
+
+        # Its state is that of the owner, and the claim alone makes it the owner.
+        right.open_partition(1)
+        assert right.standby_lags() == {}
+        assert right.owned_partitions()[1].epoch == 2
+        clock.pass_seconds(2)
+        left.tick()  # reads the claim
+        added = left.add(URLS)
+        assert 0 < (added.rows == AWAY).sum() < 100
+        assert left.lease(10)
+        assert sorted(left.owned_partitions()) == [0, 2, 3]
+        before = pages_of(right)
+        assert before == [row for row in pages_of(left) if row["url"] in {r["url"] for r in before}]
+
+        # The former owner becomes the standby, without reading anything again.
+        left.stand_by(1)
+        assert 1 not in left.nodes
+        right.add(["https://h1.example/later", "https://h3.example/later"])
+        left.follow_standby(1)
+        left.open_partition(1)
+        clock.pass_seconds(2)
+        right.tick()
+        assert right.owned_partitions() == {}
+        right.stand_by(1)
+        assert right.n_pages == 0
+        right.close_standby(1)
+        right.close_standby(1)
+        assert right.standby_lags() == {}
+        with pytest.raises(PartitionAway):
+            right.follow_standby(1)
+        state = pages_of(left)
+    with recrawl.open(tmp_path / "whole", config, clock=clock) as whole:
+        assert pages_of(whole) == state
+
+
+def test_a_standby_takes_over_what_its_dead_owner_had_leased(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    left = recrawl.open(tmp_path / "left", config, clock=clock, partitions=[1])
+    right = recrawl.open(tmp_path / "right", config, clock=clock, partitions=[])
+    with left, right:
+        urls = [url for url, row in zip(URLS, left.add(URLS).rows, strict=True) if row == DONE]
+        right.stand_by(1)
+        orders = left.lease(10)
+        right.open_partition(1)  # without another follow: it reads the rest before the claim
+        assert len(right.lease(100)) == len(urls) - 10
+        assert left.lease(100).shortfall is not None
+        reported = right.report([Outcome(handle=one.handle, digest=DIGEST) for one in orders])
+        assert (reported.rows == DONE).all()

@@ -21,7 +21,7 @@ from recrawl.corpus.leasing.shortfall import (
 )
 from recrawl.corpus.leasing.small_calls import LeaseShare, SmallCalls, SmallLease, Wanted
 from recrawl.corpus.leasing.urls import LeasedUrls, lease_urls, refuse_urls
-from recrawl.errors import RecrawlError, RequestKeyReused
+from recrawl.errors import OwnershipLost, RecrawlError, RequestKeyReused
 from recrawl.merged_calls import MergedCalls
 from recrawl.messages.leases import LEASE_SECONDS_MAX
 from recrawl.node.clock import NodeTime
@@ -292,13 +292,18 @@ class Leasing:
 
     def _from_partition(self, node: Node, n: int, wanted: Wanted, shared: SharedOrders) -> None:
         _, seconds, exact = wanted
-        ordered, counts = node.order_each(
-            n,
-            self._time,
-            lease_seconds=seconds,
-            exact=exact,
-            split=lambda n_rows: shared.split(node.partition, n_rows),
-        )
+        try:
+            ordered, counts = node.order_each(
+                n,
+                self._time,
+                lease_seconds=seconds,
+                exact=exact,
+                split=lambda n_rows: shared.split(node.partition, n_rows),
+            )
+        except OwnershipLost:
+            if self._nodes.are_all_elsewhere:
+                raise
+            return
         if counts:
             shared.add(_rows_of(node, ordered), counts)
 
