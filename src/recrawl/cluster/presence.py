@@ -29,7 +29,9 @@ class Presence:
     log
         Where heartbeats are written and read.
     describe
-        Returns the heartbeat to send now; its worker and instance never change.
+        Function that returns the heartbeat to send now; its worker and instance never change.
+    hear_other
+        Function that gets the keys and messages that are no heartbeats, in the order of the log.
     monotonic
         Clock that never jumps, in seconds.
     """
@@ -38,11 +40,13 @@ class Presence:
         self,
         log: ControlLog,
         describe: Callable[[], Heartbeat],
+        hear_other: Callable[[str, bytes], None] | None = None,
         *,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = log
         self._describe = describe
+        self._hear_other = hear_other
         self._monotonic = monotonic
         own = describe()
         self._key = _KEY + own.worker
@@ -62,6 +66,14 @@ class Presence:
         """A later start of a worker with the same name; this one should end."""
         return self._membership.replaced_by
 
+    def n_pages_of(self, partition: int) -> int:
+        """Return the number of pages of a partition; see `Membership.n_pages_of`."""
+        return self._membership.n_pages_of(partition)
+
+    def beat_soon(self) -> None:
+        """Send a heartbeat with the next step, because something has changed."""
+        self._beat_at = -1e9
+
     def step(self) -> Members:
         """Send a heartbeat if it is time, read what has come, and return who takes part."""
         now = self._monotonic()
@@ -70,7 +82,11 @@ class Presence:
             self._beat_at = now
             self._log.publish(self._key, self._describe().to_bytes())
         for key, message in self._log.read():
-            heartbeat = Heartbeat.from_bytes(message) if key.startswith(_KEY) else None
+            if not key.startswith(_KEY):
+                if self._hear_other is not None:
+                    self._hear_other(key, message)
+                continue
+            heartbeat = Heartbeat.from_bytes(message)
             if heartbeat is not None and key == _KEY + heartbeat.worker:
                 self._membership.hear(heartbeat, self._monotonic())
         self._members = self._membership.members(self._monotonic())

@@ -350,6 +350,10 @@ class Corpus:
         """Return by how many seconds each standby may be behind its log, by partition."""
         return self._standbys.lag_seconds()
 
+    def open_partitions(self) -> list[int]:
+        """Return the numbers of the open partitions, without standbys."""
+        return [node.partition for node in self.nodes]
+
     def owned_partitions(self) -> dict[int, OwnedPartition]:
         """Return the claim and the number of pages of each partition that this process owns.
 
@@ -362,18 +366,24 @@ class Corpus:
             if node.is_owner and not node.has_failed
         }
 
-    def tick(self) -> None:
-        """Do what is due in every open partition: expired leases, new priors, claims of others.
+    def tick(self, partition: int) -> None:
+        """Do what is due in an open partition: expired leases, new priors, claims of others.
 
-        Calls do it as well; this is for a process that has none.  Does nothing in a partition where
-        it was done less than a second ago, and logs errors.
+        Calls do it as well; this is for a process that has none.  Does nothing if it was done less
+        than a second ago.
+
+        Parameters
+        ----------
+        partition
+            Number of the partition.
+
+        Raises
+        ------
+        PartitionAway
+            If it is not open in this process.
         """
-        with self.nodes.use_all() as nodes:
-            for node in nodes:
-                try:
-                    node.tick(self.time)
-                except RecrawlError as error:
-                    logger.warning("partition %d: %s", node.partition, error)
+        with self.nodes.use(partition) as node:
+            node.tick(self.time)
 
     def close_partition(self, partition: int, *, snapshot: bool = True) -> None:
         """Close a partition, so that another process can open it.

@@ -31,7 +31,7 @@ from recrawl.node.durability.log_damage import (
     lost_records_error,
     refuse_unfinished_repair,
 )
-from recrawl.node.durability.open_log import check_log_client, note_log, open_log
+from recrawl.node.durability.open_log import check_log_client, id_for_log, note_log, open_log
 from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.urls import CANON_VERSION
 
@@ -71,7 +71,7 @@ def _open_identified_log(
     try:
         if shape.corpus_id is None and not read_only:
             # A topic that another machine works with already, or a FORMAT file of 0.1.0.
-            shape = _give_id(folder, shape, log.corpus_id or new_corpus_id())
+            shape = _give_id(folder, shape, id_for_log(log))
             assert shape.corpus_id is not None
             log.identify(shape.corpus_id)
         if not read_only:

@@ -36,6 +36,7 @@ NOT_OFFERED = {
     "n_log_records",
     "newcomers",
     "open_partition",
+    "open_partitions",
     "owned_partitions",
     "partitions",
     "refresh",

@@ -245,7 +245,7 @@ def test_a_standby_follows_claims_and_steps_down_again(
         assert right.standby_lags() == {}
         assert right.owned_partitions()[1].epoch == 2
         clock.pass_seconds(2)
-        left.tick()  # reads the claim
+        left.tick(1)  # reads the claim
         added = left.add(URLS)
         assert 0 < (added.rows == AWAY).sum() < 100
         assert left.lease(10)
@@ -260,7 +260,7 @@ def test_a_standby_follows_claims_and_steps_down_again(
         left.follow_standby(1)
         left.open_partition(1)
         clock.pass_seconds(2)
-        right.tick()
+        right.tick(1)
         assert right.owned_partitions() == {}
         right.stand_by(1)
         assert right.n_pages == 0

@@ -4,6 +4,7 @@ The file is written once, before the log, the store and the first snapshot exist
 has these parts without the file was a corpus, and nothing may be created over it.
 """
 
+import hashlib
 import json
 import re
 import secrets
@@ -65,8 +66,16 @@ class CorpusFormat:
     ledger: str
 
 
-def new_corpus_id() -> str:
-    """Return a new random id: 128 bits as hexadecimal digits."""
+def new_corpus_id(topic_id: str | None = None) -> str:
+    """Return a new id: 128 bits as hexadecimal digits.
+
+    Parameters
+    ----------
+    topic_id
+        Id of the topic of its log; the corpus's id follows from it.  Random without one.
+    """
+    if topic_id is not None:
+        return hashlib.blake2b(topic_id.encode(), digest_size=_ID_BYTES).hexdigest()
     return secrets.token_hex(_ID_BYTES)
 
 

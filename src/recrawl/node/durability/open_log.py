@@ -6,11 +6,12 @@ from typing import Literal
 from recrawl.errors import LedgerError
 from recrawl.ledger import Log, RocksLog
 from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.durability.corpus_format import new_corpus_id
 from recrawl.node.durability.log_damage import has_begun
 from recrawl.node.durability.topic_identity import check_topic, missing_topic_error, note_topic
 from recrawl.node.durability.torn_log import open_rocks_log
 
-__all__ = ["check_log_client", "note_log", "open_log"]
+__all__ = ["check_log_client", "id_for_log", "note_log", "open_log"]
 
 
 def check_log_client(config: CorpusConfig) -> None:
@@ -20,6 +21,16 @@ def check_log_client(config: CorpusConfig) -> None:
             import recrawl.ledger.kafka  # noqa: F401, PLC0415 (an optional dependency)
         except ImportError as error:
             raise LedgerError(str(error)) from error
+
+
+def id_for_log(log: Log) -> str:
+    """Return the id of the corpus whose records a log has, or a new one.
+
+    The new id of a corpus on Kafka follows from the id that the brokers gave its topic: processes
+    that open a new topic at the same moment must agree.
+    """
+    topic_id = getattr(log, "topic_id", None)
+    return log.corpus_id or new_corpus_id(topic_id)
 
 
 def open_log(

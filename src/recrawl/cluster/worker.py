@@ -1,0 +1,343 @@
+"""A worker: one process of a cluster, with the partitions that it owns and those that it follows.
+
+Several things go on at the same time, so that none waits for another: heartbeats, a look every
+tenth of a second at what to do next, the moves themselves (restoring a partition takes minutes),
+ticks of the partitions, and reading the logs of the standbys.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Final, Protocol
+
+from recrawl.cluster.control_topic import ControlLog
+from recrawl.cluster.heartbeats import Heartbeat
+from recrawl.cluster.membership import Members
+from recrawl.cluster.placement import Place, PlacementRules, page_weight, place_partitions
+from recrawl.cluster.presence import Presence
+from recrawl.cluster.roles import LostClaims, MoveKind, PartitionMove, WorkerState, next_moves
+from recrawl.cluster.rules import OperatorRules
+from recrawl.errors import IdentityError, OwnershipLost, PartitionAway, PositionLost, RecrawlError
+from recrawl.messages.partitions import OwnedPartition
+
+__all__ = ["LEAVE_SECONDS_MAX", "OwnedCorpus", "Worker"]
+
+logger = logging.getLogger(__name__)
+
+_LOOK_SECONDS: Final = 0.1
+_FOLLOW_SECONDS: Final = 0.2
+_TICK_SECONDS: Final = 0.5
+_N_RESTORES_MAX: Final = 2
+_N_CLAIMS_MAX: Final = 8
+_N_TICKS_MAX: Final = 8
+LEAVE_SECONDS_MAX: Final = 15.0
+"""Longest time for which a worker that ends waits until others have its partitions."""
+
+
+class OwnedCorpus(Protocol):
+    """What a worker needs of a `recrawl.corpus.Corpus`."""
+
+    def open_partition(self, partition: int) -> None:
+        """Claim a partition."""
+        ...
+
+    def stand_by(self, partition: int) -> None:
+        """Restore a copy of a partition, or make an open partition one."""
+        ...
+
+    def follow_standby(self, partition: int) -> float:
+        """Bring a copy up to date."""
+        ...
+
+    def close_standby(self, partition: int) -> None:
+        """Give up a copy."""
+        ...
+
+    def close_partition(self, partition: int, *, snapshot: bool = True) -> None:
+        """Close an open partition."""
+        ...
+
+    def open_partitions(self) -> list[int]:
+        """Return the numbers of the open partitions."""
+        ...
+
+    def owned_partitions(self) -> dict[int, OwnedPartition]:
+        """Return the open partitions that this process owns."""
+        ...
+
+    def standby_lags(self) -> dict[int, float]:
+        """Return the seconds by which each copy is behind."""
+        ...
+
+    def tick(self, partition: int) -> None:
+        """Read claims of others, among other things."""
+        ...
+
+
+class Worker:
+    """One worker of a cluster.
+
+    Parameters
+    ----------
+    corpus
+        Corpus whose partitions it opens and closes.
+    log
+        Control topic, which the worker closes in the end.
+    n_partitions
+        Number of partitions of the corpus.
+    identity
+        Heartbeat with what never changes while the worker runs: names, address and version.
+    can_own
+        Function that returns whether this machine can own partitions now.
+    hear_other
+        Function that gets messages of the control topic that the worker does not know.
+    monotonic
+        Clock that never jumps, in seconds.
+    restores, claims, ticks
+        Executors of long moves, of short ones, and of ticks; threads by default.
+    """
+
+    def __init__(
+        self,
+        corpus: OwnedCorpus,
+        log: ControlLog,
+        n_partitions: int,
+        identity: Heartbeat,
+        *,
+        can_own: Callable[[], bool] = lambda: True,
+        hear_other: Callable[[str, bytes], None] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        restores: Executor | None = None,
+        claims: Executor | None = None,
+        ticks: Executor | None = None,
+    ) -> None:
+        self._corpus = corpus
+        self._n_partitions = n_partitions
+        self._identity = identity
+        self._can_own = can_own
+        self._hear_other = hear_other
+        self._monotonic = monotonic
+        self._restores = restores or ThreadPoolExecutor(_N_RESTORES_MAX, "recrawl-restore")
+        self._claims = claims or ThreadPoolExecutor(_N_CLAIMS_MAX, "recrawl-claim")
+        self._ticks = ticks or ThreadPoolExecutor(_N_TICKS_MAX, "recrawl-tick")
+        self._rules = OperatorRules()
+        self._lost = LostClaims()
+        self._busy: set[int] = set()
+        self._ticking: set[int] = set()
+        self._lock = threading.Lock()
+        self._is_leaving = False
+        self._is_able = True
+        self._stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._places: list[Place] = [Place(None, None)] * n_partitions
+        self.presence = Presence(log, self._describe, self._hear, monotonic=monotonic)
+
+    # ------------------------------------------------------------------ what others are told
+
+    def _describe(self) -> Heartbeat:
+        return replace(
+            self._identity,
+            owned=self._corpus.owned_partitions(),
+            standby_seconds=self._corpus.standby_lags(),
+            can_own=self._is_able,
+            is_leaving=self._is_leaving,
+        )
+
+    def _hear(self, key: str, message: bytes) -> None:
+        if not self._rules.hear(key, message) and self._hear_other is not None:
+            self._hear_other(key, message)
+
+    @property
+    def name(self) -> str:
+        """Name of the worker."""
+        return self._identity.worker
+
+    @property
+    def places(self) -> list[Place]:
+        """Place of each partition, as of the last look."""
+        return self._places
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether a worker with the same name was started later; this one should end."""
+        return self.presence.replaced_by is not None
+
+    # ------------------------------------------------------------------ moves
+
+    def step(self) -> None:
+        """Look at what there is to do, and begin it."""
+        members = self.presence.members
+        now = self._monotonic()
+        self._is_able = self._can_own()
+        self._places = self._place(members)
+        with self._lock:
+            owned = self._corpus.owned_partitions()
+            state = WorkerState(
+                worker=self.name,
+                open_partitions=self._corpus.open_partitions(),
+                owned=owned,
+                standby_seconds=self._corpus.standby_lags(),
+                busy=frozenset(self._busy),
+                waiting=self._lost.partitions_that_wait(now),
+            )
+            moves = next_moves(state, self._places, members)
+            self._busy.update(move.partition for move in moves)
+        for move in moves:
+            executor = self._restores if move.kind is MoveKind.FOLLOW else self._claims
+            executor.submit(self._make, move)
+
+    def _place(self, members: Members) -> list[Place]:
+        weights = [page_weight(self.presence.n_pages_of(i)) for i in range(self._n_partitions)]
+        rules = self._rules.placement
+        unable = {one.worker for one in members.present if not one.can_own}
+        rules = PlacementRules(rules.pins, {*rules.drained, *unable})
+        return place_partitions(weights, members.names, rules)
+
+    def _make(self, move: PartitionMove) -> None:
+        """Make a move; an error is logged, and the move tried again later."""
+        i = move.partition
+        try:
+            self._make_move(move)
+        except PartitionAway:
+            pass  # it was moved meanwhile
+        except OwnershipLost:
+            self._wait_after(move, "another worker claimed it at the same moment")
+        except (RecrawlError, OSError) as error:
+            self._wait_after(move, str(error))
+        finally:
+            with self._lock:
+                self._busy.discard(i)
+
+    def _wait_after(self, move: PartitionMove, problem: str) -> None:
+        with self._lock:
+            seconds = self._lost.note_failure(move.partition, self._monotonic())
+        logger.warning(
+            "partition %d: to %s it failed, next attempt after %.0f s: %s",
+            move.partition,
+            move.kind,
+            seconds,
+            problem,
+        )
+
+    def _make_move(self, move: PartitionMove) -> None:
+        corpus, i = self._corpus, move.partition
+        match move.kind:
+            case MoveKind.FOLLOW:
+                corpus.stand_by(i)
+            case MoveKind.CLAIM:
+                corpus.open_partition(i)
+                logger.info("partition %d: this worker owns it now", i)
+                self.presence.beat_soon()
+            case MoveKind.STEP_DOWN:
+                if self._places[i].owner == self.name:
+                    with self._lock:
+                        self._lost.note_failure(i, self._monotonic())
+                try:
+                    corpus.stand_by(i)
+                except RecrawlError:
+                    # It has stopped after an error: another copy is restored from files.
+                    corpus.close_partition(i, snapshot=False)
+                logger.info("partition %d: this worker no longer owns it", i)
+                self.presence.beat_soon()
+            case MoveKind.GIVE_UP:
+                corpus.close_standby(i)
+
+    def tick_partitions(self) -> None:
+        """Begin the ticks of all open partitions: one whose broker is away delays no other."""
+        for i in self._corpus.open_partitions():
+            with self._lock:
+                if i in self._ticking:
+                    continue
+                self._ticking.add(i)
+            self._ticks.submit(self._tick, i)
+
+    def _tick(self, partition: int) -> None:
+        try:
+            self._corpus.tick(partition)
+        except PartitionAway:
+            pass  # it was moved meanwhile
+        except (RecrawlError, OSError) as error:
+            logger.warning("partition %d: %s", partition, error)
+        finally:
+            with self._lock:
+                self._ticking.discard(partition)
+
+    def follow_standbys(self) -> None:
+        """Bring all standbys up to date."""
+        for i in self._corpus.standby_lags():
+            if self._stopping.is_set():
+                return
+            try:
+                self._corpus.follow_standby(i)
+            except PartitionAway:
+                continue  # it was moved meanwhile
+            except (PositionLost, IdentityError) as error:
+                logger.warning("partition %d: the copy is restored again: %s", i, error)
+                self._corpus.close_standby(i)
+            except (RecrawlError, OSError) as error:
+                logger.warning("partition %d: its log cannot be followed: %s", i, error)
+
+    # ------------------------------------------------------------------ threads
+
+    def start(self) -> None:
+        """Take part, in threads, until `stop`."""
+        self.presence.start()
+        for name, do, seconds in (
+            ("recrawl-worker", self.step, _LOOK_SECONDS),
+            ("recrawl-ticks", self.tick_partitions, _TICK_SECONDS),
+            ("recrawl-standbys", self.follow_standbys, _FOLLOW_SECONDS),
+        ):
+            thread = threading.Thread(
+                target=self._repeat, args=(do, seconds), name=name, daemon=True
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    def _repeat(self, do: Callable[[], None], seconds: float) -> None:
+        while not self._stopping.wait(seconds):
+            try:
+                do()
+            except Exception:  # the thread must live as long as the worker
+                logger.exception("a worker's look failed, and is tried again")
+                self._stopping.wait(1.0)
+
+    def leave(self, seconds_max: float = LEAVE_SECONDS_MAX) -> bool:
+        """Tell the others to claim the partitions of this worker, and wait until they have.
+
+        Parameters
+        ----------
+        seconds_max
+            Longest time to wait.
+
+        Returns
+        -------
+        bool
+            Whether another worker owns each partition now; False without another worker.
+        """
+        self._is_leaving = True
+        self.presence.beat_soon()
+        give_up_at = self._monotonic() + seconds_max
+        while self._corpus.open_partitions() and self._monotonic() < give_up_at:
+            members = self.presence.members
+            if not members.is_frozen and not members.present:
+                return False  # nobody is there to take them
+            self._stopping.wait(_LOOK_SECONDS)
+        return not self._corpus.open_partitions()
+
+    def stop(self, *, says_goodbye: bool = True) -> None:
+        """End the threads, after the moves under way; the corpus stays open.
+
+        Parameters
+        ----------
+        says_goodbye
+            Whether to tell the others, so that they need not wait until it counts as gone.
+        """
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        for executor in (self._restores, self._claims, self._ticks):
+            executor.shutdown(cancel_futures=True)
+        self.presence.stop(says_goodbye=says_goodbye)

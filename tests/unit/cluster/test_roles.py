@@ -1,0 +1,112 @@
+"""What a worker does next follows from what it has, and from who should have what."""
+
+from recrawl.cluster.heartbeats import Heartbeat
+from recrawl.cluster.membership import Members
+from recrawl.cluster.placement import Place
+from recrawl.cluster.roles import LostClaims, MoveKind, PartitionMove, WorkerState, next_moves
+from recrawl.cluster.rules import OperatorRules, drain_message, pin_message
+from recrawl.messages.partitions import OwnedPartition
+
+
+def heartbeat(worker: str, owned: tuple[int, ...] = (), **fields: object) -> Heartbeat:
+    held = {i: OwnedPartition(1) for i in owned}
+    return Heartbeat(worker=worker, instance="x", started_at_ms=1, owned=held, **fields)  # type: ignore[arg-type]
+
+
+def members(*others: Heartbeat, is_frozen: bool = False) -> Members:
+    return Members((heartbeat("me"), *others), is_frozen)
+
+
+def state(
+    *,
+    opened: tuple[int, ...] = (),
+    owned: tuple[int, ...] = (),
+    standbys: dict[int, float] | None = None,
+    busy: tuple[int, ...] = (),
+    waiting: tuple[int, ...] = (),
+) -> WorkerState:
+    return WorkerState(
+        worker="me",
+        open_partitions=opened,
+        owned=owned,
+        standby_seconds=standbys or {},
+        busy=busy,
+        waiting=waiting,
+    )
+
+
+MINE, FOLLOWED, NOT_MINE = Place("me", "you"), Place("you", "me"), Place("you", "they")
+
+
+def test_a_worker_follows_before_it_claims() -> None:
+    places = [MINE, FOLLOWED, NOT_MINE]
+    follow = [PartitionMove(MoveKind.FOLLOW, i) for i in (0, 1)]
+    assert next_moves(state(), places, members()) == follow
+    assert next_moves(state(busy=(0,)), places, members()) == follow[1:]
+    assert next_moves(state(waiting=(1,)), places, members()) == follow[:1]
+    near = state(standbys={0: 0.4, 1: 0.4})
+    assert next_moves(near, places, members()) == [PartitionMove(MoveKind.CLAIM, 0)]
+    assert next_moves(state(standbys={0: 1.4, 1: 0.4}), places, members()) == []
+    near = state(standbys={0: 0.4, 1: 0.4}, waiting=(0,))
+    assert next_moves(near, places, members()) == []
+
+
+def test_an_owner_goes_on_until_it_reads_the_claim_of_another() -> None:
+    places = [NOT_MINE, FOLLOWED]
+    assert next_moves(state(opened=(0, 1), owned=(0, 1)), places, members()) == []
+    lost = state(opened=(0, 1), owned=(0,))
+    down = [PartitionMove(MoveKind.STEP_DOWN, 1)]
+    assert next_moves(lost, places, members()) == down
+    assert next_moves(lost, places, members(is_frozen=True)) == down
+
+
+def test_nothing_is_claimed_or_given_up_while_the_view_is_frozen() -> None:
+    places = [MINE, NOT_MINE, FOLLOWED]
+    ready = heartbeat("they", standby_seconds={1: 0.1})
+    frozen = members(heartbeat("you", (1,)), ready, is_frozen=True)
+    assert next_moves(state(standbys={0: 0.1, 1: 0.1}), places, frozen) == []
+
+
+def test_a_copy_is_kept_until_the_new_standby_is_ready() -> None:
+    has_it = state(standbys={0: 0.1})
+    owner = heartbeat("you", (0,))
+    give_up = [PartitionMove(MoveKind.GIVE_UP, 0)]
+    behind, ready = (heartbeat("they", standby_seconds={0: lag}) for lag in (60.0, 0.2))
+    assert next_moves(has_it, [NOT_MINE], members(owner)) == []
+    assert next_moves(has_it, [NOT_MINE], members(owner, behind)) == []
+    assert next_moves(has_it, [NOT_MINE], members(ready)) == []  # nobody owns it
+    assert next_moves(has_it, [NOT_MINE], members(owner, ready)) == give_up
+    assert next_moves(has_it, [Place("you", None)], members(owner)) == give_up
+
+
+def test_after_a_lost_claim_a_worker_waits_longer_each_time() -> None:
+    lost = LostClaims()
+    now, waits = 0.0, []
+    for _ in range(8):
+        waits.append(lost.note_failure(3, now))
+        assert lost.partitions_that_wait(now + waits[-1] - 0.01) == {3}
+        now += waits[-1]
+        assert lost.partitions_that_wait(now) == set()
+    assert waits == [2, 4, 8, 16, 32, 60, 60, 60]
+    # A claim that held for a minute begins anew.
+    assert lost.note_failure(3, now + 61) == 2
+
+
+def test_decisions_of_operators_are_read_in_their_order() -> None:
+    rules = OperatorRules()
+    messages = [
+        drain_message("a", is_drained=True),
+        drain_message("b", is_drained=True),
+        drain_message("a", is_drained=False),
+        pin_message(3, "c"),
+        pin_message(4, "c"),
+        pin_message(4, None),
+        ("pin/99999999", b"c"),
+        ("pin/x", b"c"),
+        ("pin/5", b"c" * 200),
+        ("drain/c", b"what"),
+    ]
+    assert all(rules.hear(*message) for message in messages)
+    assert not rules.hear("price/1", b"")
+    assert rules.placement.drained == {"b"}
+    assert rules.placement.pins == {3: "c"}
