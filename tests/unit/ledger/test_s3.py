@@ -1,54 +1,18 @@
 """Shared snapshots on a server that speaks S3, interrupted at every request in turn."""
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
 
-from recrawl.cluster import shared_snapshots
-from recrawl.cluster.shared_snapshots import SharedSnapshots
-from recrawl.cluster.storage import open_storage
 from recrawl.errors import ConfigError, LedgerError, SnapshotError
-from recrawl.ledger import SnapshotFolder
-from tests.unit.cluster.test_shared_snapshots import ORIGIN, contents_of, take_snapshot
+from recrawl.ledger import SnapshotFolder, shared_snapshots
+from recrawl.ledger.shared_snapshots import SharedSnapshots
+from recrawl.ledger.shared_storage import open_storage
+from tests.s3_server import S3Server
+from tests.unit.ledger.test_shared_snapshots import ORIGIN, contents_of, take_snapshot
 
 NOW_MS = 1_700_000_000_000
-
-
-class S3Server:
-    """A server that can be told to refuse every request from a certain one on."""
-
-    def __init__(self) -> None:
-        self._serves = DomainDispatcherApplication(create_backend_app)
-        self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-        self.requests: list[str] = []
-        self.fails_from: int | None = None
-
-    def _answer(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
-        self.requests.append(f"{environ['REQUEST_METHOD']} {environ['QUERY_STRING']}")
-        if self.fails_from is not None and len(self.requests) > self.fails_from:
-            # Not 503, after which the client tries again for seconds.
-            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-            start("403 Forbidden", [("Content-Length", "0")])
-            return [b""]
-        return self._serves(environ, start)
-
-    @property
-    def uri(self) -> str:
-        """URI of a bucket."""
-        options = f"scheme=http&region=us-east-1&endpoint_override=127.0.0.1:{self._server.port}"
-        return f"s3://key:secret@bucket/recrawl?allow_bucket_creation=true&{options}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from recrawl.cluster import shared_snapshots
-from recrawl.cluster.shared_snapshots import SharedSnapshot, SharedSnapshots
 from recrawl.errors import IdentityError, LedgerError, SnapshotError, SnapshotFormatError
-from recrawl.ledger import SavedSnapshot, SnapshotFolder, SnapshotOrigin
+from recrawl.ledger import SavedSnapshot, SnapshotFolder, SnapshotOrigin, shared_snapshots
+from recrawl.ledger.shared_snapshots import SharedSnapshot, SharedSnapshots
 
 ORIGIN = SnapshotOrigin("ab" * 16, 3)
 CHUNK_BYTES = 1_000
