@@ -108,6 +108,9 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
     },
     "Share": {
         "serve": CommandEntry("recrawl.cli.commands.serve", "command", "Share a corpus over HTTP."),
+        "cluster": CommandEntry(
+            "recrawl.cli.commands.cluster", "command", "Show and move the partitions of workers."
+        ),
         "keys": CommandEntry(
             "recrawl.cli.commands.keys", "command", "Create, list, rotate and revoke API keys."
         ),

@@ -71,7 +71,7 @@ class Heartbeat:
             "address": self.address,
             "zone": self.zone,
             "version": self.version,
-            "owned": {str(i): [one.epoch, one.n_pages] for i, one in self.owned.items()},
+            "owned": {str(i): _owned_row(one) for i, one in self.owned.items()},
             "standby_seconds": {
                 str(i): round(seconds, 3) for i, seconds in self.standby_seconds.items()
             },
@@ -97,8 +97,8 @@ class Heartbeat:
                 zone=_text(found.get("zone", "")),
                 version=_text(found.get("version", "")),
                 owned={
-                    int(i): OwnedPartition(int(epoch), int(n_pages))
-                    for i, (epoch, n_pages) in _table(found.get("owned", {})).items()
+                    int(i): OwnedPartition(int(epoch), int(n_pages), *map(float, rest[:1]))
+                    for i, (epoch, n_pages, *rest) in _table(found.get("owned", {})).items()
                 },
                 standby_seconds={
                     int(i): float(seconds)
@@ -120,6 +120,11 @@ def check_name(name: Any) -> str:
             f"got {name!r:.200}"
         )
     return name
+
+
+def _owned_row(one: OwnedPartition) -> list[float]:
+    row: list[float] = [one.epoch, one.n_pages]
+    return row if one.snapshot_seconds is None else [*row, round(one.snapshot_seconds, 1)]
 
 
 def _text(found: Any) -> str:

@@ -11,7 +11,7 @@ from recrawl.cluster.heartbeats import Heartbeat
 from recrawl.cluster.membership import Members, Membership
 from recrawl.errors import LedgerError
 
-__all__ = ["BEAT_SECONDS", "Presence"]
+__all__ = ["BEAT_SECONDS", "Presence", "heartbeat_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -19,6 +19,12 @@ BEAT_SECONDS: Final = 1.0
 """Time between two heartbeats."""
 _LOOK_SECONDS: Final = 0.1
 _KEY: Final = "worker/"
+
+
+def heartbeat_of(key: str, message: bytes) -> Heartbeat | None:
+    """Return the heartbeat in a message of the control topic; None if it is another one."""
+    heartbeat = Heartbeat.from_bytes(message) if key.startswith(_KEY) else None
+    return heartbeat if heartbeat is not None and key == _KEY + heartbeat.worker else None
 
 
 class Presence:
@@ -82,13 +88,11 @@ class Presence:
             self._beat_at = now
             self._log.publish(self._key, self._describe().to_bytes())
         for key, message in self._log.read():
-            if not key.startswith(_KEY):
-                if self._hear_other is not None:
-                    self._hear_other(key, message)
-                continue
-            heartbeat = Heartbeat.from_bytes(message)
-            if heartbeat is not None and key == _KEY + heartbeat.worker:
+            heartbeat = heartbeat_of(key, message)
+            if heartbeat is not None:
                 self._membership.hear(heartbeat, self._monotonic())
+            elif self._hear_other is not None and not key.startswith(_KEY):
+                self._hear_other(key, message)
         self._members = self._membership.members(self._monotonic())
         return self._members
 

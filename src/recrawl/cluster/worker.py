@@ -94,13 +94,15 @@ class Worker:
         Function that returns whether this machine can own partitions now.
     hear_other
         Function that gets messages of the control topic that the worker does not know.
+    on_members
+        Function that gets the workers that take part, at every look.
     monotonic
         Clock that never jumps, in seconds.
     restores, claims, ticks
         Executors of long moves, of short ones, and of ticks; threads by default.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (most are keywords)
         self,
         corpus: OwnedCorpus,
         log: ControlLog,
@@ -109,6 +111,7 @@ class Worker:
         *,
         can_own: Callable[[], bool] = lambda: True,
         hear_other: Callable[[str, bytes], None] | None = None,
+        on_members: Callable[[Members], None] = lambda _: None,
         monotonic: Callable[[], float] = time.monotonic,
         restores: Executor | None = None,
         claims: Executor | None = None,
@@ -119,6 +122,7 @@ class Worker:
         self._identity = identity
         self._can_own = can_own
         self._hear_other = hear_other
+        self._on_members = on_members
         self._monotonic = monotonic
         self._restores = restores or ThreadPoolExecutor(_N_RESTORES_MAX, "recrawl-restore")
         self._claims = claims or ThreadPoolExecutor(_N_CLAIMS_MAX, "recrawl-claim")
@@ -170,6 +174,7 @@ class Worker:
     def step(self) -> None:
         """Look at what there is to do, and begin it."""
         members = self.presence.members
+        self._on_members(members)
         now = self._monotonic()
         self._is_able = self._can_own()
         self._places = self._place(members)

@@ -361,7 +361,11 @@ class Corpus:
         that claim, nor one that has stopped after an error.
         """
         return {
-            node.partition: OwnedPartition(node.shard.epoch, node.shard.n_pages)
+            node.partition: OwnedPartition(
+                node.shard.epoch,
+                node.shard.n_pages,
+                self._snapshotter.age_seconds_of(node.partition),
+            )
             for node in self.nodes
             if node.is_owner and not node.has_failed
         }

@@ -12,3 +12,5 @@ class OwnedPartition(NamedTuple):
     """Epoch of its claim."""
     n_pages: int = 0
     """Number of its pages."""
+    snapshot_seconds: float | None = None
+    """Age of its newest snapshot; None without one."""

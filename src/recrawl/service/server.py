@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -70,7 +71,35 @@ def server_config(
 
 
 class _Server(uvicorn.Server):
-    """A server that answers requests that wait before it waits for all to end."""
+    """A server that answers requests that wait before it waits for all to end.
+
+    Parameters
+    ----------
+    config
+        Configuration of the server.
+    before_stop
+        Function that is called in a thread after the first signal; the server stops after it.
+    """
+
+    def __init__(self, config: uvicorn.Config, before_stop: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._before_stop = before_stop
+        self._preparing: threading.Thread | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop: after what must be done before, or at once after a second signal."""
+        if self._preparing is not None:
+            super().handle_exit(sig, frame)
+            return
+        self._preparing = threading.Thread(target=self._prepare, args=(sig, frame), daemon=True)
+        self._preparing.start()
+
+    def _prepare(self, sig: int, frame: FrameType | None) -> None:
+        try:
+            self._before_stop()
+        finally:
+            if not self.should_exit:
+                super().handle_exit(sig, frame)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -109,6 +138,7 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
     websub: WebSubSettings | None = None,
     is_traced: bool = False,
     on_ready: Callable[[str], None] = lambda _: None,
+    before_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve corpora until the process is told to stop (SIGTERM, Ctrl-C), then close them.
 
@@ -142,6 +172,9 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
         Whether each request is recorded as a span of OpenTelemetry.
     on_ready
         Function that is called with the URL of the server when it listens.
+    before_stop
+        Function that is called in a thread when the process is told to stop.  The server answers
+        until it returns, or a second signal comes.
 
     Raises
     ------
@@ -179,10 +212,11 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
     name = f"[{host.strip('[]')}]" if ":" in host else host
     with bound:
         on_ready(f"{scheme}://{name}:{bound.getsockname()[1]}/")
-        asyncio.run(_serve(_Server(config), bound, for_seconds))
+        asyncio.run(_serve(_Server(config, before_stop), bound, for_seconds))
 
 
 async def _serve(server: _Server, bound: socket.socket, for_seconds: float | None) -> None:
     if for_seconds is not None:
-        asyncio.get_running_loop().call_later(for_seconds, setattr, server, "should_exit", True)
+        loop = asyncio.get_running_loop()
+        loop.call_later(for_seconds, server.handle_exit, signal.SIGTERM, None)
     await server.serve(sockets=[bound])

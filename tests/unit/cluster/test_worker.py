@@ -12,7 +12,7 @@ import recrawl
 from recrawl import Outcome
 from recrawl.cluster.control_topic import CONTROL_SUFFIX, ControlTopic
 from recrawl.cluster.heartbeats import Heartbeat
-from recrawl.cluster.rules import drain_message, pin_message
+from recrawl.cluster.view import ClusterView
 from recrawl.cluster.worker import Worker
 from recrawl.corpus import Corpus, CorpusConfig, RowStatus
 
@@ -131,19 +131,27 @@ def test_partitions_move_when_workers_join_die_and_leave(cluster: Cluster) -> No
     assert add_all(cluster) == 0
 
 
-def test_a_drained_worker_has_no_partitions_and_a_pinned_partition_stays(cluster: Cluster) -> None:
+def test_operators_see_the_workers_drain_one_and_pin_a_partition(cluster: Cluster) -> None:
     for name in "abc":
         cluster.join(name)
     wait_until(cluster.is_settled)
-    control = cluster.control()
-    control.publish(*drain_message("b", is_drained=True))
-    control.publish(*pin_message(3, "c"))
+    with ClusterView(cluster.control(), N_PARTITIONS) as view:
+        status = view.observe()
+        assert {one.partition: one.owner for one in status.partitions} == cluster.owners()
+        assert all(len(one.standbys) == 1 for one in status.partitions)
+        assert [one.worker for one in status.workers] == ["a", "b", "c"]
+        assert status.problems == []
+        view.drain("b")
+        view.pin(3, "c")
+        with pytest.raises(ValueError, match="must be 0 to 5"):
+            view.pin(6, "c")
     wait_until(lambda: "b" not in cluster.owners().values() and cluster.is_settled())
     assert cluster.owners()[3] == "c"
-    control.publish(*drain_message("b", is_drained=False))
-    control.publish(*pin_message(3, None))
+    with ClusterView(cluster.control(), N_PARTITIONS) as view:
+        assert set(view.observe().rules.drained) == {"b"}
+        view.drain("b", is_drained=False)
+        view.pin(3, None)
     wait_until(lambda: "b" in cluster.owners().values() and cluster.is_settled())
-    control.close()
 
 
 def test_no_row_is_lost_while_partitions_move_under_load(cluster: Cluster) -> None:

@@ -214,6 +214,13 @@ class Snapshotter:
             oldest_ms = min(oldest_ms, taken.saved_ms)
         return (self._clock.running_ms() - oldest_ms) / 1000
 
+    def age_seconds_of(self, partition: int) -> float | None:
+        """Return the age of the newest snapshot of a partition; None if it has none."""
+        taken = self._partitions.get(partition)
+        if taken is None or taken.saved_ms is None:
+            return None
+        return (self._clock.running_ms() - taken.saved_ms) / 1000
+
     def n_records_since(self) -> int:
         """Return the number of log records after the snapshots, which a restart replays."""
         return sum(max(taken.n_records, 0) for taken in self._all())

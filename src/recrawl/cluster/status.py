@@ -1,0 +1,133 @@
+"""The state of a cluster, as somebody sees it who only reads the control topic."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from recrawl.cluster.control_topic import ControlLog
+from recrawl.cluster.heartbeats import Heartbeat
+from recrawl.cluster.placement import PlacementRules
+from recrawl.cluster.presence import BEAT_SECONDS, heartbeat_of
+from recrawl.cluster.rules import OperatorRules
+
+__all__ = ["ClusterStatus", "PartitionStatus", "observe_cluster"]
+
+_LOOK_SECONDS: Final = 0.05
+# Every worker that lives sends a heartbeat within this time.
+_OBSERVED_SECONDS: Final = 2.5 * BEAT_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatus:
+    """Who works on a partition."""
+
+    partition: int
+    owner: str | None
+    """Name of the worker with the last claim; None if no worker says that it owns it."""
+    epoch: int
+    n_pages: int
+    snapshot_seconds: float | None
+    """Age of its newest snapshot; None without one."""
+    standbys: Mapping[str, float]
+    """Seconds by which each standby is behind, by name of the worker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterStatus:
+    """The workers of a cluster and their partitions."""
+
+    workers: tuple[Heartbeat, ...]
+    """Last heartbeat of each worker that lives, by name."""
+    partitions: tuple[PartitionStatus, ...]
+    rules: PlacementRules
+    """Decisions of operators."""
+
+    @property
+    def problems(self) -> list[str]:
+        """What an operator should know, in sentences."""
+        found = []
+        if not self.workers:
+            found.append("No worker lives.")
+        without_owner = [one.partition for one in self.partitions if one.owner is None]
+        if without_owner and self.workers:
+            found.append(f"No worker owns partition {_numbers(without_owner)}.")
+        n_able = sum(one.can_own and not one.is_leaving for one in self.workers)
+        alone = [one.partition for one in self.partitions if one.owner and not one.standbys]
+        if alone and n_able > 1:
+            found.append(f"Partition {_numbers(alone)} has no standby yet.")
+        found += [
+            f"{one.worker} cannot own partitions: its disk is full."
+            for one in self.workers
+            if not one.can_own
+        ]
+        versions = sorted({one.version for one in self.workers})
+        if len(versions) > 1:
+            found.append(f"Workers have different versions: {', '.join(versions)}.")
+        return found
+
+
+def _numbers(partitions: list[int]) -> str:
+    shown = ", ".join(map(str, partitions[:20]))
+    return shown if len(partitions) <= 20 else f"{shown} and {len(partitions) - 20} more"
+
+
+def observe_cluster(
+    log: ControlLog,
+    n_partitions: int,
+    *,
+    monotonic: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ClusterStatus:
+    """Return the state of a cluster, after listening for two and a half seconds.
+
+    Parameters
+    ----------
+    log
+        Control topic.
+    n_partitions
+        Number of partitions of the corpus.
+    monotonic
+        Clock that never jumps, in seconds.
+    sleep
+        Function that waits for some seconds.
+    """
+    rules = OperatorRules()
+    heard: dict[str, tuple[Heartbeat, int]] = {}
+    until = monotonic() + _OBSERVED_SECONDS
+    while monotonic() < until:
+        for key, message in log.read():
+            heartbeat = heartbeat_of(key, message)
+            if heartbeat is None:
+                rules.hear(key, message)
+                continue
+            before = heard.get(heartbeat.worker)
+            if before is None or heartbeat.start >= before[0].start:
+                n_before = 0 if before is None else before[1]
+                heard[heartbeat.worker] = heartbeat, n_before + 1
+        sleep(_LOOK_SECONDS)
+    # The topic keeps the last heartbeat of each worker for ever: only one that goes on lives.
+    last = sorted(heard.items())
+    lives = tuple(one for _, (one, n) in last if n > 1 and not (one.is_leaving and not one.owned))
+    return ClusterStatus(
+        workers=lives,
+        partitions=tuple(_partition_status(i, lives) for i in range(n_partitions)),
+        rules=rules.placement,
+    )
+
+
+def _partition_status(partition: int, workers: tuple[Heartbeat, ...]) -> PartitionStatus:
+    claims = [(one.owned[partition], one.worker) for one in workers if partition in one.owned]
+    last, owner = max(claims, default=(None, None), key=lambda claim: claim[0].epoch)
+    return PartitionStatus(
+        partition=partition,
+        owner=owner,
+        epoch=0 if last is None else last.epoch,
+        n_pages=0 if last is None else last.n_pages,
+        snapshot_seconds=None if last is None else last.snapshot_seconds,
+        standbys={
+            one.worker: one.standby_seconds[partition]
+            for one in workers
+            if partition in one.standby_seconds
+        },
+    )
