@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from recrawl.atomic_files import create_folder, replace_json
 from recrawl.corpus.corpus import Corpus
@@ -34,6 +35,9 @@ from recrawl.node.durability.log_damage import (
 from recrawl.node.durability.open_log import check_log_client, id_for_log, note_log, open_log
 from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.urls import CANON_VERSION
+
+if TYPE_CHECKING:
+    from recrawl.ledger.shared_storage import SharedStorage
 
 __all__ = ["open_corpus", "open_folder"]
 
@@ -103,9 +107,13 @@ def _last_config(folder: Path, shape: CorpusFormat) -> CorpusConfig:
 
 
 def _save_config(folder: Path, config: CorpusConfig) -> None:
-    """Save the configuration for the next opening, without the credentials of the Kafka client."""
+    """Save the configuration for the next opening, without credentials."""
     tables = config.to_dict()
     tables.get("ledger", {}).pop("client_settings", None)
+    if config.snapshots.shared is not None:
+        parts = urlsplit(config.snapshots.shared)
+        host = parts.netloc.rpartition("@")[2]
+        tables["snapshots"]["shared"] = parts._replace(netloc=host).geturl()
     replace_json(folder / _LAST_CONFIG_FILE, tables)
 
 
@@ -146,26 +154,55 @@ def _numbers_to_open(partitions: Iterable[int] | None, config: CorpusConfig) -> 
     return numbers
 
 
+def _open_shared_storage(config: CorpusConfig) -> "SharedStorage | None":
+    """Return the storage for snapshots that all machines reach; None if none is configured."""
+    if config.snapshots.shared is None:
+        return None
+    # Imported here, because the file systems take long to load, and few corpora use them.
+    from recrawl.ledger.shared_storage import open_storage  # noqa: PLC0415
+
+    return open_storage(config.snapshots.shared)
+
+
+def _snapshots_of(
+    i: int,
+    folder: Path,
+    config: CorpusConfig,
+    shape: CorpusFormat,
+    storage: "SharedStorage | None",
+) -> SnapshotFolder:
+    """Return the snapshots of a partition, here and in shared storage."""
+    origin = None if shape.corpus_id is None else SnapshotOrigin(shape.corpus_id, i)
+    shared = None
+    if storage is not None and origin is not None:
+        from recrawl.ledger.shared_snapshots import SharedSnapshots  # noqa: PLC0415
+
+        shared = SharedSnapshots(*storage, origin)
+    path = folder / "snapshots" / str(i)
+    return SnapshotFolder(path, keep=config.snapshots.keep, origin=origin, shared=shared)
+
+
 def _files_of(
-    i: int, folder: Path, config: CorpusConfig, shape: CorpusFormat, log: Log
+    i: int,
+    folder: Path,
+    config: CorpusConfig,
+    shape: CorpusFormat,
+    log: Log,
+    storage: "SharedStorage | None",
 ) -> Partition:
     """Return log, store and snapshots of a partition."""
-    corpus_id, reopen = shape.corpus_id, None
+    reopen = None
     if isinstance(log, ReopenableLog):
         reopen = partial(log.reopen_partition, i)
     return Partition(
         i,
         log.partition(i),
         folder / "store" / str(i),
-        SnapshotFolder(
-            folder / "snapshots" / str(i),
-            keep=config.snapshots.keep,
-            origin=None if corpus_id is None else SnapshotOrigin(corpus_id, i),
-        ),
+        _snapshots_of(i, folder, config, shape, storage),
         is_shared=config.ledger.kind == "kafka",
         changes_max=config.changes.kept_max,
         is_synced=config.ledger.kind == "kafka" or config.ledger.durability == "sync",
-        corpus_id=corpus_id,
+        corpus_id=shape.corpus_id,
         generation=shape.generation,
         reopen_ledger=reopen,
     )
@@ -271,12 +308,13 @@ def open_folder(
     numbers = _numbers_to_open(partitions, config)
     if read_only and shape.ledger == "rocksdb" and is_log_missing(folder):
         raise lost_records_error(folder, "its log is missing")
+    storage = _open_shared_storage(config)
     if not read_only:
         check_log(folder, config)
     log, shape = _open_identified_log(folder, config, shape, read_only=read_only)
     nodes = []
     try:
-        files = {i: _files_of(i, folder, config, shape, log) for i in numbers}
+        files = {i: _files_of(i, folder, config, shape, log, storage) for i in numbers}
         nodes += [recover_node(partition, is_reader=read_only) for partition in files.values()]
         if not (read_only or accept_clock):
             last_ms = max((node.shard.now_ms for node in nodes), default=0)
@@ -291,7 +329,7 @@ def open_folder(
             clock,
             shape,
             is_reader=read_only,
-            find_partition=lambda i: _files_of(i, folder, config, shape, log),
+            find_partition=lambda i: _files_of(i, folder, config, shape, log, storage),
         )
         if not read_only:
             corpus.begin(config_given=config_given, before=before)

@@ -19,7 +19,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
@@ -37,12 +37,15 @@ CHUNK_BYTES: Final = 8 << 20
 """Size of a chunk; the last one of a file is smaller."""
 UNUSED_HOURS_MAX: Final = 24.0
 """Time for which a chunk is kept that no manifest lists: its manifest may be on its way."""
+# A chunk that was read back is read again after this time.
+_READ_BACK_HOURS: Final = 12.0
 # A chunk that is there, but older than this, is sent again: it might be removed as unused before
 # the manifest that lists it now is written.
 _RENEWED_HOURS: Final = 12.0
 _MANIFEST_BYTES_MAX: Final = 256 << 20
 _FORMAT: Final = 1
 _HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})-([0-9a-f]{16})\.json")
 _CHUNK_NAME: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -64,9 +67,21 @@ class _SharedFile(NamedTuple):
     chunks: tuple[str, ...]
 
 
+class _ReadBack(NamedTuple):
+    """Size of a chunk, and when this process read it."""
+
+    n_bytes: int
+    at_ms: int
+
+
 class _Listed(NamedTuple):
     origin: SnapshotOrigin
     files: list[_SharedFile]
+    at_ms: int
+
+
+def _do_nothing() -> None:
+    pass
 
 
 class SharedSnapshots:
@@ -87,10 +102,27 @@ class SharedSnapshots:
         self._origin = origin
         self._corpus = f"{root.rstrip('/')}/{origin.corpus_id}"
         self._folder = f"{self._corpus}/{origin.partition}"
+        # The chunks of the snapshot that was verified last.
+        self._read_back: dict[str, _ReadBack] = {}
+        # Chunks that had other bytes when they were read, and must be sent again.
+        self._damaged: set[str] = set()
+
+    @property
+    def folder(self) -> str:
+        """Path of the partition's snapshots in the storage."""
+        return self._folder
 
     # ------------------------------------------------------------------ writing
 
-    def publish(self, saved: SavedSnapshot, *, epoch: int, now_ms: int) -> SharedSnapshot:
+    def publish(
+        self,
+        saved: SavedSnapshot,
+        *,
+        epoch: int,
+        now_ms: int,
+        at_ms: int = 0,
+        on_request: Callable[[], None] = _do_nothing,
+    ) -> SharedSnapshot:
         """Store a snapshot; only chunks that are not there yet are sent.
 
         Parameters
@@ -101,6 +133,10 @@ class SharedSnapshots:
             Epoch of the partition's owner.
         now_ms
             Time in milliseconds since 1970.
+        at_ms
+            Time of the state in the snapshot, for `time_of`.
+        on_request
+            Function to call before each chunk; an exception of it ends the upload.
 
         Raises
         ------
@@ -110,13 +146,14 @@ class SharedSnapshots:
         """
         with self._writable(saved.position):
             paths = sorted(path for path in saved.folder.rglob("*") if path.is_file())
-            files = [self._send_file(path, saved.folder, now_ms) for path in paths]
+            files = [self._send_file(path, saved.folder, now_ms, on_request) for path in paths]
             manifest = {
                 "format": _FORMAT,
                 "corpus": self._origin.corpus_id,
                 "partition": self._origin.partition,
                 "position": saved.position,
                 "epoch": epoch,
+                "at_ms": at_ms,
                 "saved_at_ms": now_ms,
                 "files": [
                     {"path": str(one.path), "bytes": one.n_bytes, "chunks": one.chunks}
@@ -133,20 +170,26 @@ class SharedSnapshots:
                 raise
         return SharedSnapshot(saved.position, epoch, path)
 
-    def _send_file(self, path: Path, folder: Path, now_ms: int) -> _SharedFile:
+    def _send_file(
+        self, path: Path, folder: Path, now_ms: int, on_request: Callable[[], None]
+    ) -> _SharedFile:
         chunks = []
         n_bytes = 0
         with path.open("rb") as file:
             while data := file.read(CHUNK_BYTES):
                 n_bytes += len(data)
                 chunks.append(_digest(data))
+                on_request()
                 if not self._has_chunk(chunks[-1], len(data), now_ms):
                     self._write(self._chunk_path(chunks[-1]), data)
+                    self._damaged.discard(chunks[-1])
         relative = PurePosixPath(path.relative_to(folder).as_posix())
         return _SharedFile(relative, n_bytes, tuple(chunks))
 
     def _has_chunk(self, name: str, n_bytes: int, now_ms: int) -> bool:
         """Return whether a chunk is there, whole, and young enough not to be removed soon."""
+        if name in self._damaged:
+            return False
         (found,) = self._storage.get_file_info([self._chunk_path(name)])
         if found.type != fs.FileType.File or found.size != n_bytes:
             return False
@@ -180,15 +223,39 @@ class SharedSnapshots:
     def list_complete(self) -> list[SharedSnapshot]:
         """Return the snapshots of the partition, newest first."""
         try:
-            found = self._storage.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
+            return [one for one, _ in self._list_dated()]
         except (OSError, pa.ArrowException) as error:
             raise LedgerError(f"no snapshots can be found in {self._folder}: {error}") from error
-        names = ((_NAME.fullmatch(one.base_name), one.path) for one in found)
-        snapshots = [SharedSnapshot(int(n[1]), int(n[2]), path) for n, path in names if n]
-        return sorted(snapshots, reverse=True)
 
-    def verify(self, snapshot: SharedSnapshot) -> int:
-        """Read all of a snapshot, and compare its hashes; return the number of bytes.
+    def _list_dated(self) -> list[tuple[SharedSnapshot, int]]:
+        """Return the snapshots, newest first, and the number of the day each was written on."""
+        found = self._storage.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
+        names = ((_NAME.fullmatch(one.base_name), one) for one in found)
+        dated = [
+            (SharedSnapshot(int(name[1]), int(name[2]), one.path), _mtime_ms(one) // _DAY_MS)
+            for name, one in names
+            if name
+        ]
+        return sorted(dated, reverse=True)
+
+    def verify(
+        self,
+        snapshot: SharedSnapshot,
+        *,
+        now_ms: int | None = None,
+        on_request: Callable[[], None] = _do_nothing,
+    ) -> int:
+        """Read a snapshot, and compare its hashes; return the number of bytes that were read.
+
+        Parameters
+        ----------
+        snapshot
+            Snapshot to read.
+        now_ms
+            Time in milliseconds since 1970: chunks that this object has read less than 12 hours
+            before are only looked for.  None to read all of them.
+        on_request
+            Function to call before each chunk; an exception of it ends the reading.
 
         Raises
         ------
@@ -198,11 +265,48 @@ class SharedSnapshots:
             It was taken of another corpus or partition.
         """
         n_bytes = 0
+        since_ms = None if now_ms is None else now_ms - _READ_BACK_HOURS * _HOUR_MS
+        found: dict[str, _ReadBack] = {}
+        known: dict[str, _ReadBack] = {}
         for file in self._files_of(snapshot):
-            n_bytes += sum(len(data) for data in self._chunks_of(snapshot, file))
+            for name in file.chunks:
+                before = self._read_back.get(name)
+                if before is not None and since_ms is not None and before.at_ms > since_ms:
+                    found[name] = known[name] = before
+                elif name not in found:
+                    on_request()
+                    data = self._read_chunk(snapshot, name)
+                    n_bytes += len(data)
+                    found[name] = _ReadBack(len(data), now_ms or 0)
+            if sum(found[name].n_bytes for name in file.chunks) != file.n_bytes:
+                raise SnapshotError(f"{snapshot.path} is damaged: {file.path} has another size")
+        self._check_presence(snapshot, known)
+        self._read_back = found
         return n_bytes
 
-    def restore(self, snapshot: SharedSnapshot, folder: SnapshotFolder) -> SavedSnapshot:
+    def _check_presence(self, snapshot: SharedSnapshot, chunks: dict[str, _ReadBack]) -> None:
+        """Raise `SnapshotError` if a chunk that was read before is missing, or not whole."""
+        if not chunks:
+            return
+        try:
+            found = self._storage.get_file_info([self._chunk_path(name) for name in chunks])
+        except (OSError, pa.ArrowException) as error:
+            raise SnapshotError(f"{snapshot.path} cannot be read: {error}") from error
+        for (name, before), one in zip(chunks.items(), found, strict=True):
+            if one.type != fs.FileType.File or one.size != before.n_bytes:
+                raise SnapshotError(f"{snapshot.path} is damaged: chunk {name} is not whole")
+
+    def time_of(self, snapshot: SharedSnapshot) -> int:
+        """Return the time of the state in a snapshot, in milliseconds since 1970."""
+        return self._list_files(snapshot).at_ms
+
+    def restore(
+        self,
+        snapshot: SharedSnapshot,
+        folder: SnapshotFolder,
+        *,
+        before_adding: Callable[[SavedSnapshot], None] | None = None,
+    ) -> SavedSnapshot:
         """Copy a snapshot into a folder of this machine, and check it on the way.
 
         Parameters
@@ -211,6 +315,9 @@ class SharedSnapshots:
             Snapshot to copy.
         folder
             Folder of the partition's snapshots.
+        before_adding
+            Function to call with the whole copy, before it becomes one of the folder's snapshots;
+            an exception of it ends the restoring.
 
         Raises
         ------
@@ -226,6 +333,8 @@ class SharedSnapshots:
         def copy_files(draft: Path) -> None:
             for file in files:
                 self._copy_file(snapshot, file, draft)
+            if before_adding is not None:
+                before_adding(SavedSnapshot(position=snapshot.position, folder=draft))
 
         try:
             path = folder.copy_in(snapshot.position, copy_files)
@@ -244,10 +353,14 @@ class SharedSnapshots:
 
     def _chunks_of(self, snapshot: SharedSnapshot, file: _SharedFile) -> Iterator[bytes]:
         for name in file.chunks:
-            data = self._read(self._chunk_path(name), snapshot, CHUNK_BYTES)
-            if _digest(data) != name:
-                raise SnapshotError(f"{snapshot.path} is damaged: chunk {name} has other bytes")
-            yield data
+            yield self._read_chunk(snapshot, name)
+
+    def _read_chunk(self, snapshot: SharedSnapshot, name: str) -> bytes:
+        data = self._read(self._chunk_path(name), snapshot, CHUNK_BYTES)
+        if _digest(data) != name:
+            self._damaged.add(name)
+            raise SnapshotError(f"{snapshot.path} is damaged: chunk {name} has other bytes")
+        return data
 
     def _read(self, path: str, snapshot: SharedSnapshot, n_bytes_max: int) -> bytes:
         try:
@@ -260,43 +373,76 @@ class SharedSnapshots:
         return data
 
     def _files_of(self, snapshot: SharedSnapshot) -> list[_SharedFile]:
+        return self._list_files(snapshot).files
+
+    def _list_files(self, snapshot: SharedSnapshot) -> _Listed:
         """Return what a manifest lists."""
         text = self._read(snapshot.path, snapshot, _MANIFEST_BYTES_MAX)
-        origin, files = _files_listed(text, snapshot.path)
+        listed = _files_listed(text, snapshot.path)
+        origin = listed.origin
         if origin != self._origin:
             raise IdentityError(
                 f"{snapshot.path} was taken of partition {origin.partition} of corpus "
                 f"{origin.corpus_id}, but this is partition {self._origin.partition} of corpus "
                 f"{self._origin.corpus_id}"
             )
-        return files
+        return listed
 
     # ------------------------------------------------------------------ removing
 
-    def remove_old(self, *, keep: int, now_ms: int) -> int:
-        """Remove older snapshots of the partition, and unused chunks; return the number of both.
+    def remove(self, snapshot: SharedSnapshot) -> None:
+        """Remove a snapshot; its chunks stay until `remove_unused_chunks`."""
+        with self._removable():
+            self._storage.delete_file(snapshot.path)
 
-        Unused are chunks that no manifest of any partition has listed for a day.
+    def remove_old(self, *, keep: int, days: int = 0, protect: Collection[str] = ()) -> int:
+        """Remove older snapshots of the partition; return how many.
 
         Parameters
         ----------
         keep
             Number of snapshots to keep, at least 2: an older one is the fallback.
-        now_ms
-            Time in milliseconds since 1970.
+        days
+            Number of days, back from the newest snapshot, of which the last one is kept as well.
+        protect
+            Paths of snapshots to keep in any case.
         """
         if keep < 2:
             raise ValueError(f"keep must be at least 2, got {keep}")
-        try:
-            old = [one.path for one in self.list_complete()[keep:]]
+        with self._removable():
+            listed = self._list_dated()
+            kept = {one.path for one, _ in listed[:keep]} | set(protect)
+            last_day = max((day for _, day in listed), default=0)
+            seen: set[int] = set()
+            for one, day in listed:
+                if day not in seen and last_day - day < days:
+                    kept.add(one.path)
+                seen.add(day)
+            old = [one.path for one, _ in listed if one.path not in kept]
             for path in old:
                 self._storage.delete_file(path)
+        return len(old)
+
+    def remove_unused_chunks(self, now_ms: int) -> int:
+        """Remove chunks that no manifest of any partition has listed for a day; return how many.
+
+        Parameters
+        ----------
+        now_ms
+            Time in milliseconds since 1970.
+        """
+        with self._removable():
             unused = self._unused_chunks(now_ms)
             for path in unused:
                 self._storage.delete_file(path)
+        return len(unused)
+
+    @contextmanager
+    def _removable(self) -> Iterator[None]:
+        try:
+            yield
         except (OSError, pa.ArrowException) as error:
             raise LedgerError(f"{self._corpus} cannot be cleaned up: {error}") from error
-        return len(old) + len(unused)
 
     def _unused_chunks(self, now_ms: int) -> list[str]:
         # The chunks first: one that a later manifest lists is younger than those removed here.
@@ -337,7 +483,8 @@ def _files_listed(text: bytes, path: str) -> _Listed:
                 f"{path} was written by a newer version of recrawl: format {manifest['format']}"
             )
         origin = SnapshotOrigin(str(manifest["corpus"]), int(manifest["partition"]))
-        return _Listed(origin, [_file_of(one) for one in manifest["files"]])
+        files = [_file_of(one) for one in manifest["files"]]
+        return _Listed(origin, files, int(manifest["at_ms"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SnapshotError(f"{path} is damaged: {error!r:.200}") from error
 
@@ -356,7 +503,11 @@ def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=32).hexdigest()
 
 
+def _mtime_ms(found: fs.FileInfo) -> int:
+    return int((found.mtime_ns or 0) // 1_000_000)
+
+
 def _age_hours(found: fs.FileInfo, now_ms: int) -> float:
     if found.mtime_ns is None:
         return 0.0
-    return float((now_ms - found.mtime_ns / 1e6) / _HOUR_MS)
+    return float((now_ms - _mtime_ms(found)) / _HOUR_MS)

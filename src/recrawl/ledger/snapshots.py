@@ -21,13 +21,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.atomic_files import create_folder, sync_to_disk, sync_tree
 from recrawl.errors import LedgerError, SnapshotError
+
+if TYPE_CHECKING:
+    from recrawl.ledger.shared_snapshots import SharedSnapshots
 
 __all__ = ["SavedSnapshot", "SnapshotDraft", "SnapshotFolder", "SnapshotOrigin"]
 
@@ -192,16 +195,25 @@ class SnapshotFolder:
         Number of snapshots to keep; an older one is the fallback if the newest is corrupt.
     origin
         Corpus and partition to record in new snapshots; None to record nothing.
+    shared
+        Snapshots of the same partition in storage that other machines reach; None if there are
+        none.
     """
 
     def __init__(
-        self, folder: Path, keep: int = 2, *, origin: SnapshotOrigin | None = None
+        self,
+        folder: Path,
+        keep: int = 2,
+        *,
+        origin: SnapshotOrigin | None = None,
+        shared: "SharedSnapshots | None" = None,
     ) -> None:
         if keep < 1:
             raise ValueError(f"keep must be at least 1, got {keep}")
         self._folder = folder
         self._keep = keep
         self._origin = origin
+        self.shared = shared
         self._draft: SnapshotDraft | None = None
 
     @property

@@ -267,9 +267,9 @@ def test_a_damaged_chunk_is_found_and_replaced(
         shared.verify(published)
     with pytest.raises(SnapshotError):
         shared.restore(published, SnapshotFolder(tmp_path / "there", origin=ORIGIN))
-    if damage is not _flip_byte:  # one of another size is recognised without reading it
-        shared.publish(saved, epoch=1, now_ms=store.now_ms)
-        shared.verify(published)
+    # One of another size is recognised without reading it, and this object remembers the others.
+    shared.publish(saved, epoch=1, now_ms=store.now_ms)
+    shared.verify(published)
 
 
 @pytest.mark.parametrize(
@@ -317,16 +317,74 @@ def test_old_snapshots_and_unused_chunks_are_removed(tmp_path: Path) -> None:
         store.now_ms = began_ms + k * 10 * HOUR_MS
         published.append(shared.publish(one, epoch=1, now_ms=store.now_ms))
     with pytest.raises(ValueError, match="keep must be at least 2"):
-        shared.remove_old(keep=1, now_ms=store.now_ms)
+        shared.remove_old(keep=1)
     n_before = len(store.objects)
     # The manifests at once, chunks of the first one after a day.
-    assert shared.remove_old(keep=2, now_ms=began_ms + 30 * HOUR_MS) >= 3
+    assert shared.remove_old(keep=2) == 2
+    assert shared.remove_unused_chunks(began_ms + 30 * HOUR_MS) >= 1
     assert shared.list_complete() == [published[3], published[2]]
     n_after = len(store.objects)
-    assert shared.remove_old(keep=2, now_ms=began_ms + 80 * HOUR_MS) >= 1
+    assert shared.remove_unused_chunks(began_ms + 80 * HOUR_MS) >= 1
     assert len(store.objects) < n_after < n_before
     for kept in published[2:]:
         shared.verify(kept)
+
+
+def test_the_last_snapshots_of_days_are_kept(tmp_path: Path) -> None:
+    store = ObjectStore()
+    shared = in_memory(store)
+    began_ms = store.now_ms - store.now_ms % (24 * HOUR_MS)
+    published = []
+    for k in range(8):
+        store.now_ms = began_ms + k * 12 * HOUR_MS
+        saved = take_snapshot(tmp_path, 5 + k)
+        published.append(shared.publish(saved, epoch=1, now_ms=store.now_ms, at_ms=k))
+    assert [shared.time_of(one) for one in published] == [*range(8)]
+    protect = [published[0].path]
+    assert shared.remove_old(keep=3, days=3, protect=protect) == 3
+    assert shared.list_complete() == [published[i] for i in (7, 6, 5, 3, 0)]
+    shared.remove(published[0])
+    assert shared.list_complete()[-1] == published[3]
+
+
+def test_chunks_that_were_read_back_are_only_looked_for(tmp_path: Path) -> None:
+    store = ObjectStore()
+    shared = in_memory(store)
+    published = [
+        shared.publish(take_snapshot(tmp_path, position), epoch=1, now_ms=store.now_ms)
+        for position in (5, 6)
+    ]
+    n_first = shared.verify(published[0], now_ms=store.now_ms)
+    n_second = shared.verify(published[1], now_ms=store.now_ms)
+    assert n_first > 10_000
+    assert 700 < n_second < 3_000
+    assert shared.verify(published[1], now_ms=store.now_ms + 13 * HOUR_MS) == n_first
+    assert shared.verify(published[1]) == n_first
+    text = store.objects[published[1].path][0].decode()
+    for path in [path for path in store.objects if path.rpartition("/")[2] in text]:
+        shared.verify(published[1], now_ms=store.now_ms)
+        data, at_ms = store.objects.pop(path)
+        with pytest.raises(SnapshotError):
+            shared.verify(published[1], now_ms=store.now_ms)
+        store.objects[path] = (data, at_ms)
+
+
+def test_an_upload_can_be_ended(tmp_path: Path) -> None:
+    store = ObjectStore()
+    shared = in_memory(store)
+    saved = take_snapshot(tmp_path, 5)
+    left = iter(range(4))
+
+    def end_soon() -> None:
+        if next(left, None) is None:
+            raise LedgerError("enough")
+
+    with pytest.raises(LedgerError, match="enough"):
+        shared.publish(saved, epoch=1, now_ms=0, on_request=end_soon)
+    assert shared.list_complete() == []
+    published = shared.publish(saved, epoch=1, now_ms=0)
+    with pytest.raises(LedgerError, match="enough"):
+        shared.verify(published, on_request=end_soon)
 
 
 def test_nothing_is_removed_while_a_manifest_cannot_be_read(tmp_path: Path) -> None:
@@ -337,16 +395,16 @@ def test_nothing_is_removed_while_a_manifest_cannot_be_read(tmp_path: Path) -> N
     later_ms = store.now_ms + 100 * HOUR_MS
     store.objects[published.path] = (text.replace(b'"format": 1', b'"format": 2'), at_ms)
     with pytest.raises(SnapshotFormatError):
-        shared.remove_old(keep=2, now_ms=later_ms)
-    for fails_at in range(4):
+        shared.remove_unused_chunks(later_ms)
+    for fails_at in range(3):
         store.n_requests, store.fails_at = 0, fails_at
         with pytest.raises((LedgerError, SnapshotError)):
-            shared.remove_old(keep=2, now_ms=later_ms)
+            shared.remove_unused_chunks(later_ms)
     store.fails_at = None
     assert len(store.objects) == 1 + chunks
     # One that is damaged is of no use to anybody.
     store.objects[published.path] = (text[:-9], at_ms)
-    assert shared.remove_old(keep=2, now_ms=later_ms) == chunks
+    assert shared.remove_unused_chunks(later_ms) == chunks
 
 
 def test_a_chunk_that_is_about_to_be_removed_is_sent_again(tmp_path: Path) -> None:
@@ -361,7 +419,7 @@ def test_a_chunk_that_is_about_to_be_removed_is_sent_again(tmp_path: Path) -> No
 
     def remove_first(path: str, data: bytes) -> None:
         if path.endswith(".json"):
-            in_memory(store).remove_old(keep=2, now_ms=store.now_ms)
+            in_memory(store).remove_unused_chunks(store.now_ms)
         write(path, data)
 
     shared._write = remove_first  # type: ignore[method-assign]

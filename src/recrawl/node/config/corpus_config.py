@@ -127,6 +127,11 @@ class CorpusConfig:
         for host in self.hosts:
             self._check_host(host)
         self._check_patterns()
+        if self.snapshots.shared is not None and self.ledger.kind != "kafka":
+            raise ConfigError(
+                'snapshots.shared must not be given unless ledger.kind is "kafka"; use `recrawl '
+                "backup` for a corpus in one folder"
+            )
 
     def _check_types(self) -> None:
         for section in fields(self):

@@ -434,9 +434,21 @@ class SnapshotsConfig:
     keep: Count = 2
     """Number of snapshots kept.  The log, and with it the history that `recrawl explain` shows, is
     kept back to the oldest of them, and up to 4 MiB from before."""
+    shared: str | None = None
+    """Kafka only.  Storage that all machines reach, to which each snapshot is copied: a folder such
+    as "/mnt/shared/recrawl", or a URI such as "s3://bucket/recrawl?region=eu-central-1" or
+    "gs://bucket/recrawl".  The log is then kept back to the second-newest snapshot that was read
+    back from there, instead of ``keep``."""
+    shared_keep: Count = 4
+    """Number of snapshots kept in shared storage, at least 2."""
+    shared_days: WholeNumber = 7
+    """Number of days of which the last snapshot is kept in shared storage as well, for `recrawl
+    restore --at`."""
 
     def __post_init__(self) -> None:
         read_fields(self)
+        if self.shared_keep < 2:
+            raise ConfigError(f"shared_keep must be at least 2, got {self.shared_keep}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

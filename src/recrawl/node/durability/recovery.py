@@ -7,13 +7,16 @@ take longer than most queries.
 The store has a position of its own, which may be before or after that of the snapshot; records that
 the store has applied already are not written to it again.  A lost or corrupt store is replaced by
 the checkpoint inside the snapshot, which is never behind that snapshot.
+
+If snapshots are in shared storage, too, and the files here are missing or too old, the newest copy
+replaces them first.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +35,7 @@ from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder, SnapshotOrigin
 from recrawl.node.content.judging import update_host_memory
 from recrawl.node.durability.corpus_format import CorpusFormat
 from recrawl.node.durability.log_damage import PartitionEnds, lost_records_error
+from recrawl.node.durability.shared_copies import fetch_newest
 from recrawl.node.durability.store_repair import (
     CHECKPOINT,
     rebuild_damaged_store,
@@ -42,6 +46,9 @@ from recrawl.node.records import CorpusIdentified, entry_of
 from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.shard import SettingsSet, Shard, ShardSettings, event_of
 from recrawl.store import CHANGES_MAX, Store
+
+if TYPE_CHECKING:
+    from recrawl.ledger.shared_snapshots import SharedSnapshot
 
 __all__ = [
     "CHECKPOINT",
@@ -56,6 +63,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _READER_ATTEMPTS = 5
+_WRITER_ATTEMPTS = 3
 # A log begins with the id of the corpus and the settings; that of 0.1.0 with the settings.
 _BEGINNING_RECORDS = 2
 
@@ -197,7 +205,7 @@ def _open_store(partition: Partition, end: int) -> Store | None:
     if store.position > end:
         with ExitStack() as closing:
             closing.callback(store.close)
-            _check_log_end(partition, [], end, store.position)
+            _check_log_end(partition, None, end, store.position)
         # After a power cut an unsynced log may have lost records that the store has applied.
         logger.warning(
             "store %s is at %d, but the log ends at %d: rebuilding the store",
@@ -231,7 +239,7 @@ def _store_of(partition: Partition) -> Store:
 
 
 def _check_log_end(
-    partition: Partition, saved: list[SavedSnapshot], end: int, store_position: int
+    partition: Partition, snapshot_position: int | None, end: int, store_position: int
 ) -> None:
     """Raise `LogDamagedError` if a snapshot or the store is ahead of the log.
 
@@ -243,7 +251,7 @@ def _check_log_end(
         0,
         end,
         store_position if partition.is_synced else None,
-        saved[0].position if saved else None,
+        snapshot_position,
         None,
     )
     if not found.has_lost_records:
@@ -269,6 +277,14 @@ def recover_node(partition: Partition, *, is_reader: bool = False) -> Node:
         If no snapshot is usable, and the log does not begin at 0.
     """
     if not is_reader:
+        for _ in range(_WRITER_ATTEMPTS - 1):
+            first = partition.ledger.first
+            try:
+                return _recover_writer(partition)
+            except (PositionLost, RecoveryError):
+                # The owner may truncate the log while the files here are brought up to date.
+                if partition.ledger.first == first:
+                    raise
         return _recover_writer(partition)
     for _ in range(_READER_ATTEMPTS - 1):
         # The writer may truncate the log or remove a snapshot meanwhile.
@@ -293,9 +309,9 @@ def _recover_reader(partition: Partition) -> Node:
             partition=partition.number,
         )
         closing.callback(store.close)
-        saved = partition.snapshots.list_saved()
+        newest = _newest_position(partition.snapshots.list_saved())
         first = ledger.first
-        _check_log_end(partition, saved, ledger.end, store.position)
+        _check_log_end(partition, newest, ledger.end, store.position)
         start = _find_start(partition, first, ledger.end, is_reader=True)
         if start is None:
             raise _no_start_error(partition, first)
@@ -307,11 +323,12 @@ def _recover_reader(partition: Partition) -> Node:
 def _recover_writer(partition: Partition) -> Node:
     ledger = partition.ledger
     _check_origins(partition)
+    is_fetched = _fetch_shared_snapshot(partition)
     first, end = ledger.first, ledger.end
-    _check_log_end(partition, partition.snapshots.list_saved(), end, 0)
+    _check_log_end(partition, _newest_position(partition.snapshots.list_saved()), end, 0)
     _rebuild_store(partition)
     with ExitStack() as closing:
-        store = _open_store(partition, end)
+        store = None if is_fetched else _open_store(partition, end)
         start = None
         if store is not None:
             closing.callback(store.close)
@@ -329,6 +346,38 @@ def _recover_writer(partition: Partition) -> Node:
         node = _make_node(partition, start, store, is_reader=False)
         closing.pop_all()
     return node
+
+
+def _newest_position(snapshots: "Sequence[SavedSnapshot | SharedSnapshot]") -> int | None:
+    return max((one.position for one in snapshots), default=None)
+
+
+def _fetch_shared_snapshot(partition: Partition) -> bool:
+    """Fetch a snapshot from shared storage if the files here are missing or too old.
+
+    Returns whether the store here was removed for it.
+    """
+    shared = partition.snapshots.shared
+    if shared is None:
+        return False
+    try:
+        copies = shared.list_complete()
+    except LedgerError as error:
+        logger.warning("shared storage is not used: %s", error)
+        return False
+    # Nothing here may be removed if it, or a copy, shows that the log has lost records.
+    newest = _newest_position([*partition.snapshots.list_saved(), *copies])
+    _check_log_end(partition, newest, partition.ledger.end, _store_position(partition))
+    return fetch_newest(partition.snapshots, copies, partition.store_folder, partition.ledger)
+
+
+def _store_position(partition: Partition) -> int:
+    """Return the position of the store; 0 if there is none, or it cannot be read."""
+    try:
+        with Store.open(partition.store_folder, mode="reader") as store:
+            return store.position
+    except StorageError:
+        return 0
 
 
 def _find_start(

@@ -2,7 +2,8 @@
 
 A snapshot is the columns of the shard at one position and, taken a moment later, a checkpoint of
 the store.  The log is kept from the oldest kept snapshot on, so that a corrupt snapshot costs only
-time, and a little of it from before, which is the history of the pages of a small corpus.
+time, and a little of it from before, which is the history of the pages of a small corpus.  If there
+is shared storage, snapshots are copied there, and only the copies count.
 """
 
 import logging
@@ -15,9 +16,10 @@ from recrawl.errors import RecrawlError
 from recrawl.kv import return_free_memory
 from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder
 from recrawl.node.clock import Clock
-from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.config.corpus_config import CorpusConfig, SnapshotsConfig
 from recrawl.node.durability.file_checks import check_database, check_snapshot
 from recrawl.node.durability.recovery import CHECKPOINT
+from recrawl.node.durability.shared_copies import SharedCopies
 from recrawl.node.node import Node
 from recrawl.shard.state.snapshot import reserve_room
 from recrawl.shard.state.tables import Pages, bytes_per_row
@@ -39,7 +41,10 @@ _PAGE_BYTES = sum(bytes_per_row(Pages).values())
 
 
 def take_snapshot(node: Node, snapshots: SnapshotFolder) -> int:
-    """Take a snapshot of a node that keeps working; return the position of the snapshot."""
+    """Take a snapshot of a node that keeps working; return the position of the snapshot.
+
+    The log is truncated, unless snapshots are in shared storage, too.
+    """
     room = reserve_room(node.shard.tables)
     with node.lock:
         node.raise_if_failed()
@@ -68,7 +73,7 @@ def take_snapshot(node: Node, snapshots: SnapshotFolder) -> int:
         draft.abandon()
         raise
     saved = snapshots.list_saved()
-    if len(saved) >= snapshots.keep and node.is_owner:
+    if len(saved) >= snapshots.keep and node.is_owner and snapshots.shared is None:
         # Only the owner truncates: the snapshots of another owner may be older.
         oldest = saved[-1].position
         # A shared log is kept by its brokers, and reading it takes long.
@@ -129,12 +134,19 @@ class _NodeSnapshots:
         Node of the partition.
     folder
         Folder of its snapshots.
+    config
+        Configuration of snapshots.
     clock
         Time source.
     """
 
-    def __init__(self, node: Node, folder: SnapshotFolder, clock: Clock) -> None:
+    def __init__(
+        self, node: Node, folder: SnapshotFolder, config: SnapshotsConfig, clock: Clock
+    ) -> None:
         self.node, self.folder = node, folder
+        self.copies: SharedCopies | None = None
+        if folder.shared is not None:
+            self.copies = SharedCopies(node, folder, folder.shared, config, clock)
         saved = folder.list_saved()
         self.position = saved[0].position if saved else 0
         self.taken_ms = clock.running_ms()
@@ -175,13 +187,15 @@ class Snapshotter:
         self._stop = threading.Event()
         self._taking = threading.Lock()
         self._partitions = {
-            node.partition: _NodeSnapshots(node, folder, clock) for node, folder in nodes
+            node.partition: _NodeSnapshots(node, folder, config.snapshots, clock)
+            for node, folder in nodes
         }
         self._thread = threading.Thread(target=self._run, name="recrawl-snapshots", daemon=True)
 
     def add(self, node: Node, folder: SnapshotFolder) -> None:
         """Take snapshots of another node from now on."""
-        self._partitions[node.partition] = _NodeSnapshots(node, folder, self._clock)
+        taken = _NodeSnapshots(node, folder, self._config, self._clock)
+        self._partitions[node.partition] = taken
 
     def take(self, partition: int) -> None:
         """Take a snapshot of a partition now, if it has new records."""
@@ -233,6 +247,8 @@ class Snapshotter:
             for taken in self._all():
                 if self._is_due(taken):
                     self._try(taken)
+                if taken.copies is not None and taken.copies.is_due(taken.position):
+                    self._share(taken, taken.copies)
 
     def _is_due(self, taken: _NodeSnapshots) -> bool:
         node, n_records, n_bytes = taken.node, taken.n_records, taken.n_bytes
@@ -265,6 +281,21 @@ class Snapshotter:
         # A snapshot flushes the store's buffers, so this is when most memory is free.
         return_free_memory()
 
+    def _share(self, taken: _NodeSnapshots, copies: SharedCopies) -> None:
+        """Copy the newest snapshot to shared storage, and truncate the log by the copies there."""
+        node = taken.node
+        begin = copies.copy_newest(lambda: self._stop.is_set() or node.is_closed)
+        if begin is None:
+            return
+        try:
+            with node.lock:
+                if node.is_closed or not node.is_owner:
+                    return
+                node.ledger.truncate(begin)
+        except RecrawlError:
+            logger.exception("the log of partition %d is not truncated", node.partition)
+        copies.remove_old()
+
     def take_alone(self, partition: int) -> int:
         """Take a snapshot of a partition now, remove all others, and truncate the log to it.
 
@@ -286,6 +317,8 @@ class Snapshotter:
                 pass
             for saved in older:
                 folder.discard(saved)
+            if taken.copies is not None:
+                taken.copies.copy_alone()
             with node.lock:
                 node.check_owner()  # the snapshots of another owner may be older
             _truncate_log(node, position)
@@ -300,10 +333,12 @@ class Snapshotter:
                 node.store.trim_changes(before_ms=int(node.shard.now_ms - self._changes_kept_ms))
 
     def take_all(self) -> None:
-        """Take a snapshot of each node with new records, now."""
+        """Take a snapshot of each node with new records, now, and copy it to shared storage."""
         for taken in self._all():
             if taken.n_records > 0:
                 self._take(taken)
+            if taken.copies is not None and taken.node.is_owner:
+                self._share(taken, taken.copies)
 
     def take_last(self) -> None:
         """Take a snapshot of each node whose log since the last one takes long to replay."""

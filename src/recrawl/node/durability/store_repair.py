@@ -14,7 +14,7 @@ from recrawl.kv import damage_mark, unmark_damaged
 from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder
 from recrawl.node.durability.file_checks import check_database, check_snapshot
 
-__all__ = ["CHECKPOINT", "rebuild_damaged_store", "replace_store"]
+__all__ = ["CHECKPOINT", "is_intact", "rebuild_damaged_store", "replace_store"]
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ def rebuild_damaged_store(store_folder: Path, ledger: Ledger, snapshots: Snapsho
         return False
     first, end = ledger.first, ledger.end
     for saved in snapshots.list_saved():
-        if first <= saved.position <= end and _is_intact(saved):
+        if first <= saved.position <= end and is_intact(saved):
             logger.warning(
                 "store %s is damaged (%s): rebuilding it from %s", store_folder, what, saved.folder
             )
@@ -66,7 +66,7 @@ def rebuild_damaged_store(store_folder: Path, ledger: Ledger, snapshots: Snapsho
     return True
 
 
-def _is_intact(saved: SavedSnapshot) -> bool:
+def is_intact(saved: SavedSnapshot) -> bool:
     """Return whether all checksums of a snapshot, and of its copy of the store, are right."""
     try:
         for _ in check_snapshot(saved):
@@ -79,7 +79,7 @@ def _is_intact(saved: SavedSnapshot) -> bool:
     return True
 
 
-def replace_store(store_folder: Path, copy: Path | None) -> None:
+def replace_store(store_folder: Path, copy: Path | None, *, keeps_old: bool = True) -> None:
     """Put a copy, or nothing, in the place of a store; keep the old files as ``.broken``.
 
     Parameters
@@ -88,6 +88,8 @@ def replace_store(store_folder: Path, copy: Path | None) -> None:
         Folder of the store.
     copy
         Folder with the files of the replacement; None for a store that will be created anew.
+    keeps_old
+        Whether to keep the old files.
     """
     draft = store_folder.with_name(store_folder.name + ".draft")
     shutil.rmtree(draft, ignore_errors=True)
@@ -101,5 +103,8 @@ def replace_store(store_folder: Path, copy: Path | None) -> None:
         store_folder.rename(aside)
     if copy is not None:
         draft.rename(store_folder)
-    sync_to_disk(store_folder.parent)
+    if store_folder.parent.exists():
+        sync_to_disk(store_folder.parent)
+    if not keeps_old:
+        shutil.rmtree(store_folder.with_name(store_folder.name + ".broken"), ignore_errors=True)
     unmark_damaged(store_folder)
