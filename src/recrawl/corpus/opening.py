@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from recrawl.atomic_files import create_folder, replace_json
 from recrawl.corpus.corpus import Corpus
-from recrawl.errors import ConfigError, CorpusError, RecrawlError
+from recrawl.errors import ConfigError, CorpusError, RecoveryError, RecrawlError
 from recrawl.kernel_mode import uncached_notice
 from recrawl.ledger import Log, ReopenableLog, SnapshotFolder, SnapshotOrigin
 from recrawl.ledger.contract import check_partition
@@ -34,10 +34,8 @@ from recrawl.node.durability.log_damage import (
 )
 from recrawl.node.durability.open_log import check_log_client, id_for_log, note_log, open_log
 from recrawl.node.durability.recovery import Partition, recover_node
+from recrawl.node.durability.shared_copies import SharedPartitions
 from recrawl.urls import CANON_VERSION
-
-if TYPE_CHECKING:
-    from recrawl.ledger.shared_storage import SharedStorage
 
 __all__ = ["open_corpus", "open_folder"]
 
@@ -75,6 +73,8 @@ def _open_identified_log(
     try:
         if shape.corpus_id is None and not read_only:
             # A topic that another machine works with already, or a FORMAT file of 0.1.0.
+            if log.corpus_id is None:
+                _refuse_emptied_log(log)
             shape = _give_id(folder, shape, id_for_log(log))
             assert shape.corpus_id is not None
             log.identify(shape.corpus_id)
@@ -84,6 +84,18 @@ def _open_identified_log(
         log.close()
         raise
     return log, shape
+
+
+def _refuse_emptied_log(log: Log) -> None:
+    """Raise `RecoveryError` if a log has no records any more, which would name its corpus."""
+    ledgers = [log.partition(i) for i in range(log.n_partitions)]
+    if any(ledger.end > 0 for ledger in ledgers) and all(
+        ledger.first == ledger.end for ledger in ledgers
+    ):
+        raise RecoveryError(
+            "the log has no records any more, so it does not say which corpus it belongs to. Try "
+            "again when its owner has written to it, or copy FORMAT from another machine."
+        )
 
 
 def _give_id(folder: Path, shape: CorpusFormat, corpus_id: str) -> CorpusFormat:
@@ -154,55 +166,32 @@ def _numbers_to_open(partitions: Iterable[int] | None, config: CorpusConfig) -> 
     return numbers
 
 
-def _open_shared_storage(config: CorpusConfig) -> "SharedStorage | None":
-    """Return the storage for snapshots that all machines reach; None if none is configured."""
-    if config.snapshots.shared is None:
-        return None
-    # Imported here, because the file systems take long to load, and few corpora use them.
-    from recrawl.ledger.shared_storage import open_storage  # noqa: PLC0415
-
-    return open_storage(config.snapshots.shared)
-
-
-def _snapshots_of(
-    i: int,
-    folder: Path,
-    config: CorpusConfig,
-    shape: CorpusFormat,
-    storage: "SharedStorage | None",
-) -> SnapshotFolder:
-    """Return the snapshots of a partition, here and in shared storage."""
-    origin = None if shape.corpus_id is None else SnapshotOrigin(shape.corpus_id, i)
-    shared = None
-    if storage is not None and origin is not None:
-        from recrawl.ledger.shared_snapshots import SharedSnapshots  # noqa: PLC0415
-
-        shared = SharedSnapshots(*storage, origin)
-    path = folder / "snapshots" / str(i)
-    return SnapshotFolder(path, keep=config.snapshots.keep, origin=origin, shared=shared)
-
-
 def _files_of(
     i: int,
     folder: Path,
     config: CorpusConfig,
     shape: CorpusFormat,
     log: Log,
-    storage: "SharedStorage | None",
+    shared: SharedPartitions,
 ) -> Partition:
     """Return log, store and snapshots of a partition."""
-    reopen = None
+    corpus_id, reopen = shape.corpus_id, None
     if isinstance(log, ReopenableLog):
         reopen = partial(log.reopen_partition, i)
     return Partition(
         i,
         log.partition(i),
         folder / "store" / str(i),
-        _snapshots_of(i, folder, config, shape, storage),
+        SnapshotFolder(
+            folder / "snapshots" / str(i),
+            keep=config.snapshots.keep,
+            origin=None if corpus_id is None else SnapshotOrigin(corpus_id, i),
+            shared=shared.of(corpus_id, i),
+        ),
         is_shared=config.ledger.kind == "kafka",
         changes_max=config.changes.kept_max,
         is_synced=config.ledger.kind == "kafka" or config.ledger.durability == "sync",
-        corpus_id=shape.corpus_id,
+        corpus_id=corpus_id,
         generation=shape.generation,
         reopen_ledger=reopen,
     )
@@ -308,13 +297,13 @@ def open_folder(
     numbers = _numbers_to_open(partitions, config)
     if read_only and shape.ledger == "rocksdb" and is_log_missing(folder):
         raise lost_records_error(folder, "its log is missing")
-    storage = _open_shared_storage(config)
+    shared = SharedPartitions(config.snapshots)
     if not read_only:
         check_log(folder, config)
     log, shape = _open_identified_log(folder, config, shape, read_only=read_only)
     nodes = []
     try:
-        files = {i: _files_of(i, folder, config, shape, log, storage) for i in numbers}
+        files = {i: _files_of(i, folder, config, shape, log, shared) for i in numbers}
         nodes += [recover_node(partition, is_reader=read_only) for partition in files.values()]
         if not (read_only or accept_clock):
             last_ms = max((node.shard.now_ms for node in nodes), default=0)
@@ -329,7 +318,7 @@ def open_folder(
             clock,
             shape,
             is_reader=read_only,
-            find_partition=lambda i: _files_of(i, folder, config, shape, log, storage),
+            find_partition=lambda i: _files_of(i, folder, config, shape, log, shared),
         )
         if not read_only:
             corpus.begin(config_given=config_given, before=before)

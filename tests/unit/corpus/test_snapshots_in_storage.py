@@ -13,6 +13,7 @@ import pytest
 import recrawl
 from recrawl import Outcome
 from recrawl.corpus import Corpus, CorpusConfig
+from recrawl.corpus.doctor import CheckResult, Severity, check_corpus, repair_corpus
 from recrawl.errors import ConfigError, LedgerError, LogDamagedError, RecoveryError, SnapshotError
 from recrawl.ledger import SnapshotFolder
 from recrawl.ledger.shared_snapshots import SharedSnapshots
@@ -259,8 +260,7 @@ def test_recent_files_are_used_as_they_are(
     with recrawl.open(tmp_path / "a", config, clock=clock) as a:
         assert pages_of(a) == expected
     # Nor is the storage needed.
-    shutil.rmtree(tmp_path / "shared")
-    (tmp_path / "shared").write_bytes(b"")
+    monkeypatch.setattr(SharedSnapshots, "list_complete", fail_to_list)
     with recrawl.open(tmp_path / "a", config, clock=clock) as a:
         assert pages_of(a) == expected
 
@@ -334,11 +334,17 @@ def test_a_topic_that_has_lost_records_is_recognised_by_the_copies(
     with recrawl.open(tmp_path / "a", config, clock=clock) as a:
         work(a, "x", clock)
         work(a, "y", clock)
-    for path in (tmp_path / "shared").rglob("*.json"):
+        expected = pages_of(a)
+    for path in [*(tmp_path / "shared").rglob("*.json")]:
         position, _, rest = path.name.partition("-")
-        path.rename(path.with_name(f"{int(position) + 1000:020d}-{rest}"))
+        shutil.copy(path, path.with_name(f"{int(position) + 1000:020d}-{rest}"))
     with pytest.raises(LogDamagedError, match="the topic has lost records"):
         recrawl.open(tmp_path / "b", config, clock=clock)
+    results = [one.what for one in repair_corpus(tmp_path / "a", clock=clock)]
+    assert "2 later snapshots removed from shared storage" in results
+    for folder in "ab":
+        with recrawl.open(tmp_path / folder, config, clock=clock) as corpus:
+            assert pages_of(corpus) == expected
 
 
 def test_the_thread_of_snapshots_copies_them_and_tries_again(
@@ -434,3 +440,60 @@ def test_old_copies_are_removed(tmp_path: Path, config: CorpusConfig, clock: Man
         for i in range(6):
             work(a, f"x{i}", clock)
         assert len(copies_of(a)) == 4
+
+
+def check_storage(folder: Path, clock: ManualClock) -> CheckResult:
+    (found,) = (one for one in check_corpus(folder, clock=clock) if one.check == "shared snapshots")
+    return found
+
+
+def fail_to_list(_: SharedSnapshots) -> None:
+    raise LedgerError("the storage is away")
+
+
+def test_doctor_says_when_copies_are_late_or_the_storage_is_away(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with recrawl.open(tmp_path / "a", config, clock=clock) as a:
+        work(a, "x", clock)
+        a.add(["https://later.example/"])
+    found = check_storage(tmp_path / "a", clock)
+    assert (found.level, found.what) == (Severity.OK, "1 of 1 partition")
+    clock.pass_seconds(7_200)
+    found = check_storage(tmp_path / "a", clock)
+    assert found.level == Severity.WARN
+    assert found.what == "the newest one of 1 partition is up to 2 h old"
+    shutil.move(tmp_path / "shared", tmp_path / "away")
+    assert check_storage(tmp_path / "a", clock).level == Severity.OK  # the log is short
+    monkeypatch.setattr(SharedSnapshots, "list_complete", fail_to_list)
+    found = check_storage(tmp_path / "a", clock)
+    assert (found.level, found.what) == (Severity.BAD, "the storage is away")
+    assert "the log grows meanwhile" in found.todo
+
+
+def test_forgetting_leaves_one_copy_without_the_pages(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise LedgerError("the storage is away")
+
+    with recrawl.open(tmp_path / "a", config, clock=clock) as a:
+        work(a, "x", clock)
+        work(a, "jane", clock)
+        first = first_of(a)
+        with monkeypatch.context() as patches:
+            patches.setattr(SharedSnapshots, "publish", fail)
+            with pytest.raises(LedgerError, match="the storage is away"):
+                a.forget(pattern="/jane/*")
+        assert (first_of(a), len(copies_of(a))) == (first, 2)
+        (state,) = a.forget()
+        assert [one.kind for one in state.remains] == ["kafka", "storage"]
+        assert copies_of(a) == [first_of(a)]
+        # Nothing in the log says which corpus it belongs to.
+        with pytest.raises(RecoveryError, match="the log has no records any more"):
+            recrawl.open(tmp_path / "b", config, clock=clock)
+        a.add(["https://later.example/"])
+        expected = pages_of(a)
+    with recrawl.open(tmp_path / "b", config, clock=clock) as b:
+        assert pages_of(b) == expected
+        assert len(expected) == 21

@@ -37,6 +37,7 @@ from recrawl.corpus.doctor.machine_checks import (
 )
 from recrawl.corpus.doctor.repair import repair_corpus
 from recrawl.corpus.doctor.scrub_checks import scrub_check
+from recrawl.corpus.doctor.storage_checks import shared_snapshots_check
 from recrawl.corpus.opening import open_corpus
 from recrawl.node.clock import Clock, SystemClock
 from recrawl.node.durability.corpus_format import read_format
@@ -100,6 +101,9 @@ def _corpus_results(
     assert format_file is not None
     yield from run_check(
         "scrub", partial(scrub_check, folder, format_file, config.scrub, clock, is_now=is_scrub)
+    )
+    yield from run_check(
+        "shared snapshots", partial(shared_snapshots_check, folder, config, format_file, clock)
     )
     try:
         corpus = open_corpus(folder, config, read_only=True, clock=clock)

@@ -64,6 +64,7 @@ from recrawl.node.durability.recovery import (
     initial_shard,
     restore_shard,
 )
+from recrawl.node.durability.shared_copies import SharedPartitions
 from recrawl.node.durability.snapshotter import take_snapshot
 from recrawl.node.node import Node, apply_entry
 from recrawl.node.records import entry_of, record_of
@@ -71,6 +72,7 @@ from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.shard import LeasesReleased, PagesRemoved, Shard, event_of
 from recrawl.shard.events import page_of, slot_of_page
 from recrawl.store import Store
+from recrawl.units import count_text
 
 __all__ = ["repair_corpus"]
 
@@ -152,6 +154,7 @@ def repair_corpus(folder: Path, *, clock: Clock | None = None) -> Iterator[Check
             _move_parts(folder, plan)
             plan = replace(plan, is_moved=True)
             _write_plan(folder, plan)
+        _remove_shared_ahead(config, shape, plan)
         for name, what, todo in plan.results:
             yield warn(name, what, todo) if todo else ok(name, what)
         yield from _restore_pages(folder, plan, clock)
@@ -448,18 +451,22 @@ def _state_results(ends: PartitionEnds, state: _State, end: int) -> list[tuple[s
 def _plan_on_kafka(folder: Path, config: CorpusConfig, shape: Shape, clock: Clock) -> _Plan | None:
     """Find partitions that are ahead of the topic, whose store and snapshots must go."""
     others = read_other_ends(folder, config)
+    shared = SharedPartitions(config.snapshots)
     log = open_log(folder, config, mode="reader", corpus_id=shape.corpus_id)
     parts: list[str] = []
     results: list[tuple[str, str, str]] = []
     positions: dict[str, int] = {}
     try:
         for other in others:
+            copies = _positions_in_storage(shared, shape.corpus_id, other.partition)
+            newest = max((other.snapshot or 0, *copies))
             ledger = log.partition(other.partition)
-            one = other._replace(first=ledger.first, end=ledger.end)
+            one = other._replace(first=ledger.first, end=ledger.end, snapshot=newest)
             if not one.has_lost_records:
                 continue
             saved = SnapshotFolder(folder / "snapshots" / str(one.partition)).list_saved()
-            if one.first > 0 and not any(one.first <= s.position <= one.end for s in saved):
+            starts = [*(s.position for s in saved), *copies]
+            if one.first > 0 and not any(one.first <= start <= one.end for start in starts):
                 raise RecoveryError(
                     f"partition {one.partition} cannot be repaired: the topic begins at "
                     f"{one.first:,}, and no snapshot is between that and its end {one.end:,}. "
@@ -473,6 +480,10 @@ def _plan_on_kafka(folder: Path, config: CorpusConfig, shape: Shape, clock: Cloc
             results.append((name, f"continues from what the topic has, up to {one.end:,}", ""))
             what = f"what happened between the records {one.end:,} and {one.newest:,} may be lost"
             results.append((name, what, _LOST))
+            n_ahead = sum(position > one.end for position in copies)
+            if n_ahead:
+                what = f"{count_text(n_ahead, 'later snapshot')} removed from shared storage"
+                results.append((name, what, ""))
     finally:
         log.close()
     if not parts:
@@ -483,6 +494,26 @@ def _plan_on_kafka(folder: Path, config: CorpusConfig, shape: Shape, clock: Cloc
         positions=positions,
         results=tuple(results),
     )
+
+
+def _positions_in_storage(
+    shared: SharedPartitions, corpus_id: str | None, partition: int
+) -> list[int]:
+    copies = shared.of(corpus_id, partition)
+    return [] if copies is None else [one.position for one in copies.list_complete()]
+
+
+def _remove_shared_ahead(config: CorpusConfig, shape: Shape, plan: _Plan) -> None:
+    """Remove snapshots from shared storage that are ahead of the topic; may be done again."""
+    if config.ledger.kind != "kafka":
+        return
+    shared = SharedPartitions(config.snapshots)
+    for number, end in plan.positions.items():
+        copies = shared.of(shape.corpus_id, int(number))
+        for one in copies.list_complete() if copies is not None else ():
+            if one.position > end:
+                assert copies is not None
+                copies.remove(one)
 
 
 # ---------------------------------------------------------------------------- moving

@@ -58,6 +58,8 @@ _LOOK_SECONDS = 0.1
 # A broker keeps the segment that it writes to for up to a week by default, and deletes its file
 # some minutes after it is closed.
 _KAFKA_SEGMENT_MS = (7 * 24 + 1) * 3_600_000
+# Unused chunks in shared storage are removed after a day, with the next snapshot that is copied.
+_SHARED_CHUNK_MS = 26 * 3_600_000
 
 
 class Forgotten(NamedTuple):
@@ -180,7 +182,7 @@ class Forgetting:
         for node in self._nodes:
             node.store.compact()
             positions.append(self._snapshotter.take_alone(node.partition))
-        remains = list(self._rewrite_log(positions))
+        remains = [*self._rewrite_log(positions), *self._shared_chunks_left()]
         for _ in range(_LOOKS_MAX):
             left = list(files_left(self._folder, before))
             if not left:
@@ -224,6 +226,15 @@ class Forgetting:
                 until_ms,
             )
 
+    def _shared_chunks_left(self) -> Iterator[Remainder]:
+        for folder in self._snapshotter.shared_folders():
+            yield Remainder(
+                "storage",
+                folder,
+                "no snapshot has the pages any more, but their chunks are kept for another day",
+                until_ms=self._clock.wall_ms() + _SHARED_CHUNK_MS,
+            )
+
     def _replace_backups(self, backups: Sequence[Path]) -> Iterator[Remainder]:
         for dest in backups:
             left = _backup_left(dest, "")
@@ -258,7 +269,7 @@ def _still_left(folder: Path, remains: Sequence[Remainder], now_ms: int) -> list
             is_there = is_left(folder, one)
         elif one.kind == "process":
             is_there = one.where in {other.where for other in open_elsewhere(folder)}
-        elif one.kind == "kafka":
+        elif one.kind in ("kafka", "storage"):
             is_there = now_ms < one.until_ms
         else:
             # The number of a backup only grows.

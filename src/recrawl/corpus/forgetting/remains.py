@@ -18,7 +18,7 @@ class Remainder(NamedTuple):
     """Something that may still hold forgotten pages."""
 
     kind: str
-    """Kind of remainder: "file", "process", "kafka" or "backup"."""
+    """Kind of remainder: "file", "process", "kafka", "storage" or "backup"."""
     where: str
     """Path, number of a process, or topic."""
     why: str

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recrawl.errors import LedgerError, RecrawlError, SnapshotError
-from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder
+from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder, SnapshotOrigin
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import SnapshotsConfig
 from recrawl.node.durability.file_checks import check_snapshot
@@ -23,8 +23,9 @@ from recrawl.shard.state.snapshot import restore_tables
 
 if TYPE_CHECKING:
     from recrawl.ledger.shared_snapshots import SharedSnapshot, SharedSnapshots
+    from recrawl.ledger.shared_storage import SharedStorage
 
-__all__ = ["COPY_SECONDS_MAX", "SharedCopies", "fetch_newest"]
+__all__ = ["COPY_SECONDS_MAX", "SharedCopies", "SharedPartitions", "fetch_newest"]
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +39,37 @@ _COPIES_MIN = 2
 # A snapshot here that is so many records behind the newest copy takes longer to bring up to date
 # than the copy takes to fetch.
 _RECORDS_BEHIND_MAX = 100_000
+
+
+class SharedPartitions:
+    """The shared storage of a corpus, if one is configured.
+
+    Parameters
+    ----------
+    config
+        Configuration of snapshots.
+
+    Raises
+    ------
+    ConfigError
+        If it names storage that is not known.
+    """
+
+    def __init__(self, config: SnapshotsConfig) -> None:
+        self._storage: SharedStorage | None = None
+        if config.shared is not None:
+            # Imported here, because the file systems take long to load, and few corpora use them.
+            from recrawl.ledger.shared_storage import open_storage  # noqa: PLC0415
+
+            self._storage = open_storage(config.shared)
+
+    def of(self, corpus_id: str | None, partition: int) -> "SharedSnapshots | None":
+        """Return the shared snapshots of a partition; None without storage or id of the corpus."""
+        if self._storage is None or corpus_id is None:
+            return None
+        from recrawl.ledger.shared_snapshots import SharedSnapshots  # noqa: PLC0415
+
+        return SharedSnapshots(*self._storage, SnapshotOrigin(corpus_id, partition))
 
 
 class SharedCopies:

@@ -235,6 +235,10 @@ class Snapshotter:
             return None
         return (self._clock.running_ms() - taken.saved_ms) / 1000
 
+    def shared_folders(self) -> list[str]:
+        """Return the folders of the partitions' snapshots in shared storage."""
+        return [taken.folder.shared.folder for taken in self._all() if taken.folder.shared]
+
     def n_records_since(self) -> int:
         """Return the number of log records after the snapshots, which a restart replays."""
         return sum(max(taken.n_records, 0) for taken in self._all())
