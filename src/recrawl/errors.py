@@ -17,6 +17,7 @@
         ├── ForkedError       a corpus was used in a child of the process that opened it
         ├── LedgerError       a log cannot be written or read
         │   └── PositionLost  the log does not hold a position
+        ├── NotInCluster      a call cannot be made through a worker of a cluster
         ├── OwnershipLost     another node has claimed the partition
         ├── PartitionAway     the partition of a page is not open in this process
         ├── ReadError         an input file cannot be read at all
@@ -33,11 +34,18 @@
         │   ├── FormatError   its format is not known; nothing is corrupt
         │   └── LockedError   it is already open
         ├── TimeLost          a time is before the first record of the log
-        └── WebhookRefused    a request is not signed by the expected sender
+        ├── WebhookRefused    a request is not signed by the expected sender
+        └── WrongOwner        a worker got a request about a partition that it does not own
 
 Wrong arguments raise `ValueError` or `TypeError`, as everywhere in Python; a broken invariant is a
 bug and raises `AssertionError`.  Malformed data from the web raises nothing.
 """
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from recrawl.messages.forwarding import Owner
 
 __all__ = [
     "AccessDenied",
@@ -53,6 +61,7 @@ __all__ = [
     "LedgerError",
     "LockedError",
     "LogDamagedError",
+    "NotInCluster",
     "OwnershipLost",
     "PartitionAway",
     "PositionLost",
@@ -71,6 +80,7 @@ __all__ = [
     "UnknownFormat",
     "WebFileError",
     "WebhookRefused",
+    "WrongOwner",
 ]
 
 
@@ -128,6 +138,10 @@ class LedgerError(RecrawlError):
 
 class PositionLost(LedgerError):  # noqa: N818 - names a condition, as in the docs
     """The log does not hold a position: it was truncated, or the position is beyond the end."""
+
+
+class NotInCluster(RecrawlError):  # noqa: N818 - names a condition, as in the docs
+    """A call cannot be made through a worker of a cluster: the message says what to do instead."""
 
 
 class OwnershipLost(RecrawlError):  # noqa: N818 - names a condition, as in the docs
@@ -220,3 +234,20 @@ class TimeLost(RecrawlError):  # noqa: N818 - names a condition, as in the docs
 
 class WebhookRefused(RecrawlError):  # noqa: N818 - names a condition, as in the docs
     """A request is not signed by the expected sender, or was signed at another time."""
+
+
+class WrongOwner(RecrawlError):  # noqa: N818 - names a condition, as in the docs
+    """A worker of a cluster got a request about partitions that it does not own.
+
+    Parameters
+    ----------
+    message
+        Description for the log.
+    owners
+        The `recrawl.messages.forwarding.Owner` of each such partition, as far as the worker knows;
+        None if it knows none.
+    """
+
+    def __init__(self, message: str, owners: "Mapping[int, Owner | None]") -> None:
+        super().__init__(message)
+        self.owners = dict(owners)

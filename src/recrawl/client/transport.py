@@ -23,7 +23,7 @@ from recrawl.errors import AccessDenied, CorpusError, ServiceError, ServiceUnava
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["ARROW", "JSON", "Connecting", "ServiceAnswer", "Transport"]
+__all__ = ["ARROW", "JSON", "Connecting", "ServiceAnswer", "Transport", "query_text"]
 
 _log = logging.getLogger("recrawl.client")
 
@@ -187,7 +187,9 @@ class Transport:
             headers["Content-Type"] = content_type
         if request is not None:
             headers["Idempotency-Key"] = request
-        query = {name: _text(value) for name, value in (params or {}).items() if value is not None}
+        query = {
+            name: query_text(value) for name, value in (params or {}).items() if value is not None
+        }
         return await self._repeat(method, path, query, headers, body, wait_seconds)
 
     async def _repeat(
@@ -347,9 +349,10 @@ def _reason_of(error: Exception) -> str:
     return str(cause) or type(cause).__name__
 
 
-def _text(value: Any) -> Any:
+def query_text(value: Any) -> Any:
+    """Return a value of a query as text, or a list of texts."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):
-        return [_text(one) for one in value]
+        return [query_text(one) for one in value]
     return str(value)

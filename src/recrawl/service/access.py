@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as ScopeOfRequest
 
+from recrawl.service.forwarded import WorkerGate, admit_forwarded, find_forwarded
 from recrawl.service.keys import ApiKey, KeyRing, Scope, is_well_formed
 from recrawl.service.problems import Problem
 from recrawl.service.protection.proxies import is_forwarded
@@ -95,6 +96,8 @@ class Access:
         scope
             Scope that the request needs.
         """
+        if find_forwarded(request) is not None:
+            return ""  # the worker that got it has checked the key of its client
         found = self.admit(request, name)
         if found is None:
             return ""
@@ -188,6 +191,8 @@ class AccessGate:
         Limits of how fast clients may send requests.
     open_paths
         Paths of a corpus that need no key of it, such as ``indexnow`` or ``receivers/*``.
+    workers
+        Gate for requests that other workers of a cluster forward; None if there are none.
     """
 
     def __init__(
@@ -196,11 +201,13 @@ class AccessGate:
         access: Access,
         rates: RequestRates,
         open_paths: Collection[str] = (),
+        workers: WorkerGate | None = None,
     ) -> None:
         self._app = app
         self._access = access
         self._rates = rates
         self._open_paths = open_paths
+        self._workers = workers
 
     async def __call__(self, scope: ScopeOfRequest, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it."""
@@ -210,11 +217,13 @@ class AccessGate:
             return
         request = Request(scope)
         state = scope.setdefault("state", {})
-        known = self._access.recognise(request)
-        if known is not None:
-            state.update(key_id=known.id, key_name=known.name)
+        known = None
         try:
-            self._admit(request, known)
+            if not admit_forwarded(request, self._workers):
+                known = self._access.recognise(request)
+                if known is not None:
+                    state.update(key_id=known.id, key_name=known.name)
+                self._admit(request, known)
         except Problem as problem:
             await problem.response()(scope, receive, send)
             return

@@ -22,6 +22,7 @@ from recrawl.service.access import Access, AccessGate
 from recrawl.service.calls import Service, service_of
 from recrawl.service.formats.answers import json_answer
 from recrawl.service.formats.body_memory import BodyMemory
+from recrawl.service.forwarded import WorkerGate
 from recrawl.service.hosting.hosted import HostedCorpora
 from recrawl.service.keys import KeyRing
 from recrawl.service.limits import ServiceLimits
@@ -78,6 +79,8 @@ def create_app(  # noqa: PLR0913 (all but one are keywords)
     trusted_proxies: Sequence[str] = (),
     websub: WebSubSettings | None = None,
     tracing: Any = None,
+    local_corpora: Mapping[str, Any] | None = None,
+    workers: WorkerGate | None = None,
 ) -> FastAPI:
     """Return the application that serves some corpora; it closes them when it ends.
 
@@ -107,10 +110,15 @@ def create_app(  # noqa: PLR0913 (all but one are keywords)
         How hubs are reached that push the changes of feeds; None to subscribe to none.
     tracing
         Provider of the tracers of OpenTelemetry that record requests; None to record none.
+    local_corpora
+        Corpora of a cluster with the partitions that are open in this process, by their names;
+        ``corpora`` then has objects that also reach those of other workers.
+    workers
+        Gate for requests that other workers of a cluster forward; None to take none.
     """
     networks = read_networks(trusted_proxies)
     limits = limits or ServiceLimits()
-    hosted = HostedCorpora(corpora, limits, folders)
+    hosted = HostedCorpora(corpora, limits, folders, local_corpora)
     no_keys: dict[str, KeyRing | None] = dict.fromkeys(corpora)
     access = Access({**no_keys, **(keys or {})}, is_local=is_local and not networks)
     indexnow = None if fetch_text is None else IndexNow(fetch_text, limits)
@@ -160,7 +168,9 @@ def create_app(  # noqa: PLR0913 (all but one are keywords)
     given = {"receivers/*": True, "indexnow": indexnow, "websub/*": websub}
     open_paths = [path for path, what in given.items() if what is not None]
     rates, find_route = RequestRates(limits), partial(route_of_path, app)
-    app.add_middleware(AccessGate, access=access, rates=rates, open_paths=open_paths)
+    app.add_middleware(
+        AccessGate, access=access, rates=rates, open_paths=open_paths, workers=workers
+    )
     app.add_middleware(AuditLayer, folders=folders or {}, find_route=find_route)
     # The last one that is added is the first that sees a request.
     app.add_middleware(
@@ -187,7 +197,7 @@ def create_app(  # noqa: PLR0913 (all but one are keywords)
         app.state.hub_clients = hub_clients
         app.include_router(websub_route.router, prefix="/v1/corpora/{corpus}")
     _add_error_handlers(app)
-    gate = AccessGate(DirectCalls(app, _answer_bug), access=access, rates=rates)
+    gate = AccessGate(DirectCalls(app, _answer_bug), access=access, rates=rates, workers=workers)
     app.direct = RequestWatch(gate, app.state.metrics, log, find_route)
     for layer in outer:
         app.direct = layer(app.direct)

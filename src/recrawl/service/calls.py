@@ -11,6 +11,7 @@ from recrawl.service.access import Access
 from recrawl.service.formats.body_memory import BodyMemory, HeldBody
 from recrawl.service.formats.row_kinds import RowKind
 from recrawl.service.formats.rows import ARROW, JSON, NDJSON, body_format
+from recrawl.service.forwarded import find_forwarded
 from recrawl.service.hosting.hosted import HostedCorpora, HostedCorpus
 from recrawl.service.keys import Scope
 from recrawl.service.limits import ServiceLimits
@@ -71,8 +72,9 @@ def enter(request: Request, name: str, scope: Scope) -> HostedCorpus:
     """
     service = service_of(request)
     request.state.key_id = service.access.check(request, name, scope)
-    request.state.is_admin = scope is Scope.ADMIN
-    return service.corpora.find(name)
+    is_forwarded = find_forwarded(request) is not None
+    request.state.is_admin = scope is Scope.ADMIN and not is_forwarded
+    return service.corpora.find(name, is_forwarded=is_forwarded)
 
 
 class HeldRequestBody:
@@ -118,6 +120,9 @@ def request_key(request: Request, *parts: object) -> RequestKey | None:
     *parts
         Body and options, which a repeated request must have in common.
     """
+    forwarded = find_forwarded(request)
+    if forwarded is not None:
+        return None if forwarded.request is None else RequestKey(*forwarded.request)
     text = request.headers.get("idempotency-key")
     if text is None:
         return None

@@ -29,6 +29,7 @@ __all__ = [
     "budget_reason",
     "find_shortfall",
     "is_run_over",
+    "merge_shortfalls",
     "window_reason",
     "window_text",
 ]
@@ -218,10 +219,8 @@ _COUNTED_TEXTS = {
 }
 
 
-def _counted_reason(why: Why, waiting: _Waiting, now_ms: int) -> ShortfallReason:
+def _counted_reason(why: Why, n_pages: int, seconds: float) -> ShortfallReason:
     texts = _COUNTED_TEXTS.get(why, _Texts(f"waits: {why}", f"wait: {why}", "the next in {}"))
-    n_pages = round(waiting.n_pages)
-    seconds = max((waiting.until_ms - now_ms) / 1000, 0.0)
     is_known = math.isfinite(seconds)
     when = texts.when.format(seconds_text(seconds)) if is_known else ""
     more = "; ".join(part for part in (when, texts.setting) if part)
@@ -285,7 +284,10 @@ def find_shortfall(
         if held is not None and held.n_pages > n_leased:
             waiting[Why.IN_FLIGHT] = held._replace(n_pages=held.n_pages - n_leased)
         by_number = sorted(waiting.items(), key=lambda item: -item[1].n_pages)
-        reasons += [_counted_reason(why, each, now_ms) for why, each in by_number]
+        reasons += [
+            _counted_reason(why, round(n_pages), max((until_ms - now_ms) / 1000, 0.0))
+            for why, (n_pages, until_ms) in by_number
+        ]
     if not reasons:
         text = "all other pages are in this lease already" if n_leased else "no page can be leased"
         reasons.append(ShortfallReason(why=Why.IN_FLIGHT, n_pages=0, seconds=None, text=text))
@@ -294,4 +296,49 @@ def find_shortfall(
         n_leased=n_leased,
         reasons=tuple(reasons),
         is_sampled=is_sampled,
+    )
+
+
+def merge_shortfalls(
+    parts: Sequence[Shortfall], *, n_requested: int, n_leased: int
+) -> Shortfall | None:
+    """Return why leases from several parts of a corpus have fewer pages than requested.
+
+    Parameters
+    ----------
+    parts
+        Shortfall of each part.
+    n_requested, n_leased
+        Number of pages of all parts.
+    """
+    whole: dict[Why, ShortfallReason] = {}
+    counted: dict[Why, _Waiting] = {}
+    for reason in (reason for part in parts for reason in part.reasons):
+        if reason.n_pages is None:
+            known = whole.get(reason.why)
+            seconds = math.inf if reason.seconds is None else reason.seconds
+            if known is None or seconds < (math.inf if known.seconds is None else known.seconds):
+                whole[reason.why] = reason
+        elif reason.n_pages:
+            until = math.inf if reason.seconds is None else reason.seconds
+            before = counted.get(reason.why, _Waiting(0.0, math.inf))
+            counted[reason.why] = _Waiting(
+                before.n_pages + reason.n_pages, min(before.until_ms, until)
+            )
+    if len(whole) + len(counted) > 1:
+        whole.pop(Why.NO_PAGES, None)  # a part has none, and another one has some
+    by_number = sorted(counted.items(), key=lambda item: -item[1].n_pages)
+    reasons = [
+        *whole.values(),
+        *(_counted_reason(why, round(n), seconds) for why, (n, seconds) in by_number),
+    ]
+    if not reasons:
+        reasons = [reason for part in parts for reason in part.reasons][:1]
+    if not reasons:
+        return None
+    return Shortfall(
+        n_requested=n_requested,
+        n_leased=n_leased,
+        reasons=tuple(reasons),
+        is_sampled=any(part.is_sampled for part in parts),
     )

@@ -23,6 +23,9 @@ __all__ = ["HostedCorpora", "HostedCorpus"]
 _T = TypeVar("_T")
 
 _MERGED_OUTCOMES_MAX = 256
+_THREADS = 2
+# Calls that wait for other workers must not keep others from running.
+_THREADS_OF_WHOLE = 8
 
 
 class HostedCorpus:
@@ -40,13 +43,27 @@ class HostedCorpus:
         Limits of the server.
     folder
         Folder of the corpus, which has the delays of hosts; None keeps them in memory alone.
+    n_threads
+        Number of calls of a kind that run at a time.
+    whole
+        Corpus with the partitions of all workers, if this one has only those that are open in this
+        process; it is woken by what happens here.
     """
 
     def __init__(
-        self, name: str, corpus: Any, limits: ServiceLimits, folder: Path | None = None
+        self,
+        name: str,
+        corpus: Any,
+        limits: ServiceLimits,
+        folder: Path | None = None,
+        *,
+        n_threads: int = 2,
+        whole: "HostedCorpus | None" = None,
     ) -> None:
         self.name = name
         self.corpus = corpus
+        self._whole = whole
+        self._are_merged = n_threads == _THREADS
         self.guard = WriteGuard(corpus, limits)
         self.leases = LeaseQueue(corpus, limits, self.guard)
         self.feed = FeedWatch(corpus, limits)
@@ -56,9 +73,9 @@ class HostedCorpus:
         self._small_reports: MergingLane[Outcome] = MergingLane(
             "report", corpus.report, _MERGED_OUTCOMES_MAX, n_calls_max
         )
-        self._large_reports = CallLane("outcomes", 2, n_calls_max)
-        self._changing = CallLane("change", 2, n_calls_max)
-        self._reading = CallLane("read", 2, n_calls_max)
+        self._large_reports = CallLane("outcomes", n_threads, n_calls_max)
+        self._changing = CallLane("change", n_threads, n_calls_max)
+        self._reading = CallLane("read", n_threads, n_calls_max)
         politeness = corpus.config.politeness
         self.turns = HostTurns(
             delay_seconds=politeness.delay,
@@ -97,6 +114,13 @@ class HostedCorpus:
         self.feed.wake()
         if self.webhooks is not None:
             self.webhooks.wake()
+        if self._whole is not None:
+            self._whole._wake_feed()
+
+    def _wake_leases(self) -> None:
+        self.leases.wake()
+        if self._whole is not None:
+            self._whole.leases.wake()
 
     @property
     def n_changing(self) -> int:
@@ -127,22 +151,24 @@ class HostedCorpus:
         """Run a function that changes the corpus."""
         with self.guard.watch():
             found = await self._changing.run(function, *args, **kwargs)
-        self.leases.wake()
+        self._wake_leases()
         return found
 
     async def report(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
         """Run a function that reports many outcomes, or outcomes with bodies."""
         with self.guard.watch():
             found = await self._large_reports.run(function, *args, **kwargs)
-        self.leases.wake()
+        self._wake_leases()
         self._wake_feed()
         return found
 
     async def report_few(self, outcomes: list[Outcome]) -> Reported:
         """Report a few outcomes without bodies, together with those of other clients."""
+        if not self._are_merged:
+            return await self.report(self.corpus.report, outcomes)
         with self.guard.watch():
             found: Reported = await self._small_reports.call(outcomes)
-        self.leases.wake()
+        self._wake_leases()
         self._wake_feed()
         return found
 
@@ -166,7 +192,8 @@ class HostedCorpus:
         for lane in lanes:
             await lane.close()
         self.turns.close()
-        await asyncio.to_thread(self.corpus.close)
+        if self._whole is None:
+            await asyncio.to_thread(self.corpus.close)
 
 
 class HostedCorpora:
@@ -180,6 +207,9 @@ class HostedCorpora:
         Limits of the server.
     folders
         Folder of each corpus by its name.
+    local
+        Corpora whose partitions are on several workers, with those that are open in this process.
+        Requests that other workers forward are answered from them.
     """
 
     def __init__(
@@ -187,10 +217,22 @@ class HostedCorpora:
         corpora: Mapping[str, Any],
         limits: ServiceLimits,
         folders: Mapping[str, Path] | None = None,
+        local: Mapping[str, Any] | None = None,
     ) -> None:
+        local = local or {}
         self._hosted = {
-            name: HostedCorpus(name, one, limits, (folders or {}).get(name))
+            name: HostedCorpus(
+                name,
+                one,
+                limits,
+                (folders or {}).get(name),
+                n_threads=_THREADS_OF_WHOLE if name in local else _THREADS,
+            )
             for name, one in corpora.items()
+        }
+        self._local = {
+            name: HostedCorpus(name, one, limits, whole=self._hosted[name])
+            for name, one in local.items()
         }
 
     @property
@@ -198,16 +240,24 @@ class HostedCorpora:
         """The names of all corpora."""
         return sorted(self._hosted)
 
-    def find(self, name: str) -> HostedCorpus:
-        """Return a corpus by its name; raise if there is none."""
-        hosted = self._hosted.get(name)
+    def find(self, name: str, *, is_forwarded: bool = False) -> HostedCorpus:
+        """Return a corpus by its name; raise if there is none.
+
+        Parameters
+        ----------
+        name
+            Name of the corpus.
+        is_forwarded
+            Whether another worker asks, which wants the partitions of this process only.
+        """
+        hosted = (self._local if is_forwarded else self._hosted).get(name)
         if hosted is None:
             raise Problem("unknown-corpus", f"this server has no corpus {name[:100]!r}")
         return hosted
 
     async def stop_waiting(self) -> None:
         """Answer all requests that wait, because the server stops."""
-        for one in self._hosted.values():
+        for one in (*self._hosted.values(), *self._local.values()):
             one.stop_waiting()
             await one.leases.close()
 
@@ -218,5 +268,5 @@ class HostedCorpora:
 
     async def close(self) -> None:
         """Close all corpora."""
-        for one in self._hosted.values():
+        for one in (*self._local.values(), *self._hosted.values()):
             await one.close()

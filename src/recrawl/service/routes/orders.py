@@ -32,6 +32,7 @@ from recrawl.service.formats.answers import (
 from recrawl.service.formats.handles import Handle, handle_number
 from recrawl.service.formats.row_kinds import URL_ROWS
 from recrawl.service.formats.rows import decode_json, read_rows
+from recrawl.service.forwarded import find_forwarded
 from recrawl.service.hosting.hosted import HostedCorpus
 from recrawl.service.hosting.lease_queue import WantedLease
 from recrawl.service.keys import Scope
@@ -82,8 +83,10 @@ async def lease(
     hosted, limits = enter(request, corpus, Scope.LEASE), service_of(request).limits
     check_at_most("n", n, limits.orders_max)
     check_at_most("wait", wait, limits.wait_seconds_max)
+    forwarded = find_forwarded(request)
     wanted = WantedLease(
-        n=n,
+        # None: a lease that holds orders already gets these, whatever their number.
+        n=0 if forwarded is not None and forwarded.is_held_only else n,
         seconds=seconds,
         exact=exact,
         run=run,
@@ -97,9 +100,14 @@ async def lease(
 
 
 async def _lease_or_leave(request: Request, hosted: HostedCorpus, wanted: WantedLease) -> Orders:
-    """Return orders; if the client goes away while it waits, nobody gets any."""
+    """Return orders; if the client has gone away meanwhile, nobody gets any."""
     if wanted.wait_seconds == 0:
-        return await hosted.leases.lease(wanted)
+        orders = await hosted.leases.lease(wanted)
+        # A client with a key will ask for them again.
+        if orders and wanted.request is None and await request.is_disconnected():
+            await hosted.change(hosted.corpus.release, [one.handle for one in orders])
+            raise Problem("invalid-body", "the client has gone away")
+        return orders
     leasing = asyncio.create_task(hosted.leases.lease(wanted))
     leaving = asyncio.create_task(_wait_until_gone(request))
     try:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from numpy.typing import NDArray
 
+from recrawl.client.details import ServiceDetails
 from recrawl.corpus import PAGE_COLUMNS, RowStatus, explanation_words
 from recrawl.service.calls import (
     CorpusName,
@@ -159,7 +160,9 @@ def _explain(corpus: Any, url: str, key: str | None) -> dict[str, Any]:
         raise Problem(
             "unknown-page", "the page is not tracked", similar_urls=corpus.similar_urls(url)
         )
-    return {"words": explanation_words(page, None), **page.as_dict()}
+    # A page of another worker comes with the words of that worker.
+    words = page.words if isinstance(page, ServiceDetails) else explanation_words(page, None)
+    return {"words": words, **page.as_dict()}
 
 
 def _as_numbers(column: pa.Array | None) -> Any:

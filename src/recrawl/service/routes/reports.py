@@ -36,6 +36,7 @@ router = APIRouter(tags=["reports"])
 _SMALL_BODY_BYTES = 1 << 15
 _DONE, _DUPLICATE = int(RowStatus.DONE), int(RowStatus.DUPLICATE)
 _REFUSED, _UNKNOWN = int(RowStatus.REFUSED), int(RowStatus.UNKNOWN)
+_UNAVAILABLE = int(RowStatus.UNAVAILABLE)
 _TRANSITIONS = {int(one): one.name.lower() for one in Transition}
 
 
@@ -77,13 +78,13 @@ def _answer(
         kept = read.kept.tolist()
         known = found.is_known.tolist()
         counted, codes, dropped = (column.tolist() for column in found)
-        wrong = found.wrong_answer.tolist()
+        wrong, away = found.wrong_answer.tolist(), found.is_unavailable.tolist()
         for i, row in enumerate(kept):
             if counted[i]:
                 status[row] = _DONE
                 transition[row] = _TRANSITIONS[codes[i]]
             else:
-                status[row] = _DUPLICATE if known[i] else _UNKNOWN
+                status[row] = _UNAVAILABLE if away[i] else _DUPLICATE if known[i] else _UNKNOWN
         if any(dropped):
             members["dropped"] = [row for row, is_so in zip(kept, dropped, strict=True) if is_so]
         if any(wrong):

@@ -1,0 +1,639 @@
+"""The corpus of a cluster, as each worker serves it: the methods of `Corpus` over all workers.
+
+A `ClusterCorpus` has the partitions that are open in this process, and sends what belongs to other
+workers to them.  The service uses it like a `Corpus`; requests that other workers forward go to the
+`Corpus` itself, and so are never forwarded again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from recrawl.client import AsyncClient
+from recrawl.client.details import ServiceDetails
+from recrawl.cluster.api.owners import Owners
+from recrawl.cluster.api.shared_leases import SharedLeases
+from recrawl.cluster.api.split_calls import SplitCalls, SplitResult
+from recrawl.cluster.api.worker_calls import WorkerCalls
+from recrawl.corpus import (
+    Added,
+    Corpus,
+    CountedRows,
+    LeasedUrls,
+    Orders,
+    Outcome,
+    PageExplanation,
+    Reported,
+    RequestKey,
+    RowStatus,
+    Signalled,
+)
+from recrawl.errors import NotInCluster, PartitionAway, ServiceUnavailable
+from recrawl.messages.enums import Why
+from recrawl.messages.leases import WHYS
+from recrawl.messages.views import HostView
+from recrawl.node.orders import Order, partition_of
+from recrawl.node.routing import (
+    Urls,
+    as_array,
+    batch_ranges,
+    canonical_host,
+    partition_of_key,
+    split_by_partition,
+)
+
+__all__ = ["ClusterCorpus"]
+
+_Rows = NDArray[np.int64]
+# A request with a key is split into these batches whoever owns the rows, and each is one record in
+# the log of each partition.  So a repeated request finds the records of the first one.
+_ROWS_PER_BATCH: Final = 8_192
+_UNAVAILABLE: Final = int(RowStatus.UNAVAILABLE)
+_AWAY: Final = WHYS.index(Why.UNAVAILABLE)
+
+
+class ClusterCorpus:
+    """A corpus whose partitions are open on several workers.
+
+    Each method does what the one of `recrawl.Corpus` with its name does.  Rows whose owner cannot
+    be reached, or does not answer in time, have the status UNAVAILABLE.
+
+    Parameters
+    ----------
+    local
+        Corpus with the partitions that are open in this process.
+    owners
+        Owners of partitions, as this worker knows them.
+    calls
+        Requests to other workers.
+    """
+
+    def __init__(self, local: Corpus, owners: Owners, calls: WorkerCalls) -> None:
+        self.local = local
+        self.config = local.config
+        self.folder = local.folder
+        self._split_calls = SplitCalls(local, owners, calls)
+        self._calls = calls
+        self._leases = SharedLeases(self._split_calls, self.release)
+        self._n_partitions = local.nodes.n_partitions
+        self._by = local.config.corpus.group_by
+
+    def close(self) -> None:
+        """Close the connections to other workers, then the partitions of this process."""
+        self._calls.close()
+        self._leases.close()
+        self.local.close()
+
+    # ------------------------------------------------------------------ where rows are
+
+    def _partitions(self, urls: Any, key: Any) -> _Rows:
+        """Return the partition of each URL; -1 for one that is not valid."""
+        partition = np.full(len(urls), -1, np.int64)
+        for batch in split_by_partition(urls, self._n_partitions, self._by, key=key):
+            partition[batch.rows] = batch.partition
+        return partition
+
+    def _all(self) -> _Rows:
+        return np.arange(self._n_partitions, dtype=np.int64)
+
+    def _owned_by_others(self, partition: _Rows) -> bool:
+        return any(i not in self.local.nodes for i in np.unique(partition[partition >= 0]))
+
+    def _of_host(self, host: str) -> _Rows:
+        name = canonical_host(host, self._by)
+        return np.array([partition_of_key(name, self._n_partitions)])
+
+    # ------------------------------------------------------------------ pages
+
+    def add(
+        self,
+        urls: Urls,
+        *,
+        importance: Any = None,
+        cost: Any = None,
+        doc_id: Any = None,
+        metadata: Any = None,
+        key: Any = None,
+    ) -> Added:
+        """Add pages to track."""
+        urls = _one_array(urls)
+        columns = _Columns(
+            len(urls), importance=importance, cost=cost, doc_id=doc_id, metadata=metadata, key=key
+        )
+        found = self._split_calls.run(
+            self._partitions(urls, key),
+            lambda rows: self.local.add(_take(urls, rows), **columns.take(rows)),
+            lambda client, rows: client.add(_take(urls, rows), **columns.take(rows)),
+        )
+        return Added(
+            *(sum(part[i] for _, part in found.parts) for i in range(3)),
+            n_limited=sum(part.n_limited for _, part in found.parts),
+            limited_until_ms=max((part.limited_until_ms for _, part in found.parts), default=0),
+            rows=_status_of(found, len(urls)),
+        )
+
+    def remove(
+        self, urls: Urls | None = None, *, pattern: str | None = None, key: Any = None
+    ) -> CountedRows:
+        """Stop tracking pages, given by URL or by pattern; return the number of pages removed."""
+        if (urls is None) == (pattern is None):
+            raise ValueError("remove takes either urls or a pattern")
+        if urls is None:
+            found = self._split_calls.run(
+                self._all(),
+                lambda _: self.local.remove(urls, pattern=pattern, key=key),
+                lambda client, _: client.remove(urls, pattern=pattern, key=key),
+            )
+            return _count_everywhere(found)
+        given = _one_array(urls)
+        columns = _Columns(len(given), key=key)
+        found = self._split_calls.run(
+            self._partitions(given, key),
+            lambda rows: self.local.remove(_take(given, rows), **columns.take(rows)),
+            lambda client, rows: client.remove(_take(given, rows), **columns.take(rows)),
+        )
+        return _count_rows(found, len(given))
+
+    def set(
+        self,
+        urls: Urls | None = None,
+        *,
+        pattern: str | None = None,
+        key: Any = None,
+        **settings: Any,
+    ) -> CountedRows:
+        """Change settings of pages, given by URL or by pattern; return the number of pages."""
+        if (urls is None) == (pattern is None):
+            raise ValueError("set takes either urls or a pattern")
+        if urls is None:
+            found = self._split_calls.run(
+                self._all(),
+                lambda _: self.local.set(urls, pattern=pattern, key=key, **settings),
+                lambda client, _: client.set(urls, pattern=pattern, key=key, **settings),
+            )
+            return _count_everywhere(found)
+        given = _one_array(urls)
+        columns = _Columns(len(given), key=key)
+        found = self._split_calls.run(
+            self._partitions(given, key),
+            lambda rows: self.local.set(_take(given, rows), **columns.take(rows), **settings),
+            lambda client, rows: client.set(_take(given, rows), **columns.take(rows), **settings),
+        )
+        return _count_rows(found, len(given))
+
+    def set_each(
+        self,
+        urls: Urls,
+        *,
+        importance: Any = None,
+        cost: Any = None,
+        doc_id: Any = None,
+        metadata: Any = None,
+        key: Any = None,
+    ) -> CountedRows:
+        """Set the importance, the cost, the doc_id or the metadata of each page."""
+        urls = _one_array(urls)
+        columns = _Columns(
+            len(urls), importance=importance, cost=cost, doc_id=doc_id, metadata=metadata, key=key
+        )
+        found = self._split_calls.run(
+            self._partitions(urls, key),
+            lambda rows: self.local.set_each(_take(urls, rows), **columns.take(rows)),
+            lambda client, rows: client.set_each(_take(urls, rows), **columns.take(rows)),
+        )
+        return _count_rows(found, len(urls))
+
+    def why_refused(
+        self, urls: Urls, *, doc_id: Any = None, metadata: Any = None, key: Any = None
+    ) -> dict[int, str]:
+        """Return the rows that `add` refuses, and the reason of each."""
+        return self.local.why_refused(urls, doc_id=doc_id, metadata=metadata, key=key)
+
+    def explain(
+        self, url: str, *, key: str | None = None
+    ) -> PageExplanation | ServiceDetails | None:
+        """Return everything known of a page and why it is or is not due; None if not tracked."""
+        partition = self._partitions(as_array([url]), None if key is None else [key])
+        if partition[0] < 0:
+            return None
+        found: SplitResult[Any] = self._split_calls.run(
+            partition,
+            lambda _: self.local.explain(url, key=key),
+            lambda client, _: client.explain(url, key=key),
+        )
+        page: PageExplanation | ServiceDetails | None = _only(found, partition)
+        return page
+
+    def similar_urls(self, url: str) -> list[str]:
+        """Return up to three URLs of tracked pages of this process that are spelled much alike."""
+        return self.local.similar_urls(url)
+
+    # ------------------------------------------------------------------ hosts
+
+    def host(self, host: str) -> HostView:
+        """Return how a host (or domain or key, as pages are grouped) is fetched from."""
+        partition = self._of_host(host)
+        found = self._split_calls.run(
+            partition,
+            lambda _: self.local.host(host),
+            lambda client, _: client.host(host),
+        )
+        view: HostView = _only(found, partition)
+        return view
+
+    def set_host(self, host: str, **settings: Any) -> None:
+        """Set how often a host (or the domain or key that pages are grouped by) is fetched from."""
+        partition = self._of_host(host)
+        found = self._split_calls.run(
+            partition,
+            lambda _: self.local.set_host(host, **settings),
+            lambda client, _: client.set_host(host, **settings),
+        )
+        _only(found, partition)
+
+    def n_pages_of_host(self, host: str) -> int:
+        """Return the number of tracked pages of a host (or domain or key, as pages are grouped)."""
+        return self.host(host).n_pages
+
+    # ------------------------------------------------------------------ orders
+
+    def lease(
+        self,
+        n: int,
+        *,
+        seconds: float | None = None,
+        exact: bool = False,
+        run: str | None = None,
+        with_shortfall: bool = True,
+        request: RequestKey | None = None,
+    ) -> Orders:
+        """Return up to ``n`` pages that are most worth fetching now, of all workers."""
+        (found,) = self.lease_each(
+            [n],
+            requests=[request],
+            seconds=seconds,
+            exact=exact,
+            run=run,
+            with_shortfall=with_shortfall,
+        )
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def lease_each(
+        self,
+        counts: Sequence[int],
+        *,
+        requests: Sequence[RequestKey | None] | None = None,
+        seconds: float | None = None,
+        exact: bool = False,
+        run: str | None = None,
+        with_shortfall: bool = True,
+    ) -> list[Orders | Exception]:
+        """Lease for several callers at once."""
+        return self._leases.lease_each(
+            counts,
+            [None] * len(counts) if requests is None else requests,
+            seconds=seconds,
+            exact=exact,
+            run=run,
+            with_shortfall=with_shortfall,
+        )
+
+    def wait_seconds(self) -> float:
+        """Return the seconds to wait before the next `lease` after one that returned nothing."""
+        return self.local.wait_seconds()
+
+    def lease_urls(
+        self,
+        urls: Urls,
+        *,
+        add: bool = False,
+        seconds: float | None = None,
+        run: str | None = None,
+        key: Any = None,
+        request: RequestKey | None = None,
+    ) -> LeasedUrls:
+        """Return an order for each URL that may be fetched now, or the reason why it may not."""
+        urls = _one_array(urls)
+        columns = _Columns(len(urls), key=key)
+        order: list[Order | None] = [None] * len(urls)
+        why = np.full(len(urls), _AWAY, np.uint8)
+        wait = np.full(len(urls), np.inf)
+        partition = self._partitions(urls, key)
+        options: dict[str, Any] = {"add": add, "seconds": seconds, "run": run}
+        for batch, own in self._batches(urls, key, request):
+
+            def lease_here(
+                rows: _Rows, batch: _Rows = batch, own: RequestKey | None = own
+            ) -> LeasedUrls:
+                some = batch[rows]
+                return self.local.lease_urls(
+                    _take(urls, some), request=own, **columns.take(some), **options
+                )
+
+            def lease_there(client: AsyncClient, rows: _Rows, batch: _Rows = batch) -> Any:
+                some = batch[rows]
+                return client.lease_urls(_take(urls, some), **columns.take(some), **options)
+
+            found = self._split_calls.run(partition[batch], lease_here, lease_there, request=own)
+            for rows, part in found.parts:
+                for row, one in zip(batch[rows].tolist(), part.order, strict=True):
+                    order[row] = one
+                why[batch[rows]], wait[batch[rows]] = part.why, part.seconds
+        return LeasedUrls(urls, order, why, wait)
+
+    def extend(self, handles: Sequence[int], *, seconds: float) -> CountedRows:
+        """Hold orders until ``seconds`` from now; return the number that were still held."""
+        handle = np.asarray(handles, np.int64).reshape(-1)
+        found = self._split_calls.run(
+            self._of_handles(handle),
+            lambda rows: self.local.extend(handle[rows].tolist(), seconds=seconds),
+            lambda client, rows: client.extend(handle[rows].tolist(), seconds=seconds),
+        )
+        return _count_rows(found, handle.size)
+
+    def release(self, handles: Sequence[int]) -> CountedRows:
+        """Give back orders that were not fetched; return the number that were still held."""
+        handle = np.asarray(handles, np.int64).reshape(-1)
+        found = self._split_calls.run(
+            self._of_handles(handle),
+            lambda rows: self.local.release(handle[rows].tolist()),
+            lambda client, rows: client.release(handle[rows].tolist()),
+        )
+        return _count_rows(found, handle.size)
+
+    def _of_handles(self, handle: _Rows) -> _Rows:
+        partition = partition_of(handle, self.local.format.generation)
+        return np.where(partition < self._n_partitions, partition, -1)
+
+    def report(self, outcomes: Any) -> Reported:
+        """Report what fetches found, leased or not.  A second report of an order does not count."""
+        if isinstance(outcomes, pa.RecordBatch):
+            outcomes = pa.Table.from_batches([outcomes])
+        if isinstance(outcomes, Outcome):
+            outcomes = [outcomes]
+        if not isinstance(outcomes, pa.Table):
+            outcomes = list(outcomes)
+        n_rows = len(outcomes)
+        partition = self._of_outcomes(outcomes)
+        found = self._split_calls.run(
+            partition,
+            lambda rows: self.local.report(_take_outcomes(outcomes, rows)),
+            lambda client, rows: client.report(_take_outcomes(outcomes, rows)),
+        )
+        if len(found.parts) == 1 and not found.away.size:
+            return found.parts[0][1]
+        flags: dict[str, Any] = {
+            name: np.zeros(n_rows, kind)
+            for name, kind in (
+                ("counted", np.bool_),
+                ("transition", np.uint8),
+                ("has_dropped", np.bool_),
+                ("wrong_answer", np.uint8),
+                ("is_known", np.bool_),
+                ("is_unavailable", np.bool_),
+            )
+        }
+        for rows, part in found.parts:
+            for name, column in flags.items():
+                column[rows] = getattr(part, name)
+        flags["is_unavailable"][found.away] = True
+        return Reported(**flags)
+
+    def _of_outcomes(self, outcomes: "list[Outcome] | pa.Table") -> _Rows:
+        """Return the partition of each outcome, by its order or by its URL."""
+        n_rows = len(outcomes)
+        if isinstance(outcomes, list):
+            handle = np.array([one.handle for one in outcomes], np.int64)
+        elif "handle" in outcomes.schema.names:
+            handle = outcomes.column("handle").fill_null(0).to_numpy().astype(np.int64)
+        else:
+            handle = np.zeros(n_rows, np.int64)
+        partition = self._of_handles(handle)
+        named = np.flatnonzero(handle == 0)
+        if named.size:
+            urls, keys = _names_of(outcomes, named)
+            partition[named] = self._partitions(urls, keys if self._by == "key" else None)
+        return partition
+
+    # ------------------------------------------------------------------ signals and requests
+
+    def _batches(
+        self, urls: pa.Array, key: Any, request: RequestKey | None
+    ) -> Iterator[tuple[_Rows, RequestKey | None]]:
+        """Yield the rows of batches that are the same whoever owns them, each with its key."""
+        n_bytes = pc.binary_length(urls).fill_null(0).to_numpy(zero_copy_only=False)
+        if key is not None:
+            texts = [key] * len(urls) if isinstance(key, str) else _plain_list(key)
+            n_bytes = n_bytes + np.array([len((one or "").encode()) for one in texts], np.int64)
+        number = 0
+        for first, end in batch_ranges(n_bytes):
+            for start in range(first, end, _ROWS_PER_BATCH):
+                rows = np.arange(start, min(start + _ROWS_PER_BATCH, end), dtype=np.int64)
+                own = request
+                if request is not None and number:
+                    own = request._replace(key=request.key + b" batch %d" % number)
+                yield rows, own
+                number += 1
+
+    def signal(
+        self,
+        urls: Urls,
+        *,
+        source: str,
+        at_ms: Any = 0,
+        claimed_at_ms: Any = 0,
+        key: Any = None,
+        request: RequestKey | None = None,
+    ) -> Signalled:
+        """Signal that pages may have changed; return the number of signals that counted."""
+        urls = _one_array(urls)
+        columns = _Columns(len(urls), at_ms=at_ms, claimed_at_ms=claimed_at_ms, key=key)
+        status = np.full(len(urls), _UNAVAILABLE, np.uint8)
+        partition = self._partitions(urls, key)
+        for batch, own in self._batches(urls, key, request):
+
+            def signal_here(
+                rows: _Rows, batch: _Rows = batch, own: RequestKey | None = own
+            ) -> Signalled:
+                some = batch[rows]
+                return self.local.signal(
+                    _take(urls, some), source=source, request=own, **columns.take(some)
+                )
+
+            def signal_there(client: AsyncClient, rows: _Rows, batch: _Rows = batch) -> Any:
+                some = batch[rows]
+                return client.signal(_take(urls, some), source=source, **columns.take(some))
+
+            found = self._split_calls.run(partition[batch], signal_here, signal_there, request=own)
+            status[batch] = _status_of(found, batch.size)
+        is_unknown = np.isin(status, (RowStatus.UNKNOWN, RowStatus.REFUSED))
+        return Signalled(
+            int(np.count_nonzero(status == RowStatus.DONE)),
+            n_unknown=int(np.count_nonzero(is_unknown)),
+            rows=status,
+        )
+
+    def requests(
+        self,
+        urls: Urls,
+        n_requests: Any = 1,
+        *,
+        at_ms: Any = 0,
+        key: Any = None,
+        request: RequestKey | None = None,
+    ) -> CountedRows:
+        """Report how often users requested pages; requested pages become more important."""
+        urls = _one_array(urls)
+        columns = _Columns(len(urls), n_requests=n_requests, at_ms=at_ms, key=key)
+        status = np.full(len(urls), _UNAVAILABLE, np.uint8)
+        partition = self._partitions(urls, key)
+        for batch, own in self._batches(urls, key, request):
+
+            def count_here(
+                rows: _Rows, batch: _Rows = batch, own: RequestKey | None = own
+            ) -> CountedRows:
+                some = batch[rows]
+                return self.local.requests(_take(urls, some), request=own, **columns.take(some))
+
+            def count_there(client: AsyncClient, rows: _Rows, batch: _Rows = batch) -> Any:
+                some = batch[rows]
+                return client.requests(_take(urls, some), **columns.take(some))
+
+            found = self._split_calls.run(partition[batch], count_here, count_there, request=own)
+            status[batch] = _status_of(found, batch.size)
+        return CountedRows(int(np.count_nonzero(status == RowStatus.DONE)), rows=status)
+
+    # ------------------------------------------------------------------ this process alone
+
+    def now_ms(self) -> int:
+        """Return the current time of this worker, in milliseconds since 1970."""
+        return self.local.now_ms()
+
+    def metrics(self) -> Any:
+        """Return figures for monitoring of the partitions of this process: each has its own."""
+        return self.local.metrics()
+
+    # ------------------------------------------------------------------ not in a cluster
+
+    def plan_targets(self, *_: Any, **__: Any) -> Any:
+        """Raise: the plans of several workers cannot be added up."""
+        raise NotInCluster("a cluster makes no plans; open a copy of the corpus for one")
+
+    def consumers(self) -> list[Any]:
+        """Return no consumers: a cluster keeps no places in the change feed."""
+        return []
+
+    def commit_changes(self, *_: Any, **__: Any) -> Any:
+        """Raise: places in the change feed are kept by those who read it."""
+        raise NotInCluster("a cluster keeps no places of consumers; keep the cursor yourself")
+
+    remove_consumer = commit_changes
+
+    def set_budget(self, *_: Any, **__: Any) -> Any:
+        """Raise: the budget of a cluster is in its configuration."""
+        raise NotInCluster("the budget of a cluster is set in the configuration of its workers")
+
+
+class _Columns:
+    """Values of rows, of which parts are taken.
+
+    Parameters
+    ----------
+    n_rows
+        Number of rows.
+    **values
+        Value for all rows, or one per row; None for none.
+    """
+
+    def __init__(self, n_rows: int, **values: Any) -> None:
+        self._n_rows = n_rows
+        self._values = {name: one for name, one in values.items() if one is not None}
+
+    def take(self, rows: _Rows) -> dict[str, Any]:
+        """Return the values of some rows."""
+        if rows.size == self._n_rows:
+            return self._values
+        return {name: self._take_one(one, rows) for name, one in self._values.items()}
+
+    def _take_one(self, values: Any, rows: _Rows) -> Any:
+        if isinstance(values, pa.ChunkedArray | pa.Array):
+            return values.take(pa.array(rows))
+        if isinstance(values, np.ndarray) and values.ndim == 1:
+            return values[rows]
+        if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
+            return values
+        return [values[row] for row in rows.tolist()]
+
+
+def _one_array(urls: Urls) -> pa.Array:
+    array = as_array(urls)
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _take(urls: pa.Array, rows: _Rows) -> pa.Array:
+    return urls if rows.size == len(urls) else urls.take(pa.array(rows))
+
+
+def _take_outcomes(outcomes: "list[Outcome] | pa.Table", rows: _Rows) -> Any:
+    if rows.size == len(outcomes):
+        return outcomes
+    if isinstance(outcomes, list):
+        return [outcomes[row] for row in rows.tolist()]
+    return outcomes.take(pa.array(rows))
+
+
+def _names_of(outcomes: "list[Outcome] | pa.Table", rows: _Rows) -> tuple[pa.Array, Any]:
+    """Return the URLs of outcomes, and their keys."""
+    if isinstance(outcomes, list):
+        some = [outcomes[row] for row in rows.tolist()]
+        return as_array([one.url for one in some]), [one.key for one in some]
+    columns = []
+    for name in ("url", "key"):
+        if name not in outcomes.schema.names:
+            columns.append(pa.nulls(rows.size, pa.string()))
+            continue
+        column = outcomes.column(name).take(pa.array(rows)).cast(pa.string())
+        columns.append(column.combine_chunks())
+    return columns[0], columns[1]
+
+
+def _plain_list(values: Any) -> list[Any]:
+    is_arrow = isinstance(values, pa.Array | pa.ChunkedArray)
+    return values.to_pylist() if is_arrow else list(values)
+
+
+def _status_of(found: SplitResult[Any], n_rows: int) -> NDArray[np.uint8]:
+    """Return the status of each row; that of rows without an owner is UNAVAILABLE."""
+    status = np.full(n_rows, _UNAVAILABLE, np.uint8)
+    for rows, part in found.parts:
+        status[rows] = part.rows
+    return status
+
+
+def _count_rows(found: SplitResult[Any], n_rows: int) -> CountedRows:
+    return CountedRows(sum(int(part) for _, part in found.parts), rows=_status_of(found, n_rows))
+
+
+def _count_everywhere(found: SplitResult[Any]) -> CountedRows:
+    """Return the number of pages of a call for all partitions; raise if some are away."""
+    n_pages = sum(int(part) for _, part in found.parts)
+    if found.away.size:
+        some = ", ".join(map(str, found.away[:20].tolist()))
+        raise ServiceUnavailable(
+            f"{n_pages:,} pages were changed, but the partitions {some} cannot be reached now; "
+            "send the request again"
+        )
+    return CountedRows(n_pages)
+
+
+def _only(found: SplitResult[Any], partition: _Rows) -> Any:
+    """Return the result of a call for one partition; raise if it is away."""
+    if not found.parts:
+        raise PartitionAway(int(partition[0]))
+    return found.parts[0][1]

@@ -1,0 +1,345 @@
+"""Send requests to other workers: each once, with a deadline, all at the same time.
+
+One thread runs all of them.  A worker that has not answered within its deadline counts as stalled:
+requests to it fail at once until it answers a small request again, so that it delays those that
+are under way when it stops, and no others.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from recrawl.client import AsyncClient
+from recrawl.client.problems import failure_of
+from recrawl.client.service_url import ServiceUrl
+from recrawl.client.transport import JSON, ServiceAnswer, Transport, query_text
+from recrawl.cluster.api.credentials import ClusterKeys
+from recrawl.cluster.api.owners import Owner
+from recrawl.cluster.api.receiving import signed_text
+from recrawl.errors import ServiceError, ServiceUnavailable, WrongOwner
+from recrawl.messages.forwarding import (
+    AUTHORIZATION_KIND,
+    EXPECTED,
+    FORWARDED,
+    HELD_ONLY,
+    REQUEST,
+    epochs_text,
+    read_owner_rows,
+    request_text,
+)
+
+__all__ = ["ForwardingSettings", "OwnerClient", "WorkerCalls"]
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_CONNECTIONS_MAX: Final = 256
+_CONNECTIONS_PER_WORKER_MAX: Final = 64
+# Connections that are not used are closed before the server does so.
+_KEEP_ALIVE_SECONDS: Final = 15.0
+_ANSWER_BYTES_MAX: Final = 256 << 20
+_PROBLEM_BYTES_MAX: Final = 1 << 20
+_KNOWN_WORKERS_MAX: Final = 4_096
+_PROBE_SECONDS: Final = 0.5
+_HOLD_SECONDS_MAX: Final = 8.0
+_WRONG_OWNER: Final = "urn:recrawl:problem:wrong-owner"
+_CLOSE_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardingSettings:
+    """How long a worker waits for others."""
+
+    seconds_max: float = 5.0
+    """Deadline of a call about given rows."""
+    lease_seconds_max: float = 2.0
+    """Deadline of a lease."""
+
+
+class _Health:
+    """Whether a worker answers."""
+
+    __slots__ = ("is_stalled", "n_timeouts")
+
+    def __init__(self) -> None:
+        self.is_stalled = False
+        self.n_timeouts = 0
+
+
+class _OwnerTransport(Transport):
+    """Requests to one worker about one corpus; each is sent once."""
+
+    def __init__(
+        self,
+        calls: "WorkerCalls",
+        owner: Owner,
+        epochs: Mapping[int, int],
+        request: tuple[bytes, bytes] | None,
+        *,
+        is_held_only: bool,
+    ) -> None:
+        self._url = ServiceUrl(owner.address.rstrip("/"), calls.corpus)
+        self._base = self._url.path_of(calls.corpus)
+        self._clock_offset_ms = 0
+        self._calls = calls
+        self._owner = owner
+        self._own = {FORWARDED: quote(calls.sender)}
+        if epochs:
+            self._own[EXPECTED] = epochs_text(epochs)
+        if request is not None:
+            self._own[REQUEST] = request_text(request)
+        if is_held_only:
+            self._own[HELD_ONLY] = "1"
+
+    async def close(self) -> None:
+        """Do nothing: all requests share their connections."""
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        request: str | None = None,
+        wait_seconds: float = 0.0,
+    ) -> ServiceAnswer:
+        """Send a request once, and return the answer; see `Transport.call`."""
+        del request, wait_seconds  # the key of the original request counts, and nobody waits
+        assert self._base is not None
+        url = URL(self._base + path, encoded=True)
+        query = {
+            name: query_text(value) for name, value in (params or {}).items() if value is not None
+        }
+        if query:
+            url = url.with_query(query)
+        headers = {"Accept": accept, **self._own}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        headers["Authorization"] = self._calls.authorization(self._owner, method, url, self._own)
+        try:
+            async with self._calls.session.request(
+                method, url, data=body, headers=headers, allow_redirects=False
+            ) as answer:
+                is_error = answer.status >= 300
+                n_bytes_max = _PROBLEM_BYTES_MAX if is_error else _ANSWER_BYTES_MAX
+                data = await self._read(answer, n_bytes_max)
+                found = answer.headers
+        except (aiohttp.ClientError, OSError) as error:
+            raise ServiceUnavailable(f"{self.server} cannot be reached: {error}") from error
+        if not is_error:
+            return ServiceAnswer(found, data)
+        if answer.status == 421:
+            raise _wrong_owner(self.server, data)
+        raise failure_of(answer.status, found, data, self.server).error
+
+
+def _wrong_owner(server: str, data: bytes) -> Exception:
+    try:
+        document = ServiceAnswer({}, data).json()
+        if document["type"] == _WRONG_OWNER:
+            return WrongOwner(str(document["detail"])[:500], read_owner_rows(document["owners"]))
+    except (ServiceError, KeyError, TypeError, ValueError):
+        pass
+    return ServiceError(f"{server} says that it is not the server that was meant")
+
+
+class OwnerClient(AsyncClient):
+    """A client of one worker, whose requests are marked as forwarded.
+
+    Parameters
+    ----------
+    transport
+        Transport that sends them.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self.url = transport.server
+        self._transport = transport
+
+
+class WorkerCalls:
+    """Requests of one worker to the others about one corpus.
+
+    Parameters
+    ----------
+    corpus
+        Name of the corpus on all workers.
+    sender
+        Name of this worker.
+    keys
+        Keys that all workers share.
+    settings
+        Deadlines.
+    """
+
+    def __init__(
+        self,
+        corpus: str,
+        sender: str,
+        keys: ClusterKeys,
+        settings: ForwardingSettings | None = None,
+    ) -> None:
+        self.corpus = corpus
+        self.sender = sender
+        self.settings = settings or ForwardingSettings()
+        self._keys = keys
+        self._health: dict[str, _Health] = {}
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
+        self._probes: set[asyncio.Task[None]] = set()
+
+    # ------------------------------------------------------------------ running
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> "Future[_T]":
+        """Run a coroutine in the thread of the requests."""
+        with self._lock:
+            if self._is_closed:
+                work.close()
+                raise ServiceError("the worker is stopping")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="recrawl-forward", daemon=True
+                )
+                self._thread.start()
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The connections to all workers."""
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=_CONNECTIONS_MAX,
+                    limit_per_host=_CONNECTIONS_PER_WORKER_MAX,
+                    keepalive_timeout=_KEEP_ALIVE_SECONDS,
+                ),
+                headers={"Accept-Encoding": "identity", "User-Agent": "recrawl"},
+                timeout=aiohttp.ClientTimeout(total=None),
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        return self._session
+
+    def close(self) -> None:
+        """End all requests and close the connections."""
+        with self._lock:
+            self._is_closed = True
+            loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+
+        async def finish() -> None:
+            for probe in self._probes:
+                probe.cancel()
+            if self._session is not None:
+                await self._session.close()
+
+        asyncio.run_coroutine_threadsafe(finish(), loop).result(_CLOSE_SECONDS)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(_CLOSE_SECONDS)
+        if not thread.is_alive():
+            loop.close()
+
+    # ------------------------------------------------------------------ requests
+
+    def authorization(self, owner: Owner, method: str, url: URL, headers: Mapping[str, str]) -> str:
+        """Return the signature of a request to a worker, as the value of a header."""
+        signed = signed_text(owner.worker, method, url.raw_path_qs, headers, self.sender)
+        return f"{AUTHORIZATION_KIND} {self._keys.sign(signed, time.time_ns() // 1_000_000)}"
+
+    async def call(
+        self,
+        owner: Owner,
+        call: Callable[[AsyncClient], Awaitable[_T]],
+        *,
+        epochs: Mapping[int, int] | None = None,
+        seconds_max: float | None = None,
+        request: tuple[bytes, bytes] | None = None,
+        is_held_only: bool = False,
+    ) -> _T:
+        """Call a worker, once and within a deadline.
+
+        Parameters
+        ----------
+        owner
+            Worker to call.
+        call
+            Function that makes the call with a client of that worker.
+        epochs
+            Epochs of the partitions that the worker is expected to own.
+        seconds_max
+            Deadline; that of the settings by default.
+        request
+            Key and digest of the original request.
+        is_held_only
+            Whether a lease asks only for orders that an earlier attempt got.
+
+        Raises
+        ------
+        ServiceUnavailable
+            If the worker cannot be reached, is stalled, or does not answer in time.
+        WrongOwner
+            If it does not own the partitions.
+        """
+        if len(self._health) > _KNOWN_WORKERS_MAX:
+            self._health.clear()  # of workers that have ended
+        health = self._health.setdefault(owner.address, _Health())
+        if health.is_stalled:
+            raise ServiceUnavailable(f"the worker {owner.worker} does not answer")
+        transport = _OwnerTransport(self, owner, epochs or {}, request, is_held_only=is_held_only)
+        seconds = self.settings.seconds_max if seconds_max is None else seconds_max
+        try:
+            async with asyncio.timeout(seconds):
+                found = await call(OwnerClient(transport))
+        except TimeoutError:
+            self._note_timeout(owner, health)
+            raise ServiceUnavailable(
+                f"the worker {owner.worker} has not answered within {seconds:g} s"
+            ) from None
+        health.n_timeouts = 0
+        return found
+
+    def _note_timeout(self, owner: Owner, health: _Health) -> None:
+        if health.is_stalled:
+            return
+        health.is_stalled = True
+        health.n_timeouts += 1
+        logger.warning("the worker %s does not answer; its rows are unavailable", owner.worker)
+        probe = asyncio.get_running_loop().create_task(self._probe(owner, health))
+        self._probes.add(probe)
+        probe.add_done_callback(self._probes.discard)
+
+    async def _probe(self, owner: Owner, health: _Health) -> None:
+        """Wait until a stalled worker answers a request that needs no corpus."""
+        # A worker that answers these and no others must not delay a call every half second.
+        await asyncio.sleep(min(_PROBE_SECONDS * 2 ** (health.n_timeouts - 1), _HOLD_SECONDS_MAX))
+        url = URL(f"{owner.address.rstrip('/')}/healthz", encoded=True)
+        while True:
+            try:
+                async with asyncio.timeout(_PROBE_SECONDS * 2):
+                    async with self.session.get(url, allow_redirects=False) as answer:
+                        await answer.read()
+                break
+            except TimeoutError:
+                pass
+            except (aiohttp.ClientError, OSError):
+                break  # nothing listens there: calls fail at once
+            await asyncio.sleep(_PROBE_SECONDS)
+        health.is_stalled = False
+        logger.warning("the worker %s answers again, or has ended", owner.worker)

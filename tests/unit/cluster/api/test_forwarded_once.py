@@ -1,0 +1,150 @@
+"""A forwarded request is answered by the worker that gets it, and is never forwarded again."""
+
+import time
+from typing import Any
+
+import pytest
+
+from recrawl.client import Client
+from recrawl.cluster.api.owners import Owner
+from recrawl.cluster.api.receiving import signed_text
+from recrawl.corpus import RowStatus
+from recrawl.messages.enums import Why
+from tests.unit.cluster.api.workers import Worker, Workers
+from tests.unit.service.running_server import Answer
+
+pytestmark = pytest.mark.slow_without_jit
+
+URLS = [f"https://h{i % 40}.example/page/{i}" for i in range(200)]
+PATH = "/v1/corpora/news"
+
+
+def forward(
+    to: Worker, path: str, body: Any = None, method: str = "POST", **headers: str
+) -> Answer:
+    """Send a request as the worker w9 would."""
+    own = {"Recrawl-Forwarded": "w9", **{k.replace("_", "-"): v for k, v in headers.items()}}
+    text = signed_text(to.name, method, path, own, "w9")
+    token = to.keys.sign(text, time.time_ns() // 1_000_000)
+    own.setdefault("Authorization", f"Recrawl-Worker {token}")
+    return to.server.request(method, path, body, own)
+
+
+def test_a_forwarded_request_stays_where_it_is(workers: Workers, clients: list[Client]) -> None:
+    answer = forward(workers[0], f"{PATH}/pages", [{"url": url} for url in URLS])
+    counts = answer.json["counts"]
+    assert counts["done"] == workers[0].corpus.n_pages > 0
+    assert counts["unavailable"] == 200 - counts["done"]
+    assert workers[1].corpus.n_pages == workers[2].corpus.n_pages == 0
+    answer = forward(workers[1], f"{PATH}/orders?n=10")
+    assert answer.json["orders"] == []
+
+
+def test_a_wrong_owner_names_the_right_one(workers: Workers) -> None:
+    answer = forward(workers[0], f"{PATH}/orders?n=1", Recrawl_Expected="0:1,1:1")
+    assert (answer.status, answer.problem) == (421, "wrong-owner")
+    assert answer.json["owners"] == [
+        {"partition": 1, **workers[1].owned()[1]._asdict()},
+    ]
+    answer = forward(workers[0], f"{PATH}/orders?n=1", Recrawl_Expected="0:99")
+    assert answer.json["owners"] == [
+        {"partition": 0, "worker": None, "address": None, "epoch": None}
+    ]
+    assert forward(workers[0], f"{PATH}/orders?n=1", Recrawl_Expected="0:0,3:1").status == 200
+
+
+def test_requests_reach_the_owner_that_a_wrong_one_names(
+    workers: Workers, clients: list[Client]
+) -> None:
+    # The first worker takes the second for the owner of everything; the others know better.
+    second = workers[1]
+    wrong = Owner(second.name, second.address, 0)
+    workers[0].owners.replace(dict.fromkeys(range(6), wrong))
+    assert clients[0].add(URLS).rows.tolist() == [RowStatus.DONE] * 200
+    assert workers[2].corpus.n_pages > 0
+
+
+def test_two_attempts_at_most_and_no_loops(workers: Workers, clients: list[Client]) -> None:
+    clients[0].add(URLS)
+    # Two workers take each other for the owner of what the third one owns.
+    swapped = {
+        worker.name: {i: Owner(other.name, other.address, 0) for i in range(6)}
+        for worker, other in ((workers[0], workers[1]), (workers[1], workers[0]))
+    }
+    for worker in workers.all[:2]:
+        worker.owners.replace(swapped[worker.name])
+    added = clients[0].add(URLS)
+    n_third = workers[2].corpus.n_pages
+    assert (added.rows == RowStatus.UNAVAILABLE).sum() == n_third > 0
+    assert (added.rows == RowStatus.DUPLICATE).sum() == 200 - n_third
+    found = clients[1].lease_urls(URLS)
+    assert found.counts()[Why.UNAVAILABLE] == n_third
+
+
+def test_partitions_without_an_owner_are_unavailable(
+    workers: Workers, clients: list[Client]
+) -> None:
+    clients[0].add(URLS)
+    workers.tell_all({})
+    added = clients[0].add(URLS)
+    assert (added.rows == RowStatus.DUPLICATE).sum() == workers[0].corpus.n_pages
+    assert (added.rows == RowStatus.UNAVAILABLE).sum() == 200 - workers[0].corpus.n_pages
+    away = URLS[added.rows.tolist().index(RowStatus.UNAVAILABLE)]
+    answer = workers[0].server.get(f"/page?url={away}")
+    assert (answer.status, answer.problem) == (503, "unavailable")
+
+
+def test_nobody_else_forwards_requests(workers: Workers) -> None:
+    path = f"{PATH}/orders?n=1"
+    server = workers[0].server
+    marked = {"Recrawl-Forwarded": "w9"}
+    assert server.request("POST", path, headers=marked).problem == "key-needed"
+    for kind in ("Bearer rk_x", "Recrawl-Worker v1.0.0.0", "Recrawl-Worker"):
+        answer = server.request("POST", path, headers=marked | {"Authorization": kind})
+        assert (answer.status, answer.problem) == (401, "key-needed")
+    # A signature for another worker, path or header is of no use.
+    now_ms = time.time_ns() // 1_000_000
+    for receiver, target, headers in (
+        ("w1", path, {}),
+        ("w0", f"{PATH}/orders?n=2", {}),
+        ("w0", path, {"Recrawl-Expected": "0:1"}),
+    ):
+        token = workers[0].keys.sign(signed_text(receiver, "POST", target, headers, "w9"), now_ms)
+        signed = marked | {"Authorization": f"Recrawl-Worker {token}"}
+        assert server.request("POST", path, headers=signed).problem == "key-needed"
+    assert forward(workers[0], path).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PUT", "/budget"),
+        ("GET", "/webhooks"),
+        ("POST", "/webhooks"),
+        ("PUT", "/consumers/a"),
+        ("GET", "/configuration"),
+        ("GET", "/../../../healthz"),
+        ("POST", "/receivers/a"),
+    ],
+)
+def test_workers_are_allowed_no_more_than_they_need(
+    workers: Workers, method: str, path: str
+) -> None:
+    answer = forward(workers[0], f"{PATH}{path}", method=method)
+    assert (answer.status, answer.problem) == (401, "key-needed")
+    assert "do not forward" in answer.json["detail"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Recrawl_Expected": "a:b"},
+        {"Recrawl_Expected": "1"},
+        {"Recrawl_Expected": ",".join(f"{i}:1" for i in range(5_000))},
+        {"Recrawl_Request": "zz.zz"},
+        {"Recrawl_Request": "00"},
+    ],
+)
+def test_malformed_headers_are_refused(workers: Workers, headers: dict[str, str]) -> None:
+    answer = forward(workers[0], f"{PATH}/orders?n=1", **headers)
+    assert (answer.status, answer.problem) == (401, "key-needed")

@@ -1,0 +1,73 @@
+"""A request with an idempotency key that is repeated at another worker has its effect once."""
+
+import pytest
+
+from recrawl.client import Client
+from recrawl.corpus import RowStatus
+from recrawl.errors import RequestKeyReused
+from tests.unit.cluster.api.workers import Workers
+
+pytestmark = pytest.mark.slow_without_jit
+
+URLS = [f"https://h{i % 40}.example/page/{i}" for i in range(200)]
+
+
+def test_signals_and_requests_count_once_whoever_gets_them(
+    workers: Workers, clients: list[Client]
+) -> None:
+    urls = [f"https://h{i % 40}.example/page/{i}" for i in range(12_000)]
+    clients[0].add(urls)
+    body = [{"url": url} for url in urls]
+    for i, worker in enumerate(workers.all):
+        answer = worker.server.post(
+            "/signals?source=ping", body, Idempotency_Key="one", Content_Type="application/json"
+        )
+        assert answer.json["counts"] == {"done" if i == 0 else "duplicate": 12_000}
+        answer = worker.server.post("/requests", body, Idempotency_Key="two")
+        assert answer.json["counts"] == {"done" if i == 0 else "duplicate": 12_000}
+    assert sum(worker.corpus.stats().n_signals for worker in workers.all) == 12_000
+    answer = workers[1].server.post("/signals?source=ping", body[:9], Idempotency_Key="one")
+    assert answer.problem == "idempotency-key-reused"
+
+
+def test_a_repeated_request_is_found_after_partitions_have_moved(
+    workers: Workers, clients: list[Client]
+) -> None:
+    clients[0].add(URLS)
+    signalled = clients[0].signal(URLS, source="ping", request="a")
+    orders = clients[0].lease(100, request="b")
+    for partition in (4, 5):
+        workers[1].corpus.close_partition(partition)
+        workers[0].corpus.open_partition(partition)
+    workers.tell_all()
+    assert int(signalled) == 200
+    for client in clients:
+        again = client.signal(URLS, source="ping", request="a")
+        assert again.rows.tolist() == [RowStatus.DUPLICATE] * 200
+        held = client.lease(100, request="b")
+        assert {one.handle for one in held} == {one.handle for one in orders}
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 190, 1_000])
+def test_a_repeated_lease_returns_the_same_orders_anywhere(
+    workers: Workers, clients: list[Client], n: int
+) -> None:
+    clients[0].add(URLS)
+    first = clients[0].lease(n, request="again")
+    assert len(first) == min(n, 200)
+    for client in clients:
+        again = client.lease(n, request="again")
+        assert {one.handle for one in again} == {one.handle for one in first}
+        with pytest.raises(RequestKeyReused):
+            client.lease(n + 1, request="again")
+    assert sum(worker.corpus.stats().in_flight for worker in workers.all) == len(first)
+
+
+def test_given_pages_leased_again_are_the_same(workers: Workers, clients: list[Client]) -> None:
+    clients[0].add(URLS)
+    first = clients[0].lease_urls(URLS, request="given")
+    assert len(first.orders) == 200
+    for client in clients[1:]:
+        again = client.lease_urls(URLS, request="given")
+        assert [one.handle for one in again.orders] == [one.handle for one in first.orders]
+    assert sum(worker.corpus.stats().in_flight for worker in workers.all) == 200
