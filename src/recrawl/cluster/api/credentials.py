@@ -145,7 +145,7 @@ class ClusterKeys:
         Parameters
         ----------
         message
-            What the signature is for.
+            Text to sign.
         now_ms
             Current time, in milliseconds since 1970.
         """
@@ -162,7 +162,7 @@ class ClusterKeys:
         token
             Token that came with the message.
         message
-            What the signature must be for.
+            Text that must have been signed.
         now_ms
             Current time, in milliseconds since 1970.
 
