@@ -7,7 +7,7 @@ crosses the budget at one common price; what a partition spends at that price is
 import hashlib
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from math import inf, isclose
 from typing import Any
 
@@ -19,7 +19,7 @@ from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.config.sections import BURST_SECONDS_MIN
 from recrawl.node.config.time_windows import local_date, zone_of
 from recrawl.node.node import Node
-from recrawl.node.open_nodes import OpenNodes
+from recrawl.node.open_nodes import OpenNodes, lock_nodes, submit_each
 from recrawl.shard import BudgetSet, BudgetUnit, CreditSet, RunBudgetSet, RunChosen, event_of
 from recrawl.shard.state.tables import Registers
 
@@ -104,9 +104,8 @@ class BudgetSplit:
             return
         own = self._own_budget()
         if 0 < own.amount[0] < inf and own.period_seconds[0] > 0:
-            with ExitStack() as locks:
+            with lock_nodes(nodes):
                 for node in nodes:
-                    locks.enter_context(node.lock)
                     node.check_owner()
                 self._submit_budget(nodes, own, budget_shares(nodes), self._credit(nodes))
         elif opened is not None and self._event is not None:
@@ -150,11 +149,14 @@ class BudgetSplit:
         nodes: Sequence[Node], event: BudgetSet, share: NDArray[np.float64], credit: float | None
     ) -> None:
         """Give each partition its share of the budget, and of the unspent credit unless None."""
+        submitted: list[tuple[Node, list[Any]]] = []
         for node, part in zip(nodes, share, strict=True):
             entries: list[Any] = [event._replace(amount=event.amount * part)]
             if credit is not None:
                 entries.append(event_of(CreditSet, credit=credit * part))
-            node.submit(entries)
+            submitted.append((node, entries))
+        with lock_nodes(nodes):
+            submit_each(submitted)
 
     def _set_run_budget(self, event: RunBudgetSet) -> None:
         self._run = 0
@@ -224,9 +226,8 @@ class BudgetSplit:
 
     def _split_run(self, run: int) -> None:
         nodes = self._nodes.all
-        with ExitStack() as locks:
+        with lock_nodes(nodes):
             for node in nodes:
-                locks.enter_context(node.lock)
                 node.check_owner()
             registers = nodes[0].shard.tables.registers
             spent = np.array([node.shard.run_spending(run) for node in nodes])
@@ -234,9 +235,12 @@ class BudgetSplit:
             left = max(budget - float(spent.sum()), 0.0)
             is_whole = bool(registers.budget_unit[0] == BudgetUnit.FETCHES)
             parts = split_amount(left, budget_shares(nodes), is_whole=is_whole)
+            submitted: list[tuple[Node, list[Any]]] = []
             for node, amount in zip(nodes, spent + parts, strict=True):
                 epoch = node.shard.epoch
-                node.submit([event_of(RunChosen, epoch=epoch, run=np.uint64(run), amount=amount)])
+                chosen = event_of(RunChosen, epoch=epoch, run=np.uint64(run), amount=amount)
+                submitted.append((node, [chosen]))
+            submit_each(submitted)
             self._run = run
 
     # ------------------------------------------------------------------ partitions
@@ -248,9 +252,7 @@ class BudgetSplit:
         if len(nodes) <= 1 or now_ms - self._rebalanced_ms < _REBALANCE_MS:
             return
         self._rebalanced_ms = now_ms
-        with ExitStack() as locks:
-            for node in nodes:
-                locks.enter_context(node.lock)
+        with lock_nodes(nodes):
             share = self._moved_shares(nodes)
             if share is not None:
                 for node in nodes:

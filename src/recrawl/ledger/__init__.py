@@ -3,7 +3,15 @@
 from typing import TYPE_CHECKING
 
 from recrawl.deprecated_names import find_moved_names
-from recrawl.ledger.contract import AppendedSpan, Ledger, Log, Record, ReopenableLog
+from recrawl.ledger.contract import (
+    AppendedSpan,
+    Ledger,
+    Log,
+    ParallelLedger,
+    PendingAppend,
+    Record,
+    ReopenableLog,
+)
 from recrawl.ledger.rocks import RocksLog
 from recrawl.ledger.snapshots import SavedSnapshot, SnapshotDraft, SnapshotFolder, SnapshotOrigin
 
@@ -11,6 +19,8 @@ __all__ = [
     "AppendedSpan",
     "Ledger",
     "Log",
+    "ParallelLedger",
+    "PendingAppend",
     "Record",
     "ReopenableLog",
     "RocksLog",

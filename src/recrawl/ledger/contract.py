@@ -18,6 +18,8 @@ __all__ = [
     "AppendedSpan",
     "Ledger",
     "Log",
+    "ParallelLedger",
+    "PendingAppend",
     "Record",
     "ReopenableLog",
     "check_partition",
@@ -130,6 +132,26 @@ class Ledger(Protocol):
         ------
         ValueError
             The position is beyond `end`.
+        """
+        ...
+
+
+class PendingAppend(Protocol):
+    """An append whose records are on their way."""
+
+    def finish(self) -> AppendedSpan:
+        """Wait until the records are durable; return their positions, as `Ledger.append` does."""
+        ...
+
+
+@runtime_checkable
+class ParallelLedger(Protocol):
+    """A ledger whose appends can be under way together with those of other partitions."""
+
+    def begin_append(self, records: Sequence[Record]) -> PendingAppend:
+        """Send records without waiting for them; the caller must `finish` the append.
+
+        Begin no other append of this partition before that.  Errors are those of `Ledger.append`.
         """
         ...
 

@@ -12,7 +12,8 @@ There is no consumer group: the caller decides which partition to read, and from
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Self
 
@@ -39,7 +40,7 @@ from recrawl.one_process import OneProcess, ProcessLock
 # After kafka_errors, which raises a helpful ImportError if the package is missing.
 from confluent_kafka import KafkaError, Message, TopicPartition  # isort: skip
 
-__all__ = ["KafkaLedger", "KafkaLog"]
+__all__ = ["KafkaAppend", "KafkaLedger", "KafkaLog"]
 
 _HEADER = "schema"
 _CORPUS_HEADER = "corpus"
@@ -258,31 +259,13 @@ class KafkaLedger(OneProcess):
         """
         check_records(records)
         with self._writing:
-            if self._failure is not None:
-                raise LedgerError(f"an earlier append failed ({self._failure}); open the log again")
-            if not records:
-                end = self.end
-                return AppendedSpan(end, end, True)
-            if self._end_seen is None:
-                self._end_seen = self.end
-            try:
-                offsets = self._produce(records)
-            except BaseException as error:  # BaseException too: the process may continue after it
-                self._failure = str(error) or type(error).__name__
-                if isinstance(error, LedgerError):
-                    raise LedgerError(f"an append failed: {error}") from error
-                raise
-            first, end = min(offsets), max(offsets) + 1
-            if first < self._end_seen:
-                self._failure = (
-                    f"the records are at {first:,}, but the log went to {self._end_seen:,} before: "
-                    f"the topic {self._clients.topic} was created again, or has lost records"
-                )
-                raise LedgerError(f"an append failed: {self._failure}")
-            self._end_seen = end
-            if end - first == len(records):
-                return AppendedSpan(first, end, True)
-            return AppendedSpan(first, end, False, tuple(sorted(offsets)))
+            return self._begin(records).finish()
+
+    def begin_append(self, records: Sequence[Record]) -> "KafkaAppend":
+        """Send records without waiting for them; see `ParallelLedger.begin_append`."""
+        check_records(records)
+        with self._writing:
+            return self._begin(records)
 
     def read(self, position: int, *, n_bytes_max: int = READ_BYTES_MAX) -> list[tuple[int, Record]]:
         """Return records from a position up to the end; see `Ledger.read`."""
@@ -316,28 +299,67 @@ class KafkaLedger(OneProcess):
 
     # ------------------------------------------------------------------ writing
 
-    def _produce(self, records: Sequence[Record]) -> list[int]:
-        """Send all records, then wait for the acknowledgements; return the offset of each."""
+    def _begin(self, records: Sequence[Record]) -> "KafkaAppend":
+        """Send all records, without waiting for the acknowledgements."""
+        if self._failure is not None:
+            raise LedgerError(f"an earlier append failed ({self._failure}); open the log again")
         clients = self._clients
-        sender, delivery = clients.sender(), Delivery()
-        delivery.n_wanted = len(records)
-        give_up_at = time.monotonic() + clients.seconds_max + _FLUSH_GRACE_SECONDS
+        if self._end_seen is None:
+            self._end_seen = self.end
+        append = KafkaAppend(self, len(records), self._end_seen, clients.seconds_max)
+        if records:
+            with self._fail_on_error(append):
+                append.sender = clients.sender()
+                with raise_as_ledger_error("the brokers refuse the records", clients.brokers):
+                    for schema, data in records:
+                        on_delivery = append.delivery.on_delivery
+                        self._send(append.sender, schema, data, on_delivery, append.give_up_at)
+        return append
+
+    @contextmanager
+    def _fail_on_error(self, append: "KafkaAppend") -> Iterator[None]:
+        """Refuse further appends after an error of this one."""
         try:
-            with raise_as_ledger_error("the brokers refuse the records", clients.brokers):
-                for schema, data in records:
-                    self._send(sender, schema, data, delivery.on_delivery, give_up_at)
-                sender.wait(delivery, give_up_at)
-            if delivery.failures:
-                raise LedgerError(
-                    f"{len(delivery.failures)} of {len(records)} records were not written: "
-                    f"{clients.brokers.problem(delivery.failures[0])}"
-                )
-            if not delivery.is_complete:
-                timed_out = KafkaError(KafkaError._MSG_TIMED_OUT)
-                raise LedgerError(clients.brokers.problem(timed_out))
-        except BaseException:
-            clients.give_up(sender)
+            yield
+        except BaseException as error:  # BaseException too: the process may continue after it
+            if append.sender is not None:
+                self._clients.give_up(append.sender)
+            self._failure = str(error) or type(error).__name__
+            if isinstance(error, LedgerError):
+                raise LedgerError(f"an append failed: {error}") from error
             raise
+
+    def _finish(self, append: "KafkaAppend") -> AppendedSpan:
+        """Wait for the acknowledgements of an append; return the positions of its records."""
+        if append.sender is None:  # there are no records
+            end = self.end
+            return AppendedSpan(end, end, True)
+        with self._fail_on_error(append):
+            offsets = self._wait(append, append.sender)
+        first, end = min(offsets), max(offsets) + 1
+        if first < append.end_before:
+            self._failure = (
+                f"the records are at {first:,}, but the log went to {append.end_before:,} before: "
+                f"the topic {self._clients.topic} was created again, or has lost records"
+            )
+            raise LedgerError(f"an append failed: {self._failure}")
+        self._end_seen = end
+        if end - first == append.n_records:
+            return AppendedSpan(first, end, True)
+        return AppendedSpan(first, end, False, tuple(sorted(offsets)))
+
+    def _wait(self, append: "KafkaAppend", sender: Sender) -> list[int]:
+        """Wait for the acknowledgements of an append; return the offset of each record."""
+        brokers, delivery = self._clients.brokers, append.delivery
+        with raise_as_ledger_error("the brokers refuse the records", brokers):
+            sender.wait(delivery, append.give_up_at)
+        if delivery.failures:
+            raise LedgerError(
+                f"{len(delivery.failures)} of {append.n_records} records were not written: "
+                f"{brokers.problem(delivery.failures[0])}"
+            )
+        if not delivery.is_complete:
+            raise LedgerError(brokers.problem(KafkaError(KafkaError._MSG_TIMED_OUT)))
         offsets = delivery.offsets
         if delivery.unplaced:
             # After a lost acknowledgement the batch is sent again and acknowledged without offsets.
@@ -411,3 +433,34 @@ class KafkaLedger(OneProcess):
                 "log"
             )
         return Record(int.from_bytes(schema, "big"), message.value() or b"")
+
+
+class KafkaAppend:
+    """An append whose records are on their way; `KafkaLedger.begin_append` creates it.
+
+    Parameters
+    ----------
+    ledger
+        Ledger of the partition.
+    n_records
+        Number of records.
+    end_before
+        Position that the log had reached before; the records are not before it.
+    seconds_max
+        Time limit in seconds.
+    """
+
+    def __init__(
+        self, ledger: KafkaLedger, n_records: int, end_before: int, seconds_max: float
+    ) -> None:
+        self._ledger = ledger
+        self.n_records = n_records
+        self.end_before = end_before
+        self.give_up_at = time.monotonic() + seconds_max + _FLUSH_GRACE_SECONDS
+        self.delivery = Delivery()
+        self.delivery.n_wanted = n_records
+        self.sender: Sender | None = None
+
+    def finish(self) -> AppendedSpan:
+        """Wait until the records are durable; return their positions."""
+        return self._ledger._finish(self)

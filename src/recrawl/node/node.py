@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from recrawl.errors import (
     PositionLost,
     RecrawlError,
 )
-from recrawl.ledger import Ledger, Record
+from recrawl.ledger import AppendedSpan, Ledger, ParallelLedger, PendingAppend, Record
 from recrawl.ledger.contract import check_records
 from recrawl.node.clock import NodeTime
 from recrawl.node.few_reported import FewPagesReported
@@ -68,7 +69,14 @@ from recrawl.store import AcceptedRequest, Store, StoreBatch
 from recrawl.units import seconds_text
 from recrawl.urls import page_names
 
-__all__ = ["Node", "Submission", "apply_entry", "use_logged_price"]
+__all__ = [
+    "BegunOrders",
+    "Node",
+    "SentGroup",
+    "Submission",
+    "apply_entry",
+    "use_logged_price",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -160,6 +168,37 @@ class Submission:
         self.applied: list[Applied] = []
         self.error: BaseException | None = None
         self.is_done = False
+
+
+def _end(
+    group: Sequence[Submission],
+    error: BaseException | None = None,
+    *,
+    applied: Sequence[Applied] = (),
+) -> None:
+    """Note what became of submissions that were committed together."""
+    first = 0
+    for submission in group:
+        end = first + len(submission.entries)
+        submission.applied, submission.error = [*applied[first:end]], error
+        submission.is_done, first = True, end
+
+
+class SentGroup(NamedTuple):
+    """Submissions whose append is under way."""
+
+    submissions: Sequence[Submission]
+    entries: Sequence[LogEntry]
+    records: Sequence[Record]
+    append: PendingAppend
+
+
+class BegunOrders(NamedTuple):
+    """Orders that are decided and not yet logged; see `Node.begin_orders`."""
+
+    proposal: events.Ordered
+    submissions: Sequence[Submission]
+    sent: SentGroup | None
 
 
 class Node:
@@ -523,29 +562,66 @@ class Node:
             raise submission.error
         return submission.applied
 
-    def _commit_group(self) -> None:
-        if len(self._pending) == 1:
-            self._commit_one(self._pending.popleft())
-            return
+    def send(self) -> SentGroup | None:
+        """Begin to append what waits, so that the appends of several nodes are under way together.
+
+        Hold ``lock`` from here until `complete`.  Returns None if the ledger cannot do that, if
+        nothing waits, or if the append fails at once; `finish` does the rest in all cases.
+        """
+        if not self.can_send or not self._pending:
+            return None
+        group = self._take_group()
+        entries = [entry for submission in group for entry in submission.entries]
+        records = [record for submission in group for record in submission.records]
+        try:
+            self.raise_if_failed()
+            self._check_writer()
+            try:
+                append = cast(ParallelLedger, self.ledger).begin_append(records)
+                return SentGroup(group, entries, records, append)
+            except BaseException as error:
+                self._failed, self._can_resume = error, self._reopen_ledger is not None
+                raise
+        except BaseException as error:
+            _end(group, error)
+            return None
+
+    @property
+    def can_send(self) -> bool:
+        """Whether appends can be under way together with those of other nodes."""
+        # Not by `isinstance`, which takes long for a protocol.
+        return hasattr(self.ledger, "begin_append")
+
+    def complete(self, sent: SentGroup) -> None:
+        """Wait until what was sent is in the log, and apply it; errors are those of `finish`."""
+        try:
+            applied = self._apply_appended(sent.append.finish, sent.entries, sent.records)
+            _end(sent.submissions, applied=applied)
+        except BaseException as error:
+            _end(sent.submissions, error)
+
+    def _take_group(self) -> list[Submission]:
         group: list[Submission] = []
         n_rows = 0
         while self._pending and n_rows < _GROUP_ROWS_MAX:
             submission = self._pending.popleft()
             group.append(submission)
             n_rows += sum(_n_rows(entry) for entry in submission.entries)
+        return group
+
+    def _commit_group(self) -> None:
+        if len(self._pending) == 1:
+            self._commit_one(self._pending.popleft())
+            return
+        group = self._take_group()
         try:
             applied = self._commit(
                 [entry for submission in group for entry in submission.entries],
                 [record for submission in group for record in submission.records],
             )
-            for submission in group:
-                n = len(submission.entries)
-                submission.applied, applied = applied[:n], applied[n:]
+            _end(group, applied=applied)
         except BaseException as error:
-            for submission in group:
-                submission.error = error
-        for submission in group:
-            submission.is_done = True
+            _end(group, error)
 
     def _commit_one(self, submission: Submission) -> None:
         try:
@@ -559,8 +635,17 @@ class Node:
         self._check_writer()
         if not entries:
             return []
+        return self._apply_appended(lambda: self.ledger.append(records), entries, records)
+
+    def _apply_appended(
+        self,
+        append: Callable[[], AppendedSpan],
+        entries: Sequence[LogEntry],
+        records: Sequence[Record],
+    ) -> list[Applied]:
+        """Append entries to the log, then apply them; an error leaves the node failed."""
         try:
-            positions = self.ledger.append(records).positions
+            positions = append().positions
         except BaseException as error:
             self._failed, self._can_resume = error, self._reopen_ledger is not None
             raise
@@ -614,34 +699,49 @@ class Node:
         if now_ms - self._ticked_ms < _TICK_MS:
             return now_ms
         with self.lock:
-            if now_ms - self._ticked_ms < _TICK_MS:
-                return now_ms  # another thread has logged a tick meanwhile
-            self._ticked_ms = now_ms
-            if self._failed is not None:
-                self._resume(now_ms)
-                self.raise_if_failed()
-            if self.is_shared:
-                self.follow()
-            if not self.is_owner:
-                return now_ms  # only the owner logs ticks; any node may report outcomes
-            proposals: list[LogEntry] = [self.shard.tick(now_ms)]
-            expired = self.shard.overdue(now_ms)
-            if expired.order.size:
-                proposals.append(expired)
-            learned = self.shard.learn_priors()
-            if learned is not None:
-                proposals.append(learned)
-            population = propose_population(self.shard, self.store)
-            if population is not None:
-                proposals.append(population)
-            if now_ms - self._weighed_ms >= _WEIGH_MS:
-                weighed = self.shard.weigh_kinds(self.shares, now_ms)
-                if weighed is not None:
-                    proposals.append(weighed)
-                self._weighed_ms = now_ms
-            self.submit(proposals)
-            self.store.save_position()
+            begun = self.begin_tick(now_ms)
+            if begun is not None:
+                self.finish_tick(begun)
         return now_ms
+
+    def begin_tick(self, now_ms: int) -> Submission | None:
+        """Begin what `tick` does; hold ``lock`` from here to `finish_tick`.
+
+        Returns None if there is nothing to log, for instance because another thread has logged a
+        tick meanwhile.
+        """
+        if now_ms - self._ticked_ms < _TICK_MS:
+            return None
+        self._ticked_ms = now_ms
+        if self._failed is not None:
+            self._resume(now_ms)
+            self.raise_if_failed()
+        if self.is_shared and not self.is_owner:
+            # An owner finds the records of others when it appends its tick after them.
+            self.follow()
+        if not self.is_owner:
+            return None  # only the owner logs ticks; any node may report outcomes
+        proposals: list[LogEntry] = [self.shard.tick(now_ms)]
+        expired = self.shard.overdue(now_ms)
+        if expired.order.size:
+            proposals.append(expired)
+        learned = self.shard.learn_priors()
+        if learned is not None:
+            proposals.append(learned)
+        population = propose_population(self.shard, self.store)
+        if population is not None:
+            proposals.append(population)
+        if now_ms - self._weighed_ms >= _WEIGH_MS:
+            weighed = self.shard.weigh_kinds(self.shares, now_ms)
+            if weighed is not None:
+                proposals.append(weighed)
+            self._weighed_ms = now_ms
+        return self.begin(proposals)
+
+    def finish_tick(self, begun: Submission) -> None:
+        """Wait until a tick is logged and applied, or do it."""
+        self.finish(begun)
+        self.store.save_position()
 
     def reset_clock(self, at_ms: int, time: NodeTime) -> None:
         """Log that time goes back to ``at_ms``, because the system clock was wrong before."""
@@ -714,34 +814,67 @@ class Node:
         """
         with self.lock:
             now_ms = self.tick(time)
-            self.check_owner()
-            n = min(n, self._n_orders_left())
-            proposal = self.shard.decide(
-                now_ms, n, lease_seconds=lease_seconds, exact=exact, keeps_budget=True
+            begun = self.begin_orders(
+                n, now_ms, lease_seconds=lease_seconds, exact=exact, split=split
             )
-            if proposal.order.size == 0:
-                return proposal, []
-            begun: list[Submission] = []
-            first = 0
-            for n_rows, request in split(proposal.order.size):
-                part = slice(first, first + n_rows)
-                first += n_rows
-                piece = proposal
-                if n_rows < proposal.order.size:
-                    piece = events.Ordered._make(column[part] for column in proposal)
-                begun.append(self.begin([piece], request=request))
-            valid = [self.finish(submission)[0].valid for submission in begun]
-            self._has_ordered = True
-            ahead = self.shard.take_pages_ahead()
-            wanted = np.append(proposal.page, ahead) if ahead.size else proposal.page
-            self._note_new_pages(wanted)
-            if ahead.size:
-                # At once, because reading them one by one takes several times as long.
-                self.store.read_ahead(wanted)
-            counts = [int(np.count_nonzero(piece)) for piece in valid]
-            if sum(counts) == proposal.order.size:
-                return proposal, counts
-            return events.select_rows(proposal, np.concatenate(valid)), counts
+            return self.finish_orders(begun)
+
+    def begin_orders(
+        self,
+        n: int,
+        now_ms: int,
+        *,
+        split: Callable[[int], Sequence[tuple[int, RequestKey | None]]],
+        lease_seconds: float | None = None,
+        exact: bool = False,
+        sends: bool = False,
+    ) -> BegunOrders:
+        """Decide on orders; hold ``lock`` from here to `finish_orders`.
+
+        Parameters
+        ----------
+        n, split, lease_seconds, exact
+            Arguments of `order_each`.
+        now_ms
+            Current time, after a `tick`.
+        sends
+            Whether to begin the append, because other nodes order at the same time; see `send`.
+        """
+        self.check_owner()
+        n = min(n, self._n_orders_left())
+        proposal = self.shard.decide(
+            now_ms, n, lease_seconds=lease_seconds, exact=exact, keeps_budget=True
+        )
+        begun: list[Submission] = []
+        first = 0
+        for n_rows, request in split(proposal.order.size) if proposal.order.size else ():
+            part = slice(first, first + n_rows)
+            first += n_rows
+            piece = proposal
+            if n_rows < proposal.order.size:
+                piece = events.Ordered._make(column[part] for column in proposal)
+            begun.append(self.begin([piece], request=request))
+        return BegunOrders(proposal, begun, self.send() if sends else None)
+
+    def finish_orders(self, begun: BegunOrders) -> tuple[events.Ordered, list[int]]:
+        """Log orders that are decided; return what `order_each` does."""
+        proposal = begun.proposal
+        if begun.sent is not None:
+            self.complete(begun.sent)
+        if not begun.submissions:
+            return proposal, []
+        valid = [self.finish(submission)[0].valid for submission in begun.submissions]
+        self._has_ordered = True
+        ahead = self.shard.take_pages_ahead()
+        wanted = np.append(proposal.page, ahead) if ahead.size else proposal.page
+        self._note_new_pages(wanted)
+        if ahead.size:
+            # At once, because reading them one by one takes several times as long.
+            self.store.read_ahead(wanted)
+        counts = [int(np.count_nonzero(piece)) for piece in valid]
+        if sum(counts) == proposal.order.size:
+            return proposal, counts
+        return events.select_rows(proposal, np.concatenate(valid)), counts
 
     def _note_new_pages(self, page: NDArray[np.int64]) -> None:
         """Tell the store which pages had no outcome yet, so that it looks for no records."""

@@ -2,21 +2,108 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.errors import PartitionAway
+from recrawl.errors import PartitionAway, RecrawlError
 from recrawl.messages.results import RowStatus
-from recrawl.node.node import Node
+from recrawl.node.node import Node, SentGroup, Submission
+from recrawl.node.records import LogEntry
 from recrawl.node.routing import Urls, split_by_partition
 from recrawl.urls import GroupBy
 
-__all__ = ["NodeBatch", "OpenNodes"]
+__all__ = ["NodeBatch", "OpenNodes", "lock_nodes", "submit_each", "tick_each"]
+
+
+@contextmanager
+def lock_nodes(nodes: Iterable[Node]) -> Iterator[None]:
+    """Hold the locks of nodes, taken in the order of their partitions.
+
+    Whoever holds several takes them in this order, so that no two threads wait for each other.
+    """
+    with ExitStack() as locks:
+        for node in sorted(nodes, key=lambda node: node.partition):
+            locks.enter_context(node.lock)
+        yield
+
+
+def submit_each(submitted: Iterable[tuple[Node, Sequence[LogEntry]]]) -> None:
+    """Append entries to the logs of nodes, as far as possible together, and apply them.
+
+    Parameters
+    ----------
+    submitted
+        Nodes, whose locks the caller holds, and the entries of each.
+    """
+    begun = [(node, node.begin(entries)) for node, entries in submitted]
+    _send_all(node for node, _ in begun)
+    _for_each(begun, lambda node, submission: node.finish(submission))
+
+
+def tick_each(nodes: Iterable[Node], now_ms: int) -> dict[int, RecrawlError]:
+    """Do what `Node.tick` does, for nodes whose locks the caller holds.
+
+    Parameters
+    ----------
+    nodes
+        Nodes.
+    now_ms
+        Current time, in milliseconds since 1970.
+
+    Returns
+    -------
+    dict
+        Errors of the nodes that failed, by partition.
+    """
+    begun: list[tuple[Node, Submission]] = []
+    errors: dict[int, RecrawlError] = {}
+    for node in nodes:
+        try:
+            submission = node.begin_tick(now_ms)
+        except RecrawlError as error:
+            errors[node.partition] = error
+        else:
+            if submission is not None:
+                begun.append((node, submission))
+    _send_all(node for node, _ in begun)
+    for node, submission in begun:
+        try:
+            node.finish_tick(submission)
+        except RecrawlError as error:
+            errors[node.partition] = error
+    return errors
+
+
+def _send_all(nodes: Iterable[Node]) -> None:
+    """Append what waits in nodes, together if their logs can do that."""
+    sent: list[tuple[Node, SentGroup]] = []
+    try:
+        for node in nodes:
+            group = node.send()
+            if group is not None:
+                sent.append((node, group))
+    finally:
+        for node, group in sent:
+            node.complete(group)
+
+
+def _for_each(
+    begun: Iterable[tuple[Node, Submission]], finish: Callable[[Node, Submission], object]
+) -> None:
+    """Finish submissions, all of them even if some fail; raise the first error."""
+    errors: list[BaseException] = []
+    for node, submission in begun:
+        try:
+            finish(node, submission)
+        except BaseException as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 class NodeBatch(NamedTuple):

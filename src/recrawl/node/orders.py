@@ -15,6 +15,7 @@ columns are the fields of `Outcome`.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -172,13 +173,19 @@ class OrderRows(Sequence[Order]):
         return next(iter(self[one : one + 1]))
 
     def __add__(self, others: "OrderRows") -> "OrderRows":
-        if not self.url or not others.url:
-            return self if self.url else others
+        return OrderRows.join([self, others])
+
+    @staticmethod
+    def join(parts: "Sequence[OrderRows]") -> "OrderRows":
+        """Return the orders of several sequences, one after the other."""
+        parts = [part for part in parts if part.url]
+        if len(parts) <= 1:
+            return parts[0] if parts else _NO_ORDERS
         columns: dict[str, Any] = {
-            name: getattr(self, name) + getattr(others, name) for name in _TEXTS
+            name: [*chain.from_iterable(getattr(part, name) for part in parts)] for name in _TEXTS
         }
         for name in ("handle", "reason", "expires_at_ms"):
-            columns[name] = np.concatenate([getattr(self, name), getattr(others, name)])
+            columns[name] = np.concatenate([getattr(part, name) for part in parts])
         return OrderRows(**columns)
 
     def table(self) -> pa.Table:

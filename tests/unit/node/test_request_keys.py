@@ -102,16 +102,16 @@ def test_shard_and_store_are_those_without_keys(tmp_path: Path) -> None:
         clock = ManualClock()
         with recrawl.open(tmp_path / str(is_keyed), CONFIG, clock=clock) as corpus:
             node = corpus.nodes[0]
-            submit, n_requests = node.submit, 0
+            begin, n_requests = node.begin, 0
 
-            def keyed(entries: Any, submit: Any = submit, **_: Any) -> Any:
+            def keyed(entries: Any, begin: Any = begin, **_: Any) -> Any:
                 nonlocal n_requests
                 n_requests += 1
                 key = RequestKey(b"%d" % n_requests, b"")
-                return submit(entries, request=key if entries else None)
+                return begin(entries, request=key if entries else None)
 
             if is_keyed:
-                node.submit = keyed  # type: ignore[method-assign]
+                node.begin = keyed  # type: ignore[method-assign]
             # The owner's number is random, and part of the shard.
             node.shard.tables.registers.owner[0] = 7
             corpus.add(URLS)

@@ -20,18 +20,22 @@ from recrawl.corpus.leasing.shortfall import (
     window_reason,
 )
 from recrawl.corpus.leasing.small_calls import LeaseShare, SmallCalls, SmallLease, Wanted
+from recrawl.corpus.leasing.together import (
+    NodeAnswers,
+    first_share,
+    order_in_turn,
+    order_rows_of,
+)
 from recrawl.corpus.leasing.urls import LeasedUrls, lease_urls, refuse_urls
-from recrawl.errors import OwnershipLost, RecrawlError, RequestKeyReused
+from recrawl.errors import RecrawlError, RequestKeyReused
 from recrawl.merged_calls import MergedCalls
 from recrawl.messages.leases import LEASE_SECONDS_MAX
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
-from recrawl.node.node import Node
 from recrawl.node.open_nodes import NodeBatch, OpenNodes
-from recrawl.node.orders import OrderRows, orders_of
+from recrawl.node.orders import OrderRows
 from recrawl.node.records import RequestKey
 from recrawl.one_process import ProcessLock
-from recrawl.shard import Ordered
 from recrawl.shard.picker.reserve import FEW_ORDERS_MAX
 
 __all__ = ["Leasing", "check_seconds"]
@@ -222,7 +226,7 @@ class Leasing:
         with nullcontext() if run is None else self._budget_split.use_run(run):
             # A second time is of no use: all of the budget is in this partition.
             ordered = node.order(n, self._time, lease_seconds=seconds, exact=exact)
-        return [_rows_of(node, ordered) if ordered.order.size else OrderRows.none()]
+        return [order_rows_of(node, ordered) if ordered.order.size else OrderRows.none()]
 
     def _lease_shares(
         self, wanted: Wanted, shares: Sequence[LeaseShare]
@@ -280,32 +284,20 @@ class Leasing:
         if not nodes:
             return
         self._budget_split.rebalance()
-        self._next_node = (self._next_node + 1) % len(nodes)
-        turn = [*nodes[self._next_node :], *nodes[: self._next_node]]
         n = shared.n_left
-        # First an equal part from each partition, then the rest from those that have more.
-        for share in (-(-n // len(turn)), n):
-            for node in turn:
-                n_wanted = min(share, shared.n_left)
-                if n_wanted > 0:
-                    self._from_partition(node, n_wanted, wanted, shared)
-
-    def _from_partition(self, node: Node, n: int, wanted: Wanted, shared: SharedOrders) -> None:
-        _, seconds, exact = wanted
-        try:
-            ordered, counts = node.order_each(
-                n,
-                self._time,
-                lease_seconds=seconds,
-                exact=exact,
-                split=lambda n_rows: shared.split(node.partition, n_rows),
-            )
-        except OwnershipLost:
-            if self._nodes.are_all_elsewhere:
-                raise
+        if n <= 0:
             return
-        if counts:
-            shared.add(_rows_of(node, ordered), counts)
+        share = first_share(n, len(nodes))
+        n_asked = -(-n // share)
+        first = (self._next_node + 1) % len(nodes)
+        # The next lease begins where this one ends, or with the next partition if it asks all.
+        self._next_node = first + (n_asked - 1 if n_asked < len(nodes) else 0)
+        turn = [*nodes[first:], *nodes[:first]]
+        # First an equal part from each partition, then the rest from those that have more.
+        answers = NodeAnswers()
+        for each in (share, n):
+            order_in_turn(turn, each, wanted, shared, self._time, answers)
+        answers.raise_if_all_failed()
 
     def lease_urls(
         self,
@@ -365,11 +357,6 @@ class Leasing:
         wait = min(waits, default=_WAIT_SECONDS)
         closed = window_reason(self._config, self._time.now_ms())
         return wait if closed is None or closed.seconds is None else max(wait, closed.seconds)
-
-
-def _rows_of(node: Node, ordered: Ordered) -> OrderRows:
-    is_announced = node.find_announced(ordered.page)
-    return orders_of(node.store, node.partition, ordered, is_announced, node.generation)
 
 
 def _shortfall_of(n: int, reason: ShortfallReason) -> Shortfall:

@@ -1,12 +1,13 @@
 """Share the orders that are found among several callers, each with its own key in the log."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from recrawl.corpus.leasing.repeated import RequestParts
 from recrawl.node.orders import OrderRows
 from recrawl.node.records import RequestKey
 
-__all__ = ["SharedOrders"]
+__all__ = ["Reserved", "SharedOrders"]
 
 
 class SharedOrders:
@@ -25,13 +26,12 @@ class SharedOrders:
     ) -> None:
         self._left = [max(n, 0) for n in counts]
         self._parts = parts
-        self._found = [OrderRows.none()] * len(counts)
-        self._owners: list[int] = []
+        self._found: list[list[OrderRows]] = [[] for _ in counts]
         self.n_left = sum(self._left)
-        """Number of orders that are still wanted."""
+        """Number of orders that are still wanted, and not reserved."""
 
-    def split(self, partition: int, n_rows: int) -> list[tuple[int, RequestKey | None]]:
-        """Return how the next orders of a partition are logged: pieces, each with its key.
+    def reserve(self, partition: int, n_rows: int) -> "Reserved":
+        """Reserve the next orders of a partition for their callers.
 
         Parameters
         ----------
@@ -40,21 +40,23 @@ class SharedOrders:
         n_rows
             Number of orders, not more than are wanted.
         """
-        if self._parts is None:
-            return [(n_rows, None)]
-        self._owners.clear()
+        owners: list[tuple[int, int]] = []
         pieces: list[tuple[int, RequestKey | None]] = []
-        for owner, n in enumerate(self._left):
-            n_own = min(n, n_rows)
+        n = n_rows
+        for owner, n_wanted in enumerate(self._left):
+            n_own = min(n_wanted, n)
             if n_own > 0:
-                parts = self._parts[owner]
-                self._owners.append(owner)
-                pieces.append((n_own, None if parts is None else parts.take(partition)))
-                n_rows -= n_own
-        return pieces
+                n -= n_own
+                self._left[owner] -= n_own
+                owners.append((owner, n_own))
+                if self._parts is not None:
+                    parts = self._parts[owner]
+                    pieces.append((n_own, None if parts is None else parts.take(partition)))
+        self.n_left -= n_rows - n
+        return Reserved(owners, pieces or [(n_rows, None)])
 
-    def add(self, rows: OrderRows, counts: Sequence[int]) -> None:
-        """Give the orders of the last pieces to their callers.
+    def add(self, rows: OrderRows, counts: Sequence[int], reserved: "Reserved") -> None:
+        """Give orders to the callers that they are reserved for.
 
         Parameters
         ----------
@@ -62,23 +64,27 @@ class SharedOrders:
             Orders that are valid.
         counts
             Number of valid orders of each piece.
+        reserved
+            Callers that they were reserved for, who still want what is missing.
         """
-        if self._parts is None:
-            first = 0
-            for owner, n in enumerate(self._left):
-                if n > 0 and first < len(rows):
-                    first += self._give(owner, rows[first : first + n])
-            return
         first = 0
-        for owner, n in zip(self._owners, counts, strict=True):
-            first += self._give(owner, rows[first : first + n])
-
-    def _give(self, owner: int, rows: OrderRows) -> int:
-        self._found[owner] += rows
-        self._left[owner] -= len(rows)
-        self.n_left -= len(rows)
-        return len(rows)
+        for i, (owner, n_own) in enumerate(reserved.owners):
+            n = n_own if self._parts is None else counts[i]
+            given = rows[first : first + n]
+            first += len(given)
+            self._found[owner].append(given)
+            self._left[owner] += n_own - len(given)
+            self.n_left += n_own - len(given)
 
     def orders(self) -> list[OrderRows]:
         """Return the orders of each caller."""
-        return self._found
+        return [OrderRows.join(found) for found in self._found]
+
+
+class Reserved(NamedTuple):
+    """The callers that the next orders of a partition are for."""
+
+    owners: list[tuple[int, int]]
+    """Numbers of the callers, and how many orders are for each."""
+    pieces: list[tuple[int, RequestKey | None]]
+    """How the orders are logged: pieces, each with its key."""
