@@ -43,6 +43,9 @@ _TOPIC_SETTINGS: Final = {
     "max.compaction.lag.ms": "600000",
     "max.message.bytes": str(HEARTBEAT_BYTES_MAX + (64 << 10)),
     "min.cleanable.dirty.ratio": "0.1",
+    # A late message of a worker that stood still must not replace a newer one before that one is
+    # sent again.
+    "min.compaction.lag.ms": "60000",
     # Only closed segments are compacted, and a worker that starts reads all that are left.
     "segment.bytes": str(16 << 20),
     "segment.ms": "600000",

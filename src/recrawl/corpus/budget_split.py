@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from recrawl.core.price.common_price import split_at_common_price
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.config.sections import BURST_SECONDS_MIN
@@ -290,14 +291,11 @@ def budget_shares(nodes: Sequence[Node]) -> NDArray[np.float64]:
     curves = [node.shard.picker.demand_curve() for node in nodes]
     if any(price.size < 2 for price, _ in curves):
         return by_pages
-    price = np.unique(np.concatenate([price for price, _ in curves]))
-    spent = np.array([_spending_at(price, *curve) for curve in curves])
-    total = spent.sum(axis=0)
-    crossing = int(np.argmin(np.abs(total - budget)))
-    if total[crossing] <= 0:
+    common = split_at_common_price(budget, curves)
+    if common is None:
         return by_pages
     # Every partition gets something: without fetches, its demand would stay unknown.
-    share: NDArray[np.float64] = 0.95 * spent[:, crossing] / total[crossing] + 0.05 * by_pages
+    share: NDArray[np.float64] = 0.95 * common.share + 0.05 * by_pages
     return share
 
 
@@ -362,15 +360,3 @@ def _credit_after(event: BudgetSet, registers: Sequence[Registers], credit: floa
 
 def _total(registers: Iterable[Registers], name: str) -> float:
     return sum(float(getattr(r, name)[0]) for r in registers)
-
-
-def _spending_at(
-    price: NDArray[np.float64], known: NDArray[np.float64], spent: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    order = np.argsort(known)
-    found: NDArray[np.float64] = np.interp(
-        np.log(np.maximum(price, 1e-300)),
-        np.log(np.maximum(known[order], 1e-300)),
-        spent[order],
-    )
-    return found

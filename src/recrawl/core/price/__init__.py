@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from recrawl.core.price.common_price import CommonPrice, split_at_common_price
 from recrawl.core.price.controller import PriceController
 from recrawl.core.price.demand import DemandCells, demand_at, interpolate_price
 from recrawl.core.price.due import (
@@ -26,6 +27,7 @@ from recrawl.core.price.promise import latest_elapsed
 from recrawl.deprecated_names import find_moved_names
 
 __all__ = [
+    "CommonPrice",
     "DemandCells",
     "DueCodes",
     "DueTable",
@@ -43,6 +45,7 @@ __all__ = [
     "latest_elapsed",
     "learning_due_elapsed",
     "noisy_due_elapsed",
+    "split_at_common_price",
 ]
 
 # Names of recrawl 0.1.0.
