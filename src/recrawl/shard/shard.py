@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
 
@@ -105,6 +105,8 @@ class Shard:
         State from a snapshot; that of a new shard if not given.
     due_table
         Table that `default_due_table` returned, now or earlier; built if not given.
+    copy_table
+        Function that returns a copy of the table in which rows may be written.
 
     Examples
     --------
@@ -135,8 +137,10 @@ class Shard:
         *,
         tables: Tables | None = None,
         due_table: DueTable | None = None,
+        copy_table: Callable[[DueTable], DueTable] = writable_copy,
     ) -> None:
         self._due_table = due_table or _shared_due_table()
+        self._copy_table = copy_table
         self.settings = settings or ShardSettings()
         self.tables = tables or growth.empty_tables(self.settings)
         self._overdue_from = 0
@@ -150,7 +154,7 @@ class Shard:
         """Derive rules, due terms and a new picker from the settings."""
         self.rules = rules_of(self.settings, _CODES)
         table = (
-            writable_copy(self._due_table)
+            self._copy_table(self._due_table)
             if has_learning_horizon(self.settings)
             else self._due_table
         )
@@ -448,13 +452,15 @@ class Shard:
         *,
         check: bool | Literal["small"] = True,
         due_table: DueTable | None = None,
+        copy_table: Callable[[DueTable], DueTable] = writable_copy,
     ) -> tuple[Self, str]:
         """Return the shard of a snapshot, and the log position to continue from.
 
         See `recrawl.shard.state.snapshot.restore_tables`.
         """
         tables, settings, position = restore_tables(manifest, buffer, check=check)
-        return cls(settings, tables=tables, due_table=due_table), position
+        shard = cls(settings, tables=tables, due_table=due_table, copy_table=copy_table)
+        return shard, position
 
     def digest(self) -> str:
         """Return a checksum of the whole state; shards with equal logs have equal ones."""

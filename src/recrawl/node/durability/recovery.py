@@ -33,6 +33,7 @@ from recrawl.errors import (
 )
 from recrawl.ledger import Ledger, SavedSnapshot, SnapshotFolder, SnapshotOrigin
 from recrawl.node.content.judging import update_host_memory
+from recrawl.node.durability.copied_table import copy_due_table
 from recrawl.node.durability.corpus_format import CorpusFormat
 from recrawl.node.durability.log_damage import PartitionEnds, lost_records_error
 from recrawl.node.durability.shared_copies import fetch_newest
@@ -112,6 +113,7 @@ def restore_shard(saved: SavedSnapshot, *, is_reader: bool) -> Shard | None:
             saved.columns(),
             check="small" if is_reader else True,
             due_table=shipped_due_table(),
+            copy_table=copy_due_table,
         )
         if int(position) != saved.position:
             raise SnapshotError(f"its manifest has position {position}")
@@ -125,12 +127,13 @@ def restore_shard(saved: SavedSnapshot, *, is_reader: bool) -> Shard | None:
 
 def initial_shard(ledger: Ledger) -> Shard:
     """Return an empty shard with the settings at the beginning of the log."""
+    settings = None
     for position in range(min(ledger.end, _BEGINNING_RECORDS)):
         entry = entry_of(ledger.read(position, n_bytes_max=1)[0][1])
         if isinstance(entry, SettingsSet):
             settings = ShardSettings.from_json(str(entry.settings[0]))
-            return Shard(settings, due_table=shipped_due_table())
-    return Shard(due_table=shipped_due_table())
+            break
+    return Shard(settings, due_table=shipped_due_table(), copy_table=copy_due_table)
 
 
 def _check_origins(partition: Partition) -> None:
