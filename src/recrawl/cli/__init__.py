@@ -108,6 +108,9 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
     },
     "Share": {
         "serve": CommandEntry("recrawl.cli.commands.serve", "command", "Share a corpus over HTTP."),
+        "worker": CommandEntry(
+            "recrawl.cli.commands.worker", "command", "Share a corpus on Kafka among machines."
+        ),
         "cluster": CommandEntry(
             "recrawl.cli.commands.cluster", "command", "Show and move the partitions of workers."
         ),

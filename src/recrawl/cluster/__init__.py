@@ -5,7 +5,7 @@ read there, all of them compute the same placement: which worker owns which part
 stands by.  Nothing that must not go wrong depends on it: a worker owns a partition by a claim in
 the log of that partition, and if two claim it, the last claim decides.
 
-Needs the extra ``recrawl[kafka]``.  Names are imported when they are first
+Needs the extras ``recrawl[kafka]`` and ``recrawl[server]``.  Names are imported when they are first
 used, so that a command can say what is missing.
 """
 
@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from recrawl.cluster.api.credentials import rotate_cluster_keys
+    from recrawl.cluster.running import run_worker
     from recrawl.cluster.status import ClusterStatus, PartitionStatus
     from recrawl.cluster.view import ClusterView, open_view
 
@@ -21,9 +23,13 @@ __all__ = [
     "ClusterView",
     "PartitionStatus",
     "open_view",
+    "rotate_cluster_keys",
+    "run_worker",
 ]
 
 _MODULES = {
+    "recrawl.cluster.api.credentials": ("rotate_cluster_keys",),
+    "recrawl.cluster.running": ("run_worker",),
     "recrawl.cluster.status": ("ClusterStatus", "PartitionStatus"),
     "recrawl.cluster.view": ("ClusterView", "open_view"),
 }

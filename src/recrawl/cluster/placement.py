@@ -19,6 +19,7 @@ __all__ = ["Place", "PlacementRules", "page_weight", "place_partitions"]
 
 # Factor on an equal share of the weight, which is the most that a worker takes.
 _OVERLOAD: Final = 1.1
+_LIGHT_PAGES: Final = 1 << 17
 
 
 class Place(NamedTuple):
@@ -53,8 +54,10 @@ def page_weight(n_pages: int) -> int:
     """Return the weight of a partition for its number of pages: the power of two below it.
 
     Rounded, because workers learn the numbers at different moments, and should agree all the same.
+    Small partitions weigh the same: what they cost does not depend on their pages, and they should
+    not move whenever some are added.
     """
-    return 1 << max(n_pages, 1).bit_length() - 1
+    return 1 << max(n_pages, _LIGHT_PAGES).bit_length() - 1
 
 
 def place_partitions(

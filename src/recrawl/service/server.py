@@ -18,6 +18,7 @@ from recrawl.service.access import is_loopback_name
 from recrawl.service.app import create_app
 from recrawl.service.calls import Service
 from recrawl.service.connections import limited_protocol
+from recrawl.service.forwarded import WorkerGate
 from recrawl.service.keys import KeyRing
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.listening import bind_socket
@@ -139,6 +140,8 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
     is_traced: bool = False,
     on_ready: Callable[[str], None] = lambda _: None,
     before_stop: Callable[[], None] = lambda: None,
+    local_corpora: Mapping[str, Any] | None = None,
+    workers: WorkerGate | None = None,
 ) -> None:
     """Serve corpora until the process is told to stop (SIGTERM, Ctrl-C), then close them.
 
@@ -175,6 +178,8 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
     before_stop
         Function that is called in a thread when the process is told to stop.  The server answers
         until it returns, or a second signal comes.
+    local_corpora, workers
+        Arguments of `recrawl.service.app.create_app` for a worker of a cluster.
 
     Raises
     ------
@@ -205,6 +210,8 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
         trusted_proxies=trusted_proxies,
         websub=websub,
         tracing=start_tracing() if is_traced else None,
+        local_corpora=local_corpora,
+        workers=workers,
     )
     bound = bind_socket(host, port)
     config = server_config(app, limits, tls)

@@ -120,7 +120,7 @@ def test_a_drained_worker_gets_nothing() -> None:
     assert place_partitions([1], ["worker-0"], rules) == [Place("worker-0", None)]
 
 
-def test_weights_are_powers_of_two() -> None:
-    assert [page_weight(n) for n in (-1, 0, 1, 2, 3, 4, 1_000, 10**9)] == [
-        1, 1, 1, 2, 2, 4, 512, 2**29,
+def test_weights_are_powers_of_two_and_small_partitions_weigh_the_same() -> None:
+    assert [page_weight(n) for n in (-1, 0, 1, 1_000, 2**18 - 1, 2**18, 10**9)] == [
+        2**17, 2**17, 2**17, 2**17, 2**17, 2**18, 2**29,
     ]  # fmt: skip

@@ -1,5 +1,6 @@
 """``recrawl cluster``: look at the workers of a cluster, and move partitions among them."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -149,5 +150,21 @@ def pin(partition: int, worker: str | None, undo: bool, folder: Path, out: Outpu
     )
 
 
-for _command in (show_status, drain, pin):
+@example_command("rotate-keys", examples=(CommandExample("recrawl cluster rotate-keys my.keys"),))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@output_option
+def rotate_keys(file: Path, out: Output) -> None:
+    """Add a key to the file that all workers share, and create the file if there is none.
+
+    Copy the file to every worker within five minutes; they read it again by themselves, and use
+    the new key after that time.
+    """
+    from recrawl.cluster import rotate_cluster_keys  # noqa: PLC0415
+
+    key = rotate_cluster_keys(file, time.time_ns() // 1_000_000)
+    out.row({"file": str(file), "key": key.id})
+    out.say(f"{file} has the new key {key.id}.  Copy it to every worker now.")
+
+
+for _command in (show_status, drain, pin, rotate_keys):
     command.add_command(_command)

@@ -55,7 +55,7 @@ def owners_of(members: Members) -> dict[int, Owner]:
         Workers that take part.
     """
     owners: dict[int, Owner] = {}
-    for heartbeat in members.present:
+    for heartbeat in (*members.present, *members.leaving):
         for partition, owned in heartbeat.owned.items():
             known = owners.get(partition)
             if heartbeat.address and (known is None or owned.epoch > known.epoch):

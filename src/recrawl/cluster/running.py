@@ -1,0 +1,124 @@
+"""Run a worker: open the corpus, take part in the cluster, and serve until it is told to stop."""
+
+import logging
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import recrawl
+from recrawl.cluster.api.cluster_corpus import ClusterCorpus
+from recrawl.cluster.api.credentials import ClusterKeys
+from recrawl.cluster.api.owners import TableOfOwners, owners_of
+from recrawl.cluster.api.receiving import ForwardedRequests
+from recrawl.cluster.api.worker_calls import WorkerCalls
+from recrawl.cluster.heartbeats import Heartbeat, check_name
+from recrawl.cluster.view import open_control
+from recrawl.cluster.worker import Worker
+from recrawl.corpus import open_corpus
+from recrawl.service import serve_corpora
+
+__all__ = ["FREE_BYTES_MIN", "run_worker"]
+
+logger = logging.getLogger(__name__)
+
+FREE_BYTES_MIN: Final = 1 << 30
+"""Free space on the disk below which a worker gives its partitions to others."""
+
+
+def _has_space(folder: Path, *, before: list[bool]) -> bool:
+    """Return whether the disk has space; after it was full, twice as much is needed."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return False
+    before[0] = free >= (FREE_BYTES_MIN if before[0] else 2 * FREE_BYTES_MIN)
+    return before[0]
+
+
+def run_worker(
+    folder: str | os.PathLike[str],
+    *,
+    worker: str,
+    keys: Path,
+    name: str = "corpus",
+    address: str | None = None,
+    zone: str = "",
+    on_ready: Callable[[str], None] = lambda _: None,
+    **serving: Any,
+) -> None:
+    """Run a worker until the process is told to stop (SIGTERM, Ctrl-C).
+
+    Parameters
+    ----------
+    folder
+        Folder of the worker's files, with ``recrawl.toml``; no other worker may use it.
+    worker
+        Name of the worker, which stays the same when it is started again.
+    keys
+        File of keys that all workers share.
+    name
+        Name of the corpus in paths, the same at all workers.
+    address
+        URL at which other workers reach this one; by default where it listens.
+    zone
+        Name of the place where the machine is.
+    on_ready
+        Function that is called with the URL of the server when it listens.
+    **serving
+        Further arguments of `recrawl.service.serve_corpora`, such as ``host`` and ``port``.
+    """
+    place = Path(folder)
+    check_name(worker)
+    shared_keys = ClusterKeys(keys)
+    corpus = open_corpus(place, partitions=())
+    with ExitStack() as closing:
+        closing.callback(corpus.close)
+        control = open_control(corpus.config)
+        owners = TableOfOwners(worker)
+        calls = WorkerCalls(name, worker, shared_keys)
+        served = ClusterCorpus(corpus, owners, calls)
+        n_partitions = corpus.nodes.n_partitions
+        started: list[Worker] = []
+
+        def start(url: str) -> None:
+            identity = Heartbeat(
+                worker=worker,
+                instance=secrets.token_hex(8),
+                started_at_ms=time.time_ns() // 1_000_000,
+                address=address or url,
+                zone=zone,
+                version=recrawl.__version__,
+            )
+            one = Worker(
+                corpus,
+                control,
+                n_partitions,
+                identity,
+                can_own=partial(_has_space, place, before=[True]),
+                on_members=lambda members: owners.replace(owners_of(members)),
+            )
+            one.start()
+            started.append(one)
+            on_ready(url)
+
+        def stop() -> None:
+            for one in started:
+                if not one.leave():
+                    logger.warning("this worker ends, and no other has its partitions yet")
+                one.stop()
+
+        serve_corpora(
+            {name: served},
+            folders={name: place},
+            local_corpora={name: corpus},
+            workers=ForwardedRequests({name: corpus}, owners, shared_keys),
+            on_ready=start,
+            before_stop=stop,
+            **serving,
+        )

@@ -1,0 +1,136 @@
+"""``recrawl worker`` and ``recrawl cluster``: real processes that are killed and stopped."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from recrawl import Outcome
+from recrawl.cli import main
+from recrawl.client import Client
+from recrawl.corpus import RowStatus
+
+URLS = [f"https://h{i}.example/page" for i in range(40)]
+N_PARTITIONS = 4
+UNAVAILABLE = RowStatus.UNAVAILABLE
+
+
+class Workers:
+    """Processes of ``recrawl worker``."""
+
+    def __init__(self, folder: Path, bootstrap: str, topic: str) -> None:
+        self.folder = folder
+        self.settings = (
+            f"[corpus]\npartitions = {N_PARTITIONS}\n"
+            f'[ledger]\nkind = "kafka"\nbootstrap = "{bootstrap}"\n'
+            f'topic = "{topic}"\nreplication = 1\n'
+            f'[snapshots]\nshared = "{folder / "shared"}"\n'
+            '[budget]\nrate = "1000/s"\n'
+        )
+        self.keys = folder / "cluster.keys"
+        (folder / "shared").mkdir()
+        self.run("rotate-keys", str(self.keys))
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.urls: dict[str, str] = {}
+
+    def start(self, name: str) -> None:
+        own = self.folder / name
+        own.mkdir(exist_ok=True)
+        (own / "recrawl.toml").write_text(self.settings)
+        arguments = ["--worker-name", name, "--keys", str(self.keys), "--port", "0", "-C", str(own)]
+        with (self.folder / f"{name}.log").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "recrawl", "worker", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=os.environ | {"RECRAWL_KERNELS": "interpreted"},
+            )
+        self.processes[name] = process
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, (self.folder / f"{name}.log").read_text()
+        self.urls[name] = json.loads(line)["url"] + "v1/corpora/corpus"
+
+    def run(self, *arguments: str, exit_code: int | None = 0) -> list[dict[str, Any]]:
+        done = CliRunner().invoke(main, ["cluster", *arguments])
+        assert exit_code is None or done.exit_code == exit_code, done.output
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def owners(self) -> dict[int, str | None]:
+        rows = self.run("status", "-C", str(self.folder / "a"), exit_code=None)
+        return {row["partition"]: row["owner"] for row in rows if "partition" in row}
+
+    def end(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def workers(tmp_path: Path, kafka_bootstrap: str, kafka_topic: str) -> Iterator[Workers]:
+    made = Workers(tmp_path, kafka_bootstrap, kafka_topic)
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def wait_until(is_so: Callable[[], bool], seconds_max: float = 120.0) -> None:
+    give_up_at = time.monotonic() + seconds_max
+    while not is_so():
+        assert time.monotonic() < give_up_at
+        time.sleep(0.1)
+
+
+@pytest.mark.slow_without_jit
+def test_any_worker_answers_and_nothing_is_lost_when_one_is_killed(workers: Workers) -> None:
+    for name in "ab":
+        workers.start(name)
+    wait_until(lambda: set(workers.owners().values()) == {"a", "b"})
+    with Client(workers.urls["a"]) as first, Client(workers.urls["b"]) as second:
+        assert first.add(URLS).n_added == len(URLS)
+        assert second.add(URLS).n_known == len(URLS)
+        orders = second.lease(20)
+        assert len(orders) == 20
+        done = [Outcome(handle=order.handle, digest=bytes(16)) for order in orders]
+        assert (first.report(done[:10]).rows == RowStatus.DONE).all()
+
+        workers.processes["b"].send_signal(signal.SIGKILL)
+        workers.processes["b"].communicate()
+        wait_until(lambda: UNAVAILABLE not in first.add(URLS).rows)
+        assert first.add(URLS).n_added == 0
+        # What the dead one had handed out and not heard of is still under way.
+        assert (first.report(done[10:]).rows == RowStatus.DONE).all()
+        leased = {order.url for order in first.lease(100)}
+        assert leased >= set(URLS) - {order.url for order in orders}
+
+        # One that ends gives its partitions away first.
+        workers.start("b")
+        wait_until(lambda: "b" in workers.owners().values())
+        workers.processes["a"].send_signal(signal.SIGTERM)
+        assert workers.processes["a"].wait(60) == 0
+        assert set(workers.owners().values()) == {"b"}
+    with Client(workers.urls["b"]) as second:
+        assert second.add(URLS).n_known == len(URLS)
+
+
+def test_a_worker_needs_a_log_on_kafka_and_says_so(tmp_path: Path) -> None:
+    keys = tmp_path / "cluster.keys"
+    assert CliRunner().invoke(main, ["cluster", "rotate-keys", str(keys)]).exit_code == 0
+    arguments = ["worker", "--keys", str(keys), "-C", str(tmp_path)]
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 2
+    assert "has no recrawl.toml" in done.output
+    (tmp_path / "recrawl.toml").write_text("")
+    done = CliRunner().invoke(main, ["cluster", "status", "-C", str(tmp_path)])
+    assert done.exit_code == 1
+    assert 'ledger.kind = "kafka"' in done.output
