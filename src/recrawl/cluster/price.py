@@ -167,13 +167,20 @@ class _Record:
 class Agreement:
     """One worker's part in agreeing on quotas.
 
-    It has no clock and does no I/O.  In a loop, a few times a second::
+    It has no clock and does no I/O.  A worker opens a corpus without partitions, and then::
+
+        agreement = Agreement(n_partitions, corpus.quotas.configured)
+        corpus.quotas.follow(lambda: agreement.budget, agreement.set_budget)
+
+    From then on it may open partitions.  In a loop, a few times a second::
 
         for key, message in log.read():
             agreement.hear(key, message)
-        corpus.set_quotas(agreement.quotas(), agreement.budget)
-        for key, message in agreement.step(now, corpus.quotas_in_use(), corpus.demands):
+        corpus.quotas.set(agreement.quotas(), agreement.budget)
+        for key, message in agreement.step(now, corpus.quotas.in_use(), corpus.quotas.demands):
             log.publish(key, message)
+
+    `hear`, `step` and `set_budget` must not run at the same time.
 
     The quotas must be in the logs of their partitions, or have failed, before ``step`` is called:
     it takes what partitions use for an acknowledgement.  A partition whose last append failed is

@@ -6,7 +6,7 @@ crosses the budget at one common price; what a partition spends at that price is
 
 import hashlib
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from math import inf, isclose
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.price.common_price import split_at_common_price
+from recrawl.messages.budgets import Budget
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.config.sections import BURST_SECONDS_MIN
@@ -24,7 +25,14 @@ from recrawl.node.open_nodes import OpenNodes, lock_nodes, submit_each
 from recrawl.shard import BudgetSet, BudgetUnit, CreditSet, RunBudgetSet, RunChosen, event_of
 from recrawl.shard.state.tables import Registers
 
-__all__ = ["BudgetSplit", "budget_shares", "run_number", "split_amount", "todays_run"]
+__all__ = [
+    "BudgetSplit",
+    "budget_of_event",
+    "budget_shares",
+    "run_number",
+    "split_amount",
+    "todays_run",
+]
 
 # Shares stay unchanged while none differs by more than this share of the budget.
 _SHARE_MOVE_MIN = 0.02
@@ -75,6 +83,8 @@ class BudgetSplit:
         # Number of the run whose budget this process has split.
         self._run = 0
         self._run_lock = threading.RLock()
+        # Where a budget goes that a user sets, if quotas are given from outside.
+        self._on_budget: Callable[[Budget], object] | None = None
 
     def _logged_budget(self) -> BudgetSet:
         """Return the budget of the whole corpus, by what the open partitions have."""
@@ -87,6 +97,16 @@ class BudgetSplit:
         return event_of(
             BudgetSet, amount=inf, period_seconds=0, burst_seconds=0, unit=0, price_mode=0, price=0
         )
+
+    def follow_quotas(self, on_budget: Callable[[Budget], object]) -> None:
+        """Split nothing from now on, unless the budget is per run; others give quotas.
+
+        Parameters
+        ----------
+        on_budget
+            Function that is called with a budget that a user sets.
+        """
+        self._on_budget = on_budget
 
     def follow_partitions(self, opened: Node | None = None) -> None:
         """Split the budget again after a partition was opened or closed in this process.
@@ -102,6 +122,8 @@ class BudgetSplit:
             return
         if isinstance(self._event, RunBudgetSet):
             self._set_run_budget(self._event)
+            return
+        if self._on_budget is not None:
             return
         own = self._own_budget()
         if 0 < own.amount[0] < inf and own.period_seconds[0] > 0:
@@ -135,6 +157,9 @@ class BudgetSplit:
             self._set_run_budget(event)
         elif event is not None:
             self._budget = event
+            if self._on_budget is not None:
+                self._on_budget(budget_of_event(event))
+                return
             if not nodes:
                 return
             own = self._own_budget()
@@ -250,7 +275,11 @@ class BudgetSplit:
         """Move budget to the partitions where it achieves more, at most once a minute."""
         now_ms = self._clock.running_ms()
         nodes = self._nodes.all
-        if len(nodes) <= 1 or now_ms - self._rebalanced_ms < _REBALANCE_MS:
+        if (
+            self._on_budget is not None
+            or len(nodes) <= 1
+            or now_ms - self._rebalanced_ms < _REBALANCE_MS
+        ):
             return
         self._rebalanced_ms = now_ms
         with lock_nodes(nodes):
@@ -297,6 +326,19 @@ def budget_shares(nodes: Sequence[Node]) -> NDArray[np.float64]:
     # Every partition gets something: without fetches, its demand would stay unknown.
     share: NDArray[np.float64] = 0.95 * common.share + 0.05 * by_pages
     return share
+
+
+def budget_of_event(event: BudgetSet) -> Budget:
+    """Return the budget that an event sets, in numbers."""
+    amount, period = float(event.amount[0]), float(event.period_seconds[0])
+    return Budget(
+        per_second=amount / period if period > 0 else amount,
+        period_seconds=period,
+        burst_seconds=float(event.burst_seconds[0]),
+        unit=int(event.unit[0]),
+        price_mode=int(event.price_mode[0]),
+        price=float(event.price[0]),
+    )
 
 
 def split_amount(

@@ -37,6 +37,7 @@ from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.corpus.inspect.page_table import PageRows, page_batches, page_rows_after
 from recrawl.corpus.inspect.stats import Stats, stats_of
 from recrawl.corpus.leasing.pages import Leasing, check_seconds
+from recrawl.corpus.leasing.quotas import PartitionQuotas
 from recrawl.corpus.leasing.repeated import RequestParts, is_repeated
 from recrawl.corpus.leasing.reports import Reported, Reporting
 from recrawl.corpus.leasing.shortfall import Orders, is_run_over, window_reason, window_text
@@ -186,6 +187,7 @@ class Corpus:
         )
         self._scrubber = Scrubber(folder, format, config.scrub, clock)
         self._budget_split = BudgetSplit(self.nodes, config, clock)
+        self.quotas = PartitionQuotas(self.nodes, self._budget_split, config, self.time)
         small_calls = new_small_calls()
         self._leasing = Leasing(self.nodes, self._budget_split, config, self.time, small_calls)
         self._bodies = BodyReader(config.content)
@@ -284,6 +286,7 @@ class Corpus:
                 self.time.restart(node.shard.now_ms)
             namer = Namer(node, self.config)
             self._begin_node(node, namer)
+            self.quotas.begin(node)
         return namer
 
     def stand_by(self, partition: int) -> None:

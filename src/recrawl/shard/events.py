@@ -65,6 +65,7 @@ __all__ = [
     "PagesAdded",
     "PagesRemoved",
     "PriorsSet",
+    "QuotaSet",
     "RequestsSeen",
     "RunBudgetSet",
     "RunChosen",
@@ -291,6 +292,28 @@ class CreditSet(NamedTuple):
     """Fetches or cost that may be spent now."""
 
 
+class QuotaSet(NamedTuple):
+    """Sets what this partition may spend of the budget of a cluster; one row.
+
+    Unspent budget stays as it is, or falls to what may now be saved up.  From the node.
+    """
+
+    epoch: I64
+    at_ms: I64
+    per_second: F64
+    """Fetches or cost per second; inf for unlimited."""
+    period_seconds: F64
+    """Unit of time in which the user gave the budget; 0 for none."""
+    burst_seconds: F64
+    """Seconds of unspent budget that accumulate."""
+    unit: U8
+    """`recrawl.shard.state.status.BudgetUnit`."""
+    price_mode: U8
+    """`recrawl.shard.state.status.PriceMode`."""
+    price: F64
+    """Value that a fetch must reach, if the price is fixed."""
+
+
 class SettingsSet(NamedTuple):
     """Sets the settings of the shard; one row.  From users."""
 
@@ -422,6 +445,7 @@ Event: TypeAlias = (
     | RunChosen
     | CreditSet
     | ClockReset
+    | QuotaSet
 )
 
 # Numbers never change: a kind whose columns change gets a new one, and the old stays readable.
@@ -453,6 +477,7 @@ SCHEMAS: dict[int, type[Event]] = {
     36: RunChosen,
     37: CreditSet,
     43: ClockReset,
+    50: QuotaSet,
 }
 SCHEMA_ID: dict[type[Event], int] = {kind: number for number, kind in SCHEMAS.items()}
 

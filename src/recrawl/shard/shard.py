@@ -64,7 +64,7 @@ _WordEvent: TypeAlias = (
     events.ImportanceSet | events.CostsSet | events.KindsSet | events.LimitsSet | events.CurvesSet
 )
 _BudgetEvent: TypeAlias = (
-    events.BudgetSet | events.RunBudgetSet | events.RunChosen | events.CreditSet
+    events.BudgetSet | events.RunBudgetSet | events.RunChosen | events.CreditSet | events.QuotaSet
 )
 _PageEvent: TypeAlias = events.PagesRemoved | events.RequestsSeen | _WordEvent
 
@@ -516,7 +516,11 @@ class Shard:
             case events.ClockReset():
                 self._reset_clock(event, valid)
             case (
-                events.BudgetSet() | events.RunBudgetSet() | events.RunChosen() | events.CreditSet()
+                events.BudgetSet()
+                | events.RunBudgetSet()
+                | events.RunChosen()
+                | events.CreditSet()
+                | events.QuotaSet()
             ):
                 self._set_budget(event, valid)
             case events.GroupsSet():
@@ -729,6 +733,10 @@ class Shard:
                 budget.choose_run(registers, runs, event, valid)
             case events.CreditSet():
                 budget.set_credit(registers, event, valid)
+            case events.QuotaSet():
+                if (event.epoch == self.epoch).all():
+                    self._move_time(int(event.at_ms.max(initial=0)))
+                budget.set_quota(registers, runs, event, valid)
 
     def _reset_clock(self, event: events.ClockReset, valid: FlagArray) -> None:
         registers = self.tables.registers

@@ -46,6 +46,8 @@ GOLDEN = {
     36: "RunChosen epoch:int64 run:uint64 amount:float64",
     37: "CreditSet credit:float64",
     43: "ClockReset epoch:int64 at_ms:int64",
+    50: "QuotaSet epoch:int64 at_ms:int64 per_second:float64 period_seconds:float64"
+    " burst_seconds:float64 unit:uint8 price_mode:uint8 price:float64",
 }
 
 

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from recrawl.core.arrays import FlagArray
-from recrawl.shard.events import BudgetSet, CreditSet, RunBudgetSet, RunChosen
+from recrawl.shard.events import BudgetSet, CreditSet, QuotaSet, RunBudgetSet, RunChosen
 from recrawl.shard.state.tables import Registers, Runs
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "run_spending",
     "set_budget",
     "set_credit",
+    "set_quota",
     "set_run_budget",
 ]
 
@@ -124,7 +125,35 @@ def set_credit(registers: Registers, event: CreditSet, valid: FlagArray) -> None
             valid[i] = True
 
 
-def _set_price(registers: Registers, event: BudgetSet | RunBudgetSet, i: int) -> None:
+def set_quota(registers: Registers, runs: Runs, event: QuotaSet, valid: FlagArray) -> None:
+    """Set what a partition of a cluster may spend; rows of another epoch are void.
+
+    Credit never rises here: what one partition gives up must not appear twice in others.
+    """
+    for i in range(valid.size):
+        rate, period = float(event.per_second[i]), float(event.period_seconds[i])
+        burst = float(event.burst_seconds[i])
+        if event.epoch[i] != registers.epoch[0]:
+            continue
+        if not (rate >= 0 and 0 <= period < math.inf and 0 <= burst < math.inf):
+            continue
+        if event.unit[i] > 1 or event.price_mode[i] > 1 or not event.price[i] >= 0:
+            continue
+        _leave_run(registers, runs)
+        most = max(rate * burst, 1.0) if rate < math.inf else math.inf
+        had = float(registers.credit[0])
+        if not math.isfinite(had) or registers.run_budget[0] > 0:
+            had = 0.0  # nothing was saved up
+        registers.budget[0] = rate
+        registers.budget_period[0] = period
+        registers.run_budget[0] = 0.0
+        registers.credit_max[0] = most
+        registers.credit[0] = min(had, most) if rate < math.inf else math.inf
+        _set_price(registers, event, i)
+        valid[i] = True
+
+
+def _set_price(registers: Registers, event: BudgetSet | RunBudgetSet | QuotaSet, i: int) -> None:
     registers.budget_unit[0] = event.unit[i]
     registers.price_mode[0] = event.price_mode[i]
     registers.fixed_price[0] = event.price[i]

@@ -17,7 +17,13 @@ from recrawl.shard.state.tables import GROUP_CLOSED
 
 __all__ = ["BrokenLawError", "Laws"]
 
-_EPOCH_EVENTS = (events.Ordered, events.LeasesExpired, events.Ticked, events.PriorsSet)
+_EPOCH_EVENTS = (
+    events.Ordered,
+    events.LeasesExpired,
+    events.Ticked,
+    events.PriorsSet,
+    events.QuotaSet,
+)
 _SLACK = 1e-6
 
 

@@ -144,3 +144,43 @@ def test_runs_survive_a_snapshot(story: Story) -> None:
 def test_columns_of_runs_are_new_in_format_4() -> None:
     assert ADDED_TABLES["runs"] == (4, RUNS_MAX)
     assert ADDED_COLUMNS["registers", "run_budget"] == (4, 0.0)
+
+
+def set_quota(story: Story, per_second: float, at: float, **columns: float) -> bool:
+    given = {"burst_seconds": 10.0, "unit": 0, "price_mode": 0, "price": 0.0, **columns}
+    epoch = given.pop("epoch", story.shard.epoch)
+    event = ev.event_of(
+        ev.QuotaSet,
+        epoch=epoch,
+        at_ms=story.shard.now_ms + round(1000 * at),
+        per_second=per_second,
+        period_seconds=HOUR,
+        **given,
+    )
+    return bool(story.apply(event).valid.all())
+
+
+def test_a_quota_keeps_what_was_earned_and_gives_nothing(story: Story) -> None:
+    assert set_quota(story, 1.0, 0.0)
+    assert story.register("credit") == 0.0  # it was unlimited, and had saved nothing
+    assert set_quota(story, 4.0, 5.0)
+    assert story.register("credit") == 5.0  # five seconds of the quota before
+    assert story.register("credit_max") == 40.0
+    assert story.register("budget") == 4.0
+    assert set_quota(story, 0.2, 1.0)
+    assert story.register("credit") == 2.0  # nine are more than may be saved up now
+    assert set_quota(story, 4.0, 0.0)
+    assert story.register("credit") == 2.0
+    assert set_quota(story, np.inf, 0.0)
+    assert story.register("credit") == np.inf
+
+
+def test_a_quota_of_another_owner_changes_nothing(story: Story) -> None:
+    assert set_quota(story, 1.0, 0.0)
+    before = story.shard.now_ms
+    assert not set_quota(story, 9.0, 5.0, epoch=story.shard.epoch - 1)
+    assert story.register("budget") == 1.0
+    assert story.shard.now_ms == before
+    assert not set_quota(story, -1.0, 5.0)
+    assert not set_quota(story, np.nan, 5.0)
+    assert not set_quota(story, 1.0, 5.0, unit=2)
