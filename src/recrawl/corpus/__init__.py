@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         check_backups,
     )
     from recrawl.corpus.backups.restore import Restored, restore_corpus
+    from recrawl.corpus.backups.restore_at import RestoredAt, restore_corpus_at
     from recrawl.corpus.compiling import (
         COMPILE_TIME_TEXT,
         COMPILED_ABOUT,
@@ -128,6 +129,7 @@ __all__ = [
     "Reported",
     "RequestKey",
     "Restored",
+    "RestoredAt",
     "RowStatus",
     "Severity",
     "Shortfall",
@@ -165,6 +167,7 @@ __all__ = [
     "repair_corpus",
     "repair_from_backup",
     "restore_corpus",
+    "restore_corpus_at",
     "target_words",
     "text_key",
     "text_timeline",
@@ -183,6 +186,7 @@ _MODULES = {
         "check_backups",
     ),
     "recrawl.corpus.backups.restore": ("Restored", "restore_corpus"),
+    "recrawl.corpus.backups.restore_at": ("RestoredAt", "restore_corpus_at"),
     "recrawl.corpus.compiling": (
         "COMPILED_ABOUT",
         "COMPILE_TIME_TEXT",

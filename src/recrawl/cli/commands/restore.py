@@ -1,12 +1,13 @@
-"""``recrawl restore``: restore a corpus from a backup."""
+"""``recrawl restore``: restore a corpus from a backup, or as of a time from shared storage."""
 
 from pathlib import Path
 
 import click
 
 from recrawl.cli.support.examples import CommandExample, example_command
+from recrawl.cli.support.instants import instant_option
 from recrawl.cli.support.output import Output, output_option
-from recrawl.units import count_text
+from recrawl.units import count_text, instant_text
 
 __all__ = ["command"]
 
@@ -20,18 +21,39 @@ __all__ = ["command"]
             "an earlier backup; `recrawl backup --check ../backups` lists them",
             is_run=False,
         ),
+        CommandExample(
+            "recrawl restore . ../restored --at '2 hours ago'",
+            "the corpus on Kafka in this folder, as it was then",
+            is_run=False,
+        ),
     ),
 )
 @click.argument("source", metavar="SRC", type=click.Path(path_type=Path, file_okay=False))
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--name", metavar="NAME", help="Backup to restore.  Default: the newest.")
+@click.option(
+    "--at",
+    "at_ms",
+    callback=instant_option,
+    metavar="TIME",
+    help="Restore the corpus on Kafka in SRC, from shared storage, as it was at a time: "
+    "2026-03-01T14:30 (UTC) or '3 days ago'.",
+)
 @output_option
-def command(source: Path, folder: Path, name: str | None, out: Output) -> None:
+def command(source: Path, folder: Path, name: str | None, at_ms: int | None, out: Output) -> None:
     """Restore a corpus from the backups in SRC into FOLDER, which must be empty or not exist.
 
     All files of the backup are checked before anything is written.  The restored corpus is the
     same corpus as the one that was backed up: do not use both.
+
+    With --at, SRC is the folder of a corpus on Kafka whose recrawl.toml names shared storage.  The
+    restored corpus has its log in FOLDER, and never writes to the topic.
     """
+    if at_ms is not None:
+        if name is not None:
+            raise click.UsageError("--name is for backups; give either --name or --at.")
+        _restore_at(source, folder, at_ms, out)
+        return
     from recrawl.corpus import restore_corpus  # noqa: PLC0415
 
     restored = restore_corpus(source, folder, name=name)
@@ -43,3 +65,21 @@ def command(source: Path, folder: Path, name: str | None, out: Output) -> None:
     )
     if restored.log_in == "kafka":
         out.note("The log of this corpus is a Kafka topic: it continues from there.")
+
+
+def _restore_at(source: Path, folder: Path, at_ms: int, out: Output) -> None:
+    from recrawl.corpus import restore_corpus_at  # noqa: PLC0415
+
+    restored = restore_corpus_at(source, folder, at_ms)
+    out.row(restored._asdict())
+    out.say(
+        f"{count_text(restored.n_partitions, 'partition')} restored as of "
+        f"{instant_text(restored.reached_ms)} UTC or later, with "
+        f"{count_text(restored.n_records, 'record')} of the topic.  The log is in {folder}, so "
+        "nothing you do there reaches the topic."
+    )
+    if restored.n_snapshot_only:
+        out.note(
+            f"The topic no longer has all records of {restored.n_snapshot_only:,} of them, which "
+            "are restored as of their snapshots."
+        )

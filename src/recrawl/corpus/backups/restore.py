@@ -10,7 +10,7 @@ from recrawl.atomic_files import create_folder, drop_cached_pages, open_new_file
 from recrawl.corpus.backups.backup_folder import BackedUpFile, BackupFolder, BackupList
 from recrawl.errors import BackupError
 
-__all__ = ["Restored", "restore_corpus"]
+__all__ = ["Restored", "check_is_empty", "remove_contents", "restore_corpus"]
 
 
 class Restored(NamedTuple):
@@ -46,10 +46,7 @@ def restore_corpus(
     """
     backups, target = BackupFolder(Path(source).resolve()), Path(folder).resolve()
     backups.check_format()
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise BackupError(
-            f"{target} is not empty. Give an empty folder, or one that does not exist."
-        )
+    check_is_empty(target)
     listed = backups.read_list(_number_of(backups, name))
     for file in listed.files:
         problem = backups.problem_of(file)
@@ -63,13 +60,21 @@ def restore_corpus(
     try:
         _install(backups, listed, target)
     except BaseException as error:
-        _remove_contents(target, is_new=is_new)
+        remove_contents(target, is_new=is_new)
         if isinstance(error, OSError):
             raise BackupError(f"{target} cannot be written: {error}") from error
         raise
     return Restored(
         listed.name, listed.made_at_ms, len(listed.files), listed.n_bytes, listed.log_in
     )
+
+
+def check_is_empty(target: Path) -> None:
+    """Raise `BackupError` if a folder to restore into has files."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise BackupError(
+            f"{target} is not empty. Give an empty folder, or one that does not exist."
+        )
 
 
 def _number_of(backups: BackupFolder, name: str | None) -> int:
@@ -131,7 +136,8 @@ def _sync_folders(folders: set[Path]) -> None:
         sync_to_disk(folder)
 
 
-def _remove_contents(target: Path, *, is_new: bool) -> None:
+def remove_contents(target: Path, *, is_new: bool) -> None:
+    """Remove what was restored so far, and the folder if it is new."""
     if is_new:
         shutil.rmtree(target, ignore_errors=True)
         return

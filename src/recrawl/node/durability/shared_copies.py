@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from recrawl.ledger.shared_snapshots import SharedSnapshot, SharedSnapshots
     from recrawl.ledger.shared_storage import SharedStorage
 
-__all__ = ["COPY_SECONDS_MAX", "SharedCopies", "SharedPartitions", "fetch_newest"]
+__all__ = ["COPY_SECONDS_MAX", "SharedCopies", "SharedPartitions", "epoch_and_time", "fetch_newest"]
 
 logger = logging.getLogger(__name__)
 
@@ -190,7 +190,7 @@ class SharedCopies:
     ) -> "SharedSnapshot":
         for _ in check_snapshot(saved):
             on_request()
-        epoch, at_ms = _epoch_and_time(saved)
+        epoch, at_ms = epoch_and_time(saved)
         stored = self._shared.publish(
             saved, epoch=epoch, now_ms=self._clock.wall_ms(), at_ms=at_ms, on_request=on_request
         )
@@ -238,7 +238,7 @@ class SharedCopies:
         )
 
 
-def _epoch_and_time(saved: SavedSnapshot) -> tuple[int, int]:
+def epoch_and_time(saved: SavedSnapshot) -> tuple[int, int]:
     """Return the epoch of the owner in a snapshot, and the time in milliseconds since 1970."""
     registers = restore_tables(saved.manifest(), saved.columns(), check=False)[0].registers
     return int(registers.epoch[0]), int(registers.now[0])

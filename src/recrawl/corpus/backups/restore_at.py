@@ -1,0 +1,241 @@
+"""Restore a corpus on Kafka as it was at a time, from shared storage and what the topic has.
+
+The restored corpus has a log of its own, in its folder: the records of the topic from the snapshot
+up to that time.  So nothing that it does reaches the topic, and the corpus that it is a copy of can
+go on meanwhile.
+"""
+
+import json
+import logging
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from recrawl.atomic_files import create_folder, replace_json, sync_tree
+from recrawl.corpus.backups.restore import check_is_empty, remove_contents
+from recrawl.corpus.past.replay import LogTime, steps
+from recrawl.errors import BackupError, ConfigError, LedgerError, SnapshotError
+from recrawl.ledger import Ledger, Log, RocksLog, SavedSnapshot, SnapshotFolder, SnapshotOrigin
+from recrawl.node.config.corpus_config import CorpusConfig
+from recrawl.node.durability.corpus_format import CorpusFormat, read_format, write_format
+from recrawl.node.durability.open_log import open_log
+from recrawl.node.durability.shared_copies import SharedPartitions, epoch_and_time
+from recrawl.node.durability.store_repair import CHECKPOINT, is_intact, replace_store
+from recrawl.units import instant_text
+from recrawl.urls import CANON_VERSION
+
+if TYPE_CHECKING:
+    from recrawl.ledger.shared_snapshots import SharedSnapshots
+
+__all__ = ["RestoredAt", "restore_corpus_at"]
+
+logger = logging.getLogger(__name__)
+
+
+class RestoredAt(NamedTuple):
+    """A corpus that was restored as of a time."""
+
+    at_ms: int
+    """Time that was asked for, in milliseconds since 1970."""
+    reached_ms: int
+    """Time of the partition that is furthest behind."""
+    n_partitions: int
+    n_snapshot_only: int
+    """Number of partitions whose log does not reach back to their snapshot."""
+    n_records: int
+    """Number of records of the topic that were copied."""
+
+
+class _Source(NamedTuple):
+    """The corpus to restore: what never changes, its configuration, and its log if it is there."""
+
+    shape: CorpusFormat
+    config: CorpusConfig
+    log: Log | None
+
+
+class _RestoredPartition(NamedTuple):
+    reached_ms: int
+    n_records: int
+    has_log: bool
+
+
+def restore_corpus_at(
+    source: str | os.PathLike[str], folder: str | os.PathLike[str], at_ms: int
+) -> RestoredAt:
+    """Restore a corpus on Kafka into an empty folder, as it was at a time.
+
+    Each partition begins with its latest intact snapshot in shared storage from before that time,
+    and continues with the records of the topic up to then, if the topic still has them.  The
+    restored corpus has its log in its folder, and never writes to the topic.
+
+    Parameters
+    ----------
+    source
+        Folder of the corpus, or one with its ``recrawl.toml``.  It is only read, and other
+        processes may use it.
+    folder
+        Folder of the restored corpus; it must be empty or not exist.
+    at_ms
+        Time in milliseconds since 1970.
+
+    Raises
+    ------
+    BackupError
+        If the folder is not empty, or a partition has neither a snapshot from before that time nor
+        its whole log; nothing is restored then.
+    ConfigError
+        If the corpus has no shared storage.
+    """
+    target = Path(folder).resolve()
+    check_is_empty(target)
+    found = _open_source(Path(source).resolve())
+    is_new = not target.exists()
+    try:
+        return _restore(found, target, at_ms)
+    except BaseException as error:
+        remove_contents(target, is_new=is_new)
+        if isinstance(error, OSError):
+            raise BackupError(f"{target} cannot be written: {error}") from error
+        raise
+    finally:
+        if found.log is not None:
+            found.log.close()
+
+
+def _open_source(folder: Path) -> _Source:
+    """Read what is known of a corpus, and open its log for reading."""
+    config = _read_config(folder)
+    if config.snapshots.shared is None:
+        raise ConfigError(
+            f"the corpus in {folder} has no shared storage (snapshots.shared). Use `recrawl "
+            "restore` without --at to restore a backup."
+        )
+    shape = read_format(folder)
+    corpus_id = None if shape is None else shape.corpus_id
+    log: Log | None = None
+    try:
+        log = open_log(folder, config, mode="reader", corpus_id=corpus_id)
+        corpus_id = corpus_id or log.corpus_id
+    except LedgerError as error:
+        logger.warning("snapshots are restored without the log: %s", error)
+    if corpus_id is None:
+        if log is not None:
+            log.close()
+        raise BackupError(f"nothing in {folder} or in the topic says which corpus to restore")
+    if shape is None:
+        shape = CorpusFormat(
+            corpus_id=corpus_id,
+            canonical_urls=CANON_VERSION,
+            partitions=config.corpus.partitions,
+            group_by=config.corpus.group_by,
+            ledger=config.ledger.kind,
+        )
+    return _Source(replace(shape, corpus_id=corpus_id), config, log)
+
+
+def _read_config(folder: Path) -> CorpusConfig:
+    toml, last = folder / "recrawl.toml", folder / "last-config.json"
+    if toml.exists():
+        return CorpusConfig.from_toml(toml)
+    try:
+        return CorpusConfig.from_dict(json.loads(last.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        raise ConfigError(f"{folder} has no recrawl.toml") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{last} cannot be read: {error}") from error
+
+
+def _restore(source: _Source, target: Path, at_ms: int) -> RestoredAt:
+    """Restore all partitions; FORMAT comes last, because a folder without it is not a corpus."""
+    shape = source.shape
+    assert shape.corpus_id is not None
+    shared = SharedPartitions(source.config.snapshots)
+    create_folder(target)
+    restored = []
+    with RocksLog.open(
+        target / "log", shape.partitions, durability="os", corpus_id=shape.corpus_id
+    ) as new_log:
+        for i in range(shape.partitions):
+            ledger = None if source.log is None else source.log.partition(i)
+            copies = shared.of(shape.corpus_id, i)
+            assert copies is not None
+            saved = _fetch_before(copies, target, SnapshotOrigin(shape.corpus_id, i), at_ms)
+            restored.append(_restore_partition(i, saved, ledger, new_log, target, at_ms))
+            new_log.partition(i).sync()
+    tables = source.config.to_dict()
+    del tables["ledger"], tables["snapshots"]["shared"]
+    replace_json(target / "last-config.json", tables)
+    sync_tree(target)
+    write_format(target, replace(shape, ledger="rocksdb"))
+    return RestoredAt(
+        at_ms,
+        min(one.reached_ms for one in restored),
+        shape.partitions,
+        sum(not one.has_log for one in restored),
+        sum(one.n_records for one in restored),
+    )
+
+
+def _fetch_before(
+    copies: "SharedSnapshots", target: Path, origin: SnapshotOrigin, at_ms: int
+) -> SavedSnapshot | None:
+    """Fetch the latest intact snapshot from before a time; None if there is none."""
+    folder = SnapshotFolder(target / "snapshots" / str(origin.partition), origin=origin)
+    for one in copies.list_complete():
+        try:
+            if copies.time_of(one) <= at_ms:
+                return copies.restore(one, folder, before_adding=_check_intact)
+        except SnapshotError as error:
+            logger.warning("the shared snapshot %s is not used: %s", one.path, error)
+    return None
+
+
+def _check_intact(copy: SavedSnapshot) -> None:
+    if not is_intact(copy):
+        raise SnapshotError("its checksums do not match")
+
+
+def _restore_partition(
+    i: int,
+    saved: SavedSnapshot | None,
+    ledger: Ledger | None,
+    new_log: RocksLog,
+    target: Path,
+    at_ms: int,
+) -> _RestoredPartition:
+    """Put a store and a log beside the snapshot of a partition."""
+    position = 0 if saved is None else saved.position
+    has_log = ledger is not None and ledger.first <= position <= ledger.end
+    if saved is None and not has_log:
+        raise BackupError(
+            f"partition {i} cannot be restored: no intact snapshot is from before "
+            f"{instant_text(at_ms)}, and the topic no longer has the records of that time. Nothing "
+            "was restored."
+        )
+    time = LogTime(0, 0) if saved is None else LogTime(*epoch_and_time(saved))
+    if saved is not None:
+        create_folder(target / "store")
+        replace_store(target / "store" / str(i), saved.folder / CHECKPOINT)
+        new_log.partition(i).begin_at(position)
+    n_records = 0
+    if ledger is not None and has_log:
+        n_records = _copy_records(ledger, position, time, new_log.partition(i), at_ms)
+    return _RestoredPartition(time.now_ms, n_records, has_log)
+
+
+def _copy_records(ledger: Ledger, begin: int, time: LogTime, new: Ledger, at_ms: int) -> int:
+    """Copy the records from a position up to a time; return their number."""
+    end = begin
+    for step in steps(ledger, begin, time):
+        if step.at_ms > at_ms:
+            break
+        time.follow(step)
+        end = step.position + 1
+    position = begin
+    while position < end:
+        found = [one for one in ledger.read(position) if one[0] < end]
+        new.append([record for _, record in found])
+        position = found[-1][0] + 1
+    return end - begin
