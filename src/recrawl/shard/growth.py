@@ -28,6 +28,7 @@ from recrawl.shard.state.tables import (
 
 __all__ = [
     "empty_tables",
+    "set_first_priors",
     "set_group_defaults",
     "set_politeness",
     "with_groups",
@@ -52,9 +53,7 @@ def empty_tables(settings: ShardSettings) -> Tables:
     registers.n_limits[0] = 1
     registers.budget[0] = registers.credit[0] = registers.credit_max[0] = math.inf
     priors = zeros(Priors, 1)
-    for shape, seconds in ((priors.shape, priors.seconds), (priors.old_shape, priors.old_seconds)):
-        shape[0] = settings.prior_shape
-        seconds[0] = settings.prior_shape * settings.prior_period
+    set_first_priors(priors, settings)
     priors.weight[0] = LOG2_CODE_ONE
     tables = Tables(
         zeros(Pages, n),
@@ -69,6 +68,13 @@ def empty_tables(settings: ShardSettings) -> Tables:
     )
     set_group_defaults(tables.groups, settings, 0)
     return tables
+
+
+def set_first_priors(priors: Priors, settings: ShardSettings) -> None:
+    """Set the priors of a shard that has learned nothing yet."""
+    for shape, seconds in ((priors.shape, priors.seconds), (priors.old_shape, priors.old_seconds)):
+        shape[0] = settings.prior_shape
+        seconds[0] = settings.prior_shape * settings.prior_period
 
 
 def set_group_defaults(

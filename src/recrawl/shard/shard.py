@@ -805,6 +805,9 @@ class Shard:
         self._apply_settings()
         self.picker.set_price(price)
         t = self.tables
+        if t.registers.epoch[0] == 0 and t.registers.n_slots[0] == 0:
+            # A node may have been there before the first record; a replay begins with the settings.
+            growth.set_first_priors(t.priors, self.settings)
         t.registers.memory_lost[0] = min(t.registers.memory_lost[0], self.rules.memory_lost_max)
         self._preserve_range(0, int(t.registers.n_slots[0]))
         if (before.estimator == "counts") != (self.settings.estimator == "counts"):

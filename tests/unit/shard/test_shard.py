@@ -315,3 +315,18 @@ def test_settings_of_another_version_are_an_error_and_change_nothing(text: str) 
 def test_impossible_settings_are_rejected(name: str, wrong: Any) -> None:
     with pytest.raises(ValueError, match=name):
         ShardSettings(**{name: wrong})
+
+
+def test_settings_before_the_first_claim_are_those_of_a_new_shard() -> None:
+    """A node that was there before the first record has the state of a replay."""
+    chosen = ShardSettings(prior_shape=0.5, prior_period=20.0)
+    given = ev.event_of(ev.SettingsSet, settings=[chosen.to_json()])
+    early, replayed = Shard(), Shard(chosen)
+    for shard in (early, replayed):
+        shard.apply(given)
+    assert early.digest() == replayed.digest()
+    # What was learned or assumed later stays.
+    early.apply(ev.event_of(ev.Claimed, owner=1, epoch=1, at_ms=ms(1)))
+    before = early.tables.priors.seconds.copy()
+    early.apply(ev.event_of(ev.SettingsSet, settings=[ShardSettings().to_json()]))
+    assert early.tables.priors.seconds.tolist() == before.tolist()
