@@ -38,7 +38,7 @@ from benchmarks.workload import CONFIG, Worker
 from recrawl.corpus import CorpusConfig
 from recrawl.errors import RecrawlError
 from recrawl.ledger import SnapshotFolder
-from recrawl.node.durability.open_log import open_log
+from recrawl.node.durability.log_opening.open_log import open_log
 from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.node.routing import split_by_partition
 from recrawl.shard import Claimed, Outcomes, PagesAdded, Shard, Signals, event_of

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from recrawl.cluster.price import Agreement, split_budget
+from recrawl.cluster.budget.price import Agreement, split_budget
 from recrawl.messages.budgets import Budget, Demand, QuotaInUse
 
 __all__ = ["OverspentError", "PriceWorld", "measure", "random_demand"]

@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks.price_faults import OverspentError, PriceWorld
-from recrawl.cluster.price import Agreement
-from recrawl.cluster.quotas import KEEP
+from recrawl.cluster.budget.price import Agreement
+from recrawl.cluster.budget.quotas import KEEP
 from recrawl.core.arrays import FloatArray
 
 FAULT_SHARES = (0.005, 0.02, 0.05)

@@ -100,6 +100,7 @@ def run_worker(
                 control,
                 n_partitions,
                 identity,
+                quotas=corpus.quotas,
                 can_own=partial(_has_space, place, before=[True]),
                 on_members=lambda members: owners.replace(owners_of(members)),
             )

@@ -13,6 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final, Protocol
 
+from recrawl.cluster.budget.worker_quotas import OwnedQuotas, WorkerQuotas
 from recrawl.cluster.control_topic import ControlLog
 from recrawl.cluster.heartbeats import Heartbeat
 from recrawl.cluster.membership import Members
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 0.1
 _FOLLOW_SECONDS: Final = 0.2
 _TICK_SECONDS: Final = 0.5
+_QUOTA_SECONDS: Final = 0.25
 _N_RESTORES_MAX: Final = 2
 _N_CLAIMS_MAX: Final = 8
 _N_TICKS_MAX: Final = 8
@@ -90,10 +92,10 @@ class Worker:
         Number of partitions of the corpus.
     identity
         Heartbeat with what never changes while the worker runs: names, address and version.
+    quotas
+        Quotas of the corpus's partitions, if the workers share one budget.
     can_own
         Function that returns whether this machine can own partitions now.
-    hear_other
-        Function that gets messages of the control topic that the worker does not know.
     on_members
         Function that gets the workers that take part, at every look.
     monotonic
@@ -109,8 +111,8 @@ class Worker:
         n_partitions: int,
         identity: Heartbeat,
         *,
+        quotas: OwnedQuotas | None = None,
         can_own: Callable[[], bool] = lambda: True,
-        hear_other: Callable[[str, bytes], None] | None = None,
         on_members: Callable[[Members], None] = lambda _: None,
         monotonic: Callable[[], float] = time.monotonic,
         restores: Executor | None = None,
@@ -121,7 +123,6 @@ class Worker:
         self._n_partitions = n_partitions
         self._identity = identity
         self._can_own = can_own
-        self._hear_other = hear_other
         self._on_members = on_members
         self._monotonic = monotonic
         self._restores = restores or ThreadPoolExecutor(_N_RESTORES_MAX, "recrawl-restore")
@@ -137,6 +138,10 @@ class Worker:
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
         self._places: list[Place] = [Place(None, None)] * n_partitions
+        self.quotas: WorkerQuotas | None = None
+        """This worker's part in the common budget; None if there is none."""
+        if quotas is not None:
+            self.quotas = WorkerQuotas(quotas, n_partitions, log.publish, monotonic=monotonic)
         self.presence = Presence(log, self._describe, self._hear, monotonic=monotonic)
 
     # ------------------------------------------------------------------ what others are told
@@ -151,8 +156,8 @@ class Worker:
         )
 
     def _hear(self, key: str, message: bytes) -> None:
-        if not self._rules.hear(key, message) and self._hear_other is not None:
-            self._hear_other(key, message)
+        if not self._rules.hear(key, message) and self.quotas is not None:
+            self.quotas.hear(key, message)
 
     @property
     def name(self) -> str:
@@ -290,11 +295,14 @@ class Worker:
     def start(self) -> None:
         """Take part, in threads, until `stop`."""
         self.presence.start()
-        for name, do, seconds in (
+        repeated = [
             ("recrawl-worker", self.step, _LOOK_SECONDS),
             ("recrawl-ticks", self.tick_partitions, _TICK_SECONDS),
             ("recrawl-standbys", self.follow_standbys, _FOLLOW_SECONDS),
-        ):
+        ]
+        if self.quotas is not None:
+            repeated.append(("recrawl-quotas", self.quotas.step, _QUOTA_SECONDS))
+        for name, do, seconds in repeated:
             thread = threading.Thread(
                 target=self._repeat, args=(do, seconds), name=name, daemon=True
             )

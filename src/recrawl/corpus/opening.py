@@ -32,7 +32,12 @@ from recrawl.node.durability.log_damage import (
     lost_records_error,
     refuse_unfinished_repair,
 )
-from recrawl.node.durability.open_log import check_log_client, id_for_log, note_log, open_log
+from recrawl.node.durability.log_opening.open_log import (
+    check_log_client,
+    id_for_log,
+    note_log,
+    open_log,
+)
 from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.node.durability.shared_copies import SharedPartitions
 from recrawl.urls import CANON_VERSION

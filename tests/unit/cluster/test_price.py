@@ -5,8 +5,8 @@ from math import inf, isnan
 import numpy as np
 import pytest
 
-from recrawl.cluster.price import Agreement, split_budget
-from recrawl.cluster.quotas import (
+from recrawl.cluster.budget.price import Agreement, split_budget
+from recrawl.cluster.budget.quotas import (
     BUDGET_KEY,
     KEEP,
     QUOTAS_KEY,

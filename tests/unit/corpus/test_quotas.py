@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import recrawl
-from recrawl.cluster.price import Agreement
+from recrawl.cluster.budget.price import Agreement
 from recrawl.corpus import Corpus, CorpusConfig
 from recrawl.errors import LedgerError
 from recrawl.messages.budgets import Budget, Quota

@@ -19,7 +19,7 @@ from recrawl.errors import BackupError, ConfigError, LedgerError, SnapshotError
 from recrawl.ledger import Ledger, Log, RocksLog, SavedSnapshot, SnapshotFolder, SnapshotOrigin
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.corpus_format import CorpusFormat, read_format, write_format
-from recrawl.node.durability.open_log import open_log
+from recrawl.node.durability.log_opening.open_log import open_log
 from recrawl.node.durability.shared_copies import SharedPartitions, epoch_and_time
 from recrawl.node.durability.store_repair import CHECKPOINT, is_intact, replace_store
 from recrawl.units import instant_text

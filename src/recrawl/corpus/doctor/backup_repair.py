@@ -11,7 +11,7 @@ from recrawl.corpus.doctor.disk_checks import config_check, format_check
 from recrawl.errors import BackupError, RecoveryError
 from recrawl.kv import damage_mark
 from recrawl.ledger import Ledger, SnapshotFolder
-from recrawl.node.durability.open_log import open_log
+from recrawl.node.durability.log_opening.open_log import open_log
 from recrawl.node.durability.store_repair import (
     CHECKPOINT,
     rebuild_damaged_store,

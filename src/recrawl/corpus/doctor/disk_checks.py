@@ -27,7 +27,7 @@ from recrawl.ledger import Ledger, Log, SavedSnapshot, SnapshotFolder
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.corpus_format import read_format
 from recrawl.node.durability.log_damage import PartitionEnds, read_partition_ends
-from recrawl.node.durability.open_log import open_log
+from recrawl.node.durability.log_opening.open_log import open_log
 from recrawl.node.durability.recovery import CHECKPOINT, initial_shard
 from recrawl.node.node import apply_entry
 from recrawl.node.records import entry_of

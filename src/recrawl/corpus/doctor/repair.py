@@ -57,7 +57,7 @@ from recrawl.node.durability.log_damage import (
     read_other_ends,
     read_partition_ends,
 )
-from recrawl.node.durability.open_log import open_log
+from recrawl.node.durability.log_opening.open_log import open_log
 from recrawl.node.durability.recovery import (
     CHECKPOINT,
     identity_entry,

@@ -8,7 +8,7 @@ from recrawl.errors import LedgerError, SnapshotError
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.corpus_format import CorpusFormat
-from recrawl.node.durability.open_log import open_log
+from recrawl.node.durability.log_opening.open_log import open_log
 from recrawl.node.durability.shared_copies import SharedPartitions
 from recrawl.units import count_text, seconds_text
 

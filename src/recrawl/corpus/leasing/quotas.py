@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 class PartitionQuotas:
     """The quotas of the partitions that are open in this process.
 
-    `recrawl.cluster.price.Agreement` says how they are used.  Until `follow` is called, the process
-    splits the budget by itself.
+    `recrawl.cluster.budget.price.Agreement` says how they are used.  Until `follow` is called, the
+    process splits the budget by itself.
 
     Parameters
     ----------

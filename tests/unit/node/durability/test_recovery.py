@@ -19,7 +19,7 @@ from recrawl.corpus import Corpus, CorpusConfig
 from recrawl.errors import CorpusError, FormatError, LedgerError, RecoveryError
 from recrawl.kv import KeyValues
 from recrawl.ledger import Record, SavedSnapshot, SnapshotDraft, SnapshotFolder
-from recrawl.node.durability.open_log import open_log
+from recrawl.node.durability.log_opening.open_log import open_log
 from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.node.node import Node
 from recrawl.node.records import record_of

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from recrawl.cluster.quotas import (
+from recrawl.cluster.budget.quotas import (
     BUDGET_KEY,
     DEMAND_KEY,
     KEEP,

@@ -8,8 +8,12 @@ from recrawl.ledger import Log, RocksLog
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.corpus_format import new_corpus_id
 from recrawl.node.durability.log_damage import has_begun
-from recrawl.node.durability.topic_identity import check_topic, missing_topic_error, note_topic
-from recrawl.node.durability.torn_log import open_rocks_log
+from recrawl.node.durability.log_opening.topic_identity import (
+    check_topic,
+    missing_topic_error,
+    note_topic,
+)
+from recrawl.node.durability.log_opening.torn_log import open_rocks_log
 
 __all__ = ["check_log_client", "id_for_log", "note_log", "open_log"]
 
