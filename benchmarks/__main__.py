@@ -30,6 +30,7 @@ from benchmarks import (
     node_fragments,
     observe,
     oracle_knowledge,
+    partitions,
     peers,
     power,
     reading,
@@ -255,6 +256,14 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--minutes", type=float, default=float("inf"), help="report no more pages after this time"
     )
+    command = commands.add_parser("partitions", help=partitions.__doc__)
+    command.add_argument(
+        "--bootstrap", required=True, help="address of a Kafka broker, as scripts/kafka prints it"
+    )
+    command.add_argument(
+        "--partitions", default="1,16,256", help="numbers of partitions, with commas between"
+    )
+    command.add_argument("--pages", type=float, default=1e5, help="number of pages")
     command = commands.add_parser("peers", help=peers.__doc__)
     command.add_argument("--pages", type=float, default=1e6)
     command.add_argument("--rounds", type=int, default=3, help="number of runs of each case")
@@ -426,6 +435,12 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 n_rounds=arguments.rounds,
                 inside=arguments.folder,
                 minutes_max=arguments.minutes,
+            )
+        case "partitions":
+            return partitions.measure(
+                arguments.bootstrap,
+                [int(n) for n in arguments.partitions.split(",")],
+                int(arguments.pages),
             )
         case "peers":
             n_pages = int(arguments.pages)
