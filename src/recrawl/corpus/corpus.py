@@ -67,7 +67,7 @@ from recrawl.node.durability.snapshotter import Snapshotter
 from recrawl.node.durability.standbys import Standby, Standbys
 from recrawl.node.node import Node, use_logged_price
 from recrawl.node.numbering import Namer, PagesToAdd
-from recrawl.node.open_nodes import NodeBatch, OpenNodes
+from recrawl.node.open_nodes import NodeBatch, OpenNodes, commit_together, tick_together
 from recrawl.node.orders import Order, Outcome, order_of, partition_of
 from recrawl.node.records import LogEntry, RequestKey
 from recrawl.node.routing import (
@@ -1145,11 +1145,21 @@ class Corpus:
         row_status = np.full(handle.size, RowStatus.UNKNOWN, np.uint8)
         partition = partition_of(handle, self.format.generation)
         is_unavailable = np.zeros(handle.size, np.bool_)
-        for node, rows in self.nodes.split_rows(partition, is_unavailable):
-            with node.lock:
-                node.tick(self.time)
-                (applied,) = node.submit([event_for(order_of(handle[rows]))])
-            row_status[rows[applied.valid]] = RowStatus.DONE
+        with self.nodes.use_some(np.unique(partition).tolist()) as nodes:
+            tick_together(nodes, self.time)
+            begun = []
+            with ExitStack() as committing:
+                # Also after an error, because what is begun is logged.
+                committing.callback(commit_together, nodes)
+                for node, rows in self.nodes.split_rows(partition, is_unavailable):
+                    node.tick(self.time)
+                    submission = node.begin([event_for(order_of(handle[rows]))])
+                    begun.append((node, rows, submission))
+                    if not node.can_send:
+                        node.finish(submission)
+            for node, rows, submission in begun:
+                (applied,) = node.finish(submission)
+                row_status[rows[applied.valid]] = RowStatus.DONE
         row_status[is_unavailable] = RowStatus.UNAVAILABLE
         n_held = int(np.count_nonzero(row_status == RowStatus.DONE))
         return CountedRows(n_held, rows=row_status)

@@ -696,7 +696,7 @@ class Node:
         Does nothing if the last tick is less than a second old.
         """
         now_ms = time.now_ms()
-        if now_ms - self._ticked_ms < _TICK_MS:
+        if not self.is_tick_due(now_ms):
             return now_ms
         with self.lock:
             begun = self.begin_tick(now_ms)
@@ -704,13 +704,17 @@ class Node:
                 self.finish_tick(begun)
         return now_ms
 
+    def is_tick_due(self, now_ms: int) -> bool:
+        """Return whether the last tick is a second old."""
+        return now_ms - self._ticked_ms >= _TICK_MS
+
     def begin_tick(self, now_ms: int) -> Submission | None:
         """Begin what `tick` does; hold ``lock`` from here to `finish_tick`.
 
         Returns None if there is nothing to log, for instance because another thread has logged a
         tick meanwhile.
         """
-        if now_ms - self._ticked_ms < _TICK_MS:
+        if not self.is_tick_due(now_ms):
             return None
         self._ticked_ms = now_ms
         if self._failed is not None:

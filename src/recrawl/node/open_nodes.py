@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +12,26 @@ from numpy.typing import NDArray
 
 from recrawl.errors import PartitionAway, RecrawlError
 from recrawl.messages.results import RowStatus
+from recrawl.node.clock import NodeTime
 from recrawl.node.node import Node, SentGroup, Submission
 from recrawl.node.records import LogEntry
 from recrawl.node.routing import Urls, split_by_partition
 from recrawl.urls import GroupBy
 
-__all__ = ["NodeBatch", "OpenNodes", "lock_nodes", "submit_each", "tick_each"]
+__all__ = [
+    "TOGETHER_MAX",
+    "NodeBatch",
+    "OpenNodes",
+    "commit_together",
+    "lock_nodes",
+    "submit_each",
+    "tick_each",
+    "tick_together",
+]
+
+TOGETHER_MAX = 32
+"""Largest number of nodes whose appends are under way together: enough to wait for the brokers a
+few times only, and few enough that nobody waits long for the locks of all of them."""
 
 
 @contextmanager
@@ -77,6 +91,34 @@ def tick_each(nodes: Iterable[Node], now_ms: int) -> dict[int, RecrawlError]:
         except RecrawlError as error:
             errors[node.partition] = error
     return errors
+
+
+def tick_together(nodes: Sequence[Node], time: NodeTime) -> None:
+    """Do what `Node.tick` does for several nodes, if their appends can be under way together.
+
+    Other nodes log their ticks one after the other, when they are used.  So do nodes that fail.
+    """
+    now_ms = time.now_ms()
+    for group in _groups([node for node in nodes if node.is_tick_due(now_ms)]):
+        with lock_nodes(group), suppress(RecrawlError):
+            tick_each(group, now_ms)
+
+
+def commit_together(nodes: Sequence[Node]) -> None:
+    """Commit what waits in several nodes, if their appends can be under way together.
+
+    The callers of `Node.begin` must `Node.finish` it in any case, and get errors there.
+    """
+    for group in _groups(nodes):
+        with lock_nodes(group):
+            _send_all(group)
+
+
+def _groups(nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
+    nodes = [node for node in nodes if node.can_send]
+    if len(nodes) > 1:
+        for first in range(0, len(nodes), TOGETHER_MAX):
+            yield nodes[first : first + TOGETHER_MAX]
 
 
 def _send_all(nodes: Iterable[Node]) -> None:
@@ -270,6 +312,17 @@ class OpenNodes:
             yield node
         finally:
             self.leave(node)
+
+    @contextmanager
+    def use_some(self, partitions: Iterable[int]) -> Iterator[list[Node]]:
+        """Use the nodes of those partitions that are open here: none is closed meanwhile."""
+        entered = [self.enter(partition) for partition in partitions]
+        nodes = [node for node in entered if node is not None]
+        try:
+            yield nodes
+        finally:
+            for node in nodes:
+                self.leave(node)
 
     @contextmanager
     def use_all(self) -> Iterator[tuple[Node, ...]]:

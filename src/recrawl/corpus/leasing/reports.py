@@ -1,10 +1,12 @@
 """Report the outcomes of fetches to the partitions of their pages."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from recrawl.corpus.leasing.small_calls import SmallCalls, SmallReport
 from recrawl.messages.results import Reported
@@ -12,20 +14,26 @@ from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.content.bodies import BodyReader
 from recrawl.node.node import Node
-from recrawl.node.open_nodes import OpenNodes
+from recrawl.node.open_nodes import TOGETHER_MAX, OpenNodes, commit_together, tick_together
 from recrawl.node.orders import Outcome, order_of, partition_in, partition_of
 from recrawl.node.reporting.few import FEW_OUTCOMES_MAX, begin_few, finish_few, is_plain
 from recrawl.node.reporting.many import (
     Answers,
+    BegunAnswers,
     answers_of,
+    begin_answers,
+    finish_answers,
     logged_bytes,
     readable_content,
-    report_answers,
 )
 from recrawl.node.routing import batch_ranges, key_column, partitions_of
 from recrawl.urls import canonical, page_names
 
 __all__ = ["Reported", "Reporting"]
+
+
+# Bytes of answers after which those that are pending are logged.
+_PENDING_BYTES_MAX = 16 << 20
 
 
 class Reporting:
@@ -125,6 +133,8 @@ class Reporting:
                 found = by_partition[partition] = node, []
             found[1].append(row)
         begun = []
+        nodes = [node for node, _ in by_partition.values()]
+        tick_together(nodes, self._time)
         for node, rows in by_partition.values():
             some = [outcomes[row] for row in rows]
             begun.append((node, rows, some, begin_few(node, some, self._time)))
@@ -136,6 +146,7 @@ class Reporting:
                 if submission is not None:
                     return Reported(*finish_few(node, submission), np.zeros(n, np.bool_))
                 return self._report(answers_of(some))
+            commit_together(nodes)
             counted, transition = np.zeros(n, np.bool_), np.zeros(n, np.uint8)
             is_known, is_unavailable = np.ones(n, np.bool_), np.zeros(n, np.bool_)
             for node, rows, some, submission in begun:
@@ -154,6 +165,19 @@ class Reporting:
             )
 
         return finish
+
+    def _batches(
+        self,
+        partition: NDArray[np.int64],
+        is_unavailable: NDArray[np.bool_],
+        n_bytes: NDArray[np.int64],
+    ) -> Iterator[tuple[Node, NDArray[np.int64]]]:
+        """Yield the rows of each open node in batches that fit a record of its log."""
+        with self._nodes.use_some(np.unique(partition).tolist()) as nodes:
+            tick_together(nodes, self._time)
+        for node, own in self._nodes.split_rows(partition, is_unavailable):
+            for first, end in batch_ranges(n_bytes[own]):
+                yield node, own[first:end]
 
     def _report(self, answers: Answers) -> Reported:
         own_content = self._config.content
@@ -182,9 +206,20 @@ class Reporting:
             partition[found] = partitions_of(
                 url.take(pa.array(found)), self._nodes.n_partitions, by
             )
-        for node, own in self._nodes.split_rows(partition, is_unavailable):
-            for first, end in batch_ranges(n_bytes[own]):
-                rows = own[first:end]
+        pending: list[tuple[Node, NDArray[np.int64], BegunAnswers]] = []
+
+        def finish() -> None:
+            begun = [*pending]
+            pending.clear()
+            commit_together([node for node, _, _ in begun])
+            for node, rows, answered in begun:
+                counted[rows], transition[rows], wrong_answer[rows] = finish_answers(node, answered)
+
+        with ExitStack() as finishing:
+            finishing.callback(finish)  # also after an error, because what is begun is logged
+            for node, rows in self._batches(partition, is_unavailable, n_bytes):
+                if _is_full(pending, node, n_bytes):
+                    finish()
                 part = answers if rows.size == n_rows else answers.take(rows)
                 order = order_of(part.handle)
                 page = node.pages_of_orders(order)
@@ -196,9 +231,10 @@ class Reporting:
                     # Before anything is locked: reading a body takes milliseconds.
                     content = readable_content(node, page, part)
                     part = part._replace(content=self._bodies.read(content))
-                counted[rows], transition[rows], wrong_answer[rows] = report_answers(
-                    node, page, order, part, self._time, settings
-                )
+                answered = begin_answers(node, page, order, part, self._time, settings)
+                pending.append((node, rows, answered))
+                if not node.can_send:
+                    finish()
         return Reported(
             counted,
             transition,
@@ -207,6 +243,19 @@ class Reporting:
             is_known=is_known,
             is_unavailable=is_unavailable,
         )
+
+
+def _is_full(
+    pending: Sequence[tuple[Node, NDArray[np.int64], BegunAnswers]],
+    node: Node,
+    n_bytes: NDArray[np.int64],
+) -> bool:
+    """Return whether pending answers must be logged before those of a node are judged."""
+    return bool(pending) and (
+        len(pending) >= TOGETHER_MAX
+        or any(other is node for other, _, _ in pending)
+        or sum(int(n_bytes[rows].sum()) for _, rows, _ in pending) >= _PENDING_BYTES_MAX
+    )
 
 
 def _has_content(outcome: object) -> bool:

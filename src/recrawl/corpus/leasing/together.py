@@ -14,7 +14,7 @@ from recrawl.corpus.leasing.small_calls import Wanted
 from recrawl.errors import RecrawlError
 from recrawl.node.clock import NodeTime
 from recrawl.node.node import BegunOrders, Node
-from recrawl.node.open_nodes import lock_nodes, tick_each
+from recrawl.node.open_nodes import TOGETHER_MAX, lock_nodes, tick_each
 from recrawl.node.orders import OrderRows, orders_of
 from recrawl.node.records import RequestKey
 from recrawl.shard import Ordered
@@ -23,9 +23,6 @@ __all__ = ["NodeAnswers", "first_share", "order_in_turn", "order_rows_of"]
 
 logger = logging.getLogger(__name__)
 
-# Number of partitions whose locks are held together: enough to wait for the brokers a few times
-# only, and few enough that reports to them do not wait long.
-_TOGETHER_MAX = 32
 # A lease asks at least this many partitions, if there are as many, so that its pages are those of
 # many hosts and of the greatest value.
 _PARTITIONS_MIN = 16
@@ -108,7 +105,7 @@ def order_in_turn(
     usable = [node for node in turn if node.partition not in answers.errors]
     first = 0
     while first < len(usable) and shared.n_left > 0:
-        n_together = min(n_together, _TOGETHER_MAX) if usable[first].can_send else 1
+        n_together = min(n_together, TOGETHER_MAX) if usable[first].can_send else 1
         nodes = usable[first : first + n_together]
         answers.note_errors(_order_together(nodes, share, wanted, shared, time, answers))
         first += n_together

@@ -23,7 +23,7 @@ from recrawl.node.content.bodies import (
 from recrawl.node.content.judging import JudgedTexts, judge_texts, text_digests
 from recrawl.node.longevity.learning import CurveLearning, ReportedPolls
 from recrawl.node.longevity.stored_profiles import PROFILE_BYTES
-from recrawl.node.node import Node
+from recrawl.node.node import Node, Submission
 from recrawl.node.orders import (
     GONE_STATUSES,
     MOVED_STATUSES,
@@ -57,7 +57,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Answers",
+    "BegunAnswers",
     "answers_of",
+    "begin_answers",
+    "finish_answers",
     "http_date_ms",
     "logged_bytes",
     "readable_content",
@@ -506,9 +509,33 @@ def report_answers(
     time: NodeTime,
     settings: "ContentSettings | None" = None,
 ) -> tuple[NDArray[np.bool_], NDArray[np.uint8], NDArray[np.uint8]]:
-    """Log and apply answers with their verdicts.
+    """Log and apply answers with their verdicts; see `begin_answers` and `finish_answers`."""
+    return finish_answers(node, begin_answers(node, page, order, answers, time, settings))
 
-    Returns which counted, their transitions, and which kinds of wrong answers they were.
+
+class BegunAnswers(NamedTuple):
+    """Answers of one node that are judged, and in the next append to its log."""
+
+    n_rows: int
+    rows: NDArray[np.int64]
+    """Answers of pages that are tracked."""
+    n_entries: int
+    submission: Submission | None
+    wrong_answer: NDArray[np.uint8]
+    """Kind of wrong answer of each answer."""
+
+
+def begin_answers(
+    node: Node,
+    page: NDArray[np.int64],
+    order: NDArray[np.int64],
+    answers: Answers,
+    time: NodeTime,
+    settings: "ContentSettings | None" = None,
+) -> BegunAnswers:
+    """Judge answers, and put them into the next append to the log; `finish_answers` must follow.
+
+    Begin no others of the same node before that, because their verdicts depend on these.
 
     Parameters
     ----------
@@ -525,14 +552,12 @@ def report_answers(
     settings
         Rules by which observations are judged; None if no answer has one.
     """
-    counted = np.zeros(page.size, np.bool_)
-    transition = np.zeros(page.size, np.uint8)
     wrong_answer = np.zeros(page.size, np.uint8)
     # Without the node's lock: while one caller waits for the disk, others compute verdicts.
     now_ms = node.tick(time)
     known = np.flatnonzero(page >= 0)
     if known.size == 0:
-        return counted, transition, wrong_answer
+        return BegunAnswers(page.size, known, 0, None, wrong_answer)
     order = _find_orders(node, page, order, answers.fetched_at_ms)
     turn = turns_of(page[known])
     # One entry for the first outcome of each page, one for the second, and so on.
@@ -571,13 +596,26 @@ def report_answers(
         entries.append(
             _report_entry(node, page[some], order[some], answered, found, profile, texts)
         )
-    n_entries = len(entries)
-    applied: list[Applied] = node.submit([*entries, *curves])[:n_entries]
-    counted[rows] = np.concatenate([one.valid for one in applied])
-    transition[rows] = np.concatenate([one.transition for one in applied])
     if judged is not None:
         wrong_answer[rows] = judged.wrong_answer
-    return counted, transition, wrong_answer
+    submission = node.begin([*entries, *curves])
+    return BegunAnswers(page.size, rows, len(entries), submission, wrong_answer)
+
+
+def finish_answers(
+    node: Node, begun: BegunAnswers
+) -> tuple[NDArray[np.bool_], NDArray[np.uint8], NDArray[np.uint8]]:
+    """Wait until answers are logged and applied, or do it.
+
+    Returns which counted, their transitions, and which kinds of wrong answers they were.
+    """
+    counted = np.zeros(begun.n_rows, np.bool_)
+    transition = np.zeros(begun.n_rows, np.uint8)
+    if begun.submission is not None:
+        applied: list[Applied] = node.finish(begun.submission)[: begun.n_entries]
+        counted[begun.rows] = np.concatenate([one.valid for one in applied])
+        transition[begun.rows] = np.concatenate([one.transition for one in applied])
+    return counted, transition, begun.wrong_answer
 
 
 def _curve_learning(node: Node, answers: Answers) -> CurveLearning | None:

@@ -1,4 +1,4 @@
-"""A lease over many partitions on Kafka waits for the brokers a few times, not once for each."""
+"""Calls about many partitions on Kafka wait for the brokers a few times, not once for each."""
 
 from collections import Counter
 from itertools import pairwise
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import recrawl
+from recrawl import Outcome
 from recrawl.corpus import Corpus, CorpusConfig
 from recrawl.corpus.leasing.shares import SharedOrders
 from recrawl.corpus.leasing.together import first_share
@@ -71,6 +72,12 @@ def held(corpus: Corpus) -> list[str]:
     return sorted(row["url"] for row in rows if row["is_in_flight"])
 
 
+def pages_of(corpus: Corpus) -> list[dict[str, Any]]:
+    columns = ["url", "is_in_flight", "belief_shape", "fetched_at_ms"]
+    rows = [row for batch in corpus.pages(columns) for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: str(row["url"]))
+
+
 @pytest.mark.parametrize(
     ("n", "n_partitions", "share"),
     [
@@ -126,6 +133,32 @@ def test_small_leases_ask_all_partitions_in_turn(
         many = [counts_of(corpus.lease(100)) for _ in range(4)]
         total = sum(many, Counter())
         assert max(total.values()) - min(total.values()) <= 7
+
+
+@pytest.mark.slow_without_jit
+def test_reports_and_releases_wait_once(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock, appends: list[str]
+) -> None:
+    with recrawl.open(tmp_path / "here", config, clock=clock) as corpus:
+        corpus.add(URLS)
+        orders = list(corpus.lease(1000))
+        few, many, others = orders[:100], orders[100:800], orders[800:]
+        for some in (few, many):
+            clock.pass_seconds(2)
+            appends.clear()
+            outcomes = [Outcome(handle=order.handle, digest=bytes(16)) for order in some]
+            reported = corpus.report(outcomes)
+            assert reported.counted.all()
+            # Once for the ticks, once for the outcomes.
+            assert rounds(appends) == 2
+        clock.pass_seconds(2)
+        appends.clear()
+        assert corpus.release([order.handle for order in others]) == 200
+        assert rounds(appends) == 2
+        assert held(corpus) == []
+        expected = pages_of(corpus)
+    with recrawl.open(tmp_path / "there", config, clock=clock) as corpus:
+        assert pages_of(corpus) == expected
 
 
 @pytest.mark.slow_without_jit
