@@ -11,7 +11,7 @@ __all__ = ["S3Server"]
 
 
 class S3Server:
-    """A server that can be told to refuse every request from a certain one on."""
+    """A server that can be told to refuse some requests, by their numbers."""
 
     def __init__(self) -> None:
         self._serves = DomainDispatcherApplication(create_backend_app)
@@ -20,15 +20,23 @@ class S3Server:
         self._thread.start()
         self.requests: list[str] = []
         self.fails_from: int | None = None
+        """Number of requests after which the next ones are refused; None for none."""
+        self.n_failing: int | None = None
+        """Number of requests that are refused; None for all."""
 
     def _answer(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         self.requests.append(f"{environ['REQUEST_METHOD']} {environ['QUERY_STRING']}")
-        if self.fails_from is not None and len(self.requests) > self.fails_from:
+        if self._is_refused(len(self.requests) - 1):
             # Not 503, after which the client tries again for seconds.
             environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
             start("403 Forbidden", [("Content-Length", "0")])
             return [b""]
         return self._serves(environ, start)
+
+    def _is_refused(self, number: int) -> bool:
+        if self.fails_from is None or number < self.fails_from:
+            return False
+        return self.n_failing is None or number < self.fails_from + self.n_failing
 
     @property
     def uri(self) -> str:
