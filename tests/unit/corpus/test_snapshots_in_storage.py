@@ -15,6 +15,7 @@ from recrawl import Outcome
 from recrawl.corpus import Corpus, CorpusConfig
 from recrawl.corpus.doctor import CheckResult, Severity, check_corpus, repair_corpus
 from recrawl.errors import ConfigError, LedgerError, LogDamagedError, RecoveryError, SnapshotError
+from recrawl.kv.damage_marks import mark_damaged
 from recrawl.ledger import SnapshotFolder
 from recrawl.ledger.shared_snapshots import SharedSnapshots
 from recrawl.node.durability import recovery, shared_copies
@@ -265,6 +266,23 @@ def test_recent_files_are_used_as_they_are(
         assert pages_of(a) == expected
 
 
+@pytest.mark.parametrize("damage", ["snapshots", "store"])
+def test_damaged_files_are_replaced(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock, damage: str
+) -> None:
+    with recrawl.open(tmp_path / "a", config, clock=clock) as a:
+        for name in "xyz":
+            work(a, name, clock)
+        a.add(["https://later.example/"])
+        expected = pages_of(a)
+    for path in (tmp_path / "a" / "snapshots").rglob("columns"):
+        flip_byte(path)
+    if damage == "store":
+        mark_damaged(tmp_path / "a" / "store" / "0", "a block has a wrong checksum")
+    with recrawl.open(tmp_path / "a", config, clock=clock) as a:
+        assert pages_of(a) == expected
+
+
 @pytest.mark.parametrize("step", ["_adopt", "discard", "replace_store", "_install_store"])
 def test_files_may_be_replaced_again_after_an_interruption(
     tmp_path: Path,
@@ -317,8 +335,8 @@ def test_the_owner_may_truncate_the_log_meanwhile(
     work(owner, "y", clock)
     real_fetch, left = shared_copies.fetch_newest, iter("uvw")
 
-    def fetch_slowly(*args: Any) -> bool:
-        found = real_fetch(*args)
+    def fetch_slowly(*args: Any, **options: Any) -> bool:
+        found = real_fetch(*args, **options)
         for name in left:
             work(owner, name, clock)
         return found

@@ -329,7 +329,12 @@ def _recover_writer(partition: Partition) -> Node:
     is_fetched = _fetch_shared_snapshot(partition)
     first, end = ledger.first, ledger.end
     _check_log_end(partition, _newest_position(partition.snapshots.list_saved()), end, 0)
-    _rebuild_store(partition)
+    try:
+        _rebuild_store(partition)
+    except RecoveryError:
+        is_fetched = _fetch_shared_snapshot(partition, is_forced=True)
+        if not is_fetched:
+            raise
     with ExitStack() as closing:
         store = None if is_fetched else _open_store(partition, end)
         start = None
@@ -340,6 +345,8 @@ def _recover_writer(partition: Partition) -> Node:
         if start is None:
             closing.close()
             start = _find_start(partition, first, end, is_reader=False)
+            if start is None and _fetch_shared_snapshot(partition, is_forced=True):
+                start = _find_start(partition, first, ledger.end, is_reader=False)
             if start is None:
                 raise _no_start_error(partition, first)
             saved = start[1]
@@ -355,8 +362,8 @@ def _newest_position(snapshots: "Sequence[SavedSnapshot | SharedSnapshot]") -> i
     return max((one.position for one in snapshots), default=None)
 
 
-def _fetch_shared_snapshot(partition: Partition) -> bool:
-    """Fetch a snapshot from shared storage if the files here are missing or too old.
+def _fetch_shared_snapshot(partition: Partition, *, is_forced: bool = False) -> bool:
+    """Fetch a snapshot from shared storage if the files here are missing or too old, or damaged.
 
     Returns whether the store here was removed for it.
     """
@@ -371,7 +378,13 @@ def _fetch_shared_snapshot(partition: Partition) -> bool:
     # Nothing here may be removed if it, or a copy, shows that the log has lost records.
     newest = _newest_position([*partition.snapshots.list_saved(), *copies])
     _check_log_end(partition, newest, partition.ledger.end, _store_position(partition))
-    return fetch_newest(partition.snapshots, copies, partition.store_folder, partition.ledger)
+    return fetch_newest(
+        partition.snapshots,
+        copies,
+        partition.store_folder,
+        partition.ledger,
+        is_forced=is_forced,
+    )
 
 
 def _store_position(partition: Partition) -> int:

@@ -249,6 +249,8 @@ def fetch_newest(
     copies: "Sequence[SharedSnapshot]",
     store_folder: Path,
     ledger: Ledger,
+    *,
+    is_forced: bool = False,
 ) -> bool:
     """Replace the files of a partition by the newest copy in shared storage, if they are too old.
 
@@ -267,6 +269,8 @@ def fetch_newest(
         Folder of its store.
     ledger
         Log of the partition.
+    is_forced
+        Whether the files here cannot be used, however old they are.
 
     Returns
     -------
@@ -282,7 +286,7 @@ def fetch_newest(
     assert shared is not None
     first, end = ledger.first, ledger.end
     here = [one.position for one in snapshots.list_saved() if first <= one.position <= end]
-    newest_here = max(here, default=None)
+    newest_here = None if is_forced else max(here, default=None)
     for copy in copies:
         if not first <= copy.position <= end:
             continue
