@@ -201,6 +201,8 @@ def read_changes(found: Any) -> list[PageChange]:
             one["metadata"],
             one["key"],
             _passages(one.get("passages")),
+            one.get("kind"),
+            one.get("sequence", ""),
         )
         for one in found["changes"]
     ]

@@ -223,6 +223,8 @@ class Stats:
     """Outcomes whose body was not the page."""
     wrong_answers: dict[str, int] = field(default_factory=dict)
     """The same by kind: names of `recrawl.content.WrongAnswer` in lower case."""
+    n_partitions_away: int = 0
+    """Partitions of a cluster that could not be reached, so that nothing of them is counted."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries and numbers, for JSON."""

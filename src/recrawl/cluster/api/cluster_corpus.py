@@ -11,11 +11,29 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from recrawl.client import AsyncClient
 from recrawl.client.details import ServiceDetails
+from recrawl.cluster.api.merged_views import (
+    ChangesOfWorker,
+    merge_changes,
+    merge_source_tables,
+    merge_stats,
+)
 from recrawl.cluster.api.owners import Owners
+from recrawl.cluster.api.row_parts import (
+    Columns,
+    Rows,
+    count_everywhere,
+    count_rows,
+    names_of_outcomes,
+    one_array,
+    only_result,
+    plain_list,
+    status_of_rows,
+    take_outcomes,
+    take_rows,
+)
 from recrawl.cluster.api.shared_leases import SharedLeases
 from recrawl.cluster.api.split_calls import SplitCalls, SplitResult
 from recrawl.cluster.api.worker_calls import WorkerCalls
@@ -32,10 +50,13 @@ from recrawl.corpus import (
     RowStatus,
     Signalled,
 )
+from recrawl.corpus.inspect.change_feed import CorpusCursor
+from recrawl.corpus.inspect.page_table import page_cursor, parse_page_cursor
 from recrawl.errors import NotInCluster, PartitionAway, ServiceUnavailable
 from recrawl.messages.enums import Why
 from recrawl.messages.leases import WHYS
-from recrawl.messages.views import HostView
+from recrawl.messages.turns import TurnEnd, TurnsAnswer, TurnStart
+from recrawl.messages.views import HostView, PageChange, PageRows, SourceTable, Stats
 from recrawl.node.orders import Order, partition_of
 from recrawl.node.routing import (
     Urls,
@@ -43,17 +64,22 @@ from recrawl.node.routing import (
     batch_ranges,
     canonical_host,
     partition_of_key,
+    partitions_of,
     split_by_partition,
 )
+from recrawl.urls import page_names
 
 __all__ = ["ClusterCorpus"]
 
-_Rows = NDArray[np.int64]
 # A request with a key is split into these batches whoever owns the rows, and each is one record in
 # the log of each partition.  So a repeated request finds the records of the first one.
 _ROWS_PER_BATCH: Final = 8_192
 _UNAVAILABLE: Final = int(RowStatus.UNAVAILABLE)
 _AWAY: Final = WHYS.index(Why.UNAVAILABLE)
+_AWAY_SECONDS: Final = 1.0
+_NO_CONSUMERS: Final = (
+    "a cluster keeps no places of consumers; keep the cursor of the last change yourself"
+)
 
 
 class ClusterCorpus:
@@ -90,20 +116,20 @@ class ClusterCorpus:
 
     # ------------------------------------------------------------------ where rows are
 
-    def _partitions(self, urls: Any, key: Any) -> _Rows:
+    def _partitions(self, urls: Any, key: Any) -> Rows:
         """Return the partition of each URL; -1 for one that is not valid."""
         partition = np.full(len(urls), -1, np.int64)
         for batch in split_by_partition(urls, self._n_partitions, self._by, key=key):
             partition[batch.rows] = batch.partition
         return partition
 
-    def _all(self) -> _Rows:
+    def _all(self) -> Rows:
         return np.arange(self._n_partitions, dtype=np.int64)
 
-    def _owned_by_others(self, partition: _Rows) -> bool:
+    def _owned_by_others(self, partition: Rows) -> bool:
         return any(i not in self.local.nodes for i in np.unique(partition[partition >= 0]))
 
-    def _of_host(self, host: str) -> _Rows:
+    def _of_host(self, host: str) -> Rows:
         name = canonical_host(host, self._by)
         return np.array([partition_of_key(name, self._n_partitions)])
 
@@ -120,20 +146,20 @@ class ClusterCorpus:
         key: Any = None,
     ) -> Added:
         """Add pages to track."""
-        urls = _one_array(urls)
-        columns = _Columns(
+        urls = one_array(urls)
+        columns = Columns(
             len(urls), importance=importance, cost=cost, doc_id=doc_id, metadata=metadata, key=key
         )
         found = self._split_calls.run(
             self._partitions(urls, key),
-            lambda rows: self.local.add(_take(urls, rows), **columns.take(rows)),
-            lambda client, rows: client.add(_take(urls, rows), **columns.take(rows)),
+            lambda rows: self.local.add(take_rows(urls, rows), **columns.take(rows)),
+            lambda client, rows: client.add(take_rows(urls, rows), **columns.take(rows)),
         )
         return Added(
             *(sum(part[i] for _, part in found.parts) for i in range(3)),
             n_limited=sum(part.n_limited for _, part in found.parts),
             limited_until_ms=max((part.limited_until_ms for _, part in found.parts), default=0),
-            rows=_status_of(found, len(urls)),
+            rows=status_of_rows(found, len(urls)),
         )
 
     def remove(
@@ -148,15 +174,15 @@ class ClusterCorpus:
                 lambda _: self.local.remove(urls, pattern=pattern, key=key),
                 lambda client, _: client.remove(urls, pattern=pattern, key=key),
             )
-            return _count_everywhere(found)
-        given = _one_array(urls)
-        columns = _Columns(len(given), key=key)
+            return count_everywhere(found)
+        given = one_array(urls)
+        columns = Columns(len(given), key=key)
         found = self._split_calls.run(
             self._partitions(given, key),
-            lambda rows: self.local.remove(_take(given, rows), **columns.take(rows)),
-            lambda client, rows: client.remove(_take(given, rows), **columns.take(rows)),
+            lambda rows: self.local.remove(take_rows(given, rows), **columns.take(rows)),
+            lambda client, rows: client.remove(take_rows(given, rows), **columns.take(rows)),
         )
-        return _count_rows(found, len(given))
+        return count_rows(found, len(given))
 
     def set(
         self,
@@ -175,15 +201,17 @@ class ClusterCorpus:
                 lambda _: self.local.set(urls, pattern=pattern, key=key, **settings),
                 lambda client, _: client.set(urls, pattern=pattern, key=key, **settings),
             )
-            return _count_everywhere(found)
-        given = _one_array(urls)
-        columns = _Columns(len(given), key=key)
+            return count_everywhere(found)
+        given = one_array(urls)
+        columns = Columns(len(given), key=key)
         found = self._split_calls.run(
             self._partitions(given, key),
-            lambda rows: self.local.set(_take(given, rows), **columns.take(rows), **settings),
-            lambda client, rows: client.set(_take(given, rows), **columns.take(rows), **settings),
+            lambda rows: self.local.set(take_rows(given, rows), **columns.take(rows), **settings),
+            lambda client, rows: client.set(
+                take_rows(given, rows), **columns.take(rows), **settings
+            ),
         )
-        return _count_rows(found, len(given))
+        return count_rows(found, len(given))
 
     def set_each(
         self,
@@ -196,16 +224,16 @@ class ClusterCorpus:
         key: Any = None,
     ) -> CountedRows:
         """Set the importance, the cost, the doc_id or the metadata of each page."""
-        urls = _one_array(urls)
-        columns = _Columns(
+        urls = one_array(urls)
+        columns = Columns(
             len(urls), importance=importance, cost=cost, doc_id=doc_id, metadata=metadata, key=key
         )
         found = self._split_calls.run(
             self._partitions(urls, key),
-            lambda rows: self.local.set_each(_take(urls, rows), **columns.take(rows)),
-            lambda client, rows: client.set_each(_take(urls, rows), **columns.take(rows)),
+            lambda rows: self.local.set_each(take_rows(urls, rows), **columns.take(rows)),
+            lambda client, rows: client.set_each(take_rows(urls, rows), **columns.take(rows)),
         )
-        return _count_rows(found, len(urls))
+        return count_rows(found, len(urls))
 
     def why_refused(
         self, urls: Urls, *, doc_id: Any = None, metadata: Any = None, key: Any = None
@@ -225,7 +253,7 @@ class ClusterCorpus:
             lambda _: self.local.explain(url, key=key),
             lambda client, _: client.explain(url, key=key),
         )
-        page: PageExplanation | ServiceDetails | None = _only(found, partition)
+        page: PageExplanation | ServiceDetails | None = only_result(found, partition)
         return page
 
     def similar_urls(self, url: str) -> list[str]:
@@ -242,7 +270,7 @@ class ClusterCorpus:
             lambda _: self.local.host(host),
             lambda client, _: client.host(host),
         )
-        view: HostView = _only(found, partition)
+        view: HostView = only_result(found, partition)
         return view
 
     def set_host(self, host: str, **settings: Any) -> None:
@@ -253,7 +281,7 @@ class ClusterCorpus:
             lambda _: self.local.set_host(host, **settings),
             lambda client, _: client.set_host(host, **settings),
         )
-        _only(found, partition)
+        only_result(found, partition)
 
     def n_pages_of_host(self, host: str) -> int:
         """Return the number of tracked pages of a host (or domain or key, as pages are grouped)."""
@@ -319,8 +347,8 @@ class ClusterCorpus:
         request: RequestKey | None = None,
     ) -> LeasedUrls:
         """Return an order for each URL that may be fetched now, or the reason why it may not."""
-        urls = _one_array(urls)
-        columns = _Columns(len(urls), key=key)
+        urls = one_array(urls)
+        columns = Columns(len(urls), key=key)
         order: list[Order | None] = [None] * len(urls)
         why = np.full(len(urls), _AWAY, np.uint8)
         wait = np.full(len(urls), np.inf)
@@ -329,16 +357,16 @@ class ClusterCorpus:
         for batch, own in self._batches(urls, key, request):
 
             def lease_here(
-                rows: _Rows, batch: _Rows = batch, own: RequestKey | None = own
+                rows: Rows, batch: Rows = batch, own: RequestKey | None = own
             ) -> LeasedUrls:
                 some = batch[rows]
                 return self.local.lease_urls(
-                    _take(urls, some), request=own, **columns.take(some), **options
+                    take_rows(urls, some), request=own, **columns.take(some), **options
                 )
 
-            def lease_there(client: AsyncClient, rows: _Rows, batch: _Rows = batch) -> Any:
+            def lease_there(client: AsyncClient, rows: Rows, batch: Rows = batch) -> Any:
                 some = batch[rows]
-                return client.lease_urls(_take(urls, some), **columns.take(some), **options)
+                return client.lease_urls(take_rows(urls, some), **columns.take(some), **options)
 
             found = self._split_calls.run(partition[batch], lease_here, lease_there, request=own)
             for rows, part in found.parts:
@@ -355,7 +383,7 @@ class ClusterCorpus:
             lambda rows: self.local.extend(handle[rows].tolist(), seconds=seconds),
             lambda client, rows: client.extend(handle[rows].tolist(), seconds=seconds),
         )
-        return _count_rows(found, handle.size)
+        return count_rows(found, handle.size)
 
     def release(self, handles: Sequence[int]) -> CountedRows:
         """Give back orders that were not fetched; return the number that were still held."""
@@ -365,9 +393,9 @@ class ClusterCorpus:
             lambda rows: self.local.release(handle[rows].tolist()),
             lambda client, rows: client.release(handle[rows].tolist()),
         )
-        return _count_rows(found, handle.size)
+        return count_rows(found, handle.size)
 
-    def _of_handles(self, handle: _Rows) -> _Rows:
+    def _of_handles(self, handle: Rows) -> Rows:
         partition = partition_of(handle, self.local.format.generation)
         return np.where(partition < self._n_partitions, partition, -1)
 
@@ -383,8 +411,8 @@ class ClusterCorpus:
         partition = self._of_outcomes(outcomes)
         found = self._split_calls.run(
             partition,
-            lambda rows: self.local.report(_take_outcomes(outcomes, rows)),
-            lambda client, rows: client.report(_take_outcomes(outcomes, rows)),
+            lambda rows: self.local.report(take_outcomes(outcomes, rows)),
+            lambda client, rows: client.report(take_outcomes(outcomes, rows)),
         )
         if len(found.parts) == 1 and not found.away.size:
             return found.parts[0][1]
@@ -405,7 +433,7 @@ class ClusterCorpus:
         flags["is_unavailable"][found.away] = True
         return Reported(**flags)
 
-    def _of_outcomes(self, outcomes: "list[Outcome] | pa.Table") -> _Rows:
+    def _of_outcomes(self, outcomes: "list[Outcome] | pa.Table") -> Rows:
         """Return the partition of each outcome, by its order or by its URL."""
         n_rows = len(outcomes)
         if isinstance(outcomes, list):
@@ -417,7 +445,7 @@ class ClusterCorpus:
         partition = self._of_handles(handle)
         named = np.flatnonzero(handle == 0)
         if named.size:
-            urls, keys = _names_of(outcomes, named)
+            urls, keys = names_of_outcomes(outcomes, named)
             partition[named] = self._partitions(urls, keys if self._by == "key" else None)
         return partition
 
@@ -425,11 +453,11 @@ class ClusterCorpus:
 
     def _batches(
         self, urls: pa.Array, key: Any, request: RequestKey | None
-    ) -> Iterator[tuple[_Rows, RequestKey | None]]:
+    ) -> Iterator[tuple[Rows, RequestKey | None]]:
         """Yield the rows of batches that are the same whoever owns them, each with its key."""
         n_bytes = pc.binary_length(urls).fill_null(0).to_numpy(zero_copy_only=False)
         if key is not None:
-            texts = [key] * len(urls) if isinstance(key, str) else _plain_list(key)
+            texts = [key] * len(urls) if isinstance(key, str) else plain_list(key)
             n_bytes = n_bytes + np.array([len((one or "").encode()) for one in texts], np.int64)
         number = 0
         for first, end in batch_ranges(n_bytes):
@@ -452,26 +480,26 @@ class ClusterCorpus:
         request: RequestKey | None = None,
     ) -> Signalled:
         """Signal that pages may have changed; return the number of signals that counted."""
-        urls = _one_array(urls)
-        columns = _Columns(len(urls), at_ms=at_ms, claimed_at_ms=claimed_at_ms, key=key)
+        urls = one_array(urls)
+        columns = Columns(len(urls), at_ms=at_ms, claimed_at_ms=claimed_at_ms, key=key)
         status = np.full(len(urls), _UNAVAILABLE, np.uint8)
         partition = self._partitions(urls, key)
         for batch, own in self._batches(urls, key, request):
 
             def signal_here(
-                rows: _Rows, batch: _Rows = batch, own: RequestKey | None = own
+                rows: Rows, batch: Rows = batch, own: RequestKey | None = own
             ) -> Signalled:
                 some = batch[rows]
                 return self.local.signal(
-                    _take(urls, some), source=source, request=own, **columns.take(some)
+                    take_rows(urls, some), source=source, request=own, **columns.take(some)
                 )
 
-            def signal_there(client: AsyncClient, rows: _Rows, batch: _Rows = batch) -> Any:
+            def signal_there(client: AsyncClient, rows: Rows, batch: Rows = batch) -> Any:
                 some = batch[rows]
-                return client.signal(_take(urls, some), source=source, **columns.take(some))
+                return client.signal(take_rows(urls, some), source=source, **columns.take(some))
 
             found = self._split_calls.run(partition[batch], signal_here, signal_there, request=own)
-            status[batch] = _status_of(found, batch.size)
+            status[batch] = status_of_rows(found, batch.size)
         is_unknown = np.isin(status, (RowStatus.UNKNOWN, RowStatus.REFUSED))
         return Signalled(
             int(np.count_nonzero(status == RowStatus.DONE)),
@@ -489,25 +517,163 @@ class ClusterCorpus:
         request: RequestKey | None = None,
     ) -> CountedRows:
         """Report how often users requested pages; requested pages become more important."""
-        urls = _one_array(urls)
-        columns = _Columns(len(urls), n_requests=n_requests, at_ms=at_ms, key=key)
+        urls = one_array(urls)
+        columns = Columns(len(urls), n_requests=n_requests, at_ms=at_ms, key=key)
         status = np.full(len(urls), _UNAVAILABLE, np.uint8)
         partition = self._partitions(urls, key)
         for batch, own in self._batches(urls, key, request):
 
             def count_here(
-                rows: _Rows, batch: _Rows = batch, own: RequestKey | None = own
+                rows: Rows, batch: Rows = batch, own: RequestKey | None = own
             ) -> CountedRows:
                 some = batch[rows]
-                return self.local.requests(_take(urls, some), request=own, **columns.take(some))
+                return self.local.requests(take_rows(urls, some), request=own, **columns.take(some))
 
-            def count_there(client: AsyncClient, rows: _Rows, batch: _Rows = batch) -> Any:
+            def count_there(client: AsyncClient, rows: Rows, batch: Rows = batch) -> Any:
                 some = batch[rows]
-                return client.requests(_take(urls, some), **columns.take(some))
+                return client.requests(take_rows(urls, some), **columns.take(some))
 
             found = self._split_calls.run(partition[batch], count_here, count_there, request=own)
-            status[batch] = _status_of(found, batch.size)
+            status[batch] = status_of_rows(found, batch.size)
         return CountedRows(int(np.count_nonzero(status == RowStatus.DONE)), rows=status)
+
+    # ------------------------------------------------------------------ reading
+
+    def stats(self) -> Stats:
+        """Return counts, budget, price and estimated freshness of all partitions within reach."""
+        found = self._split_calls.run(
+            self._all(),
+            lambda _: self.local.stats(),
+            lambda client, _: client.stats(),
+        )
+        if not found.parts:
+            raise ServiceUnavailable("no partition of the corpus can be reached now")
+        return merge_stats(
+            [(rows.size, part) for rows, part in found.parts],
+            cost_per_fetch=self.config.budget.cost_per_fetch,
+            n_away=found.away.size,
+        )
+
+    def sources(self) -> SourceTable:
+        """Return the sources of signals, and how reliable and how late each is on each host."""
+        found = self._split_calls.run(
+            self._all(),
+            lambda _: self.local.sources(),
+            lambda client, _: client.sources(),
+        )
+        return merge_source_tables([part for _, part in found.parts])
+
+    def changes(
+        self, after: str | None = None, *, consumer: str | None = None, limit: int = 1_000
+    ) -> list[PageChange]:
+        """Return the new, changed and gone pages after a cursor, oldest first.
+
+        The cursor keeps its place in partitions that cannot be reached now.
+        """
+        if consumer is not None:
+            raise NotInCluster(_NO_CONSUMERS)
+        generation = self.local.format.generation
+        place = str(CorpusCursor.parse(after, self._n_partitions, generation))
+        found = self._split_calls.run(
+            self._all(),
+            lambda _: self.local.changes(place, limit=limit),
+            lambda client, _: client.changes(place, limit=limit),
+        )
+        parts = [ChangesOfWorker(rows.tolist(), part) for rows, part in found.parts]
+        return merge_changes(place, parts, limit)
+
+    def pages_after(
+        self,
+        cursor: str | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        limit: int = 1_000,
+    ) -> PageRows:
+        """Return some pages after a cursor, and the cursor to continue with.
+
+        Raises
+        ------
+        PartitionAway
+            If the partition of the cursor cannot be reached now; the cursor stays valid.
+        """
+        generation = self.local.format.generation
+        start, slot = parse_page_cursor(cursor, self._n_partitions, generation)
+        # The name of a page tells its partition: a worker goes on with the next one that it has.
+        named = None if columns is None else list(dict.fromkeys((*columns, "url", "key")))
+        for i in range(start, self._n_partitions):
+            found = self._list_pages(i, page_cursor(i, slot, generation), named, limit)
+            if not found.parts:
+                raise PartitionAway(i)
+            batch, following = found.parts[0][1]
+            slot = 0
+            if batch.num_rows and self._partition_of_row(batch) == i:
+                is_same = following is not None and (
+                    parse_page_cursor(following, self._n_partitions, generation)[0] == i
+                )
+                if not is_same:
+                    is_last = i + 1 == self._n_partitions
+                    following = None if is_last else page_cursor(i + 1, 0, generation)
+                return PageRows(batch if columns is None else batch.select(columns), following)
+        nothing = batch.slice(0, 0)
+        return PageRows(nothing if columns is None else nothing.select(columns), None)
+
+    def _list_pages(
+        self, partition: int, cursor: str, columns: Sequence[str] | None, limit: int
+    ) -> SplitResult[PageRows]:
+        return self._split_calls.run(
+            np.array([partition]),
+            lambda _: self.local.pages_after(cursor, columns=columns, limit=limit),
+            lambda client, _: client.pages_after(cursor, columns=columns, limit=limit),
+        )
+
+    def _partition_of_row(self, batch: pa.RecordBatch) -> int:
+        """Return the partition of the first page of a batch."""
+        url = batch.column("url").slice(0, 1).cast(pa.string())
+        key = batch.column("key").slice(0, 1).cast(pa.string())
+        name = page_names(key if self._by == "key" else None, url)
+        return int(partitions_of(name, self._n_partitions, self._by)[0])
+
+    # ------------------------------------------------------------------ turns at hosts
+
+    def is_turn_here(self, host: str) -> bool:
+        """Return whether this process grants the turns at a host."""
+        return partition_of_key(host, self._n_partitions) in self.local.nodes
+
+    def take_turns(
+        self,
+        *,
+        begin: Mapping[str, str],
+        renew: Mapping[str, str],
+        end: Sequence[TurnEnd],
+    ) -> TurnsAnswer:
+        """Take turns at hosts of which other workers grant them, see `AsyncClient.take_turns`.
+
+        A turn of which the owner cannot be reached is not granted, and one that cannot be renewed
+        is lost.
+        """
+        turns = [*begin, *renew, *(one.turn for one in end)]
+        hosts = [*begin.values(), *renew.values(), *(one.host for one in end)]
+        partition = np.array([partition_of_key(host, self._n_partitions) for host in hosts])
+        n_begun, n_renewed = len(begin), len(begin) + len(renew)
+
+        def take(client: AsyncClient, rows: Rows) -> Any:
+            some = rows.tolist()
+            return client.take_turns(
+                begin={turns[row]: hosts[row] for row in some if row < n_begun},
+                renew={turns[row]: hosts[row] for row in some if n_begun <= row < n_renewed},
+                end=[end[row - n_renewed] for row in some if row >= n_renewed],
+            )
+
+        def take_none(_: Rows) -> TurnsAnswer:
+            return TurnsAnswer({}, {})  # a partition has moved here just now: ask again
+
+        found = self._split_calls.run(partition, take_none, take)
+        begun: dict[str, TurnStart] = dict.fromkeys(begin, TurnStart(False, _AWAY_SECONDS))
+        renewed: dict[str, float] = {}
+        for _, part in found.parts:
+            begun |= part.begun
+            renewed |= part.renewed
+        return TurnsAnswer(begun, renewed)
 
     # ------------------------------------------------------------------ this process alone
 
@@ -531,109 +697,10 @@ class ClusterCorpus:
 
     def commit_changes(self, *_: Any, **__: Any) -> Any:
         """Raise: places in the change feed are kept by those who read it."""
-        raise NotInCluster("a cluster keeps no places of consumers; keep the cursor yourself")
+        raise NotInCluster(_NO_CONSUMERS)
 
     remove_consumer = commit_changes
 
     def set_budget(self, *_: Any, **__: Any) -> Any:
         """Raise: the budget of a cluster is in its configuration."""
         raise NotInCluster("the budget of a cluster is set in the configuration of its workers")
-
-
-class _Columns:
-    """Values of rows, of which parts are taken.
-
-    Parameters
-    ----------
-    n_rows
-        Number of rows.
-    **values
-        Value for all rows, or one per row; None for none.
-    """
-
-    def __init__(self, n_rows: int, **values: Any) -> None:
-        self._n_rows = n_rows
-        self._values = {name: one for name, one in values.items() if one is not None}
-
-    def take(self, rows: _Rows) -> dict[str, Any]:
-        """Return the values of some rows."""
-        if rows.size == self._n_rows:
-            return self._values
-        return {name: self._take_one(one, rows) for name, one in self._values.items()}
-
-    def _take_one(self, values: Any, rows: _Rows) -> Any:
-        if isinstance(values, pa.ChunkedArray | pa.Array):
-            return values.take(pa.array(rows))
-        if isinstance(values, np.ndarray) and values.ndim == 1:
-            return values[rows]
-        if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
-            return values
-        return [values[row] for row in rows.tolist()]
-
-
-def _one_array(urls: Urls) -> pa.Array:
-    array = as_array(urls)
-    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-
-
-def _take(urls: pa.Array, rows: _Rows) -> pa.Array:
-    return urls if rows.size == len(urls) else urls.take(pa.array(rows))
-
-
-def _take_outcomes(outcomes: "list[Outcome] | pa.Table", rows: _Rows) -> Any:
-    if rows.size == len(outcomes):
-        return outcomes
-    if isinstance(outcomes, list):
-        return [outcomes[row] for row in rows.tolist()]
-    return outcomes.take(pa.array(rows))
-
-
-def _names_of(outcomes: "list[Outcome] | pa.Table", rows: _Rows) -> tuple[pa.Array, Any]:
-    """Return the URLs of outcomes, and their keys."""
-    if isinstance(outcomes, list):
-        some = [outcomes[row] for row in rows.tolist()]
-        return as_array([one.url for one in some]), [one.key for one in some]
-    columns = []
-    for name in ("url", "key"):
-        if name not in outcomes.schema.names:
-            columns.append(pa.nulls(rows.size, pa.string()))
-            continue
-        column = outcomes.column(name).take(pa.array(rows)).cast(pa.string())
-        columns.append(column.combine_chunks())
-    return columns[0], columns[1]
-
-
-def _plain_list(values: Any) -> list[Any]:
-    is_arrow = isinstance(values, pa.Array | pa.ChunkedArray)
-    return values.to_pylist() if is_arrow else list(values)
-
-
-def _status_of(found: SplitResult[Any], n_rows: int) -> NDArray[np.uint8]:
-    """Return the status of each row; that of rows without an owner is UNAVAILABLE."""
-    status = np.full(n_rows, _UNAVAILABLE, np.uint8)
-    for rows, part in found.parts:
-        status[rows] = part.rows
-    return status
-
-
-def _count_rows(found: SplitResult[Any], n_rows: int) -> CountedRows:
-    return CountedRows(sum(int(part) for _, part in found.parts), rows=_status_of(found, n_rows))
-
-
-def _count_everywhere(found: SplitResult[Any]) -> CountedRows:
-    """Return the number of pages of a call for all partitions; raise if some are away."""
-    n_pages = sum(int(part) for _, part in found.parts)
-    if found.away.size:
-        some = ", ".join(map(str, found.away[:20].tolist()))
-        raise ServiceUnavailable(
-            f"{n_pages:,} pages were changed, but the partitions {some} cannot be reached now; "
-            "send the request again"
-        )
-    return CountedRows(n_pages)
-
-
-def _only(found: SplitResult[Any], partition: _Rows) -> Any:
-    """Return the result of a call for one partition; raise if it is away."""
-    if not found.parts:
-        raise PartitionAway(int(partition[0]))
-    return found.parts[0][1]

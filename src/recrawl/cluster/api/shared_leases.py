@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -56,7 +56,8 @@ class _Lease:
     """A lease under way."""
 
     orders: list[Order] = field(default_factory=list)
-    shortfalls: list[Shortfall] = field(default_factory=list)
+    shortfalls: dict[Owner | None, Shortfall] = field(default_factory=dict)
+    n_given: dict[Owner | None, int] = field(default_factory=dict)
     error: Exception | None = None
     """Error of this process, which counts if nobody has given anything."""
     n_asked: dict[Owner | None, int] = field(default_factory=dict)
@@ -176,9 +177,11 @@ class SharedLeases:
         failed: Exception | None = None
         for worker, n, found in asked:
             if not isinstance(found, Exception):
+                n_before = lease.n_given.get(worker, 0)
+                lease.n_given[worker] = n_before + len(found)
                 lease.orders += found
                 if found.shortfall is not None:
-                    lease.shortfalls.append(found.shortfall)
+                    lease.shortfalls[worker] = _without_own(found.shortfall, n_before)
                 if len(found) >= n and lease.n_asked[worker] < _ASKED_MAX:
                     more.append(worker)
             elif isinstance(found, RequestKeyReused | ValueError | TypeError):
@@ -206,8 +209,8 @@ class SharedLeases:
             seconds=_AWAY_SECONDS,
             text=f"the partitions of the worker {name} cannot be reached now",
         )
-        lease.shortfalls.append(
-            Shortfall(n_requested=n, n_leased=0, reasons=(reason,), is_sampled=False)
+        lease.shortfalls[worker] = Shortfall(
+            n_requested=n, n_leased=0, reasons=(reason,), is_sampled=False
         )
 
     async def _ask(
@@ -280,6 +283,19 @@ class SharedLeases:
         return orders
 
 
+def _without_own(shortfall: Shortfall, n_before: int) -> Shortfall:
+    """Return a shortfall in which orders of the same lease do not count as leased by others."""
+    reasons = []
+    for one in shortfall.reasons:
+        if one.why is Why.IN_FLIGHT and one.n_pages:
+            n_pages = max(one.n_pages - n_before, 0)
+            text = one.text if n_pages else "all other pages are in this lease already"
+            reasons.append(replace(one, n_pages=n_pages, text=text))
+        else:
+            reasons.append(one)
+    return replace(shortfall, reasons=tuple(reasons))
+
+
 def _key_of(request: RequestKey, number: int) -> RequestKey:
     return request if number == 0 else request._replace(key=request.key + b" again %d" % number)
 
@@ -287,7 +303,9 @@ def _key_of(request: RequestKey, number: int) -> RequestKey:
 def _orders_of(lease: _Lease, n: int) -> Orders:
     shortfall = None
     if len(lease.orders) < n:
-        shortfall = merge_shortfalls(lease.shortfalls, n_requested=n, n_leased=len(lease.orders))
+        shortfall = merge_shortfalls(
+            [*lease.shortfalls.values()], n_requested=n, n_leased=len(lease.orders)
+        )
     return Orders(lease.orders, shortfall)
 
 

@@ -30,7 +30,15 @@ from recrawl.shard.state.words import EPOCH_SECONDS, last_of, log2_period_of, sh
 from recrawl.store import Names
 from recrawl.urls import split_page_names
 
-__all__ = ["PAGE_COLUMNS", "ROWS_PER_BATCH_MAX", "PageRows", "page_batches", "page_rows_after"]
+__all__ = [
+    "PAGE_COLUMNS",
+    "ROWS_PER_BATCH_MAX",
+    "PageRows",
+    "page_batches",
+    "page_cursor",
+    "page_rows_after",
+    "parse_page_cursor",
+]
 
 ROWS_PER_BATCH_MAX = 1 << 20
 """Largest number of slots in one batch."""
@@ -307,7 +315,7 @@ def page_rows_after(
     wanted = _check_columns(columns)
     if not 1 <= limit <= ROWS_PER_BATCH_MAX:
         raise ValueError(f"limit must be 1 to {ROWS_PER_BATCH_MAX}, got {limit!r}")
-    start, first = _parse_page_cursor(cursor, nodes.n_partitions, nodes.generation)
+    start, first = parse_page_cursor(cursor, nodes.n_partitions, nodes.generation)
     others = [node for node in nodes if node.partition >= start]
     for node, after in zip(others, [*others[1:], None], strict=True):
         if node.partition > start:
@@ -320,10 +328,10 @@ def page_rows_after(
             if found.num_rows:
                 has_more = first < n_slots
                 if has_more:
-                    return PageRows(found, _page_cursor(node.partition, first, nodes.generation))
+                    return PageRows(found, page_cursor(node.partition, first, nodes.generation))
                 if after is None:
                     return PageRows(found, None)
-                return PageRows(found, _page_cursor(after.partition, 0, nodes.generation))
+                return PageRows(found, page_cursor(after.partition, 0, nodes.generation))
         first = 0
     nothing = pa.schema([PAGE_COLUMNS.field(name) for name in wanted]).empty_table()
     return PageRows(
@@ -334,14 +342,15 @@ def page_rows_after(
     )
 
 
-def _page_cursor(partition: int, slot: int, generation: int) -> str:
+def page_cursor(partition: int, slot: int, generation: int) -> str:
+    """Return the cursor at which a list of pages continues."""
     return f"{generation}_{partition}_{slot}"
 
 
 _PAGE_CURSOR = re.compile(r"([0-9]{1,2})_([0-9]{1,4})_([0-9]{1,10})")
 
 
-def _parse_page_cursor(cursor: str | None, n_partitions: int, generation: int) -> tuple[int, int]:
+def parse_page_cursor(cursor: str | None, n_partitions: int, generation: int) -> tuple[int, int]:
     """Return the partition and the slot at which a list of pages continues."""
     if cursor is None:
         return 0, 0

@@ -77,15 +77,21 @@ class HostedCorpus:
         self._changing = CallLane("change", n_threads, n_calls_max)
         self._reading = CallLane("read", n_threads, n_calls_max)
         politeness = corpus.config.politeness
-        self.turns = HostTurns(
-            delay_seconds=politeness.delay,
-            n_at_once_max=politeness.in_flight_max,
-            folder=folder,
-            limits=limits,
+        self.turns: HostTurns = (
+            HostTurns(
+                delay_seconds=politeness.delay,
+                n_at_once_max=politeness.in_flight_max,
+                folder=folder,
+                limits=limits,
+            )
+            if whole is None
+            else whole.turns
         )
         """Turns of fetchers at hosts; use it in `take_turns`."""
         # One thread, so that calls do not change turns at the same time.
-        self._turning = CallLane("turn", 1, n_calls_max)
+        self._turning: CallLane = (
+            CallLane("turn", 1, n_calls_max) if whole is None else whole._turning
+        )
         self.settings_lock = asyncio.Lock()
         """Held from reading a version of settings to changing them."""
         self.webhooks: WebhookDelivery | None = None
@@ -188,11 +194,11 @@ class HostedCorpus:
             await self.webhooks.stop()
         await self.leases.close()
         await self._small_reports.close()
-        lanes = (self._large_reports, self._changing, self._reading, self._turning, self.metrics)
-        for lane in lanes:
+        for lane in (self._large_reports, self._changing, self._reading, self.metrics):
             await lane.close()
-        self.turns.close()
         if self._whole is None:
+            await self._turning.close()
+            self.turns.close()
             await asyncio.to_thread(self.corpus.close)
 
 

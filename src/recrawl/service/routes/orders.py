@@ -103,23 +103,35 @@ async def _lease_or_leave(request: Request, hosted: HostedCorpus, wanted: Wanted
     """Return orders; if the client has gone away meanwhile, nobody gets any."""
     if wanted.wait_seconds == 0:
         orders = await hosted.leases.lease(wanted)
-        # A client with a key will ask for them again.
-        if orders and wanted.request is None and await request.is_disconnected():
-            await hosted.change(hosted.corpus.release, [one.handle for one in orders])
-            raise Problem("invalid-body", "the client has gone away")
+        if await request.is_disconnected():
+            await _give_back(hosted, wanted, orders)
         return orders
     leasing = asyncio.create_task(hosted.leases.lease(wanted))
     leaving = asyncio.create_task(_wait_until_gone(request))
     try:
         await asyncio.wait([leasing, leaving], return_when=asyncio.FIRST_COMPLETED)
         if not leasing.done():
-            raise Problem("invalid-body", "the client has gone away")
-        return leasing.result()
+            raise _gone_away()
+        orders = leasing.result()
+        if leaving.done():
+            await _give_back(hosted, wanted, orders)
+        return orders
     finally:
         for task in (leasing, leaving):
             if not task.done():
                 task.cancel()
         await asyncio.gather(leasing, leaving, return_exceptions=True)
+
+
+async def _give_back(hosted: HostedCorpus, wanted: WantedLease, orders: Orders) -> None:
+    """Give back the orders of a client that has gone away, unless it will ask for them again."""
+    if orders and wanted.request is None:
+        await hosted.change(hosted.corpus.release, [one.handle for one in orders])
+        raise _gone_away()
+
+
+def _gone_away() -> Problem:
+    return Problem("invalid-body", "the client has gone away")
 
 
 async def _wait_until_gone(request: Request) -> None:

@@ -1,5 +1,6 @@
 """The path of turns: which fetcher may contact a host now."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
@@ -84,14 +85,44 @@ async def take_turns(request: Request, corpus: CorpusName) -> Response:
         note_rows(request, sum(len(rows) for rows in lists))
         if wanted.rest:
             await hosted.change(_rest, hosted.corpus, wanted.rest)
-        found = await hosted.take_turns(_take_turns, hosted.turns, wanted)
+        here, elsewhere = _split_turns(hosted.corpus, wanted)
+        found = await hosted.take_turns(_take_turns, hosted.turns, here)
+        if elsewhere is not None:
+            others = await hosted.change(_take_elsewhere, hosted.corpus, elsewhere)
+            found = {name: one | others[name] for name, one in found.items()}
     return json_answer(found)
+
+
+def _split_turns(corpus: Any, wanted: TurnsBody) -> tuple[TurnsBody, TurnsBody | None]:
+    """Return the turns that this process grants, and those of other workers of a cluster."""
+    is_here: Callable[[str], bool] | None = getattr(corpus, "is_turn_here", None)
+    if is_here is None:
+        return wanted, None
+    here, elsewhere = TurnsBody([], [], [], []), TurnsBody([], [], [], [])
+    for name in ("end", "renew", "begin"):
+        for row in getattr(wanted, name):
+            getattr(here if is_here(row.host.lower()) else elsewhere, name).append(row)
+    is_any = elsewhere.end or elsewhere.renew or elsewhere.begin
+    return here, elsewhere if is_any else None
+
+
+def _take_elsewhere(corpus: Any, wanted: TurnsBody) -> dict[str, Any]:
+    found = corpus.take_turns(
+        begin={row.turn: row.host.lower() for row in wanted.begin},
+        renew={row.turn: row.host.lower() for row in wanted.renew},
+        end=[_turn_end(row) for row in wanted.end],
+    )
+    begun = {turn: one._asdict() for turn, one in found.begun.items()}
+    return {"begun": begun, "renewed": found.renewed}
+
+
+def _turn_end(row: TurnEndRow) -> TurnEnd:
+    return TurnEnd(**(msgspec.structs.asdict(row) | {"host": row.host.lower()}))
 
 
 def _take_turns(turns: HostTurns, wanted: TurnsBody) -> dict[str, Any]:
     for row in wanted.end:
-        fields = msgspec.structs.asdict(row) | {"host": row.host.lower()}
-        turns.end(TurnEnd(**fields))
+        turns.end(_turn_end(row))
     renewed = {row.turn: turns.renew(row.turn, row.host.lower()) for row in wanted.renew}
     begun = {row.turn: turns.begin(row.turn, row.host.lower()) for row in wanted.begin}
     return {

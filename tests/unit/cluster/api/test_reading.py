@@ -1,0 +1,124 @@
+"""Reading through any worker: pages, changes, statistics, sources; and turns at hosts."""
+
+import pytest
+
+from recrawl import Outcome
+from recrawl.client import Client
+from recrawl.errors import NotInCluster
+from recrawl.messages.turns import TurnEnd
+from tests.unit.cluster.api.workers import Workers
+
+pytestmark = pytest.mark.slow_without_jit
+
+URLS = [f"https://h{i % 40}.example/page/{i}" for i in range(200)]
+
+
+@pytest.mark.parametrize("limit", [1, 9, 1_000])
+def test_all_pages_are_listed_once_through_any_worker(
+    workers: Workers, clients: list[Client], limit: int
+) -> None:
+    urls = URLS[:30]
+    assert clients[0].pages_after(limit=limit).cursor is None
+    clients[0].add(urls)
+    for columns in (None, ["url"], ["doc_id", "url"]):
+        found, cursor, turn = [], None, 0
+        while True:
+            rows = clients[turn % 3].pages_after(cursor, columns=columns, limit=limit)
+            assert rows.batch.num_rows
+            assert columns is None or rows.batch.schema.names == columns
+            found += rows.batch.column("url").to_pylist()
+            turn, cursor = turn + 1, rows.cursor
+            if cursor is None:
+                break
+        assert sorted(found) == sorted(urls)
+    with pytest.raises(ValueError, match="cursor"):
+        clients[0].pages_after("9_9_9")
+
+
+@pytest.mark.parametrize("limit", [1, 7, 1_000])
+def test_changes_are_read_once_and_in_order_through_any_worker(
+    workers: Workers, clients: list[Client], limit: int
+) -> None:
+    clients[0].add(URLS[:60])
+    orders = clients[0].lease(60)
+    for first in range(0, 60, 6):
+        some = orders[first : first + 6]
+        clients[1].report([Outcome(handle=one.handle, digest=b"a" * 16) for one in some])
+    found, cursor, turn = [], None, 0
+    while changes := clients[turn % 3].changes(cursor, limit=limit):
+        assert len(changes) <= limit
+        found += changes
+        turn, cursor = turn + 1, changes[-1].cursor
+    assert sorted(one.url for one in found) == sorted(URLS[:60])
+    if limit == 1_000:
+        assert [one.at_ms for one in found] == sorted(one.at_ms for one in found)
+    assert len({one.sequence for one in found}) == 60
+    # Any cursor on the way continues with what came after it.
+    middle = found[29].cursor
+    rest = clients[2].changes(middle)
+    assert sorted(one.url for one in rest) == sorted(one.url for one in found[30:])
+    with pytest.raises(NotInCluster, match="keep the cursor"):
+        clients[0].commit_changes("search", middle)
+    with pytest.raises(NotInCluster, match="keep the cursor"):
+        clients[0].changes(consumer="search")
+
+
+def test_a_cursor_keeps_its_place_in_partitions_that_are_away(
+    workers: Workers, clients: list[Client]
+) -> None:
+    clients[0].add(URLS[:60])
+    orders = clients[0].lease(60)
+    clients[1].report([Outcome(handle=one.handle, digest=b"a" * 16) for one in orders])
+    workers.tell_all({})
+    here = clients[0].changes()
+    workers.tell_all()
+    rest = clients[1].changes(here[-1].cursor)
+    assert 0 < len(here) < 60
+    assert sorted(one.url for one in [*here, *rest]) == sorted(URLS[:60])
+
+
+def test_statistics_and_sources_are_those_of_all(workers: Workers, clients: list[Client]) -> None:
+    clients[0].add(URLS)
+    clients[0].signal(URLS[:80], source="sitemap")
+    for client in clients:
+        stats = client.stats()
+        assert (stats.n_pages, stats.n_groups, stats.n_signals) == (200, 40, 80)
+        assert sum(stats.pages_by_status.values()) == 200
+        assert (stats.budget, stats.n_partitions_away) == ("unlimited", 0)
+        rows, n_sources = client.sources()
+        assert (len(rows), n_sources) == (40, 40)
+        assert client.configuration()["corpus"]["partitions"] == 6
+    workers.tell_all({})
+    n_here = workers[2].corpus.n_pages
+    stats = clients[2].stats()
+    assert (stats.n_pages, stats.n_partitions_away) == (n_here, 5)
+
+
+def test_what_a_cluster_does_not_answer_says_so(workers: Workers, clients: list[Client]) -> None:
+    with pytest.raises(NotInCluster, match="plans"):
+        clients[0].plan()
+    with pytest.raises(NotInCluster, match="budget"):
+        clients[0].set_budget("10/h")
+    answer = workers[0].server.get("/plan")
+    assert (answer.status, answer.problem) == (501, "not-in-cluster")
+
+
+def test_a_turn_at_a_host_is_granted_once_by_all_workers_together(
+    workers: Workers, clients: list[Client]
+) -> None:
+    hosts = [f"host{i}.example" for i in range(12)]
+    begin = {f"a{i}": host for i, host in enumerate(hosts)}
+    granted = clients[0].take_turns(begin=begin).begun
+    assert all(one.is_granted for one in granted.values())
+    n_turns = [
+        len(worker.server.app.state.service.corpora.find("news").turns) for worker in workers.all
+    ]
+    assert sum(n_turns) == 12
+    assert all(n < 12 for n in n_turns)
+    # Asked anywhere, the same turn is the same one.
+    again = clients[1].take_turns(begin=begin, renew=begin)
+    assert len(again.begun) == len(again.renewed) == 12
+    ended = [TurnEnd(turn, host, wait_seconds=1_000.0) for turn, host in begin.items()]
+    clients[2].take_turns(end=ended)
+    later = clients[0].take_turns(begin={f"b{i}": host for i, host in enumerate(hosts)}).begun
+    assert not any(one.is_granted for one in later.values())
