@@ -3,7 +3,8 @@
 A worker that should own a partition first follows its log as a standby, and claims it when it is
 less than a second behind.  The worker that owned it before goes on until it reads that claim.  So
 there is no moment without an owner when a partition moves, and when an owner dies, its standby only
-has to claim.
+has to claim.  If an owner dies and is started again at once, its standby claims, too, until the
+owner has restored its copy.
 
 A decision is a function of what the worker knows.  If it knows wrong things, or two workers decide
 differently, claims in the log still give each partition one owner; only time is lost.
@@ -22,6 +23,7 @@ __all__ = [
     "LostClaims",
     "MoveKind",
     "PartitionMove",
+    "UnownedPartitions",
     "WorkerState",
     "next_moves",
 ]
@@ -30,6 +32,10 @@ CLAIM_LAG_SECONDS_MAX: Final = 1.0
 """Seconds that a standby may be behind its log when it claims the partition."""
 # A standby that is further behind does not count as one.
 _READY_SECONDS_MAX: Final = 10.0
+# Time without an owner after which the standby claims a partition, although another worker should
+# own it: at first if that has no copy of it yet, and then in any case.
+_UNOWNED_SECONDS_MAX: Final = 2.0
+_UNCLAIMED_SECONDS_MAX: Final = 6.0
 _WAIT_SECONDS_MIN: Final = 2.0
 _WAIT_SECONDS_MAX: Final = 60.0
 # A claim that has held for this long was no mistake.
@@ -74,6 +80,8 @@ class WorkerState:
         Partitions with which a move is under way.
     waiting
         Partitions that it must not claim or follow yet.
+    unowned_seconds
+        Seconds for which no worker has told that it owns a partition, by partition.
     """
 
     worker: str
@@ -82,6 +90,7 @@ class WorkerState:
     standby_seconds: Mapping[int, float]
     busy: Collection[int] = ()
     waiting: Collection[int] = ()
+    unowned_seconds: Mapping[int, float] = field(default_factory=dict)
 
 
 def next_moves(
@@ -116,7 +125,8 @@ def next_moves(
             pass
         elif i in state.standby_seconds:
             is_near = state.standby_seconds[i] <= CLAIM_LAG_SECONDS_MAX
-            if place.owner == state.worker and is_near and i not in state.waiting:
+            is_mine = place.owner == state.worker or _stands_in(state, i, place, ready)
+            if is_mine and is_near and i not in state.waiting:
                 kind = MoveKind.CLAIM
             elif not is_placed and i in owned_elsewhere:
                 # Until another worker is ready, this copy is the one that would take over.
@@ -129,6 +139,20 @@ def next_moves(
     return moves
 
 
+def _stands_in(
+    state: WorkerState, partition: int, place: Place, ready: Mapping[int, Collection[str]]
+) -> bool:
+    """Return whether a standby should claim a partition until its owner can.
+
+    A worker that was started again takes part at once, and owns nothing before it has restored its
+    copies; nobody else would claim its partitions meanwhile.
+    """
+    is_ready = place.owner in ready.get(partition, ())
+    seconds_max = _UNCLAIMED_SECONDS_MAX if is_ready else _UNOWNED_SECONDS_MAX
+    seconds = state.unowned_seconds.get(partition, 0.0)
+    return place.standby == state.worker and seconds >= seconds_max
+
+
 def _ready_standbys(members: Members, worker: str) -> dict[int, set[str]]:
     """Return the other workers that could take over each partition at once."""
     ready: dict[int, set[str]] = {}
@@ -137,6 +161,37 @@ def _ready_standbys(members: Members, worker: str) -> dict[int, set[str]]:
             if one.worker != worker and seconds <= _READY_SECONDS_MAX:
                 ready.setdefault(i, set()).add(one.worker)
     return ready
+
+
+@dataclass(slots=True)
+class UnownedPartitions:
+    """For how long no worker has owned each partition, as far as a worker knows."""
+
+    _since: dict[int, float] = field(default_factory=dict)
+
+    def update(
+        self, n_partitions: int, owned: Collection[int], members: Members, now: float
+    ) -> dict[int, float]:
+        """Take note of what workers own now; return the seconds for which nobody owned a partition.
+
+        Parameters
+        ----------
+        n_partitions
+            Number of partitions.
+        owned
+            Partitions that this worker owns.
+        members
+            Workers that take part, as this one sees it; if that is frozen, it knows nothing.
+        now
+            Time of a clock that never jumps, in seconds.
+        """
+        if members.is_frozen:
+            self._since.clear()
+            return {}
+        told = {i for one in (*members.present, *members.leaving) for i in one.owned}
+        told.update(owned)
+        self._since = {i: self._since.get(i, now) for i in range(n_partitions) if i not in told}
+        return {i: now - since for i, since in self._since.items()}
 
 
 @dataclass(slots=True)

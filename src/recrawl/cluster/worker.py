@@ -19,7 +19,14 @@ from recrawl.cluster.heartbeats import Heartbeat
 from recrawl.cluster.membership import Members
 from recrawl.cluster.placement import Place, PlacementRules, page_weight, place_partitions
 from recrawl.cluster.presence import Presence
-from recrawl.cluster.roles import LostClaims, MoveKind, PartitionMove, WorkerState, next_moves
+from recrawl.cluster.roles import (
+    LostClaims,
+    MoveKind,
+    PartitionMove,
+    UnownedPartitions,
+    WorkerState,
+    next_moves,
+)
 from recrawl.cluster.rules import OperatorRules
 from recrawl.errors import IdentityError, OwnershipLost, PartitionAway, PositionLost, RecrawlError
 from recrawl.messages.partitions import OwnedPartition
@@ -130,6 +137,7 @@ class Worker:
         self._ticks = ticks or ThreadPoolExecutor(_N_TICKS_MAX, "recrawl-tick")
         self._rules = OperatorRules()
         self._lost = LostClaims()
+        self._unowned = UnownedPartitions()
         self._busy: set[int] = set()
         self._ticking: set[int] = set()
         self._lock = threading.Lock()
@@ -192,6 +200,7 @@ class Worker:
                 standby_seconds=self._corpus.standby_lags(),
                 busy=frozenset(self._busy),
                 waiting=self._lost.partitions_that_wait(now),
+                unowned_seconds=self._unowned.update(self._n_partitions, owned, members, now),
             )
             moves = next_moves(state, self._places, members)
             self._busy.update(move.partition for move in moves)

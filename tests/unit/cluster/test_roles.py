@@ -3,7 +3,14 @@
 from recrawl.cluster.heartbeats import Heartbeat
 from recrawl.cluster.membership import Members
 from recrawl.cluster.placement import Place
-from recrawl.cluster.roles import LostClaims, MoveKind, PartitionMove, WorkerState, next_moves
+from recrawl.cluster.roles import (
+    LostClaims,
+    MoveKind,
+    PartitionMove,
+    UnownedPartitions,
+    WorkerState,
+    next_moves,
+)
 from recrawl.cluster.rules import OperatorRules, drain_message, pin_message
 from recrawl.messages.partitions import OwnedPartition
 
@@ -24,6 +31,7 @@ def state(
     standbys: dict[int, float] | None = None,
     busy: tuple[int, ...] = (),
     waiting: tuple[int, ...] = (),
+    unowned: dict[int, float] | None = None,
 ) -> WorkerState:
     return WorkerState(
         worker="me",
@@ -32,6 +40,7 @@ def state(
         standby_seconds=standbys or {},
         busy=busy,
         waiting=waiting,
+        unowned_seconds=unowned or {},
     )
 
 
@@ -110,3 +119,31 @@ def test_decisions_of_operators_are_read_in_their_order() -> None:
     assert not rules.hear("price/1", b"")
     assert rules.placement.drained == {"b"}
     assert rules.placement.pins == {3: "c"}
+
+
+def test_a_standby_claims_what_nobody_owns_until_the_owner_has_restored_it() -> None:
+    claim = [PartitionMove(MoveKind.CLAIM, 0)]
+    restarted, ready = heartbeat("you"), heartbeat("you", standby_seconds={0: 0.2})
+
+    def moves(seconds: float, you: Heartbeat, place: Place = FOLLOWED) -> list[PartitionMove]:
+        has_it = state(standbys={0: 0.1}, unowned={0: seconds})
+        return next_moves(has_it, [place], members(you))
+
+    assert moves(1.9, restarted) == []
+    assert moves(2.0, restarted) == claim
+    assert moves(5.9, ready) == []  # the owner is about to claim it
+    assert moves(6.0, ready) == claim
+    assert moves(60.0, restarted, NOT_MINE) == []
+    far = state(standbys={0: 1.1}, unowned={0: 60.0})
+    assert next_moves(far, [FOLLOWED], members(restarted)) == []
+
+
+def test_a_partition_is_unowned_if_nobody_tells_otherwise() -> None:
+    unowned = UnownedPartitions()
+    you = heartbeat("you", (1,))
+    assert unowned.update(3, (0,), members(you), 10.0) == {2: 0.0}
+    assert unowned.update(3, (), members(you), 11.5) == {0: 0.0, 2: 1.5}
+    leaving = Members((heartbeat("me"),), False, (heartbeat("you", (0, 1)),))
+    assert unowned.update(3, (), leaving, 12.0) == {2: 2.0}
+    assert unowned.update(3, (), members(is_frozen=True), 13.0) == {}
+    assert unowned.update(3, (0, 1), members(), 14.0) == {2: 0.0}
