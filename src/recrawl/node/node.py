@@ -488,6 +488,18 @@ class Node:
                 f"partition {self.partition} stopped after an error; {advice}: {self._failed}"
             ) from self._failed
 
+    def resume(self, now_ms: int) -> None:
+        """Go on after a failed append, if its time has come; ticks of open partitions do it, too.
+
+        Parameters
+        ----------
+        now_ms
+            Time in milliseconds since 1970.
+        """
+        with self.lock:
+            if self._failed is not None:
+                self._resume(now_ms)
+
     def _resume(self, now_ms: int) -> None:
         """Go on after a failed append, if its time has come; otherwise stay as it is.
 

@@ -96,6 +96,7 @@ class Standbys:
         """Apply what the log of a partition has now; return the seconds that this took."""
         node = self.find(partition).node
         begun_ms = self._clock.running_ms()
+        node.resume(self._clock.wall_ms())  # its claim may have failed
         node.follow()
         with self._lock:
             if partition in self._complete_ms:
