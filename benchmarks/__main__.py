@@ -13,6 +13,7 @@ from benchmarks import (
     browser,
     calls,
     cdx_stream,
+    cluster,
     content,
     crash,
     exactness,
@@ -114,6 +115,11 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--bootstrap", help="address of a Kafka broker, as scripts/kafka prints it"
     )
+    command.add_argument("--seed", type=int, default=0)
+    command = commands.add_parser("cluster", help=cluster.__doc__)
+    command.add_argument("--faults", type=int, default=30, help="number of faults of each kind")
+    command.add_argument("--pages", type=int, default=10_000_000)
+    command.add_argument("--partitions", type=int, default=12)
     command.add_argument("--seed", type=int, default=0)
     command = commands.add_parser("run-kills", help=run_kills.__doc__)
     command.add_argument("--kills", type=int, default=50)
@@ -320,6 +326,13 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 arguments.kills,
                 arguments.ledger,
                 bootstrap=arguments.bootstrap,
+                seed=arguments.seed,
+            )
+        case "cluster":
+            return cluster.measure(
+                n_faults=arguments.faults,
+                n_pages=arguments.pages,
+                n_partitions=arguments.partitions,
                 seed=arguments.seed,
             )
         case "run-kills":

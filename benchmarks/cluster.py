@@ -1,0 +1,505 @@
+"""Kill, stop and move the workers and brokers of a cluster under load, and check what it did.
+
+Three brokers keep three copies of the log; three workers and a fourth one that joins and leaves
+share its partitions; fetchers lease and report at any worker.  At random moments a worker is killed
+(SIGKILL) or stopped for longer than it takes to notice (SIGSTOP), a broker is killed, or a fetcher
+is stopped; each is started again.  An auditor reads the whole log beside it, and applies it to
+shards of its own.  In the end:
+
+- every outcome that a worker acknowledged is in the log, and valid,
+- every order that a fetcher visited is valid in the log: none has a void epoch,
+- no host was visited before its delay had passed, whoever owned its partition,
+- no minute has more orders than the budget and its burst allow,
+- each partition, recovered from the oldest snapshot in shared storage, equals the auditor's shard.
+
+For each kind of fault the time is measured during which a partition had no owner that answered.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import numpy as np
+
+import recrawl
+from recrawl.client import Client
+from recrawl.cluster import rotate_cluster_keys
+from recrawl.corpus import CorpusConfig, RowStatus
+from recrawl.errors import RecrawlError
+from recrawl.ledger.kafka import KafkaLog
+from recrawl.node.durability.recovery import initial_shard
+from recrawl.node.few_reported import FewPagesReported
+from recrawl.node.node import apply_entry
+from recrawl.node.orders import handle_of
+from recrawl.node.records import PagesReported, entry_of
+from recrawl.shard import Ordered, Outcomes, Shard
+
+__all__ = ["measure"]
+
+N_BROKERS: Final = 3
+N_FETCHERS: Final = 2
+KINDS: Final = ("worker-kill", "worker-stop", "broker-kill", "fetcher-stop")
+_TOPIC: Final = "cluster-benchmark"
+_DELAY_SECONDS: Final = 1.0
+_PROBE_SECONDS: Final = 0.1
+_START_SECONDS_MAX: Final = 300.0
+_STOPPED_SECONDS: Final = 7.0
+_LEASE_SECONDS: Final = 20.0
+_DOWN_SECONDS: Final = (1.0, 6.0)
+_SETTLE_SECONDS_MAX: Final = 120.0
+_ADDED_ROWS: Final = 20_000
+_PAGES_PER_HOST: Final = 50
+_SCRIPT: Final = Path(__file__).parents[1] / "scripts" / "kafka"
+
+
+class _Brokers:
+    """Three real brokers."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._state = self._up()
+
+    def _up(self) -> dict[str, Any]:
+        command = [sys.executable, str(_SCRIPT), "up", "--brokers", str(N_BROKERS)]
+        done = subprocess.run(
+            [*command, "--folder", str(self._folder)], check=True, capture_output=True, text=True
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    @property
+    def bootstrap(self) -> str:
+        return str(self._state["bootstrap"])
+
+    def kill(self, number: int) -> None:
+        os.kill(self._state["pids"][number], signal.SIGKILL)
+
+    def start_again(self) -> None:
+        self._state = self._up()
+
+    def close(self) -> None:
+        command = [sys.executable, str(_SCRIPT), "down", "--folder", str(self._folder)]
+        subprocess.run(command, check=True, capture_output=True)
+
+
+class _Workers:
+    """Processes of ``recrawl worker``, by name."""
+
+    def __init__(self, folder: Path, settings: str) -> None:
+        self.folder = folder
+        self._settings = settings
+        self._keys = folder / "cluster.keys"
+        rotate_cluster_keys(self._keys, time.time_ns() // 1_000_000)
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self._ports: dict[str, int] = {}
+
+    def start(self, name: str) -> None:
+        own = self.folder / name
+        own.mkdir(exist_ok=True)
+        (own / "recrawl.toml").write_text(self._settings)
+        port = str(self._ports.get(name, 0))
+        arguments = ["--worker-name", name, "--keys", str(self._keys), "--port", port]
+        with (self.folder / f"{name}.log").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "recrawl", "worker", *arguments, "-C", str(own), "--json"],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self.processes[name] = process
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{name} did not start; see {self.folder / f'{name}.log'}")
+        self._ports[name] = urlsplit(json.loads(line)["url"]).port or 0
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self._ports[name]}/v1/corpora/corpus"
+
+    def end(self, name: str, number: int) -> None:
+        process = self.processes.pop(name)
+        process.send_signal(number)
+        process.communicate()
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+
+
+class _Auditor:
+    """Reads the whole log while it is written, and applies it to shards of its own."""
+
+    def __init__(self, bootstrap: str, n_partitions: int) -> None:
+        self._log = KafkaLog.open(bootstrap, _TOPIC, n_partitions=n_partitions, create=False)
+        self.shards: list[Shard | None] = [None] * n_partitions
+        self.positions = [0] * n_partitions
+        self.visits_allowed: set[int] = set()
+        """Handles of valid orders."""
+        self.counted: set[int] = set()
+        """Handles of valid outcomes."""
+        self.ordered_ms: list[int] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(0.2):
+            with suppress(RecrawlError):  # a broker is away
+                self.read()
+
+    def read(self) -> None:
+        for i in range(len(self.shards)):
+            ledger = self._log.partition(i)
+            while found := ledger.read(self.positions[i]):
+                for position, record in found:
+                    shard = self.shards[i]
+                    if shard is None:
+                        shard = self.shards[i] = initial_shard(ledger)
+                    self._apply(i, shard, entry_of(record))
+                    self.positions[i] = position + 1
+
+    def _apply(self, partition: int, shard: Shard, entry: Any) -> None:
+        applied = apply_entry(shard, entry)
+        match entry:
+            case Ordered():
+                handles = handle_of(entry.order[applied.valid], partition)
+                self.visits_allowed.update(handles.tolist())
+                self.ordered_ms += entry.at_ms[applied.valid].tolist()
+            case PagesReported(outcomes) | FewPagesReported(outcomes):
+                self._note(partition, outcomes, applied.valid)
+            case Outcomes():
+                self._note(partition, entry, applied.valid)
+
+    def _note(self, partition: int, outcomes: Outcomes, valid: Any) -> None:
+        order = outcomes.order[valid]
+        self.counted.update(handle_of(order[order > 0], partition).tolist())
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self.read()
+        self._log.close()
+
+
+class _Probe:
+    """Asks a worker that lives, several times a second, which partitions are available."""
+
+    def __init__(self, workers: _Workers, urls: list[str]) -> None:
+        self._workers = workers
+        self._urls = urls
+        self.target = ""
+        self.last_seen = np.full(len(urls), time.monotonic())
+        """When each partition last answered."""
+        self.longest = np.zeros(len(urls))
+        """Longest time without an answer since `begin`."""
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def begin(self, target: str) -> None:
+        self.target = target
+        self.last_seen[:] = time.monotonic()
+        self.longest[:] = 0
+
+    def _run(self) -> None:
+        with ExitStack() as closing:
+            clients: dict[str, Client] = {}
+            while not self._stopping.wait(_PROBE_SECONDS):
+                url = self._workers.url(self.target) if self.target else ""
+                if url and url not in clients:
+                    clients[url] = closing.enter_context(Client(url, retry_seconds=0.0))
+                if url:
+                    self._ask(clients[url])
+
+    def _ask(self, client: Client) -> None:
+        with suppress(RecrawlError):
+            rows = client.add(self._urls).rows
+            now = time.monotonic()
+            answered = rows != RowStatus.UNAVAILABLE
+            self.longest[answered] = np.maximum(
+                self.longest[answered], now - self.last_seen[answered]
+            )
+            self.last_seen[answered] = now
+
+    @property
+    def is_all_there(self) -> bool:
+        return bool((time.monotonic() - self.last_seen < 1.0).all())
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+
+def _settings(bootstrap: str, n_partitions: int, shared: Path, per_second: float) -> str:
+    return f"""
+[corpus]
+partitions = {n_partitions}
+[ledger]
+kind = "kafka"
+bootstrap = "{bootstrap}"
+topic = "{_TOPIC}"
+replication = {N_BROKERS}
+[snapshots]
+shared = "{shared}"
+every = "60s"
+[budget]
+rate = "{per_second:g}/s"
+burst = "10s"
+[politeness]
+delay = "{_DELAY_SECONDS:g}s"
+[leases]
+length = "{_LEASE_SECONDS:g}s"
+"""
+
+
+def _wait_until_all_there(probe: _Probe) -> float:
+    begun = time.monotonic()
+    while not probe.is_all_there:
+        if time.monotonic() - begun > _SETTLE_SECONDS_MAX:
+            raise RuntimeError("some partitions have no owner for minutes")
+        time.sleep(_PROBE_SECONDS)
+    return time.monotonic() - begun
+
+
+@contextmanager
+def _running(folder: Path, n_partitions: int, per_second: float) -> Iterator[Any]:
+    brokers = _Brokers(folder / "brokers")
+    try:
+        (folder / "shared").mkdir()
+        settings = _settings(brokers.bootstrap, n_partitions, folder / "shared", per_second)
+        workers = _Workers(folder, settings)
+        try:
+            for name in ("w1", "w2", "w3"):
+                workers.start(name)
+            yield brokers, workers, settings
+        finally:
+            workers.close()
+    finally:
+        brokers.close()
+
+
+def _urls_of_partitions(corpus: CorpusConfig, n_pages: int) -> list[str]:
+    from recrawl.node.routing import as_array, partitions_of  # noqa: PLC0415
+
+    hosts = max(n_pages // _PAGES_PER_HOST, 1)
+    urls = [f"https://h{i}.example/0" for i in range(hosts)]
+    partition = partitions_of(as_array(urls), corpus.corpus.partitions, corpus.corpus.group_by)
+    first = {int(p): url for url, p in zip(reversed(urls), partition[::-1].tolist(), strict=True)}
+    return [first[i] for i in sorted(first)]
+
+
+def _add_pages(url: str, n_pages: int) -> float:
+    hosts = max(n_pages // _PAGES_PER_HOST, 1)
+    begun = time.monotonic()
+    with Client(url, retry_seconds=60.0) as client:
+        for first in range(0, n_pages, _ADDED_ROWS):
+            rows = range(first, min(first + _ADDED_ROWS, n_pages))
+            urls = [f"https://h{i % hosts}.example/{i // hosts}" for i in rows]
+            while urls:
+                status = client.add(urls).rows
+                urls = [
+                    one
+                    for one, row in zip(urls, status, strict=True)
+                    if row == RowStatus.UNAVAILABLE
+                ]
+                if urls:
+                    time.sleep(0.5)
+    return time.monotonic() - begun
+
+
+def _do_fault(
+    kind: str, victim: str, brokers: _Brokers, workers: _Workers, fetchers: list[Any], down: float
+) -> None:
+    match kind:
+        case "worker-kill":
+            workers.end(victim, signal.SIGKILL)
+            time.sleep(down)
+            workers.start(victim)
+        case "worker-stop":
+            workers.processes[victim].send_signal(signal.SIGSTOP)
+            time.sleep(_STOPPED_SECONDS + down)
+            workers.processes[victim].send_signal(signal.SIGCONT)
+        case "broker-kill":
+            brokers.kill(int(victim))
+            time.sleep(down)
+            brokers.start_again()
+        case "fetcher-stop":
+            fetchers[int(victim)].send_signal(signal.SIGSTOP)
+            time.sleep(_LEASE_SECONDS + down)
+            fetchers[int(victim)].send_signal(signal.SIGCONT)
+
+
+def _choose_victim(kind: str, workers: _Workers, chance: random.Random) -> str:
+    match kind:
+        case "broker-kill":
+            return str(chance.randrange(N_BROKERS))
+        case "fetcher-stop":
+            return str(chance.randrange(N_FETCHERS))
+    return chance.choice(sorted(workers.processes))
+
+
+def measure(
+    *, n_faults: int = 30, n_pages: int = 10_000_000, n_partitions: int = 12, seed: int = 0
+) -> dict[str, Any]:
+    """Return the time without an owner for each kind of fault, and what was wrong.
+
+    Parameters
+    ----------
+    n_faults
+        Number of faults of each kind.
+    n_pages
+        Number of pages.
+    n_partitions
+        Number of partitions.
+    seed
+        Seed of the moments and of the victims.
+    """
+    chance = random.Random(seed)
+    per_second = 40.0
+    folder = Path(tempfile.mkdtemp(prefix="recrawl-cluster-"))
+    gaps: dict[str, list[float]] = defaultdict(list)
+    with _running(folder, n_partitions, per_second) as (brokers, workers, settings):
+        toml = folder / "settings.toml"
+        toml.write_text(settings)
+        config = CorpusConfig.from_toml(toml)
+        auditor = _Auditor(brokers.bootstrap, n_partitions)
+        probe = _Probe(workers, _urls_of_partitions(config, n_pages))
+        probe.begin("w1")
+        _wait_until_all_there(probe)
+        seconds_to_add = _add_pages(workers.url("w1"), n_pages)
+        urls = [workers.url(name) for name in ("w1", "w2", "w3")]
+        fetchers = [
+            subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "benchmarks.cluster_fetcher",
+                    str(folder / f"fetcher-{i}.jsonl"),
+                    *urls,
+                ]
+            )
+            for i in range(N_FETCHERS)
+        ]
+        begun = time.time()
+        faults = [kind for kind in KINDS for _ in range(n_faults)]
+        chance.shuffle(faults)
+        try:
+            for number, kind in enumerate(faults):
+                if number % 10 == 3:
+                    workers.start("w4")
+                elif number % 10 == 8 and "w4" in workers.processes:
+                    workers.end("w4", signal.SIGTERM)
+                time.sleep(chance.uniform(1.0, 4.0))
+                victim = _choose_victim(kind, workers, chance)
+                probe.begin(next(one for one in ("w1", "w2", "w3") if one != victim))
+                down = chance.uniform(*_DOWN_SECONDS)
+                _do_fault(kind, victim, brokers, workers, fetchers, down)
+                _wait_until_all_there(probe)
+                time.sleep(6.0)  # until all have heard each other again
+                gaps[kind].append(float(probe.longest.max()))
+                print(json.dumps({"fault": kind, "gap": gaps[kind][-1]}), file=sys.stderr)
+        finally:
+            for fetcher in fetchers:
+                fetcher.send_signal(signal.SIGCONT)
+                fetcher.kill()
+                fetcher.wait()
+            probe.close()
+        lasted = time.time() - begun
+        workers.close()
+        auditor.close()
+        problems = _find_problems(folder, auditor, config, per_second)
+    return {
+        "n_pages": n_pages,
+        "n_partitions": n_partitions,
+        "seconds": round(lasted),
+        "seconds_to_add": round(seconds_to_add),
+        "n_orders": len(auditor.visits_allowed),
+        "n_outcomes": len(auditor.counted),
+        "gaps": {
+            kind: {
+                "n": len(found),
+                "median": round(float(np.median(found)), 2),
+                "max": round(max(found), 2),
+            }
+            for kind, found in gaps.items()
+        },
+        "problems": problems,
+        "folder": str(folder) if problems else None,
+    }
+
+
+def _find_problems(
+    folder: Path, auditor: _Auditor, config: CorpusConfig, per_second: float
+) -> list[str]:
+    """Return what the cluster did wrong."""
+    problems = []
+    acknowledged: set[int] = set()
+    visits: list[tuple[str, int, int]] = []
+    for path in folder.glob("fetcher-*.jsonl"):
+        for line in path.read_text().splitlines():
+            with suppress(ValueError):  # it was killed while it wrote the last one
+                row = json.loads(line)
+                acknowledged.update(row.get("acknowledged", ()))
+                if "visit" in row:
+                    host = urlsplit(row["url"]).hostname or ""
+                    visits.append((host, row["at_ms"], row["visit"]))
+    lost = acknowledged - auditor.counted
+    if lost:
+        problems.append(f"{len(lost)} acknowledged outcomes are not in the log: {min(lost)}")
+    void = {handle for _, _, handle in visits} - auditor.visits_allowed
+    if void:
+        problems.append(f"{len(void)} orders were handed out and are void: {min(void)}")
+    visits.sort()
+    for (host, at_ms, handle), (other, later_ms, later) in pairwise(visits):
+        if host == other and later_ms - at_ms < 1_000 * _DELAY_SECONDS - 50:
+            problems.append(
+                f"{host} was visited after {later_ms - at_ms} ms: orders {handle}, {later}"
+            )
+    ordered = np.sort(np.array(auditor.ordered_ms))
+    if ordered.size:
+        in_window = np.searchsorted(ordered, ordered + 60_000) - np.arange(ordered.size)
+        allowed = per_second * 60 + per_second * 10 + len(auditor.shards)
+        if in_window.max() > allowed:
+            problems.append(f"{in_window.max()} orders in a minute, {allowed:.0f} are allowed")
+    with recrawl.open(folder / "recovered", config, read_only=False, partitions=()) as corpus:
+        for i, shard in enumerate(auditor.shards):
+            corpus.stand_by(i)
+            node = corpus._standbys.find(i).node
+            if shard is None or node.position != auditor.positions[i]:
+                problems.append(f"partition {i} was recovered to {node.position}")
+            elif not _is_same(shard, node.shard):
+                problems.append(f"partition {i} differs from a replay of its whole log")
+            corpus.close_standby(i)
+    return problems[:50]
+
+
+def _is_same(shard: Shard, other: Shard) -> bool:
+    n = int(shard.tables.registers.n_slots[0])
+    if n != int(other.tables.registers.n_slots[0]):
+        return False
+    return all(
+        np.array_equal(getattr(shard.tables.pages, name)[:n], column[:n], equal_nan=True)
+        if column.dtype.kind == "f"
+        else np.array_equal(getattr(shard.tables.pages, name)[:n], column[:n])
+        for name, column in other.tables.pages._asdict().items()
+    )
