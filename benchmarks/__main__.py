@@ -34,6 +34,7 @@ from benchmarks import (
     partitions,
     peers,
     power,
+    price,
     reading,
     run_kills,
     scale,
@@ -131,6 +132,13 @@ def _argument_parser() -> argparse.ArgumentParser:
     command = commands.add_parser("power", help=power.__doc__)
     command.add_argument("--cuts", type=int, default=1_000)
     command.add_argument("--seed", type=int, default=0)
+    command = commands.add_parser("price", help=price.__doc__)
+    command.add_argument("--webs", type=int, default=3, help="number of simulated webs")
+    command.add_argument("--pages", type=int, default=1_200, help="number of pages of each web")
+    command.add_argument("--days", type=float, default=60.0, help="length of a run")
+    command.add_argument(
+        "--steps", type=float, default=1e6, help="steps of the cluster that has faults"
+    )
     command = commands.add_parser("soak", help=soak.__doc__)
     command.add_argument("--minutes", type=float, default=20.0)
     command.add_argument("--pages", type=float, default=5e4)
@@ -343,6 +351,13 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             )
         case "power":
             return power.measure(arguments.cuts, seed=arguments.seed)
+        case "price":
+            return price.measure(
+                arguments.webs,
+                n_pages=arguments.pages,
+                days=arguments.days,
+                n_steps=int(arguments.steps),
+            )
         case "soak":
             return soak.measure(arguments.minutes, n_pages=int(arguments.pages))
         case "backtests":

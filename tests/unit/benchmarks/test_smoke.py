@@ -14,6 +14,7 @@ from benchmarks import (
     kernels,
     learning,
     node_fragments,
+    price,
     shard,
     shard_learning,
     siblings,
@@ -183,3 +184,14 @@ def test_coverage_of_backtest_intervals_is_counted() -> None:
     for coverage in found:
         assert coverage.n_covered + coverage.n_below + coverage.n_above + coverage.n_unknown == 1
         assert 0 < coverage.truth < 0.5
+
+
+@pytest.mark.slow_without_jit
+def test_one_price_is_ahead_of_equal_shares() -> None:
+    measured = price.measure(1, n_pages=300, days=20.0, n_runs=3, n_steps=2_000)
+    (row,) = measured["freshness"]
+    assert row["one_price_over_equal"] > 1.01
+    # Shards of 20 pages know too little of their demand to come as near as larger ones do.
+    assert row["one_price_over_single"] > 0.95
+    assert measured["doubled_seconds"]["max"] < 10
+    assert measured["faults"]["n_steps"] >= 2_000
