@@ -50,3 +50,11 @@ def test_increases_before_decreases_are_found() -> None:
         return False
 
     assert sum(is_found(number) for number in range(12)) >= 2
+
+
+def test_a_new_owner_with_an_old_bound_is_not_given_more_first() -> None:
+    """Found by `python -m benchmarks price`: it may use little, though for all that is known much.
+
+    Then a quota in between is more than it uses, before others have given up as much.
+    """
+    PriceWorld(95).run(2_000)

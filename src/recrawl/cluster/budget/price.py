@@ -502,18 +502,18 @@ class Agreement:
         if per_second == inf:
             return wanted
         most = self._most_in_use()
-        has_heard = np.array([one.heard >= term.record.id for one in self._partitions])
-        # For all that is known, these may use anything; so a quota could be more or less.
-        is_unknown = (most == inf) & ~has_heard
+        # What the others use is not certain: a quota could be more than that, or less.
+        is_certain = np.array([one.heard >= term.record.id for one in self._partitions])
+        is_unknown = (most == inf) & ~is_certain
         used = float(most[~is_unknown].sum())
-        if is_unknown.any() and used <= per_second:
+        is_over = used > per_second * (1 + _EQUAL)
+        if is_unknown.any() and not is_over:
             return before
+        if is_over:
+            return np.where(is_certain & (wanted < most), wanted, before)
         more = np.maximum(wanted - most, 0.0)
-        share = 0.0
-        if not is_unknown.any() and more.any():
-            share = min(max((per_second - used) / float(more.sum()), 0.0), 1.0)
-        quotas = np.where(wanted > most, most + share * more, wanted)
-        return np.where(is_unknown, before, quotas)
+        share = min(max((per_second - used) / float(more.sum()), 0.0), 1.0) if more.any() else 0.0
+        return np.where(wanted > most, most + share * more, wanted)
 
 
 def _are_equal(quotas: FloatArray, others: FloatArray, room: float) -> bool:
