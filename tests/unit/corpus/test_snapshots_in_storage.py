@@ -18,13 +18,25 @@ from recrawl.errors import ConfigError, LedgerError, LogDamagedError, RecoveryEr
 from recrawl.kv.damage_marks import mark_damaged
 from recrawl.ledger import SnapshotFolder
 from recrawl.ledger.shared_snapshots import SharedSnapshots
-from recrawl.node.durability import recovery, shared_copies
+from recrawl.node.durability import recovery, shared_copies, snapshotter
 from tests.manual_clock import ManualClock
 
 pytestmark = pytest.mark.slow_without_jit
 
 DIGEST = bytes(16)
 COLUMNS = ["url", "is_in_flight", "belief_shape", "fetched_at_ms"]
+
+
+@pytest.fixture(autouse=True)
+def no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take and copy snapshots only when a test says so."""
+    monkeypatch.setattr(snapshotter, "_CHECK_SECONDS", 3600.0)
+
+
+@pytest.fixture
+def thread(no_thread: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take and copy snapshots as time passes."""
+    monkeypatch.setattr(snapshotter, "_CHECK_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -365,6 +377,7 @@ def test_a_topic_that_has_lost_records_is_recognised_by_the_copies(
             assert pages_of(corpus) == expected
 
 
+@pytest.mark.usefixtures("thread")
 def test_the_thread_of_snapshots_copies_them_and_tries_again(
     tmp_path: Path, config: CorpusConfig, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -392,6 +405,7 @@ def wait_until(is_true: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.usefixtures("thread")
 def test_closing_does_not_wait_for_a_copy(
     tmp_path: Path, config: CorpusConfig, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,9 +23,12 @@ from tests.unit.corpus.test_snapshots_in_storage import (
     config_of,
     copies_of,
     first_of,
+    no_thread,
     pages_of,
     work,
 )
+
+__all__ = ["no_thread"]
 
 pytestmark = pytest.mark.slow_without_jit
 

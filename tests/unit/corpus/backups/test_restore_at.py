@@ -19,9 +19,12 @@ from tests.unit.corpus.test_snapshots_in_storage import (
     config_of,
     fail_to_list,
     flip_byte,
+    no_thread,
     pages_of,
     work,
 )
+
+__all__ = ["no_thread"]
 
 pytestmark = pytest.mark.slow_without_jit
 
