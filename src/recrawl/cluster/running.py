@@ -14,7 +14,7 @@ from typing import Any, Final
 import recrawl
 from recrawl.cluster.api.cluster_corpus import ClusterCorpus
 from recrawl.cluster.api.credentials import ClusterKeys
-from recrawl.cluster.api.owners import TableOfOwners, owners_of
+from recrawl.cluster.api.owners import TableOfOwners, owners_of, standbys_of
 from recrawl.cluster.api.receiving import ForwardedRequests
 from recrawl.cluster.api.worker_calls import WorkerCalls
 from recrawl.cluster.heartbeats import Heartbeat, check_name
@@ -102,7 +102,7 @@ def run_worker(
                 identity,
                 quotas=corpus.quotas,
                 can_own=partial(_has_space, place, before=[True]),
-                on_members=lambda members: owners.replace(owners_of(members)),
+                on_members=lambda members: owners.replace(owners_of(members), standbys_of(members)),
             )
             one.start()
             started.append(one)

@@ -80,6 +80,7 @@ from recrawl.node.routing import (
     null_where_same,
     partition_of_key,
     partitions_of,
+    split_by_partition,
 )
 from recrawl.node.settings.hosts import HostSettings, host_events
 from recrawl.node.settings.pages import (
@@ -1331,6 +1332,8 @@ class Corpus:
     ) -> PageExplanation | None:
         """Return everything known of a page and why it is or is not due; None if not tracked.
 
+        A standby of the page's partition answers too, and says how far it may be behind.
+
         Parameters
         ----------
         url
@@ -1354,14 +1357,22 @@ class Corpus:
 
             with self.nodes.use_all():
                 return explain_page_at(self, url, at_ms, on_record=on_record, key=key)
-        for node, _, name, _ in self._split([url], key, None):
+        by = self.config.corpus.group_by
+        for i, _, name, _ in split_by_partition([url], self.nodes.n_partitions, by, key=key):
             now_ms = self.time.now_ms()
-            found = explain_page(node, name, now_ms)
+            behind: float | None = None
+            if i in self._standbys and i not in self.nodes:
+                behind = self._standbys.lag_seconds().get(i, 0.0)
+                found = explain_page(self._standbys.find(i).node, name, now_ms)
+            else:
+                with self.nodes.use(i) as node:
+                    found = explain_page(node, name, now_ms)
             closed = window_reason(self.config, now_ms)
             return found and replace(
                 found,
                 window=window_text(self.config),
                 window_wait_seconds=None if closed is None else closed.seconds,
+                standby_seconds=behind,
             )
         return None
 

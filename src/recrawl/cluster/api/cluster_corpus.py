@@ -52,7 +52,7 @@ from recrawl.corpus import (
 )
 from recrawl.corpus.inspect.change_feed import CorpusCursor
 from recrawl.corpus.inspect.page_table import page_cursor, parse_page_cursor
-from recrawl.errors import NotInCluster, PartitionAway, ServiceUnavailable
+from recrawl.errors import NotInCluster, PartitionAway, ServiceError, ServiceUnavailable
 from recrawl.messages.enums import Why
 from recrawl.messages.leases import WHYS
 from recrawl.messages.turns import TurnEnd, TurnsAnswer, TurnStart
@@ -244,7 +244,10 @@ class ClusterCorpus:
     def explain(
         self, url: str, *, key: str | None = None
     ) -> PageExplanation | ServiceDetails | None:
-        """Return everything known of a page and why it is or is not due; None if not tracked."""
+        """Return everything known of a page and why it is or is not due; None if not tracked.
+
+        If the owner cannot be reached, a standby answers and says how far it may be behind.
+        """
         partition = self._partitions(as_array([url]), None if key is None else [key])
         if partition[0] < 0:
             return None
@@ -253,8 +256,24 @@ class ClusterCorpus:
             lambda _: self.local.explain(url, key=key),
             lambda client, _: client.explain(url, key=key),
         )
-        page: PageExplanation | ServiceDetails | None = only_result(found, partition)
-        return page
+        page: PageExplanation | ServiceDetails | None
+        if found.parts:
+            page = found.parts[0][1]
+            return page
+        i = int(partition[0])
+        if i in self.local.standby_lags():
+            return self.local.explain(url, key=key)
+        for worker in self._split_calls.owners.standbys_of(i):
+            if worker.worker == self._split_calls.owners.worker:
+                continue
+            try:
+                page = self._calls.run(
+                    self._calls.call(worker, lambda client: client.explain(url, key=key))
+                ).result()
+            except ServiceError:
+                continue
+            return page
+        raise PartitionAway(i)
 
     def similar_urls(self, url: str) -> list[str]:
         """Return up to three URLs of tracked pages of this process that are spelled much alike."""

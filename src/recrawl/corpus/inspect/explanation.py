@@ -144,6 +144,9 @@ class PageExplanation:
     """Seconds until these hours begin; None within them, or if there are none."""
     budget_wait_seconds: float | None = None
     """Seconds until the budget pays for the next fetch; None if it does now, or never."""
+    standby_seconds: float | None = None
+    """Seconds by which this may be out of date, if a standby of the partition answers; None if its
+    owner does."""
     now_ms: int
     state: Explanation
     """The explanation by the shard, with numbers."""
@@ -220,6 +223,7 @@ class PageExplanation:
             "longevity": None if self.longevity is None else asdict(self.longevity),
             "window": self.window,
             "window_wait_seconds": self.window_wait_seconds,
+            "standby_seconds": self.standby_seconds,
         }
 
 

@@ -502,4 +502,7 @@ def explanation_words(page: PageExplanation, history: PageHistory | None = None)
     earlier = _earlier_sentence(page)
     if earlier is not None:
         sentences.append(earlier)
+    if page.standby_seconds is not None:
+        behind = seconds_text(page.standby_seconds)
+        sentences.append(f"A standby of the partition says this; it may be {behind} behind.")
     return " ".join(sentences)

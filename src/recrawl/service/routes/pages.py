@@ -161,7 +161,8 @@ def _explain(corpus: Any, url: str, key: str | None) -> dict[str, Any]:
             "unknown-page", "the page is not tracked", similar_urls=corpus.similar_urls(url)
         )
     # A page of another worker comes with the words of that worker.
-    words = page.words if isinstance(page, ServiceDetails) else explanation_words(page, None)
+    is_forwarded = isinstance(page, ServiceDetails)
+    words = " ".join(page.words) if is_forwarded else explanation_words(page, None)
     return {"words": words, **page.as_dict()}
 
 

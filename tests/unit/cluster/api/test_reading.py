@@ -4,7 +4,12 @@ import pytest
 
 from recrawl import Outcome
 from recrawl.client import Client
+from recrawl.cluster.api.owners import Owner, owners_of, standbys_of
+from recrawl.cluster.heartbeats import Heartbeat
+from recrawl.cluster.membership import Members
+from recrawl.corpus import RowStatus
 from recrawl.errors import NotInCluster
+from recrawl.messages.partitions import OwnedPartition
 from recrawl.messages.turns import TurnEnd
 from tests.unit.cluster.api.workers import Workers
 
@@ -122,3 +127,57 @@ def test_a_turn_at_a_host_is_granted_once_by_all_workers_together(
     clients[2].take_turns(end=ended)
     later = clients[0].take_turns(begin={f"b{i}": host for i, host in enumerate(hosts)}).begun
     assert not any(one.is_granted for one in later.values())
+
+
+def test_a_standby_explains_pages_and_says_how_far_it_is_behind(
+    workers: Workers, clients: list[Client]
+) -> None:
+    clients[0].add(URLS)
+    for partition in (1, 4, 5):
+        workers[2].corpus.stand_by(partition)
+    rows = [row for batch in workers[1].corpus.pages(["url"]) for row in batch.to_pylist()]
+    url = rows[0]["url"]
+    owned = {i: one for worker in workers.all for i, one in worker.owned().items()}
+    there = Owner("w2", workers[2].address, 0)
+    gone = {i: one for i, one in owned.items() if one.worker != "w1"}
+    for worker in workers.all:
+        worker.owners.replace(gone, {key: [there] for key in (1, 4, 5)})
+    for client in (clients[0], clients[2]):
+        page = client.explain(url)
+        assert page is not None
+        assert page.url == url
+        assert page.standby_seconds >= 0
+        assert "A standby of the partition says this" in page.words[0]
+    page = clients[1].explain(url)
+    assert page is not None
+    assert page.standby_seconds is None
+    # It does not take changes.
+    assert clients[0].add([url]).rows.tolist() == [RowStatus.UNAVAILABLE]
+
+
+def test_owners_and_standbys_are_read_from_heartbeats() -> None:
+    def heartbeat(name: str, owned: dict[int, int], standby: dict[int, float]) -> Heartbeat:
+        return Heartbeat(
+            worker=name,
+            instance=name,
+            started_at_ms=1,
+            address=f"http://{name}",
+            owned={i: OwnedPartition(epoch) for i, epoch in owned.items()},
+            standby_seconds=standby,
+        )
+
+    members = Members(
+        (
+            heartbeat("a", {0: 3, 1: 1}, {2: 5.0}),
+            heartbeat("b", {1: 2, 2: 1}, {0: 0.5}),
+            heartbeat("c", {}, {0: 0.1, 2: 0.3}),
+        ),
+        is_frozen=False,
+    )
+    assert owners_of(members) == {
+        0: Owner("a", "http://a", 3),
+        1: Owner("b", "http://b", 2),
+        2: Owner("b", "http://b", 1),
+    }
+    found = {i: [one.worker for one in workers] for i, workers in standbys_of(members).items()}
+    assert found == {0: ["c", "b"], 2: ["c", "a"]}
