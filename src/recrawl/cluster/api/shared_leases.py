@@ -139,6 +139,8 @@ class SharedLeases:
             owner = self._owners.owner_of(partition)
             if owner is not None:
                 found.setdefault(owner.worker, owner)
+        if len(found) > 1 and not self._local.nodes.all:
+            del found[self._owners.worker]  # a worker that has just started owns nothing
         workers = [found[name] for name in sorted(found)]
         self._turn += 1
         # A repeated request asks in the same order, so that the same workers are asked.

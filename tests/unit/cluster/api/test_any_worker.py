@@ -87,7 +87,8 @@ def test_orders_are_reported_extended_and_released_anywhere(
         assert clients[2].report(outcome).rows.tolist() == [DONE]
     reported = clients[2].report(outcomes)
     assert reported.rows.tolist() == [DUPLICATE] * 3 + [DONE] * 147
-    by_url = Outcome(url=URLS[0], status=404, fetched_at_ms=clients[0].now_ms() + 5_000)
+    # A page of an order that was given back: the others have an outcome of this very second.
+    by_url = Outcome(url=orders[0].url, status=404, fetched_at_ms=clients[0].now_ms())
     assert clients[1].report(by_url).rows.tolist() == [DONE]
     assert sum(worker.corpus.stats().n_outcomes for worker in workers.all) == 151
 
@@ -115,3 +116,19 @@ def test_many_rows_go_through_any_worker(clients: list[Client]) -> None:
     for i, client in enumerate(clients):
         assert client.add(urls).rows.tolist() == [DONE if i == 0 else DUPLICATE] * 1_000
         assert client.signal(urls, source="feed").rows.size == 1_000
+
+
+def test_a_worker_without_partitions_answers_for_the_others(
+    workers: Workers, clients: list[Client]
+) -> None:
+    workers[2].corpus.close_partition(2)
+    workers[0].corpus.open_partition(2)
+    workers.tell_all()
+    assert clients[2].add([*URLS, "not a URL"]).rows.tolist() == [DONE] * 200 + [RowStatus.REFUSED]
+    orders = clients[2].lease(300)
+    assert len(orders) == 200
+    assert orders.shortfall is not None
+    handles = [order.handle for order in orders]
+    assert int(clients[2].release(handles)) == 200
+    assert clients[2].stats().n_pages == 200
+    assert len(clients[2].changes()) == 0
