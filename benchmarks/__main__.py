@@ -14,6 +14,7 @@ from benchmarks import (
     calls,
     cdx_stream,
     cluster,
+    cluster_simulation,
     content,
     crash,
     exactness,
@@ -110,6 +111,9 @@ def _argument_parser() -> argparse.ArgumentParser:
     command = commands.add_parser("faults", help=faults.__doc__)
     command.add_argument("--events", type=int, default=1_000_000)
     command.add_argument("--seed", type=int, default=0)
+    command = commands.add_parser("cluster-simulation", help=cluster_simulation.__doc__)
+    command.add_argument("--steps", type=int, default=1_000_000)
+    command.add_argument("--seed", type=int, default=0, help="seed of the first run")
     command = commands.add_parser("crash", help=crash.__doc__)
     command.add_argument("--kills", type=int, default=200)
     command.add_argument("--ledger", choices=["rocksdb", "kafka"], default="rocksdb")
@@ -343,6 +347,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 n_partitions=arguments.partitions,
                 seed=arguments.seed,
             )
+        case "cluster-simulation":
+            return cluster_simulation.measure(arguments.steps, seed=arguments.seed)
         case "run-kills":
             return run_kills.measure(arguments.kills, seed=arguments.seed)
         case "worker-kills":

@@ -1,0 +1,62 @@
+"""Workers keep what they promise, whatever goes wrong."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recrawl.errors import LedgerError
+from tests.simulation.cluster.messages import ControlMessages
+from tests.simulation.cluster.partition_logs import ArchivedLog
+from tests.simulation.cluster.run import CONFIG, N_PARTITIONS, new_folder, run_cluster
+from tests.simulation.cluster.workers import Machines, SimulatedWorker
+from tests.simulation.cluster.world import World
+
+pytestmark = pytest.mark.slow_without_jit
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Each fault logs a warning."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder in memory."""
+    with new_folder() as path:
+        yield path
+
+
+def test_workers_keep_their_promises_under_faults(seed: int, folder: Path) -> None:
+    report = run_cluster(seed, folder)
+    assert report.n_steps > 3_000
+    assert report.n_claims > N_PARTITIONS
+    assert report.n_compared_states > 10
+    assert min(report.n_handed_out, report.n_counted, report.n_truncated) > 0
+
+
+def test_the_same_seed_is_the_same_run(folder: Path) -> None:
+    assert run_cluster(7, folder / "1") == run_cluster(7, folder / "2")
+
+
+def test_a_standby_whose_claim_failed_can_claim_again(tmp_path: Path) -> None:
+    world = World(0)
+    world.has_faults = False
+    logs = [ArchivedLog(world) for _ in range(N_PARTITIONS)]
+    machines = Machines(world, tmp_path, logs, ControlMessages(world), CONFIG)
+    worker = SimulatedWorker("a", machines)
+    corpus = worker.corpus
+    corpus.stand_by(0)
+    (node,) = worker.nodes()
+    node.ledger._has_failed = True  # type: ignore[attr-defined]
+    for _ in range(2):
+        with pytest.raises(LedgerError):
+            corpus.open_partition(0)
+    corpus.follow_standby(0)
+    corpus.open_partition(0)
+    assert [*corpus.owned_partitions()] == [0]
+    worker.die()
