@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks import price_faults
-from recrawl.cluster.price import Agreement, split_budget
+from recrawl.cluster.budget.price import Agreement, split_budget
 from recrawl.core.arrays import CountArray, FloatArray, RowArray
 from recrawl.messages.budgets import Budget, Demand, QuotaInUse
 from recrawl.node.shipped_due_table import shipped_due_table
