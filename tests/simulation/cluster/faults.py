@@ -1,10 +1,12 @@
 """What goes wrong in a simulated cluster, and what operators do meanwhile."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from recrawl.cluster.rules import drain_message, pin_message
+from recrawl.errors import RecrawlError
 from tests.simulation.cluster.partition_logs import ArchivedLog
 from tests.simulation.cluster.workers import SKEW_MS_MAX, TROUBLE_MS, Machines, SimulatedWorker
 
@@ -98,6 +100,7 @@ class Cluster:
             (3, self._fail_appends),
             (1, self._drain),
             (1, self._pin),
+            (2, self._claim_twice),
             (2, self._join),
             (1, self._leave),
             (1, self._fill_disk),
@@ -189,6 +192,22 @@ class Cluster:
         name = None if i in self._pinned else self.world.rng.choice(NAMES)
         self._pinned ^= {i}
         self.machines.topic.add(*pin_message(i, name))
+
+    def _claim_twice(self) -> None:
+        """Let two workers that see different things claim a partition at the same moment."""
+        able = self.able()
+        if len(able) < 2:
+            return
+        self._changed_ms = self.world.now_ms
+        i = self.world.rng.randrange(len(self.machines.logs))
+        for worker in self.world.rng.sample(able, 2):
+            ms = self.world.rng.randrange(50)
+            self.world.after(ms, partial(self._claim, worker, i), worker, "move")
+
+    @staticmethod
+    def _claim(worker: SimulatedWorker, i: int) -> None:
+        with suppress(RecrawlError):
+            worker.corpus.open_partition(i)
 
     def _join(self) -> None:
         self._changed_ms = self.world.now_ms

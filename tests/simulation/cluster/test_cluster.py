@@ -1,4 +1,4 @@
-"""Workers keep what they promise, whatever goes wrong."""
+"""Workers keep what they promise, whatever goes wrong; and bugs that are planted are found."""
 
 import logging
 from collections.abc import Iterator
@@ -9,11 +9,20 @@ import pytest
 from recrawl.errors import LedgerError
 from tests.simulation.cluster.messages import ControlMessages
 from tests.simulation.cluster.partition_logs import ArchivedLog
+from tests.simulation.cluster.planted_bugs import PLANTED_BUGS, plant_bug
 from tests.simulation.cluster.run import CONFIG, N_PARTITIONS, new_folder, run_cluster
 from tests.simulation.cluster.workers import Machines, SimulatedWorker
-from tests.simulation.cluster.world import World
+from tests.simulation.cluster.world import PropertyViolatedError, World
 
 pytestmark = pytest.mark.slow_without_jit
+
+# Runs that find each planted bug, and what they say about it.
+FINDINGS = {
+    "claim without reading back": (0, "not made by the owner"),
+    "order after a lost claim": (0, "not made by the owner"),
+    "truncate before verification": (3, "was truncated to"),
+    "count others as gone while cut off": (4, "as gone, which lives"),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +50,13 @@ def test_workers_keep_their_promises_under_faults(seed: int, folder: Path) -> No
 
 def test_the_same_seed_is_the_same_run(folder: Path) -> None:
     assert run_cluster(7, folder / "1") == run_cluster(7, folder / "2")
+
+
+@pytest.mark.parametrize("name", PLANTED_BUGS)
+def test_a_planted_bug_is_found(name: str, folder: Path) -> None:
+    seed, problem = FINDINGS[name]
+    with plant_bug(name), pytest.raises(PropertyViolatedError, match=problem):
+        run_cluster(seed, folder)
 
 
 def test_a_standby_whose_claim_failed_can_claim_again(tmp_path: Path) -> None:

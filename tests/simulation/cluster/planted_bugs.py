@@ -1,0 +1,48 @@
+"""Bugs that the simulation has to find, each put into the real code for a while."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from unittest.mock import patch
+
+from recrawl.cluster.membership import Membership
+from recrawl.ledger.shared_snapshots import SharedSnapshots
+from recrawl.node.node import Node
+from recrawl.shard import Claimed, event_of
+
+__all__ = ["PLANTED_BUGS", "plant_bug"]
+
+
+def _claim_without_reading_back(node: Node, owner: int, at_ms: int) -> None:
+    epoch = node.shard.epoch + 1
+    node.submit([event_of(Claimed, owner=owner, epoch=epoch, at_ms=at_ms)])
+    node._owned_epoch = node.shard.epoch
+
+
+def _verify_nothing(*_: object, **__: object) -> int:
+    return 0
+
+
+def _always(*_: object) -> bool:
+    return True
+
+
+def _do_nothing(*_: object) -> None:
+    pass
+
+
+PLANTED_BUGS: Final[dict[str, tuple[Any, str, Callable[..., Any]]]] = {
+    "claim without reading back": (Node, "_claim", _claim_without_reading_back),
+    "truncate before verification": (SharedSnapshots, "verify", _verify_nothing),
+    "count others as gone while cut off": (Membership, "_hears_itself", _always),
+    "order after a lost claim": (Node, "check_owner", _do_nothing),
+}
+"""Object, name and replacement of each bug, by what it does."""
+
+
+@contextmanager
+def plant_bug(name: str) -> Iterator[None]:
+    """Replace a function by one with a bug."""
+    owner, attribute, replacement = PLANTED_BUGS[name]
+    with patch.object(owner, attribute, replacement):
+        yield
