@@ -7,6 +7,7 @@ from typing import Final
 
 from recrawl.cluster.control_topic import ControlLog
 from recrawl.cluster.heartbeats import Heartbeat
+from recrawl.cluster.membership import GAP_SECONDS_MAX
 from recrawl.cluster.placement import PlacementRules
 from recrawl.cluster.presence import BEAT_SECONDS, heartbeat_of
 from recrawl.cluster.rules import OperatorRules
@@ -14,8 +15,10 @@ from recrawl.cluster.rules import OperatorRules
 __all__ = ["ClusterStatus", "PartitionStatus", "observe_cluster"]
 
 _LOOK_SECONDS: Final = 0.05
-# Every worker that lives sends a heartbeat within this time.
-_OBSERVED_SECONDS: Final = 2.5 * BEAT_SECONDS
+# Time for what the topic has kept, and then time in which every worker that lives is heard.
+_OBSERVED_SECONDS: Final = 1.5 * BEAT_SECONDS + GAP_SECONDS_MAX
+# A topic that is silent for so long has no workers, or cannot be read.
+_SILENT_SECONDS_MAX: Final = 10.0 * BEAT_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +82,9 @@ def observe_cluster(
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> ClusterStatus:
-    """Return the state of a cluster, after listening for two and a half seconds.
+    """Return the state of a cluster, after listening for three and a half seconds.
+
+    These begin with the first message, because connecting may take seconds.
 
     Parameters
     ----------
@@ -93,22 +98,27 @@ def observe_cluster(
         Function that waits for some seconds.
     """
     rules = OperatorRules()
-    heard: dict[str, tuple[Heartbeat, int]] = {}
-    until = monotonic() + _OBSERVED_SECONDS
-    while monotonic() < until:
-        for key, message in log.read():
+    heard: dict[str, tuple[Heartbeat, float]] = {}
+    until = monotonic() + _SILENT_SECONDS_MAX
+    has_begun = False
+    while (now := monotonic()) < until:
+        messages = log.read()
+        if messages and not has_begun:
+            has_begun, until = True, now + _OBSERVED_SECONDS
+        for key, message in messages:
             heartbeat = heartbeat_of(key, message)
             if heartbeat is None:
                 rules.hear(key, message)
                 continue
             before = heard.get(heartbeat.worker)
             if before is None or heartbeat.start >= before[0].start:
-                n_before = 0 if before is None else before[1]
-                heard[heartbeat.worker] = heartbeat, n_before + 1
+                heard[heartbeat.worker] = heartbeat, now
         sleep(_LOOK_SECONDS)
-    # The topic keeps the last heartbeat of each worker for ever: only one that goes on lives.
-    last = sorted(heard.items())
-    lives = tuple(one for _, (one, n) in last if n > 1 and not (one.is_leaving and not one.owned))
+    # The topic has kept earlier heartbeats, also of workers that are gone, and they come first.
+    last = [one for one, at in heard.values() if at >= until - GAP_SECONDS_MAX]
+    lives = tuple(
+        one for one in sorted(last, key=lambda one: one.worker) if one.owned or not one.is_leaving
+    )
     return ClusterStatus(
         workers=lives,
         partitions=tuple(_partition_status(i, lives) for i in range(n_partitions)),
