@@ -242,9 +242,9 @@ class Cluster:
         self.world.has_faults = False
         topic = self.machines.topic
         topic.is_away = False
-        for name in self._drained:
+        for name in sorted(self._drained):
             topic.add(*drain_message(name, is_drained=False))
-        for i in self._pinned:
+        for i in sorted(self._pinned):
             topic.add(*pin_message(i, None))
         for log in self.machines.logs:
             log.is_in_trouble = False

@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import secrets
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 from pyarrow import fs
 
@@ -46,8 +48,12 @@ class FaultyStorage(SharedSnapshots):
         self._fault = next(
             (fault for fault in _StorageFault if self._world.fault(_FAULT_PROBABILITY)), None
         )
+        # Copies of one position are listed by the random part of their names.
+        self._world.n_names += 1
+        name = f"{self._world.n_names:016x}"
         try:
-            return super().publish(*args, **kwargs)
+            with patch.object(secrets, "token_hex", lambda _: name):
+                return super().publish(*args, **kwargs)
         finally:
             self._fault = None
 

@@ -54,6 +54,8 @@ class World:
         self.rng = random.Random(seed)
         self.now_ms = 0
         self.n_steps = 0
+        self.n_names = 0
+        """Number of names that are random otherwise."""
         self.has_faults = True
         self.violation: PropertyViolatedError | None = None
         self._queue: list[_Event] = []
