@@ -6,7 +6,7 @@ replays it: ``python -m benchmarks cluster-simulation --steps 1 --seed SEED``.
 """
 
 import sys
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from tests.simulation.cluster.run import ClusterReport, run_clusters
@@ -32,7 +32,8 @@ def measure(n_steps: int, *, seed: int = 0) -> dict[str, Any]:
         print(f"seed {one_seed}: {n_done:,} steps", file=sys.stderr)
 
     report = run_clusters(n_steps, seed, show)
-    found = asdict(report)
+    # Not `asdict`, which cannot copy a counter.
+    found = {one.name: getattr(report, one.name) for one in fields(report)}
     ownerless_ms = sorted(found.pop("ownerless_ms"))
     return {
         **found,
