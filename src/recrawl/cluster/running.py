@@ -20,8 +20,10 @@ from recrawl.cluster.api.worker_calls import WorkerCalls
 from recrawl.cluster.heartbeats import Heartbeat, check_name
 from recrawl.cluster.view import open_control
 from recrawl.cluster.worker import Worker
-from recrawl.corpus import open_corpus
+from recrawl.corpus import CorpusConfig, open_corpus
+from recrawl.errors import ConfigError
 from recrawl.service import serve_corpora
+from recrawl.shard import RunBudgetSet
 
 __all__ = ["FREE_BYTES_MIN", "run_worker"]
 
@@ -39,6 +41,19 @@ def _has_space(folder: Path, *, before: list[bool]) -> bool:
         return False
     before[0] = free >= (FREE_BYTES_MIN if before[0] else 2 * FREE_BYTES_MIN)
     return before[0]
+
+
+def _check_config(config: CorpusConfig) -> None:
+    """Raise `ConfigError` for what workers cannot share."""
+    if isinstance(config.budget_event(), RunBudgetSet):
+        raise ConfigError(
+            "a cluster has no budget per run (budget.rate): give one per second, hour or day"
+        )
+    if config.ledger.kind == "kafka" and config.snapshots.shared is None:
+        raise ConfigError(
+            "a cluster needs snapshots that all workers reach: set snapshots.shared to a folder "
+            'that all machines mount, or to a place such as "s3://bucket/recrawl"'
+        )
 
 
 def run_worker(
@@ -79,6 +94,7 @@ def run_worker(
     corpus = open_corpus(place, partitions=())
     with ExitStack() as closing:
         closing.callback(corpus.close)
+        _check_config(corpus.config)
         control = open_control(corpus.config)
         owners = TableOfOwners(worker)
         calls = WorkerCalls(name, worker, shared_keys)

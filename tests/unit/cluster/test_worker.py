@@ -37,7 +37,7 @@ class Cluster:
     def join(self, name: str) -> None:
         corpus = recrawl.open(self.folder / name, self.config, partitions=[])
         identity = Heartbeat(worker=name, instance=name, started_at_ms=int(time.time() * 1000))
-        worker = Worker(corpus, self.control(), N_PARTITIONS, identity)
+        worker = Worker(corpus, self.control(), N_PARTITIONS, identity, quotas=corpus.quotas)
         self.workers[name], self.corpora[name] = worker, corpus
         worker.start()
 
@@ -46,6 +46,11 @@ class Cluster:
 
     def standbys(self) -> dict[int, str]:
         return {i: name for name, one in self.corpora.items() for i in one.standby_lags()}
+
+    def quotas(self) -> list[float]:
+        """Return what each partition may spend in a second, by its owner."""
+        in_use = [one.quotas.in_use() for one in self.corpora.values()]
+        return [quota.per_second for one in in_use for quota in one.values()]
 
     def is_settled(self) -> bool:
         wanted = next(iter(self.workers.values())).places
@@ -189,3 +194,19 @@ def test_no_row_is_lost_while_partitions_move_under_load(cluster: Cluster) -> No
     assert problems == []
     n_outcomes = sum(corpus.stats().n_outcomes for corpus in cluster.corpora.values())
     assert n_outcomes == sum(counted) > 0
+
+
+def test_all_workers_spend_one_budget_together(cluster: Cluster) -> None:
+    for name in "ab":
+        cluster.join(name)
+    wait_until(cluster.is_settled)
+    per_second = 400_000 / 3600
+    wait_until(lambda: sum(cluster.quotas()) > 0.999 * per_second)
+    assert sum(cluster.quotas()) <= per_second * (1 + 1e-9)
+    cluster.corpora["a"].set_budget("800000/h")
+    wait_until(lambda: sum(cluster.quotas()) > 0.999 * 2 * per_second)
+    assert sum(cluster.quotas()) <= 2 * per_second * (1 + 1e-9)
+    # What a partition spends is in its log: the next owner goes on with it.
+    cluster.end("a", says_goodbye=True)
+    assert len(cluster.quotas()) == N_PARTITIONS
+    assert 0 < sum(cluster.quotas()) <= 2 * per_second * (1 + 1e-9)

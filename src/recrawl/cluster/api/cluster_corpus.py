@@ -40,6 +40,7 @@ from recrawl.cluster.api.worker_calls import WorkerCalls
 from recrawl.corpus import (
     Added,
     Corpus,
+    CorpusConfig,
     CountedRows,
     LeasedUrls,
     Orders,
@@ -67,6 +68,7 @@ from recrawl.node.routing import (
     partitions_of,
     split_by_partition,
 )
+from recrawl.shard import RunBudgetSet
 from recrawl.urls import page_names
 
 __all__ = ["ClusterCorpus"]
@@ -720,6 +722,16 @@ class ClusterCorpus:
 
     remove_consumer = commit_changes
 
-    def set_budget(self, *_: Any, **__: Any) -> Any:
-        """Raise: the budget of a cluster is in its configuration."""
-        raise NotInCluster("the budget of a cluster is set in the configuration of its workers")
+    def set_budget(self, rate: str | None) -> None:
+        """Set the budget of all workers together; they agree on it within seconds.
+
+        Parameters
+        ----------
+        rate
+            Fetches or cost per time; None for unlimited.
+        """
+        given = {"rate": "unlimited" if rate is None else rate}
+        event = CorpusConfig.from_dict({"budget": given}).budget_event()
+        if isinstance(event, RunBudgetSet):
+            raise NotInCluster("a cluster has no budget per run; give one per hour or day")
+        self.local.set_budget(rate)

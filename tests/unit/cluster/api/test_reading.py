@@ -103,7 +103,7 @@ def test_what_a_cluster_does_not_answer_says_so(workers: Workers, clients: list[
     with pytest.raises(NotInCluster, match="plans"):
         clients[0].plan()
     with pytest.raises(NotInCluster, match="budget"):
-        clients[0].set_budget("10/h")
+        clients[0].set_budget("10/run")
     answer = workers[0].server.get("/plan")
     assert (answer.status, answer.problem) == (501, "not-in-cluster")
 
