@@ -19,6 +19,7 @@ import yaml
 
 import recrawl
 from recrawl.cli import main
+from recrawl.cluster.worker import LEAVE_SECONDS_MAX
 from recrawl.corpus import CorpusConfig
 from recrawl.service import ServiceLimits
 from recrawl.service.operations.metric_list import METRICS
@@ -338,6 +339,71 @@ def test_containers_agree_with_the_image() -> None:
     mounted = {one["mountPath"] for one in container["volumeMounts"]}
     assert set(json.loads(volumes)) <= mounted
     assert pod["terminationGracePeriodSeconds"] > ServiceLimits().drain_seconds_max
+
+
+def test_the_workers_on_kubernetes_use_options_paths_and_files_that_exist(tmp_path: Path) -> None:
+    text = (DEPLOY / "kubernetes/cluster.yaml").read_text("utf-8")
+    assert "not applied to Kubernetes" in text
+    found = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(text) if one}
+    stateful = found["StatefulSet", "recrawl-cluster"]["spec"]
+    pod = stateful["template"]["spec"]
+    labels = stateful["template"]["metadata"]["labels"]
+    (container,) = pod["containers"]
+    image = (DEPLOY / "Containerfile").read_text("utf-8")
+    (port,) = re.findall(r"^EXPOSE (\d+)$", image, re.M)
+    (user,) = re.findall(r"^USER (\d+)$", image, re.M)
+    assert pod["securityContext"]["runAsUser"] == int(user)
+    grace = pod["terminationGracePeriodSeconds"]
+    assert grace > ServiceLimits().drain_seconds_max + LEAVE_SECONDS_MAX + 30
+
+    # Every Service, the disruption budget and the StatefulSet are about the same pods.
+    budget = found["PodDisruptionBudget", "recrawl-cluster"]["spec"]
+    assert budget["maxUnavailable"] == 1
+    assert budget["selector"] == stateful["selector"] == {"matchLabels": labels}
+    among_workers = found["Service", stateful["serviceName"]]["spec"]
+    assert among_workers["clusterIP"] == "None"
+    assert among_workers["publishNotReadyAddresses"] is True
+    for service in (among_workers, found["Service", "recrawl-cluster"]["spec"]):
+        assert service["selector"] == labels
+        assert service["ports"][0]["port"] == int(port)
+
+    with RunningServer({"news": recrawl.open(tmp_path / "corpus")}) as server:
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            path = container[probe]["httpGet"]["path"]
+            with urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=30) as answer:
+                assert answer.status == 200
+            assert container[probe]["httpGet"]["port"] == container["ports"][0]["name"]
+
+    # What is mounted exists, and the script uses what is mounted.
+    script = container["command"][-1]
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    claims = {one["metadata"]["name"] for one in stateful["volumeClaimTemplates"]}
+    volumes = {one["name"]: one for one in pod["volumes"]}
+    assert mounts.keys() == claims | volumes.keys()
+    assert volumes["keys"]["secret"]["secretName"] == "recrawl-cluster-keys"
+    assert ("ConfigMap", volumes["config"]["configMap"]["name"]) in found
+    for path in re.findall(r"(?<= )/\S+", script):
+        assert f"/{path.split('/')[1]}" in mounts.values(), path
+    (options,) = re.findall(r"exec recrawl worker (.*)", script.replace("\\\n", " "), re.S)
+    command = main.get_command(click.Context(main), "worker")
+    assert command is not None
+    known = {option for one in command.params for option in one.opts}
+    assert set(re.findall(r"(?<= )--?[A-Za-z][\w-]*", f" {options}")) <= known
+    names = {one["name"] for one in container["env"]}
+    assert set(re.findall(r"\$(\w+)", script)) <= names
+
+    given = found["ConfigMap", "recrawl-cluster"]["data"]["recrawl.toml"]
+    config = CorpusConfig.from_dict(tomllib.loads(given))
+    assert (config.ledger.kind, config.ledger.replication) == ("kafka", 3)
+    assert config.snapshots.shared is not None
+
+
+def test_the_guide_of_the_cluster_shows_how_to_make_the_secret() -> None:
+    guide = (ROOT / "docs/how-to/run-a-cluster.md").read_text("utf-8")
+    assert "**It was not run**" in guide
+    assert "kubectl create secret generic recrawl-cluster-keys" in guide
+    for file in ("cluster.keys", "api-keys.json"):
+        assert f"--from-file={file}" in guide
 
 
 def test_the_corpus_of_the_compose_file_has_a_valid_configuration() -> None:
