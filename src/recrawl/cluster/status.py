@@ -3,8 +3,10 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isnan
 from typing import Final
 
+from recrawl.cluster.budget.quotas import DEMAND_KEY, QUOTAS_KEY, DemandMessage, QuotaMessage
 from recrawl.cluster.control_topic import ControlLog
 from recrawl.cluster.heartbeats import Heartbeat
 from recrawl.cluster.membership import GAP_SECONDS_MAX
@@ -34,6 +36,8 @@ class PartitionStatus:
     """Age of its newest snapshot; None without one."""
     standbys: Mapping[str, float]
     """Seconds by which each standby is behind, by name of the worker."""
+    quota_per_second: float | None = None
+    """Fetches or cost that it may spend in a second, as its owner said last; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,10 @@ class ClusterStatus:
     partitions: tuple[PartitionStatus, ...]
     rules: PlacementRules
     """Decisions of operators."""
+    budget_per_second: float | None = None
+    """Budget of all partitions together; None if the workers have not agreed on one yet."""
+    price: float | None = None
+    """Value that a fetch must reach in every partition; None if it is not known."""
 
     @property
     def problems(self) -> list[str]:
@@ -97,7 +105,7 @@ def observe_cluster(
     sleep
         Function that waits for some seconds.
     """
-    rules = OperatorRules()
+    rules, spending = OperatorRules(), _Spending()
     heard: dict[str, tuple[Heartbeat, float]] = {}
     until = monotonic() + _SILENT_SECONDS_MAX
     has_begun = False
@@ -108,7 +116,8 @@ def observe_cluster(
         for key, message in messages:
             heartbeat = heartbeat_of(key, message)
             if heartbeat is None:
-                rules.hear(key, message)
+                if not rules.hear(key, message):
+                    spending.hear(key, message)
                 continue
             before = heard.get(heartbeat.worker)
             if before is None or heartbeat.start >= before[0].start:
@@ -121,12 +130,36 @@ def observe_cluster(
     )
     return ClusterStatus(
         workers=lives,
-        partitions=tuple(_partition_status(i, lives) for i in range(n_partitions)),
+        partitions=tuple(
+            _partition_status(i, lives, spending.quotas.get(i)) for i in range(n_partitions)
+        ),
         rules=rules.placement,
+        budget_per_second=None if spending.last is None else spending.last.budget.per_second,
+        price=None if spending.last is None or isnan(spending.last.price) else spending.last.price,
     )
 
 
-def _partition_status(partition: int, workers: tuple[Heartbeat, ...]) -> PartitionStatus:
+class _Spending:
+    """What workers say about the budget."""
+
+    def __init__(self) -> None:
+        self.last: QuotaMessage | None = None
+        self.quotas: dict[int, float] = {}
+
+    def hear(self, key: str, message: bytes) -> None:
+        if key == QUOTAS_KEY:
+            found = QuotaMessage.from_bytes(message)
+            if found is not None and (self.last is None or found.id >= self.last.id):
+                self.last = found
+        elif key.startswith(DEMAND_KEY):
+            demand = DemandMessage.from_bytes(message)
+            if demand is not None and demand.key == key:
+                self.quotas[demand.partition] = demand.per_second
+
+
+def _partition_status(
+    partition: int, workers: tuple[Heartbeat, ...], quota: float | None
+) -> PartitionStatus:
     claims = [(one.owned[partition], one.worker) for one in workers if partition in one.owned]
     last, owner = max(claims, default=(None, None), key=lambda claim: claim[0].epoch)
     return PartitionStatus(
@@ -140,4 +173,5 @@ def _partition_status(partition: int, workers: tuple[Heartbeat, ...]) -> Partiti
             for one in workers
             if partition in one.standby_seconds
         },
+        quota_per_second=quota,
     )

@@ -1,8 +1,12 @@
 """What somebody sees of a cluster who only reads the control topic."""
 
+from math import nan
+
+from recrawl.cluster.budget.quotas import QUOTAS_KEY, DemandMessage, QuotaMessage, RecordId
 from recrawl.cluster.heartbeats import Heartbeat
 from recrawl.cluster.rules import drain_message
 from recrawl.cluster.status import ClusterStatus, observe_cluster
+from recrawl.messages.budgets import Budget, Demand
 from recrawl.messages.partitions import OwnedPartition
 
 BEAT = 1.0
@@ -74,3 +78,31 @@ def test_a_topic_without_workers_is_read_for_ten_seconds() -> None:
     topic = Topic([], [])
     assert topic.observe().problems == ["No worker lives."]
     assert 10 <= topic.now < 11
+
+
+def test_budget_price_and_quotas_are_what_the_workers_said_last() -> None:
+    def record(number: int, price: float) -> tuple[str, bytes]:
+        budget = Budget(per_second=10.0, period_seconds=1.0)
+        message = QuotaMessage(
+            id=RecordId(1, number), budget=budget, price=price, per_second=(4, 6), most=(4, 6)
+        )
+        return QUOTAS_KEY, message.to_bytes()
+
+    def demand(per_second: float) -> tuple[str, bytes]:
+        message = DemandMessage(
+            partition=1,
+            epoch=1,
+            serial=1,
+            per_second=per_second,
+            heard=RecordId(1, 1),
+            demand=Demand(5),
+        )
+        return message.key, message.to_bytes()
+
+    beats = [heartbeat("a", 0, 1)]
+    assert Topic([], beats).observe().budget_per_second is None
+    kept = [record(1, nan), record(3, 0.5), record(2, 0.7), demand(7.0), demand(6.0)]
+    status = Topic(kept, beats).observe()
+    assert (status.budget_per_second, status.price) == (10.0, 0.5)
+    assert [one.quota_per_second for one in status.partitions] == [None, 6.0]
+    assert Topic([record(1, nan)], beats).observe().price is None

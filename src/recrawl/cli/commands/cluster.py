@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,6 +65,7 @@ def show_status(folder: Path, out: Output) -> None:
                 "epoch": one.epoch,
                 "n_pages": one.n_pages,
                 "snapshot_seconds": one.snapshot_seconds,
+                "quota_per_second": one.quota_per_second,
                 "standbys": dict(one.standbys),
             }
         )
@@ -84,13 +86,14 @@ def show_status(folder: Path, out: Output) -> None:
     )
     out.say()
     out.table(
-        ("partition", "owner", "epoch", "pages", "snapshot", "standby (behind)"),
+        ("partition", "owner", "epoch", "pages", "quota", "snapshot", "standby (behind)"),
         [
             (
                 one.partition,
                 one.owner or "none",
                 one.epoch,
                 f"{one.n_pages:,}",
+                _rate_text(one.quota_per_second),
                 "-"
                 if one.snapshot_seconds is None
                 else f"{seconds_text(one.snapshot_seconds)} ago",
@@ -99,10 +102,25 @@ def show_status(folder: Path, out: Output) -> None:
             for one in status.partitions
         ],
     )
+    if status.budget_per_second is not None:
+        price = "not known yet" if status.price is None else f"{status.price:.3g}"
+        out.say(f"Budget: {_rate_text(status.budget_per_second)}.  Price: {price}.")
+        out.row({"budget_per_second": status.budget_per_second, "price": status.price})
     for problem in status.problems:
         out.say(problem)
     if any(one.owner is None for one in status.partitions):
         raise click.exceptions.Exit(1)
+
+
+def _rate_text(per_second: float | None) -> str:
+    """Return a rate in a unit of time in which it is easy to read."""
+    if per_second is None:
+        return "-"
+    if per_second == inf:
+        return "unlimited"
+    if per_second >= 1:
+        return f"{per_second:,.3g}/s" if per_second < 1_000 else f"{per_second:,.0f}/s"
+    return f"{3600 * per_second:.3g}/h"
 
 
 def _remark(is_drained: bool, is_leaving: bool, can_own: bool) -> str:
