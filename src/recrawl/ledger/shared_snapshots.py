@@ -181,6 +181,8 @@ class SharedSnapshots:
                 chunks.append(_digest(data))
                 on_request()
                 if not self._has_chunk(chunks[-1], len(data), now_ms):
+                    # What was read back before is gone now.
+                    self._read_back.pop(chunks[-1], None)
                     self._write(self._chunk_path(chunks[-1]), data)
                     self._damaged.discard(chunks[-1])
         relative = PurePosixPath(path.relative_to(folder).as_posix())

@@ -369,6 +369,25 @@ def test_chunks_that_were_read_back_are_only_looked_for(tmp_path: Path) -> None:
         store.objects[path] = (data, at_ms)
 
 
+def test_a_chunk_that_is_sent_again_is_read_back_again(tmp_path: Path) -> None:
+    store = ObjectStore()
+    shared = in_memory(store)
+    saved = take_snapshot(tmp_path, 5)
+    first = shared.publish(saved, epoch=1, now_ms=store.now_ms)
+    store.now_ms += 11 * HOUR_MS
+    shared.verify(first, now_ms=store.now_ms)
+    store.now_ms += 2 * HOUR_MS
+    write = shared._write
+
+    def damage(path: str, data: bytes) -> None:
+        write(path, data if path.endswith(".json") else bytes(len(data)))
+
+    shared._write = damage  # type: ignore[method-assign]
+    again = shared.publish(saved, epoch=1, now_ms=store.now_ms)
+    with pytest.raises(SnapshotError, match="has other bytes"):
+        shared.verify(again, now_ms=store.now_ms)
+
+
 def test_an_upload_can_be_ended(tmp_path: Path) -> None:
     store = ObjectStore()
     shared = in_memory(store)
