@@ -1,16 +1,19 @@
 """What workers of a cluster say to each other when they forward requests: headers and owners."""
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 __all__ = [
     "AUTHORIZATION_KIND",
+    "BODY",
     "EXPECTED",
     "FORWARDED",
     "HELD_ONLY",
     "REQUEST",
     "Forwarded",
     "Owner",
+    "body_digest",
     "epochs_text",
     "owner_rows",
     "read_epochs",
@@ -29,6 +32,9 @@ REQUEST: Final = "Recrawl-Request"
 """Header with the key and the digest of the original request, if it may be repeated."""
 HELD_ONLY: Final = "Recrawl-Held-Only"
 """Header of a lease that asks only for the orders that an earlier attempt got."""
+
+BODY: Final = "Recrawl-Body"
+"""Header with the hash of the body, see `body_digest`."""
 
 _PARTITIONS_MAX: Final = 4_096
 _REQUEST_LENGTH_MAX: Final = 2_048
@@ -52,6 +58,13 @@ class Forwarded(NamedTuple):
     """Key and digest of the original request; None if it has none."""
     is_held_only: bool = False
     """Whether a lease asks only for orders that it holds already."""
+    body: str = ""
+    """Hash of the body, see `body_digest`."""
+
+
+def body_digest(body: bytes) -> str:
+    """Return the hash of a body, which is part of what a worker signs."""
+    return hashlib.sha256(body).hexdigest()
 
 
 def epochs_text(epochs: Mapping[int, int]) -> str:

@@ -1,9 +1,9 @@
 """How workers of a cluster recognise each other: signatures with keys that they share.
 
 All workers read the same file of keys, for instance a mounted secret.  A worker signs what it
-forwards with a message authentication code: method, path, its own name, that of the receiver and
-the time are part of it, so that a signature is of no use for another request, at another worker or
-a minute later.  The keys themselves are never sent, and are in no topic.
+forwards with a message authentication code: method, path, body, its own name, that of the receiver
+and the time are part of it, so that a signature is of no use for another request, at another worker
+or a minute later.  The keys themselves are never sent, and are in no topic.
 
 To rotate the keys, a new one is put at the end of the file.  Receivers accept the newest two at
 once; senders use a new one only after some minutes, when every worker has the new file.

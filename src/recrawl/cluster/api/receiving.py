@@ -12,6 +12,7 @@ from recrawl.corpus import Corpus
 from recrawl.errors import AccessDenied, WrongOwner
 from recrawl.messages.forwarding import (
     AUTHORIZATION_KIND,
+    BODY,
     EXPECTED,
     FORWARDED,
     HELD_ONLY,
@@ -50,7 +51,7 @@ def signed_text(
     sender
         Name of the worker that sends it.
     """
-    own = (headers.get(name, "") for name in (EXPECTED, REQUEST, HELD_ONLY))
+    own = (headers.get(name, "") for name in (EXPECTED, REQUEST, HELD_ONLY, BODY))
     return "\n".join((quote(sender), quote(receiver), method, target, *own))
 
 
@@ -118,7 +119,7 @@ class ForwardedRequests:
         corpus = self._corpora.get(unquote(found[2]))
         if corpus is not None:  # the service answers that there is none
             self._check_owned(corpus, expected)
-        return Forwarded(sender, request, HELD_ONLY in headers)
+        return Forwarded(sender, request, HELD_ONLY in headers, headers.get(BODY, ""))
 
     def _check_owned(self, corpus: Corpus, expected: Mapping[int, int]) -> None:
         """Raise unless all partitions are open here, with the expected claim or a later one."""

@@ -28,10 +28,12 @@ from recrawl.cluster.api.receiving import signed_text
 from recrawl.errors import ServiceError, ServiceUnavailable, WrongOwner
 from recrawl.messages.forwarding import (
     AUTHORIZATION_KIND,
+    BODY,
     EXPECTED,
     FORWARDED,
     HELD_ONLY,
     REQUEST,
+    body_digest,
     epochs_text,
     read_owner_rows,
     request_text,
@@ -124,10 +126,11 @@ class _OwnerTransport(Transport):
         }
         if query:
             url = url.with_query(query)
-        headers = {"Accept": accept, **self._own}
+        own = {**self._own, BODY: body_digest(body or b"")}
+        headers = {"Accept": accept, **own}
         if body is not None:
             headers["Content-Type"] = content_type
-        headers["Authorization"] = self._calls.authorization(self._owner, method, url, self._own)
+        headers["Authorization"] = self._calls.authorization(self._owner, method, url, own)
         try:
             async with self._calls.session.request(
                 method, url, data=body, headers=headers, allow_redirects=False

@@ -5,6 +5,7 @@ import zlib
 
 from starlette.requests import ClientDisconnect, Request
 
+from recrawl.messages.forwarding import Forwarded, body_digest
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem, too_busy
 
@@ -163,7 +164,11 @@ class HeldBody:
                 await self._decompress(gzip, chunk)
         if gzip is not None and not gzip.eof:
             raise Problem("invalid-body", "the gzip data ends early")
-        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        forwarded: Forwarded | None = request.scope.get("state", {}).get("forwarded")
+        if forwarded is not None and forwarded.body != body_digest(body):
+            raise Problem("key-needed", "the body is not the one that the other worker has signed")
+        return body
 
     async def _decompress(self, gzip: "zlib._Decompress", chunk: bytes) -> None:
         has_more = bool(chunk)

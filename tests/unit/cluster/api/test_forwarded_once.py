@@ -1,5 +1,6 @@
 """A forwarded request is answered by the worker that gets it, and is never forwarded again."""
 
+import json
 import time
 from typing import Any
 
@@ -10,6 +11,7 @@ from recrawl.cluster.api.owners import Owner
 from recrawl.cluster.api.receiving import signed_text
 from recrawl.corpus import RowStatus
 from recrawl.messages.enums import Why
+from recrawl.messages.forwarding import body_digest
 from tests.unit.cluster.api.workers import Worker, Workers
 from tests.unit.service.running_server import Answer
 
@@ -24,6 +26,9 @@ def forward(
 ) -> Answer:
     """Send a request as the worker w9 would."""
     own = {"Recrawl-Forwarded": "w9", **{k.replace("_", "-"): v for k, v in headers.items()}}
+    body = b"" if body is None else json.dumps(body).encode()
+    own["Content-Type"] = "application/json"
+    own.setdefault("Recrawl-Body", body_digest(body))
     text = signed_text(to.name, method, path, own, "w9")
     token = to.keys.sign(text, time.time_ns() // 1_000_000)
     own.setdefault("Authorization", f"Recrawl-Worker {token}")
@@ -38,6 +43,14 @@ def test_a_forwarded_request_stays_where_it_is(workers: Workers, clients: list[C
     assert workers[1].corpus.n_pages == workers[2].corpus.n_pages == 0
     answer = forward(workers[1], f"{PATH}/orders?n=10")
     assert answer.json["orders"] == []
+
+
+def test_a_body_must_be_the_one_that_was_signed(workers: Workers) -> None:
+    rows = [{"url": url} for url in URLS]
+    other = body_digest(json.dumps(rows[:1]).encode())
+    answer = forward(workers[0], f"{PATH}/pages", rows, Recrawl_Body=other)
+    assert (answer.status, answer.problem) == (401, "key-needed")
+    assert workers[0].corpus.n_pages == 0
 
 
 def test_a_wrong_owner_names_the_right_one(workers: Workers) -> None:
