@@ -4,6 +4,7 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -118,6 +119,7 @@ def run_worker(
                 identity,
                 quotas=corpus.quotas,
                 can_own=partial(_has_space, place, before=[True]),
+                on_replaced=lambda: os.kill(os.getpid(), signal.SIGTERM),
                 on_members=lambda members: owners.replace(owners_of(members), standbys_of(members)),
             )
             one.start()
@@ -126,7 +128,7 @@ def run_worker(
 
         def stop() -> None:
             for one in started:
-                if not one.leave():
+                if not one.leave() and not one.is_replaced:
                     logger.warning("this worker ends, and no other has its partitions yet")
                 one.stop()
 

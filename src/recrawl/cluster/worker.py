@@ -105,6 +105,9 @@ class Worker:
         Function that returns whether this machine can own partitions now.
     on_members
         Function that gets the workers that take part, at every look.
+    on_replaced
+        Function that is called once if a worker with the same name was started later: this one
+        should end.
     monotonic
         Clock that never jumps, in seconds.
     restores, claims, ticks
@@ -121,6 +124,7 @@ class Worker:
         quotas: OwnedQuotas | None = None,
         can_own: Callable[[], bool] = lambda: True,
         on_members: Callable[[Members], None] = lambda _: None,
+        on_replaced: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
         restores: Executor | None = None,
         claims: Executor | None = None,
@@ -131,6 +135,7 @@ class Worker:
         self._identity = identity
         self._can_own = can_own
         self._on_members = on_members
+        self._on_replaced: Callable[[], None] | None = on_replaced
         self._monotonic = monotonic
         self._restores = restores or ThreadPoolExecutor(_N_RESTORES_MAX, "recrawl-restore")
         self._claims = claims or ThreadPoolExecutor(_N_CLAIMS_MAX, "recrawl-claim")
@@ -146,6 +151,7 @@ class Worker:
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
         self._places: list[Place] = [Place(None, None)] * n_partitions
+        self._placed_for: tuple[object, ...] | None = None
         self.quotas: WorkerQuotas | None = None
         """This worker's part in the common budget; None if there is none."""
         if quotas is not None:
@@ -188,6 +194,10 @@ class Worker:
         """Look at what there is to do, and begin it."""
         members = self.presence.members
         self._on_members(members)
+        if self.is_replaced and self._on_replaced is not None:
+            on_replaced, self._on_replaced = self._on_replaced, None
+            logger.error("another worker named %s was started, so this one ends", self.name)
+            on_replaced()
         now = self._monotonic()
         self._is_able = self._can_own()
         self._places = self._place(members)
@@ -210,10 +220,14 @@ class Worker:
 
     def _place(self, members: Members) -> list[Place]:
         weights = [page_weight(self.presence.n_pages_of(i)) for i in range(self._n_partitions)]
-        rules = self._rules.placement
         unable = {one.worker for one in members.present if not one.can_own}
-        rules = PlacementRules(rules.pins, {*rules.drained, *unable})
-        return place_partitions(weights, members.names, rules)
+        decided = self._rules.placement
+        rules = PlacementRules(decided.pins, frozenset({*decided.drained, *unable}))
+        given = weights, members.names, rules
+        if given != self._placed_for:  # hundreds of partitions take tens of milliseconds
+            self._places = place_partitions(weights, members.names, rules)
+            self._placed_for = given
+        return self._places
 
     def _make(self, move: PartitionMove) -> None:
         """Make a move; an error is logged, and the move tried again later."""
@@ -339,6 +353,8 @@ class Worker:
         bool
             Whether another worker owns each partition now; False without another worker.
         """
+        if self.is_replaced:
+            return False  # it has no voice any more; the other one claims what it should own
         self._is_leaving = True
         self.presence.beat_soon()
         give_up_at = self._monotonic() + seconds_max

@@ -22,6 +22,10 @@ N_PARTITIONS = 6
 URLS = [f"https://h{i}.example/page" for i in range(60)]
 
 
+def do_nothing() -> None:
+    pass
+
+
 class Cluster:
     """Workers of one corpus, in this process."""
 
@@ -34,11 +38,21 @@ class Cluster:
     def control(self) -> ControlTopic:
         return ControlTopic.open(self.bootstrap, self.topic, replication=1)
 
-    def join(self, name: str) -> None:
-        corpus = recrawl.open(self.folder / name, self.config, partitions=[])
-        identity = Heartbeat(worker=name, instance=name, started_at_ms=int(time.time() * 1000))
-        worker = Worker(corpus, self.control(), N_PARTITIONS, identity, quotas=corpus.quotas)
-        self.workers[name], self.corpora[name] = worker, corpus
+    def join(
+        self, name: str, *, folder: str = "", on_replaced: Callable[[], None] = do_nothing
+    ) -> None:
+        place = folder or name
+        corpus = recrawl.open(self.folder / place, self.config, partitions=[])
+        identity = Heartbeat(worker=name, instance=place, started_at_ms=int(time.time() * 1000))
+        worker = Worker(
+            corpus,
+            self.control(),
+            N_PARTITIONS,
+            identity,
+            quotas=corpus.quotas,
+            on_replaced=on_replaced,
+        )
+        self.workers[place], self.corpora[place] = worker, corpus
         worker.start()
 
     def owners(self) -> dict[int, str]:
@@ -210,3 +224,14 @@ def test_all_workers_spend_one_budget_together(cluster: Cluster) -> None:
     cluster.end("a", says_goodbye=True)
     assert len(cluster.quotas()) == N_PARTITIONS
     assert 0 < sum(cluster.quotas()) <= 2 * per_second * (1 + 1e-9)
+
+
+def test_a_worker_ends_if_another_with_its_name_was_started(cluster: Cluster) -> None:
+    replaced: list[str] = []
+    cluster.join("a", on_replaced=lambda: replaced.append("a"))
+    wait_until(lambda: len(cluster.owners()) == N_PARTITIONS)
+    cluster.join("a", folder="other", on_replaced=lambda: replaced.append("other"))
+    wait_until(lambda: replaced == ["a"])
+    wait_until(lambda: set(cluster.owners().values()) == {"other"})
+    assert not cluster.workers["a"].leave()
+    assert replaced == ["a"]
