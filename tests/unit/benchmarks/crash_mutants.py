@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks import crash
 from recrawl.kv import KeyValues
 from recrawl.node.durability import recovery
-from recrawl.node.node import Node
+from recrawl.node.node import BegunOrders, Node
 from recrawl.shard import events
 
 __all__ = ["MUTANTS"]
@@ -33,19 +33,22 @@ def _acknowledge_before_writing() -> None:
 
 
 def _hand_out_orders_without_logging_them() -> None:
-    def order_each(
-        self: Node, n: int, time: Any, *, split: Any, **options: Any
-    ) -> tuple[events.Ordered, list[int]]:
-        options.pop("exact", None)
-        with self.lock:
-            proposal = self.shard.decide(self.tick(time), n, **options)
-            if proposal.order.size == 0:
-                return proposal, []
+    def begin_orders(
+        self: Node, n: int, now_ms: int, *, split: Any, lease_seconds: float | None = None, **_: Any
+    ) -> BegunOrders:
+        proposal = self.shard.decide(now_ms, n, lease_seconds=lease_seconds)
+        counts: list[Any] = []
+        if proposal.order.size:
             counts = [n_rows for n_rows, _ in split(proposal.order.size)]
             assert self.shard.apply(proposal).is_all_valid
-            return proposal, counts
+        return BegunOrders(proposal, counts, None)
 
-    Node.order_each = order_each  # type: ignore[method-assign]
+    def finish_orders(self: Node, begun: BegunOrders) -> tuple[events.Ordered, list[Any]]:
+        del self
+        return begun.proposal, [*begun.submissions]
+
+    Node.begin_orders = begin_orders  # type: ignore[method-assign]
+    Node.finish_orders = finish_orders  # type: ignore[method-assign]
 
 
 def _replay_one_record_twice() -> None:
