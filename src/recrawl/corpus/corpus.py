@@ -1153,9 +1153,8 @@ class Corpus:
                 # Also after an error, because what is begun is logged.
                 committing.callback(commit_together, nodes)
                 for node, rows in self.nodes.split_rows(partition, is_unavailable):
-                    now_ms = node.tick(self.time)
-                    event = event_for(order_of(handle[rows]))
-                    submission = node.begin([event], at_ms=now_ms)
+                    node.tick(self.time)
+                    submission = node.begin([event_for(order_of(handle[rows]))])
                     begun.append((node, rows, submission))
                     if not node.can_send:
                         node.finish(submission)

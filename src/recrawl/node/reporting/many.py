@@ -598,7 +598,7 @@ def begin_answers(
         )
     if judged is not None:
         wrong_answer[rows] = judged.wrong_answer
-    submission = node.begin([*entries, *curves], at_ms=now_ms)
+    submission = node.begin([*entries, *curves])
     return BegunAnswers(page.size, rows, len(entries), submission, wrong_answer)
 
 
