@@ -26,8 +26,8 @@ PORTS = ("8381", "8382", "8383")
 WORKERS = ("worker-1", "worker-2", "worker-3")
 SNAPSHOTS = "/tmp/news-snapshots"
 N_PARTITIONS = 12
-# Number, owner, epoch, pages, snapshot and standby of a partition.
-ROW = re.compile(r"\s*\d+\s+(worker-\d)\s+\d+\s+\d+\s.*\bworker-\d \([\d.]+ s\)")
+# Number, owner, pages, quota, snapshot and standby of a partition.
+ROW = re.compile(r"\s*\d+\s+(worker-\d)\s+\d+\s.*\bworker-\d \([\d.]+ s\)")
 # Generous, because machines that run tests may be busy.
 SECONDS_MAX = 180.0
 

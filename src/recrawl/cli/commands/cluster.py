@@ -86,12 +86,11 @@ def show_status(folder: Path, out: Output) -> None:
     )
     out.say()
     out.table(
-        ("partition", "owner", "epoch", "pages", "quota", "snapshot", "standby (behind)"),
+        ("partition", "owner", "pages", "quota", "snapshot", "standby (behind)"),
         [
             (
                 one.partition,
                 one.owner or "none",
-                one.epoch,
                 f"{one.n_pages:,}",
                 _rate_text(one.quota_per_second),
                 "-"

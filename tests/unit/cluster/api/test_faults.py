@@ -31,12 +31,15 @@ class Pair(NamedTuple):
     other: "subprocess.Popen[str]"
 
 
+ROOT = Path(__file__).resolve().parents[4]
+
+
 @pytest.fixture
 def pair(tmp_path: Path, config: CorpusConfig) -> Iterator[Pair]:
     with Workers(tmp_path, config, [[0, 3, 4]], SETTINGS) as here:
-        program = Path(__file__).with_name("worker_service.py")
         other = subprocess.Popen(
-            [sys.executable, str(program)],
+            [sys.executable, "-m", "tests.unit.cluster.api.worker_service"],
+            cwd=ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
