@@ -13,8 +13,8 @@ __all__ = [
     "REQUEST",
     "Forwarded",
     "Owner",
-    "body_digest",
     "epochs_text",
+    "forwarded_digest",
     "owner_rows",
     "read_epochs",
     "read_owner_rows",
@@ -34,7 +34,7 @@ HELD_ONLY: Final = "Recrawl-Held-Only"
 """Header of a lease that asks only for the orders that an earlier attempt got."""
 
 BODY: Final = "Recrawl-Body"
-"""Header with the hash of the body, see `body_digest`."""
+"""Header with the hash of the body, see `forwarded_digest`."""
 
 _PARTITIONS_MAX: Final = 4_096
 _REQUEST_LENGTH_MAX: Final = 2_048
@@ -59,10 +59,10 @@ class Forwarded(NamedTuple):
     is_held_only: bool = False
     """Whether a lease asks only for orders that it holds already."""
     body: str = ""
-    """Hash of the body, see `body_digest`."""
+    """Hash of the body, see `forwarded_digest`."""
 
 
-def body_digest(body: bytes) -> str:
+def forwarded_digest(body: bytes) -> str:
     """Return the hash of a body, which is part of what a worker signs."""
     return hashlib.sha256(body).hexdigest()
 

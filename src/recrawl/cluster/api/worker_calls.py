@@ -33,8 +33,8 @@ from recrawl.messages.forwarding import (
     FORWARDED,
     HELD_ONLY,
     REQUEST,
-    body_digest,
     epochs_text,
+    forwarded_digest,
     read_owner_rows,
     request_text,
 )
@@ -126,7 +126,7 @@ class _OwnerTransport(Transport):
         }
         if query:
             url = url.with_query(query)
-        own = {**self._own, BODY: body_digest(body or b"")}
+        own = {**self._own, BODY: forwarded_digest(body or b"")}
         headers = {"Accept": accept, **own}
         if body is not None:
             headers["Content-Type"] = content_type

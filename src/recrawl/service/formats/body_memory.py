@@ -5,7 +5,7 @@ import zlib
 
 from starlette.requests import ClientDisconnect, Request
 
-from recrawl.messages.forwarding import Forwarded, body_digest
+from recrawl.messages.forwarding import Forwarded, forwarded_digest
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem, too_busy
 
@@ -166,7 +166,7 @@ class HeldBody:
             raise Problem("invalid-body", "the gzip data ends early")
         body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         forwarded: Forwarded | None = request.scope.get("state", {}).get("forwarded")
-        if forwarded is not None and forwarded.body != body_digest(body):
+        if forwarded is not None and forwarded.body != forwarded_digest(body):
             raise Problem("key-needed", "the body is not the one that the other worker has signed")
         return body
 

@@ -11,7 +11,7 @@ from recrawl.cluster.api.owners import Owner
 from recrawl.cluster.api.receiving import signed_text
 from recrawl.corpus import RowStatus
 from recrawl.messages.enums import Why
-from recrawl.messages.forwarding import body_digest
+from recrawl.messages.forwarding import forwarded_digest
 from tests.unit.cluster.api.workers import Worker, Workers
 from tests.unit.service.running_server import Answer
 
@@ -28,7 +28,7 @@ def forward(
     own = {"Recrawl-Forwarded": "w9", **{k.replace("_", "-"): v for k, v in headers.items()}}
     body = b"" if body is None else json.dumps(body).encode()
     own["Content-Type"] = "application/json"
-    own.setdefault("Recrawl-Body", body_digest(body))
+    own.setdefault("Recrawl-Body", forwarded_digest(body))
     text = signed_text(to.name, method, path, own, "w9")
     token = to.keys.sign(text, time.time_ns() // 1_000_000)
     own.setdefault("Authorization", f"Recrawl-Worker {token}")
@@ -47,7 +47,7 @@ def test_a_forwarded_request_stays_where_it_is(workers: Workers, clients: list[C
 
 def test_a_body_must_be_the_one_that_was_signed(workers: Workers) -> None:
     rows = [{"url": url} for url in URLS]
-    other = body_digest(json.dumps(rows[:1]).encode())
+    other = forwarded_digest(json.dumps(rows[:1]).encode())
     answer = forward(workers[0], f"{PATH}/pages", rows, Recrawl_Body=other)
     assert (answer.status, answer.problem) == (401, "key-needed")
     assert workers[0].corpus.n_pages == 0
