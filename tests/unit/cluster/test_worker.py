@@ -109,7 +109,7 @@ def cluster(tmp_path: Path, kafka_bootstrap: str, kafka_topic: str) -> Iterator[
                 ending.callback(made.end, name, says_goodbye=False)
 
 
-def wait_until(is_so: Callable[[], bool], seconds_max: float = 60.0) -> None:
+def wait_until(is_so: Callable[[], bool], seconds_max: float = 180.0) -> None:
     give_up_at = time.monotonic() + seconds_max
     while not is_so():
         assert time.monotonic() < give_up_at

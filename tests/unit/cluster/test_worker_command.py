@@ -84,7 +84,7 @@ def workers(tmp_path: Path, kafka_bootstrap: str, kafka_topic: str) -> Iterator[
         made.end()
 
 
-def wait_until(is_so: Callable[[], bool], seconds_max: float = 120.0) -> None:
+def wait_until(is_so: Callable[[], bool], seconds_max: float = 240.0) -> None:
     give_up_at = time.monotonic() + seconds_max
     while not is_so():
         assert time.monotonic() < give_up_at
