@@ -148,6 +148,9 @@ class Renderer:
                     try:
                         body, problem = await self._show(context, traffic, proxy)
                     finally:
+                        # First, because the browser sends requests that nobody has decided
+                        # about when its page is closed.
+                        await proxy.close()
                         await traffic.end()
             except Exception as error:  # whatever a page makes the browser do is an answer
                 problem = str(error)[:200] or type(error).__name__
