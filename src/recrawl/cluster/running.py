@@ -7,8 +7,6 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,14 +32,27 @@ FREE_BYTES_MIN: Final = 1 << 30
 """Free space on the disk below which a worker gives its partitions to others."""
 
 
-def _has_space(folder: Path, *, before: list[bool]) -> bool:
-    """Return whether the disk has space; after it was full, twice as much is needed."""
-    try:
-        free = shutil.disk_usage(folder).free
-    except OSError:
-        return False
-    before[0] = free >= (FREE_BYTES_MIN if before[0] else 2 * FREE_BYTES_MIN)
-    return before[0]
+class _DiskSpace:
+    """Whether a disk has space for partitions.
+
+    Parameters
+    ----------
+    folder
+        Folder on the disk.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._has_space = True
+
+    def has_space(self) -> bool:
+        """Return whether there is space; after the disk was full, twice as much is needed."""
+        try:
+            free = shutil.disk_usage(self._folder).free
+        except OSError:
+            return False
+        self._has_space = free >= (FREE_BYTES_MIN if self._has_space else 2 * FREE_BYTES_MIN)
+        return self._has_space
 
 
 def _check_config(config: CorpusConfig) -> None:
@@ -92,9 +103,7 @@ def run_worker(
     place = Path(folder)
     check_name(worker)
     shared_keys = ClusterKeys(keys)
-    corpus = open_corpus(place, partitions=())
-    with ExitStack() as closing:
-        closing.callback(corpus.close)
+    with open_corpus(place, partitions=()) as corpus:
         _check_config(corpus.config)
         control = open_control(corpus.config)
         owners = TableOfOwners(worker)
@@ -118,7 +127,7 @@ def run_worker(
                 n_partitions,
                 identity,
                 quotas=corpus.quotas,
-                can_own=partial(_has_space, place, before=[True]),
+                can_own=_DiskSpace(place).has_space,
                 on_replaced=lambda: os.kill(os.getpid(), signal.SIGTERM),
                 on_members=lambda members: owners.replace(owners_of(members), standbys_of(members)),
             )

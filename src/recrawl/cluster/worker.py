@@ -200,7 +200,7 @@ class Worker:
             on_replaced()
         now = self._monotonic()
         self._is_able = self._can_own()
-        self._places = self._place(members)
+        self._place(members)
         with self._lock:
             owned = self._corpus.owned_partitions()
             state = WorkerState(
@@ -218,7 +218,8 @@ class Worker:
             executor = self._restores if move.kind is MoveKind.FOLLOW else self._claims
             executor.submit(self._make, move)
 
-    def _place(self, members: Members) -> list[Place]:
+    def _place(self, members: Members) -> None:
+        """Compute the places again, if what they follow from has changed."""
         weights = [page_weight(self.presence.n_pages_of(i)) for i in range(self._n_partitions)]
         unable = {one.worker for one in members.present if not one.can_own}
         decided = self._rules.placement
@@ -227,7 +228,6 @@ class Worker:
         if given != self._placed_for:  # hundreds of partitions take tens of milliseconds
             self._places = place_partitions(weights, members.names, rules)
             self._placed_for = given
-        return self._places
 
     def _make(self, move: PartitionMove) -> None:
         """Make a move; an error is logged, and the move tried again later."""
@@ -248,7 +248,7 @@ class Worker:
         with self._lock:
             seconds = self._lost.note_failure(move.partition, self._monotonic())
         logger.warning(
-            "partition %d: to %s it failed, next attempt after %.0f s: %s",
+            "partition %d: the attempt to %s it failed, and the next one follows in %.0f s: %s",
             move.partition,
             move.kind,
             seconds,
@@ -337,7 +337,7 @@ class Worker:
             try:
                 do()
             except Exception:  # the thread must live as long as the worker
-                logger.exception("a worker's look failed, and is tried again")
+                logger.exception("a step of this worker failed, and is tried again")
                 self._stopping.wait(1.0)
 
     def leave(self, seconds_max: float = LEAVE_SECONDS_MAX) -> bool:

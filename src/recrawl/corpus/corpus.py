@@ -371,7 +371,7 @@ class Corpus:
                 self._snapshotter.age_seconds_of(node.partition),
             )
             for node in self.nodes
-            if node.is_owner and not node.has_failed
+            if node.can_decide
         }
 
     def tick(self, partition: int) -> None:
@@ -414,13 +414,12 @@ class Corpus:
         with self._opening_lock:
             self._check_can_move()
             node = self.nodes[partition]
-            if snapshot and not self.is_reader:
+            if snapshot:
                 with suppress(RecrawlError, OSError):  # the log has everything
                     self._snapshotter.take(partition)
             self._take_out(partition)
-            if not self.is_reader:
-                with suppress(RecrawlError):  # another process may have claimed it
-                    node.log_price(self.time)
+            with suppress(RecrawlError):  # another process may have claimed it
+                node.log_price(self.time)
             self._snapshotter.remove(partition)
             self._split_budget_again(None)
 
@@ -444,8 +443,6 @@ class Corpus:
             )
 
     def _split_budget_again(self, opened: Node | None) -> None:
-        if self.is_reader:
-            return
         try:
             with self.nodes.use_all():
                 self._budget_split.follow_partitions(opened)

@@ -458,9 +458,9 @@ class Node:
         return self._owned_epoch > 0 and not self.is_owner
 
     @property
-    def has_failed(self) -> bool:
-        """Whether an error has left the shard behind the log, see `raise_if_failed`."""
-        return self._failed is not None
+    def can_decide(self) -> bool:
+        """Whether this node owns the partition, and has not stopped after an error."""
+        return self.is_owner and self._failed is None
 
     def check_owner(self) -> None:
         """Raise `OwnershipLost` unless this node owns the partition.

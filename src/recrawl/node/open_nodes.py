@@ -2,8 +2,8 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,7 +56,14 @@ def submit_each(submitted: Iterable[tuple[Node, Sequence[LogEntry]]]) -> None:
     """
     begun = [(node, node.begin(entries)) for node, entries in submitted]
     _send_all(node for node, _ in begun)
-    _for_each(begun, lambda node, submission: node.finish(submission))
+    errors: list[BaseException] = []
+    for node, submission in begun:
+        try:  # all of them, even if some fail
+            node.finish(submission)
+        except BaseException as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def tick_each(nodes: Iterable[Node], now_ms: int) -> dict[int, RecrawlError]:
@@ -100,7 +107,7 @@ def tick_together(nodes: Sequence[Node], time: NodeTime) -> None:
     """
     now_ms = time.now_ms()
     for group in _groups([node for node in nodes if node.is_tick_due(now_ms)]):
-        with lock_nodes(group), suppress(RecrawlError):
+        with lock_nodes(group):
             tick_each(group, now_ms)
 
 
@@ -132,20 +139,6 @@ def _send_all(nodes: Iterable[Node]) -> None:
     finally:
         for node, group in sent:
             node.complete(group)
-
-
-def _for_each(
-    begun: Iterable[tuple[Node, Submission]], finish: Callable[[Node, Submission], object]
-) -> None:
-    """Finish submissions, all of them even if some fail; raise the first error."""
-    errors: list[BaseException] = []
-    for node, submission in begun:
-        try:
-            finish(node, submission)
-        except BaseException as error:
-            errors.append(error)
-    if errors:
-        raise errors[0]
 
 
 class NodeBatch(NamedTuple):

@@ -164,7 +164,7 @@ class _Run:
     def _look_at_states(self) -> None:
         """Take note of the state of a node, which the replay has to have as well."""
         able = self.cluster.able()
-        nodes = [(one.name, node) for one in able for node in one.nodes() if not node.has_failed]
+        nodes = [(one.name, node) for one in able for node in one.nodes() if node.can_decide]
         if nodes:
             name, node = self.world.rng.choice(nodes)
             self.seen.append(SeenState(node.partition, node.position, node.shard.digest(), name))

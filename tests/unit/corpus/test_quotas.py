@@ -114,8 +114,5 @@ def test_quotas_of_others_are_ignored(
         assert corpus.nodes[0].position == end
 
         # A partition that has failed says nothing about what it uses.
-        def fail(*_: object) -> None:
-            raise LedgerError("away")
-
-        monkeypatch.setattr(corpus.nodes[2], "raise_if_failed", fail)
+        monkeypatch.setattr(corpus.nodes[2], "_failed", LedgerError("away"))
         assert set(corpus.quotas.in_use()) == set(corpus.quotas.demands()) == {0}

@@ -19,20 +19,11 @@ from recrawl.cli.support.corpus_access import (
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import duration_option
 from recrawl.cli.support.output import Output, output_option
+from recrawl.cli.support.serving import SERVER_PACKAGES, listening_options
 from recrawl.corpus import is_compiled
 
 __all__ = ["command"]
 
-_NEEDED: Final = (
-    "aiohttp",
-    "brotli",
-    "fastapi",
-    "httptools",
-    "msgspec",
-    "prometheus_client",
-    "protego",
-    "uvicorn",
-)
 _KEY_FILE_BYTES_MAX: Final = 4_096
 _FEED_BYTES_MAX: Final = 4 << 20
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -50,27 +41,7 @@ _SHORT_SECONDS: Final = 120.0
     ),
 )
 @click.argument("corpora", nargs=-1, metavar="[NAME=FOLDER...]")
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    metavar="ADDRESS",
-    help="Address to listen on.  Others than 127.0.0.1 need API keys, see `recrawl keys`.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=8377,
-    show_default=True,
-    help="Port to listen on; 0 for any that is free.",
-)
-@click.option(
-    "--tls",
-    nargs=2,
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="CERTIFICATE KEY",
-    help="Files of a certificate and its private key, to serve https.",
-)
+@listening_options
 @click.option(
     "--trusted-proxy",
     "trusted_proxies",
@@ -153,7 +124,7 @@ def command(
         raise click.UsageError(
             "--workers must be 1: one process owns a corpus, and serves many clients at a time."
         )
-    check_server_packages(_NEEDED)
+    check_server_packages(SERVER_PACKAGES)
     if serving["is_traced"] and importlib.util.find_spec("opentelemetry") is None:
         raise click.ClickException(
             '--opentelemetry needs its packages.\nRun `pip install "recrawl[opentelemetry]"`.'

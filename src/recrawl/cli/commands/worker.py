@@ -15,20 +15,11 @@ from recrawl.cli.support.corpus_access import (
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import duration_option
 from recrawl.cli.support.output import Output, output_option, print_log_messages
+from recrawl.cli.support.serving import SERVER_PACKAGES, listening_options
 
 __all__ = ["command"]
 
-_NEEDED: Final = (
-    "aiohttp",
-    "brotli",
-    "confluent_kafka",
-    "fastapi",
-    "httptools",
-    "msgspec",
-    "prometheus_client",
-    "protego",
-    "uvicorn",
-)
+_NEEDED: Final = (*SERVER_PACKAGES, "confluent_kafka")
 
 
 @example_command(
@@ -71,27 +62,7 @@ _NEEDED: Final = (
     help="Address at which other workers reach this one.  Default: where it listens.",
 )
 @click.option("--zone", default="", metavar="NAME", help="Name of the place of this machine.")
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    metavar="ADDRESS",
-    help="Address to listen on.  Others than 127.0.0.1 need API keys, see `recrawl keys`.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=8377,
-    show_default=True,
-    help="Port to listen on; 0 for any that is free.",
-)
-@click.option(
-    "--tls",
-    nargs=2,
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    metavar="CERTIFICATE KEY",
-    help="Files of a certificate and its private key, to serve https.",
-)
+@listening_options
 @click.option(
     "--for",
     "for_seconds",

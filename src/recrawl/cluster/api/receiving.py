@@ -83,24 +83,7 @@ class ForwardedRequests:
         self._now_ms = now_ms
 
     def admit(self, method: str, target: str, headers: Mapping[str, str]) -> Forwarded:
-        """Return what another worker says of a request that it forwards.
-
-        Parameters
-        ----------
-        method
-            Method of HTTP.
-        target
-            Path and query of the request, as they were sent.
-        headers
-            Headers of the request; names in any case.
-
-        Raises
-        ------
-        AccessDenied
-            If it is not a request of another worker, or not one that workers send.
-        WrongOwner
-            If it is about partitions that this worker does not own.
-        """
+        """Return what another worker says of a request; see `WorkerGate.admit`."""
         found = _PATHS.fullmatch(f"{method} {target.partition('?')[0]}")
         if found is None:
             raise AccessDenied("workers do not forward such requests")

@@ -86,7 +86,7 @@ class PartitionQuotas:
         for node in self._nodes.all:
             with node.lock:
                 registers = node.shard.tables.registers
-                if _is_usable(node) and registers.run_budget[0] == 0:
+                if node.can_decide and registers.run_budget[0] == 0:
                     quota = QuotaInUse(node.shard.epoch, float(registers.budget[0]))
                     found[node.partition] = quota
         return found
@@ -96,7 +96,7 @@ class PartitionQuotas:
         found = {}
         for node in self._nodes.all:
             with node.lock:
-                if _is_usable(node):
+                if node.can_decide:
                     found[node.partition] = _demand_of(node)
         return found
 
@@ -115,7 +115,7 @@ class PartitionQuotas:
         """
         for partition, quota in quotas.items():
             with self._use(partition) as node:
-                if node is None or node.shard.epoch != quota.epoch or not _is_usable(node):
+                if node is None or node.shard.epoch != quota.epoch or not node.can_decide:
                     continue
                 if not _has_quota(node, quota.per_second, budget):
                     try:
@@ -143,15 +143,6 @@ class PartitionQuotas:
             **budget._replace(per_second=per_second)._asdict(),
         )
         node.submit([event])
-
-
-def _is_usable(node: Node) -> bool:
-    try:
-        node.raise_if_failed()
-        node.check_owner()
-    except RecrawlError:
-        return False
-    return True
 
 
 def _has_quota(node: Node, per_second: float, budget: Budget) -> bool:

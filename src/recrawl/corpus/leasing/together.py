@@ -5,7 +5,7 @@ partitions would wait a hundred times.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -63,12 +63,10 @@ class NodeAnswers:
     n_answers: int = 0
     errors: dict[int, RecrawlError] = field(default_factory=dict)
 
-    def note_errors(self, errors: Mapping[int, RecrawlError]) -> None:
-        """Take note of the errors of nodes, by partition."""
-        for partition, error in errors.items():
-            if partition not in self.errors:
-                logger.warning("partition %d gave no orders: %s", partition, error)
-        self.errors.update(errors)
+    def note_error(self, partition: int, error: RecrawlError) -> None:
+        """Take note that a node failed, which is not asked again."""
+        logger.warning("partition %d gave no orders: %s", partition, error)
+        self.errors[partition] = error
 
     def raise_if_all_failed(self) -> None:
         """Raise the first error if no node has answered."""
@@ -107,7 +105,7 @@ def order_in_turn(
     while first < len(usable) and shared.n_left > 0:
         n_together = min(n_together, TOGETHER_MAX) if usable[first].can_send else 1
         nodes = usable[first : first + n_together]
-        answers.note_errors(_order_together(nodes, share, wanted, shared, time, answers))
+        _order_together(nodes, share, wanted, shared, time, answers)
         first += n_together
         # Those had too few, and others may have none: ask more of them at once.
         n_together *= 2
@@ -120,26 +118,26 @@ def _order_together(
     shared: SharedOrders,
     time: NodeTime,
     answers: NodeAnswers,
-) -> dict[int, RecrawlError]:
-    """Order pages of some nodes; return the errors of those that failed, by partition."""
+) -> None:
     found: list[tuple[Node, Ordered, list[int], Reserved]] = []
     with lock_nodes(nodes):
         now_ms = time.now_ms()
-        errors = tick_each(nodes, now_ms)
+        for partition, error in tick_each(nodes, now_ms).items():
+            answers.note_error(partition, error)
         asked: list[_Asked] = []
         for node in nodes:
-            if node.partition in errors or shared.n_left <= 0:
+            if node.partition in answers.errors or shared.n_left <= 0:
                 continue
             try:
                 asked.append(_begin(node, min(share, shared.n_left), wanted, shared, now_ms))
             except RecrawlError as error:
-                errors[node.partition] = error
+                answers.note_error(node.partition, error)
         for node, reserved, begun in asked:
             # All of them, also after an error, because they may be in the log.
             try:
                 ordered, counts = node.finish_orders(begun)
             except RecrawlError as error:
-                errors[node.partition] = error
+                answers.note_error(node.partition, error)
                 if reserved is not None:
                     shared.add(OrderRows.none(), [0] * len(reserved.owners), reserved)
                 continue
@@ -148,7 +146,6 @@ def _order_together(
                 found.append((node, ordered, counts, reserved))
     for node, ordered, counts, reserved in found:
         shared.add(order_rows_of(node, ordered), counts, reserved)
-    return errors
 
 
 def _begin(node: Node, n: int, wanted: Wanted, shared: SharedOrders, now_ms: int) -> _Asked:
