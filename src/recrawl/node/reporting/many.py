@@ -292,7 +292,7 @@ def answers_of(outcomes: Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Answe
     columns += [np.zeros(n_rows, np.bool_), content]
     answers = Answers(*columns)
     _check(answers)
-    return _drop_unusable(answers)
+    return _drop_unusable(_drop_values_of_failures(answers))
 
 
 def _content_from_rows(rows: list[Outcome]) -> NDArray[np.object_]:
@@ -329,6 +329,23 @@ def _body_of(body: Any, content_type: Any, text: Any, url: str | None) -> Body:
         if value is not None and not isinstance(value, str):
             raise TypeError(f"{name} must be text, got {type(value).__name__}")
     return Body(None if body is None else bytes(body), content_type, text, url)
+
+
+def _drop_values_of_failures(answers: Answers) -> Answers:
+    """Return answers where those without a page have no values that describe one.
+
+    Validators of an answer whose body was cut off would make the server say that a page has not
+    changed which nobody has.
+    """
+    has_page = is_success(answers.status) | (answers.status == NOT_MODIFIED)
+    if has_page.all():
+        return answers
+    is_kept = pa.array(has_page)
+    kept = {}
+    for name in ("digest", "etag", "last_modified", "sketch"):
+        column = getattr(answers, name)
+        kept[name] = pc.if_else(is_kept, column, pa.scalar(None, column.type))
+    return answers._replace(**kept)
 
 
 def _drop_unusable(answers: Answers) -> Answers:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import recrawl
-from recrawl.corpus import Corpus, Order, Outcome
+from recrawl.corpus import Corpus, Order, Outcome, Transition
 from recrawl.corpus.leasing.small_calls import LeaseShare
 from recrawl.node.orders import OrderRows
 from tests.manual_clock import ManualClock
@@ -99,21 +99,35 @@ def test_orders_are_made_when_they_are_asked_for(open_corpus: Open) -> None:
         rows[10]
 
 
-def test_validators_of_failed_first_fetches_are_returned(
-    open_corpus: Open, clock: ManualClock
-) -> None:
+def test_validators_of_failures_are_not_kept(open_corpus: Open, clock: ManualClock) -> None:
+    """A server would say that a page has not changed whose body never arrived."""
     corpus = open_corpus()
     corpus.add(URLS)
     orders = corpus.lease(60)
-    failed, forbidden = orders[:20], orders[20:40]
-    corpus.report(Outcome(handle=order.handle, status=503, etag=b'"1"') for order in failed)
+    failed, forbidden, found = orders[:20], orders[20:40], orders[40:]
+    corpus.report(
+        Outcome(handle=order.handle, status=503, etag=b'"1"', digest=b"error") for order in failed
+    )
     corpus.report(
         Outcome(handle=order.handle, status=0, disallowed=True, etag=b'"2"') for order in forbidden
     )
-    clock.pass_seconds(90 * 86_400)
-    etags = {order.url: order.etag for order in corpus.lease(60)}
-    assert etags == {
-        **{order.url: b'"1"' for order in failed},
-        **{order.url: b'"2"' for order in forbidden},
-        **{order.url: None for order in orders[40:]},
+    corpus.report(Outcome(handle=order.handle, digest=b"a", etag=b'"3"') for order in found)
+    expected = {
+        **{order.url: None for order in [*failed, *forbidden]},
+        **{order.url: b'"3"' for order in found},
     }
+    for _ in range(2):
+        clock.pass_seconds(90 * 86_400)
+        orders = corpus.lease(60)
+        assert {order.url: order.etag for order in orders} == expected
+        corpus.report(
+            Outcome(handle=order.handle, status=0, etag=b'"cut"', last_modified=b"x")
+            for order in orders
+        )
+    # The page of an error is not what the page showed before.
+    clock.pass_seconds(90 * 86_400)
+    orders = corpus.lease(60)
+    corpus.report(Outcome(handle=order.handle, digest=b"a") for order in orders)
+    first = {order.url for order in failed}
+    changes = [one for one in corpus.changes(limit=1000) if one.url in first]
+    assert [one.what for one in changes] == [Transition.NEW] * 20
