@@ -1150,8 +1150,9 @@ class Corpus:
                 # Also after an error, because what is begun is logged.
                 committing.callback(commit_together, nodes)
                 for node, rows in self.nodes.split_rows(partition, is_unavailable):
-                    node.tick(self.time)
-                    submission = node.begin([event_for(order_of(handle[rows]))])
+                    now_ms = node.tick(self.time)
+                    event = event_for(order_of(handle[rows]))
+                    submission = node.begin([event], at_ms=now_ms)
                     begun.append((node, rows, submission))
                     if not node.can_send:
                         node.finish(submission)

@@ -92,6 +92,9 @@ _IDLE_SECONDS = 0.1
 _LOOKED_UP_MAX = 16
 # Minimum time between two logged ticks.
 _TICK_MS = 1_000
+# An entry for which time matters, and that is so much later than the last one, is logged with the
+# time before it.
+_LATE_MS = 50
 # Longest time between two attempts to go on after a failed append.
 _RESUME_SECONDS_MAX = 60.0
 # Interval of checks whether kinds of pages spend their shares of the budget.
@@ -156,10 +159,17 @@ def _add_pages_to_batch(
 class Submission:
     """The log entries of one caller, and the result of committing them."""
 
-    __slots__ = ("applied", "entries", "error", "is_done", "records")
+    __slots__ = ("applied", "entries", "error", "is_done", "n_before", "records")
 
-    def __init__(self, entries: Sequence[LogEntry], request: RequestKey | None = None) -> None:
+    def __init__(
+        self,
+        entries: Sequence[LogEntry],
+        request: RequestKey | None = None,
+        *,
+        n_before: int = 0,
+    ) -> None:
         self.entries = entries
+        self.n_before = n_before  # entries before those of the caller
         self.records = [record_of(entry) for entry in entries]
         if request is not None:
             # The last one: if the log has it, it has the others as well.
@@ -550,17 +560,35 @@ class Node:
         return self.finish(self.begin(entries, request=request))
 
     def begin(
-        self, entries: Sequence[LogEntry], *, request: RequestKey | None = None
+        self,
+        entries: Sequence[LogEntry],
+        *,
+        request: RequestKey | None = None,
+        at_ms: int | None = None,
     ) -> Submission:
         """Put entries into the next append to the log, whoever makes it; see `submit`.
 
         The caller must `finish` them, and may do other work on the node before, such as ordering
         pages: what that logs goes into the same append.
+
+        Parameters
+        ----------
+        entries
+            Entries to append.
+        request
+            Key of the client's request, see `submit`.
+        at_ms
+            Time of entries that start the delay of a host, in milliseconds since 1970; the owner
+            logs it before them.  Otherwise they have the time of the last tick or order, which may
+            be a second earlier.
         """
         self.store.check_process()
         if request is not None and not entries:
             raise ValueError("a request with a key must have at least one entry")
-        submission = Submission(entries, request)
+        is_late = at_ms is not None and at_ms - self.shard.now_ms >= _LATE_MS and self.is_owner
+        if is_late and at_ms is not None:
+            entries = [self.shard.tick(at_ms), *entries]
+        submission = Submission(entries, request, n_before=int(is_late))
         self._pending.append(submission)
         return submission
 
@@ -572,7 +600,8 @@ class Node:
                     self._commit_group()
         if submission.error is not None:
             raise submission.error
-        return submission.applied
+        n_before = submission.n_before
+        return submission.applied[n_before:] if n_before else submission.applied
 
     def send(self) -> SentGroup | None:
         """Begin to append what waits, so that the appends of several nodes are under way together.

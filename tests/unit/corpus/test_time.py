@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import recrawl
 from recrawl import Outcome
-from recrawl.corpus import Corpus
+from recrawl.corpus import Corpus, CorpusConfig
 from recrawl.errors import ClockError
 from tests.manual_clock import ManualClock
 
@@ -202,3 +203,28 @@ def test_a_clock_that_was_never_set_resets_nothing(open_corpus: Open, clock: Man
     with pytest.raises(ClockError, match="says 1970-01-01 00:00 UTC, which cannot be true"):
         corpus.reset_clock()
     assert corpus.now_ms() == before
+
+
+@pytest.mark.parametrize("how", ["few", "many", "release"])
+def test_the_delay_of_a_host_starts_when_its_fetch_ends(
+    how: str, tmp_path: Path, clock: ManualClock
+) -> None:
+    config = CorpusConfig.from_dict({"politeness": {"delay": "1s"}})
+    with recrawl.open(tmp_path, config, clock=clock) as corpus:
+        corpus.add(["https://a.example/1", "https://a.example/2"])
+        (order,) = corpus.lease(10)
+        clock.pass_seconds(0.9)  # not long enough for a tick
+        outcome = Outcome(handle=order.handle, digest=bytes(16))
+        if how == "few":
+            assert corpus.report([outcome]).counted.all()
+        elif how == "many":
+            table = pa.table({"handle": [order.handle], "digest": [bytes(16)]})
+            assert corpus.report(table).counted.all()
+        else:
+            assert corpus.release([order.handle]) == 1
+        clock.pass_seconds(0.95)
+        assert not corpus.lease(10)
+        clock.pass_seconds(0.06)
+        assert len(corpus.lease(10)) == 1
+    with recrawl.open(tmp_path, config, clock=clock) as corpus:
+        assert corpus.stats().in_flight == 1

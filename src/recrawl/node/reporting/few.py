@@ -120,7 +120,7 @@ def begin_few(node: Node, outcomes: Sequence[Outcome], time: NodeTime) -> Submis
         status_class=[outcome.status // 100 for outcome in outcomes],
     )
     has_content = any(content != _NO_CONTENT for content in contents)
-    return node.begin([entry if has_content else entry.outcomes])
+    return node.begin([entry if has_content else entry.outcomes], at_ms=now_ms)
 
 
 def finish_few(node: Node, begun: Submission) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:

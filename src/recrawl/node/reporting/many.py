@@ -615,7 +615,7 @@ def begin_answers(
         )
     if judged is not None:
         wrong_answer[rows] = judged.wrong_answer
-    submission = node.begin([*entries, *curves])
+    submission = node.begin([*entries, *curves], at_ms=now_ms)
     return BegunAnswers(page.size, rows, len(entries), submission, wrong_answer)
 
 
