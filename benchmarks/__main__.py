@@ -14,6 +14,7 @@ from benchmarks import (
     calls,
     cdx_stream,
     cluster,
+    cluster_costs,
     cluster_simulation,
     content,
     crash,
@@ -126,6 +127,11 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument("--pages", type=int, default=10_000_000)
     command.add_argument("--partitions", type=int, default=12)
     command.add_argument("--seed", type=int, default=0)
+    command = commands.add_parser("cluster-costs", help=cluster_costs.__doc__)
+    command.add_argument("--pages", type=float, nargs="+", default=[1e6])
+    command.add_argument("--partitions", type=int, nargs="+", default=[1, 12, 64, 256])
+    command.add_argument("--workers", type=int, nargs="+", default=[1])
+    command.add_argument("--outcomes", type=int, default=100_000)
     command = commands.add_parser("run-kills", help=run_kills.__doc__)
     command.add_argument("--kills", type=int, default=50)
     command.add_argument("--seed", type=int, default=0)
@@ -346,6 +352,13 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 n_pages=arguments.pages,
                 n_partitions=arguments.partitions,
                 seed=arguments.seed,
+            )
+        case "cluster-costs":
+            return cluster_costs.measure(
+                pages=[int(n) for n in arguments.pages],
+                partitions=arguments.partitions,
+                workers=arguments.workers,
+                n_outcomes=arguments.outcomes,
             )
         case "cluster-simulation":
             return cluster_simulation.measure(arguments.steps, seed=arguments.seed)

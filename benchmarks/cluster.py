@@ -16,7 +16,6 @@ For each kind of fault the time is measured during which a partition had no owne
 """
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -35,8 +34,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 import recrawl
+from benchmarks.cluster_processes import Brokers, Workers
 from recrawl.client import Client
-from recrawl.cluster import rotate_cluster_keys
 from recrawl.corpus import CorpusConfig, RowStatus
 from recrawl.errors import RecrawlError
 from recrawl.ledger.kafka import KafkaLog
@@ -62,88 +61,6 @@ _DOWN_SECONDS: Final = (1.0, 6.0)
 _SETTLE_SECONDS_MAX: Final = 120.0
 _ADDED_ROWS: Final = 20_000
 _PAGES_PER_HOST: Final = 50
-_SCRIPT: Final = Path(__file__).parents[1] / "scripts" / "kafka"
-
-
-class _Brokers:
-    """Three real brokers."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._state = self._up()
-
-    def _up(self) -> dict[str, Any]:
-        command = [sys.executable, str(_SCRIPT), "up", "--brokers", str(N_BROKERS)]
-        done = subprocess.run(
-            [*command, "--folder", str(self._folder)], check=True, capture_output=True, text=True
-        )
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
-
-    @property
-    def bootstrap(self) -> str:
-        return str(self._state["bootstrap"])
-
-    def kill(self, number: int) -> None:
-        os.kill(self._state["pids"][number], signal.SIGKILL)
-
-    def start_again(self) -> None:
-        self._state = self._up()
-
-    def close(self) -> None:
-        command = [sys.executable, str(_SCRIPT), "down", "--folder", str(self._folder)]
-        subprocess.run(command, check=True, capture_output=True)
-
-
-class _Workers:
-    """Processes of ``recrawl worker``, by name."""
-
-    def __init__(self, folder: Path, settings: str) -> None:
-        self.folder = folder
-        self._settings = settings
-        self._keys = folder / "cluster.keys"
-        rotate_cluster_keys(self._keys, time.time_ns() // 1_000_000)
-        self.processes: dict[str, subprocess.Popen[str]] = {}
-        self._ports: dict[str, int] = {}
-
-    def start(self, name: str) -> None:
-        own = self.folder / name
-        own.mkdir(exist_ok=True)
-        (own / "recrawl.toml").write_text(self._settings)
-        port = str(self._ports.get(name, 0))
-        arguments = ["--worker-name", name, "--keys", str(self._keys), "--port", port]
-        with (self.folder / f"{name}.log").open("a") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "recrawl", "worker", *arguments, "-C", str(own), "--json"],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        self.processes[name] = process
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            raise RuntimeError(f"{name} did not start; see {self.folder / f'{name}.log'}")
-        self._ports[name] = urlsplit(json.loads(line)["url"]).port or 0
-
-    def url(self, name: str) -> str:
-        return f"http://127.0.0.1:{self._ports[name]}/v1/corpora/corpus"
-
-    def end(self, name: str, number: int) -> None:
-        process = self.processes.pop(name)
-        process.send_signal(number)
-        process.communicate()
-
-    def close(self) -> None:
-        for process in self.processes.values():
-            process.send_signal(signal.SIGCONT)
-            process.terminate()
-        for process in self.processes.values():
-            try:
-                process.communicate(timeout=60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
 
 
 class _Auditor:
@@ -204,7 +121,7 @@ class _Auditor:
 class _Probe:
     """Asks a worker that lives, several times a second, which partitions are available."""
 
-    def __init__(self, workers: _Workers, urls: list[str]) -> None:
+    def __init__(self, workers: Workers, urls: list[str]) -> None:
         self._workers = workers
         self._urls = urls
         self.target = ""
@@ -283,11 +200,11 @@ def _wait_until_all_there(probe: _Probe) -> float:
 
 @contextmanager
 def _running(folder: Path, n_partitions: int, per_second: float) -> Iterator[Any]:
-    brokers = _Brokers(folder / "brokers")
+    brokers = Brokers(folder / "brokers", N_BROKERS)
     try:
         (folder / "shared").mkdir()
         settings = _settings(brokers.bootstrap, n_partitions, folder / "shared", per_second)
-        workers = _Workers(folder, settings)
+        workers = Workers(folder, settings)
         try:
             for name in ("w1", "w2", "w3"):
                 workers.start(name)
@@ -328,7 +245,7 @@ def _add_pages(url: str, n_pages: int) -> float:
 
 
 def _do_fault(
-    kind: str, victim: str, brokers: _Brokers, workers: _Workers, fetchers: list[Any], down: float
+    kind: str, victim: str, brokers: Brokers, workers: Workers, fetchers: list[Any], down: float
 ) -> None:
     match kind:
         case "worker-kill":
@@ -349,7 +266,7 @@ def _do_fault(
             fetchers[int(victim)].send_signal(signal.SIGCONT)
 
 
-def _choose_victim(kind: str, workers: _Workers, chance: random.Random) -> str:
+def _choose_victim(kind: str, workers: Workers, chance: random.Random) -> str:
     match kind:
         case "broker-kill":
             return str(chance.randrange(N_BROKERS))

@@ -1,0 +1,128 @@
+"""Brokers and workers of a cluster on this machine, for the benchmarks that start one."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from recrawl.cluster import rotate_cluster_keys
+
+__all__ = ["Brokers", "Workers"]
+
+_SCRIPT: Final = Path(__file__).parents[1] / "scripts" / "kafka"
+
+
+class Brokers:
+    """Real brokers.
+
+    Parameters
+    ----------
+    folder
+        Folder for their data.
+    n_brokers
+        Number of brokers.
+    """
+
+    def __init__(self, folder: Path, n_brokers: int) -> None:
+        self._folder = folder
+        self._n_brokers = n_brokers
+        self._state = self._up()
+
+    def _up(self) -> dict[str, Any]:
+        command = [sys.executable, str(_SCRIPT), "up", "--brokers", str(self._n_brokers)]
+        done = subprocess.run(
+            [*command, "--folder", str(self._folder)], check=True, capture_output=True, text=True
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    @property
+    def bootstrap(self) -> str:
+        """Addresses of the brokers."""
+        return str(self._state["bootstrap"])
+
+    @property
+    def process_ids(self) -> list[int]:
+        """Process of each broker."""
+        return list(self._state["pids"])
+
+    def kill(self, number: int) -> None:
+        """Kill a broker."""
+        os.kill(self._state["pids"][number], signal.SIGKILL)
+
+    def start_again(self) -> None:
+        """Start the brokers that do not run."""
+        self._state = self._up()
+
+    def close(self) -> None:
+        """Stop the brokers."""
+        command = [sys.executable, str(_SCRIPT), "down", "--folder", str(self._folder)]
+        subprocess.run(command, check=True, capture_output=True)
+
+
+class Workers:
+    """Processes of ``recrawl worker``, by name.
+
+    Parameters
+    ----------
+    folder
+        Folder for the folders of the workers, their keys and what they print.
+    settings
+        Text of each worker's ``recrawl.toml``.
+    """
+
+    def __init__(self, folder: Path, settings: str) -> None:
+        self.folder = folder
+        self._settings = settings
+        self._keys = folder / "cluster.keys"
+        rotate_cluster_keys(self._keys, time.time_ns() // 1_000_000)
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self._ports: dict[str, int] = {}
+
+    def start(self, name: str) -> None:
+        """Start a worker, and wait until it listens."""
+        own = self.folder / name
+        own.mkdir(exist_ok=True)
+        (own / "recrawl.toml").write_text(self._settings)
+        port = str(self._ports.get(name, 0))
+        arguments = ["--worker-name", name, "--keys", str(self._keys), "--port", port]
+        with (self.folder / f"{name}.log").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "recrawl", "worker", *arguments, "-C", str(own), "--json"],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self.processes[name] = process
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{name} did not start; see {self.folder / f'{name}.log'}")
+        self._ports[name] = urlsplit(json.loads(line)["url"]).port or 0
+
+    def url(self, name: str) -> str:
+        """Return the URL of the corpus at a worker."""
+        return f"http://127.0.0.1:{self._ports[name]}/v1/corpora/corpus"
+
+    def end(self, name: str, number: int) -> None:
+        """End a worker by a signal."""
+        process = self.processes.pop(name)
+        process.send_signal(number)
+        process.communicate()
+
+    def close(self) -> None:
+        """Stop all workers."""
+        for process in self.processes.values():
+            process.send_signal(signal.SIGCONT)
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
