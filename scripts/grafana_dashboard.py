@@ -33,6 +33,7 @@ def _rate(name: str, by: str, labels: str = _OF) -> str:
     return f"sum by ({by}) (rate({name}{labels}[$__rate_interval]))"
 
 
+_FORWARDED = "recrawl_cluster_forwarded_request_seconds_bucket[$__rate_interval]"
 _TIMED = "recrawl_http_request_seconds_bucket[$__rate_interval]"
 
 ROWS: dict[str, tuple[Panel, ...]] = {
@@ -223,6 +224,90 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "Outcomes and signals of pages that are not tracked, or that were reported before.",
         ),
         Panel("Age of these figures", "s", ((f"recrawl_metrics_age_seconds{_OF}", "{{corpus}}"),)),
+    ),
+    "Cluster": (
+        Panel(
+            "Partitions by worker",
+            "short",
+            (
+                (f"recrawl_cluster_owned_partitions{_OF}", "{{instance}} {{corpus}} owned"),
+                (f"recrawl_cluster_standbys{_OF}", "{{instance}} {{corpus}} standbys"),
+                (f"max by (corpus) (recrawl_cluster_partitions{_OF})", "{{corpus}} all"),
+                (
+                    f"max by (corpus) (recrawl_cluster_unowned_partitions{_OF})",
+                    "{{corpus}} without an owner",
+                ),
+            ),
+        ),
+        Panel(
+            "Workers that each worker knows",
+            "short",
+            (
+                (f"recrawl_cluster_workers{_OF}", "{{instance}} {{corpus}} {{state}}"),
+                (f"recrawl_cluster_placement_frozen{_OF}", "{{instance}} {{corpus}} frozen"),
+            ),
+            "Frozen: the worker does not read its own heartbeats, so it claims nothing.",
+        ),
+        Panel(
+            "Lag of the standby that is furthest behind",
+            "s",
+            ((f"recrawl_cluster_standby_lag_seconds{_OF}", "{{instance}} {{corpus}}"),),
+        ),
+        Panel(
+            "Budget and quotas",
+            "cps",
+            (
+                (
+                    f"max by (corpus, unit) (recrawl_cluster_budget_per_second{_OF} < +Inf)",
+                    "{{corpus}} budget in {{unit}}",
+                ),
+                (
+                    f"recrawl_cluster_quota_per_second{_OF} < +Inf",
+                    "{{instance}} {{corpus}} quota in {{unit}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Common price",
+            "short",
+            ((f"recrawl_cluster_price{_OF}", "{{instance}} {{corpus}}"),),
+            "The price that the owner of partition 0 computes; all workers should show the same.",
+        ),
+        Panel(
+            "Requests to other workers",
+            "reqps",
+            (
+                (
+                    _rate("recrawl_cluster_forwarded_requests_total", "instance, result"),
+                    "{{instance}} {{result}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Time of other workers, 99 of 100",
+            "s",
+            (
+                (
+                    f"histogram_quantile(0.99, sum by (instance, le) (rate({_FORWARDED})))",
+                    "{{instance}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Moves of partitions",
+            "cps",
+            (
+                (
+                    _rate("recrawl_cluster_moves_total", "instance, kind, result"),
+                    "{{instance}} {{kind}} {{result}}",
+                ),
+            ),
+        ),
+        Panel(
+            "Time since a snapshot was shared",
+            "s",
+            ((f"recrawl_shared_snapshot_age_seconds{_OF}", "{{instance}} {{corpus}}"),),
+        ),
     ),
 }
 

@@ -38,7 +38,7 @@ OTHER_SERIES = {"up", "process_resident_memory_bytes", "process_cpu_seconds_tota
 OTHER_LABELS = {"instance", "job", "le"}
 WORDS = {
     *("sum", "by", "rate", "increase", "and", "ignoring", "offset", "abs", "Inf"),
-    *("avg_over_time", "histogram_quantile", "predict_linear", "on", "label_values"),
+    *("max", "avg_over_time", "histogram_quantile", "predict_linear", "on", "label_values"),
 }
 
 

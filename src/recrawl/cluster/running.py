@@ -16,11 +16,13 @@ from recrawl.cluster.api.credentials import ClusterKeys
 from recrawl.cluster.api.owners import TableOfOwners, owners_of, standbys_of
 from recrawl.cluster.api.receiving import ForwardedRequests
 from recrawl.cluster.api.worker_calls import WorkerCalls
+from recrawl.cluster.api.worker_metrics import read_cluster_metrics
 from recrawl.cluster.heartbeats import Heartbeat, check_name
 from recrawl.cluster.view import open_control
 from recrawl.cluster.worker import Worker
 from recrawl.corpus import CorpusConfig, open_corpus
 from recrawl.errors import ConfigError
+from recrawl.messages.cluster_metrics import ClusterMetrics
 from recrawl.service import serve_corpora
 from recrawl.shard import RunBudgetSet
 
@@ -108,9 +110,13 @@ def run_worker(
         control = open_control(corpus.config)
         owners = TableOfOwners(worker)
         calls = WorkerCalls(name, worker, shared_keys)
-        served = ClusterCorpus(corpus, owners, calls)
         n_partitions = corpus.nodes.n_partitions
         started: list[Worker] = []
+
+        def read_metrics() -> ClusterMetrics | None:
+            return read_cluster_metrics(corpus, calls.counts, started[0]) if started else None
+
+        served = ClusterCorpus(corpus, owners, calls, read_metrics)
 
         def start(url: str) -> None:
             identity = Heartbeat(

@@ -8,6 +8,7 @@ ticks of the partitions, and reading the logs of the standbys.
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
@@ -29,6 +30,7 @@ from recrawl.cluster.roles import (
 )
 from recrawl.cluster.rules import OperatorRules
 from recrawl.errors import IdentityError, OwnershipLost, PartitionAway, PositionLost, RecrawlError
+from recrawl.messages.cluster_metrics import MOVE_RESULTS, MoveCount
 from recrawl.messages.partitions import OwnedPartition
 
 __all__ = ["LEAVE_SECONDS_MAX", "OwnedCorpus", "Worker"]
@@ -142,6 +144,7 @@ class Worker:
         self._ticks = ticks or ThreadPoolExecutor(_N_TICKS_MAX, "recrawl-tick")
         self._rules = OperatorRules()
         self._lost = LostClaims()
+        self._n_moves: Counter[tuple[MoveKind, str]] = Counter()
         self._unowned = UnownedPartitions()
         self._busy: set[int] = set()
         self._ticking: set[int] = set()
@@ -182,6 +185,16 @@ class Worker:
     def places(self) -> list[Place]:
         """Place of each partition, as of the last look."""
         return self._places
+
+    def count_moves(self) -> tuple[MoveCount, ...]:
+        """Return how many moves of each kind have ended in each way, since the start."""
+        with self._lock:
+            n_moves = dict(self._n_moves)
+        return tuple(
+            MoveCount(kind.value.replace(" ", "_"), result, n_moves.get((kind, result), 0))
+            for kind in MoveKind
+            for result in MOVE_RESULTS
+        )
 
     @property
     def is_replaced(self) -> bool:
@@ -232,16 +245,20 @@ class Worker:
     def _make(self, move: PartitionMove) -> None:
         """Make a move; an error is logged, and the move tried again later."""
         i = move.partition
+        result = "failed"
         try:
             self._make_move(move)
+            result = "done"
         except PartitionAway:
-            pass  # it was moved meanwhile
+            result = "lost"  # it was moved meanwhile
         except OwnershipLost:
+            result = "lost"
             self._wait_after(move, "another worker claimed it at the same moment")
         except (RecrawlError, OSError) as error:
             self._wait_after(move, str(error))
         finally:
             with self._lock:
+                self._n_moves[move.kind, result] += 1
                 self._busy.discard(i)
 
     def _wait_after(self, move: PartitionMove, problem: str) -> None:

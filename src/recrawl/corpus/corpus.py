@@ -1648,10 +1648,13 @@ class Corpus:
         Parts of them may be of slightly different moments; `stats` has all of the same one.
         Both are figures of the partitions that are open in this process.
         """
-        self._check_any_open()
+        nodes = self.nodes.all
+        if not nodes:
+            raise RecrawlError("no partition of the corpus is open in this process")
         return replace(
-            read_metrics(self.nodes.all, now_ms=self.time.now_ms()),
+            read_metrics(nodes, now_ms=self.time.now_ms()),
             snapshot_age_seconds=self._snapshotter.age_seconds(),
+            shared_snapshot_age_seconds=self._snapshotter.shared_age_seconds(),
             n_records_since_snapshot=self._snapshotter.n_records_since(),
         )
 

@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from click.testing import CliRunner
+from prometheus_client.parser import text_string_to_metric_families
 
 from recrawl import Outcome
 from recrawl.cli import main
@@ -69,6 +71,19 @@ class Workers:
         rows = self.run("status", "-C", str(self.folder / "a"), exit_code=None)
         return {row["partition"]: row["owner"] for row in rows if "partition" in row}
 
+    def figures(self, name: str) -> dict[Any, float]:
+        """Return the metrics of the cluster by their names and labels, as a worker has them."""
+        url = self.urls[name].partition("/v1")[0] + "/metrics"
+        with urlopen(url, timeout=60) as answer:
+            families = list(text_string_to_metric_families(answer.read().decode()))
+        found: dict[Any, float] = {}
+        for sample in (one for family in families for one in family.samples):
+            own = sample.name.removeprefix("recrawl_cluster_")
+            labels = [v for k, v in sample.labels.items() if k not in ("corpus", "le")]
+            if own != sample.name:
+                found[(own, *labels) if labels else own] = sample.value
+        return found
+
     def end(self) -> None:
         for process in self.processes.values():
             process.kill()
@@ -95,9 +110,22 @@ def wait_until(is_so: Callable[[], bool], seconds_max: float = 240.0) -> None:
 def test_any_worker_answers_and_nothing_is_lost_when_one_is_killed(workers: Workers) -> None:
     for name in "ab":
         workers.start(name)
+        workers.figures(name)
+        log = (workers.folder / f"{name}.log").read_text()
+        assert "could not be read" not in log  # also before it has any partition
     wait_until(lambda: set(workers.owners().values()) == {"a", "b"})
+    wait_until(lambda: sum(workers.figures(one)["owned_partitions"] for one in "ab") == 4)
     with Client(workers.urls["a"]) as first, Client(workers.urls["b"]) as second:
         assert first.add(URLS).n_added == len(URLS)
+        # Figures are kept for two seconds.
+        wait_until(lambda: workers.figures("a")["forwarded_requests_total", "done"] > 0)
+        figures = workers.figures("a")
+        assert (figures["partitions"], figures["unowned_partitions"]) == (N_PARTITIONS, 0)
+        assert (figures["workers", "present"], figures["placement_frozen"]) == (2, 0)
+        assert figures["budget_per_second", "fetches"] == 1000
+        assert 0 < figures["quota_per_second", "fetches"] < 1000
+        assert figures["forwarded_request_seconds_count"] > 0
+        assert figures["moves_total", "claim", "done"] >= figures["owned_partitions"]
         assert second.add(URLS).n_known == len(URLS)
         orders = second.lease(20)
         assert len(orders) == 20

@@ -5,7 +5,7 @@ workers to them.  The service uses it like a `Corpus`; requests that other worke
 `Corpus` itself, and so are never forwarded again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -41,6 +41,7 @@ from recrawl.corpus import (
     Added,
     Corpus,
     CorpusConfig,
+    CorpusMetrics,
     CountedRows,
     LeasedUrls,
     Orders,
@@ -53,7 +54,14 @@ from recrawl.corpus import (
 )
 from recrawl.corpus.inspect.change_feed import CorpusCursor
 from recrawl.corpus.inspect.page_table import page_cursor, parse_page_cursor
-from recrawl.errors import NotInCluster, PartitionAway, ServiceError, ServiceUnavailable
+from recrawl.errors import (
+    NotInCluster,
+    PartitionAway,
+    RecrawlError,
+    ServiceError,
+    ServiceUnavailable,
+)
+from recrawl.messages.cluster_metrics import ClusterMetrics
 from recrawl.messages.enums import Why
 from recrawl.messages.leases import WHYS
 from recrawl.messages.turns import TurnEnd, TurnsAnswer, TurnStart
@@ -98,10 +106,19 @@ class ClusterCorpus:
         Owners of partitions, as this worker knows them.
     calls
         Requests to other workers.
+    read_metrics
+        Function that returns the figures of the cluster; None while the worker starts.
     """
 
-    def __init__(self, local: Corpus, owners: Owners, calls: WorkerCalls) -> None:
+    def __init__(
+        self,
+        local: Corpus,
+        owners: Owners,
+        calls: WorkerCalls,
+        read_metrics: Callable[[], ClusterMetrics | None] = lambda: None,
+    ) -> None:
         self.local = local
+        self._read_metrics = read_metrics
         self.config = local.config
         self.folder = local.folder
         self._split_calls = SplitCalls(local, owners, calls)
@@ -702,9 +719,21 @@ class ClusterCorpus:
         """Return the current time of this worker, in milliseconds since 1970."""
         return self.local.now_ms()
 
-    def metrics(self) -> Any:
-        """Return figures for monitoring of the partitions of this process: each has its own."""
-        return self.local.metrics()
+    def metrics(self) -> CorpusMetrics | None:
+        """Return figures for monitoring of the partitions of this process: each has its own.
+
+        None if none is open here, as in a worker that has just started.
+        """
+        try:
+            return self.local.metrics()
+        except RecrawlError:
+            if not self.local.nodes.all:
+                return None
+            raise
+
+    def cluster_metrics(self) -> ClusterMetrics | None:
+        """Return figures of the cluster, as this worker knows them; None while it starts."""
+        return self._read_metrics()
 
     # ------------------------------------------------------------------ not in a cluster
 

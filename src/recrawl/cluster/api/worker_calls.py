@@ -9,9 +9,12 @@ import asyncio
 import logging
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import accumulate
+from math import inf
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -26,6 +29,7 @@ from recrawl.cluster.api.credentials import ClusterKeys
 from recrawl.cluster.api.owners import Owner
 from recrawl.cluster.api.receiving import signed_text
 from recrawl.errors import ServiceError, ServiceUnavailable, WrongOwner
+from recrawl.messages.cluster_metrics import CALL_RESULTS, TimeCounts
 from recrawl.messages.forwarding import (
     AUTHORIZATION_KIND,
     BODY,
@@ -39,7 +43,7 @@ from recrawl.messages.forwarding import (
     request_text,
 )
 
-__all__ = ["ForwardingSettings", "OwnerClient", "WorkerCalls"]
+__all__ = ["CallCounts", "ForwardingSettings", "OwnerClient", "WorkerCalls"]
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +59,10 @@ _PROBE_SECONDS: Final = 0.5
 _HOLD_SECONDS_MAX: Final = 8.0
 _WRONG_OWNER: Final = "urn:recrawl:problem:wrong-owner"
 _CLOSE_SECONDS: Final = 5.0
+_SECONDS_COUNTED: Final = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, inf),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +83,48 @@ class _Health:
     def __init__(self) -> None:
         self.is_stalled = False
         self.n_timeouts = 0
+
+
+class CallCounts:
+    """How the requests to other workers ended, and how long they took."""
+
+    def __init__(self) -> None:
+        self._n_by_result = dict.fromkeys(CALL_RESULTS, 0)
+        self._n_in_range = [0] * len(_SECONDS_COUNTED)
+        self._sum_seconds = 0.0
+
+    def add(self, error: BaseException | None, seconds: float) -> None:
+        """Count a request.
+
+        Parameters
+        ----------
+        error
+            Error with which it ended; None if it was answered.
+        seconds
+            Time that it took.
+        """
+        if error is None:
+            result = "done"
+        elif isinstance(error, WrongOwner):
+            result = "wrong_owner"
+        else:
+            result = "unavailable" if isinstance(error, ServiceUnavailable) else "failed"
+        self._n_by_result[result] += 1
+        if result == "unavailable":
+            return  # it has not answered, and often was not asked
+        self._n_in_range[bisect_left(_SECONDS_COUNTED, seconds)] += 1
+        self._sum_seconds += seconds
+
+    @property
+    def n_by_result(self) -> dict[str, int]:
+        """Number of requests, by `recrawl.messages.cluster_metrics.CALL_RESULTS`."""
+        return dict(self._n_by_result)
+
+    @property
+    def times(self) -> TimeCounts:
+        """The times of the requests that were answered."""
+        n_up_to = zip(_SECONDS_COUNTED, accumulate(self._n_in_range), strict=True)
+        return TimeCounts(tuple(n_up_to), self._sum_seconds)
 
 
 class _OwnerTransport(Transport):
@@ -197,6 +247,8 @@ class WorkerCalls:
         self.corpus = corpus
         self.sender = sender
         self.settings = settings or ForwardingSettings()
+        self.counts = CallCounts()
+        """How the requests ended so far."""
         self._keys = keys
         self._health: dict[str, _Health] = {}
         self._lock = threading.Lock()
@@ -300,6 +352,25 @@ class WorkerCalls:
         WrongOwner
             If it does not own the partitions.
         """
+        began = time.monotonic()
+        error: BaseException | None = None
+        try:
+            return await self._call(owner, call, epochs, seconds_max, request, is_held_only)
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            self.counts.add(error, time.monotonic() - began)
+
+    async def _call(
+        self,
+        owner: Owner,
+        call: Callable[[AsyncClient], Awaitable[_T]],
+        epochs: Mapping[int, int] | None,
+        seconds_max: float | None,
+        request: tuple[bytes, bytes] | None,
+        is_held_only: bool,
+    ) -> _T:
         if len(self._health) > _KNOWN_WORKERS_MAX:
             self._health.clear()  # of workers that have ended
         health = self._health.setdefault(owner.address, _Health())

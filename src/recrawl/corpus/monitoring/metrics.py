@@ -74,6 +74,9 @@ class CorpusMetrics:
     the log does not answer."""
     snapshot_age_seconds: float | None = None
     """Age of the oldest of the partitions' newest snapshots; None if a partition has none."""
+    shared_snapshot_age_seconds: float | None = None
+    """Time since a snapshot was copied to shared storage, or since the partition was opened if none
+    was, of the partition that waits longest; None without such storage."""
     n_records_since_snapshot: int = 0
     """Log records after the snapshots, which a restart replays."""
 

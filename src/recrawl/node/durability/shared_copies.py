@@ -108,6 +108,11 @@ class SharedCopies:
         self._verified: set[str] = set()
         self._n_failures = 0
         self._retry_ms = clock.running_ms()
+        self._stored_ms = clock.running_ms()
+
+    def age_seconds(self) -> float:
+        """Return the time since a snapshot was stored; since this object was made if none was."""
+        return (self._clock.running_ms() - self._stored_ms) / 1000
 
     def is_due(self, position: int) -> bool:
         """Return whether to copy the newest snapshot now.
@@ -204,6 +209,7 @@ class SharedCopies:
             raise
         self._verified.add(stored.path)
         self._position = saved.position
+        self._stored_ms = self._clock.running_ms()
         return stored
 
     def _oldest_needed(self) -> int | None:

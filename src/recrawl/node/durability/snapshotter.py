@@ -235,6 +235,14 @@ class Snapshotter:
             return None
         return (self._clock.running_ms() - taken.saved_ms) / 1000
 
+    def shared_age_seconds(self) -> float | None:
+        """Return the time since a copy was stored in shared storage; None without such storage.
+
+        Of the partition that waits longest; since it was added if none has been stored.
+        """
+        copies = [taken.copies for taken in self._all() if taken.copies is not None]
+        return max((one.age_seconds() for one in copies), default=None)
+
     def shared_folders(self) -> list[str]:
         """Return the folders of the partitions' snapshots in shared storage."""
         return [taken.folder.shared.folder for taken in self._all() if taken.folder.shared]

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from recrawl.corpus import CorpusMetrics
+from recrawl.messages.cluster_metrics import ClusterMetrics
 from recrawl.service.hosting.lanes import CallLane
 
 __all__ = ["MetricsCache", "ReadMetrics"]
@@ -22,9 +24,12 @@ _WAIT_SECONDS = 1.0
 class ReadMetrics(NamedTuple):
     """Figures of a corpus, and when they were read."""
 
-    metrics: CorpusMetrics
+    metrics: CorpusMetrics | None
+    """None if no partition is open in this process."""
     read_at: float
     """Instant of `time.monotonic`."""
+    cluster: ClusterMetrics | None = None
+    """Figures of the cluster; None if the corpus is not in one."""
 
 
 class MetricsCache:
@@ -33,11 +38,14 @@ class MetricsCache:
     Parameters
     ----------
     corpus
-        Object with the methods of `recrawl.Corpus`.
+        Object with the methods of `recrawl.Corpus`; one of a cluster also has `cluster_metrics`.
     """
 
     def __init__(self, corpus: Any) -> None:
         self._corpus = corpus
+        self._read_cluster: Callable[[], ClusterMetrics | None] | None = getattr(
+            corpus, "cluster_metrics", None
+        )
         self._lane = CallLane("metrics", 1, 1)
         self._last: ReadMetrics | None = None
         self._next_at = 0.0
@@ -55,13 +63,16 @@ class MetricsCache:
     async def _read(self) -> None:
         began = time.monotonic()
         try:
-            metrics = await self._lane.run(self._corpus.metrics)
-            self._last = ReadMetrics(metrics, time.monotonic())
+            self._last = await self._lane.run(self._read_figures)
         except Exception:
             # The age of the last figures, which is a metric too, shows that something is wrong.
             logger.exception("the figures of a corpus could not be read")
         took = time.monotonic() - began
         self._next_at = time.monotonic() + max(_KEPT_SECONDS, took / _SHARE_MAX)
+
+    def _read_figures(self) -> ReadMetrics:
+        cluster = None if self._read_cluster is None else self._read_cluster()
+        return ReadMetrics(self._corpus.metrics(), time.monotonic(), cluster)
 
     def _end_reading(self, _: "asyncio.Task[None]") -> None:
         self._reading = None

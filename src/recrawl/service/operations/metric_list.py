@@ -132,6 +132,13 @@ METRICS: Final[dict[str, MetricRow]] = {
             "Age of the last snapshot; absent before the first",
         ),
         MetricRow(
+            "recrawl_shared_snapshot_age_seconds",
+            "gauge",
+            _C,
+            "Time since a snapshot was copied to shared storage, or since the partition was opened "
+            "if none was, of the partition that waits longest; absent without such storage",
+        ),
+        MetricRow(
             "recrawl_log_records_since_snapshot",
             "gauge",
             _C,
@@ -152,6 +159,73 @@ METRICS: Final[dict[str, MetricRow]] = {
             "1 if changes are refused, because the disk is nearly full or a write has failed",
         ),
         MetricRow("recrawl_metrics_age_seconds", "gauge", _C, "Age of the figures of the corpus"),
+        MetricRow("recrawl_cluster_partitions", "gauge", _C, "Partitions of the corpus"),
+        MetricRow(
+            "recrawl_cluster_owned_partitions", "gauge", _C, "Partitions that this worker owns"
+        ),
+        MetricRow(
+            "recrawl_cluster_unowned_partitions",
+            "gauge",
+            _C,
+            "Partitions that no worker owns, as far as this one knows",
+        ),
+        MetricRow(
+            "recrawl_cluster_standbys", "gauge", _C, "Partitions of which this worker has a copy"
+        ),
+        MetricRow(
+            "recrawl_cluster_standby_lag_seconds",
+            "gauge",
+            _C,
+            "Time by which the copy that is furthest behind is behind its log; absent without one",
+        ),
+        MetricRow(
+            "recrawl_cluster_workers",
+            "gauge",
+            ("corpus", "state"),
+            "Workers that this one knows: those that are present, and those that are leaving",
+        ),
+        MetricRow(
+            "recrawl_cluster_placement_frozen",
+            "gauge",
+            _C,
+            "1 if this worker cannot tell who takes part, so that it claims nothing",
+        ),
+        MetricRow(
+            "recrawl_cluster_budget_per_second",
+            "gauge",
+            ("corpus", "unit"),
+            "Budget of all workers together; +Inf if unlimited, absent if it is not known",
+        ),
+        MetricRow(
+            "recrawl_cluster_quota_per_second",
+            "gauge",
+            ("corpus", "unit"),
+            "Part of the budget that the partitions of this worker may spend",
+        ),
+        MetricRow(
+            "recrawl_cluster_price",
+            "gauge",
+            _C,
+            "Value that a fetch must reach in every partition; absent if it is not known",
+        ),
+        MetricRow(
+            "recrawl_cluster_forwarded_requests",
+            "counter",
+            ("corpus", "result"),
+            "Requests that this worker sent to others, by how they ended",
+        ),
+        MetricRow(
+            "recrawl_cluster_forwarded_request_seconds",
+            "histogram",
+            _C,
+            "Time until another worker had answered",
+        ),
+        MetricRow(
+            "recrawl_cluster_moves",
+            "counter",
+            ("corpus", "kind", "result"),
+            "Moves of partitions by this worker; lost if another worker claimed the partition",
+        ),
     )
 }
 """All metrics by name, in the order in which they are shown."""

@@ -1,5 +1,6 @@
 """``/metrics``: what it has, who may read it, and that it holds nobody up."""
 
+import math
 import re
 import threading
 import time
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from recrawl.corpus import Corpus
+from recrawl.corpus import Corpus, CorpusMetrics
+from recrawl.messages.cluster_metrics import ClusterMetrics, MoveCount, TimeCounts
 from recrawl.service import create_key
 from recrawl.service.keys import KeyRing
 from recrawl.service.operations.metric_list import METRICS
@@ -80,8 +82,75 @@ def test_every_metric_that_can_be_there_is_there_and_in_the_list(
     # Prometheus has these for each counter and histogram; nothing needs them.
     names = {name for name in names if not name.endswith("_created")}
     assert names <= listed
-    # Not of a new corpus, and not of one whose budget is per time.
-    assert listed - names == {"recrawl_freshness_audited_ratio", "recrawl_run_budget"}
+    listed = {name for name in listed if not name.startswith("recrawl_cluster_")}
+    # Not of a new corpus, not of one whose budget is per time, and not without shared storage.
+    assert listed - names == {
+        *("recrawl_freshness_audited_ratio", "recrawl_run_budget"),
+        "recrawl_shared_snapshot_age_seconds",
+    }
+
+
+class CorpusOfCluster:
+    """A corpus that has the figures of a cluster, and perhaps none of its own."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+        self.n_owned = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._corpus, name)
+
+    def metrics(self) -> CorpusMetrics | None:
+        return self._corpus.metrics() if self.n_owned else None
+
+    def cluster_metrics(self) -> ClusterMetrics:
+        return ClusterMetrics(
+            n_partitions=6,
+            n_owned=self.n_owned,
+            n_standbys=1,
+            standby_lag_seconds=0.5,
+            n_unowned=1,
+            workers_by_state={"present": 2, "leaving": 0},
+            is_frozen=False,
+            budget_per_second=math.inf,
+            quota_per_second=3.5,
+            price=0.25,
+            calls_by_result={"done": 7, "failed": 0},
+            call_seconds=TimeCounts(((0.1, 5), (math.inf, 7)), 1.5),
+            moves=(MoveCount("claim", "lost", 2),),
+        )
+
+
+def test_a_worker_has_metrics_of_its_cluster_also_without_partitions(
+    corpus: Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = CorpusOfCluster(corpus)
+    with RunningServer({"news": worker}) as server:
+        found = scrape(server)
+        text = server.request("GET", "/metrics").data.decode()
+        assert ("recrawl_price", "news") not in found
+        assert found["recrawl_metrics_age_seconds", "news"] < 5
+        assert not [one for one in caplog.records if one.levelname == "ERROR"]
+        assert found["recrawl_cluster_partitions", "news"] == 6
+        assert found["recrawl_cluster_owned_partitions", "news"] == 0
+        assert found["recrawl_cluster_workers", "news", "present"] == 2
+        assert found["recrawl_cluster_placement_frozen", "news"] == 0
+        assert found["recrawl_cluster_budget_per_second", "news", "fetches"] == math.inf
+        assert found["recrawl_cluster_quota_per_second", "news", "fetches"] == 3.5
+        assert found["recrawl_cluster_forwarded_requests_total", "news", "done"] == 7
+        assert found["recrawl_cluster_forwarded_request_seconds_count", "news"] == 7
+        assert found["recrawl_cluster_moves_total", "news", "claim", "lost"] == 2
+        name = "recrawl_cluster_forwarded_request_seconds_bucket"
+        assert f'{name}{{corpus="news",le="0.1"}} 5.0' in text
+        names = {one for one, *_ in found if one.startswith("recrawl_cluster_")}
+        listed = {series for row in METRICS.values() for series in row.series}
+        assert names == {one for one in listed if one.startswith("recrawl_cluster_")}
+
+        worker.n_owned = 3
+        time.sleep(2.1)  # older figures are read anew
+        found = scrape(server)
+        assert found["recrawl_cluster_owned_partitions", "news"] == 3
+        assert ("recrawl_price", "news") in found
 
 
 def test_the_reference_lists_every_metric() -> None:
