@@ -245,6 +245,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             (
                 (f"recrawl_cluster_workers{_OF}", "{{instance}} {{corpus}} {{state}}"),
                 (f"recrawl_cluster_placement_frozen{_OF}", "{{instance}} {{corpus}} frozen"),
+                (f"recrawl_cluster_log_unreadable{_OF}", "{{instance}} {{corpus}} too old"),
             ),
             "Frozen: the worker does not read its own heartbeats, so it claims nothing.",
         ),

@@ -14,6 +14,7 @@
         │   └── RecoveryError the files on disk are not enough to recover the state
         │       └── LogDamagedError    the log has lost records
         ├── EventError        bytes are not events that this version can read
+        │   └── UnknownEvent  a newer version wrote a record of the log
         ├── ForkedError       a corpus was used in a child of the process that opened it
         ├── LedgerError       a log cannot be written or read
         │   └── PositionLost  the log does not hold a position
@@ -77,6 +78,7 @@ __all__ = [
     "SpoolFull",
     "StorageError",
     "TimeLost",
+    "UnknownEvent",
     "UnknownFormat",
     "WebFileError",
     "WebhookRefused",
@@ -126,6 +128,10 @@ class LogDamagedError(RecoveryError):
 
 class EventError(RecrawlError):
     """Bytes are not events, or are events of a schema that this version does not know."""
+
+
+class UnknownEvent(EventError):  # noqa: N818 - names a condition, as in the docs
+    """A record of a log has a schema that this version does not know: a newer one wrote it."""
 
 
 class ForkedError(RecrawlError):

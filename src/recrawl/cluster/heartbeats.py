@@ -43,6 +43,12 @@ class Heartbeat:
         Whether it can own partitions; a worker whose disk is full cannot.
     is_leaving
         Whether it is about to end: other workers should claim its partitions.
+    reads_version
+        Newest version of the log's records that it can read.
+    writes_version
+        Version of the records that it appends.
+    reads_log
+        Whether it can read all logs; False if it has met records that a newer version wrote.
     """
 
     worker: str
@@ -55,6 +61,9 @@ class Heartbeat:
     standby_seconds: Mapping[int, float] = field(default_factory=dict)
     can_own: bool = True
     is_leaving: bool = False
+    reads_version: int = 1
+    writes_version: int = 1
+    reads_log: bool = True
 
     @property
     def start(self) -> tuple[int, str]:
@@ -77,6 +86,9 @@ class Heartbeat:
             },
             "can_own": self.can_own,
             "is_leaving": self.is_leaving,
+            "reads_version": self.reads_version,
+            "writes_version": self.writes_version,
+            "reads_log": self.reads_log,
         }
         return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -106,6 +118,9 @@ class Heartbeat:
                 },
                 can_own=found.get("can_own") is not False,
                 is_leaving=found.get("is_leaving") is True,
+                reads_version=max(int(found.get("reads_version", 1)), 1),
+                writes_version=max(int(found.get("writes_version", 1)), 1),
+                reads_log=found.get("reads_log") is not False,
             )
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             return None

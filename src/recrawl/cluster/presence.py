@@ -128,6 +128,8 @@ class Presence:
                 started_at_ms=own.started_at_ms,
                 version=own.version,
                 is_leaving=True,
+                reads_version=own.reads_version,
+                writes_version=own.writes_version,
             )
             self._log.publish(self._key, last.to_bytes())
         self._log.close()

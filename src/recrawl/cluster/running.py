@@ -23,6 +23,7 @@ from recrawl.cluster.worker import Worker
 from recrawl.corpus import CorpusConfig, open_corpus
 from recrawl.errors import ConfigError
 from recrawl.messages.cluster_metrics import ClusterMetrics
+from recrawl.node.records import RECORDS_VERSION
 from recrawl.service import serve_corpora
 from recrawl.shard import RunBudgetSet
 
@@ -126,6 +127,7 @@ def run_worker(
                 address=address or url,
                 zone=zone,
                 version=recrawl.__version__,
+                reads_version=RECORDS_VERSION,
             )
             one = Worker(
                 corpus,

@@ -70,11 +70,19 @@ class ClusterStatus:
         found += [
             f"{one.worker} cannot own partitions: its disk is full."
             for one in self.workers
-            if not one.can_own
+            if not one.can_own and one.reads_log
+        ]
+        found += [
+            f"{one.worker} cannot read the log, because a newer version wrote to it: upgrade it."
+            for one in self.workers
+            if not one.reads_log
         ]
         versions = sorted({one.version for one in self.workers})
         if len(versions) > 1:
             found.append(f"Workers have different versions: {', '.join(versions)}.")
+        if len({one.reads_version for one in self.workers}) > 1:
+            lowest = min(one.reads_version for one in self.workers)
+            found.append(f"All write version {lowest} of the log's records until you are done.")
         return found
 
 

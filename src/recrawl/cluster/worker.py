@@ -29,7 +29,15 @@ from recrawl.cluster.roles import (
     next_moves,
 )
 from recrawl.cluster.rules import OperatorRules
-from recrawl.errors import IdentityError, OwnershipLost, PartitionAway, PositionLost, RecrawlError
+from recrawl.cluster.versions import UPGRADE_SECONDS, VersionToWrite
+from recrawl.errors import (
+    IdentityError,
+    OwnershipLost,
+    PartitionAway,
+    PositionLost,
+    RecrawlError,
+    UnknownEvent,
+)
 from recrawl.messages.cluster_metrics import MOVE_RESULTS, MoveCount
 from recrawl.messages.partitions import OwnedPartition
 
@@ -87,6 +95,10 @@ class OwnedCorpus(Protocol):
         """Read claims of others, among other things."""
         ...
 
+    def set_records_version(self, version: int) -> None:
+        """Append only records that processes with this version of records can read."""
+        ...
+
 
 class Worker:
     """One worker of a cluster.
@@ -112,6 +124,9 @@ class Worker:
         should end.
     monotonic
         Clock that never jumps, in seconds.
+    upgrade_seconds
+        Time for which all workers must have read a newer version of records before this one writes
+        it.
     restores, claims, ticks
         Executors of long moves, of short ones, and of ticks; threads by default.
     """
@@ -128,6 +143,7 @@ class Worker:
         on_members: Callable[[Members], None] = lambda _: None,
         on_replaced: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
+        upgrade_seconds: float = UPGRADE_SECONDS,
         restores: Executor | None = None,
         claims: Executor | None = None,
         ticks: Executor | None = None,
@@ -151,6 +167,9 @@ class Worker:
         self._lock = threading.Lock()
         self._is_leaving = False
         self._is_able = True
+        self._reads_log = True
+        self._version = VersionToWrite(upgrade_seconds)
+        corpus.set_records_version(self._version.number)
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
         self._places: list[Place] = [Place(None, None)] * n_partitions
@@ -170,6 +189,8 @@ class Worker:
             standby_seconds=self._corpus.standby_lags(),
             can_own=self._is_able,
             is_leaving=self._is_leaving,
+            writes_version=self._version.number,
+            reads_log=self._reads_log,
         )
 
     def _hear(self, key: str, message: bytes) -> None:
@@ -180,6 +201,11 @@ class Worker:
     def name(self) -> str:
         """Name of the worker."""
         return self._identity.worker
+
+    @property
+    def reads_log(self) -> bool:
+        """Whether it has met no record that a newer version wrote."""
+        return self._reads_log
 
     @property
     def places(self) -> list[Place]:
@@ -212,7 +238,8 @@ class Worker:
             logger.error("another worker named %s was started, so this one ends", self.name)
             on_replaced()
         now = self._monotonic()
-        self._is_able = self._can_own()
+        self._is_able = self._reads_log and self._can_own()
+        self._choose_version(members, now)
         self._place(members)
         with self._lock:
             owned = self._corpus.owned_partitions()
@@ -230,6 +257,24 @@ class Worker:
         for move in moves:
             executor = self._restores if move.kind is MoveKind.FOLLOW else self._claims
             executor.submit(self._make, move)
+
+    def _choose_version(self, members: Members, now: float) -> None:
+        """Write the newest version of records that all workers read."""
+        before = self._version.number
+        if (version := self._version.update(members, now)) != before:
+            logger.warning("this worker now writes version %d of the log's records", version)
+            self._corpus.set_records_version(version)
+
+    def _note_unknown(self, partition: int, error: UnknownEvent) -> None:
+        """Own no partitions any more, because a newer version has written to a log."""
+        if self._reads_log:
+            self._reads_log = False
+            logger.error(
+                "partition %d: this worker cannot read the log, so it gives its partitions to "
+                "others; upgrade it: %s",
+                partition,
+                error,
+            )
 
     def _place(self, members: Members) -> None:
         """Compute the places again, if what they follow from has changed."""
@@ -255,6 +300,8 @@ class Worker:
             result = "lost"
             self._wait_after(move, "another worker claimed it at the same moment")
         except (RecrawlError, OSError) as error:
+            if isinstance(error, UnknownEvent):
+                self._note_unknown(i, error)
             self._wait_after(move, str(error))
         finally:
             with self._lock:
@@ -327,6 +374,11 @@ class Worker:
             except (PositionLost, IdentityError) as error:
                 logger.warning("partition %d: the copy is restored again: %s", i, error)
                 self._corpus.close_standby(i)
+            except UnknownEvent as error:
+                self._note_unknown(i, error)
+                self._corpus.close_standby(i)
+                with self._lock:
+                    self._lost.note_failure(i, self._monotonic())
             except (RecrawlError, OSError) as error:
                 logger.warning("partition %d: its log cannot be followed: %s", i, error)
 

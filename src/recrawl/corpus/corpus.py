@@ -69,7 +69,7 @@ from recrawl.node.node import Node, use_logged_price
 from recrawl.node.numbering import Namer, PagesToAdd
 from recrawl.node.open_nodes import NodeBatch, OpenNodes, commit_together, tick_together
 from recrawl.node.orders import Order, Outcome, order_of, partition_of
-from recrawl.node.records import LogEntry, RequestKey
+from recrawl.node.records import RECORDS_VERSION, LogEntry, RequestKey, WrittenVersion
 from recrawl.node.routing import (
     Urls,
     as_amounts,
@@ -196,7 +196,10 @@ class Corpus:
             self.nodes, config, self.time, self._bodies, format.generation, small_calls
         )
         self._is_closed = False
-        self._standbys = Standbys(find_partition, self._snapshotter, clock)
+        self._written = WrittenVersion()
+        for node in nodes:
+            node.written = self._written
+        self._standbys = Standbys(find_partition, self._snapshotter, clock, self._written)
         # While a partition is opened or closed.
         self._opening_lock = ProcessLock(threading.RLock())
         self._begun_with: tuple[bool, CorpusConfig] = False, config
@@ -353,6 +356,18 @@ class Corpus:
     def standby_lags(self) -> dict[int, float]:
         """Return by how many seconds each standby may be behind its log, by partition."""
         return self._standbys.lag_seconds()
+
+    def set_records_version(self, version: int) -> None:
+        """Append only records that processes with this version of records can read.
+
+        Parameters
+        ----------
+        version
+            Version of records; at most `recrawl.node.records.RECORDS_VERSION`.
+        """
+        if not 1 <= version <= RECORDS_VERSION:
+            raise ValueError(f"version must be 1 to {RECORDS_VERSION}, got {version}")
+        self._written.number = version
 
     def open_partitions(self) -> list[int]:
         """Return the numbers of the open partitions, without standbys."""

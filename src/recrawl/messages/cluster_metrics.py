@@ -46,6 +46,8 @@ class ClusterMetrics:
     """Workers that this one knows, by what they do."""
     is_frozen: bool = True
     """Whether this worker cannot tell who takes part, so that it claims nothing."""
+    reads_log: bool = True
+    """Whether this worker can read all logs; False if a newer version wrote to one."""
     budget_unit: Literal["fetches", "cost"] = "fetches"
     budget_per_second: float | None = None
     """Budget of all workers together, inf if unlimited; None if it is not known."""

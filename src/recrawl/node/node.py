@@ -36,6 +36,7 @@ from recrawl.node.records import (
     BASELINE_FLAG,
     JUDGED_FLAG,
     MEMORY_CHANGE_FLAG,
+    RECORDS_VERSION,
     SAME_CONTENT_FLAG,
     TEMPLATE_FLAG,
     CorpusIdentified,
@@ -47,6 +48,7 @@ from recrawl.node.records import (
     RequestKey,
     TextsJudged,
     UserDataSet,
+    WrittenVersion,
     entry_of,
     keyed_record,
     record_of,
@@ -165,12 +167,13 @@ class Submission:
         self,
         entries: Sequence[LogEntry],
         request: RequestKey | None = None,
+        version: int = RECORDS_VERSION,
         *,
         n_before: int = 0,
     ) -> None:
         self.entries = entries
         self.n_before = n_before  # entries before those of the caller
-        self.records = [record_of(entry) for entry in entries]
+        self.records = [record_of(entry, version) for entry in entries]
         if request is not None:
             # The last one: if the log has it, it has the others as well.
             self.records[-1] = keyed_record(self.records[-1], request)
@@ -274,6 +277,8 @@ class Node:
         self._resume_at_ms = 0
         self._n_resumes = 0
         self.is_closed = False
+        self.written = WrittenVersion()
+        """Version of the records that this node appends."""
 
     def close(self) -> None:
         """Commit what waits, and close the store; later calls raise `PartitionAway`."""
@@ -588,7 +593,7 @@ class Node:
         is_late = at_ms is not None and at_ms - self.shard.now_ms >= _LATE_MS and self.is_owner
         if is_late and at_ms is not None:
             entries = [self.shard.tick(at_ms), *entries]
-        submission = Submission(entries, request, n_before=int(is_late))
+        submission = Submission(entries, request, self.written.number, n_before=int(is_late))
         self._pending.append(submission)
         return submission
 

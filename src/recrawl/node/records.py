@@ -5,9 +5,15 @@ same record as the shard's columns, so that one record is one complete entry: af
 no page without its URL, and none without the data that its user gave with it.
 
 Schema numbers below 100 belong to the shard.  A schema number never changes its meaning.
+
+Several processes may read a log, and not all of them may have been upgraded.  So the records have a
+version, and a process can be told to write only what an older version reads (`WrittenVersion`).  A
+new schema number comes with a new version: it is listed in ``SCHEMAS_SINCE``, and ``OLDER_FORMS``
+has the way in which older versions wrote the same entry, if there was one.
 """
 
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -37,10 +43,13 @@ __all__ = [
     "JUDGED_FLAG",
     "MEMORY_CHANGE_FLAG",
     "NODE_SCHEMAS",
+    "OLDER_FORMS",
+    "RECORDS_VERSION",
     "REPORTED_SCHEMAS",
     "REQUEST_DIGEST_BYTES_MAX",
     "REQUEST_KEY_BYTES_MAX",
     "SAME_CONTENT_FLAG",
+    "SCHEMAS_SINCE",
     "TEMPLATE_FLAG",
     "CorpusIdentified",
     "CurvePriorSet",
@@ -51,6 +60,7 @@ __all__ = [
     "RequestKey",
     "TextsJudged",
     "UserDataSet",
+    "WrittenVersion",
     "entry_of",
     "keyed_record",
     "record_of",
@@ -321,8 +331,57 @@ def _lengthen(passages: pa.BinaryArray, memory: pa.BinaryArray) -> pa.BinaryArra
     return pa.array(found, pa.binary())
 
 
-def record_of(entry: LogEntry) -> Record:
-    """Return the record of a log entry."""
+RECORDS_VERSION: Final = 1
+"""Newest version of records that this release reads and writes."""
+SCHEMAS_SINCE: Final[dict[int, int]] = {}
+"""Version of records that a schema number came with; those that are not listed came with 1."""
+OLDER_FORMS: Final[dict[int, Callable[[LogEntry], Record]]] = {}
+"""Functions that write an entry as the version before its schema number did."""
+
+
+class WrittenVersion:
+    """The version of the records that a process appends, the same for all partitions.
+
+    Parameters
+    ----------
+    number
+        The version; the newest one by default.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int = RECORDS_VERSION) -> None:
+        self.number = number
+
+
+def record_of(entry: LogEntry, version: int = RECORDS_VERSION) -> Record:
+    """Return the record of a log entry.
+
+    Parameters
+    ----------
+    entry
+        The entry.
+    version
+        Newest version of records that every reader of the log knows.
+
+    Raises
+    ------
+    EventError
+        If that version has no such entry.
+    """
+    record = _newest_record_of(entry)
+    while SCHEMAS_SINCE.get(record.schema, 1) > version:
+        write = OLDER_FORMS.get(record.schema)
+        if write is None:
+            raise EventError(
+                f"{type(entry).__name__} needs version {SCHEMAS_SINCE[record.schema]} of the log's "
+                f"records, and a worker reads only version {version}; upgrade all workers first"
+            )
+        record = write(entry)
+    return record
+
+
+def _newest_record_of(entry: LogEntry) -> Record:
     if isinstance(entry, FewPagesReported):  # before the others, like orders: there are most
         return Record(_FEW_PAGES_REPORTED, entry.data)
     if isinstance(entry, Ordered):

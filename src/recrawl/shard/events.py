@@ -38,7 +38,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.errors import EventError
+from recrawl.errors import EventError, UnknownEvent
 from recrawl.shard.state.tables import F32, F64, I64, U8, U16, U32, U64, dtypes_of
 from recrawl.shard.wire import NumberRecords, pack_batch, unpack_batch
 
@@ -619,7 +619,10 @@ def from_arrow(batch: pa.RecordBatch, schema_id: int | None = None, *, check: bo
 def _kind_of(schema_id: int) -> type[Event]:
     kind = SCHEMAS.get(schema_id)
     if kind is None:
-        raise EventError(f"schema must be one of {_schema_ranges()}, got {schema_id!r}")
+        raise UnknownEvent(
+            f"schema must be one of {_schema_ranges()}, got {schema_id!r}: a newer version of "
+            "recrawl wrote this record; upgrade this one"
+        )
     return kind
 
 

@@ -43,14 +43,14 @@ class Workers:
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.urls: dict[str, str] = {}
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, program: str = "recrawl") -> None:
         own = self.folder / name
         own.mkdir(exist_ok=True)
         (own / "recrawl.toml").write_text(self.settings)
         arguments = ["--worker-name", name, "--keys", str(self.keys), "--port", "0", "-C", str(own)]
         with (self.folder / f"{name}.log").open("a") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "recrawl", "worker", *arguments],
+                [sys.executable, "-m", program, "worker", *arguments],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -66,6 +66,15 @@ class Workers:
         done = CliRunner().invoke(main, ["cluster", *arguments])
         assert exit_code is None or done.exit_code == exit_code, done.output
         return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def stop(self, name: str) -> None:
+        self.processes[name].send_signal(signal.SIGTERM)
+        self.processes[name].communicate(timeout=120)
+        assert self.processes[name].returncode == 0
+
+    def problems(self) -> str:
+        rows = self.run("status", "-C", str(self.folder / "a"), exit_code=None)
+        return " ".join(row["problem"] for row in rows if "problem" in row)
 
     def owners(self) -> dict[int, str | None]:
         rows = self.run("status", "-C", str(self.folder / "a"), exit_code=None)
@@ -149,6 +158,47 @@ def test_any_worker_answers_and_nothing_is_lost_when_one_is_killed(workers: Work
         assert set(workers.owners().values()) == {"b"}
     with Client(workers.urls["b"]) as second:
         assert second.add(URLS).n_known == len(URLS)
+
+
+@pytest.mark.slow_without_jit
+def test_a_newer_version_is_written_when_all_read_it_and_older_workers_own_nothing_then(
+    workers: Workers,
+) -> None:
+    newer = "tests.unit.cluster.newer_worker"
+    workers.start("b")
+    workers.start("a", newer)
+    wait_until(lambda: set(workers.owners().values()) == {"a", "b"})
+    assert "All write version 1" in workers.problems()
+    with Client(workers.urls["a"]) as first:
+        assert first.add(URLS).n_added == len(URLS)
+        assert first.set(URLS, importance=2.0) == len(URLS)
+        # The older worker reads what the newer one has written, and takes its partitions.
+        workers.stop("a")
+        assert set(workers.owners().values()) == {"b"}
+    with Client(workers.urls["b"]) as second:
+        assert second.explain(URLS[0]).importance == 2.0  # type: ignore[union-attr]
+    workers.start("a", newer)
+    wait_until(lambda: "a" in workers.owners().values())
+    workers.stop("b")
+    log = workers.folder / "a.log"
+    wait_until(lambda: log.read_text().endswith("now writes version 2 of the log's records\n"))
+    with Client(workers.urls["a"]) as first:
+        assert first.set(URLS, importance=4.0) == len(URLS)
+
+        # One that cannot read this owns nothing, says so, and forwards requests as before.
+        workers.start("b")
+        wait_until(lambda: "b cannot read the log" in workers.problems())
+        assert set(workers.owners().values()) == {"a"}
+        wait_until(lambda: workers.figures("b")["log_unreadable"] == 1)
+        with Client(workers.urls["b"]) as second:
+            assert second.add(URLS).n_known == len(URLS)
+        assert "upgrade it: schema must be one of" in (workers.folder / "b.log").read_text()
+
+        workers.stop("b")
+        workers.start("b", newer)
+        wait_until(lambda: set(workers.owners().values()) == {"a", "b"})
+        assert first.explain(URLS[0]).importance == 4.0  # type: ignore[union-attr]
+        assert workers.figures("b")["log_unreadable"] == 0
 
 
 def test_a_worker_needs_a_log_on_kafka_and_says_so(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ WORKERS_ONLY = {
     "stand_by",
     "standby_lags",
     "tick",
+    "set_records_version",
 }
 ONLY_SYNC = {"begin", "close", "lease_each", "partitions"} | WORKERS_ONLY
 PROPERTIES = {"corpus", "is_budget_per_run", "n_pages"}

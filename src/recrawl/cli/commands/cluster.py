@@ -79,7 +79,12 @@ def show_status(folder: Path, out: Output) -> None:
                 worker.version,
                 len(worker.owned),
                 len(worker.standby_seconds),
-                _remark(worker.worker in status.rules.drained, worker.is_leaving, worker.can_own),
+                _remark(
+                    is_leaving=worker.is_leaving,
+                    reads_log=worker.reads_log,
+                    can_own=worker.can_own,
+                    is_drained=worker.worker in status.rules.drained,
+                ),
             )
             for worker in status.workers
         ],
@@ -107,6 +112,7 @@ def show_status(folder: Path, out: Output) -> None:
         out.row({"budget_per_second": status.budget_per_second, "price": status.price})
     for problem in status.problems:
         out.say(problem)
+        out.row({"problem": problem})
     if any(one.owner is None for one in status.partitions):
         raise click.exceptions.Exit(1)
 
@@ -122,9 +128,11 @@ def _rate_text(per_second: float | None) -> str:
     return f"{3600 * per_second:.3g}/h"
 
 
-def _remark(is_drained: bool, is_leaving: bool, can_own: bool) -> str:
+def _remark(*, is_leaving: bool, reads_log: bool, can_own: bool, is_drained: bool) -> str:
     if is_leaving:
         return "ends"
+    if not reads_log:
+        return "too old"
     if not can_own:
         return "disk full"
     return "drained" if is_drained else ""

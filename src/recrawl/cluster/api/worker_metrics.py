@@ -37,6 +37,7 @@ def read_cluster_metrics(corpus: Corpus, counts: CallCounts, worker: Worker) -> 
         n_unowned=sum(i not in owned | told for i in range(corpus.nodes.n_partitions)),
         workers_by_state={"present": len(members.present), "leaving": len(members.leaving)},
         is_frozen=members.is_frozen,
+        reads_log=worker.reads_log,
         budget_unit=_unit_of(worker),
         budget_per_second=budget,
         quota_per_second=quota,

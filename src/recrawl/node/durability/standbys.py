@@ -14,6 +14,7 @@ from recrawl.node.clock import Clock
 from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.node.durability.snapshotter import Snapshotter
 from recrawl.node.node import Node
+from recrawl.node.records import WrittenVersion
 
 __all__ = ["Standby", "Standbys"]
 
@@ -36,12 +37,19 @@ class Standbys:
         Taker of snapshots, so that they need not read the whole log after a restart.
     clock
         Time source.
+    written
+        Version of the records that they append when they have become owners.
     """
 
     def __init__(
-        self, find_partition: Callable[[int], Partition], snapshotter: Snapshotter, clock: Clock
+        self,
+        find_partition: Callable[[int], Partition],
+        snapshotter: Snapshotter,
+        clock: Clock,
+        written: WrittenVersion,
     ) -> None:
         self._find_partition = find_partition
+        self._written = written
         self._snapshotter = snapshotter
         self._clock = clock
         self._lock = threading.Lock()
@@ -72,7 +80,9 @@ class Standbys:
         if files.reopen_ledger is not None:
             # An append of the ledger before may have failed.
             files = files._replace(ledger=files.reopen_ledger())
-        return Standby(recover_node(files), files)
+        node = recover_node(files)
+        node.written = self._written
+        return Standby(node, files)
 
     def add(self, standby: Standby, *, has_snapshots: bool = False) -> None:
         """Keep a copy up to date from now on.

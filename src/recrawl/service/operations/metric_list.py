@@ -191,6 +191,12 @@ METRICS: Final[dict[str, MetricRow]] = {
             "1 if this worker cannot tell who takes part, so that it claims nothing",
         ),
         MetricRow(
+            "recrawl_cluster_log_unreadable",
+            "gauge",
+            _C,
+            "1 if a newer version has written records that this worker cannot read",
+        ),
+        MetricRow(
             "recrawl_cluster_budget_per_second",
             "gauge",
             ("corpus", "unit"),

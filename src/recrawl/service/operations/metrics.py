@@ -189,6 +189,7 @@ def _cluster_values(of: ClusterMetrics) -> Iterator[_Value]:
     for state, n_workers in of.workers_by_state.items():
         yield _Value("recrawl_cluster_workers", n_workers, (state,))
     yield _Value("recrawl_cluster_placement_frozen", of.is_frozen)
+    yield _Value("recrawl_cluster_log_unreadable", not of.reads_log)
     unit = (of.budget_unit,)
     yield _Value("recrawl_cluster_budget_per_second", of.budget_per_second, unit)
     yield _Value("recrawl_cluster_quota_per_second", of.quota_per_second, unit)
