@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any, Final, ParamSpec, TypeVar
 
 from recrawl.corpus import Corpus, Order, Orders, RowStatus, Why
-from recrawl.errors import SpoolFull
+from recrawl.errors import AccessDenied, SpoolFull
 from recrawl.fetch import (
     FetchAnswer,
     FetchKind,
@@ -61,8 +61,11 @@ _SOON: Final = frozenset(
         Why.GROUP_BUSY,
         Why.GROUP_RESTING,
         Why.LEASE_FULL,
+        Why.UNAVAILABLE,
     }
 )
+# Time between two looks whether pages are still due in another partition.
+_OTHERS_SECONDS: Final = 1.0
 
 
 class CrawlEnd(StrEnum):
@@ -113,8 +116,15 @@ class _Pass:
 
     seen: set[int] = field(default_factory=set)
     n_repeats: int = 0
+    is_spare: bool = False
+    """Whether orders were given back, because their pages are fetched and not due."""
+
+    def has_seen(self, order: Order) -> bool:
+        """Return whether the page of an order was fetched in this pass."""
+        return hash((order.key, order.url)) in self.seen
 
     def note(self, order: Order) -> None:
+        """Take note of a page that is fetched."""
         name = hash((order.key, order.url))
         if name in self.seen:
             # Budget that is left is spent on pages that are not due, so nothing else is.
@@ -270,11 +280,15 @@ class _Crawl:
             has_asked = self._has_asked_all.is_set()
             is_idle_pass = self._pass is not None and not self._held and has_asked
             orders, wait = await self._in_thread(self._lease, n, with_shortfall=is_idle_pass)
-            self._start_fetches(orders)
+            self._start_fetches(await self._give_back_repeats(orders))
             if self._pass is not None and self._pass.n_repeats >= _REPEATS_MAX:
-                if has_asked:
+                if not has_asked:
+                    await self._nap(math.inf, self._has_asked_all)
+                elif self._pass.is_spare and await self._is_due_elsewhere():
+                    self._pass.n_repeats, self._pass.is_spare = 0, False
+                    await self._nap(_OTHERS_SECONDS)
+                else:
                     return CrawlEnd.PASS_OVER
-                await self._nap(math.inf, self._has_asked_all)
                 continue
             if len(orders) == n:
                 continue
@@ -353,6 +367,35 @@ class _Crawl:
         if self._time.now_ms() - self._started_fetch_at_ms > most * 1000:
             return True
         return not any(one.why in _SOON and (one.seconds or 0.0) <= most for one in reasons)
+
+    async def _give_back_repeats(self, orders: Orders) -> Sequence[Order]:
+        """Return the orders without those that a pass on a server need not fetch, and release them.
+
+        A partition whose pages are all fetched spends what it has left on them again, while another
+        one waits for its part of the budget.
+        """
+        if self._pass is None or not self._settings.is_shared:
+            return orders
+        is_spare = [one.reason == Reason.SPARE and self._pass.has_seen(one) for one in orders]
+        if not any(is_spare):
+            return orders
+        handles = [one.handle for one, is_one in zip(orders, is_spare, strict=True) if is_one]
+        await self._in_thread(self._corpus.release, handles)
+        self._pass.n_repeats, self._pass.is_spare = _REPEATS_MAX, True
+        return [one for one, is_one in zip(orders, is_spare, strict=True) if not is_one]
+
+    async def _is_due_elsewhere(self) -> bool:
+        """Return whether a pass should wait, because a partition on a server has pages due."""
+        most = self._settings.pass_wait_seconds_max
+        if self._time.now_ms() - self._started_fetch_at_ms > most * 1000:
+            return False
+        try:
+            stats = await self._in_thread(self._corpus.stats)
+        except AccessDenied:
+            return False
+        # Without a limit, no partition waits for its part of the budget.
+        is_limited = stats.budget_per_second is not None
+        return stats.n_partitions_away > 0 or (is_limited and stats.n_due > 0)
 
     def _start_fetches(self, orders: Iterable[Order]) -> None:
         for order in orders:

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
 import recrawl
-from recrawl.corpus import Transition
+from recrawl.corpus import Order, Orders, Transition
 from recrawl.errors import SinkError
 from recrawl.fetch import (
     FetchAnswer,
@@ -22,6 +23,7 @@ from recrawl.fetch import (
 from recrawl.fetch.sinks import PageVersion, SinkRunner, Spool, open_sink
 from recrawl.run import CrawlEnd, CrawlProgress, CrawlSettings, FetchResult, HeldOrders, crawl
 from recrawl.run.discovery import Discovery
+from recrawl.shard import Reason
 from recrawl.testing.stepped_time import SteppedTime, run_stepped
 from recrawl.testing.web import (
     HostTraits,
@@ -150,6 +152,55 @@ def test_a_crawl_stops_soon_and_the_next_one_goes_on(tmp_path: Path) -> None:
         summary = await running.crawl(is_single_pass=True)
         assert summary.end == CrawlEnd.PASS_OVER
         assert running.progress.results[FetchResult.NEW] == 20
+
+    run_with_web(tmp_path, web, use)
+
+
+class LatePartition:
+    """A corpus on a server: one partition has budget left, and another one waits for its own."""
+
+    def __init__(self, corpus: recrawl.Corpus) -> None:
+        self._corpus = corpus
+        self._given: list[Order] = []
+        self.n_leases = 0
+        self.released: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._corpus, name)
+
+    def lease(self, n: int, **options: Any) -> Orders:
+        del n
+        self.n_leases += 1
+        if not self._given:
+            self._given = [*self._corpus.lease(2, seconds=options["seconds"])]
+            return Orders(self._given[:1])
+        if self.n_leases == 4:
+            return Orders(self._given[1:])
+        return Orders([self._given[0]._replace(handle=-1, reason=Reason.SPARE)])
+
+    def release(self, handles: list[int]) -> Any:
+        self.released += handles
+        return self._corpus.release([one for one in handles if one != -1])
+
+    def stats(self) -> Any:
+        n_due = 1 if self.n_leases < 4 else 0
+        return replace(self._corpus.stats(), n_due=n_due, budget_per_second=1.0)
+
+
+def test_a_pass_on_a_server_waits_for_pages_that_are_due_in_another_partition(
+    tmp_path: Path,
+) -> None:
+    web = make_web(*(HostTraits(name=f"{i}.example", n_pages=1) for i in range(2)))
+
+    async def use(running: Running) -> None:
+        late = LatePartition(running.corpus)
+        running.corpus = cast(recrawl.Corpus, late)
+        summary = await running.crawl(is_single_pass=True, is_shared=True)
+        assert summary.end == CrawlEnd.PASS_OVER
+        assert late.n_leases == 5
+        # What was fetched in this pass is given back, and not fetched again.
+        assert running.progress.results == {FetchResult.NEW: 2}
+        assert late.released == [-1] * 3
 
     run_with_web(tmp_path, web, use)
 
