@@ -66,7 +66,7 @@ from recrawl.node.durability.scrubber import Scrubber, ScrubReport, read_scrub_r
 from recrawl.node.durability.snapshotter import Snapshotter
 from recrawl.node.durability.standbys import Standby, Standbys
 from recrawl.node.node import Node, use_logged_price
-from recrawl.node.numbering import Namer, PagesToAdd
+from recrawl.node.numbering import AddedRows, Namer, PagesToAdd, add_together
 from recrawl.node.open_nodes import NodeBatch, OpenNodes, commit_together, tick_together
 from recrawl.node.orders import Order, Outcome, order_of, partition_of
 from recrawl.node.records import RECORDS_VERSION, LogEntry, RequestKey, WrittenVersion
@@ -91,7 +91,7 @@ from recrawl.node.settings.pages import (
 )
 from recrawl.node.settings.patterns import apply_patterns
 from recrawl.node.shipped_due_table import shipped_due_table
-from recrawl.node.user_data import refused_rows, user_columns, without_refused
+from recrawl.node.user_data import UserColumns, refused_rows, user_columns, without_refused
 from recrawl.one_process import OneProcess, ProcessLock, forked_error
 from recrawl.shard import (
     Applied,
@@ -637,20 +637,19 @@ class Corpus:
         n_added = n_valid = n_limited = limited_until_ms = 0
         row_status = np.full(n_urls, RowStatus.REFUSED, np.uint8)
         n_bytes_beside = None if own is None else own.n_bytes
-        for node, rows, name, given in self._split(
-            urls, key, row_status, n_bytes_beside=n_bytes_beside
-        ):
-            keys, url = split_page_names(name)
-            fetch_url = null_where_same(given, url)
-            of_rows = None if own is None else own.take(rows)
-            new = PagesToAdd(url, fetch_url, importances[rows], costs[rows], of_rows, keys)
-            try:
-                added = self._namers[node.partition].add(new, self.time)
-            except OwnershipLost:
-                if self.nodes.are_all_elsewhere:
-                    raise
+        split = self.nodes.split_together(
+            urls,
+            self.config.corpus.group_by,
+            key=key,
+            n_bytes_beside=n_bytes_beside,
+            row_status=row_status,
+        )
+        for rows, added in self._add_batches(split, importances, costs, own):
+            if isinstance(added, OwnershipLost) and not self.nodes.are_all_elsewhere:
                 row_status[rows] = RowStatus.UNAVAILABLE
                 continue
+            if isinstance(added, RecrawlError):
+                raise added
             n_added += int(np.count_nonzero(added.is_added))
             row_status[rows] = np.where(added.is_added, RowStatus.DONE, RowStatus.DUPLICATE)
             n_limited += added.n_limited
@@ -664,6 +663,25 @@ class Corpus:
             limited_until_ms=limited_until_ms,
             rows=row_status,
         )
+
+    def _add_batches(
+        self,
+        split: Iterable[Sequence[NodeBatch]],
+        importances: NDArray[np.float32],
+        costs: NDArray[np.float32],
+        own: UserColumns | None,
+    ) -> Iterator[tuple[NDArray[np.int64], AddedRows | RecrawlError]]:
+        """Add pages, those of several partitions at a time; yield the rows and results of each."""
+        for batches in split:
+            pages = []
+            for node, rows, name, given in batches:
+                keys, url = split_page_names(name)
+                fetch_url = null_where_same(given, url)
+                of_rows = None if own is None else own.take(rows)
+                new = PagesToAdd(url, fetch_url, importances[rows], costs[rows], of_rows, keys)
+                pages.append((self._namers[node.partition], new))
+            for batch, added in zip(batches, add_together(pages, self.time), strict=True):
+                yield batch.rows, added
 
     def why_refused(
         self, urls: Urls, *, doc_id: Any = None, metadata: Any = None, key: Any = None

@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from recrawl.errors import ConfigError
+from recrawl.errors import ConfigError, RecrawlError
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig, PatternConfig
 from recrawl.node.domains import domain_entries, limit_event
-from recrawl.node.node import Node
+from recrawl.node.node import Node, Submission
+from recrawl.node.open_nodes import commit_together, lock_nodes, tick_each
 from recrawl.node.records import LogEntry, NamesNumbered, PagesAddedWithUrls
 from recrawl.node.routing import batch_ranges
 from recrawl.node.user_data import UserColumns, set_user_data
@@ -34,7 +35,7 @@ from recrawl.shard.state.words import EPOCH_SECONDS
 from recrawl.store import Names
 from recrawl.urls import PatternSet, group_index, page_names
 
-__all__ = ["AddedRows", "Namer", "PagesToAdd", "limits_columns"]
+__all__ = ["AddedRows", "Namer", "PagesToAdd", "add_together", "limits_columns"]
 
 
 # Limit of a name: a host, or the name of a source followed by a host.
@@ -74,6 +75,19 @@ class AddedRows(NamedTuple):
     """Number of added pages that are newcomers, with a limited share of fetches."""
     limited_until_ms: int = 0
     """When the last of them stops being one, in milliseconds since 1970; 0 for none."""
+
+
+class _BegunAdd(NamedTuple):
+    """Pages that are to be added and not yet logged."""
+
+    new: PagesToAdd
+    rows: NDArray[np.int64]
+    """Rows that are not tracked yet."""
+    page: NDArray[np.int64]
+    """Number of the page of each."""
+    additions: slice
+    """Which of the entries add them."""
+    submission: Submission
 
 
 def limits_columns(pattern: PatternConfig) -> dict[str, float] | None:
@@ -225,59 +239,81 @@ class Namer:
 
         Tracked pages keep everything but the user's own data, which is set where it is given.
         """
+        with self._node.lock:
+            now_ms = self._node.tick(time)
+            begun = self._begin_add(new, now_ms)
+            return begun if isinstance(begun, AddedRows) else self._finish_add(begun)
+
+    def _begin_add(self, new: PagesToAdd, now_ms: int) -> "AddedRows | _BegunAdd":
+        """Put pages that are not tracked yet into the next append; hold the node's lock.
+
+        Returns the result if there are none.
+        """
         node = self._node
         n_rows = len(new.url)
+        node.check_owner()
+        names = new.name
+        rows = _first_occurrences(names)
+        url = new.url if rows.size == n_rows else new.url.take(pa.array(rows))
+        name = names if rows.size == n_rows else names.take(pa.array(rows))
+        page = node.store.pages_of(name)
+        kept = self._remove_retired(page)
+        absent = page < 0
+        self._add_missing_limits(url, page)
+        if not absent.any():
+            self._set_user_data(new)
+            return AddedRows(np.zeros(n_rows, np.bool_))
+        rows = rows[absent]
+        fetch_url, key = new.fetch_url, new.key
+        if rows.size != n_rows:
+            url, name = new.url.take(pa.array(rows)), names.take(pa.array(rows))
+            fetch_url = fetch_url.take(pa.array(rows))
+            key = None if key is None else key.take(pa.array(rows))
+        pattern = self.match(url)
+        group, group_entries = self._groups(name)
+        importance, cost = new.importance[rows], new.cost[rows]
+        added = event_of(
+            PagesAdded,
+            page=node.shard.free_pages(rows.size),
+            group=group,
+            kind=self.kinds_of(pattern),
+            importance=np.where(np.isnan(importance), self._importance[pattern], importance),
+            cost=np.where(np.isnan(cost), self._cost[pattern], cost),
+            at_ms=now_ms,
+        )
+        epoch = np.full(rows.size, node.shard.epoch, np.int64)
+        given = None if new.own is None else new.own.take(rows)
+        own = given if kept is None else kept.take(np.flatnonzero(absent)).merge(given)
+        doc_id, metadata = (None, None) if own is None else (own.doc_id, own.metadata)
+        with_urls = PagesAddedWithUrls(added, epoch, url, fetch_url, doc_id, metadata, key)
+        additions = _in_records(with_urls, own)
+        entries = [*group_entries, *additions, *self.limits_events(added.page, pattern)]
+        first = len(group_entries)
+        return _BegunAdd(
+            new, rows, added.page, slice(first, first + len(additions)), node.begin(entries)
+        )
+
+    def _finish_add(self, begun: "_BegunAdd") -> AddedRows:
+        """Wait until pages are logged and added, or do it; hold the node's lock since the begin."""
+        node = self._node
+        applied = node.finish(begun.submission)[begun.additions]
+        node.check_owner()
+        n_rows = len(begun.new.url)
         is_added = np.zeros(n_rows, np.bool_)
-        with node.lock:
-            now_ms = node.tick(time)
-            node.check_owner()
-            names = new.name
-            rows = _first_occurrences(names)
-            url = new.url if rows.size == n_rows else new.url.take(pa.array(rows))
-            name = names if rows.size == n_rows else names.take(pa.array(rows))
-            page = node.store.pages_of(name)
-            kept = self._remove_retired(page)
-            absent = page < 0
-            self._add_missing_limits(url, page)
-            if not absent.any():
-                self._set_user_data(new)
-                return AddedRows(is_added)
-            rows = rows[absent]
-            fetch_url, key = new.fetch_url, new.key
-            if rows.size != n_rows:
-                url, name = new.url.take(pa.array(rows)), names.take(pa.array(rows))
-                fetch_url = fetch_url.take(pa.array(rows))
-                key = None if key is None else key.take(pa.array(rows))
-            pattern = self.match(url)
-            group, group_entries = self._groups(name)
-            importance, cost = new.importance[rows], new.cost[rows]
-            added = event_of(
-                PagesAdded,
-                page=node.shard.free_pages(rows.size),
-                group=group,
-                kind=self.kinds_of(pattern),
-                importance=np.where(np.isnan(importance), self._importance[pattern], importance),
-                cost=np.where(np.isnan(cost), self._cost[pattern], cost),
-                at_ms=now_ms,
-            )
-            epoch = np.full(rows.size, node.shard.epoch, np.int64)
-            given = None if new.own is None else new.own.take(rows)
-            own = given if kept is None else kept.take(np.flatnonzero(absent)).merge(given)
-            doc_id, metadata = (None, None) if own is None else (own.doc_id, own.metadata)
-            with_urls = PagesAddedWithUrls(added, epoch, url, fetch_url, doc_id, metadata, key)
-            additions = _in_records(with_urls, own)
-            entries = [*group_entries, *additions, *self.limits_events(added.page, pattern)]
-            applied = node.submit(entries)[len(group_entries) :][: len(additions)]
-            node.check_owner()
-            is_valid = np.concatenate([part.valid for part in applied])
-            is_added[rows] = is_valid
-            if rows.size != n_rows:
-                self._set_user_data(new)
-            slots = slot_of_page(added.page[is_valid])
-            until = node.shard.tables.pages.newcomer_until[slots].astype(np.int64)
+        is_valid = np.concatenate([part.valid for part in applied])
+        is_added[begun.rows] = is_valid
+        if begun.rows.size != n_rows:
+            self._set_user_data(begun.new)
+        slots = slot_of_page(begun.page[is_valid])
+        until = node.shard.tables.pages.newcomer_until[slots].astype(np.int64)
         n_limited = int(np.count_nonzero(until))
         last = (int(until.max()) + EPOCH_SECONDS) * 1000 if n_limited else 0
         return AddedRows(is_added, n_limited, last)
+
+    @property
+    def node(self) -> Node:
+        """Node of the partition."""
+        return self._node
 
     def _set_user_data(self, new: PagesToAdd) -> None:
         """Set the given data of all pages; the last value counts if a page is given twice."""
@@ -448,3 +484,57 @@ def _first_occurrences(url: pa.StringArray) -> NDArray[np.int64]:
         return np.arange(len(url))
     index = encoded.indices.to_numpy()
     return np.sort(np.unique(index, return_index=True)[1])
+
+
+def add_together(
+    pages: Sequence[tuple[Namer, PagesToAdd]], time: NodeTime
+) -> list[AddedRows | RecrawlError]:
+    """Add pages to several partitions; their appends to the log are under way together.
+
+    Parameters
+    ----------
+    pages
+        Pages of each partition, with the namers of different nodes; at most `TOGETHER_MAX`.
+    time
+        Time of the corpus.
+
+    Returns
+    -------
+    list of AddedRows or RecrawlError
+        Result of each partition: one that fails affects no other.
+    """
+    if len(pages) == 1:
+        namer, new = pages[0]
+        try:
+            return [namer.add(new, time)]
+        except RecrawlError as error:
+            return [error]
+    found: list[AddedRows | RecrawlError | _BegunAdd] = []
+    nodes = [namer.node for namer, _ in pages]
+    with lock_nodes(nodes):
+        now_ms = time.now_ms()
+        failed = tick_each(nodes, now_ms)
+        try:
+            for namer, new in pages:
+                found.append(failed.get(namer.node.partition) or _begin_add(namer, new, now_ms))
+        finally:
+            # What was begun is logged in any case, also if the rows of another are not valid.
+            commit_together(nodes)
+        return [
+            _finish_add(namer, one) if isinstance(one, _BegunAdd) else one
+            for (namer, _), one in zip(pages, found, strict=True)
+        ]
+
+
+def _begin_add(namer: Namer, new: PagesToAdd, now_ms: int) -> AddedRows | _BegunAdd | RecrawlError:
+    try:
+        return namer._begin_add(new, now_ms)
+    except RecrawlError as error:
+        return error
+
+
+def _finish_add(namer: Namer, begun: _BegunAdd) -> AddedRows | RecrawlError:
+    try:
+        return namer._finish_add(begun)
+    except RecrawlError as error:
+        return error

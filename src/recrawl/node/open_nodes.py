@@ -248,6 +248,45 @@ class OpenNodes:
             else:
                 raise PartitionAway(i)
 
+    def split_together(
+        self,
+        urls: Urls,
+        by: GroupBy,
+        *,
+        key: Any = None,
+        n_bytes_beside: NDArray[np.int64] | None = None,
+        row_status: NDArray[np.uint8],
+    ) -> Iterator[Sequence[NodeBatch]]:
+        """Yield what `split` yields, batches of different nodes together if their logs allow it.
+
+        Parameters
+        ----------
+        urls, by, key, n_bytes_beside, row_status
+            Arguments of `split`.
+        """
+        held: list[NodeBatch] = []
+        try:
+            for i, rows, name, given in split_by_partition(
+                urls, self.n_partitions, by, key=key, n_bytes_beside=n_bytes_beside
+            ):
+                is_full = len(held) == TOGETHER_MAX or any(i == one.node.partition for one in held)
+                if held and (is_full or not held[0].node.can_send):
+                    yield held
+                    self._leave_all(held)
+                node = self.enter(i)
+                if node is None:
+                    row_status[rows] = RowStatus.UNAVAILABLE
+                else:
+                    held.append(NodeBatch(node, rows, name, given))
+            if held:
+                yield held
+        finally:
+            self._leave_all(held)
+
+    def _leave_all(self, held: list[NodeBatch]) -> None:
+        while held:
+            self.leave(held.pop().node)
+
     def split_rows(
         self, partition: NDArray[np.int64], is_unavailable: NDArray[np.bool_]
     ) -> Iterator[tuple[Node, NDArray[np.int64]]]:

@@ -10,7 +10,7 @@ import pytest
 
 import recrawl
 from recrawl import Outcome
-from recrawl.corpus import Corpus, CorpusConfig
+from recrawl.corpus import Corpus, CorpusConfig, RowStatus
 from recrawl.corpus.leasing.shares import SharedOrders
 from recrawl.corpus.leasing.together import first_share
 from recrawl.errors import LedgerError
@@ -211,3 +211,42 @@ def test_who_came_first_gets_the_first_orders() -> None:
     assert shared.n_left == 1
     shared.add(rows_of(5), [1], shared.reserve(2, 1))
     assert [len(orders) for orders in shared.orders()] == [2, 0, 3]
+
+
+@pytest.mark.slow_without_jit
+def test_adding_pages_to_all_partitions_waits_twice(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock, appends: list[str]
+) -> None:
+    with recrawl.open(tmp_path / "here", config, clock=clock) as corpus:
+        clock.pass_seconds(2)
+        appends.clear()
+        added = corpus.add([*URLS, URLS[0], "not a URL"], doc_id=[str(i) for i in range(1002)])
+        assert (added.n_added, added.n_known, added.n_refused) == (1000, 1, 1)
+        # Once for the ticks, once for the pages.
+        assert rounds(appends) == 2
+        appends.clear()
+        assert corpus.add(URLS).n_known == 1000
+        assert appends == []
+        appends.clear()
+        more = [f"{url}/more" for url in URLS]
+        assert corpus.add([*URLS, *more]).n_added == 1000
+        assert rounds(appends) == 1
+        found = pages_of(corpus)
+        assert [row["url"] for row in found] == sorted([*URLS, *more])
+    with recrawl.open(tmp_path / "there", config, clock=clock) as corpus:
+        assert pages_of(corpus) == found
+
+
+@pytest.mark.slow_without_jit
+def test_a_partition_that_fails_keeps_no_other_from_adding_pages(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    with recrawl.open(tmp_path / "here", config, clock=clock) as corpus:
+        with recrawl.open(tmp_path / "there", config, clock=clock, partitions=[3, 4]):
+            added = corpus.add(URLS)
+            is_away = added.rows == RowStatus.UNAVAILABLE
+            assert 0 < np.count_nonzero(is_away) < 500
+            assert added.n_added == 1000 - np.count_nonzero(is_away)
+        again = corpus.add(URLS)
+        assert again.n_known == added.n_added
+        assert (again.rows == RowStatus.UNAVAILABLE).tolist() == is_away.tolist()
