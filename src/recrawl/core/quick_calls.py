@@ -26,13 +26,16 @@ _READ_ONLY = {0x001 | 0x100 | more for more in (0, 2, 4, 6)}
 _WRITEABLE = {flags | 0x400 for flags in _READ_ONLY}
 _ONLY_ARRAYS = {np.ndarray}
 _dtype_of, _ndim_of, _flags_of = attrgetter("dtype"), attrgetter("ndim"), attrgetter("flags.num")
-_NUMBERS = (int, float, bool, np.int64, np.float64, np.uint64, np.bool_)
-# Number of tables that are recognised, and of attempts to find the code of a kernel.
-_TABLES_MAX = 1_024
+_NUMBERS = frozenset((int, float, bool, np.int64, np.float64, np.uint64, np.bool_))
+# Number of tables that are recognised, a few hundred bytes each: those of 256 partitions and more.
+_TABLES_MAX = 16_384
+# Number of attempts to find the code of a kernel.
 _ATTEMPTS_MAX = 16
 
-# By the place in memory of what a table is known by: that, and the kind of the table.
+# By the place in memory of a table's first column: that column, and the kind of the table.
 _tables: dict[int, tuple[Callable[[], Any], tuple[type, list[object]]]] = {}
+# The latest kind of each class of tables.
+_kinds: dict[type, tuple[type, list[object]]] = {}
 
 
 def quick_call(kernel: _F) -> _F:
@@ -83,29 +86,38 @@ def _kind_of(argument: Any) -> object:
         return kind
     if not (isinstance(argument, tuple) and argument):
         return None
-    # A table of columns is known by the first of them: a table that has grown has other ones, and
-    # what was forgotten here must not keep them in memory.
     first = argument[0]
-    is_columns = type(first) is np.ndarray
-    by = first if is_columns else argument
-    known = _tables.get(id(by))
-    if known is not None and known[0]() is by and known[1][0] is kind:
-        return known[1]
-    if not is_columns:
-        return _remember(by, lambda: by, (kind, [_kind_of(number) for number in argument]))
-    if {*map(type, argument)} != _ONLY_ARRAYS:
-        return None
+    if type(first) is np.ndarray:
+        # A table of columns is known by the first of them: a table that has grown has other ones,
+        # and what was forgotten here must not keep them in memory.
+        known = _tables.get(id(first))
+        if known is not None and known[0]() is first and known[1][0] is kind:
+            return known[1]
+    types = [*map(type, argument)]
+    distinct = {*types}
+    if distinct <= _NUMBERS:
+        return kind, types
+    if distinct != _ONLY_ARRAYS:
+        others = [_kind_of(one) for one in argument if type(one) not in _NUMBERS]
+        return None if None in others else (kind, types, others)
     # Without loops in Python: a batch of events has other columns the next time.
     found = (kind, [*map(_dtype_of, argument), *map(_ndim_of, argument)])
     flags = {*map(_flags_of, argument)}
     if flags <= _READ_ONLY:
         return found
-    return _remember(by, ref(by), found) if flags <= _WRITEABLE else None
+    return _remember(first, found) if flags <= _WRITEABLE else None
 
 
-def _remember(by: Any, get: Callable[[], Any], kind: tuple[type, list[object]]) -> object:
-    """Return the kind of a table, after noting by what it is known."""
+def _remember(first: Any, kind: tuple[type, list[object]]) -> object:
+    """Return the kind of a table, after noting by which column it is known."""
     if len(_tables) >= _TABLES_MAX:
         _tables.clear()
-    _tables[id(by)] = (get, kind)
+    # Equal ones become the same one, which is compared faster.
+    latest = _kinds.setdefault(kind[0], kind)
+    if latest == kind:
+        kind = latest
+    else:
+        _kinds[kind[0]] = kind
+    key = id(first)
+    _tables[key] = (ref(first, lambda _: _tables.pop(key, None)), kind)
     return kind

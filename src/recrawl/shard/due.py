@@ -12,6 +12,7 @@ from recrawl.core.kernel import table_kernel
 from recrawl.core.price.due_table import LOG2_NEVER, DueTable, due_periods_of
 from recrawl.core.price.promise import first_change_quantile_of
 from recrawl.core.price.table_value import log2_target_of
+from recrawl.core.quick_calls import quick_call
 from recrawl.shard.state.tables import GROUP_CLOSED, Groups, Limits, Pages
 from recrawl.shard.state.words import (
     CODES_PER_OCTAVE,
@@ -153,13 +154,16 @@ def _write_positions(terms: Terms, log2_price: float, positions: FloatArray) -> 
     positions[positions.size - 1] = 1.0 / (CODES_PER_OCTAVE * table.log2_target_step)
 
 
+_write_positions_quickly = quick_call(_write_positions)
+
+
 def first_positions(terms: Terms, log2_price: float) -> FloatArray:
     """Return the positions in the due table, by shape, of pages with the smallest codes at a price.
 
     The last number is the distance by which each code step moves a page down.
     """
     positions = np.empty(terms.log2_bonus.size + 1)
-    _write_positions(terms, float(log2_price), positions)
+    _write_positions_quickly(terms, float(log2_price), positions)
     return positions
 
 

@@ -22,6 +22,9 @@ STALE_CHANCE_MIN = 0.02
 """Chance of a change below which a copy is called almost certainly fresh.  The chance is at most
 the age over the mean period of changes."""
 
+# Read once: before Python 3.12, reading a member of an enumeration takes as long as a small call.
+_FIXED = int(PriceMode.FIXED)
+
 
 class Early(IntEnum):
     """Which pages below the price a lease returns while budget is left."""
@@ -42,13 +45,13 @@ def is_scanned(registers: Registers, settings: ShardSettings) -> bool:
 
 def has_price(registers: Registers) -> bool:
     """Return whether pages must be worth a price: one that is fixed, or of a budget per time."""
-    is_fixed = registers.price_mode[0] == PriceMode.FIXED
+    is_fixed = int(registers.price_mode[0]) == _FIXED
     return bool(is_fixed or 0.0 < registers.budget[0] < math.inf)
 
 
 def early_rule(registers: Registers, settings: ShardSettings) -> Early:
     """Return which pages below the price leases return."""
-    if registers.price_mode[0] == PriceMode.FIXED or not is_scanned(registers, settings):
+    if int(registers.price_mode[0]) == _FIXED or not is_scanned(registers, settings):
         return Early.NONE
     # Early fetches teach how often pages change, which nobody knows before.
     is_learning = registers.n_polls[0] < registers.n_pages[0]

@@ -88,6 +88,8 @@ _IN_FETCHES = int(BudgetUnit.FETCHES)
 # What every lease and report calls, however few its rows.
 _apply_outcomes = quick_call(outcomes.apply_outcomes)
 _apply_orders = quick_call(apply_orders)
+_forget_leases = quick_call(leases.forget_leases)
+_overdue_leases = quick_call(leases.overdue_leases)
 
 
 class Shard:
@@ -380,7 +382,7 @@ class Shard:
     def overdue(self, now_ms: int) -> events.LeasesExpired:
         """Propose to end leases that have run out, at most 65,536 at a time."""
         found = np.empty(_EXPIRED_MAX, np.int64)
-        n, self._overdue_from = leases.overdue_leases(
+        n, self._overdue_from = _overdue_leases(
             self.tables.leases,
             self.tables.registers,
             max(now_ms, self.now_ms),
@@ -626,7 +628,7 @@ class Shard:
         n = event.page.size
         if not growth.has_room_for_leases(self.tables, n):
             # There may be room without a larger ring.
-            leases.forget_leases(self.tables.leases, self.tables.registers, self._grace_ms)
+            _forget_leases(self.tables.leases, self.tables.registers, self._grace_ms)
             self.tables = growth.with_leases(self.tables, n)
         t = self.tables
         rules = self.rules
@@ -649,7 +651,7 @@ class Shard:
                 registers.price[0] = event.price[i]
                 valid[i] = True
         if valid.any():
-            leases.forget_leases(self.tables.leases, registers, self._grace_ms)
+            _forget_leases(self.tables.leases, registers, self._grace_ms)
             if registers.rebased_to[0] < registers.n_slots[0]:
                 self._rebase(_REBASED_PER_TICK)
             if registers.n_to_reage[0] > 0:

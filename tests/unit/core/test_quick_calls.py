@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from recrawl.core import quick_calls
 from recrawl.core.kernel import IS_COMPILED, table_kernel
 from recrawl.core.quick_calls import quick_call
 
@@ -24,6 +25,22 @@ class Numbers(NamedTuple):
 
     factor: float
     offset: int
+
+
+class Mixed(NamedTuple):
+    """A table that contains another one, an array and a number."""
+
+    columns: Columns
+    weights: NDArray[np.float64]
+    offset: float
+
+
+@table_kernel
+def _weighted(mixed: Mixed, first: int) -> float:
+    total = mixed.offset
+    for i in range(first, mixed.weights.size):
+        total += mixed.weights[i] * float(mixed.columns.a[i])
+    return total
 
 
 @table_kernel
@@ -95,6 +112,45 @@ def test_known_arguments_are_looked_at_once() -> None:
     for n in (3, 4, 5):
         check(call, columns(n), Numbers(0.5, n), 1.0)
     assert call._n_attempts == n_before
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="kernels are interpreted")
+def test_tables_of_tables_and_numbers_are_recognised() -> None:
+    call: Any = quick_call(_weighted)
+    if call is _weighted:
+        pytest.skip("this version of numba was not tried")
+    for n in (3, 4, 5):
+        assert call(Mixed(columns(n), np.ones(n), 0.5), 1) == sum(range(1, n)) + 0.5
+    n_before = call._n_attempts
+    for n in (6, 7):
+        assert call(Mixed(columns(n), np.ones(n), 0.25), 1) == sum(range(1, n)) + 0.25
+    assert call._n_attempts == n_before == 1
+    # Other types of a part give the right result as well.
+    assert call(Mixed(columns(3, a=np.int32), np.ones(3), 0.5), 1) == 3.5
+    assert call(Mixed(columns(3), np.ones(3), 0.5)._replace(offset=2), 1) == 5.0
+    assert call(Mixed(columns(3), np.ones(6)[::2], 0.5), 1) == 3.5
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="kernels are interpreted")
+def test_tables_of_many_partitions_are_looked_at_once() -> None:
+    call: Any = quick_call(_total)
+    if call is _total:
+        pytest.skip("this version of numba was not tried")
+    tables = [columns(3) for _ in range(4_000)]
+    for table in tables:
+        call(table, Numbers(0.5, 1), 1.0, np.zeros(1))
+    known = {id(quick_calls._tables[id(table.a)][1]) for table in tables}
+    assert len(known) == 1
+
+
+def test_tables_that_are_gone_are_forgotten() -> None:
+    call = quick_call(_total)
+    check(call, columns(), Numbers(0.5, 1), 1.0)
+    n_before = len(quick_calls._tables)
+    for n in range(100):
+        check(call, columns(n), Numbers(0.5, 1), 1.0)
+    gc.collect()
+    assert len(quick_calls._tables) <= n_before
 
 
 def test_a_table_that_was_replaced_is_not_kept_in_memory() -> None:

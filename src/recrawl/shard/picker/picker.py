@@ -45,6 +45,8 @@ _CEILING = int(Reason.CEILING)
 _DISCOVERY = int(Reason.DISCOVERY)
 _SPARE = int(Reason.SPARE)
 _VALUE = int(Reason.VALUE)
+_FIXED = int(PriceMode.FIXED)
+_IN_COST = int(BudgetUnit.COST)
 
 # Weight of the latest marginal page in the price that scans maintain.
 _SMOOTHING = 0.1
@@ -75,6 +77,8 @@ _RESTOCKED_PER_SECOND = 50_000.0
 _RESTOCK_MAX = 100_000
 
 _wake_groups = quick_call(wake_groups)
+_end_decision = quick_call(end_decision)
+_n_free_rows = quick_call(n_free_rows)
 
 
 class Proposal(NamedTuple):
@@ -209,7 +213,7 @@ class Picker:
         self._now_ms = max(now_ms, self._now_ms)
         self._fit(tables)
         registers = tables.registers
-        self._is_fixed = bool(registers.price_mode[0] == PriceMode.FIXED)
+        self._is_fixed = int(registers.price_mode[0]) == _FIXED
         self._fixed_price = float(registers.fixed_price[0])
         self._is_sweeping = not is_scanned(registers, self._settings)
         self._keeps_budget = keeps_budget
@@ -222,7 +226,7 @@ class Picker:
         if self._is_sweeping:
             moment = self._advance(tables, now_ms, n)
             self._revalue_waiting(tables, moment, n)
-        by_cost = bool(registers.budget_unit[0] == BudgetUnit.COST)
+        by_cost = int(registers.budget_unit[0]) == _IN_COST
         credit = credit_at(registers, now_ms) if by_cost else math.inf
         if by_cost:
             n = math.ceil(min(_COST_ROOM * max(credit, 0.0) / self._mean_cost, float(n)))
@@ -231,7 +235,7 @@ class Picker:
         first_order = int(registers.next_order[0])
         write_purposes(first_order, settings.audit_share, settings.discovery_share, wanted)
         slot, reason = self._orders(tables, now_ms, wanted, None if exact else moment)
-        end_decision(self._market, slot)
+        _end_decision(self._market, slot)
         if by_cost:
             n_kept = self._n_affordable(tables, slot, credit)
             if moment is not None:
@@ -268,14 +272,14 @@ class Picker:
         self._now_ms = max(now_ms, self._now_ms)
         self._fit(tables)
         registers = tables.registers
-        self._is_fixed = bool(registers.price_mode[0] == PriceMode.FIXED)
+        self._is_fixed = int(registers.price_mode[0]) == _FIXED
         self._fixed_price = float(registers.fixed_price[0])
         self._find_curve_price(tables, now_ms / 1000.0)
         scans = is_scanned(registers, self._settings)
         self._log2_fall = log2_price_fall(registers, now_ms) if scans else 0.0
         self._make_rows(int(np.unique(tables.pages.group[slots[slots >= 0]]).size))
         why = np.empty(slots.size, np.uint8)
-        in_cost = bool(registers.budget_unit[0] == BudgetUnit.COST)
+        in_cost = int(registers.budget_unit[0]) == _IN_COST
         order_given_pages(
             tables.pages,
             tables.groups,
@@ -295,7 +299,7 @@ class Picker:
             why,
         )
         ordered = slots[why == 0]
-        end_decision(self._market, ordered)
+        _end_decision(self._market, ordered)
         return ordered, why
 
     def _find_curve_price(self, tables: Tables, now: float) -> None:
@@ -467,7 +471,7 @@ class Picker:
         return slot[is_had], reason[is_had]
 
     def _make_rows(self, n: int) -> None:
-        while n_free_rows(self._market, n) < n:
+        while _n_free_rows(self._market, n) < n:
             self._sweep.market = grow_rows(self._market)
 
     def _discovery_orders(

@@ -37,6 +37,7 @@ _HARMLESS = (
     events.LeasesExpired,
 )
 _DISALLOWED = int(Verdict.DISALLOWED)
+_SPARE = int(Reason.SPARE)
 _NO_SLOTS = np.empty(0, np.int64)
 _NO_REASONS = np.empty(0, np.uint8)
 
@@ -107,7 +108,8 @@ class Reserve:
         n_chosen = min(n + self._n_ahead, max(n_paid, n))
         slot, reason = picker.decide(tables, now_ms, n_chosen, keeps_budget=keeps_budget)
         # Pages below the price are the last, and there are none to choose ahead.
-        n_kept = max(int(np.argmax(np.append(reason == Reason.SPARE, True))), n)
+        is_spare = reason == _SPARE
+        n_kept = max(int(is_spare.argmax()) if is_spare.any() else reason.size, n)
         picker.put_back(tables, slot[n_kept:])
         self._slot, self._reason = slot[:n_kept], reason[:n_kept]
         self._next_order = next_order

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from recrawl.core.arrays import FloatArray
 from recrawl.core.belief.codes import dither_of
 from recrawl.core.kernel import table_kernel
+from recrawl.core.quick_calls import quick_call
 from recrawl.shard.due import ROUGHNESS, Terms, first_positions, log2_worth_of, rough_age_of
 from recrawl.shard.picker.queue.market import Market, grow_rows, has_bit, has_free_row
 from recrawl.shard.picker.queue.turns import may_order, order_from
@@ -154,6 +155,11 @@ def _order(
     return int(ranked.slot.size)
 
 
+# In a partition of a few thousand pages, finding out types would take longer than the work.
+_collect_pages = quick_call(_collect)
+_order_pages = quick_call(_order)
+
+
 def order_exactly(
     tables: Tables,
     terms: Terms,
@@ -210,7 +216,7 @@ def order_exactly(
         i = 0
         while i < found.slot.size and n_ordered < n:
             left = n - n_ordered - int(chosen.sum())
-            i = _order(tables.pages, tables.groups, market, now_ms, found, i, left, chosen)
+            i = _order_pages(tables.pages, tables.groups, market, now_ms, found, i, left, chosen)
             if i < found.slot.size:
                 market = grow_rows(market)
         orders.append(Ranked(found.slot[chosen], found.log2_worth[chosen]))
@@ -221,6 +227,8 @@ def order_exactly(
 def _concatenate(parts: list[Ranked]) -> Ranked:
     if not parts:
         return Ranked(np.empty(0, np.int64), np.empty(0))
+    if len(parts) == 1:
+        return parts[0]
     slots, worths = zip(*parts, strict=True)
     return Ranked(np.concatenate(slots), np.concatenate(worths))
 
@@ -234,7 +242,7 @@ def _pages_in_band(
     for first in range(0, n_slots, _CHUNK):
         size = min(_CHUNK, n_slots - first)
         found = Ranked(np.empty(size, np.int64), np.empty(size))
-        n = _collect(
+        n = _collect_pages(
             tables.pages,
             tables.groups,
             tables.limits,
