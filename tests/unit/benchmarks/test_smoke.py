@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import (
     backtests,
+    cluster_costs,
     exactness,
     fragments,
     kernels,
@@ -195,3 +196,10 @@ def test_one_price_is_ahead_of_equal_shares() -> None:
     assert row["one_price_over_single"] > 0.95
     assert measured["doubled_seconds"]["max"] < 10
     assert measured["faults"]["n_steps"] >= 2_000
+
+
+def test_costs_of_workers_broker_and_client_are_measured() -> None:
+    found = cluster_costs.measure(pages=[2_000], partitions=[2], workers=[1], n_outcomes=1_000)
+    (row,) = found["rows"]
+    assert row["log_bytes"] > 16
+    assert min(row["worker_cpu_ms"], row["client_cpu_ms"], row["bare_producer_cpu_ms"]) > 0
