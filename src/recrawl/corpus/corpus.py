@@ -1502,11 +1502,18 @@ class Corpus:
             return pages_of_host(nodes, host if is_key else host.lower())
 
     def host(self, host: str) -> "HostView":
-        """Return how a host (or domain or key, as pages are grouped) is fetched from."""
+        """Return how a host (or domain or key, as pages are grouped) is fetched from.
+
+        A standby of the host's partition answers too, and says how far it may be behind.
+        """
         from recrawl.corpus.inspect.hosts import host_view  # noqa: PLC0415
 
         host = canonical_host(host, self.config.corpus.group_by)
-        with self.nodes.use(partition_of_key(host, self.nodes.n_partitions)) as node:
+        i = partition_of_key(host, self.nodes.n_partitions)
+        if i in self._standbys and i not in self.nodes:
+            behind = self._standbys.lag_seconds().get(i, 0.0)
+            return host_view(self._standbys.find(i).node, host)._replace(standby_seconds=behind)
+        with self.nodes.use(i) as node:
             return host_view(node, host)
 
     def newcomers(self) -> dict[str, int]:

@@ -101,6 +101,9 @@ class HostView(NamedTuple):
     """Whether nothing is fetched from the host."""
     is_unlimited: bool
     """Whether pages added to the host are never limited as newcomers."""
+    standby_seconds: float | None = None
+    """Seconds by which this may be behind, if a standby of the partition says it; None if its owner
+    does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

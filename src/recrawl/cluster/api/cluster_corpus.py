@@ -5,7 +5,7 @@ workers to them.  The service uses it like a `Corpus`; requests that other worke
 `Corpus` itself, and so are never forwarded again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -279,20 +279,30 @@ class ClusterCorpus:
         if found.parts:
             page = found.parts[0][1]
             return page
-        i = int(partition[0])
-        if i in self.local.standby_lags():
-            return self.local.explain(url, key=key)
-        for worker in self._split_calls.owners.standbys_of(i):
+        page = self._ask_standby(
+            int(partition[0]),
+            lambda: self.local.explain(url, key=key),
+            lambda client: client.explain(url, key=key),
+        )
+        return page
+
+    def _ask_standby(
+        self,
+        partition: int,
+        local_call: Callable[[], Any],
+        remote_call: Callable[[AsyncClient], Awaitable[Any]],
+    ) -> Any:
+        """Return what a standby of a partition answers; raise `PartitionAway` if none does."""
+        if partition in self.local.standby_lags():
+            return local_call()
+        for worker in self._split_calls.owners.standbys_of(partition):
             if worker.worker == self._split_calls.owners.worker:
                 continue
             try:
-                page = self._calls.run(
-                    self._calls.call(worker, lambda client: client.explain(url, key=key))
-                ).result()
+                return self._calls.run(self._calls.call(worker, remote_call)).result()
             except ServiceError:
                 continue
-            return page
-        raise PartitionAway(i)
+        raise PartitionAway(partition)
 
     def similar_urls(self, url: str) -> list[str]:
         """Return up to three URLs of tracked pages of this process that are spelled much alike."""
@@ -301,14 +311,25 @@ class ClusterCorpus:
     # ------------------------------------------------------------------ hosts
 
     def host(self, host: str) -> HostView:
-        """Return how a host (or domain or key, as pages are grouped) is fetched from."""
+        """Return how a host (or domain or key, as pages are grouped) is fetched from.
+
+        If the owner cannot be reached, a standby answers and says how far it may be behind.
+        """
         partition = self._of_host(host)
         found = self._split_calls.run(
             partition,
             lambda _: self.local.host(host),
             lambda client, _: client.host(host),
         )
-        view: HostView = only_result(found, partition)
+        view: HostView
+        if found.parts:
+            view = found.parts[0][1]
+        else:
+            view = self._ask_standby(
+                int(partition[0]),
+                lambda: self.local.host(host),
+                lambda client: client.host(host),
+            )
         return view
 
     def set_host(self, host: str, **settings: Any) -> None:

@@ -102,7 +102,7 @@ async def _host_answer(hosted: HostedCorpus, host: str) -> Response:
 
 
 def _settings_of(host: Any) -> dict[str, Any]:
-    """Return what a client can set: the number of pages is not a version."""
+    """Return what a client can set: the number of pages, and who says so, is not a version."""
     settings: dict[str, Any] = host._asdict()
-    del settings["n_pages"]
+    del settings["n_pages"], settings["standby_seconds"]
     return settings

@@ -129,7 +129,7 @@ def test_a_turn_at_a_host_is_granted_once_by_all_workers_together(
     assert not any(one.is_granted for one in later.values())
 
 
-def test_a_standby_explains_pages_and_says_how_far_it_is_behind(
+def test_a_standby_explains_pages_and_hosts_and_says_how_far_it_is_behind(
     workers: Workers, clients: list[Client]
 ) -> None:
     clients[0].add(URLS)
@@ -151,6 +151,14 @@ def test_a_standby_explains_pages_and_says_how_far_it_is_behind(
     page = clients[1].explain(url)
     assert page is not None
     assert page.standby_seconds is None
+    # So does it show hosts.
+    host = url.split("/")[2]
+    for client in (clients[0], clients[2]):
+        view = client.host(host)
+        assert (view.host, view.n_pages) == (host, 5)
+        assert view.standby_seconds is not None
+        assert view.standby_seconds >= 0
+    assert clients[1].host(host).standby_seconds is None
     # It does not take changes.
     assert clients[0].add([url]).rows.tolist() == [RowStatus.UNAVAILABLE]
 
