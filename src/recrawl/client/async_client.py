@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import uuid
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -37,6 +36,7 @@ from recrawl.client.answers import (
 )
 from recrawl.client.details import ServiceDetails
 from recrawl.client.problems import RequestTooLarge, UnknownName
+from recrawl.client.request_keys import NewRequestKey, new_request_key
 from recrawl.client.rows import (
     ROWS_PER_REQUEST,
     Urls,
@@ -367,6 +367,7 @@ class AsyncClient:
             Seconds to wait until the first page is due, at most 60.
         """
         request = request or new_request_key()
+        is_first = isinstance(request, NewRequestKey) and request.is_first_use()
         orders = Orders()
         number = 0
         while len(orders) < n and orders.shortfall is None:
@@ -385,6 +386,7 @@ class AsyncClient:
                 "/orders",
                 params=params,
                 request=f"{request}.{number}",
+                is_first=is_first,
                 wait_seconds=wait,
             )
             found = read_orders(answer.json())
@@ -414,6 +416,7 @@ class AsyncClient:
                 params={"n": asked, "seconds": seconds, "exact": exact, "run": run, "why": False},
                 accept=ARROW,
                 request=f"{request}.{number}",
+                is_first=True,
             )
             part = read_order_table(read_table(answer.data))
             parts.append(part)
@@ -748,11 +751,6 @@ class AsyncClient:
 
 def _turn_rows(hosts: Mapping[str, str] | None) -> list[dict[str, str]]:
     return [{"turn": turn, "host": host} for turn, host in (hosts or {}).items()]
-
-
-def new_request_key() -> str:
-    """Return an idempotency key that no other request has."""
-    return uuid.uuid4().hex
 
 
 def _object(found: Any) -> dict[str, Any]:

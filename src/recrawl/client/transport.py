@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from recrawl.client.problems import failure_of
 from recrawl.client.service_url import CORPORA_PATH, ServiceUrl
 from recrawl.errors import AccessDenied, CorpusError, ServiceError, ServiceUnavailable
+from recrawl.messages.forwarding import FIRST_ATTEMPT
 
 if TYPE_CHECKING:
     import aiohttp
@@ -159,6 +160,7 @@ class Transport:
         content_type: str = JSON,
         accept: str = JSON,
         request: str | None = None,
+        is_first: bool = False,
         wait_seconds: float = 0.0,
     ) -> ServiceAnswer:
         """Send a request, again if it fails, and return the answer.
@@ -179,6 +181,8 @@ class Transport:
             Format of the answer.
         request
             Idempotency key, for a request that must not be sent twice without one.
+        is_first
+            Whether nobody has sent this key before; the server is told so with the first attempt.
         wait_seconds
             Time for which the server is asked to wait.
         """
@@ -187,6 +191,8 @@ class Transport:
             headers["Content-Type"] = content_type
         if request is not None:
             headers["Idempotency-Key"] = request
+            if is_first:
+                headers[FIRST_ATTEMPT] = "1"
         query = {
             name: query_text(value) for name, value in (params or {}).items() if value is not None
         }
@@ -221,6 +227,7 @@ class Transport:
                     raise error
             except ServiceUnavailable as unavailable:
                 error = unavailable
+            headers.pop(FIRST_ATTEMPT, None)
             self._note_failure(error)
             # Clients that failed together must not all come back at the same time.
             delay = max(retry_after, pause * self._random.uniform(0.5, 1.0))

@@ -4,13 +4,13 @@ import asyncio
 import logging
 import signal
 import threading
-import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
+from recrawl.client.request_keys import new_request_key
 from recrawl.errors import RecrawlError, ServiceUnavailable, StorageError
 from recrawl.messages.enums import Why
 from recrawl.messages.leases import Orders
@@ -301,7 +301,7 @@ class _Work:
             if self._stopped.is_set():
                 return
             if not request:
-                request, n = uuid.uuid4().hex, 2 * options.concurrency - self._n_held
+                request, n = new_request_key(), 2 * options.concurrency - self._n_held
             asked_at = loop.time()
             try:
                 orders = await self._client.lease(

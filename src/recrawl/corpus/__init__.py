@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     )
     from recrawl.node.clock import Clock, SystemClock
     from recrawl.node.config.corpus_config import CorpusConfig
-    from recrawl.node.records import RequestKey
+    from recrawl.node.records import FirstRequestKey, RequestKey
     from recrawl.node.settings.pages import PageSettings
 
 __all__ = [
@@ -109,6 +109,7 @@ __all__ = [
     "CorpusPlan",
     "CountedRows",
     "CrawlImport",
+    "FirstRequestKey",
     "Forgotten",
     "HostPlan",
     "HostView",
@@ -254,7 +255,7 @@ _MODULES = {
     ),
     "recrawl.node.clock": ("Clock", "SystemClock"),
     "recrawl.node.config.corpus_config": ("CorpusConfig",),
-    "recrawl.node.records": ("RequestKey",),
+    "recrawl.node.records": ("FirstRequestKey", "RequestKey"),
     "recrawl.node.settings.pages": ("PageSettings",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

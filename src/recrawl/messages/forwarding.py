@@ -8,6 +8,7 @@ __all__ = [
     "AUTHORIZATION_KIND",
     "BODY",
     "EXPECTED",
+    "FIRST_ATTEMPT",
     "FORWARDED",
     "HELD_ONLY",
     "REQUEST",
@@ -33,6 +34,9 @@ REQUEST: Final = "Recrawl-Request"
 HELD_ONLY: Final = "Recrawl-Held-Only"
 """Header of a lease that asks only for the orders that an earlier attempt got."""
 
+FIRST_ATTEMPT: Final = "Recrawl-First-Attempt"
+"""Header of a request whose idempotency key was never sent before.  A client that repeats a request
+leaves it out.  Without it, a cluster asks all workers what an earlier attempt got."""
 BODY: Final = "Recrawl-Body"
 """Header with the hash of the body, see `forwarded_digest`."""
 

@@ -53,6 +53,7 @@ __all__ = [
     "TEMPLATE_FLAG",
     "CorpusIdentified",
     "CurvePriorSet",
+    "FirstRequestKey",
     "LogEntry",
     "NamesNumbered",
     "PagesAddedWithUrls",
@@ -80,6 +81,12 @@ class RequestKey(NamedTuple):
     """Idempotency key of the client, 1 to 64 bytes."""
     digest: bytes
     """Digest of the request, up to 32 bytes: another request with the same key is a mistake."""
+
+
+class FirstRequestKey(RequestKey):
+    """A key that its client has never sent before: no earlier attempt can have had an effect."""
+
+    __slots__ = ()
 
 
 class CorpusIdentified(NamedTuple):

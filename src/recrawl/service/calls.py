@@ -6,7 +6,8 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import Path, Request
 
-from recrawl.corpus import RequestKey
+from recrawl.corpus import FirstRequestKey, RequestKey
+from recrawl.messages.forwarding import FIRST_ATTEMPT
 from recrawl.service.access import Access
 from recrawl.service.formats.body_memory import BodyMemory, HeldBody
 from recrawl.service.formats.row_kinds import RowKind
@@ -137,7 +138,8 @@ def request_key(request: Request, *parts: object) -> RequestKey | None:
         data = part if isinstance(part, bytes) else str(part).encode()
         digest.update(len(data).to_bytes(8, "big") + data)
     # Clients with different keys may choose the same text.
-    return RequestKey(f"{request.state.key_id} {text}".encode(), digest.digest())
+    kind = FirstRequestKey if FIRST_ATTEMPT in request.headers else RequestKey
+    return kind(f"{request.state.key_id} {text}".encode(), digest.digest())
 
 
 def check_at_most(name: str, value: float, most: float) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ import pytest
 import recrawl
 from recrawl.client import AsyncClient, Client
 from recrawl.client.service_url import ServiceUrl, parse_service_url
+from recrawl.client.transport import Transport
 from recrawl.corpus import Corpus, Outcome
 from recrawl.errors import (
     AccessDenied,
@@ -288,3 +290,28 @@ def test_an_async_client_waits_for_many_leases_at_once(server: RunningServer) ->
             return [len(orders) for orders in await asyncio.gather(*leases)]
 
     assert asyncio.run(lease_all()) == [1] * 20
+
+
+def test_only_the_first_attempt_says_that_it_is_the_first(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    send = Transport._send
+
+    async def fail_once(self: Transport, *arguments: Any) -> Any:
+        method, _, _, headers, *_ = arguments
+        if method != "POST":
+            return await send(self, *arguments)
+        seen.append("Recrawl-First-Attempt" in headers)
+        if len(seen) == 1:
+            raise ServiceUnavailable("for the test")
+        return await send(self, *arguments)
+
+    monkeypatch.setattr(Transport, "_send", fail_once)
+    with Client(f"http://127.0.0.1:{server.port}/v1/corpora/news") as client:
+        client.lease(1)
+        assert seen == [True, False]
+        client.lease(1)
+        client.lease(1, request="mine")
+        client.lease_table(1)
+    assert seen == [True, False, True, False, True]

@@ -5,8 +5,9 @@ first all, then those that have given all that they were asked for.  So there is
 which would spend budget for nothing.
 
 A lease with a request key may be repeated at another worker, which does not know who was asked the
-first time.  So all are first asked for the orders that they gave under this key.  The first time a
-worker is asked for new ones it gets the key itself, and later ones that are derived from it.
+first time.  So all are first asked for the orders that they gave under this key, unless the client
+says that it has never sent it before.  The first time a worker is asked for new ones it gets the
+key itself, and later ones that are derived from it.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from zlib import crc32
 from recrawl.client import AsyncClient
 from recrawl.cluster.api.owners import Owner
 from recrawl.cluster.api.split_calls import SplitCalls
-from recrawl.corpus import Order, Orders, RequestKey
+from recrawl.corpus import FirstRequestKey, Order, Orders, RequestKey
 from recrawl.corpus.leasing.shortfall import merge_shortfalls
 from recrawl.errors import RecrawlError, RequestKeyReused, ServiceUnavailable
 from recrawl.messages.enums import Why
@@ -149,7 +150,7 @@ class SharedLeases:
 
     async def _lease(self, n: int, request: RequestKey | None, options: _Options) -> Orders:
         workers = self._workers(request)
-        if request is not None:
+        if request is not None and not isinstance(request, FirstRequestKey):
             held = await self._find_held(workers, request, options)
             if held:
                 return Orders(held)

@@ -165,10 +165,12 @@ class _OwnerTransport(Transport):
         content_type: str = JSON,
         accept: str = JSON,
         request: str | None = None,
+        is_first: bool = False,
         wait_seconds: float = 0.0,
     ) -> ServiceAnswer:
         """Send a request once, and return the answer; see `Transport.call`."""
-        del request, wait_seconds  # the key of the original request counts, and nobody waits
+        # The key of the original request counts, and nobody waits.
+        del request, is_first, wait_seconds
         assert self._base is not None
         url = URL(self._base + path, encoded=True)
         query = {

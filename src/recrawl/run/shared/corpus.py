@@ -105,7 +105,7 @@ class SharedCorpus:
 
     def lease(self, n: int, *, seconds: float, with_shortfall: bool) -> Orders:
         """Return up to ``n`` pages that are most worth fetching now."""
-        from recrawl.client.async_client import new_request_key  # noqa: PLC0415
+        from recrawl.client.request_keys import new_request_key  # noqa: PLC0415
 
         key = new_request_key()  # the same for all attempts, so that no order is lost
         return self._call(
@@ -138,7 +138,7 @@ class SharedCorpus:
 
     def signal(self, urls: Sequence[str], *, source: str, **columns: Any) -> Signalled:
         """Signal that pages may have changed."""
-        from recrawl.client.async_client import new_request_key  # noqa: PLC0415
+        from recrawl.client.request_keys import new_request_key  # noqa: PLC0415
 
         key = new_request_key()
         return self._call_if_allowed(

@@ -3,6 +3,7 @@
 import pytest
 
 from recrawl.client import Client
+from recrawl.client.request_keys import new_request_key
 from recrawl.corpus import RowStatus
 from recrawl.errors import RequestKeyReused
 from tests.unit.cluster.api.workers import Workers
@@ -71,3 +72,27 @@ def test_given_pages_leased_again_are_the_same(workers: Workers, clients: list[C
         again = client.lease_urls(URLS, request="given")
         assert [one.handle for one in again.orders] == [one.handle for one in first.orders]
     assert sum(worker.corpus.stats().in_flight for worker in workers.all) == 200
+
+
+def test_only_a_lease_that_may_be_a_repetition_asks_what_was_given_before(
+    workers: Workers, clients: list[Client]
+) -> None:
+    clients[0].add(URLS)
+
+    def n_forwarded() -> int:
+        return sum(workers[0].calls.counts.n_by_result.values())
+
+    before = n_forwarded()
+    assert len(clients[0].lease(30, with_shortfall=False)) == 30
+    assert n_forwarded() - before == 2  # one lease at each of the two other workers
+    before = n_forwarded()
+    orders = clients[0].lease(30, request="mine", with_shortfall=False)
+    assert n_forwarded() - before == 4
+
+    # The second use of a key that the client has made may be a repetition, too.
+    key = new_request_key()
+    first = clients[0].lease(30, request=key)
+    for client in clients:
+        again = client.lease(30, request=key)
+        assert {one.handle for one in again} == {one.handle for one in first}
+    assert len({one.handle for one in [*orders, *first]}) == 60
