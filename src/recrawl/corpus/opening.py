@@ -199,6 +199,7 @@ def _files_of(
         corpus_id=corpus_id,
         generation=shape.generation,
         reopen_ledger=reopen,
+        n_partitions=config.corpus.partitions,
     )
 
 

@@ -11,6 +11,7 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
 from types import TracebackType
@@ -113,6 +114,11 @@ _AFTER_FETCH = bytes([FETCH[0] + 1])
 # Small blocks: reading a URL decompresses one block, and URLs compress well even in small blocks.
 _OPTIONS = KvOptions(compression="zstd", block_bytes=4 << 10, block_cache_bytes=128 << 20)
 
+# Size of the write buffers of all stores together, and the smallest of one.  A buffer has a filter
+# of a tenth of its size, which takes memory even while nothing is written.
+_BUFFERS_BYTES = 4 * _OPTIONS.write_buffer_bytes
+_BUFFER_BYTES_MIN = 8 << 20
+
 _Read: TypeAlias = tuple[int, PageArray, list[bytes | None]]
 HashUrls: TypeAlias = Callable[[pa.StringArray, int], HashArray]
 
@@ -174,9 +180,10 @@ class Store:
         mode: Mode = "writer",
         hash_urls: HashUrls = hash_urls,
         changes_max: int = CHANGES_MAX,
-        options: KvOptions = _OPTIONS,
+        options: KvOptions | None = None,
         corpus_id: str | None = None,
         partition: int = 0,
+        n_partitions: int = 1,
         update_host: UpdateHostMemory | None = None,
     ) -> Self:
         """Open a store; a writer creates it if it does not exist.
@@ -192,10 +199,12 @@ class Store:
         changes_max
             Number of changes to keep.
         options
-            Options of the storage engine.
+            Options of the storage engine; by default those of one of ``n_partitions`` stores.
         corpus_id, partition
             Corpus and partition, which must be those of the store; a writer records them in a
             store that has none.  Without an id any store is accepted.
+        n_partitions
+            Number of partitions of the corpus: more than four share the memory for writes of four.
         update_host
             Function that updates the memory of a group's common text; without it, updates are
             ignored.
@@ -213,7 +222,12 @@ class Store:
         """
         if changes_max < 1:
             raise ValueError(f"changes_max must be at least 1, got {changes_max}")
-        kv = KeyValues.open(folder, mode=mode, options=options, marks_damage=mode == "writer")
+        kv = KeyValues.open(
+            folder,
+            mode=mode,
+            options=options or _options_of(n_partitions),
+            marks_damage=mode == "writer",
+        )
         try:
             hash_key, canon_version = _identity_of(kv)
             if corpus_id is not None:
@@ -869,6 +883,12 @@ def _not_removed(batch: StoreBatch, page: PageArray) -> NDArray[np.int64]:
     if not removed:
         return np.arange(page.size)
     return np.flatnonzero(~np.isin(page, np.concatenate(removed)))
+
+
+def _options_of(n_partitions: int) -> KvOptions:
+    """Return the options of one of several stores."""
+    share = max(_BUFFERS_BYTES // max(n_partitions, 1), _BUFFER_BYTES_MIN)
+    return replace(_OPTIONS, write_buffer_bytes=min(share, _OPTIONS.write_buffer_bytes))
 
 
 def _identity_of(kv: KeyValues) -> tuple[int, int]:

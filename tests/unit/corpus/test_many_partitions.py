@@ -13,7 +13,7 @@ from recrawl.corpus import CorpusConfig
 FEW, MANY = 4, 32
 # The store of a partition: its lock, manifest, write-ahead log, messages, and its folder twice.
 FILES_PER_PARTITION = 6
-MB_PER_PARTITION = 20
+MB_PER_PARTITION = 6
 
 
 def config_of(bootstrap: str, topic: str) -> CorpusConfig:

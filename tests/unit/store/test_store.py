@@ -638,3 +638,11 @@ def test_the_size_on_disk_is_reported(store: Store) -> None:
     store.compact()
     assert store.n_bytes_on_disk > before
     assert "position=1" in repr(store)
+
+
+@pytest.mark.parametrize(("n_partitions", "mb"), [(1, 64), (4, 64), (16, 16), (256, 8)])
+def test_many_stores_share_the_memory_for_writes(
+    tmp_path: Path, n_partitions: int, mb: int
+) -> None:
+    with Store.open(tmp_path / "store", n_partitions=n_partitions) as store:
+        assert store._kv._options.write_buffer_bytes == mb << 20

@@ -88,6 +88,8 @@ class Partition(NamedTuple):
     """Layout generation of the corpus."""
     reopen_ledger: Callable[[], Ledger] | None = None
     """Function that returns a new ledger after a failed append; None if the log has none."""
+    n_partitions: int = 1
+    """Number of partitions of the corpus, by which their stores share memory."""
 
 
 def settings_event(settings: ShardSettings) -> SettingsSet:
@@ -237,6 +239,7 @@ def _store_of(partition: Partition) -> Store:
         changes_max=partition.changes_max,
         corpus_id=partition.corpus_id,
         partition=partition.number,
+        n_partitions=partition.n_partitions,
         update_host=update_host_memory,
     )
 
