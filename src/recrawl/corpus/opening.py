@@ -15,6 +15,7 @@ from recrawl.atomic_files import create_folder, replace_json
 from recrawl.corpus.corpus import Corpus
 from recrawl.errors import ConfigError, CorpusError, RecoveryError, RecrawlError
 from recrawl.kernel_mode import uncached_notice
+from recrawl.kv import allow_databases
 from recrawl.ledger import Log, ReopenableLog, SnapshotFolder, SnapshotOrigin
 from recrawl.ledger.contract import check_partition
 from recrawl.node.clock import Clock, SystemClock, check_gap
@@ -301,6 +302,8 @@ def open_folder(
     config = config or before
     _check_shape(folder, shape, config)
     numbers = _numbers_to_open(partitions, config)
+    # Also of partitions that are opened later.
+    allow_databases(config.corpus.partitions)
     if read_only and shape.ledger == "rocksdb" and is_log_missing(folder):
         raise lost_records_error(folder, "its log is missing")
     shared = SharedPartitions(config.snapshots)
