@@ -334,8 +334,10 @@ class KafkaLedger(OneProcess):
         if append.sender is None:  # there are no records
             end = self.end
             return AppendedSpan(end, end, True)
-        with self._fail_on_error(append):
-            offsets = self._wait(append, append.sender)
+        offsets = append.delivery.offsets
+        if len(offsets) < append.n_records:
+            with self._fail_on_error(append):
+                offsets = self._wait(append, append.sender)
         first, end = min(offsets), max(offsets) + 1
         if first < append.end_before:
             self._failure = (

@@ -82,7 +82,8 @@ class Delivery:
         self.unplaced: list[bytes] = []
         """Keys of records that were acknowledged without a position."""
         self.n_wanted = 0
-        self._woken = threading.Event()
+        # Made when a thread waits, because most deliveries are complete before.
+        self._woken: threading.Event | None = None
 
     @property
     def n_answered(self) -> int:
@@ -103,16 +104,23 @@ class Delivery:
             self.unplaced.append(message.key() or b"")
         else:
             self.offsets.append(offset)
-        if self.is_complete:
+        if self._woken is not None and self.is_complete:
             self._woken.set()
+
+    def begin_wait(self) -> None:
+        """Allow other threads to `wake` this delivery from now on."""
+        self._woken = threading.Event()
 
     def wake(self) -> None:
         """End one wait early."""
+        assert self._woken is not None
         self._woken.set()
 
     def wait(self, seconds: float) -> None:
         """Wait until it is complete or woken, at most for some time."""
-        if self._woken.wait(seconds):
+        assert self._woken is not None
+        # The last answer may have come just before `begin_wait`, and woken nobody.
+        if not self.is_complete and self._woken.wait(seconds):
             self._woken.clear()
 
 
@@ -149,6 +157,9 @@ class Sender:
         give_up_at
             Time to stop waiting, on the monotonic clock.
         """
+        if delivery.n_answered >= delivery.n_wanted:
+            return  # the answers came together with those of another append
+        delivery.begin_wait()
         with self._lock:
             self._waiting.append(delivery)
         try:

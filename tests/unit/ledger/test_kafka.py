@@ -192,6 +192,20 @@ def test_who_takes_the_answers_passes_this_on(kafka_bootstrap: str) -> None:
     assert (sender._is_polled, len(sender._waiting)) == (False, 0)
 
 
+@pytest.mark.parametrize("comes_before", [True, False])
+def test_nobody_waits_for_answers_that_have_come(comes_before: bool) -> None:
+    delivery = Delivery()
+    delivery.n_wanted = 1
+    if comes_before:
+        delivery.on_delivery(None, Message(key=b"soon"))
+    delivery.begin_wait()
+    if not comes_before:
+        delivery.on_delivery(None, Message(key=b"soon"))
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(delivery.wait, 600.0).result(60)
+    assert delivery.is_complete
+
+
 def test_a_log_is_closed_while_others_read(kafka_bootstrap: str, kafka_topic: str) -> None:
     """They get an error, and neither they nor the one who closes wait for ever."""
     for _ in range(5):
