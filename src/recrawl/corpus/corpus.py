@@ -79,8 +79,9 @@ from recrawl.node.routing import (
     key_column,
     null_where_same,
     partition_of_key,
-    partitions_of,
+    partitions_of_host,
     split_by_partition,
+    split_partitions_of,
 )
 from recrawl.node.settings.hosts import HostSettings, host_events
 from recrawl.node.settings.pages import (
@@ -91,6 +92,7 @@ from recrawl.node.settings.pages import (
 )
 from recrawl.node.settings.patterns import apply_patterns
 from recrawl.node.shipped_due_table import shipped_due_table
+from recrawl.node.split_hosts.exchange import SplitHosts
 from recrawl.node.user_data import UserColumns, refused_rows, user_columns, without_refused
 from recrawl.one_process import OneProcess, ProcessLock, forked_error
 from recrawl.shard import (
@@ -180,7 +182,9 @@ class Corpus:
         self._owner = secrets.randbits(63)
         last_ms = max((node.shard.now_ms for node in nodes), default=0)
         self.time = NodeTime(clock, last_ms, gap_seconds_max=config.clock.gap_max)
-        self._namers = {node.partition: Namer(node, config) for node in nodes}
+        # Workers of a cluster open partitions one by one, and do not pass on pages of split hosts.
+        can_split = len(nodes) == format.partitions
+        self._namers = {node.partition: Namer(node, config, can_split=can_split) for node in nodes}
         self._snapshotter = Snapshotter(
             [(node, partitions[node.partition].snapshots) for node in nodes],
             config,
@@ -190,7 +194,10 @@ class Corpus:
         self._budget_split = BudgetSplit(self.nodes, config, clock)
         self.quotas = PartitionQuotas(self.nodes, self._budget_split, config, self.time)
         small_calls = new_small_calls()
-        self._leasing = Leasing(self.nodes, self._budget_split, config, self.time, small_calls)
+        self.split_hosts = SplitHosts(self.nodes)
+        self._leasing = Leasing(
+            self.nodes, self._budget_split, self.split_hosts, config, self.time, small_calls
+        )
         self._bodies = BodyReader(config.content)
         self._reporting = Reporting(
             self.nodes, config, self.time, self._bodies, format.generation, small_calls
@@ -407,6 +414,7 @@ class Corpus:
         """
         with self.nodes.use(partition) as node:
             node.tick(self.time)
+        self.split_hosts.step(self.time.now_ms())
 
     def close_partition(self, partition: int, *, snapshot: bool = True) -> None:
         """Close a partition, so that another process can open it.
@@ -578,7 +586,7 @@ class Corpus:
     # ------------------------------------------------------------------ pages
 
     def _partitions(self, urls: pa.StringArray) -> NDArray[np.int64]:
-        return partitions_of(urls, self.nodes.n_partitions, self.config.corpus.group_by)
+        return self.nodes.find_partitions(urls, self.config.corpus.group_by)
 
     def _split(
         self,
@@ -680,8 +688,30 @@ class Corpus:
                 of_rows = None if own is None else own.take(rows)
                 new = PagesToAdd(url, fetch_url, importances[rows], costs[rows], of_rows, keys)
                 pages.append((self._namers[node.partition], new))
-            for batch, added in zip(batches, add_together(pages, self.time), strict=True):
-                yield batch.rows, added
+            results = add_together(pages, self.time)
+            for batch, (namer, new), added in zip(batches, pages, results, strict=True):
+                if isinstance(added, RecrawlError) or added.elsewhere is None:
+                    yield batch.rows, added
+                    continue
+                here = np.setdiff1d(np.arange(batch.rows.size), added.elsewhere)
+                yield batch.rows[here], added._replace(is_added=added.is_added[here])
+                for some, result in self._add_elsewhere(namer.node, new, added.elsewhere):
+                    yield batch.rows[some], result
+
+    def _add_elsewhere(
+        self, home: Node, new: PagesToAdd, elsewhere: NDArray[np.int64]
+    ) -> Iterator[tuple[NDArray[np.int64], AddedRows | RecrawlError]]:
+        """Add the rows of split hosts whose pages do not belong to the home partition."""
+        part = split_partitions_of(new.name, home.partition, self.nodes.n_partitions)[elsewhere]
+        is_away = np.zeros(part.size, np.bool_)
+        for node, some in self.nodes.split_rows(part, is_away):
+            rows = elsewhere[some]
+            try:
+                yield rows, self._namers[node.partition].add(new.take(rows), self.time)
+            except OwnershipLost as error:
+                yield rows, error
+        if is_away.any():
+            yield elsewhere[is_away], OwnershipLost("its partition is elsewhere")
 
     def why_refused(
         self, urls: Urls, *, doc_id: Any = None, metadata: Any = None, key: Any = None
@@ -922,6 +952,15 @@ class Corpus:
         with self.nodes.use(i) as node, node.lock:
             number = int(self._namers[i].numbers(Names.GROUP, [host])[0])
             node.submit(host_events(node, number, settings))
+            is_split = host in node.split_hosts()
+        parts = partitions_of_host(host, self.nodes.n_partitions) if is_split else ()
+        for part in parts:
+            # The home partition tells the others, but not that a rest of theirs has ended.
+            if part != i and part in self.nodes:
+                with self.nodes.use(part) as node, node.lock:
+                    number = int(node.split_hosts().get(host, -1))
+                    if number >= 0 and node.can_decide:
+                        node.submit(host_events(node, number, settings))
 
     # ------------------------------------------------------------------ orders
 
@@ -1389,7 +1428,8 @@ class Corpus:
             with self.nodes.use_all():
                 return explain_page_at(self, url, at_ms, on_record=on_record, key=key)
         by = self.config.corpus.group_by
-        for i, _, name, _ in split_by_partition([url], self.nodes.n_partitions, by, key=key):
+        for _, _, name, _ in split_by_partition([url], self.nodes.n_partitions, by, key=key):
+            (i,) = self._partitions(name).tolist()
             now_ms = self.time.now_ms()
             behind: float | None = None
             if i in self._standbys and i not in self.nodes:
@@ -1514,7 +1554,9 @@ class Corpus:
             behind = self._standbys.lag_seconds().get(i, 0.0)
             return host_view(self._standbys.find(i).node, host)._replace(standby_seconds=behind)
         with self.nodes.use(i) as node:
-            return host_view(node, host)
+            found = host_view(node, host)
+            is_split = host in node.split_hosts()
+        return found._replace(n_pages=self.n_pages_of_host(host)) if is_split else found
 
     def newcomers(self) -> dict[str, int]:
         """Return the hosts whose new pages have a limited share of the budget, most pages first.

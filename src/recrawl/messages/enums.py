@@ -66,3 +66,4 @@ class Why(StrEnum):
     SHARE_SPENT = "its host has used its share of the budget for new pages"
     EARLY = "its value has not reached the price, but a lease returns it while budget is left"
     UNAVAILABLE = "its partition is not open in this process"
+    PART_WAITS = "its group is split over partitions, and another one may fetch from it now"

@@ -52,6 +52,10 @@ _PAGE_TEXTS = {
     Why.SHARE_SPENT: ("its host has used its share of the budget for new pages", ""),
     Why.NOT_TRACKED: ("the URL is not tracked", ""),
     Why.INVALID_URL: ("it is not a valid URL", ""),
+    Why.PART_WAITS: (
+        "its host is split over partitions, and another one may fetch from it now",
+        "its turn begins in {}",
+    ),
     Why.UNAVAILABLE: ("its partition cannot be reached now; try again", ""),
 }
 

@@ -67,7 +67,7 @@ from recrawl.shard import (
 )
 from recrawl.shard.announced import find_announced
 from recrawl.shard.state.status import LeaseStage, PageStatus, PriceMode, Verdict, Why
-from recrawl.store import AcceptedRequest, Store, StoreBatch
+from recrawl.store import AcceptedRequest, Names, Store, StoreBatch
 from recrawl.units import seconds_text
 from recrawl.urls import page_names
 
@@ -271,6 +271,7 @@ class Node:
         self._has_ordered = False
         self.shares: Mapping[int, float] = {}
         """Share of the budget of each kind of page that has one."""
+        self._split_hosts: dict[str, int] = {}
         self._failed: BaseException | None = None
         self._reopen_ledger = reopen_ledger
         self._can_resume = False
@@ -1003,6 +1004,23 @@ class Node:
                 return _IDLE_SECONDS
             rate = float(registers.budget[0])
             return max(missing / rate, _IDLE_SECONDS) if rate > 0 else float("inf")
+
+    def split_hosts(self) -> Mapping[str, int]:
+        """Return the names of the groups of which other partitions have pages, and their numbers.
+
+        Hold ``lock``, or look at nothing else.
+        """
+        groups = self.shard.split_groups
+        if groups.size != len(self._split_hosts):
+            with self.lock:
+                numbers = self.shard.split_groups.tolist()
+                names = self.store.names_of(Names.GROUP, numbers)
+                self._split_hosts = {
+                    name: number
+                    for name, number in zip(names, numbers, strict=True)
+                    if name is not None
+                }
+        return self._split_hosts
 
     def scan_urls(self) -> Iterator[tuple[NDArray[np.int64], pa.StringArray]]:
         """Yield all pages and their URLs in batches; other threads may work between two batches."""

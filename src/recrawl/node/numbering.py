@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from recrawl.errors import ConfigError, RecrawlError
@@ -18,11 +19,13 @@ from recrawl.node.domains import domain_entries, limit_event
 from recrawl.node.node import Node, Submission
 from recrawl.node.open_nodes import commit_together, lock_nodes, tick_each
 from recrawl.node.records import LogEntry, NamesNumbered, PagesAddedWithUrls
-from recrawl.node.routing import batch_ranges
+from recrawl.node.routing import batch_ranges, partition_of_key, split_partitions_of
+from recrawl.node.split_hosts.homes import split_entries
 from recrawl.node.user_data import UserColumns, set_user_data
 from recrawl.shard import (
     DomainsSet,
     GroupsSet,
+    GroupsSplit,
     LimitsSet,
     PagesAdded,
     PagesRemoved,
@@ -33,7 +36,7 @@ from recrawl.shard.events import slot_of_page
 from recrawl.shard.state.tables import GROUP_UNLIMITED, Groups
 from recrawl.shard.state.words import EPOCH_SECONDS
 from recrawl.store import Names
-from recrawl.urls import PatternSet, group_index, page_names
+from recrawl.urls import PatternSet, group_index, group_keys, page_names
 
 __all__ = ["AddedRows", "Namer", "PagesToAdd", "add_together", "limits_columns"]
 
@@ -42,6 +45,7 @@ __all__ = ["AddedRows", "Namer", "PagesToAdd", "add_together", "limits_columns"]
 _NAME_BYTES_MAX = 3_000
 # Limit of the cached numbers in each namespace: about 100 MB with that many hosts.
 _RECENT_MAX = 1 << 19
+_NO_ROWS = np.zeros(0, np.int64)
 
 
 class PagesToAdd(NamedTuple):
@@ -65,6 +69,18 @@ class PagesToAdd(NamedTuple):
         """Names of the pages, by which the store finds them."""
         return page_names(self.key, self.url)
 
+    def take(self, rows: NDArray[np.int64]) -> "PagesToAdd":
+        """Return some of the pages."""
+        index = pa.array(rows)
+        return PagesToAdd(
+            self.url.take(index),
+            self.fetch_url.take(index),
+            self.importance[rows],
+            self.cost[rows],
+            None if self.own is None else self.own.take(rows),
+            None if self.key is None else self.key.take(index),
+        )
+
 
 class AddedRows(NamedTuple):
     """Result of adding pages to one partition."""
@@ -75,6 +91,8 @@ class AddedRows(NamedTuple):
     """Number of added pages that are newcomers, with a limited share of fetches."""
     limited_until_ms: int = 0
     """When the last of them stops being one, in milliseconds since 1970; 0 for none."""
+    elsewhere: NDArray[np.int64] | None = None
+    """Rows with new pages of split hosts that belong to other partitions; None for none."""
 
 
 class _BegunAdd(NamedTuple):
@@ -83,8 +101,14 @@ class _BegunAdd(NamedTuple):
     new: PagesToAdd
     rows: NDArray[np.int64]
     """Rows that are not tracked yet."""
+    elsewhere: NDArray[np.int64] | None
+    """As in `AddedRows`."""
     page: NDArray[np.int64]
-    """Number of the page of each."""
+    """Number of the page of each row that is added."""
+    group: NDArray[np.int64]
+    """Number of its group."""
+    at_ms: int
+    """Time of the addition, in milliseconds since 1970."""
     additions: slice
     """Which of the entries add them."""
     submission: Submission
@@ -112,10 +136,13 @@ class Namer:
         Node whose store holds the names that have numbers.
     config
         Configuration of patterns and hosts.
+    can_split
+        Whether groups that are too large are split over partitions.
     """
 
-    def __init__(self, node: Node, config: CorpusConfig) -> None:
+    def __init__(self, node: Node, config: CorpusConfig, *, can_split: bool = False) -> None:
         self._node = node
+        self._can_split = can_split and config.corpus.partitions > 1
         self._config = config
         self._patterns = patterns = config.patterns
         self._recent: dict[Names, dict[str, int]] = {}
@@ -192,7 +219,9 @@ class Namer:
             self._node.check_owner()
             numbers, entries = self._assign_numbers(what, keys)
             if what == Names.GROUP:
+                parts = self._part_entries(entries)
                 entries += self._domain_entries(entries)
+                entries += parts
             self._node.submit(entries)
             # A new owner may have taken over meanwhile; the numbers would be void.
             self._node.check_owner()
@@ -257,12 +286,14 @@ class Namer:
         url = new.url if rows.size == n_rows else new.url.take(pa.array(rows))
         name = names if rows.size == n_rows else names.take(pa.array(rows))
         page = node.store.pages_of(name)
+        is_elsewhere = self._find_elsewhere(name, page)
         kept = self._remove_retired(page)
-        absent = page < 0
+        absent = (page < 0) & ~is_elsewhere
+        elsewhere = rows[is_elsewhere] if is_elsewhere.any() else None
         self._add_missing_limits(url, page)
         if not absent.any():
             self._set_user_data(new)
-            return AddedRows(np.zeros(n_rows, np.bool_))
+            return AddedRows(np.zeros(n_rows, np.bool_), elsewhere=elsewhere)
         rows = rows[absent]
         fetch_url, key = new.fetch_url, new.key
         if rows.size != n_rows:
@@ -290,7 +321,14 @@ class Namer:
         entries = [*group_entries, *additions, *self.limits_events(added.page, pattern)]
         first = len(group_entries)
         return _BegunAdd(
-            new, rows, added.page, slice(first, first + len(additions)), node.begin(entries)
+            new=new,
+            rows=rows,
+            elsewhere=elsewhere,
+            page=added.page,
+            group=group,
+            at_ms=now_ms,
+            additions=slice(first, first + len(additions)),
+            submission=node.begin(entries),
         )
 
     def _finish_add(self, begun: "_BegunAdd") -> AddedRows:
@@ -306,9 +344,54 @@ class Namer:
             self._set_user_data(begun.new)
         slots = slot_of_page(begun.page[is_valid])
         until = node.shard.tables.pages.newcomer_until[slots].astype(np.int64)
+        self._split_large_groups(begun.group, begun.at_ms)
         n_limited = int(np.count_nonzero(until))
         last = (int(until.max()) + EPOCH_SECONDS) * 1000 if n_limited else 0
-        return AddedRows(is_added, n_limited, last)
+        return AddedRows(is_added, n_limited, last, begun.elsewhere)
+
+    def _find_elsewhere(self, name: pa.StringArray, page: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which new pages are on split hosts and belong to other partitions.
+
+        Only the home partition of a host decides: other partitions get only what is theirs.
+        """
+        is_elsewhere = np.zeros(page.size, np.bool_)
+        hosts, n_partitions = self._node.split_hosts(), self._config.corpus.partitions
+        rows = np.flatnonzero(page < 0) if hosts else _NO_ROWS
+        if rows.size == 0:
+            return is_elsewhere
+        keys = group_keys(name.take(pa.array(rows)), self._config.corpus.group_by)
+        home = self._node.partition
+        own = [host for host in hosts if partition_of_key(host, n_partitions) == home]
+        rows = rows[pc.is_in(keys, pa.array(own, pa.string())).to_numpy(zero_copy_only=False)]
+        if rows.size:
+            part = split_partitions_of(name.take(pa.array(rows)), home, n_partitions)
+            is_elsewhere[rows[part != home]] = True
+        return is_elsewhere
+
+    def _split_large_groups(self, group: NDArray[np.int64], now_ms: int) -> None:
+        """Split the groups among these that have become too large for one partition."""
+        node, most = self._node, self._config.corpus.group_pages_max
+        if not self._can_split or most == 0:
+            return
+        group = np.unique(group)
+        n_pages = node.shard.tables.groups.n_pages[group]
+        large = np.setdiff1d(group[n_pages > most], node.shard.split_groups).tolist()
+        if large:
+            node.submit(split_entries(node, large, now_ms))
+
+    def _part_entries(self, entries: Sequence[LogEntry]) -> list[LogEntry]:
+        """Return the entries that say which new groups have their home in another partition."""
+        n_partitions = self._config.corpus.partitions
+        numbers = [
+            number
+            for entry in entries
+            if isinstance(entry, NamesNumbered) and n_partitions > 1
+            for key, number in zip(entry.key.to_pylist(), entry.number.tolist(), strict=True)
+            if partition_of_key(key, n_partitions) != self._node.partition
+        ]
+        if not numbers:
+            return []
+        return [event_of(GroupsSplit, epoch=self._node.shard.epoch, group=numbers)]
 
     @property
     def node(self) -> Node:
@@ -355,7 +438,9 @@ class Namer:
             new = entries[0]
             assert isinstance(new, NamesNumbered)
             new_groups = list(zip(new.key.to_pylist(), new.number.tolist(), strict=True))
+            parts = self._part_entries(entries)
             entries += self._domain_entries(entries)
+            entries += parts
             if self._config.hosts:
                 entries += self._unlimited_entries(new_groups, entries)
                 entries += self.group_events(new_groups)

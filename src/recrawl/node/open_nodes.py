@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from recrawl.errors import PartitionAway, RecrawlError
@@ -15,8 +16,8 @@ from recrawl.messages.results import RowStatus
 from recrawl.node.clock import NodeTime
 from recrawl.node.node import Node, SentGroup, Submission
 from recrawl.node.records import LogEntry
-from recrawl.node.routing import Urls, split_by_partition
-from recrawl.urls import GroupBy
+from recrawl.node.routing import Urls, partitions_of, split_by_partition, split_partitions_of
+from recrawl.urls import GroupBy, group_keys
 
 __all__ = [
     "TOGETHER_MAX",
@@ -219,6 +220,7 @@ class OpenNodes:
         key: Any = None,
         n_bytes_beside: NDArray[np.int64] | None = None,
         row_status: NDArray[np.uint8] | None = None,
+        follows_splits: bool = True,
     ) -> Iterator[NodeBatch]:
         """Yield the valid URLs of open partitions, in batches of one partition each.
 
@@ -233,20 +235,73 @@ class OpenNodes:
         row_status
             `RowStatus` of each row: becomes UNAVAILABLE where the partition is not open here.
             Without it, such a row raises `PartitionAway`.
+        follows_splits
+            Whether a page of a split host is looked for in all partitions; otherwise every page
+            is of the home partition of its host.
         """
         for i, rows, name, given in split_by_partition(
             urls, self.n_partitions, by, key=key, n_bytes_beside=n_bytes_beside
         ):
-            node = self.enter(i)
-            if node is not None:
-                try:
-                    yield NodeBatch(node, rows, name, given)
-                finally:
-                    self.leave(node)
-            elif row_status is not None:
-                row_status[rows] = RowStatus.UNAVAILABLE
-            else:
-                raise PartitionAway(i)
+            for part, some in self._find_parts(i, name, by) if follows_splits else ((i, None),):
+                node = self.enter(part)
+                if node is not None:
+                    try:
+                        if some is None:
+                            yield NodeBatch(node, rows, name, given)
+                        else:
+                            index = pa.array(some)
+                            yield NodeBatch(node, rows[some], name.take(index), given.take(index))
+                    finally:
+                        self.leave(node)
+                elif row_status is not None:
+                    row_status[rows if some is None else rows[some]] = RowStatus.UNAVAILABLE
+                else:
+                    raise PartitionAway(part)
+
+    def find_partitions(self, name: pa.StringArray, by: GroupBy) -> NDArray[np.int64]:
+        """Return the partition of each page by its name, also on split hosts.
+
+        Parameters
+        ----------
+        name
+            Names of the pages.
+        by
+            Grouping of the corpus.
+        """
+        partition = partitions_of(name, self.n_partitions, by)
+        for i in np.unique(partition):
+            rows = np.flatnonzero(partition == i)
+            for part, some in self._find_parts(int(i), name.take(pa.array(rows)), by):
+                if some is not None:
+                    partition[rows[some]] = part
+        return partition
+
+    def _find_parts(
+        self, home: int, name: pa.StringArray, by: GroupBy
+    ) -> list[tuple[int, NDArray[np.int64] | None]]:
+        """Return the partitions of pages with one home, each with its rows; None for all rows.
+
+        A page of a split host is in its home partition if that has it, from before the split or
+        by its hash, and otherwise in the partition that its hash says.
+        """
+        node = self.by_partition.get(home)
+        hosts = None if node is None or not node.shard.split_groups.size else node.split_hosts()
+        if node is None or not hosts:
+            return [(home, None)]
+        keys = pa.array([*hosts], pa.string())
+        is_split = pc.is_in(group_keys(name, by), keys).to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(is_split)
+        part = np.full(len(name), home, np.int64)
+        if rows.size:
+            part[rows] = split_partitions_of(name.take(pa.array(rows)), home, self.n_partitions)
+            rows = np.flatnonzero(part != home)
+        if rows.size:
+            is_known = node.store.pages_of(name.take(pa.array(rows))) >= 0
+            part[rows[is_known]] = home
+        parts = np.unique(part).tolist()
+        if parts == [home]:
+            return [(home, None)]
+        return [(i, np.flatnonzero(part == i)) for i in parts]
 
     def split_together(
         self,

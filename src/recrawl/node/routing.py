@@ -23,6 +23,7 @@ from recrawl.urls import (
 __all__ = [
     "AMOUNT_MAX",
     "KEY_RULE",
+    "PARTS_MAX",
     "UrlBatch",
     "Urls",
     "as_amounts",
@@ -34,7 +35,9 @@ __all__ = [
     "null_where_same",
     "partition_of_key",
     "partitions_of",
+    "partitions_of_host",
     "split_by_partition",
+    "split_partitions_of",
     "utf8_or_none",
     "utf8_strings",
 ]
@@ -50,6 +53,10 @@ AMOUNT_MAX = 1e12
 """Limit of importance, cost and requests; larger amounts are meaningless as float32."""
 # Key of the hash that assigns groups to partitions; it must never change.
 _PARTITION_KEY = 0
+# Key of the hash that assigns pages of a split group to partitions; it must never change.
+_PART_KEY = 1
+PARTS_MAX = 16
+"""Largest number of partitions that a group is split over; it must never change."""
 
 
 class UrlBatch(NamedTuple):
@@ -249,6 +256,20 @@ def partition_of_key(key: str, n_partitions: int) -> int:
     """Return the partition of a group."""
     hashed = hash_urls(pa.array([key], pa.string()), _PARTITION_KEY)
     return int(hashed[0] % np.uint64(n_partitions))
+
+
+def partitions_of_host(key: str, n_partitions: int) -> list[int]:
+    """Return the partitions that have pages of a group once it is split, its home first."""
+    home = partition_of_key(key, n_partitions)
+    return [(home + i) % n_partitions for i in range(min(n_partitions, PARTS_MAX))]
+
+
+def split_partitions_of(names: pa.StringArray, home: int, n_partitions: int) -> NDArray[np.int64]:
+    """Return the partition of each new page of a split group, by the hash of its name."""
+    n_parts = min(n_partitions, PARTS_MAX)
+    hashed = (hash_urls(names, _PART_KEY) % np.uint64(n_parts)).astype(np.int64)
+    part: NDArray[np.int64] = (home + hashed) % n_partitions
+    return part
 
 
 def split_by_partition(

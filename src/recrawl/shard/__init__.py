@@ -12,7 +12,9 @@ from recrawl.shard.events import (
     CurvesSet,
     DomainsSet,
     Event,
+    GroupsBlocked,
     GroupsSet,
+    GroupsSplit,
     ImportanceSet,
     KindsSet,
     KindsWeighted,
@@ -33,6 +35,8 @@ from recrawl.shard.events import (
     Signals,
     SourcesSet,
     Ticked,
+    WindowsGranted,
+    WindowsSet,
     event_of,
 )
 from recrawl.shard.settings import ShardSettings
@@ -59,7 +63,9 @@ __all__ = [
     "CurvesSet",
     "DomainsSet",
     "Event",
+    "GroupsBlocked",
     "GroupsSet",
+    "GroupsSplit",
     "ImportanceSet",
     "KindsSet",
     "KindsWeighted",
@@ -89,6 +95,8 @@ __all__ = [
     "Transition",
     "Verdict",
     "Why",
+    "WindowsGranted",
+    "WindowsSet",
     "event_of",
     "learned_quality",
 ]

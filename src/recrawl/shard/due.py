@@ -13,7 +13,7 @@ from recrawl.core.price.due_table import LOG2_NEVER, DueTable, due_periods_of
 from recrawl.core.price.promise import first_change_quantile_of
 from recrawl.core.price.table_value import log2_target_of
 from recrawl.core.quick_calls import quick_call
-from recrawl.shard.state.tables import GROUP_CLOSED, Groups, Limits, Pages
+from recrawl.shard.state.tables import GROUP_CLOSED, GROUP_SPLIT, Groups, Limits, Pages
 from recrawl.shard.state.words import (
     CODES_PER_OCTAVE,
     class_of,
@@ -27,11 +27,13 @@ from recrawl.shard.state.words import (
 
 __all__ = [
     "CEILING_BONUS",
+    "LEASE_MS_MIN",
     "ROUGHNESS",
     "Terms",
     "bounds_of",
     "due_at_of",
     "first_positions",
+    "in_window_of",
     "log2_value_of",
     "log2_worth_of",
     "page_due_of",
@@ -42,6 +44,8 @@ __all__ = [
 
 # Added to log2 of the worth of a page beyond its longest interval: it goes before all others.
 CEILING_BONUS = 1024.0
+LEASE_MS_MIN = 5_000
+"""Least time from an order of a split group to the end of its window, which ends its lease."""
 
 
 class Terms(NamedTuple):
@@ -119,10 +123,25 @@ def log2_worth_of(pages: Pages, limits: Limits, slot: int, terms: Terms, now: fl
 
 
 @table_kernel
-def ready_at_of(groups: Groups, group: int) -> float:
+def in_window_of(groups: Groups, group: int, ready_at: float, now_ms: int) -> float:
+    """Return when a group that is ready at a time may be ordered from in its window.
+
+    That is at the same time for a group that is not split, and inf if the window ends before.
+    """
+    if not groups.flags[group] & GROUP_SPLIT:
+        return ready_at
+    ready_at = max(ready_at, float(groups.window_at[group]))
+    # A lease ends with the window, and needs some time.
+    is_over = max(ready_at, float(now_ms)) + LEASE_MS_MIN > groups.window_until[group]
+    return math.inf if is_over else ready_at
+
+
+@table_kernel
+def ready_at_of(groups: Groups, group: int, now_ms: int) -> float:
     """Return when the next order of a group may go out, in milliseconds; inf if not predictable.
 
-    It is not predictable while the limit of fetches in flight is reached or the group is closed.
+    It is not predictable while the limit of fetches in flight is reached, the group is closed, or
+    the group is split and its next window is unknown.
     """
     if groups.in_flight[group] >= groups.in_flight_max[group] or groups.flags[group] & GROUP_CLOSED:
         return math.inf
@@ -130,7 +149,8 @@ def ready_at_of(groups: Groups, group: int) -> float:
     if groups.in_flight_max[group] > 1:
         # A token bucket: `burst` orders may go out without a delay.
         allowance = (number_of(groups.burst[group]) - 1) * number_of(groups.delay_ms[group])
-    return float(max(groups.ready_at[group] - allowance, groups.blocked_until[group]))
+    ready_at = float(max(groups.ready_at[group] - allowance, groups.blocked_until[group]))
+    return in_window_of(groups, group, ready_at, now_ms)
 
 
 # Largest relative error of a rough age.

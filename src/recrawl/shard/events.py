@@ -52,7 +52,9 @@ __all__ = [
     "CurvesSet",
     "DomainsSet",
     "Event",
+    "GroupsBlocked",
     "GroupsSet",
+    "GroupsSplit",
     "ImportanceSet",
     "KindsSet",
     "KindsWeighted",
@@ -73,6 +75,8 @@ __all__ = [
     "Signals",
     "SourcesSet",
     "Ticked",
+    "WindowsGranted",
+    "WindowsSet",
     "arrow_schema_of",
     "decode_events",
     "encode_events",
@@ -217,6 +221,52 @@ class GroupsSet(NamedTuple):
     """End of a wait that the site asked for; 0 for none."""
     is_closed: U8
     """1 if its rules forbid fetching or could not be read, else 0."""
+
+
+class GroupsSplit(NamedTuple):
+    """Says that other partitions have pages of these groups, too.  From the node.
+
+    From here on the groups are ordered from only in windows (`WindowsSet`).
+    """
+
+    epoch: I64
+    group: U32
+
+
+class GroupsBlocked(NamedTuple):
+    """Lets groups rest, because another partition has found that they must.  From the node."""
+
+    epoch: I64
+    group: U32
+    until_ms: I64
+    """Time before which nothing is ordered; void if the group rests longer already."""
+
+
+class WindowsGranted(NamedTuple):
+    """Grants windows of split groups to partitions, each after the end of the one before.
+
+    From the node, in the home partition of the group.
+    """
+
+    epoch: I64
+    group: U32
+    part: U32
+    """Partition that may fetch in the window."""
+    from_ms: I64
+    """Begin of the window."""
+    until_ms: I64
+    """End of the window, and of all leases of its orders."""
+
+
+class WindowsSet(NamedTuple):
+    """Sets the windows in which this partition may fetch from split groups.  From the node."""
+
+    epoch: I64
+    group: U32
+    from_ms: I64
+    """Begin of the window."""
+    until_ms: I64
+    """End of the window; not after its begin if there is no window now."""
 
 
 class DomainsSet(NamedTuple):
@@ -446,6 +496,10 @@ Event: TypeAlias = (
     | CreditSet
     | ClockReset
     | QuotaSet
+    | GroupsSplit
+    | GroupsBlocked
+    | WindowsGranted
+    | WindowsSet
 )
 
 # Numbers never change: a kind whose columns change gets a new one, and the old stays readable.
@@ -478,6 +532,10 @@ SCHEMAS: dict[int, type[Event]] = {
     37: CreditSet,
     43: ClockReset,
     50: QuotaSet,
+    60: GroupsSplit,
+    61: GroupsBlocked,
+    62: WindowsGranted,
+    63: WindowsSet,
 }
 SCHEMA_ID: dict[type[Event], int] = {kind: number for number, kind in SCHEMAS.items()}
 

@@ -14,7 +14,15 @@ from recrawl.shard.apply.newcomers import (
     shares_in_effect,
 )
 from recrawl.shard.apply.signals import aged_last_of
-from recrawl.shard.due import Terms, bounds_of, due_at_of, log2_value_of, page_due_of, ready_at_of
+from recrawl.shard.due import (
+    Terms,
+    bounds_of,
+    due_at_of,
+    in_window_of,
+    log2_value_of,
+    page_due_of,
+    ready_at_of,
+)
 from recrawl.shard.early import Early, stale_from_of
 from recrawl.shard.state.codes import (
     link_row_of,
@@ -225,14 +233,16 @@ def _why(tables: Tables, rules: Rules, slot: int, now: float, due: float, early_
         if is_bounded(word) and bounds_of(pages, tables.limits, slot)[0] > now:
             return Why.FLOOR
         return Why.NOT_YET if math.isfinite(due) else Why.NEVER
-    now_ms = (now + EPOCH_SECONDS) * 1000
+    now_ms = round((now + EPOCH_SECONDS) * 1000)
     if groups.flags[group] & GROUP_CLOSED:
         return Why.GROUP_CLOSED
     if groups.blocked_until[group] > now_ms:
         return Why.GROUP_BLOCKED
     if groups.in_flight[group] >= groups.in_flight_max[group]:
         return Why.GROUP_BUSY
-    if ready_at_of(groups, group) > now_ms:
+    if in_window_of(groups, group, 0.0, now_ms) > now_ms:
+        return Why.PART_WAITS
+    if ready_at_of(groups, group, now_ms) > now_ms:
         return Why.GROUP_RESTING
     if is_share_spent(tables, rules, slot, now):
         return Why.SHARE_SPENT
@@ -291,7 +301,7 @@ def explanation_of(
     age = max(now - float(last_of(word)), 0.0) * math.exp2(-log2_period_of(word))
     fetched = float(pages.fetched_at[slot])
     row = int(pages.limits[slot])
-    ready = float(ready_at_of(tables.groups, int(pages.group[slot])))
+    ready = float(ready_at_of(tables.groups, int(pages.group[slot]), now_ms))
     until = float(pages.newcomer_until[slot])
     page = slot | int(pages.generation[slot]) << 32
     return Explanation(

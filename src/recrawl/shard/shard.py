@@ -15,7 +15,7 @@ from recrawl.core.price.learning_rows import writable_copy, write_learning_rows
 from recrawl.core.quick_calls import quick_call
 from recrawl.errors import EventError
 from recrawl.shard import events, growth
-from recrawl.shard.apply import budget, leases, newcomers, outcomes, pages, signals
+from recrawl.shard.apply import budget, leases, newcomers, outcomes, pages, signals, windows
 from recrawl.shard.apply.clock_reset import move_times_back
 from recrawl.shard.apply.kind_weights import propose_weights
 from recrawl.shard.apply.ordering import apply_orders
@@ -32,9 +32,11 @@ from recrawl.shard.state.status import BudgetUnit, PageStatus, PriceMode, Reason
 from recrawl.shard.state.tables import (
     GROUP_CLOSED,
     GROUP_HAS_POLICY,
+    GROUP_SPLIT,
     GROUP_UNLIMITED,
     Tables,
 )
+from recrawl.shard.state.words import EPOCH_SECONDS
 
 __all__ = ["Applied", "Shard", "default_due_table"]
 
@@ -66,6 +68,7 @@ _WordEvent: TypeAlias = (
 _BudgetEvent: TypeAlias = (
     events.BudgetSet | events.RunBudgetSet | events.RunChosen | events.CreditSet | events.QuotaSet
 )
+_GroupEvent: TypeAlias = events.GroupsSet | events.DomainsSet | windows.WindowEvent
 _PageEvent: TypeAlias = events.PagesRemoved | events.RequestsSeen | _WordEvent
 
 
@@ -149,6 +152,8 @@ class Shard:
         self._polls_learned = 0
         self._reserve = Reserve()
         self._snapshot: Snapshot | None = None
+        self.split_groups = windows.find_split_groups(self.tables.groups)
+        """Groups of which other partitions have pages, too."""
         self._apply_settings()
         self.picker.set_price(float(self.tables.registers.price[0]))
 
@@ -218,6 +223,16 @@ class Shard:
             return math.inf
         lost = float(self.tables.registers.memory_lost[0])
         return self.settings.memory_changes_max * math.exp2(-lost)
+
+    def n_due_of(self, group: int, now_ms: int) -> int:
+        """Return about how many pages of a group are due at the price."""
+        price = max(self.price_at(now_ms), 1e-300)
+        now = now_ms / 1000 - EPOCH_SECONDS
+        t = self.tables
+        n_slots = int(t.registers.n_slots[0])
+        return int(
+            windows.count_due(t.pages, t.limits, self.terms, n_slots, group, math.log2(price), now)
+        )
 
     def credit(self, now_ms: int) -> float:
         """Return the fetches or cost that the budget allows to be spent now."""
@@ -306,6 +321,14 @@ class Shard:
             slot, reason = self._reserve.decide(
                 self.picker, self.tables, now_ms, n, n_paid=n_paid, keeps_budget=keeps_budget
             )
+            if self.split_groups.size:
+                # A window may have ended since the pages were chosen.
+                group = self.tables.pages.group[slot]
+                is_over = windows.are_over(self.tables.groups, group, now_ms)
+                if is_over.any():
+                    self._drop_reserve()
+                    self.picker.put_back(self.tables, slot[is_over])
+                    slot, reason = slot[~is_over], reason[~is_over]
         else:
             self._drop_reserve()
             slot, reason = self.picker.decide(
@@ -334,13 +357,18 @@ class Shard:
         length = self.settings.lease_seconds if lease_seconds is None else lease_seconds
         length = min(length, self.settings.lease_seconds_max)
         n, first = slot.size, int(registers.next_order[0])
+        expires_at_ms = repeat_value(n, now_ms + round(length * 1000), np.int64)
+        if self.split_groups.size:
+            expires_at_ms = windows.cap_leases(
+                self.tables.groups, self.tables.pages.group[slot], expires_at_ms
+            )
         # Without `event_of`, which takes ten times as long for one order.
         return events.Ordered(
             epoch=repeat_value(n, self.epoch, np.int64),
             at_ms=repeat_value(n, now_ms, np.int64),
             order=np.arange(first, first + n),
             page=events.page_of(slot, self.tables.pages.generation[slot]),
-            expires_at_ms=repeat_value(n, now_ms + round(length * 1000), np.int64),
+            expires_at_ms=expires_at_ms,
             reason=np.ascontiguousarray(reason, np.uint8),
         )
 
@@ -525,12 +553,17 @@ class Shard:
                 | events.QuotaSet()
             ):
                 self._set_budget(event, valid)
-            case events.GroupsSet():
-                self._set_groups(event, valid)
+            case (
+                events.GroupsSet()
+                | events.DomainsSet()
+                | events.GroupsSplit()
+                | events.GroupsBlocked()
+                | events.WindowsGranted()
+                | events.WindowsSet()
+            ):
+                self._set_group_columns(event, valid)
             case events.SourcesSet():
                 self._set_sources(event, valid)
-            case events.DomainsSet():
-                self._set_domains(event, valid)
             case events.SettingsSet():
                 self._set_settings(event, valid)
             case events.PriorsSet():
@@ -704,7 +737,7 @@ class Shard:
         slots = np.full(valid.size, -1, np.int64)
         if isinstance(event, events.LeasesExtended):
             longest = round(self.settings.lease_seconds_max * 1000)
-            leases.extend_leases(t.leases, t.registers, longest, event, valid)
+            leases.extend_leases(t.groups, t.leases, t.registers, longest, event, valid)
             return
         if isinstance(event, events.LeasesReleased):
             leases.release_leases(t.pages, t.groups, t.leases, t.registers, event, slots, valid)
@@ -747,12 +780,22 @@ class Shard:
             if event.epoch[i] == self.epoch and 0 < at_ms < self.now_ms:
                 self._preserve_range(0, int(registers.n_slots[0]))
                 move_times_back(self.tables, at_ms)
+                windows.clear_windows(self.tables.groups)
                 valid[i] = True
         if valid.any():
             self._overdue_from = 0
             price = self.picker.price
             self.picker = Picker(self.settings, self.terms)
             self.picker.set_price(price)
+
+    def _set_group_columns(self, event: _GroupEvent, valid: FlagArray) -> None:
+        match event:
+            case events.GroupsSet():
+                self._set_groups(event, valid)
+            case events.DomainsSet():
+                self._set_domains(event, valid)
+            case _:
+                self._set_windows(event, valid)
 
     def _set_groups(self, event: events.GroupsSet, valid: FlagArray) -> None:
         valid[:] = (event.group < self.settings.groups_max) & (event.in_flight_max > 0)
@@ -764,8 +807,17 @@ class Shard:
         burst = np.maximum(event.burst[valid], 1).astype(np.int64)
         growth.set_politeness(groups, group, delay_ms, most.astype(np.int64), burst, self.now_ms)
         groups.blocked_until[group] = event.blocked_until_ms[valid]
-        kept = groups.flags[group] & GROUP_UNLIMITED
+        kept = groups.flags[group] & (GROUP_UNLIMITED + GROUP_SPLIT)
         groups.flags[group] = GROUP_HAS_POLICY + GROUP_CLOSED * (event.is_closed[valid] > 0) + kept
+        self.picker.wake(self.tables, group)
+
+    def _set_windows(self, event: windows.WindowEvent, valid: FlagArray) -> None:
+        is_known = (event.epoch == self.epoch) & (event.group < self.settings.groups_max)
+        group = event.group[is_known].astype(np.int64)
+        self.tables = growth.with_groups(self.tables, int(group.max(initial=-1)) + 1, self.settings)
+        windows.apply_windows(self.tables.groups, event, is_known, valid)
+        if isinstance(event, events.GroupsSplit):
+            self.split_groups = windows.find_split_groups(self.tables.groups)
         self.picker.wake(self.tables, group)
 
     def _set_domains(self, event: events.DomainsSet, valid: FlagArray) -> None:

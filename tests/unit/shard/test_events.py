@@ -48,6 +48,10 @@ GOLDEN = {
     43: "ClockReset epoch:int64 at_ms:int64",
     50: "QuotaSet epoch:int64 at_ms:int64 per_second:float64 period_seconds:float64"
     " burst_seconds:float64 unit:uint8 price_mode:uint8 price:float64",
+    60: "GroupsSplit epoch:int64 group:uint32",
+    61: "GroupsBlocked epoch:int64 group:uint32 until_ms:int64",
+    62: "WindowsGranted epoch:int64 group:uint32 part:uint32 from_ms:int64 until_ms:int64",
+    63: "WindowsSet epoch:int64 group:uint32 from_ms:int64 until_ms:int64",
 }
 
 

@@ -13,7 +13,7 @@ from recrawl.node.longevity.page_longevity import PageLongevity, longevity_of
 from recrawl.node.node import Node, use_logged_price
 from recrawl.shard import Shard, Transition
 from recrawl.shard.explain import Explanation, Why
-from recrawl.shard.state.tables import GROUP_CLOSED
+from recrawl.shard.state.tables import GROUP_CLOSED, GROUP_SPLIT
 from recrawl.store import Cursor, Names, Store, metadata_object
 
 __all__ = [
@@ -110,6 +110,10 @@ class GroupView:
     """Number of transient errors in a row."""
     blocked_until_ms: int | None
     is_closed: bool
+    is_split: bool = False
+    """Whether other partitions have pages of the host, too, and take turns with this one."""
+    window_until_ms: int | None = None
+    """End of the present or next turn of this partition; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +243,7 @@ def _text(header: bytes | None) -> str | None:
 
 def _group_view(shard: Shard, group: int, name: str) -> GroupView:
     groups = shard.tables.groups
-    blocked = int(groups.blocked_until[group])
+    blocked, until = int(groups.blocked_until[group]), int(groups.window_until[group])
     return GroupView(
         name=name,
         n_pages=int(groups.n_pages[group]),
@@ -249,6 +253,8 @@ def _group_view(shard: Shard, group: int, name: str) -> GroupView:
         errors=int(groups.n_errors[group]),
         blocked_until_ms=blocked or None,
         is_closed=bool(groups.flags[group] & GROUP_CLOSED),
+        is_split=bool(groups.flags[group] & GROUP_SPLIT),
+        window_until_ms=until if until > shard.now_ms else None,
     )
 
 

@@ -94,7 +94,8 @@ def newcomers_by_host(nodes: Sequence[Node], now_ms: int) -> dict[str, int]:
             groups = groups[n_of_group[groups] > 0]
             names = node.store.names_of(Names.GROUP, groups.tolist())
         for group, name in zip(groups.tolist(), names, strict=True):
-            found[name or str(group)] = int(n_of_group[group])
+            host = name or str(group)
+            found[host] = found.get(host, 0) + int(n_of_group[group])
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
@@ -117,7 +118,7 @@ def similar_hosts(nodes: Sequence[Node], host: str) -> dict[str, int]:
     Only the first hundred thousand hosts of each partition are searched.
     """
     bare = host.lower().rpartition(":")[0] or host.lower()
-    found = {}
+    found: dict[str, int] = {}
     for node in nodes:
         with node.lock:
             n_pages = node.shard.tables.groups.n_pages
@@ -125,5 +126,5 @@ def similar_hosts(nodes: Sequence[Node], host: str) -> dict[str, int]:
             names = node.store.names_of(Names.GROUP, range(n_named))
         for number, name in enumerate(names):
             if name is not None and n_pages[number] and bare in (name, name.rpartition(":")[0]):
-                found[name] = int(n_pages[number])
+                found[name] = found.get(name, 0) + int(n_pages[number])
     return found

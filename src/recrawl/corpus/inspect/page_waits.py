@@ -20,6 +20,7 @@ from recrawl.corpus.inspect.decoded_words import (
 )
 from recrawl.messages.leases import WHYS, reason_text
 from recrawl.shard import Shard
+from recrawl.shard.apply.windows import are_over
 from recrawl.shard.due import Terms
 from recrawl.shard.early import STALE_CHANCE_MIN, Early
 from recrawl.shard.explain import is_share_spent
@@ -32,6 +33,8 @@ __all__ = ["WHYS", "PageWaits", "early_from", "reason_text", "waits_of"]
 _CODE = {why: code for code, why in enumerate(WHYS)}
 # log2 of a price that every page of any importance is worth.
 _LOG2_PRICE_NONE = -1e3
+# Time until another part of a split host may get its turn, if that is not known.
+_TURN_MS = 60_000
 
 
 class PageWaits(NamedTuple):
@@ -138,6 +141,8 @@ def waits_of(
     wait(_is_share_spent(shard, slots, group, now), Why.SHARE_SPENT, math.inf)
     ready, blocked = _ready_at(groups, group), groups.blocked_until[group].astype(np.float64)
     wait(ready > now_ms, Why.GROUP_RESTING, ready)
+    begins, is_over = groups.window_at[group], are_over(groups, pages.group[slots], now_ms)
+    wait(is_over, Why.PART_WAITS, np.where(begins > now_ms, begins, now_ms + _TURN_MS))
     wait(groups.in_flight[group] >= groups.in_flight_max[group], Why.GROUP_BUSY, math.inf)
     wait(blocked > now_ms, Why.GROUP_BLOCKED, blocked)
     wait((groups.flags[group] & GROUP_CLOSED) > 0, Why.GROUP_CLOSED, math.inf)

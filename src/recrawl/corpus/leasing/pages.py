@@ -35,6 +35,7 @@ from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.open_nodes import NodeBatch, OpenNodes
 from recrawl.node.orders import OrderRows
 from recrawl.node.records import RequestKey
+from recrawl.node.split_hosts.exchange import SplitHosts
 from recrawl.one_process import ProcessLock
 from recrawl.shard.picker.reserve import FEW_ORDERS_MAX
 
@@ -55,6 +56,8 @@ class Leasing:
         Nodes of the open partitions.
     budget_split
         Budget of the corpus, split among them.
+    split_hosts
+        Hosts whose pages are in several of them.
     config
         Configuration of the corpus.
     time
@@ -67,12 +70,14 @@ class Leasing:
         self,
         nodes: OpenNodes,
         budget_split: BudgetSplit,
+        split_hosts: SplitHosts,
         config: CorpusConfig,
         time: NodeTime,
         small_calls: SmallCalls,
     ) -> None:
         self._nodes = nodes
         self._budget_split = budget_split
+        self._split_hosts = split_hosts
         self._config = config
         self._time = time
         self._next_node = 0
@@ -284,6 +289,7 @@ class Leasing:
         if not nodes:
             return
         self._budget_split.rebalance()
+        self._split_hosts.step(self._time.now_ms())
         n = shared.n_left
         if n <= 0:
             return
@@ -333,6 +339,7 @@ class Leasing:
             return refuse_urls(urls, closed)
         with self._nodes.use_all(), self._budget_split.use_run(name):
             self._budget_split.rebalance()
+            self._split_hosts.step(self._time.now_ms())
             return lease_urls(
                 batches,
                 urls,

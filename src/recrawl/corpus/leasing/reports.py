@@ -26,7 +26,7 @@ from recrawl.node.reporting.many import (
     logged_bytes,
     readable_content,
 )
-from recrawl.node.routing import batch_ranges, key_column, partitions_of
+from recrawl.node.routing import batch_ranges, key_column
 from recrawl.urls import canonical, page_names
 
 __all__ = ["Reported", "Reporting"]
@@ -203,9 +203,7 @@ class Reporting:
             keys = key_column(answers.key if has_key else None, n_rows, by)
             url = page_names(keys, canonical(answers.url).url)
             found = by_url[url.is_valid().to_numpy(zero_copy_only=False)[by_url]]
-            partition[found] = partitions_of(
-                url.take(pa.array(found)), self._nodes.n_partitions, by
-            )
+            partition[found] = self._nodes.find_partitions(url.take(pa.array(found)), by)
         pending: list[tuple[Node, NDArray[np.int64], BegunAnswers]] = []
 
         def finish() -> None:

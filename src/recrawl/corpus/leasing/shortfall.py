@@ -194,6 +194,12 @@ _COUNTED_TEXTS = {
         "the next in {}",
         "see politeness.delay, or for one host `recrawl set --host HOST --delay TIME`",
     ),
+    Why.PART_WAITS: _Texts(
+        "is on a host that is split over partitions, of which another may fetch now",
+        "are on hosts that are split over partitions, of which others may fetch now",
+        "the next in {}",
+        "see corpus.group_pages_max",
+    ),
     Why.GROUP_BLOCKED: _Texts(
         "is on a paused host", "are on paused hosts", "the next in {}", "see errors.breaker"
     ),

@@ -425,6 +425,13 @@ def _host_sentence(page: PageExplanation, now_ms: int) -> str | None:
             ready = page.state.group_ready_at_ms or now_ms
             free = since_words(ready, now_ms)
             return f"Its host {group.name} waits between two fetches and is free {free}."
+        case Why.PART_WAITS:
+            begin = page.state.group_ready_at_ms
+            turn = "comes later" if begin is None else f"begins {since_words(begin, now_ms)}"
+            return (
+                f"Its host {group.name} is split over several partitions, which take turns at "
+                f"fetching; the turn of this one {turn}."
+            )
         case Why.GROUP_BLOCKED:
             until = since_words(group.blocked_until_ms or now_ms, now_ms)
             after = f" after {count_text(group.errors, 'error')} in a row" if group.errors else ""

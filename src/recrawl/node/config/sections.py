@@ -82,6 +82,9 @@ class ShapeConfig:
     """Pages that share one politeness rule (a group): those of a host, those of all hosts of a
     registrable domain, such as example.co.uk, or those to which you give the same key.  With
     "key", a page is identified by its key and its URL.  Cannot be changed later."""
+    group_pages_max: WholeNumber = 10_000_000
+    """Number of pages above which a group is split: later pages of it go to several partitions,
+    which take turns at fetching from it.  0 for never.  Without effect in one partition."""
     objective: Literal["freshness", "fragments"] = _of_shard("objective")
     """Goal.  "freshness": as many copies as possible equal their page.  "fragments": as little text
     as possible in the copies is outdated, which needs the content of each fetch: its body, its

@@ -27,7 +27,16 @@ INSTANTS: dict[str, dict[str, tuple[str, ...]]] = {
         )
     },
     "links": {"seconds": ("claimed_at",)},
-    "groups": {"milliseconds": ("ready_at", "blocked_until", "growth_until")},
+    "groups": {
+        "milliseconds": (
+            "ready_at",
+            "blocked_until",
+            "growth_until",
+            "window_at",
+            "window_until",
+            "granted_until",
+        )
+    },
     "leases": {"milliseconds": ("ordered_at", "expires_at")},
     "runs": {"milliseconds": ("used_at",)},
     "registers": {

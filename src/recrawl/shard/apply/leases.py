@@ -12,7 +12,7 @@ from recrawl.shard.events import LeasesExpired, LeasesExtended, LeasesReleased, 
 from recrawl.shard.state.codes import log2_of_code
 from recrawl.shard.state.rules import Rules
 from recrawl.shard.state.status import BudgetUnit, LeaseStage
-from recrawl.shard.state.tables import I64, Groups, Leases, Pages, Registers
+from recrawl.shard.state.tables import GROUP_SPLIT, I64, Groups, Leases, Pages, Registers
 from recrawl.shard.state.words import is_held, number_of, with_held
 
 __all__ = [
@@ -153,14 +153,25 @@ def close_lease(
 
 @table_kernel
 def extend_leases(
-    leases: Leases, registers: Registers, lease_max_ms: int, event: LeasesExtended, valid: FlagArray
+    groups: Groups,
+    leases: Leases,
+    registers: Registers,
+    lease_max_ms: int,
+    event: LeasesExtended,
+    valid: FlagArray,
 ) -> None:
-    """Change when leases in flight expire; no lease gets longer than ``lease_max_ms``."""
+    """Change when leases in flight expire; no lease gets longer than ``lease_max_ms``.
+
+    A lease of a split group ends with the window in which it began, at the latest.
+    """
     for i in range(event.order.size):
         row = lease_row_of(leases, registers, event.order[i])
         if row < 0 or leases.stage[row] != _IN_FLIGHT:
             continue
         latest = leases.ordered_at[row] + lease_max_ms
+        group = leases.group[row]
+        if groups.flags[group] & GROUP_SPLIT:
+            latest = min(latest, groups.window_until[group])
         leases.expires_at[row] = max(min(event.expires_at_ms[i], latest), leases.ordered_at[row])
         valid[i] = True
 

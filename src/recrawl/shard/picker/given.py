@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.kernel import table_kernel
-from recrawl.shard.due import Terms, bounds_of, page_due_of
+from recrawl.shard.due import Terms, bounds_of, in_window_of, page_due_of
 from recrawl.shard.early import stale_from_of
 from recrawl.shard.picker.queue.market import M_DECISION, Market, has_bit
 from recrawl.shard.picker.queue.turns import may_order, order_from
 from recrawl.shard.state.codes import log2_of_code
 from recrawl.shard.state.status import PageStatus, Why
-from recrawl.shard.state.tables import GROUP_CLOSED, Groups, Limits, Pages
+from recrawl.shard.state.tables import GROUP_CLOSED, GROUP_SPLIT, Groups, Limits, Pages
 from recrawl.shard.state.words import EPOCH_SECONDS, is_bounded, is_held, number_of
 
 __all__ = ["Allowed", "order_given_pages"]
@@ -33,6 +33,7 @@ _GROUP_BUSY = _CODE[Why.GROUP_BUSY]
 _GROUP_RESTING = _CODE[Why.GROUP_RESTING]
 _GROUP_BLOCKED = _CODE[Why.GROUP_BLOCKED]
 _GROUP_CLOSED = _CODE[Why.GROUP_CLOSED]
+_PART_WAITS = _CODE[Why.PART_WAITS]
 _RETIRED_CODE = _CODE[Why.RETIRED]
 _BUDGET_SPENT = _CODE[Why.BUDGET_SPENT]
 _LEASE_FULL = _CODE[Why.LEASE_FULL]
@@ -98,6 +99,8 @@ def _why_not_of(
         n_in_flight += market.n_ordered[row]
     if n_in_flight >= number_of(groups.in_flight_max[group]):
         return _GROUP_BUSY
+    if groups.flags[group] & GROUP_SPLIT and in_window_of(groups, group, 0.0, now_ms) > now_ms:
+        return _PART_WAITS
     return _GROUP_RESTING
 
 

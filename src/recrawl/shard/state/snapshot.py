@@ -38,8 +38,8 @@ __all__ = [
     "restore_tables",
 ]
 
-FORMAT = 5
-FORMATS_READ = (1, 2, 3, 4, 5)
+FORMAT = 6
+FORMATS_READ = (1, 2, 3, 4, 5, 6)
 # Columns that older formats lack: the format that introduced them, and their default, which is a
 # number or the name of an earlier column of the table.
 ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float | str]] = {
@@ -68,6 +68,9 @@ ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float | str]] = {
     ("registers", "run"): (4, 0),
     ("sources", "worse_evidence"): (5, 0.0),
     ("sources", "better_evidence"): (5, 0.0),
+    ("groups", "window_at"): (6, 0),
+    ("groups", "window_until"): (6, 0),
+    ("groups", "granted_until"): (6, 0),
 }
 # Tables that older formats lack: the format that introduced them, and their rows, all zero.
 ADDED_TABLES: dict[str, tuple[int, int]] = {"runs": (4, RUNS_MAX)}

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 __all__ = [
     "GROUP_CLOSED",
     "GROUP_HAS_POLICY",
+    "GROUP_SPLIT",
     "GROUP_UNLIMITED",
     "RUNS_MAX",
     "SOURCE_DELAY_GIVEN",
@@ -126,10 +127,10 @@ class Links(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Groups of pages that share a politeness policy: 64 bytes each; instants in milliseconds.
+    """Groups of pages that share a politeness policy: 88 bytes each; instants in milliseconds.
 
     The hosts of one registrable domain share the credit of their newcomers: the columns from
-    ``domain_pages`` on count only in the row of the group that keeps the credit.
+    ``domain_pages`` to ``credited_order`` count only in the row of the group that keeps the credit.
     """
 
     ready_at: I64
@@ -145,7 +146,7 @@ class Groups(NamedTuple):
     n_errors: U8
     """Number of transient errors in a row."""
     flags: U8
-    """Bits: `GROUP_HAS_POLICY`, `GROUP_CLOSED`, `GROUP_UNLIMITED`."""
+    """Bits: `GROUP_HAS_POLICY`, `GROUP_CLOSED`, `GROUP_UNLIMITED`, `GROUP_SPLIT`."""
     n_pages: U32
     domain: U32
     """1 + the group that keeps the credit of the domain; 0 for the group itself."""
@@ -159,6 +160,12 @@ class Groups(NamedTuple):
     """Number of orders that newcomers of the domain may have, when it was last updated."""
     credited_order: I64
     """``Registers.n_ordered`` when the credit was last updated."""
+    window_at: I64
+    """Begin of the window in which this part of a split group may fetch; 0 for none."""
+    window_until: I64
+    """End of that window: no lease of the group lasts longer."""
+    granted_until: I64
+    """End of the last window that was granted to any part; only in the home partition."""
 
 
 class Sources(NamedTuple):
@@ -342,6 +349,9 @@ GROUP_CLOSED = 2
 """Bit of `Groups.flags`: no page of the group may be ordered."""
 GROUP_UNLIMITED = 4
 """Bit of `Groups.flags`: pages added to the group are never newcomers."""
+GROUP_SPLIT = 8
+"""Bit of `Groups.flags`: other partitions have pages of the group, so it is ordered from only in
+granted windows."""
 SOURCE_HEARD = 1
 """Bit of `Sources.flags`: a signal of the source has arrived."""
 SOURCE_PRECISION_GIVEN = 2

@@ -23,6 +23,10 @@ _EPOCH_EVENTS = (
     events.Ticked,
     events.PriorsSet,
     events.QuotaSet,
+    events.GroupsSplit,
+    events.GroupsBlocked,
+    events.WindowsGranted,
+    events.WindowsSet,
 )
 _SLACK = 1e-6
 

@@ -282,10 +282,10 @@ def test_with_one_in_flight_the_delay_counts_from_the_report() -> None:
     story.set_group(0, delay_ms=10_000)
     page = story.add(2)
     order = story.order(page[0], at=100)
-    assert ready_at_of(story.shard.tables.groups, 0) == np.inf
+    assert ready_at_of(story.shard.tables.groups, 0, ms(100)) == np.inf
     story.tick(130)
     story.report(page[0], order=order, at=105)
-    assert ready_at_of(story.shard.tables.groups, 0) == ms(140)
+    assert ready_at_of(story.shard.tables.groups, 0, ms(100)) == ms(140)
 
 
 def test_with_one_in_flight_the_delay_counts_from_the_end_of_an_expired_lease() -> None:
@@ -294,11 +294,11 @@ def test_with_one_in_flight_the_delay_counts_from_the_end_of_an_expired_lease() 
     page = story.add(2)
     orders = story.order(page[0], at=100)
     expire(story, orders, 500)
-    assert ready_at_of(story.shard.tables.groups, 0) == ms(510)
+    assert ready_at_of(story.shard.tables.groups, 0, ms(100)) == ms(510)
     # A late report does not change that.
     story.tick(505)
     story.report(page[0], order=orders, at=505)
-    assert ready_at_of(story.shard.tables.groups, 0) == ms(510)
+    assert ready_at_of(story.shard.tables.groups, 0, ms(100)) == ms(510)
 
 
 def test_with_several_in_flight_orders_are_spaced_after_a_burst() -> None:
@@ -307,14 +307,14 @@ def test_with_several_in_flight_orders_are_spaced_after_a_burst() -> None:
     page = story.add(5)
     groups = story.shard.tables.groups
     story.order(page[:2], at=100)
-    assert ready_at_of(groups, 0) <= ms(100)
+    assert ready_at_of(groups, 0, START_MS) <= ms(100)
     story.order(page[2], at=100)
-    assert ready_at_of(groups, 0) == ms(110)
+    assert ready_at_of(groups, 0, START_MS) == ms(110)
     story.order(page[3], at=110)
-    assert ready_at_of(groups, 0) == ms(120)
+    assert ready_at_of(groups, 0, START_MS) == ms(120)
     # After a rest the full burst is available again, and no more.
     story.order(page[4], at=1000)
-    assert ready_at_of(groups, 0) == ms(990)
+    assert ready_at_of(groups, 0, START_MS) == ms(990)
 
 
 def test_a_group_never_exceeds_its_limit_in_flight() -> None:
@@ -322,7 +322,7 @@ def test_a_group_never_exceeds_its_limit_in_flight() -> None:
     story.set_group(0, in_flight_max=2)
     page = story.add(3)
     story.order(page[:2])
-    assert ready_at_of(story.shard.tables.groups, 0) == np.inf
+    assert ready_at_of(story.shard.tables.groups, 0, ms(100)) == np.inf
 
 
 def test_closed_and_blocked_groups_wait() -> None:
@@ -330,11 +330,11 @@ def test_closed_and_blocked_groups_wait() -> None:
     story.add(1)
     groups = story.shard.tables.groups
     story.set_group(0, is_closed=1)
-    assert ready_at_of(groups, 0) == np.inf
+    assert ready_at_of(groups, 0, START_MS) == np.inf
     story.set_group(0, blocked_until_ms=ms(77))
-    assert ready_at_of(groups, 0) == ms(77)
+    assert ready_at_of(groups, 0, START_MS) == ms(77)
     story.set_group(0)
-    assert ready_at_of(groups, 0) <= START_MS
+    assert ready_at_of(groups, 0, START_MS) <= START_MS
 
 
 def test_new_defaults_do_not_change_a_groups_own_policy() -> None:
@@ -371,9 +371,9 @@ def test_a_new_delay_counts_from_the_last_report(delay: int) -> None:
     story.fetch(page, at=100)
     story.tick(105)
     story.set_group(0, delay_ms=delay * 1000)
-    assert ready_at_of(story.shard.tables.groups, 0) == ms(100 + delay)
+    assert ready_at_of(story.shard.tables.groups, 0, ms(100)) == ms(100 + delay)
     story.set_group(0, delay_ms=delay * 1000)
-    assert ready_at_of(story.shard.tables.groups, 0) == ms(100 + delay)
+    assert ready_at_of(story.shard.tables.groups, 0, ms(100)) == ms(100 + delay)
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (3, 2)])
@@ -384,7 +384,7 @@ def test_a_new_limit_in_flight_begins_with_a_delay(before: int, after: int) -> N
     story.fetch(page, at=100)
     story.tick(109)
     story.set_group(0, delay_ms=10_000, in_flight_max=after, burst=3)
-    assert ready_at_of(story.shard.tables.groups, 0) == ms(119)
+    assert ready_at_of(story.shard.tables.groups, 0, ms(100)) == ms(119)
 
 
 def test_a_group_never_fetched_from_is_ready_at_once() -> None:
@@ -392,7 +392,7 @@ def test_a_group_never_fetched_from_is_ready_at_once() -> None:
     story.add(1)
     story.tick(100)
     story.set_group(0, delay_ms=10_000, in_flight_max=2)
-    assert ready_at_of(story.shard.tables.groups, 0) <= ms(100)
+    assert ready_at_of(story.shard.tables.groups, 0, ms(100)) <= ms(100)
 
 
 def test_a_new_default_delay_counts_from_the_last_report() -> None:
@@ -400,4 +400,4 @@ def test_a_new_default_delay_counts_from_the_last_report() -> None:
     page = story.add(1)
     story.fetch(page, at=100)
     story.set_settings(Story(group_delay=30.0, group_in_flight_max=1).settings)
-    assert ready_at_of(story.shard.tables.groups, 0) == ms(130)
+    assert ready_at_of(story.shard.tables.groups, 0, ms(100)) == ms(130)

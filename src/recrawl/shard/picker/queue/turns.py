@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.kernel import table_kernel
-from recrawl.shard.due import ready_at_of
+from recrawl.shard.due import in_window_of, ready_at_of
 from recrawl.shard.picker.queue.heaps import heap_add, heap_move, heap_remove
 from recrawl.shard.picker.queue.market import (
     ASIDE,
@@ -47,16 +47,17 @@ _BACKLOG_MS = 10_000
 
 
 @table_kernel
-def row_ready_at_of(market: Market, groups: Groups, row: int) -> float:
+def row_ready_at_of(market: Market, groups: Groups, row: int, now_ms: int) -> float:
     """Return when the next page of a group may be ordered; inf if that is unknown."""
     group = number_of(market.group[row])
     if market.decision[row] != market.gauge[M_DECISION]:
-        return ready_at_of(groups, group)
+        return ready_at_of(groups, group, now_ms)
     n = number_of(groups.in_flight[group]) + market.n_ordered[row]
     if n >= number_of(groups.in_flight_max[group]) or groups.flags[group] & GROUP_CLOSED:
         return math.inf
     allowance = (number_of(groups.burst[group]) - 1) * number_of(groups.delay_ms[group])
-    return float(max(market.next_at[row] - allowance, groups.blocked_until[group]))
+    ready_at = float(max(market.next_at[row] - allowance, groups.blocked_until[group]))
+    return in_window_of(groups, group, ready_at, now_ms)
 
 
 @table_kernel
@@ -86,7 +87,7 @@ def settle(market: Market, groups: Groups, row: int, now_ms: int) -> None:
             market.emptied[gauge[M_N_EMPTIED]] = row
             gauge[M_N_EMPTIED] += 1
     else:
-        ready_at = row_ready_at_of(market, groups, row)
+        ready_at = row_ready_at_of(market, groups, row, now_ms)
         if ready_at <= now_ms:
             rank = float(market.key[market.top[row]])
             if market.where[row] == READY:
@@ -146,8 +147,8 @@ def may_order(market: Market, groups: Groups, group: int, now_ms: int) -> bool:
     """Return whether a page of a group may be ordered now."""
     row = int(market.row_of[group]) - 1
     if row < 0:
-        return ready_at_of(groups, group) <= now_ms
-    return row_ready_at_of(market, groups, row) <= now_ms
+        return ready_at_of(groups, group, now_ms) <= now_ms
+    return row_ready_at_of(market, groups, row, now_ms) <= now_ms
 
 
 @table_kernel

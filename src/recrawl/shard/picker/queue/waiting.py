@@ -311,7 +311,7 @@ def take_best(
     n = 0
     while n < out.size and market.gauge[M_N_READY] > 0:
         row = int(market.ready[0])
-        if row_ready_at_of(market, groups, row) > now_ms:
+        if row_ready_at_of(market, groups, row, now_ms) > now_ms:
             settle(market, groups, row, now_ms)
             continue
         e = int(market.top[row])

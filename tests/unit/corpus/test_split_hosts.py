@@ -1,0 +1,196 @@
+"""A very large host is split over partitions, and its delay holds across them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+import recrawl
+from recrawl.corpus import Corpus, CorpusConfig, Order, Outcome
+from recrawl.corpus.past.explanation_text import explanation_words
+from recrawl.node.orders import partition_of
+from recrawl.node.routing import partition_of_key, partitions_of_host
+from recrawl.shard.state.status import Why
+from tests.manual_clock import ManualClock
+
+HOST = "huge.example"
+PARTITIONS = 4
+DELAY = 5.0
+
+
+def config_of(**politeness: float) -> CorpusConfig:
+    return CorpusConfig.from_dict(
+        {
+            "corpus": {"partitions": PARTITIONS, "group_pages_max": 30},
+            "ledger": {"durability": "os"},
+            "politeness": {"delay": DELAY, "in_flight_max": 1, **politeness},
+            "protection": {"new_pages_share": 1.0, "new_domain_share": 1.0},
+        }
+    )
+
+
+def urls(first: int, end: int) -> list[str]:
+    return [f"https://{HOST}/page-{i}" for i in range(first, end)]
+
+
+@contextmanager
+def open_split(folder: Path, clock: ManualClock, **politeness: float) -> Iterator[Corpus]:
+    with recrawl.open(folder, config_of(**politeness), clock=clock) as corpus:
+        yield corpus
+
+
+def n_pages(corpus: Corpus) -> list[int]:
+    return [node.shard.n_pages for node in corpus.nodes]
+
+
+def test_pages_after_the_split_are_spread_over_all_partitions(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    home = partition_of_key(HOST, PARTITIONS)
+    with open_split(tmp_path / "corpus", clock) as corpus:
+        corpus.add(urls(0, 31))
+        assert n_pages(corpus)[home] == sum(n_pages(corpus)) == 31
+        added = corpus.add(urls(20, 231))
+        assert (added.n_added, added.n_known) == (200, 11)
+        assert sum(n_pages(corpus)) == 231
+        assert min(n_pages(corpus)) >= 30
+        # Nothing is there twice, wherever it is.
+        again = corpus.add(urls(0, 231))
+        assert (again.n_added, again.n_known) == (0, 231)
+        assert corpus.n_pages_of_host(HOST) == 231
+        assert int(corpus.remove(urls(0, 231))) == 231
+    with open_split(tmp_path / "corpus", clock) as corpus:
+        assert sum(n_pages(corpus)) == 0
+        # Pages that were removed are new ones, so they are spread by their hashes.
+        corpus.add(urls(0, 200))
+        assert n_pages(corpus)[home] < 100
+
+
+def test_calls_by_url_find_pages_in_every_part(tmp_path: Path, clock: ManualClock) -> None:
+    with open_split(tmp_path / "corpus", clock) as corpus:
+        corpus.add(urls(0, 40))
+        corpus.add(urls(40, 140))
+        assert int(corpus.set(urls(0, 140), importance=3.0)) == 140
+        assert all(corpus.explain(url) is not None for url in urls(0, 140))
+        assert corpus.explain(urls(140, 141)[0]) is None
+        seen = corpus.report([Outcome(url=url, body=b"<p>x") for url in urls(0, 140)])
+        assert seen.counted.all()
+
+
+def part_of(order: Order) -> int:
+    return int(partition_of(np.array([order.handle]), 0)[0])
+
+
+def crawl(
+    corpus: Corpus,
+    clock: ManualClock,
+    *,
+    seconds: float,
+    fetch_seconds: Callable[[], float],
+    status: Callable[[], int] = lambda: 200,
+) -> list[tuple[int, int, int]]:
+    """Fetch for a while; return when each fetch began and ended, and its partition."""
+    end = clock.wall + seconds * 1000
+    log: list[tuple[int, int, int]] = []
+    held: list[tuple[int, int, Order]] = []
+    while clock.wall < end:
+        held += [
+            (
+                clock.wall,
+                # A fetch does not outlast its lease.
+                min(clock.wall + round(1000 * fetch_seconds()), order.expires_at_ms),
+                order,
+            )
+            for order in corpus.lease(5)
+        ]
+        done = [one for one in held if one[1] <= clock.wall]
+        held = [one for one in held if one[1] > clock.wall]
+        for begun, ended, order in done:
+            code = status()
+            corpus.report(Outcome(handle=order.handle, status=code, body=b"<p>x"))
+            log.append((begun, ended, part_of(order)))
+        clock.pass_seconds(1.0)
+    for begun, ended, order in held:
+        corpus.report(Outcome(handle=order.handle, status=200, body=b"<p>x"))
+        log.append((begun, min(ended, clock.wall), part_of(order)))
+    return sorted(log)
+
+
+def check_delays(log: list[tuple[int, int, int]]) -> None:
+    for (_, ended, before), (begun, _, part) in pairwise(log):
+        # Within one partition a report counts from the last tick, which is up to a second old.
+        assert begun - ended >= DELAY * 1000 - (1000 if part == before else 0)
+
+
+def test_the_delay_holds_across_partitions_and_restarts(tmp_path: Path, clock: ManualClock) -> None:
+    random = np.random.default_rng(7)
+    log = []
+    with open_split(tmp_path / "corpus", clock) as corpus:
+        corpus.add(urls(0, 31))
+        assert len(corpus.lease(3)) == 1  # in flight while the host is split
+        corpus.add(urls(31, 400))
+    for _ in range(2):
+        with open_split(tmp_path / "corpus", clock) as corpus:
+            log += crawl(corpus, clock, seconds=250, fetch_seconds=lambda: random.exponential(1.5))
+            clock.pass_seconds(random.uniform(0, 100))
+    assert len(log) > 40
+    check_delays(log)
+    assert {part for _, _, part in log} == {*range(PARTITIONS)}
+
+
+def test_a_retry_after_holds_for_all_parts(tmp_path: Path, clock: ManualClock) -> None:
+    with open_split(tmp_path / "corpus", clock) as corpus:
+        corpus.add(urls(0, 31))
+        corpus.add(urls(31, 300))
+        parts: set[int] = set()
+        while len(parts) < 2:  # until another partition than the first has its turn
+            for order in corpus.lease(5):
+                parts.add(part_of(order))
+                last = order
+                if len(parts) < 2:
+                    corpus.report(Outcome(handle=order.handle, body=b"<p>x"))
+            clock.pass_seconds(1.0)
+        corpus.report(Outcome(handle=last.handle, status=429, retry_after_seconds=600.0))
+        found_at = clock.wall
+        while not corpus.lease(5):
+            clock.pass_seconds(1.0)
+        assert clock.wall - found_at >= 600_000 - 1_000
+
+
+def test_explain_says_that_the_host_is_split(tmp_path: Path, clock: ManualClock) -> None:
+    with open_split(tmp_path / "corpus", clock) as corpus:
+        corpus.add(urls(0, 31))
+        corpus.add(urls(31, 100))
+        assert len(corpus.lease(1)) == 1
+        waiting = []
+        for url in urls(0, 100):
+            page = corpus.explain(url)
+            assert page is not None
+            assert page.group_view.is_split
+            if page.state.why == Why.PART_WAITS:
+                waiting.append(page)
+        assert len(waiting) > 20
+        assert "is split over several partitions" in explanation_words(waiting[0])
+        leased = corpus.lease_urls(urls(0, 100))
+        assert Why.PART_WAITS in [one.why for one in leased]
+
+
+def test_an_owner_sets_the_delay_of_all_parts(tmp_path: Path, clock: ManualClock) -> None:
+    with open_split(tmp_path / "corpus", clock) as corpus:
+        corpus.add(urls(0, 31))
+        corpus.add(urls(31, 200))
+        corpus.set_host(HOST, delay=9.0)
+        for part in partitions_of_host(HOST, PARTITIONS):
+            node = corpus.nodes[part]
+            group = node.split_hosts()[HOST]
+            assert node.shard.tables.groups.delay_ms[group] == 9_000
+        assert corpus.host(HOST).n_pages == 200
+
+
+def test_a_corpus_with_one_partition_splits_nothing(tmp_path: Path, clock: ManualClock) -> None:
+    config = CorpusConfig.from_dict({"corpus": {"group_pages_max": 5}})
+    with recrawl.open(tmp_path / "corpus", config, clock=clock) as corpus:
+        corpus.add(urls(0, 100))
+        assert not corpus.nodes[0].split_hosts()
