@@ -10,8 +10,11 @@ import numpy as np
 import recrawl
 from recrawl.corpus import Corpus, CorpusConfig, Order, Outcome
 from recrawl.corpus.past.explanation_text import explanation_words
+from recrawl.node.node import apply_entry
 from recrawl.node.orders import partition_of
+from recrawl.node.records import entry_of
 from recrawl.node.routing import partition_of_key, partitions_of_host
+from recrawl.shard import Shard
 from recrawl.shard.state.status import Why
 from tests.manual_clock import ManualClock
 
@@ -194,3 +197,15 @@ def test_a_corpus_with_one_partition_splits_nothing(tmp_path: Path, clock: Manua
     with recrawl.open(tmp_path / "corpus", config, clock=clock) as corpus:
         corpus.add(urls(0, 100))
         assert not corpus.nodes[0].split_hosts()
+
+
+def test_a_replay_of_the_log_gives_the_same_state(tmp_path: Path, clock: ManualClock) -> None:
+    with open_split(tmp_path / "corpus", clock) as corpus:
+        corpus.add(urls(0, 31))
+        corpus.add(urls(31, 200))
+        crawl(corpus, clock, seconds=150, fetch_seconds=lambda: 1.0)
+        for node in corpus.nodes:
+            again = Shard()
+            for _, record in node.ledger.read(0):
+                apply_entry(again, entry_of(record))
+            assert again.digest() == node.shard.digest()
