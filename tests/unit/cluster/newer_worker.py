@@ -11,7 +11,7 @@ from recrawl.ledger import Record
 from recrawl.node import records
 from recrawl.shard import events
 
-SCHEMA = 60
+SCHEMA = 99
 UPGRADE_SECONDS = 3.0
 
 
