@@ -21,6 +21,7 @@
         ├── NotInCluster      a call cannot be made through a worker of a cluster
         ├── OwnershipLost     another node has claimed the partition
         ├── PartitionAway     the partition of a page is not open in this process
+        │   └── PartitionClosed   its pages have moved to other partitions
         ├── ReadError         an input file cannot be read at all
         │   └── UnknownFormat the format of an input file is not known
         ├── RequestKeyReused  another request had the same idempotency key
@@ -65,6 +66,7 @@ __all__ = [
     "NotInCluster",
     "OwnershipLost",
     "PartitionAway",
+    "PartitionClosed",
     "PositionLost",
     "ReadError",
     "RecoveryError",
@@ -166,6 +168,26 @@ class PartitionAway(RecrawlError):  # noqa: N818 - names a condition, as in the 
     def __init__(self, partition: int) -> None:
         super().__init__(
             f"partition {partition} is not open in this process; try again where it is open"
+        )
+        self.partition = int(partition)
+
+
+class PartitionClosed(PartitionAway):
+    """The log of the partition has ended: its pages have moved, or are moving, to others.
+
+    What was sent is not in the log, or is void there; send it again.
+
+    Parameters
+    ----------
+    partition
+        Number of the partition.
+    """
+
+    def __init__(self, partition: int) -> None:
+        RecrawlError.__init__(
+            self,
+            f"partition {partition} is closed: the number of partitions is being changed; try "
+            "again in a moment",
         )
         self.partition = int(partition)
 

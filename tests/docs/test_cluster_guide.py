@@ -67,6 +67,7 @@ class Guide:
             "recrawl run": "recrawl run --allow-network 127.0.0.1/32",
             "scripts/kafka": f"python {ROOT / 'scripts/kafka'}",
         }
+        self.n_partitions = N_PARTITIONS
         (self._config,) = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.M | re.S)
 
     def run(self, step: Step) -> str:
@@ -98,7 +99,7 @@ class Guide:
             nonlocal printed
             code, printed, _ = self.shell.run(step.command)
             rows = [found[1] for line in printed.splitlines() if (found := ROW.match(line))]
-            return code == 0 and len(rows) == N_PARTITIONS and set(rows) == owners
+            return code == 0 and len(rows) == self.n_partitions and set(rows) == owners
 
         wait_until(is_so, lambda: (owners, printed, self.logs()))
 
@@ -151,6 +152,10 @@ def test_the_guide_runs_as_written(guide: Guide) -> None:
             elif command.startswith("recrawl cluster drain"):
                 (worker,) = re.findall(r"worker-\d", command.split(" -C ")[0])
                 owners = owners | {worker} if "--undo" in command else owners - {worker}
+            elif command.startswith("recrawl resize"):
+                (number,) = re.findall(r"--partitions (\d+)", command)
+                guide.n_partitions = int(number)
+                assert f"from {N_PARTITIONS} to {number} partitions" in printed, printed
             elif command.startswith("recrawl changes"):
                 assert printed.count("new") == len(SITES), printed
             elif command.startswith("recrawl stats"):

@@ -24,6 +24,8 @@ from recrawl.node.orders import Outcome
 from recrawl.node.records import (
     CorpusIdentified,
     CurvePriorSet,
+    HandlesMoved,
+    LayoutReplaced,
     NamesNumbered,
     PagesAddedWithUrls,
     PagesReported,
@@ -40,6 +42,10 @@ from tests.manual_clock import ManualClock
 N_INTERLEAVINGS = 100
 CONFIG = CorpusConfig.from_dict(
     {"politeness": {"delay": 0, "in_flight_max": 100, "burst": 100}, "leases": {"length": 60}}
+)
+
+_NOT_OF_THE_SHARD = (
+    NamesNumbered | CorpusIdentified | UserDataSet | CurvePriorSet | HandlesMoved | LayoutReplaced
 )
 
 
@@ -118,9 +124,7 @@ def valid_orders(log: KafkaLog, partition: int) -> tuple[set[tuple[int, int]], i
                 n_void += int(np.count_nonzero(~applied.valid))
             elif isinstance(event, PagesReported | FewPagesReported):
                 shard.apply(event.outcomes)
-            elif not isinstance(
-                event, NamesNumbered | CorpusIdentified | UserDataSet | CurvePriorSet
-            ):
+            elif not isinstance(event, _NOT_OF_THE_SHARD):
                 shard.apply(event)
     return valid, n_void, shard
 

@@ -163,6 +163,9 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
         "restore": CommandEntry(
             "recrawl.cli.commands.restore", "command", "Restore a corpus from a backup."
         ),
+        "resize": CommandEntry(
+            "recrawl.cli.commands.resize", "command", "Change the number of partitions."
+        ),
         "completion": CommandEntry(
             "recrawl.cli.commands.completion", "command", "Set up command completion in your shell."
         ),

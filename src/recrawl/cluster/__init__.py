@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recrawl.cluster.api.credentials import rotate_cluster_keys
+    from recrawl.cluster.resizing import resize_cluster
     from recrawl.cluster.running import run_worker
     from recrawl.cluster.status import ClusterStatus, PartitionStatus
     from recrawl.cluster.view import ClusterView, open_view
@@ -23,12 +24,14 @@ __all__ = [
     "ClusterView",
     "PartitionStatus",
     "open_view",
+    "resize_cluster",
     "rotate_cluster_keys",
     "run_worker",
 ]
 
 _MODULES = {
     "recrawl.cluster.api.credentials": ("rotate_cluster_keys",),
+    "recrawl.cluster.resizing": ("resize_cluster",),
     "recrawl.cluster.running": ("run_worker",),
     "recrawl.cluster.status": ("ClusterStatus", "PartitionStatus"),
     "recrawl.cluster.view": ("ClusterView", "open_view"),

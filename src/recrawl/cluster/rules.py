@@ -10,7 +10,7 @@ from recrawl.cluster.heartbeats import NAME_LENGTH_MAX
 from recrawl.cluster.placement import PlacementRules
 from recrawl.ledger.contract import N_PARTITIONS_MAX
 
-__all__ = ["OperatorRules", "drain_message", "pin_message"]
+__all__ = ["OperatorRules", "drain_message", "is_drain_key", "pin_message"]
 
 _DRAIN: Final = "drain/"
 _PIN: Final = "pin/"
@@ -30,6 +30,11 @@ def drain_message(worker: str, *, is_drained: bool) -> tuple[str, bytes]:
         Whether it should have no partitions.
     """
     return _DRAIN + worker, _YES if is_drained else _NO
+
+
+def is_drain_key(key: str) -> bool:
+    """Return whether a message is about a worker that should have no partitions."""
+    return key.startswith(_DRAIN)
 
 
 def pin_message(partition: int, worker: str | None) -> tuple[str, bytes]:

@@ -9,7 +9,7 @@ from recrawl.cluster.control_topic import CONTROL_SUFFIX, ControlTopic
 from recrawl.cluster.heartbeats import check_name
 from recrawl.cluster.rules import drain_message, pin_message
 from recrawl.cluster.status import ClusterStatus, observe_cluster
-from recrawl.corpus import CorpusConfig
+from recrawl.corpus import CorpusConfig, present_config
 from recrawl.errors import ConfigError
 
 __all__ = ["ClusterView", "open_control", "open_view"]
@@ -55,7 +55,7 @@ def open_view(folder: str | os.PathLike[str]) -> "ClusterView":
     path = Path(folder) / _CONFIG_FILE
     if not path.exists():
         raise ConfigError(f"{path} does not exist; it says where the brokers are")
-    config = CorpusConfig.from_toml(path)
+    config = present_config(Path(folder))
     return ClusterView(open_control(config), config.corpus.partitions)
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from recrawl.corpus.inspect.hosts import newcomers_words
     from recrawl.corpus.inspect.page_table import PAGE_COLUMNS
     from recrawl.corpus.monitoring.metrics import CorpusMetrics
-    from recrawl.corpus.opening import open_corpus
+    from recrawl.corpus.opening import open_corpus, present_config
     from recrawl.corpus.past.explanation_text import explanation_words
     from recrawl.corpus.past.page_history import PageHistory
     from recrawl.corpus.past.page_timeline import text_key, text_timeline, timeline_svg
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         target_words,
         together_words,
     )
+    from recrawl.corpus.resize.resizing import Resized, resize_corpus
     from recrawl.corpus.wrong_answers import wrong_answer_words
     from recrawl.messages.enums import Transition, Why
     from recrawl.messages.leases import (
@@ -129,6 +130,7 @@ __all__ = [
     "Plan",
     "Reported",
     "RequestKey",
+    "Resized",
     "Restored",
     "RestoredAt",
     "RowStatus",
@@ -163,10 +165,12 @@ __all__ = [
     "next_goal",
     "open_corpus",
     "plan_words",
+    "present_config",
     "reason_text",
     "record_compiled",
     "repair_corpus",
     "repair_from_backup",
+    "resize_corpus",
     "restore_corpus",
     "restore_corpus_at",
     "target_words",
@@ -213,7 +217,7 @@ _MODULES = {
     "recrawl.corpus.inspect.hosts": ("newcomers_words",),
     "recrawl.corpus.inspect.page_table": ("PAGE_COLUMNS",),
     "recrawl.corpus.monitoring.metrics": ("CorpusMetrics",),
-    "recrawl.corpus.opening": ("open_corpus",),
+    "recrawl.corpus.opening": ("open_corpus", "present_config"),
     "recrawl.corpus.past.explanation_text": ("explanation_words",),
     "recrawl.corpus.past.page_history": ("PageHistory",),
     "recrawl.corpus.past.page_timeline": ("text_key", "text_timeline", "timeline_svg"),
@@ -231,6 +235,7 @@ _MODULES = {
         "target_words",
         "together_words",
     ),
+    "recrawl.corpus.resize.resizing": ("Resized", "resize_corpus"),
     "recrawl.corpus.wrong_answers": ("wrong_answer_words",),
     "recrawl.messages.enums": ("Transition", "Why"),
     "recrawl.messages.leases": (

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from recrawl.corpus.budget_split import BudgetSplit, run_number
 from recrawl.corpus.budget_view import BudgetView
-from recrawl.corpus.inspect.change_feed import CorpusCursor, PageChange, changes_after
+from recrawl.corpus.inspect.change_feed import PageChange, changes_after, parse_cursor
 from recrawl.corpus.inspect.consumers import (
     Consumer,
     commit_consumer,
@@ -36,6 +36,7 @@ from recrawl.corpus.inspect.explanation import PageExplanation, explain_page
 from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.corpus.inspect.page_table import PageRows, page_batches, page_rows_after
 from recrawl.corpus.inspect.stats import Stats, stats_of
+from recrawl.corpus.leasing.old_handles import OldHandles
 from recrawl.corpus.leasing.pages import Leasing, check_seconds
 from recrawl.corpus.leasing.quotas import PartitionQuotas
 from recrawl.corpus.leasing.repeated import RequestParts, is_repeated
@@ -175,6 +176,8 @@ class Corpus:
         self.folder = folder
         self.format = format
         self.nodes = OpenNodes(nodes, format.partitions, format.generation)
+        self.old_handles = OldHandles.load(folder) if format.generation else OldHandles.none()
+        """Handles from before the number of partitions was changed."""
         self.config = config
         self._partitions_on_disk = dict(partitions)
         self._log = log
@@ -200,7 +203,13 @@ class Corpus:
         )
         self._bodies = BodyReader(config.content)
         self._reporting = Reporting(
-            self.nodes, config, self.time, self._bodies, format.generation, small_calls
+            self.nodes,
+            config,
+            self.time,
+            self._bodies,
+            format.generation,
+            small_calls,
+            self.old_handles,
         )
         self._is_closed = False
         self._written = WrittenVersion()
@@ -1211,7 +1220,7 @@ class Corpus:
         self, handles: Sequence[int], event_for: Callable[[NDArray[np.int64]], LogEntry]
     ) -> CountedRows:
         """Submit an event about orders to each of their partitions."""
-        handle = np.asarray(handles, np.int64).reshape(-1)
+        handle = self.old_handles.translate(np.asarray(handles, np.int64).reshape(-1))
         row_status = np.full(handle.size, RowStatus.UNKNOWN, np.uint8)
         partition = partition_of(handle, self.format.generation)
         is_unavailable = np.zeros(handle.size, np.bool_)
@@ -1650,7 +1659,8 @@ class Corpus:
             If the feed no longer has all changes after the consumer's place.
         """
         if consumer is None:
-            place = CorpusCursor.parse(after, self.nodes.n_partitions, self.format.generation)
+            with self.nodes.use_all():
+                place = parse_cursor(after, self.nodes)
         elif after is not None:
             raise ValueError("changes takes either a cursor or a consumer")
         else:

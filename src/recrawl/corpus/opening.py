@@ -3,17 +3,19 @@
 import json
 import logging
 import os
+import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from recrawl.atomic_files import create_folder, replace_json
 from recrawl.corpus.corpus import Corpus
-from recrawl.errors import ConfigError, CorpusError, RecoveryError, RecrawlError
+from recrawl.corpus.leasing.old_handles import OldHandles
+from recrawl.errors import ConfigError, CorpusError, LockedError, RecoveryError, RecrawlError
 from recrawl.kernel_mode import uncached_notice
 from recrawl.kv import allow_databases
 from recrawl.ledger import Log, ReopenableLog, SnapshotFolder, SnapshotOrigin
@@ -27,7 +29,9 @@ from recrawl.node.durability.corpus_format import (
     read_format,
     write_format,
 )
+from recrawl.node.durability.layout_switch import finish_switch, has_next_layout
 from recrawl.node.durability.log_damage import (
+    LOG_ENDS_FILE,
     check_log,
     is_log_missing,
     lost_records_error,
@@ -39,11 +43,27 @@ from recrawl.node.durability.log_opening.open_log import (
     note_log,
     open_log,
 )
+from recrawl.node.durability.log_opening.successor import (
+    Successor,
+    find_successor,
+    generation_of_topic,
+    topic_of,
+)
+from recrawl.node.durability.log_opening.topic_identity import TOPIC_FILE
 from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.node.durability.shared_copies import SharedPartitions
+from recrawl.node.node import Node
 from recrawl.urls import CANON_VERSION
 
-__all__ = ["open_corpus", "open_folder"]
+__all__ = [
+    "RecoveredCorpus",
+    "adopt_successor",
+    "format_of_successor",
+    "open_corpus",
+    "open_folder",
+    "present_config",
+    "recover_corpus",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +75,8 @@ def _new_format(config: CorpusConfig) -> CorpusFormat:
     """Return the content of the FORMAT file of a new corpus, without an id."""
     return CorpusFormat(
         corpus_id=None,
+        # Other machines may have changed the number of partitions before.
+        generation=generation_of_topic(config.ledger.topic),
         canonical_urls=CANON_VERSION,
         partitions=config.corpus.partitions,
         group_by=config.corpus.group_by,
@@ -135,6 +157,55 @@ def _save_config(folder: Path, config: CorpusConfig) -> None:
     replace_json(folder / _LAST_CONFIG_FILE, tables)
 
 
+def _in_present_layout(config: CorpusConfig, shape: CorpusFormat) -> CorpusConfig:
+    """Return a configuration with the partitions and the topic that the corpus has now.
+
+    A configuration may still name those from before the number of partitions was changed.
+    """
+    if config.corpus.partitions in shape.earlier:
+        config = replace(config, corpus=replace(config.corpus, partitions=shape.partitions))
+    topic = config.ledger.topic
+    if topic is not None and topic_of(topic, shape.generation) == shape.topic:
+        config = replace(config, ledger=replace(config.ledger, topic=shape.topic))
+    return config
+
+
+def adopt_successor(folder: Path, shape: CorpusFormat, successor: Successor) -> None:
+    """Let a folder go on with the partitions that a corpus on Kafka has now.
+
+    Its store and snapshots are those of the old partitions.  They are removed before the FORMAT
+    file changes; a crash in between leaves a folder that is empty, and adopts again.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+    shape
+        Content of its FORMAT file.
+    successor
+        Where the corpus goes on.
+    """
+    for name in ("store", "snapshots"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for name in (LOG_ENDS_FILE, TOPIC_FILE):
+        (folder / name).unlink(missing_ok=True)
+    OldHandles(successor.old_handles, successor.new_handles).save(folder)
+    write_format(folder, format_of_successor(shape, successor))
+    logger.info("the corpus goes on in topic %s", successor.topic)
+
+
+def format_of_successor(shape: CorpusFormat, successor: Successor) -> CorpusFormat:
+    """Return the content of the FORMAT file of a corpus with other partitions."""
+    return replace(
+        shape,
+        corpus_id=successor.corpus_id,
+        generation=successor.generation,
+        partitions=successor.n_partitions,
+        topic=successor.topic or None,
+        earlier=tuple({*shape.earlier, shape.partitions}),
+    )
+
+
 def _check_shape(folder: Path, shape: CorpusFormat, config: CorpusConfig) -> None:
     """Reject a configuration that differs from what the corpus was created with."""
     if shape.canonical_urls != CANON_VERSION:
@@ -202,6 +273,93 @@ def _files_of(
         reopen_ledger=reopen,
         n_partitions=config.corpus.partitions,
     )
+
+
+def _goes_on_elsewhere(folder: Path, log: Log, shape: CorpusFormat, *, read_only: bool) -> bool:
+    """Return whether a corpus goes on in another topic, and let the folder go on there."""
+    try:
+        successor = find_successor(log)
+        if successor is None:
+            return False
+        if read_only:
+            raise CorpusError(
+                f"the number of partitions of the corpus in {folder} has changed to "
+                f"{successor.n_partitions}. Open it for writing once, which brings the new files"
+            )
+    except BaseException:
+        log.close()
+        raise
+    log.close()
+    adopt_successor(folder, shape, successor)
+    return True
+
+
+class RecoveredCorpus(NamedTuple):
+    """All partitions of a corpus, without a claim: nothing has changed."""
+
+    config: CorpusConfig
+    shape: CorpusFormat
+    log: Log
+    nodes: list[Node]
+
+    def close(self) -> None:
+        """Close everything."""
+        for close in (*(node.close for node in self.nodes), self.log.close):
+            with suppress(RecrawlError):
+                close()
+
+
+def present_config(folder: Path) -> CorpusConfig:
+    """Return the configuration of a corpus, with the partitions and the topic that it has now.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus, or only with its ``recrawl.toml``.
+
+    Raises
+    ------
+    CorpusError
+        If it has neither.
+    """
+    shape, toml = read_format(folder), folder / _CONFIG_FILE
+    if shape is None and not toml.exists():
+        raise CorpusError(f"{folder} is not a corpus.\nRun `recrawl init {folder}` to create one.")
+    if shape is None:
+        return CorpusConfig.from_toml(toml)
+    config = CorpusConfig.from_toml(toml) if toml.exists() else _last_config(folder, shape)
+    return _in_present_layout(config, shape)
+
+
+def recover_corpus(folder: Path) -> RecoveredCorpus:
+    """Recover all partitions of a corpus that no other process uses, and claim none.
+
+    Raises
+    ------
+    CorpusError
+        If the folder is not a corpus.
+    """
+    config = present_config(folder)
+    shape = read_format(folder)
+    if shape is None:
+        if config.ledger.kind != "kafka":
+            raise CorpusError(f"{folder} is not a corpus")
+        shape = _new_format(config)
+    _check_shape(folder, shape, config)
+    shared = SharedPartitions(config.snapshots)
+    check_log(folder, config)
+    log, shape = _open_identified_log(folder, config, shape, read_only=False)
+    if shape.ledger == "kafka" and _goes_on_elsewhere(folder, log, shape, read_only=False):
+        return recover_corpus(folder)
+    recovered = RecoveredCorpus(config, shape, log, [])
+    try:
+        for i in range(shape.partitions):
+            files = _files_of(i, folder, config, shape, log, shared)
+            recovered.nodes.append(recover_node(files))
+    except BaseException:
+        recovered.close()
+        raise
+    return recovered
 
 
 def open_corpus(
@@ -283,6 +441,9 @@ def open_folder(
     partitions: Iterable[int] | None = None,
 ) -> Corpus:
     """Open or create a corpus, also one that is being repaired."""
+    given = config
+    if not read_only:
+        finish_switch(folder)
     config_given = True
     if config is None:
         toml = folder / _CONFIG_FILE
@@ -299,8 +460,10 @@ def open_folder(
         shape = _new_format(config)
         config_given = True
     before = _last_config(folder, shape)
-    config = config or before
+    config = _in_present_layout(config or before, shape)
     _check_shape(folder, shape, config)
+    if partitions is not None:
+        partitions = [*partitions]
     numbers = _numbers_to_open(partitions, config)
     # Also of partitions that are opened later.
     allow_databases(config.corpus.partitions)
@@ -310,6 +473,19 @@ def open_folder(
     if not read_only:
         check_log(folder, config)
     log, shape = _open_identified_log(folder, config, shape, read_only=read_only)
+    if shape.ledger == "kafka" and _goes_on_elsewhere(folder, log, shape, read_only=read_only):
+        return open_folder(
+            folder,
+            given,
+            read_only=read_only,
+            clock=clock,
+            accept_clock=accept_clock,
+            partitions=partitions,
+        )
+    if not read_only and has_next_layout(folder):
+        # New partitions were completed after this process had looked for them.
+        log.close()
+        raise LockedError(f"the number of partitions of {folder} was changed; try again")
     nodes = []
     try:
         files = {i: _files_of(i, folder, config, shape, log, shared) for i in numbers}

@@ -23,6 +23,7 @@ from recrawl.errors import (
     LedgerError,
     OwnershipLost,
     PartitionAway,
+    PartitionClosed,
     PositionLost,
     RecrawlError,
 )
@@ -41,6 +42,8 @@ from recrawl.node.records import (
     TEMPLATE_FLAG,
     CorpusIdentified,
     CurvePriorSet,
+    HandlesMoved,
+    LayoutReplaced,
     LogEntry,
     NamesNumbered,
     PagesAddedWithUrls,
@@ -59,6 +62,7 @@ from recrawl.shard import (
     Applied,
     Claimed,
     ClockReset,
+    Closed,
     Outcomes,
     PagesRemoved,
     Shard,
@@ -129,11 +133,15 @@ def apply_entry(shard: Shard, entry: LogEntry) -> Applied:
             if not (epoch == shard.epoch).all():
                 return Applied(np.zeros(epoch.size, np.bool_), _NO_TRANSITION)
             return shard.apply(added)
+        case HandlesMoved(numbers) | LayoutReplaced(numbers):
+            return Applied(np.zeros(numbers.size, np.bool_), _NO_TRANSITION)
         case CorpusIdentified(partition):
             return Applied(np.ones(partition.size, np.bool_), _NO_TRANSITION)
         case NamesNumbered(epoch) | CurvePriorSet(epoch):
             return Applied(epoch == shard.epoch, _NO_TRANSITION)
         case UserDataSet(page):
+            if shard.is_closed:
+                return Applied(np.zeros(page.size, np.bool_), _NO_TRANSITION)
             return Applied(shard.has_pages(page), _NO_TRANSITION)
         case PagesReported(outcomes) | FewPagesReported(outcomes):
             return shard.apply(outcomes)
@@ -463,6 +471,31 @@ class Node:
             raise OwnershipLost(f"partition {self.partition} was claimed by another node")
         self._owned_epoch = self.shard.epoch
 
+    def end_log(self, owner: int, generation: int, n_partitions: int) -> None:
+        """Claim the partition, and end its log: its pages move to other partitions.
+
+        Time stays as it is: nothing expires on the way.
+
+        Parameters
+        ----------
+        owner
+            Number of the claim.
+        generation, n_partitions
+            Layout generation and number of the partitions that the pages move to.
+
+        Raises
+        ------
+        OwnershipLost
+            If another node has claimed the partition at the same moment.
+        """
+        with self.lock:
+            self.follow()
+            self._claim(owner, self.shard.now_ms)
+            columns = {"generation": generation, "n_partitions": n_partitions}
+            self.submit([event_of(Closed, epoch=self.shard.epoch, **columns)])
+            if not self.shard.is_closed:
+                raise OwnershipLost(f"partition {self.partition} was claimed by another node")
+
     @property
     def is_owner(self) -> bool:
         """Whether this node has claimed the partition, and has read no later claim in the log."""
@@ -494,6 +527,12 @@ class Node:
     def _check_writer(self) -> None:
         if self.is_reader:
             raise RecrawlError("the corpus is open for reading only; open it without read_only")
+        self._check_log_goes_on()
+
+    def _check_log_goes_on(self) -> None:
+        """Raise `PartitionClosed` if the log has ended: what comes after that is void."""
+        if self.shard.is_closed:
+            raise PartitionClosed(self.partition)
 
     def raise_if_failed(self) -> None:
         """Raise if an error has left the shard behind the log; only a replay can repair that."""
@@ -697,27 +736,35 @@ class Node:
             self._failed, self._can_resume = error, self._reopen_ledger is not None
             raise
         try:
-            return self._apply_at(positions, entries, records)
+            applied, is_void = self._apply_at(positions, entries, records)
         except BaseException as error:
             self._failed, self._can_resume = error, False
             raise
+        if is_void:
+            # They came after the end of the log, so nobody may believe that they were accepted.
+            self._check_log_goes_on()
+        return applied
 
     def _apply_at(
         self, positions: Sequence[int], entries: Sequence[LogEntry], records: Sequence[Record]
-    ) -> list[Applied]:
-        """Apply entries at their positions in the log, and records of other writers in between."""
-        applied = []
+    ) -> tuple[list[Applied], bool]:
+        """Apply entries at their positions in the log, and records of other writers in between.
+
+        Returns the result of each, and whether the log had ended before one of them.
+        """
+        applied, is_void = [], False
         batch = self.store.batch()
         for position, entry, record in zip(positions, entries, records, strict=True):
             if self.position < position:
                 self._write(batch)
                 self.follow(position)
                 batch = self.store.batch()
+            is_void |= self.shard.is_closed
             applied.append(self._apply(position, entry, batch, request_of(record)))
             self.log_bytes += len(record.data)
             self._count_verdicts(entry, applied[-1])
         self._write(batch)
-        return applied
+        return applied, is_void
 
     def _count_verdicts(self, entry: LogEntry, applied: Applied) -> None:
         match entry:

@@ -50,10 +50,13 @@ __all__ = [
     "REQUEST_KEY_BYTES_MAX",
     "SAME_CONTENT_FLAG",
     "SCHEMAS_SINCE",
+    "SUCCESSOR_SCHEMAS",
     "TEMPLATE_FLAG",
     "CorpusIdentified",
     "CurvePriorSet",
     "FirstRequestKey",
+    "HandlesMoved",
+    "LayoutReplaced",
     "LogEntry",
     "NamesNumbered",
     "PagesAddedWithUrls",
@@ -98,6 +101,32 @@ class CorpusIdentified(NamedTuple):
     """Number of times that the division into partitions has changed."""
     corpus_id: pa.StringArray
     """Id of the corpus, 32 hexadecimal digits."""
+
+
+class HandlesMoved(NamedTuple):
+    """Handles of orders before and after the number of partitions was changed.
+
+    Only in the first partition of a log that has ended, before a `LayoutReplaced`.
+    """
+
+    old: NDArray[np.int64]
+    new: NDArray[np.int64]
+
+
+class LayoutReplaced(NamedTuple):
+    """The topic in which the corpus goes on, in the first partition of a log that has ended.
+
+    One row.  From here on, the new topic is the log of the corpus.
+    """
+
+    generation: NDArray[np.int64]
+    """Layout generation of the new partitions."""
+    n_partitions: NDArray[np.int64]
+    position: NDArray[np.int64]
+    """Position from which on the log has `HandlesMoved`."""
+    topic: pa.StringArray
+    corpus_id: pa.StringArray
+    """Id of the new partitions."""
 
 
 class PagesAddedWithUrls(NamedTuple):
@@ -207,6 +236,8 @@ LogEntry: TypeAlias = (
     | PagesReported
     | FewPagesReported
     | CurvePriorSet
+    | HandlesMoved
+    | LayoutReplaced
 )
 
 _NAMES = [("url", pa.string()), ("fetch_url", pa.string())]
@@ -240,6 +271,8 @@ _CURVE_PRIOR_SET = 135
 _PAGES_REPORTED_WITH_TEXTS = 130
 _PAGES_REPORTED_BRIEFLY = 136
 _FEW_PAGES_REPORTED = 137
+_HANDLES_MOVED = 160
+_LAYOUT_REPLACED = 161
 
 REPORTED_SCHEMAS = frozenset(
     {
@@ -250,6 +283,8 @@ REPORTED_SCHEMAS = frozenset(
     }
 )
 """Schema numbers of `PagesReported`."""
+SUCCESSOR_SCHEMAS = frozenset({_HANDLES_MOVED, _LAYOUT_REPLACED})
+"""Schema numbers of `HandlesMoved` and `LayoutReplaced`."""
 ADDED_SCHEMAS = frozenset({_PAGES_ADDED_WITH_URLS, _PAGES_ADDED_WITH_USER_DATA})
 """Schema numbers of `PagesAddedWithUrls`."""
 
@@ -296,6 +331,18 @@ NODE_SCHEMAS: dict[int, pa.Schema] = {
             pa.field("data", pa.binary(), False),
         ]
     ),
+    _HANDLES_MOVED: pa.schema(
+        [pa.field("old", pa.int64(), False), pa.field("new", pa.int64(), False)]
+    ),
+    _LAYOUT_REPLACED: pa.schema(
+        [
+            pa.field("generation", pa.int64(), False),
+            pa.field("n_partitions", pa.int64(), False),
+            pa.field("position", pa.int64(), False),
+            pa.field("topic", pa.string(), False),
+            pa.field("corpus_id", pa.string(), False),
+        ]
+    ),
     _CORPUS_IDENTIFIED: pa.schema(
         [
             pa.field("partition", pa.int64(), False),
@@ -336,6 +383,11 @@ def _lengthen(passages: pa.BinaryArray, memory: pa.BinaryArray) -> pa.BinaryArra
                 raise EventError("the passages of a change cannot be read from their record")
         found.append(one)
     return pa.array(found, pa.binary())
+
+
+def _in_arrow(entry: tuple[Any, ...]) -> list[pa.Array]:
+    """Return the columns of an entry as Arrow arrays."""
+    return [column if isinstance(column, pa.Array) else pa.array(column) for column in entry]
 
 
 RECORDS_VERSION: Final = 1
@@ -394,9 +446,8 @@ def _newest_record_of(entry: LogEntry) -> Record:
     if isinstance(entry, Ordered):
         return Record(*to_record(entry))
     match entry:
-        case CorpusIdentified(partition, n_partitions, generation, corpus_id):
-            numbers = [pa.array(column) for column in (partition, n_partitions, generation)]
-            return _record(_CORPUS_IDENTIFIED, [*numbers, corpus_id])
+        case CorpusIdentified():
+            return _record(_CORPUS_IDENTIFIED, _in_arrow(entry))
         case PagesAddedWithUrls():
             added, epoch, url, fetch_url, *own = entry
             columns = [*to_arrow(added).columns, pa.array(epoch), url, fetch_url]
@@ -410,6 +461,9 @@ def _newest_record_of(entry: LogEntry) -> Record:
         case NamesNumbered(epoch, what, number, key):
             columns = [pa.array(epoch), pa.array(what), pa.array(number), key]
             return _record(_NAMES_NUMBERED, columns)
+        case HandlesMoved() | LayoutReplaced():
+            is_last = isinstance(entry, LayoutReplaced)
+            return _record(_LAYOUT_REPLACED if is_last else _HANDLES_MOVED, _in_arrow(entry))
         case CurvePriorSet():
             return _record(_CURVE_PRIOR_SET, [pa.array(column) for column in entry])
         case PagesReported():
@@ -493,6 +547,12 @@ def entry_of(record: Record) -> LogEntry:
         *numbers, corpus_id = batch.columns
         partition, n_partitions, generation = (column.to_numpy() for column in numbers)
         return CorpusIdentified(partition, n_partitions, generation, corpus_id)
+    if record.schema == _HANDLES_MOVED:
+        return HandlesMoved(*(column.to_numpy() for column in batch.columns))
+    if record.schema == _LAYOUT_REPLACED:
+        *numbers, topic, corpus_id = batch.columns
+        generation, n_partitions, position = (column.to_numpy() for column in numbers)
+        return LayoutReplaced(generation, n_partitions, position, topic, corpus_id)
     if record.schema == _NAMES_NUMBERED:
         epoch, what, number, key = batch.columns
         return NamesNumbered(epoch.to_numpy(), what.to_numpy(), number.to_numpy(), key)

@@ -36,6 +36,7 @@ __all__ = [
     "partition_of_key",
     "partitions_of",
     "partitions_of_host",
+    "partitions_of_keys",
     "split_by_partition",
     "split_partitions_of",
     "utf8_or_none",
@@ -187,7 +188,11 @@ def partitions_of(urls: pa.StringArray, n_partitions: int, by: GroupBy) -> NDArr
     """Return the partition of each page by its name; all pages of a group share one."""
     if n_partitions == 1:
         return np.zeros(len(urls), np.int64)
-    keys = group_keys(urls, by)
+    return partitions_of_keys(group_keys(urls, by), n_partitions)
+
+
+def partitions_of_keys(keys: pa.StringArray, n_partitions: int) -> NDArray[np.int64]:
+    """Return the partition of each group by its name."""
     hashed = hash_urls(keys, _PARTITION_KEY) % np.uint64(n_partitions)
     partition: NDArray[np.int64] = hashed.astype(np.int64)
     return partition

@@ -47,6 +47,7 @@ __all__ = [
     "BudgetSet",
     "Claimed",
     "ClockReset",
+    "Closed",
     "CostsSet",
     "CreditSet",
     "CurvesSet",
@@ -446,6 +447,19 @@ class Claimed(NamedTuple):
     at_ms: I64
 
 
+class Closed(NamedTuple):
+    """Ends the log of the shard, because its pages move to other partitions; one row.
+
+    Everything after it is void, also claims.  From the owner.
+    """
+
+    epoch: I64
+    generation: I64
+    """Layout generation that the pages move to."""
+    n_partitions: I64
+    """Number of partitions that they move to."""
+
+
 class Ticked(NamedTuple):
     """Advances time and records the price; one row.  From the node (`Shard.tick`)."""
 
@@ -500,6 +514,7 @@ Event: TypeAlias = (
     | GroupsBlocked
     | WindowsGranted
     | WindowsSet
+    | Closed
 )
 
 # Numbers never change: a kind whose columns change gets a new one, and the old stays readable.
@@ -536,6 +551,7 @@ SCHEMAS: dict[int, type[Event]] = {
     61: GroupsBlocked,
     62: WindowsGranted,
     63: WindowsSet,
+    70: Closed,
 }
 SCHEMA_ID: dict[type[Event], int] = {kind: number for number, kind in SCHEMAS.items()}
 

@@ -47,6 +47,8 @@ _REBASED_PER_TICK = 1 << 16
 # Number of slots whose signals are weighed anew with each tick.
 _REAGED_PER_TICK = 1 << 16
 _EXPIRED_MAX = 1 << 16
+# Epochs from here on are those of a shard whose log has ended; no owner counts that far.
+_CLOSED_EPOCH = 1 << 62
 
 
 @cache
@@ -180,6 +182,19 @@ class Shard:
     def epoch(self) -> int:
         """The owner's epoch."""
         return int(self.tables.registers.epoch[0])
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the log has ended, because the pages have moved to other partitions."""
+        return self.epoch >= _CLOSED_EPOCH
+
+    @property
+    def closed_for(self) -> tuple[int, int] | None:
+        """Layout generation and number of partitions that the pages move to; None if open."""
+        if not self.is_closed:
+            return None
+        moved_to = self.epoch - _CLOSED_EPOCH
+        return moved_to >> 32, moved_to & 0xFFFFFFFF
 
     @property
     def n_pages(self) -> int:
@@ -526,6 +541,8 @@ class Shard:
             self._drop_reserve()
         valid = np.zeros(event[0].size, np.bool_)
         transition = _NO_TRANSITION
+        if self.is_closed:
+            return self._ignore(event)
         if self._snapshot is not None:
             self._preserve_rows(self._slots_of(event))
         match event:
@@ -541,10 +558,8 @@ class Shard:
                 self._add(event, valid)
             case events.LeasesExpired() | events.LeasesReleased() | events.LeasesExtended():
                 self._end_leases(event, valid)
-            case events.Claimed():
-                self._claim(event, valid)
-            case events.ClockReset():
-                self._reset_clock(event, valid)
+            case events.Claimed() | events.Closed() | events.ClockReset():
+                self._change_owner(event, valid)
             case (
                 events.BudgetSet()
                 | events.RunBudgetSet()
@@ -748,6 +763,24 @@ class Shard:
         self.picker.wake(t, t.leases.group[rows])
         self.picker.touch(t, slots[slots >= 0])
 
+    def _ignore(self, event: Event) -> Applied:
+        """Return that all rows of an event after the end of the log are void."""
+        n_rows = event[0].size
+        self.tables.registers.n_void[0] += n_rows
+        n_transitions = n_rows if isinstance(event, events.Outcomes) else 0
+        return Applied(np.zeros(n_rows, np.bool_), np.zeros(n_transitions, np.uint8))
+
+    def _change_owner(
+        self, event: events.Claimed | events.Closed | events.ClockReset, valid: FlagArray
+    ) -> None:
+        match event:
+            case events.Claimed():
+                self._claim(event, valid)
+            case events.Closed():
+                self._close(event, valid)
+            case events.ClockReset():
+                self._reset_clock(event, valid)
+
     def _claim(self, event: events.Claimed, valid: FlagArray) -> None:
         registers = self.tables.registers
         for i in range(valid.size):
@@ -755,6 +788,15 @@ class Shard:
                 registers.epoch[0] = event.epoch[i]
                 registers.owner[0] = event.owner[i]
                 self._move_time(int(event.at_ms[i]))
+                valid[i] = True
+
+    def _close(self, event: events.Closed, valid: FlagArray) -> None:
+        """End the log: no epoch is ever valid again."""
+        for i in range(valid.size):
+            generation, n_partitions = int(event.generation[i]), int(event.n_partitions[i])
+            is_possible = 0 < generation < 1 << 16 and 0 < n_partitions < 1 << 32
+            if event.epoch[i] == self.epoch and is_possible:
+                self.tables.registers.epoch[0] = _CLOSED_EPOCH + (generation << 32 | n_partitions)
                 valid[i] = True
 
     def _set_budget(self, event: _BudgetEvent, valid: FlagArray) -> None:

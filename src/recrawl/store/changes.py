@@ -18,9 +18,12 @@ __all__ = [
     "changes_from",
     "first_change_to_keep",
     "number_from",
+    "place_of",
     "put_changes",
     "range_before",
     "url_of_change",
+    "with_number",
+    "with_page",
     "without_url",
 ]
 
@@ -174,6 +177,24 @@ def without_url(value: bytes) -> bytes:
     """Return the stored bytes of a change without URL and passages; it only moves cursors."""
     number, page, at_ms, transition = _HEAD.unpack_from(value)
     return _HEAD.pack(number, page, at_ms, transition & ~_HAS_PASSAGES)
+
+
+def place_of(key: bytes, value: bytes) -> tuple[Cursor, int, int]:
+    """Return the place, the page and the instant of a stored change."""
+    _, position, row = _KEY.unpack(key)
+    _, page, at_ms, _ = _HEAD.unpack_from(value)
+    return Cursor(position, row), page, at_ms
+
+
+def with_page(value: bytes, page: int) -> bytes:
+    """Return the stored bytes of a change with another number of its page."""
+    number, _, at_ms, transition = _HEAD.unpack_from(value)
+    return _HEAD.pack(number, page, at_ms, transition) + value[_HEAD.size :]
+
+
+def with_number(value: bytes, number: int) -> bytes:
+    """Return the stored bytes of a change with another number among all changes."""
+    return number.to_bytes(8, "big") + value[8:]
 
 
 def _change_in(value: bytes, cursor: Cursor) -> StoredChange:

@@ -15,6 +15,7 @@
     c       position and row, 8 + 4      a change
     k       key of a request             record that completed the request
     s       number of a request, 8       its time, and its key
+    o       old place of a change        its row here: see `recrawl.store.resize.moved_feed`
 
 Keys are built from arrays, many at a time.
 """

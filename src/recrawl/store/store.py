@@ -82,6 +82,7 @@ from recrawl.store.keys import (
 from recrawl.store.names import Names, names_of, numbers_of, put_names
 from recrawl.store.page_urls import SingleUrls, put_urls, scan_urls, stored_urls
 from recrawl.store.request_keys import AcceptedRequest, find_request, put_requests
+from recrawl.store.resize.moved_feed import end_origins, translate_places
 from recrawl.store.state import State
 from recrawl.store.url_index import look_up_pages, put_in_buckets
 from recrawl.store.user_data import UserData, put_user_data, stored_user_data, user_data_in
@@ -578,6 +579,13 @@ class Store:
         """Remove changes from before an instant."""
         self._trim(lambda _, at_ms: at_ms >= before_ms)
 
+    def translate_places(self, generation: int, places: Sequence[Cursor]) -> Cursor:
+        """Return the place of the first change that a cursor of an old feed has not read.
+
+        See `recrawl.store.resize.moved_feed.translate_places`.
+        """
+        return translate_places(self._kv, generation, places, self.first_change)
+
     def _trim(self, is_kept: Callable[[int, int], bool]) -> None:
         state = self._state
         end = state.position
@@ -585,6 +593,8 @@ class Store:
         place, n_trimmed = found or (Cursor(end, 0), state.n_changes)
         state = state._replace(first_change=(place.position, place.row), n_trimmed=n_trimmed)
         self._kv.write([_STATE], [state.encode()], delete_range=range_before(place))
+        if place.position > 0:
+            end_origins(self._kv)
         self._state = state
         self._is_position_saved = True
 
@@ -826,6 +836,51 @@ class Store:
             # Written again, so that there is something to flush: the write-ahead log ends then.
             self._kv.write([_STATE], [self._state.encode()])
         return erased
+
+    # ------------------------------------------------------------------ dividing anew
+
+    @property
+    def values(self) -> KeyValues:
+        """Keys and values of the store, for `recrawl.store.resize`."""
+        return self._kv
+
+    def complete(
+        self,
+        batch: StoreBatch,
+        position: int,
+        *,
+        n_changes: int,
+        counts: ContentCounts | None,
+        curve_prior: bytes | None,
+    ) -> None:
+        """Write the last part of a new store that was filled from others, and save it to disk.
+
+        Parameters
+        ----------
+        batch
+            Names of groups, kinds and sources.
+        position
+            Position of the log that the store is at.
+        n_changes
+            Number of changes in its feed.
+        counts
+            Counts of outcomes whose text was judged; None for none.
+        curve_prior
+            Common properties of pages in how their content is replaced; None if unknown.
+        """
+        self._state = self._state._replace(n_changes=n_changes)
+        writes = Writes()
+        if next(self._kv.scan(USER_DATA, bytes([USER_DATA[0] + 1])), None) is not None:
+            writes.put(_HAS_USER_DATA, b"1")
+        if counts is not None:
+            writes.put(_CONTENT_COUNTS, counts.encode())
+        if curve_prior is not None:
+            writes.put(_CURVE_PRIOR, curve_prior)
+        if writes.keys:
+            self._kv.write(writes.keys, writes.values)
+        self.write(batch, position)
+        self._kv.flush()
+        self._read_state()
 
     # ------------------------------------------------------------------ files
 

@@ -15,6 +15,8 @@ from recrawl.node.node import apply_entry
 from recrawl.node.records import (
     CorpusIdentified,
     CurvePriorSet,
+    HandlesMoved,
+    LayoutReplaced,
     LogEntry,
     NamesNumbered,
     PagesAddedWithUrls,
@@ -86,6 +88,8 @@ class _ClusterLaws(Laws):
             case PagesReported(outcomes) | FewPagesReported(outcomes):
                 return self.follow(outcomes)
             case CorpusIdentified() | NamesNumbered() | CurvePriorSet() | UserDataSet():
+                return apply_entry(self.shard, entry)
+            case HandlesMoved() | LayoutReplaced():
                 return apply_entry(self.shard, entry)
             case CreditSet():
                 applied = self.follow(entry)

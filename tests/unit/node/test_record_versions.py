@@ -17,8 +17,8 @@ from tests.unit.cluster.newer_worker import SCHEMA
 # here, once a release of recrawl has had clusters.
 FIRST = {
     *range(1, 23),
-    *(30, 35, 36, 37, 43, 50, 60, 61, 62, 63),
-    *(101, 102, 103, 110, 111, 120, 121, 130, 135, 136, 137),
+    *(30, 35, 36, 37, 43, 50, 60, 61, 62, 63, 70),
+    *(101, 102, 103, 110, 111, 120, 121, 130, 135, 136, 137, 160, 161),
 }
 ENTRY = event_of(ImportanceSet, page=[1], importance=2.0)
 

@@ -52,6 +52,7 @@ GOLDEN = {
     61: "GroupsBlocked epoch:int64 group:uint32 until_ms:int64",
     62: "WindowsGranted epoch:int64 group:uint32 part:uint32 from_ms:int64 until_ms:int64",
     63: "WindowsSet epoch:int64 group:uint32 from_ms:int64 until_ms:int64",
+    70: "Closed epoch:int64 generation:int64 n_partitions:int64",
 }
 
 

@@ -52,7 +52,7 @@ from recrawl.corpus import (
     RowStatus,
     Signalled,
 )
-from recrawl.corpus.inspect.change_feed import CorpusCursor
+from recrawl.corpus.inspect.change_feed import CorpusCursor, is_from_before
 from recrawl.corpus.inspect.page_table import page_cursor, parse_page_cursor
 from recrawl.errors import (
     NotInCluster,
@@ -455,6 +455,7 @@ class ClusterCorpus:
         return count_rows(found, handle.size)
 
     def _of_handles(self, handle: Rows) -> Rows:
+        handle = self.local.old_handles.translate(handle)
         partition = partition_of(handle, self.local.format.generation)
         return np.where(partition < self._n_partitions, partition, -1)
 
@@ -631,8 +632,7 @@ class ClusterCorpus:
         """
         if consumer is not None:
             raise NotInCluster(_NO_CONSUMERS)
-        generation = self.local.format.generation
-        place = str(CorpusCursor.parse(after, self._n_partitions, generation))
+        place = self._place_in_feed(after)
         found = self._split_calls.run(
             self._all(),
             lambda _: self.local.changes(place, limit=limit),
@@ -640,6 +640,17 @@ class ClusterCorpus:
         )
         parts = [ChangesOfWorker(rows.tolist(), part) for rows, part in found.parts]
         return merge_changes(place, parts, limit)
+
+    def _place_in_feed(self, after: str | None) -> str:
+        """Return a cursor of the present partitions.
+
+        One from before their number was changed leads to the oldest change here: only the owner of
+        a partition knows where it leads to there.
+        """
+        generation = self.local.format.generation
+        if is_from_before(after, generation):
+            after = None
+        return str(CorpusCursor.parse(after, self._n_partitions, generation))
 
     def pages_after(
         self,

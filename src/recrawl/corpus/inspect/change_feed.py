@@ -10,10 +10,11 @@ import numpy as np
 from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.messages.views import PageChange
 from recrawl.node.node import Node
+from recrawl.node.open_nodes import OpenNodes
 from recrawl.shard import Transition
 from recrawl.store import Cursor, Names, metadata_object, unpack_passages
 
-__all__ = ["CorpusCursor", "PageChange", "changes_after"]
+__all__ = ["CorpusCursor", "PageChange", "changes_after", "is_from_before", "parse_cursor"]
 
 _GENERATION = re.compile(r"g\d{1,2}_")
 
@@ -41,8 +42,7 @@ class CorpusCursor:
         """
         if text is None:
             return cls((Cursor.parse(None),) * n_partitions, generation)
-        places = text.split("_")
-        found = int(places.pop(0)[1:]) if _GENERATION.match(text) else 0
+        found, places = _generation_and_places(text)
         if found != generation:
             raise ValueError(
                 f"cursor {text!r} is from layout generation {found}, but the corpus has "
@@ -63,6 +63,44 @@ class CorpusCursor:
     def __str__(self) -> str:
         prefix = f"g{self.generation}_" if self.generation else ""
         return prefix + "_".join(str(place) for place in self.places)
+
+
+def _generation_and_places(text: str) -> tuple[int, list[str]]:
+    places = text.split("_")
+    return int(places.pop(0)[1:]) if _GENERATION.match(text) else 0, places
+
+
+def is_from_before(text: str | None, generation: int) -> bool:
+    """Return whether a cursor is from before the last change of the number of partitions."""
+    return text is not None and _generation_and_places(text)[0] == generation - 1
+
+
+def parse_cursor(text: str | None, nodes: OpenNodes) -> CorpusCursor:
+    """Return the cursor that a text encodes, also one from before the last change of partitions.
+
+    Such a cursor leads to the first change that it has not read.  In partitions that are not open
+    here it leads to the oldest change.
+
+    Parameters
+    ----------
+    text
+        Cursor as text; None is the beginning of the feed.
+    nodes
+        Nodes of the open partitions, none of which is closed meanwhile.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a cursor of this corpus, or too old.
+    """
+    if text is None or not is_from_before(text, nodes.generation):
+        return CorpusCursor.parse(text, nodes.n_partitions, nodes.generation)
+    generation, texts = _generation_and_places(text)
+    old = CorpusCursor.parse(text, len(texts), generation).places
+    places = [Cursor.parse(None)] * nodes.n_partitions
+    for node in nodes:
+        places[node.partition] = node.store.translate_places(generation, old)
+    return CorpusCursor(tuple(places), nodes.generation)
 
 
 def changes_after(nodes: Iterable[Node], cursor: CorpusCursor, limit: int) -> list[PageChange]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recrawl.atomic_files import create_folder, hold_lock, replace_json, sync_to_disk
-from recrawl.corpus.inspect.change_feed import CorpusCursor
+from recrawl.corpus.inspect.change_feed import CorpusCursor, parse_cursor
 from recrawl.errors import ChangesLost, StorageError
 from recrawl.messages.views import Consumer
 from recrawl.node.config.sections import ChangesConfig
@@ -225,7 +225,7 @@ def _parse(text: str, nodes: OpenNodes) -> CorpusCursor:
                     # So that another process does not find the consumer ahead of the feed.
                     node.store.save_position()
         return _cursor_of(nodes, {node.partition: Cursor(node.store.position, 0) for node in nodes})
-    cursor = CorpusCursor.parse(text, nodes.n_partitions, nodes.generation)
+    cursor = parse_cursor(text, nodes)
     for node in nodes:
         if cursor.places[node.partition] > Cursor(node.store.position, 0):
             raise ValueError(f"cursor {text} is after the end of the change feed")
@@ -331,7 +331,16 @@ def _read(path: Path, nodes: OpenNodes) -> _Committed | None:
             content = json.loads(file.read(_FILE_BYTES_MAX))
         if int(content["format"]) > _FORMAT:
             raise StorageError(f"{path} was written by a newer version of recrawl")
-        cursors = CorpusCursor.parse(str(content["cursor"]), nodes.n_partitions, generation).places
+        text = str(content["cursor"])
+        cursors = parse_cursor(text, nodes).places
+        if len(content["n_read"]) != len(cursors) or not text.startswith(_prefix(generation)):
+            # From before the number of partitions was changed.
+            n_read = {node.partition: node.store.n_changes_before for node in nodes}
+            places = [
+                _Place(cursor, n_read[i](cursor) if i in n_read else None, None)
+                for i, cursor in enumerate(cursors)
+            ]
+            return _Committed(tuple(places), int(content["committed_at_ms"]), generation)
         places = [
             _Place(cursor, _number_or_none(read), _last_of(last))
             for cursor, read, last in zip(cursors, content["n_read"], content["last"], strict=True)
@@ -344,6 +353,10 @@ def _read(path: Path, nodes: OpenNodes) -> _Committed | None:
             f"{path} cannot be read: {error}.  Remove the consumer; it then starts with the oldest "
             "change"
         ) from error
+
+
+def _prefix(generation: int) -> str:
+    return f"g{generation}_" if generation else ""
 
 
 def _number_or_none(value: Any) -> int | None:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from recrawl.corpus.leasing.old_handles import OldHandles
 from recrawl.corpus.leasing.small_calls import SmallCalls, SmallReport
 from recrawl.messages.results import Reported
 from recrawl.node.clock import NodeTime
@@ -53,6 +54,8 @@ class Reporting:
         Layout generation of the corpus.
     small_calls
         Queue of small leases and reports.
+    old_handles
+        Handles from before the number of partitions was changed.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Reporting:
         bodies: BodyReader,
         generation: int,
         small_calls: SmallCalls,
+        old_handles: OldHandles,
     ) -> None:
         self._nodes = nodes
         self._by_partition = nodes.by_partition
@@ -71,6 +75,7 @@ class Reporting:
         self._bodies = bodies
         self._generation = generation
         self._small_calls = small_calls
+        self._old_handles = old_handles
 
     def report(self, outcomes: Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Reported:
         """Log and apply outcomes, see `Corpus.report`."""
@@ -193,6 +198,7 @@ class Reporting:
         counted, transition = np.zeros(n_rows, np.bool_), np.zeros(n_rows, np.uint8)
         wrong_answer, is_known = np.zeros(n_rows, np.uint8), np.zeros(n_rows, np.bool_)
         is_unavailable = np.zeros(n_rows, np.bool_)
+        answers = answers._replace(handle=self._old_handles.translate(answers.handle))
         partition = partition_of(answers.handle, self._generation)
         url = pa.nulls(n_rows, pa.string())
         by_url = np.flatnonzero(answers.handle == 0)

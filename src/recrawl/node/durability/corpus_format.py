@@ -56,6 +56,10 @@ class CorpusFormat:
         Property of a URL that pages of one group share.
     ledger
         Kind of log: "rocksdb" or "kafka".
+    topic
+        Topic of the log, if the number of partitions of a corpus on Kafka has changed.
+    earlier
+        Numbers of partitions that the corpus had before: a configuration may still name them.
     """
 
     corpus_id: str | None
@@ -64,6 +68,8 @@ class CorpusFormat:
     partitions: int
     group_by: str
     ledger: str
+    topic: str | None = None
+    earlier: tuple[int, ...] = ()
 
 
 def new_corpus_id(topic_id: str | None = None) -> str:
@@ -88,6 +94,8 @@ def write_format(folder: Path, content: CorpusFormat) -> None:
     """Write the FORMAT file, durably."""
     values = {"format": FORMAT, **asdict(content)}
     values["id"] = values.pop("corpus_id")
+    if content.generation == 0:
+        del values["topic"], values["earlier"]
     replace_json(folder / FORMAT_FILE, values)
 
 
@@ -136,6 +144,8 @@ def read_format(folder: Path) -> CorpusFormat | None:
         partitions=_integer(path, values, "partitions", 1, N_PARTITIONS_MAX),
         group_by=_text(path, values, "group_by", re.compile(r"\w+"), "a word"),
         ledger=_text(path, values, "ledger", re.compile("|".join(_LEDGERS)), "rocksdb or kafka"),
+        topic=values.get("topic"),
+        earlier=tuple(values.get("earlier", ())),
     )
 
 

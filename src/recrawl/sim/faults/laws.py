@@ -27,6 +27,7 @@ _EPOCH_EVENTS = (
     events.GroupsBlocked,
     events.WindowsGranted,
     events.WindowsSet,
+    events.Closed,
 )
 _SLACK = 1e-6
 

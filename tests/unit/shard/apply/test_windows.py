@@ -16,7 +16,7 @@ from recrawl.shard import (
     event_of,
 )
 from recrawl.shard.due import LEASE_MS_MIN
-from recrawl.shard.events import decode_events, encode_events
+from recrawl.shard.events import Event, decode_events, encode_events
 
 NOW = 1_700_000_000_000
 SETTINGS = ShardSettings(group_delay=1, group_in_flight_max=1, lease_seconds=600)
@@ -25,7 +25,7 @@ SETTINGS = ShardSettings(group_delay=1, group_in_flight_max=1, lease_seconds=600
 def split_shard(log: list[object] | None = None) -> Shard:
     """Return a shard whose only group is split, with some pages."""
     shard = Shard(SETTINGS)
-    events = [
+    events: list[Event] = [
         event_of(Claimed, owner=7, epoch=1, at_ms=NOW),
         event_of(
             PagesAdded,

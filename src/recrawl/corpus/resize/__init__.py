@@ -1,0 +1,1 @@
+"""Change the number of partitions of a corpus."""

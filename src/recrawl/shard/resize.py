@@ -1,0 +1,499 @@
+"""Divide the state of shards anew: from the tables of all old shards make those of a new one.
+
+Groups of pages are never divided: a group moves with its pages, its leases and its sources of
+signals, and all of these keep what is known of them.  Only what a shard knows of all its pages
+together is divided or put together, in proportion to pages: counters, credit, and the priors of
+kinds of pages.
+
+Everything here is a function of its arguments.  Names are not known here: the caller says which
+group, source and kind gets which number.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.core.kernel import table_kernel
+from recrawl.shard import growth
+from recrawl.shard.apply.budget import credit_at, run_spending
+from recrawl.shard.apply.pages import rebase, rebuild_words
+from recrawl.shard.settings import ShardSettings
+from recrawl.shard.state.codes import LOG2_CODE_ONE, link_row_of
+from recrawl.shard.state.rules import Rules
+from recrawl.shard.state.status import LeaseStage, PageStatus
+from recrawl.shard.state.tables import (
+    RUNS_MAX,
+    Leases,
+    Links,
+    Pages,
+    Priors,
+    Tables,
+    grow_table,
+    zeros,
+)
+from recrawl.shard.state.words import number_of
+
+__all__ = ["NewNumbers", "NewShard", "OldShard", "divide_slots", "make_shard", "moved_pages"]
+
+I64 = NDArray[np.int64]
+
+# No generation of a slot reaches this number, so no page has it.
+_REMOVED_PAGE = 256 << 32
+# Registers that count something of all pages, and are divided in proportion to pages.
+_COUNTS = (
+    "n_ordered",
+    "n_outcomes",
+    "n_polls",
+    "n_changed",
+    "n_signals",
+    "n_audited",
+    "n_audited_fresh",
+    "n_void",
+    "growth_pages",
+    "n_newcomers_ordered",
+)
+
+
+class OldShard(NamedTuple):
+    """A shard to be divided, and the new numbers of what is in it."""
+
+    tables: Tables
+    partition: I64
+    """New partition of each group."""
+    group: I64
+    """New number of each group, in its new partition."""
+    source: I64
+    """New number of each source, in the new partition of its group."""
+    source_partition: I64
+    """New partition of each source, which is that of its group."""
+    kind: I64
+    """New number of each kind."""
+
+
+class NewNumbers(NamedTuple):
+    """How many groups, sources and kinds a new shard has, and which groups share a domain."""
+
+    n_groups: int
+    n_sources: int
+    n_kinds: int
+    keeper: I64
+    """Group that keeps the credit of each group's domain: often the group itself."""
+
+
+class NewShard(NamedTuple):
+    """The state of a new shard, and where its rows come from."""
+
+    tables: Tables
+    slots: list[I64]
+    """Slots in each old shard whose pages are here, in the order of the new slots."""
+    orders: list[tuple[I64, I64]]
+    """Numbers of orders in each old shard, and their numbers here."""
+
+
+def divide_slots(old: OldShard, n_partitions: int) -> list[I64]:
+    """Return the slots of an old shard whose pages belong to each new partition."""
+    pages, n_slots = old.tables.pages, int(old.tables.registers.n_slots[0])
+    used = np.flatnonzero(pages.status[:n_slots] != PageStatus.FREE)
+    partition = old.partition[pages.group[used]]
+    order = np.argsort(partition, kind="stable")
+    ends = np.searchsorted(partition[order], np.arange(n_partitions + 1))
+    return [used[order[ends[i] : ends[i + 1]]] for i in range(n_partitions)]
+
+
+def make_shard(
+    olds: Sequence[OldShard],
+    divided: Sequence[Sequence[I64]],
+    partition: int,
+    numbers: NewNumbers,
+    settings: ShardSettings,
+    rules: Rules,
+) -> NewShard:
+    """Return the state of one new shard.
+
+    Parameters
+    ----------
+    olds
+        All old shards.
+    divided
+        Result of `divide_slots` for each of them.
+    partition
+        Number of the new partition.
+    numbers
+        Numbers of groups, sources and kinds in the new shard.
+    settings, rules
+        Settings of the new shard.
+    """
+    slots = [parts[partition] for parts in divided]
+    shares = [_share_of(parts, partition) for parts in divided]
+    n_slots = sum(part.size for part in slots)
+    tables = growth.empty_tables(settings)
+    tables = growth.with_pages(tables, n_slots)
+    tables = growth.with_groups(tables, numbers.n_groups, settings)
+    tables = growth.with_sources(tables, numbers.n_sources)
+    tables = growth.with_kinds(tables, numbers.n_kinds)
+    registers = tables.registers
+    registers.now[0] = max(int(old.tables.registers.now[0]) for old in olds)
+    _fill_registers(tables, olds, shares)
+    registers.n_slots[0] = registers.n_pages[0] = registers.rebased_to[0] = n_slots
+    new_slots = []
+    first = 0
+    for old, part in zip(olds, slots, strict=True):
+        new_slot = np.full(int(old.tables.registers.n_slots[0]), -1, np.int64)
+        new_slot[part] = first + np.arange(part.size)
+        new_slots.append(new_slot)
+        tables = _copy_pages(tables, old, part, first)
+        first += part.size
+    for old, new_slot in zip(olds, new_slots, strict=True):
+        tables = _copy_links(tables, old, new_slot)
+        _copy_sources(tables, old, partition)
+    _copy_groups(tables, olds, partition, numbers)
+    tables, orders = _copy_leases(tables, olds, new_slots, partition)
+    _copy_runs(tables, olds, shares)
+    _join_priors(tables, olds, slots, rules)
+    if any(old.tables.registers.n_to_reage[0] > 0 for old in olds):
+        registers.n_to_reage[0] = n_slots
+    return NewShard(tables, slots, orders)
+
+
+class _Share(NamedTuple):
+    """The share of an old shard's pages that a new one gets: those from ``first`` to ``end``."""
+
+    first: int
+    end: int
+    total: int
+
+    def count(self, number: int) -> int:
+        """Return the share of a count; the shares of all new shards add up to it exactly."""
+        return number * self.end // self.total - number * self.first // self.total
+
+    def amount(self, number: float) -> float:
+        """Return the share of an amount."""
+        if not np.isfinite(number) or self.end - self.first == self.total:
+            return number
+        return number * (self.end - self.first) / self.total
+
+
+def _share_of(parts: Sequence[I64], partition: int) -> _Share:
+    sizes = [part.size for part in parts]
+    if sum(sizes) == 0:
+        return _Share(partition, partition + 1, len(sizes))
+    first = sum(sizes[:partition])
+    return _Share(first, first + sizes[partition], sum(sizes))
+
+
+def _columns(
+    before: tuple[NDArray[Any], ...], after: tuple[NDArray[Any], ...]
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Return the columns of two tables, side by side."""
+    return zip(before, after, strict=True)
+
+
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    """Return a weighted mean; the value itself if all are equal, the plain mean without weights."""
+    used = [(v, w) for v, w in zip(values, weights, strict=True) if w > 0]
+    used = used or [(value, 1.0) for value in values]
+    if all(value == used[0][0] for value, _ in used):
+        return used[0][0]
+    return sum(v * w for v, w in used) / sum(w for _, w in used)
+
+
+def _fill_registers(tables: Tables, olds: Sequence[OldShard], shares: Sequence[_Share]) -> None:
+    """Set what a shard knows of all its pages together, from the shares of the old shards."""
+    new, rows = tables.registers, [old.tables.registers for old in olds]
+    now_ms = int(new.now[0])
+    for name in ("price_mode", "fixed_price", "budget_unit", "budget_period", "run_budget"):
+        getattr(new, name)[0] = getattr(rows[0], name)[0]
+    for name in _COUNTS:
+        counts = [int(getattr(row, name)[0]) for row in rows]
+        total = sum(share.count(n) for share, n in zip(shares, counts, strict=True))
+        getattr(new, name)[0] = total
+    n_pages = [share.end - share.first for share in shares]
+    new.price[0] = _mean([float(row.price[0]) for row in rows], n_pages)
+    n_polls = [share.count(int(row.n_polls[0])) for share, row in zip(shares, rows, strict=True)]
+    new.memory_lost[0] = _mean([float(row.memory_lost[0]) for row in rows], n_polls)
+    for name in ("growth_until", "newcomers_until", "credited_at"):
+        getattr(new, name)[0] = max(int(getattr(row, name)[0]) for row in rows)
+    amounts = {
+        "newcomer_credit": [float(row.newcomer_credit[0]) for row in rows],
+        "budget": [float(row.budget[0]) for row in rows],
+        "credit_max": [float(row.credit_max[0]) for row in rows],
+        "credit": [credit_at(row, now_ms) for row in rows],
+    }
+    for name, values in amounts.items():
+        parts = [share.amount(value) for share, value in zip(shares, values, strict=True)]
+        getattr(new, name)[0] = sum(parts)
+    if new.run_budget[0] > 0:
+        new.credit[0] = new.credit_max[0] = 0.0
+    elif 0 < new.budget[0] < np.inf:
+        new.credit_max[0] = max(float(new.credit_max[0]), 1.0)
+    if new.credited_at[0] > 0:
+        new.credited_at[0] = now_ms
+
+
+def _copy_pages(tables: Tables, old: OldShard, part: I64, first: int) -> Tables:
+    """Copy the rows of pages into the slots from ``first`` on."""
+    source, target, end = old.tables.pages, tables.pages, first + part.size
+    for before, after in _columns(source, target):
+        after[first:end] = before[part]
+    target.generation[first:end] = 0
+    if part.size == 0:
+        return tables
+    target.group[first:end] = old.group[source.group[part]]
+    target.kind[first:end] = old.kind[source.kind[part]]
+    has_source = source.n_sources[part] > 0
+    numbers = np.where(has_source, source.source[part], 0)
+    if has_source.any():
+        numbers = np.where(has_source, old.source[numbers], 0)
+    target.source[first:end] = numbers
+    tables, row = _copy_limits(tables, old.tables, source.limits[part])
+    tables.pages.limits[first:end] = row
+    return tables
+
+
+def _copy_limits(
+    tables: Tables, old: Tables, row: NDArray[np.uint16]
+) -> tuple[Tables, NDArray[np.uint16]]:
+    """Return tables with the limits in some rows of old ones, and the new row of each."""
+    n_known = int(tables.registers.n_limits[0])
+    rows = np.stack(tables.limits, axis=1)[:n_known].tolist()
+    known = {tuple(key): i for i, key in enumerate(rows)}
+    used, which = np.unique(row, return_inverse=True)
+    new = np.zeros(used.size, np.uint16)
+    for i, one in enumerate(used.tolist()):
+        key = tuple(float(column[one]) for column in old.limits)
+        if key not in known:
+            tables = tables._replace(limits=grow_table(tables.limits, n_known + 1))
+            for column, number in zip(tables.limits, key, strict=True):
+                column[n_known] = number
+            known[key] = n_known
+            n_known += 1
+        new[i] = known[key]
+    tables.registers.n_limits[0] = n_known
+    return tables, new[which.reshape(-1)]
+
+
+@table_kernel
+def _place_links(old: Links, new: Links, pages: Pages, new_slot: I64, source: I64) -> int:
+    """Copy the links of pages that move here; return their number."""
+    n = 0
+    for row in range(old.key.size):
+        if old.key[row] == np.uint64(0):
+            continue
+        name = old.key[row] - np.uint64(1)
+        slot = int(np.int64(name >> np.uint64(3)))
+        k = int(np.int64(name & np.uint64(7)))
+        if new_slot[slot] < 0 or k >= pages.n_sources[slot]:
+            continue
+        place = link_row_of(new, new_slot[slot], k)
+        new.key[place] = np.uint64(1) + np.uint64(new_slot[slot]) * np.uint64(8) + np.uint64(k)
+        new.source[place] = source[number_of(old.source[row])]
+        new.n_signals[place] = old.n_signals[row]
+        new.signal_count[place] = old.signal_count[row]
+        new.claimed_at[place] = old.claimed_at[row]
+        n += 1
+    return n
+
+
+def _copy_links(tables: Tables, old: OldShard, new_slot: I64) -> Tables:
+    """Return tables with the further sources of pages."""
+    n_links = int(old.tables.registers.n_links[0])
+    if n_links == 0 or not (new_slot >= 0).any():
+        return tables
+    tables = growth.with_links(tables, n_links)
+    n = _place_links(old.tables.links, tables.links, old.tables.pages, new_slot, old.source)
+    tables.registers.n_links[0] += n
+    return tables
+
+
+def _copy_sources(tables: Tables, old: OldShard, partition: int) -> None:
+    """Copy the sources of groups that move here."""
+    rows = np.flatnonzero(old.source_partition[: old.tables.sources.flags.size] == partition)
+    for before, after in _columns(old.tables.sources, tables.sources):
+        after[old.source[rows]] = before[rows]
+
+
+def _copy_groups(
+    tables: Tables, olds: Sequence[OldShard], partition: int, numbers: NewNumbers
+) -> None:
+    """Copy groups, and put together what is known of their domains."""
+    groups, n_ordered = tables.groups, int(tables.registers.n_ordered[0])
+    domain_pages = np.zeros(numbers.n_groups, np.int64)
+    growth_pages = np.zeros(numbers.n_groups)
+    credit = np.zeros(numbers.n_groups)
+    growth_until = np.zeros(numbers.n_groups, np.int64)
+    elapsed = np.full(numbers.n_groups, np.iinfo(np.int64).max)
+    for old in olds:
+        before = old.tables.groups
+        rows = np.flatnonzero(old.partition[: before.flags.size] == partition)
+        new = old.group[rows]
+        for source, target in _columns(before, groups):
+            target[new] = source[rows]
+        keeper = numbers.keeper[new]
+        old_keeper = np.where(
+            before.domain[rows] > 0, before.domain[rows].astype(np.int64) - 1, rows
+        )
+        n_pages = before.n_pages[rows].astype(np.int64)
+        np.add.at(domain_pages, keeper, n_pages)
+        # A domain without pages moves with the group that keeps its credit.
+        of_domain = before.domain_pages[old_keeper].astype(np.int64)
+        share = np.where(of_domain > 0, n_pages / np.maximum(of_domain, 1), rows == old_keeper)
+        np.add.at(growth_pages, keeper, before.growth_pages[old_keeper] * share)
+        np.add.at(credit, keeper, before.newcomer_credit[old_keeper] * share)
+        moved = share > 0
+        np.maximum.at(growth_until, keeper[moved], before.growth_until[old_keeper[moved]])
+        since = int(old.tables.registers.n_ordered[0]) - before.credited_order[old_keeper]
+        np.minimum.at(elapsed, keeper[moved], since[moved])
+    n = numbers.n_groups
+    is_kept = numbers.keeper == np.arange(n)
+    groups.domain[:n] = np.where(is_kept, 0, numbers.keeper + 1)
+    groups.domain_pages[:n] = domain_pages
+    groups.growth_pages[:n] = np.rint(growth_pages)
+    groups.newcomer_credit[:n] = credit
+    groups.growth_until[:n] = growth_until
+    elapsed[elapsed == np.iinfo(np.int64).max] = 0
+    groups.credited_order[:n] = np.where(is_kept, n_ordered - elapsed, 0)
+
+
+def _copy_leases(
+    tables: Tables, olds: Sequence[OldShard], new_slots: Sequence[I64], partition: int
+) -> tuple[Tables, list[tuple[I64, I64]]]:
+    """Return tables with the orders that are remembered, and their old and new numbers.
+
+    They are numbered in the order in which they were made, as a shard expects.
+    """
+    found: list[tuple[I64, dict[str, NDArray[Any]]]] = []
+    lease_ms = []
+    for old, new_slot in zip(olds, new_slots, strict=True):
+        leases, registers = old.tables.leases, old.tables.registers
+        order = np.arange(int(registers.first_order[0]), int(registers.next_order[0]))
+        row = order & (leases.page.size - 1)
+        group = leases.group[row].astype(np.int64)
+        is_here = (leases.stage[row] != LeaseStage.EMPTY) & (group < old.partition.size)
+        is_here[is_here] = old.partition[group[is_here]] == partition
+        order, row = order[is_here], row[is_here]
+        columns = {name: column[row] for name, column in leases._asdict().items()}
+        columns["group"] = old.group[columns["group"]]
+        columns["page"] = moved_pages(columns["page"], old.tables.pages, new_slot)
+        found.append((order, columns))
+        if registers.lease_ms_min[0] > 0:
+            lease_ms.append(int(registers.lease_ms_min[0]))
+    all_columns = {
+        name: np.concatenate([columns[name] for _, columns in found]) for name in Leases._fields
+    }
+    n = all_columns["page"].size
+    by_age = np.argsort(all_columns["ordered_at"], kind="stable")
+    new_order = np.empty(n, np.int64)
+    new_order[by_age] = 1 + np.arange(n)
+    tables = growth.with_leases(tables, n)
+    registers, leases = tables.registers, tables.leases
+    row = new_order & (leases.page.size - 1)
+    for name, column in leases._asdict().items():
+        column[row] = all_columns[name]
+    registers.next_order[0] = 1 + n
+    registers.in_flight[0] = np.count_nonzero(all_columns["stage"] == LeaseStage.IN_FLIGHT)
+    registers.lease_ms_min[0] = min(lease_ms, default=0)
+    ends = np.cumsum([order.size for order, _ in found])[:-1]
+    parts = np.split(new_order, ends)
+    return tables, [(order, part) for (order, _), part in zip(found, parts, strict=True)]
+
+
+def moved_pages(page: I64, pages: Pages, new_slot: I64) -> I64:
+    """Return the new numbers of pages; those of removed pages become a number that no page has."""
+    slot = page & 0xFFFFFFFF
+    is_there = (page >= 0) & (slot < new_slot.size)
+    slot = np.where(is_there, slot, 0)
+    if new_slot.size:
+        is_there &= (pages.generation[slot] == page >> 32) & (new_slot[slot] >= 0)
+    moved = new_slot[slot] if new_slot.size else slot
+    return np.where(is_there, moved, _REMOVED_PAGE)
+
+
+def _copy_runs(tables: Tables, olds: Sequence[OldShard], shares: Sequence[_Share]) -> None:
+    """Set the spending of named runs; the present run ends, and goes on when it is chosen again."""
+    spent: dict[int, float] = {}
+    used_at: dict[int, int] = {}
+    for old, share in zip(olds, shares, strict=True):
+        runs, registers = old.tables.runs, old.tables.registers
+        for run, at in zip(runs.run.tolist(), runs.used_at.tolist(), strict=True):
+            if run:
+                spending = run_spending(registers, runs, run)
+                spent[run] = spent.get(run, 0.0) + share.amount(spending)
+                used_at[run] = max(used_at.get(run, 0), at)
+    newest = sorted(used_at, key=lambda run: (-used_at[run], run))[:RUNS_MAX]
+    for row, run in enumerate(newest):
+        tables.runs.run[row], tables.runs.spent[row] = run, spent[run]
+        tables.runs.used_at[row] = used_at[run]
+
+
+def _join_priors(
+    tables: Tables, olds: Sequence[OldShard], slots: Sequence[I64], rules: Rules
+) -> None:
+    """Set the priors and weights of kinds, and move the beliefs of pages to these priors."""
+    priors, registers = tables.priors, tables.registers
+    n_kinds = priors.shape.size
+    own = [_priors_by_new_kind(old, n_kinds) for old in olds]
+    n_pages = np.zeros((len(olds), n_kinds))
+    first = 0
+    for i, part in enumerate(slots):
+        kinds = tables.pages.kind[first : first + part.size]
+        n_pages[i] = np.bincount(kinds, minlength=n_kinds)
+        first += part.size
+    for kind in range(n_kinds):
+        weights = n_pages[:, kind].tolist()
+        rate = _mean([float(one.shape[kind] / one.seconds[kind]) for one in own], weights)
+        shape = _mean([float(one.shape[kind]) for one in own], weights)
+        seconds = {float(one.seconds[kind]) for one, w in zip(own, weights, strict=True) if w > 0}
+        priors.shape[kind] = shape
+        priors.seconds[kind] = seconds.pop() if len(seconds) == 1 else shape / rate
+        priors.weight[kind] = round(_mean([int(one.weight[kind]) for one in own], weights))
+    first = 0
+    for old, part, before in zip(olds, slots, own, strict=True):
+        middle = int(np.searchsorted(part, int(old.tables.registers.rebased_to[0])))
+        ranges = [
+            (first, first + middle, before.shape, before.seconds),
+            (first + middle, first + part.size, before.old_shape, before.old_seconds),
+        ]
+        for begin, end, shape_column, seconds_column in ranges:
+            kinds = np.unique(tables.pages.kind[begin:end])
+            is_same = (shape_column == priors.shape) & (seconds_column == priors.seconds)
+            if not is_same[kinds].all():
+                priors.old_shape[:], priors.old_seconds[:] = shape_column, seconds_column
+                registers.rebased_to[0] = begin
+                rebase(
+                    tables.pages,
+                    tables.links,
+                    tables.sources,
+                    priors,
+                    registers,
+                    rules,
+                    end - begin,
+                )
+            elif not (before.weight == priors.weight)[kinds].all():
+                rebuild_words(
+                    tables.pages,
+                    tables.links,
+                    tables.sources,
+                    priors,
+                    registers,
+                    rules,
+                    np.arange(begin, end),
+                )
+        first += part.size
+    priors.old_shape[:], priors.old_seconds[:] = priors.shape, priors.seconds
+    registers.rebased_to[0] = registers.n_slots[0]
+
+
+def _priors_by_new_kind(old: OldShard, n_kinds: int) -> Priors:
+    """Return the priors of an old shard by the new numbers of kinds."""
+    before = old.tables.priors
+    found = zeros(Priors, n_kinds)
+    for source, target in _columns(before, found):
+        target[:] = source[0]  # as for a new kind
+    found.weight[:] = LOG2_CODE_ONE
+    found.weight[0] = before.weight[0]
+    known = np.arange(min(old.kind.size, before.shape.size))
+    for source, target in _columns(before, found):
+        target[old.kind[known]] = source[known]
+    return found

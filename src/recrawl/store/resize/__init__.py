@@ -1,0 +1,1 @@
+"""Divide what stores keep anew, when the number of partitions changes."""

@@ -1,0 +1,111 @@
+"""``recrawl resize`` on a corpus whose log is in its folder."""
+
+from pathlib import Path
+
+import pytest
+
+import recrawl
+from recrawl.corpus import CorpusConfig, resize_corpus
+from recrawl.corpus.leasing.old_handles import OldHandles
+from recrawl.errors import ConfigError, CorpusError, LockedError, StorageError
+from recrawl.node.durability.corpus_format import read_format
+from tests.manual_clock import ManualClock
+from tests.unit.corpus.resize.filled import SETTINGS, Filled, check, fill
+from tests.unit.corpus.resize.resize_program import run_until_killed
+
+pytestmark = pytest.mark.slow_without_jit
+
+
+def config_of(partitions: int) -> CorpusConfig:
+    return CorpusConfig.from_dict({"corpus": {"partitions": partitions}, **SETTINGS})
+
+
+@pytest.fixture
+def filled(tmp_path: Path, clock: ManualClock) -> Filled:
+    return fill(tmp_path / "corpus", config_of(3), clock)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7])
+def test_nothing_is_lost(filled: Filled, clock: ManualClock, partitions: int) -> None:
+    resized = resize_corpus(filled.folder, partitions)
+    assert (resized.partitions, resized.partitions_before) == (partitions, 3)
+    assert resized.n_pages == len(filled.pages)
+    assert resized.n_orders >= len(filled.open_orders)
+    with recrawl.open(filled.folder, clock=clock) as corpus:
+        assert len(corpus.nodes) == partitions
+        check(filled, corpus)
+    format = read_format(filled.folder)
+    assert format is not None
+    assert (format.partitions, format.generation, format.earlier) == (partitions, 1, (3,))
+
+
+def test_a_second_change_keeps_handles_and_feed(filled: Filled, clock: ManualClock) -> None:
+    resize_corpus(filled.folder, 2)
+    with recrawl.open(filled.folder, clock=clock) as corpus:
+        filled.cursor = corpus.changes(filled.cursor, limit=1)[0].cursor
+        unread = [(one.at_ms, one.url) for one in corpus.changes(filled.cursor, limit=10_000)]
+    resize_corpus(filled.folder, 5)
+    with recrawl.open(filled.folder, clock=clock) as corpus:
+        handles = [one.handle for one in filled.open_orders]
+        assert corpus.extend(handles, seconds=900) == len(handles)
+        found = [(one.at_ms, one.url) for one in corpus.changes(filled.cursor, limit=10_000)]
+        assert {*unread} <= {*found}
+        # Only changes of the same instant are read again.
+        assert {at_ms for at_ms, _ in {*found} - {*unread}} <= {min(unread)[0]}
+        # Two changes ago is too long.
+        with pytest.raises(StorageError, match="layout generation 0"):
+            corpus.changes(consumer="reader")
+
+
+def test_the_configuration_may_name_the_old_number_or_the_new_one(
+    filled: Filled, clock: ManualClock
+) -> None:
+    resize_corpus(filled.folder, 4)
+    for partitions in (3, 4):
+        with recrawl.open(filled.folder, config_of(partitions), clock=clock) as corpus:
+            assert len(corpus.nodes) == 4
+    with pytest.raises(ConfigError, match=r"corpus\.partitions is 4"):
+        recrawl.open(filled.folder, config_of(5), clock=clock)
+
+
+def test_the_same_number_changes_nothing(filled: Filled, clock: ManualClock) -> None:
+    assert resize_corpus(filled.folder, 3).pause_seconds == 0.0
+    with recrawl.open(filled.folder, clock=clock) as corpus:
+        check(filled, corpus)
+
+
+def test_a_corpus_in_use_is_refused(filled: Filled, clock: ManualClock) -> None:
+    with recrawl.open(filled.folder, clock=clock) as corpus:
+        with pytest.raises(LockedError):
+            resize_corpus(filled.folder, 5)
+        check(filled, corpus)
+
+
+def test_impossible_numbers_and_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="partitions must be 1 to 4096, got 0"):
+        resize_corpus(tmp_path, 0)
+    with pytest.raises(CorpusError, match="is not a corpus"):
+        resize_corpus(tmp_path, 2)
+
+
+def test_it_can_be_killed_at_every_step(filled: Filled, clock: ManualClock) -> None:
+    steps: list[str] = []
+    while not run_until_killed(filled.folder, 4, steps):
+        if steps[-1] in ("copied", "decide"):
+            # Before the change is decided, the corpus is as it was.
+            with recrawl.open(filled.folder, clock=clock) as corpus:
+                assert len(corpus.nodes) == 3
+                assert corpus.stats().in_flight == len(filled.open_orders)
+        if steps[-1] == "switch":
+            with recrawl.open(filled.folder, clock=clock) as corpus:
+                assert len(corpus.nodes) == 4
+    assert {"copy", "copied", "sync", "decide", "switch"} <= {*steps}
+    with recrawl.open(filled.folder, clock=clock) as corpus:
+        check(filled, corpus)
+
+
+def test_old_handles_are_kept_in_a_file(tmp_path: Path) -> None:
+    assert len(OldHandles.load(tmp_path)) == 0
+    (tmp_path / "old-handles.npy").write_bytes(b"no numbers")
+    with pytest.raises(StorageError, match="cannot be read"):
+        OldHandles.load(tmp_path)
