@@ -12,7 +12,7 @@ from recrawl.cluster.rules import is_drain_key
 from recrawl.cluster.status import observe_cluster
 from recrawl.cluster.view import open_control
 from recrawl.corpus import CorpusConfig, Resized, present_config, resize_corpus
-from recrawl.errors import ConfigError, CorpusError, LedgerError
+from recrawl.errors import ConfigError, LedgerError
 
 __all__ = ["resize_cluster"]
 
@@ -52,42 +52,28 @@ def resize_cluster(
 ) -> Resized:
     """Change the number of partitions of a corpus on Kafka.
 
-    It can be interrupted at any moment: call it again to finish.
+    Workers may be running: they go on with the new partitions.  It can be interrupted at any
+    moment: call it again to finish.
 
     Parameters
     ----------
     folder
-        Folder with the configuration of the corpus, for instance that of a worker that was
-        stopped; it gets the files of all partitions.
+        Folder with the configuration of the corpus, which no running worker uses; it gets the files
+        of all partitions.
     partitions
         New number of partitions.
     on_step
         Function that is called with the name of each step before it begins.
-
-    Raises
-    ------
-    CorpusError
-        If workers are running.
     """
     config = present_config(Path(folder))
     decisions = _Decisions(open_control(config))
     try:
-        # They are read in any case: the topic with the new partitions needs them.
-        workers = observe_cluster(decisions, config.corpus.partitions).workers
-
-        def check_workers() -> None:
-            if workers:
-                names = ", ".join(one.worker for one in workers)
-                raise CorpusError(
-                    f"workers are running: {names}. Stop all workers, and try again. Nothing was "
-                    "changed"
-                )
-
+        # What operators have decided must be known in the new control topic as well.
+        observe_cluster(decisions, config.corpus.partitions)
         return resize_corpus(
             folder,
             partitions,
             on_step=on_step,
-            before_closing=check_workers,
             before_switch=lambda topic: _copy_decisions(config, topic, decisions.messages),
         )
     finally:

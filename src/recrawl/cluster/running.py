@@ -5,10 +5,13 @@ import os
 import secrets
 import shutil
 import signal
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import recrawl
 from recrawl.cluster.api.cluster_corpus import ClusterCorpus
@@ -20,8 +23,8 @@ from recrawl.cluster.api.worker_metrics import read_cluster_metrics
 from recrawl.cluster.heartbeats import Heartbeat, check_name
 from recrawl.cluster.view import open_control
 from recrawl.cluster.worker import Worker
-from recrawl.corpus import CorpusConfig, open_corpus
-from recrawl.errors import ConfigError
+from recrawl.corpus import Corpus, CorpusConfig, open_corpus
+from recrawl.errors import ConfigError, RecrawlError
 from recrawl.messages.cluster_metrics import ClusterMetrics
 from recrawl.node.records import RECORDS_VERSION
 from recrawl.service import serve_corpora
@@ -31,6 +34,7 @@ __all__ = ["FREE_BYTES_MIN", "run_worker"]
 
 logger = logging.getLogger(__name__)
 
+_WATCH_SECONDS: Final = 2.0
 FREE_BYTES_MIN: Final = 1 << 30
 """Free space on the disk below which a worker gives its partitions to others."""
 
@@ -103,16 +107,83 @@ def run_worker(
     **serving
         Further arguments of `recrawl.service.serve_corpora`, such as ``host`` and ``port``.
     """
-    place = Path(folder)
     check_name(worker)
     shared_keys = ClusterKeys(keys)
-    with open_corpus(place, partitions=()) as corpus:
+    identity = Heartbeat(
+        worker=worker,
+        instance="",
+        started_at_ms=0,
+        address=address or "",
+        zone=zone,
+        version=recrawl.__version__,
+        reads_version=RECORDS_VERSION,
+    )
+    while True:
+        url = _serve_layout(Path(folder), identity, shared_keys, name, on_ready, **serving)
+        if url is None:
+            return
+        # Clients and other workers know this one by its port.
+        serving["port"] = urlsplit(url).port
+
+
+class _LayoutWatch:
+    """Ends the server of this process when the number of partitions was changed.
+
+    Parameters
+    ----------
+    corpus
+        Corpus that is served.
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="recrawl-layout", daemon=True)
+        self.has_moved = False
+        """Whether the server ends for this reason."""
+
+    def start(self) -> None:
+        """Begin to watch, in a thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(_WATCH_SECONDS):
+            try:
+                self.has_moved = self._corpus.has_moved()
+            except (RecrawlError, OSError) as error:
+                logger.info("whether the partitions have moved cannot be read: %s", error)
+            if self.has_moved:
+                logger.warning("the number of partitions was changed; this worker begins again")
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+
+def _serve_layout(
+    folder: Path,
+    identity: Heartbeat,
+    shared_keys: ClusterKeys,
+    name: str,
+    on_ready: Callable[[str], None],
+    **serving: Any,
+) -> str | None:
+    """Run a worker until it is told to stop, or the number of partitions was changed.
+
+    Returns its URL if it should begin again, with the new partitions; None if it should end.
+    """
+    worker = identity.worker
+    with open_corpus(folder, partitions=()) as corpus:
         _check_config(corpus.config)
         control = open_control(corpus.config)
         owners = TableOfOwners(worker)
         calls = WorkerCalls(name, worker, shared_keys)
-        n_partitions = corpus.nodes.n_partitions
+        watch = _LayoutWatch(corpus)
         started: list[Worker] = []
+        urls: list[str] = []
 
         def read_metrics() -> ClusterMetrics | None:
             return read_cluster_metrics(corpus, calls.counts, started[0]) if started else None
@@ -120,41 +191,44 @@ def run_worker(
         served = ClusterCorpus(corpus, owners, calls, read_metrics)
 
         def start(url: str) -> None:
-            identity = Heartbeat(
-                worker=worker,
+            own = replace(
+                identity,
                 instance=secrets.token_hex(8),
                 started_at_ms=time.time_ns() // 1_000_000,
-                address=address or url,
-                zone=zone,
-                version=recrawl.__version__,
-                reads_version=RECORDS_VERSION,
+                address=identity.address or url,
             )
             one = Worker(
                 corpus,
                 control,
-                n_partitions,
-                identity,
+                corpus.nodes.n_partitions,
+                own,
                 quotas=corpus.quotas,
-                can_own=_DiskSpace(place).has_space,
+                can_own=_DiskSpace(folder).has_space,
                 on_replaced=lambda: os.kill(os.getpid(), signal.SIGTERM),
                 on_members=lambda members: owners.replace(owners_of(members), standbys_of(members)),
             )
             one.start()
             started.append(one)
+            urls.append(url)
+            watch.start()
             on_ready(url)
 
         def stop() -> None:
             for one in started:
-                if not one.leave() and not one.is_replaced:
+                # Nobody can take partitions that are closed.
+                is_left = watch.has_moved or one.leave()
+                if not is_left and not one.is_replaced:
                     logger.warning("this worker ends, and no other has its partitions yet")
                 one.stop()
 
         serve_corpora(
             {name: served},
-            folders={name: place},
+            folders={name: folder},
             local_corpora={name: corpus},
             workers=ForwardedRequests({name: corpus}, owners, shared_keys),
             on_ready=start,
             before_stop=stop,
             **serving,
         )
+        watch.stop()
+    return urls[0] if watch.has_moved else None

@@ -34,6 +34,7 @@ from recrawl.errors import (
     IdentityError,
     OwnershipLost,
     PartitionAway,
+    PartitionClosed,
     PositionLost,
     RecrawlError,
     UnknownEvent,
@@ -294,6 +295,8 @@ class Worker:
         try:
             self._make_move(move)
             result = "done"
+        except PartitionClosed as error:
+            self._wait_after(move, str(error))
         except PartitionAway:
             result = "lost"  # it was moved meanwhile
         except OwnershipLost:

@@ -57,6 +57,7 @@ from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.content.bodies import BodyReader
 from recrawl.node.durability.corpus_format import CorpusFormat
 from recrawl.node.durability.log_damage import write_log_ends
+from recrawl.node.durability.log_opening.successor import find_successor
 from recrawl.node.durability.recovery import (
     Partition,
     identity_entry,
@@ -126,6 +127,9 @@ WAIT_SECONDS_MAX = 1.0
 """Longest time that `Corpus.paced` waits before it leases again."""
 
 # A corpus of more pages takes so long to open that loading all kernels adds little.
+# Records at the end of a log in which a change of the number of partitions is looked for, unless a
+# partition is known to be closed.
+_RECORDS_LOOKED_AT = 4
 _REHEARSED_PAGES_MIN = 2_000_000
 # Longest time for which closing a partition waits for calls that use it.
 _USERS_SECONDS_MAX = 60.0
@@ -404,6 +408,17 @@ class Corpus:
             for node in self.nodes
             if node.can_decide
         }
+
+    def has_moved(self) -> bool:
+        """Return whether the number of partitions was changed: open the corpus again then.
+
+        Only for a corpus on Kafka; others cannot change while they are open.
+        """
+        if self.format.ledger != "kafka":
+            return False
+        is_closed = any(node.shard.is_closed for node in (*self.nodes, *self._standbys.nodes))
+        n_records = {"n_records": _RECORDS_LOOKED_AT} if not is_closed else {}
+        return find_successor(self._log, **n_records) is not None
 
     def tick(self, partition: int) -> None:
         """Do what is due in an open partition: expired leases, new priors, claims of others.

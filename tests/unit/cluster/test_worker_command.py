@@ -1,10 +1,12 @@
 """``recrawl worker`` and ``recrawl cluster``: real processes that are killed and stopped."""
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +21,8 @@ from recrawl import Outcome
 from recrawl.cli import main
 from recrawl.client import Client
 from recrawl.corpus import RowStatus
+from recrawl.errors import RecrawlError
+from tests.unit.corpus.resize.resize_program import run_until_killed
 
 URLS = [f"https://h{i}.example/page" for i in range(40)]
 N_PARTITIONS = 4
@@ -199,6 +203,74 @@ def test_a_newer_version_is_written_when_all_read_it_and_older_workers_own_nothi
         wait_until(lambda: set(workers.owners().values()) == {"a", "b"})
         assert first.explain(URLS[0]).importance == 4.0  # type: ignore[union-attr]
         assert workers.figures("b")["log_unreadable"] == 0
+
+
+class Writer:
+    """Adds pages one by one through several workers, and remembers which were acknowledged."""
+
+    def __init__(self, urls: list[str]) -> None:
+        self._urls = urls
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self.acknowledged: list[str] = []
+        self._thread.start()
+
+    def _write(self) -> None:
+        for i in itertools.count():
+            if self._stopping.is_set():
+                return
+            url = f"https://w{i}.example/"
+            try:
+                with Client(self._urls[i % len(self._urls)]) as client:
+                    is_done = (client.add([url]).rows == RowStatus.DONE).all()
+            except RecrawlError:
+                is_done = False
+            if is_done:
+                self.acknowledged.append(url)
+            else:
+                time.sleep(0.2)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+
+@pytest.mark.slow_without_jit
+def test_the_number_of_partitions_changes_while_workers_run(workers: Workers) -> None:
+    for name in "ab":
+        workers.start(name)
+    wait_until(lambda: set(workers.owners().values()) == {"a", "b"})
+    operator = workers.folder / "operator"
+    operator.mkdir()
+    (operator / "recrawl.toml").write_text(workers.settings)
+    with Client(workers.urls["a"]) as first:
+        assert first.add(URLS).n_added == len(URLS)
+        orders = first.lease(20)
+        assert len(orders) == 20
+    writer = Writer(list(workers.urls.values()))
+    try:
+        wait_until(lambda: len(writer.acknowledged) > 5)
+        # The first attempt is killed when the old partitions are closed.
+        steps = ["close 0", "close 1", "close 2", "close 3"]
+        assert not run_until_killed(operator, 7, steps)
+        assert steps[-1] == "create topic"
+        done = CliRunner().invoke(main, ["resize", "--partitions", "7", "-C", str(operator)])
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["partitions_before"] == N_PARTITIONS
+        wait_until(lambda: set(workers.owners().values()) == {"a", "b"})
+        assert len(workers.owners()) == 7
+        n_before = len(writer.acknowledged)
+        wait_until(lambda: len(writer.acknowledged) > n_before + 5)
+    finally:
+        writer.stop()
+    with Client(workers.urls["a"]) as first, Client(workers.urls["b"]) as second:
+        known = [*URLS, *writer.acknowledged]
+        wait_until(lambda: UNAVAILABLE not in second.add(known).rows)
+        assert second.add(known).n_added == 0
+        outcomes = [Outcome(handle=one.handle, digest=bytes(16)) for one in orders]
+        assert (second.report(outcomes).rows == RowStatus.DONE).all()
+        assert first.stats().n_outcomes == len(orders)
+        assert {one.url for one in first.lease(200)}.isdisjoint(one.url for one in orders)
 
 
 def test_a_worker_needs_a_log_on_kafka_and_says_so(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def _ledger_section(text: str) -> dict[str, str]:
     "--partitions",
     type=int,
     metavar="N",
-    help="Number of parts that the corpus is split into, 1 by default.  Cannot be changed later.",
+    help="Number of parts that the corpus is split into, 1 by default; see `recrawl resize`.",
 )
 @click.option(
     "--group-by",

@@ -26,15 +26,15 @@ __all__ = ["command"]
 @corpus_option
 @output_option
 def command(partitions: int, folder: Path, out: Output) -> None:
-    """Change the number of partitions of a corpus that no other process uses.
+    """Change the number of partitions of a corpus.
 
     Everything that is known of pages and hosts stays, orders that are out can still be reported,
     and readers of the change feed go on where they are.  If the command is interrupted, run it
     again.
 
-    A corpus on Kafka gets a new topic.  Stop its workers first; started again, they go on with the
-    new partitions.  The folder of
-    a worker will do; it needs space for all partitions.
+    A corpus in a folder must not be used by another process.  A corpus on Kafka gets a new topic,
+    and its workers go on with that; leases and writes wait meanwhile.  Run the command in a folder
+    that no running worker uses, with recrawl.toml and space for all partitions.
     """
     from recrawl.corpus import present_config, resize_corpus  # noqa: PLC0415
 

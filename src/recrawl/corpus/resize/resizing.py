@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from recrawl.atomic_files import create_folder, sync_tree
 from recrawl.corpus.leasing.old_handles import OldHandles
@@ -19,7 +19,8 @@ from recrawl.corpus.opening import (
     recover_corpus,
 )
 from recrawl.corpus.resize.new_layout import NewLayout, make_layout
-from recrawl.errors import ConfigError, CorpusError
+from recrawl.corpus.resize.new_numbers import number_anew
+from recrawl.errors import ConfigError, CorpusError, OwnershipLost
 from recrawl.ledger import Ledger, Log, RocksLog
 from recrawl.node.config.corpus_config import SnapshotsConfig
 from recrawl.node.config.values import PARTITIONS_MAX
@@ -37,6 +38,7 @@ from recrawl.node.durability.log_opening.successor import (
     topic_of,
 )
 from recrawl.node.durability.shared_copies import SharedPartitions, epoch_and_time
+from recrawl.node.node import Node
 from recrawl.node.records import record_of
 
 __all__ = ["Resized", "resize_corpus"]
@@ -44,6 +46,8 @@ __all__ = ["Resized", "resize_corpus"]
 logger = logging.getLogger(__name__)
 
 Step = Callable[[str], None]
+# Workers wait longer from claim to claim.
+_CLAIMS_MAX: Final = 10
 
 
 class Resized(NamedTuple):
@@ -66,7 +70,6 @@ def resize_corpus(
     partitions: int,
     *,
     on_step: Step = lambda _: None,
-    before_closing: Callable[[], None] = lambda: None,
     before_switch: Callable[[str], None] = lambda _: None,
 ) -> Resized:
     """Change the number of partitions of a corpus that no other process uses.
@@ -81,9 +84,6 @@ def resize_corpus(
         New number of partitions.
     on_step
         Function that is called with the name of each step before it begins.
-    before_closing
-        Function that is called before anything changes that an interrupted attempt has not changed
-        already, if the corpus is on Kafka; an exception of it leaves everything as it is.
     before_switch
         Function that is called with the name of the new topic before that is the log of the corpus.
 
@@ -102,8 +102,8 @@ def resize_corpus(
         raise ValueError(f"partitions must be 1 to {PARTITIONS_MAX}, got {partitions}")
     place = Path(folder).resolve()
     finish_switch(place)
-    started = time.monotonic()
     corpus = recover_corpus(place)
+    started = time.monotonic()
     try:
         n_before = corpus.shape.partitions
         _check_can_resize(corpus, partitions)
@@ -111,8 +111,9 @@ def resize_corpus(
             n_pages = sum(node.shard.n_pages for node in corpus.nodes)
             return Resized(partitions, n_before, n_pages, 0, corpus.config.ledger.topic, 0.0)
         if corpus.shape.ledger == "kafka":
-            if not any(node.shard.is_closed for node in corpus.nodes):
-                before_closing()
+            # Refuses what cannot be divided, before anything is closed.
+            number_anew(corpus.nodes, partitions, corpus.config.corpus.group_by)
+            started = time.monotonic()
             made, topic = _resize_topic(corpus, place, partitions, on_step, before_switch)
         else:
             made, topic = _make_beside(corpus, place, partitions, on_step), None
@@ -264,11 +265,23 @@ def _resize_topic(
 
 def _close_partitions(corpus: RecoveredCorpus, format: CorpusFormat, on_step: Step) -> None:
     """End the logs of all old partitions, except those that an earlier attempt has ended."""
-    owner = secrets.randbits(63)
+    for node in corpus.nodes:
+        node.follow()  # what workers have written since it was recovered
     for node in corpus.nodes:
         if not node.shard.is_closed:
             on_step(f"close {node.partition}")
-            node.end_log(owner, format.generation, format.partitions)
+            _close_partition(node, format)
+
+
+def _close_partition(node: Node, format: CorpusFormat) -> None:
+    """End the log of a partition; a worker may claim it again in between."""
+    for attempt in range(_CLAIMS_MAX):
+        try:
+            node.end_log(secrets.randbits(63), format.generation, format.partitions)
+            return
+        except OwnershipLost:
+            if attempt == _CLAIMS_MAX - 1:
+                raise
 
 
 def _publish(made: NewLayout, config: SnapshotsConfig, format: CorpusFormat, on_step: Step) -> None:

@@ -77,7 +77,8 @@ class ShapeConfig:
     """The structure of the corpus, and what it optimizes."""
 
     partitions: Count = 1
-    """Number of parts of the corpus, each with its own log and pages.  Cannot be changed later."""
+    """Number of parts of the corpus, each with its own log and pages.  ``recrawl resize`` changes
+    it later."""
     group_by: Literal["host", "domain", "key"] = "host"
     """Pages that share one politeness rule (a group): those of a host, those of all hosts of a
     registrable domain, such as example.co.uk, or those to which you give the same key.  With

@@ -63,6 +63,12 @@ class Standbys:
         with self._lock:
             return sorted(self._standbys)
 
+    @property
+    def nodes(self) -> list[Node]:
+        """Nodes of the standbys."""
+        with self._lock:
+            return [standby.node for standby in self._standbys.values()]
+
     def __contains__(self, partition: int) -> bool:
         """Return whether there is a standby of a partition."""
         return partition in self._standbys

@@ -79,12 +79,20 @@ def successor_entries(successor: Successor, position: int) -> list[HandlesMoved 
     return [*entries, last]
 
 
-def find_successor(log: Log) -> Successor | None:
-    """Return where the corpus of a log goes on; None if that is this log."""
+def find_successor(log: Log, n_records: int = _RECORDS_LOOKED_AT) -> Successor | None:
+    """Return where the corpus of a log goes on; None if that is this log.
+
+    Parameters
+    ----------
+    log
+        Log of the corpus.
+    n_records
+        Number of records at the end of its first partition to look at.
+    """
     ledger = log.partition(0)
     end = ledger.end
     found = None
-    for entry in _entries(ledger, max(ledger.first, end - _RECORDS_LOOKED_AT), end):
+    for entry in _entries(ledger, max(ledger.first, end - n_records), end):
         if found is None and isinstance(entry, LayoutReplaced):
             found = entry
     if found is None:
