@@ -30,6 +30,7 @@ _SLOTS_AT_ONCE: Final = 16_384
 # URLs are stored in blocks of 32; a multiple of it leaves no page outside a block.
 _PAGES_PER_WRITE: Final = 8_192
 _MEMORIES_AT_ONCE: Final = 256
+_PREFIXES: Final = (FETCH, RECORD, USER_DATA, PAGE_MEMORY)
 
 
 class PageMoves(NamedTuple):
@@ -79,6 +80,8 @@ def copy_pages(
     waiting = [_Waiting() for _ in news]
     n_done = 0
     for old, (partition, new_slot) in zip(olds, moves, strict=True):
+        # Most corpora have only some of these, and looking for the others takes as long.
+        prefixes = [one for one in _PREFIXES if _has_any(old.values, one)]
         for start in range(0, partition.size, _SLOTS_AT_ONCE):
             page, name = old.scan_names(start, _SLOTS_AT_ONCE)
             slot = page & 0xFFFFFFFF
@@ -90,7 +93,7 @@ def copy_pages(
                 rows = np.flatnonzero(partition[slot] == new)
                 here = new_slot[slot[rows]]
                 waiting[new].add(here, name.take(pa.array(rows)))
-                _copy_values(old.values, news[new].values, page[rows], here)
+                _copy_values(old.values, news[new].values, prefixes, page[rows], here)
                 if waiting[new].n_pages >= _PAGES_PER_WRITE:
                     _write_pages(news[new], *waiting[new].take(_PAGES_PER_WRITE))
             n_done += page.size
@@ -106,12 +109,20 @@ def _write_pages(store: "Store", slot: NDArray[np.int64], name: pa.StringArray) 
     store.write(batch, store.position)
 
 
+def _has_any(kv: KeyValues, prefix: bytes) -> bool:
+    return next(kv.scan(prefix, bytes([prefix[0] + 1])), None) is not None
+
+
 def _copy_values(
-    source: KeyValues, target: KeyValues, page: PageArray, new_slot: NDArray[np.int64]
+    source: KeyValues,
+    target: KeyValues,
+    prefixes: Sequence[bytes],
+    page: PageArray,
+    new_slot: NDArray[np.int64],
 ) -> None:
     """Copy the values of pages, which begin with the generation of the page; now that is 0."""
     writes = Writes()
-    for prefix in (FETCH, RECORD, USER_DATA, PAGE_MEMORY):
+    for prefix in prefixes:
         values = stored_values(source, prefix, page)
         keys = keys_of(prefix, new_slot, 4)
         for key, value in zip(keys, values, strict=True):
