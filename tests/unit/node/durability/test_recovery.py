@@ -135,7 +135,10 @@ def snapshots_of(folder: Path) -> list[Path]:
 
 def flip(file: Path, share: float) -> None:
     data = bytearray(file.read_bytes())
-    data[int(len(data) * share)] ^= 0xFF
+    first = int(len(data) * share)
+    # As many as lie between two columns at most, where nothing is stored.
+    for i in range(first, first + 64):
+        data[i] ^= 0xFF
     file.write_bytes(data)
 
 
