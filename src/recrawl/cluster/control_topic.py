@@ -8,7 +8,7 @@ because a sign of life that arrives later would be a lie.
 from collections.abc import Mapping
 from typing import Any, Final, Protocol, Self
 
-from recrawl.cluster.heartbeats import HEARTBEAT_BYTES_MAX
+from recrawl.cluster.members.heartbeats import HEARTBEAT_BYTES_MAX
 from recrawl.errors import LedgerError
 from recrawl.ledger.kafka_errors import (
     LOGGER,

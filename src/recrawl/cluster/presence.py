@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from recrawl.cluster.control_topic import ControlLog
-from recrawl.cluster.heartbeats import Heartbeat
-from recrawl.cluster.membership import Members, Membership
+from recrawl.cluster.members.heartbeats import Heartbeat
+from recrawl.cluster.members.membership import Members, Membership
 from recrawl.errors import LedgerError
 
 __all__ = ["BEAT_SECONDS", "Presence", "heartbeat_of"]

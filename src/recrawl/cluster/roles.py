@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from recrawl.cluster.membership import Members
+from recrawl.cluster.members.membership import Members
 from recrawl.cluster.placement import Place
 
 __all__ = [

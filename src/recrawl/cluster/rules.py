@@ -6,7 +6,7 @@ brokers keep the last one of each.
 
 from typing import Final
 
-from recrawl.cluster.heartbeats import NAME_LENGTH_MAX
+from recrawl.cluster.members.heartbeats import NAME_LENGTH_MAX
 from recrawl.cluster.placement import PlacementRules
 from recrawl.ledger.contract import N_PARTITIONS_MAX
 

@@ -20,7 +20,7 @@ from recrawl.cluster.api.owners import TableOfOwners, owners_of, standbys_of
 from recrawl.cluster.api.receiving import ForwardedRequests
 from recrawl.cluster.api.worker_calls import WorkerCalls
 from recrawl.cluster.api.worker_metrics import read_cluster_metrics
-from recrawl.cluster.heartbeats import Heartbeat, check_name
+from recrawl.cluster.members.heartbeats import Heartbeat, check_name
 from recrawl.cluster.view import open_control
 from recrawl.cluster.worker import Worker
 from recrawl.corpus import Corpus, CorpusConfig, open_corpus

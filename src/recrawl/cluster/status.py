@@ -8,8 +8,8 @@ from typing import Final
 
 from recrawl.cluster.budget.quotas import DEMAND_KEY, QUOTAS_KEY, DemandMessage, QuotaMessage
 from recrawl.cluster.control_topic import ControlLog
-from recrawl.cluster.heartbeats import Heartbeat
-from recrawl.cluster.membership import GAP_SECONDS_MAX
+from recrawl.cluster.members.heartbeats import Heartbeat
+from recrawl.cluster.members.membership import GAP_SECONDS_MAX
 from recrawl.cluster.placement import PlacementRules
 from recrawl.cluster.presence import BEAT_SECONDS, heartbeat_of
 from recrawl.cluster.rules import OperatorRules

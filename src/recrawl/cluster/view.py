@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from recrawl.cluster.control_topic import CONTROL_SUFFIX, ControlTopic
-from recrawl.cluster.heartbeats import check_name
+from recrawl.cluster.members.heartbeats import check_name
 from recrawl.cluster.rules import drain_message, pin_message
 from recrawl.cluster.status import ClusterStatus, observe_cluster
 from recrawl.corpus import CorpusConfig, present_config

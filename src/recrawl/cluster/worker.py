@@ -16,8 +16,9 @@ from typing import Final, Protocol
 
 from recrawl.cluster.budget.worker_quotas import OwnedQuotas, WorkerQuotas
 from recrawl.cluster.control_topic import ControlLog
-from recrawl.cluster.heartbeats import Heartbeat
-from recrawl.cluster.membership import Members
+from recrawl.cluster.members.heartbeats import Heartbeat
+from recrawl.cluster.members.membership import Members
+from recrawl.cluster.members.versions import UPGRADE_SECONDS, VersionToWrite
 from recrawl.cluster.placement import Place, PlacementRules, page_weight, place_partitions
 from recrawl.cluster.presence import Presence
 from recrawl.cluster.roles import (
@@ -29,7 +30,6 @@ from recrawl.cluster.roles import (
     next_moves,
 )
 from recrawl.cluster.rules import OperatorRules
-from recrawl.cluster.versions import UPGRADE_SECONDS, VersionToWrite
 from recrawl.errors import (
     IdentityError,
     OwnershipLost,

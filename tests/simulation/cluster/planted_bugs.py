@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest.mock import patch
 
-from recrawl.cluster.membership import Membership
+from recrawl.cluster.members.membership import Membership
 from recrawl.ledger.shared_snapshots import SharedSnapshots
 from recrawl.node.node import Node
 from recrawl.shard import Claimed, event_of

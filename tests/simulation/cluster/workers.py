@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from recrawl.cluster.heartbeats import Heartbeat
+from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.cluster.worker import LEAVE_SECONDS_MAX, Worker
 from recrawl.corpus.corpus import Corpus
 from recrawl.errors import RecrawlError

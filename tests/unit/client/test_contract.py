@@ -42,6 +42,7 @@ NOT_OFFERED = {
     "refresh",
     "reset_clock",
     "run_name",
+    "has_moved",
     "set_records_version",
     "similar_hosts",
     "similar_urls",

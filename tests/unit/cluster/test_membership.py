@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from recrawl.cluster.heartbeats import HEARTBEAT_BYTES_MAX, Heartbeat
-from recrawl.cluster.membership import WORKERS_MAX, Membership
+from recrawl.cluster.members.heartbeats import HEARTBEAT_BYTES_MAX, Heartbeat
+from recrawl.cluster.members.membership import WORKERS_MAX, Membership
 from recrawl.messages.partitions import OwnedPartition
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from recrawl.cluster.control_topic import ControlTopic
-from recrawl.cluster.heartbeats import Heartbeat
-from recrawl.cluster.membership import SILENCE_SECONDS_MAX
+from recrawl.cluster.members.heartbeats import Heartbeat
+from recrawl.cluster.members.membership import SILENCE_SECONDS_MAX
 from recrawl.cluster.presence import Presence
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow_without_jit]

@@ -1,7 +1,7 @@
 """What a worker does next follows from what it has, and from who should have what."""
 
-from recrawl.cluster.heartbeats import Heartbeat
-from recrawl.cluster.membership import Members
+from recrawl.cluster.members.heartbeats import Heartbeat
+from recrawl.cluster.members.membership import Members
 from recrawl.cluster.placement import Place
 from recrawl.cluster.roles import (
     LostClaims,

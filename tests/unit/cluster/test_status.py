@@ -3,7 +3,7 @@
 from math import nan
 
 from recrawl.cluster.budget.quotas import QUOTAS_KEY, DemandMessage, QuotaMessage, RecordId
-from recrawl.cluster.heartbeats import Heartbeat
+from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.cluster.rules import drain_message
 from recrawl.cluster.status import ClusterStatus, observe_cluster
 from recrawl.messages.budgets import Budget, Demand

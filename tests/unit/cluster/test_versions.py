@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from recrawl.cluster.heartbeats import Heartbeat
-from recrawl.cluster.membership import Members
-from recrawl.cluster.versions import UPGRADE_SECONDS, VersionToWrite
+from recrawl.cluster.members.heartbeats import Heartbeat
+from recrawl.cluster.members.membership import Members
+from recrawl.cluster.members.versions import UPGRADE_SECONDS, VersionToWrite
 
 
 def worker(name: str, reads: int, *, writes: int = 1, **fields: Any) -> Heartbeat:

@@ -11,7 +11,7 @@ import pytest
 import recrawl
 from recrawl import Outcome
 from recrawl.cluster.control_topic import CONTROL_SUFFIX, ControlTopic
-from recrawl.cluster.heartbeats import Heartbeat
+from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.cluster.view import ClusterView
 from recrawl.cluster.worker import Worker
 from recrawl.corpus import Corpus, CorpusConfig, RowStatus

@@ -5,7 +5,7 @@ import sys
 import time
 
 from recrawl.cluster.control_topic import ControlTopic
-from recrawl.cluster.heartbeats import Heartbeat
+from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.cluster.presence import Presence
 
 

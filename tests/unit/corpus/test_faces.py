@@ -23,6 +23,7 @@ PRIVATE_ATTRIBUTES = {"nodes", "partitions", "time"}
 WORKERS_ONLY = {
     "close_standby",
     "follow_standby",
+    "has_moved",
     "open_partitions",
     "owned_partitions",
     "stand_by",

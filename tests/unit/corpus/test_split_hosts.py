@@ -6,10 +6,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import recrawl
-from recrawl.corpus import Corpus, CorpusConfig, Order, Outcome
+from recrawl.corpus import Corpus, CorpusConfig, Order, Outcome, resize_corpus
 from recrawl.corpus.past.explanation_text import explanation_words
+from recrawl.errors import CorpusError
 from recrawl.node.node import apply_entry
 from recrawl.node.orders import partition_of
 from recrawl.node.records import entry_of
@@ -209,3 +211,14 @@ def test_a_replay_of_the_log_gives_the_same_state(tmp_path: Path, clock: ManualC
             for _, record in node.ledger.read(0):
                 apply_entry(again, entry_of(record))
             assert again.digest() == node.shard.digest()
+
+
+def test_the_number_of_partitions_stays_while_a_host_is_split(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    with open_split(tmp_path / "corpus", clock) as corpus:
+        corpus.add(urls(0, 31))
+    with pytest.raises(CorpusError, match=rf"{HOST} is split over several partitions"):
+        resize_corpus(tmp_path / "corpus", 6)
+    with open_split(tmp_path / "corpus", clock) as corpus:
+        assert corpus.add(urls(0, 31)).n_known == 31

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from recrawl.cluster.membership import Members
+from recrawl.cluster.members.membership import Members
 from recrawl.messages.forwarding import Owner
 
 __all__ = ["Owner", "Owners", "TableOfOwners", "owners_of", "standbys_of"]

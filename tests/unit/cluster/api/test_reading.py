@@ -5,8 +5,8 @@ import pytest
 from recrawl import Outcome
 from recrawl.client import Client
 from recrawl.cluster.api.owners import Owner, owners_of, standbys_of
-from recrawl.cluster.heartbeats import Heartbeat
-from recrawl.cluster.membership import Members
+from recrawl.cluster.members.heartbeats import Heartbeat
+from recrawl.cluster.members.membership import Members
 from recrawl.corpus import RowStatus
 from recrawl.errors import NotInCluster
 from recrawl.messages.partitions import OwnedPartition

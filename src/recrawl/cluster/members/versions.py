@@ -7,7 +7,7 @@ that is away for a moment may come back with the version that it had.
 
 from typing import Final
 
-from recrawl.cluster.membership import Members
+from recrawl.cluster.members.membership import Members
 
 __all__ = ["UPGRADE_SECONDS", "VersionToWrite"]
 

@@ -10,7 +10,7 @@ its view is frozen, and owners go on with what they own.
 from collections import deque
 from typing import Final, NamedTuple
 
-from recrawl.cluster.heartbeats import Heartbeat
+from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.ledger.contract import N_PARTITIONS_MAX
 
 __all__ = ["GAP_SECONDS_MAX", "SILENCE_SECONDS_MAX", "WORKERS_MAX", "Members", "Membership"]
