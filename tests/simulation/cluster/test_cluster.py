@@ -20,7 +20,8 @@ pytestmark = pytest.mark.slow_without_jit
 # Runs that find each planted bug, and what they say about it.
 # Seed to begin with, and what is found; if not there, then with one of the next seeds.
 FINDINGS = {
-    "claim without reading back": (5, "not made by the owner"),
+    # Both owners order pages: that shows in the orders, or in what they cost.
+    "claim without reading back": (5, "not made by the owner|the budget is overspent"),
     "order after a lost claim": (3, "not made by the owner"),
     "truncate before verification": (3, "was truncated to"),
     "count others as gone while cut off": (2, "as gone, which lives"),
@@ -67,9 +68,10 @@ def test_a_planted_bug_is_found(name: str, folder: Path) -> None:
                 run_cluster(seed, own)
             except PropertyViolatedError as error:
                 found.append(str(error))
-                break
-    assert len(found) == 1
-    assert re.search(problem, found[0])
+                # The same bug also shows in other ways.
+                if re.search(problem, str(error)):
+                    return
+    pytest.fail(f"{problem} was not found by {N_SEEDS} seeds, only {found}")
 
 
 def test_a_standby_whose_claim_failed_can_claim_again(tmp_path: Path) -> None:
