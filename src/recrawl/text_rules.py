@@ -4,6 +4,7 @@ The configuration checks them when it is read, and `recrawl.content` uses them.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +25,7 @@ def check_selectors(name: str, selectors: Sequence[str]) -> None:
     """
     if not selectors:
         return
-    document = HTMLTree.parse("<p>text</p>").document
+    document: Any = HTMLTree.parse("<p>text</p>").document
     for selector in selectors:
         try:
             document.query_selector_all(selector)
