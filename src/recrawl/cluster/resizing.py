@@ -3,16 +3,17 @@
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from recrawl.cluster.budget.quotas import BUDGET_KEY
-from recrawl.cluster.control_topic import CONTROL_SUFFIX, ControlTopic
+from recrawl.cluster.control_topic import ControlTopic
 from recrawl.cluster.rules import is_drain_key
 from recrawl.cluster.status import observe_cluster
 from recrawl.cluster.view import open_control
 from recrawl.corpus import CorpusConfig, Resized, present_config, resize_corpus
-from recrawl.errors import ConfigError, LedgerError
+from recrawl.errors import LedgerError
 
 __all__ = ["resize_cluster"]
 
@@ -82,14 +83,7 @@ def resize_cluster(
 
 def _copy_decisions(config: CorpusConfig, topic: str, messages: dict[str, bytes]) -> None:
     """Send decisions to the control topic of the new partitions, and read them back."""
-    if config.ledger.bootstrap is None:
-        raise ConfigError("the log is not on Kafka")
-    control = ControlTopic.open(
-        config.ledger.bootstrap,
-        topic + CONTROL_SUFFIX,
-        replication=config.ledger.replication,
-        client_settings=config.ledger.client_settings,
-    )
+    control = open_control(replace(config, ledger=replace(config.ledger, topic=topic)))
     try:
         give_up_at = time.monotonic() + _READ_BACK_SECONDS_MAX
         for key, message in messages.items():

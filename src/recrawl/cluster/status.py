@@ -82,7 +82,7 @@ class ClusterStatus:
             found.append(f"Workers have different versions: {', '.join(versions)}.")
         if len({one.reads_version for one in self.workers}) > 1:
             lowest = min(one.reads_version for one in self.workers)
-            found.append(f"All write version {lowest} of the log's records until you are done.")
+            found.append(f"All write version {lowest} of the log's records until all are upgraded.")
         return found
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "with_kinds",
     "with_leases",
     "with_limits",
+    "with_limits_row",
     "with_links",
     "with_pages",
     "with_sources",
@@ -211,6 +212,14 @@ def with_links(tables: Tables, n_more: int) -> Tables:
     return tables._replace(links=larger)
 
 
+def with_limits_row(tables: Tables, row: int, limits: tuple[float, ...]) -> Tables:
+    """Return tables that hold limits in a row; the registers do not count it yet."""
+    tables = tables._replace(limits=grow_table(tables.limits, row + 1))
+    for column, number in zip(tables.limits, limits, strict=True):
+        column[row] = number
+    return tables
+
+
 def with_limits(
     tables: Tables, event: LimitsSet, limits_max: int
 ) -> tuple[Tables, NDArray[np.int64]]:
@@ -231,9 +240,7 @@ def with_limits(
         if key not in known:
             if n_known > limits_max - 1:
                 continue
-            tables = tables._replace(limits=grow_table(tables.limits, n_known + 1))
-            for column, number in zip(tables.limits, key, strict=True):
-                column[n_known] = number
+            tables = with_limits_row(tables, n_known, key)
             known[key] = n_known
             n_known += 1
         rows[i] = known[key]

@@ -30,7 +30,6 @@ from recrawl.shard.state.tables import (
     Pages,
     Priors,
     Tables,
-    grow_table,
     zeros,
 )
 from recrawl.shard.state.words import number_of
@@ -264,9 +263,7 @@ def _copy_limits(
     for i, one in enumerate(used.tolist()):
         key = tuple(float(column[one]) for column in old.limits)
         if key not in known:
-            tables = tables._replace(limits=grow_table(tables.limits, n_known + 1))
-            for column, number in zip(tables.limits, key, strict=True):
-                column[n_known] = number
+            tables = growth.with_limits_row(tables, n_known, key)
             known[key] = n_known
             n_known += 1
         new[i] = known[key]

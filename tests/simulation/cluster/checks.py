@@ -87,9 +87,14 @@ class _ClusterLaws(Laws):
                 return self.follow(added)
             case PagesReported(outcomes) | FewPagesReported(outcomes):
                 return self.follow(outcomes)
-            case CorpusIdentified() | NamesNumbered() | CurvePriorSet() | UserDataSet():
-                return apply_entry(self.shard, entry)
-            case HandlesMoved() | LayoutReplaced():
+            case (
+                CorpusIdentified()
+                | NamesNumbered()
+                | CurvePriorSet()
+                | UserDataSet()
+                | HandlesMoved()
+                | LayoutReplaced()
+            ):
                 return apply_entry(self.shard, entry)
             case CreditSet():
                 applied = self.follow(entry)

@@ -1,6 +1,6 @@
 """Read the figures of a cluster that one worker knows, for monitoring."""
 
-from math import inf, isnan
+from math import isnan
 from typing import Literal
 
 from recrawl.cluster.api.worker_calls import CallCounts
@@ -58,7 +58,7 @@ def _budget_and_price(
     quota = sum(one.per_second for one in corpus.quotas.in_use().values())
     record = agreement.record
     price = None if record is None or isnan(record.price) else record.price
-    return agreement.budget.per_second, min(quota, inf), price
+    return agreement.budget.per_second, quota, price
 
 
 def _unit_of(worker: Worker) -> Literal["fetches", "cost"]:
