@@ -9,6 +9,7 @@ from typing import get_args
 
 from benchmarks import (
     attacks,
+    audit_coverage,
     backtests,
     browser,
     calls,
@@ -18,11 +19,13 @@ from benchmarks import (
     cluster_simulation,
     content,
     crash,
+    dashboard,
     exactness,
     fetch,
     first_minute,
     fragments,
     histories,
+    holdout_errors,
     html,
     kernels,
     learning,
@@ -39,10 +42,12 @@ from benchmarks import (
     price,
     reading,
     run_kills,
+    samples,
     scale,
     scrapy_days,
     scrapy_rate,
     service,
+    shadow_errors,
     shard,
     shard_learning,
     siblings,
@@ -101,6 +106,9 @@ def _argument_parser() -> argparse.ArgumentParser:
     command = commands.add_parser("shard-learning", help=shard_learning.__doc__)
     command.add_argument("--webs", type=int, default=8, help="number of webs per setting")
     command.add_argument("--hours", type=float, default=2_000.0)
+    command = commands.add_parser("audit-coverage", help=audit_coverage.__doc__)
+    command.add_argument("--webs", type=int, default=2_000, help="number of simulated webs")
+    command.add_argument("--seed", type=int, default=0, help="random seed of the first web")
     command = commands.add_parser("attacks", help=attacks.__doc__)
     command.add_argument("--pages", type=int, default=2_000, help="number of pages of the corpus")
     command.add_argument("--webs", type=int, default=1, help="number of webs per attack")
@@ -144,16 +152,23 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument("--seed", type=int, default=0)
     command = commands.add_parser("price", help=price.__doc__)
     command.add_argument("--webs", type=int, default=3, help="number of simulated webs")
-    command.add_argument("--pages", type=int, default=1_200, help="number of pages of each web")
+    command.add_argument("--pages", type=int, default=6_000, help="number of pages of each web")
     command.add_argument("--days", type=float, default=60.0, help="length of a run")
     command.add_argument(
         "--steps", type=float, default=1e6, help="steps of the cluster that has faults"
     )
+    command = commands.add_parser("samples", help=samples.__doc__)
+    command.add_argument("--pages", type=int, default=1_000_000)
+    command.add_argument("--hosts", type=int, default=20_000)
     command = commands.add_parser("soak", help=soak.__doc__)
     command.add_argument("--minutes", type=float, default=20.0)
     command.add_argument("--pages", type=float, default=5e4)
     command = commands.add_parser("backtests", help=backtests.__doc__)
     command.add_argument("--runs", type=int, default=100, help="number of webs; each has one log")
+    command = commands.add_parser("holdout-errors", help=holdout_errors.__doc__)
+    command.add_argument("--runs", type=int, default=500, help="number of experiments of a design")
+    command = commands.add_parser("shadow-errors", help=shadow_errors.__doc__)
+    command.add_argument("--runs", type=int, default=20, help="number of webs; each has two logs")
     command = commands.add_parser("histories", help=histories.__doc__)
     command.add_argument("--folder", help="folder for the HTML reports")
     command = commands.add_parser("cdx-stream", help=cdx_stream.__doc__)
@@ -259,6 +274,11 @@ def _argument_parser() -> argparse.ArgumentParser:
         "--rows", type=float, default=2e5, help="number of outcomes after the snapshot"
     )
     command.add_argument("--folder", help="folder of the corpus; made if missing, never deleted")
+    command = commands.add_parser("dashboard", help=dashboard.__doc__)
+    command.add_argument("--pages", type=float, default=1e7)
+    command.add_argument("--seconds", type=float, default=20.0, help="length of each period")
+    command.add_argument("--periods", type=int, default=3)
+    command.add_argument("--viewers", type=int, default=3)
     command = commands.add_parser("service", help=service.__doc__)
     command.add_argument("--pages", type=float, default=1e6)
     command.add_argument("--bodies", type=float, default=1e5, help="number of mutated bodies")
@@ -335,6 +355,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             return siblings.measure(tuple(arguments.tracks))
         case "shard-learning":
             return shard_learning.measure(arguments.webs, arguments.hours)
+        case "audit-coverage":
+            return audit_coverage.measure(arguments.webs, arguments.seed)
         case "attacks":
             return attacks.measure(arguments.pages, arguments.webs)
         case "exactness":
@@ -370,6 +392,8 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             )
         case "power":
             return power.measure(arguments.cuts, seed=arguments.seed)
+        case "samples":
+            return samples.measure(arguments.pages, arguments.hosts)
         case "price":
             return price.measure(
                 arguments.webs,
@@ -381,6 +405,10 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
             return soak.measure(arguments.minutes, n_pages=int(arguments.pages))
         case "backtests":
             return backtests.measure(arguments.runs)
+        case "holdout-errors":
+            return holdout_errors.measure(arguments.runs)
+        case "shadow-errors":
+            return shadow_errors.measure(arguments.runs)
         case "histories":
             return histories.measure(arguments.folder)
         case "cdx-stream":
@@ -463,6 +491,13 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 int(arguments.hosts or max(arguments.pages / 2000, 1)),
                 n_rows=int(arguments.rows),
                 folder=arguments.folder,
+            )
+        case "dashboard":
+            return dashboard.measure(
+                int(arguments.pages),
+                seconds=arguments.seconds,
+                n_periods=arguments.periods,
+                n_viewers=arguments.viewers,
             )
         case "service":
             return service.measure(int(arguments.pages), int(arguments.bodies), arguments.output)

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from confluent_kafka.admin import AdminClient
+
 from recrawl.cluster import rotate_cluster_keys
 
 __all__ = ["Brokers", "Workers"]
 
+_IN_SYNC_SECONDS_MAX: Final = 300.0
 _SCRIPT: Final = Path(__file__).parents[1] / "scripts" / "kafka"
 
 
@@ -56,8 +59,22 @@ class Brokers:
         os.kill(self._state["pids"][number], signal.SIGKILL)
 
     def start_again(self) -> None:
-        """Start the brokers that do not run."""
+        """Start the brokers that do not run, and wait until all copies are complete again."""
         self._state = self._up()
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        deadline = time.monotonic() + _IN_SYNC_SECONDS_MAX
+        while not self._is_in_sync(admin):
+            if time.monotonic() > deadline:
+                raise RuntimeError("the brokers do not catch up")
+            time.sleep(0.2)
+
+    def _is_in_sync(self, admin: AdminClient) -> bool:
+        topics = admin.list_topics(timeout=_IN_SYNC_SECONDS_MAX).topics.values()
+        return all(
+            len(one.isrs) == len(one.replicas)
+            for topic in topics
+            for one in topic.partitions.values()
+        )
 
     def close(self) -> None:
         """Stop the brokers."""

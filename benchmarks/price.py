@@ -26,22 +26,29 @@ _N_SHARDS: Final = 12
 _N_WORKERS: Final = 3
 _N_HOSTS: Final = 20
 _BURST_SECONDS: Final = 30 * _DAY
+# Workers look at the split every half minute; computing demand so often would take hours here.
+_AGREE_SECONDS: Final = 14_400.0
 
 
-def unequal_web(seed: int, *, n_pages: int, days: float) -> Web:
+def unequal_web(seed: int, *, n_pages: int, days: float, is_alike: bool = False) -> Web:
     """Make a web of kinds of pages whose number, change rates and importance differ widely.
 
     Each kind is on 20 hosts, so that a single shard learns as much about it as one of its own.
+    If the kinds are alike, only their numbers of pages differ.
     """
     rng = np.random.default_rng(seed)
     size = np.geomspace(1.0, 30.0, _N_SHARDS)
     size = np.maximum(np.rint(n_pages * size / size.sum()), 20).astype(np.int64)
     kind = np.repeat(np.arange(_N_SHARDS), size)
     group = _N_HOSTS * kind + np.arange(kind.size) % _N_HOSTS
-    rate = rng.permutation(np.geomspace(0.03, 3.0, _N_SHARDS))[kind]
-    rate *= np.exp(rng.normal(0.0, 1.2, kind.size))
-    importance = rng.permutation(np.geomspace(0.2, 5.0, _N_SHARDS))[kind]
-    importance *= np.exp(rng.normal(0.0, 1.0, kind.size))
+    if is_alike:
+        rate = 0.3 * np.exp(rng.normal(0.0, 1.8, kind.size))
+        importance = np.exp(rng.normal(0.0, 1.0, kind.size))
+    else:
+        rate = rng.permutation(np.geomspace(0.03, 3.0, _N_SHARDS))[kind]
+        rate *= np.exp(rng.normal(0.0, 1.2, kind.size))
+        importance = rng.permutation(np.geomspace(0.2, 5.0, _N_SHARDS))[kind]
+        importance *= np.exp(rng.normal(0.0, 1.0, kind.size))
     return make_web(seed, days * _DAY, rate / _DAY, importance=importance, group=group, kind=kind)
 
 
@@ -120,12 +127,15 @@ class OnePrice(EqualShares):
         self.quota = np.full(_N_SHARDS, self._budget / _N_SHARDS)
         super().start(pages, at)
         budget = Budget(self._budget, 1.0, _BURST_SECONDS)
+        self._agreed_at = -np.inf
         self._agreements = [Agreement(_N_SHARDS, budget) for _ in range(_N_WORKERS)]
 
     def pick(self, at: float, n: int) -> RowArray:
         """Let the owners of shards agree, and then each shard choose pages."""
-        for _ in range(3):
-            self._agree(at)
+        if at - self._agreed_at >= _AGREE_SECONDS:
+            self._agreed_at = at
+            for _ in range(3):
+                self._agree(at)
         return super().pick(at, n)
 
     def _agree(self, at: float) -> None:
@@ -163,11 +173,17 @@ class OnePrice(EqualShares):
 
 
 def _freshness(
-    n_webs: int, n_pages: int, days: float, days_per_fetch: float, n_per_pick: int
+    n_webs: int,
+    n_pages: int,
+    days: float,
+    days_per_fetch: float,
+    *,
+    n_per_pick: int,
+    is_alike: bool = False,
 ) -> list[dict[str, Any]]:
     rows = []
     for seed in range(n_webs):
-        web = unequal_web(seed, n_pages=n_pages, days=days)
+        web = unequal_web(seed, n_pages=n_pages, days=days, is_alike=is_alike)
         budget = web.n_pages / days_per_fetch / _DAY
         policies: dict[str, Policy] = {
             "single": ShardPolicy(
@@ -208,7 +224,7 @@ def _doubled_budget(n_runs: int, *, delay_max: float, loss: float) -> dict[str, 
 def measure(
     n_webs: int,
     *,
-    n_pages: int = 1_200,
+    n_pages: int = 6_000,
     days: float = 60.0,
     days_per_fetch: float = 4.0,
     n_runs: int = 30,
@@ -231,8 +247,11 @@ def measure(
     n_steps
         Number of steps of the simulated cluster with faults.
     """
+    size = n_webs, n_pages, days, days_per_fetch
+    n_per_pick = max(n_pages // 240, 1)
     return {
-        "freshness": _freshness(n_webs, n_pages, days, days_per_fetch, max(n_pages // 30, 1)),
+        "freshness": _freshness(*size, n_per_pick=n_per_pick),
+        "freshness_if_alike": _freshness(*size, n_per_pick=n_per_pick, is_alike=True),
         "doubled_seconds": _doubled_budget(n_runs, delay_max=0.5, loss=0.0),
         "doubled_with_losses_seconds": _doubled_budget(n_runs, delay_max=3.0, loss=0.1),
         "faults": price_faults.measure(n_steps),

@@ -56,6 +56,25 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "Share of copies that are as their page is now: estimated by the model, and as found "
             "by audits of randomly chosen copies.",
         ),
+        Panel(
+            "Audits less model",
+            "percentunit",
+            (
+                (
+                    f"(increase(recrawl_audits_fresh_total{_OF}[7d])"
+                    f" - increase(recrawl_audits_fresh_modelled_total{_OF}[7d]))"
+                    f" / increase(recrawl_audits_total{_OF}[7d])",
+                    "{{corpus}} difference, 7 days",
+                ),
+                (
+                    f"4 * sqrt(increase(recrawl_audits_variance_total{_OF}[7d]) + 4)"
+                    f" / increase(recrawl_audits_total{_OF}[7d])",
+                    "{{corpus}} limit of chance",
+                ),
+            ),
+            "Audited freshness less what the model expected of the same copies, and how far it may "
+            "be from 0 by chance.",
+        ),
         Panel("Pages", "short", ((f"recrawl_pages{_OF}", "{{corpus}} {{status}}"),)),
         Panel(
             "Changes and signals",

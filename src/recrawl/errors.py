@@ -20,6 +20,7 @@
         │   └── PositionLost  the log does not hold a position
         ├── NotInCluster      a call cannot be made through a worker of a cluster
         ├── OwnershipLost     another node has claimed the partition
+        ├── PageElsewhere     another process has the page of a host that is split
         ├── PartitionAway     the partition of a page is not open in this process
         │   └── PartitionClosed   its pages have moved to other partitions
         ├── ReadError         an input file cannot be read at all
@@ -65,6 +66,7 @@ __all__ = [
     "LogDamagedError",
     "NotInCluster",
     "OwnershipLost",
+    "PageElsewhere",
     "PartitionAway",
     "PartitionClosed",
     "PositionLost",
@@ -170,6 +172,10 @@ class PartitionAway(RecrawlError):  # noqa: N818 - names a condition, as in the 
             f"partition {partition} is not open in this process; try again where it is open"
         )
         self.partition = int(partition)
+
+
+class PageElsewhere(RecrawlError):  # noqa: N818 - names a condition, as in the docs
+    """The page is in another part of its host, which is split, than those of this process."""
 
 
 class PartitionClosed(PartitionAway):

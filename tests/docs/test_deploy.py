@@ -37,7 +37,7 @@ SERIES = {series: row for row in METRICS.values() for series in row.series}
 OTHER_SERIES = {"up", "process_resident_memory_bytes", "process_cpu_seconds_total"}
 OTHER_LABELS = {"instance", "job", "le"}
 WORDS = {
-    *("sum", "by", "rate", "increase", "and", "ignoring", "offset", "abs", "Inf"),
+    *("sum", "by", "rate", "increase", "and", "ignoring", "offset", "abs", "sqrt", "Inf"),
     *("max", "avg_over_time", "histogram_quantile", "predict_linear", "on", "label_values"),
 }
 

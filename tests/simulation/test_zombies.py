@@ -22,6 +22,7 @@ from recrawl.node.node import Node
 from recrawl.node.numbering import Namer, PagesToAdd
 from recrawl.node.orders import Outcome
 from recrawl.node.records import (
+    ConsumersPlaced,
     CorpusIdentified,
     CurvePriorSet,
     HandlesMoved,
@@ -29,6 +30,7 @@ from recrawl.node.records import (
     NamesNumbered,
     PagesAddedWithUrls,
     PagesReported,
+    StateSampled,
     UserDataSet,
     entry_of,
 )
@@ -45,7 +47,14 @@ CONFIG = CorpusConfig.from_dict(
 )
 
 _NOT_OF_THE_SHARD = (
-    NamesNumbered | CorpusIdentified | UserDataSet | CurvePriorSet | HandlesMoved | LayoutReplaced
+    NamesNumbered
+    | CorpusIdentified
+    | UserDataSet
+    | CurvePriorSet
+    | ConsumersPlaced
+    | StateSampled
+    | HandlesMoved
+    | LayoutReplaced
 )
 
 

@@ -24,11 +24,13 @@ from recrawl.charts.pages import (
     table_html,
 )
 from recrawl.charts.series import Series
+from recrawl.charts.svg_elements import CHART_CSS, without_style
 from recrawl.charts.ticks import number_label, share_label
 from recrawl.charts.timelines import MARK_KINDS, Lane, Panel, timeline
 from recrawl.deprecated_names import find_moved_names
 
 __all__ = [
+    "CHART_CSS",
     "MARK_KINDS",
     "Axis",
     "Bar",
@@ -51,6 +53,7 @@ __all__ = [
     "share_label",
     "table_html",
     "timeline",
+    "without_style",
 ]
 
 # Names of recrawl 0.1.0.

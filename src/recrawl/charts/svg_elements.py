@@ -2,7 +2,17 @@
 
 from recrawl.charts.text_layout import escape_text
 
-__all__ = ["LABEL_SIZE", "N_COLOURS", "TEXT_SIZE", "TITLE_SIZE", "number", "svg", "text"]
+__all__ = [
+    "CHART_CSS",
+    "LABEL_SIZE",
+    "N_COLOURS",
+    "TEXT_SIZE",
+    "TITLE_SIZE",
+    "number",
+    "svg",
+    "text",
+    "without_style",
+]
 
 TITLE_SIZE, TEXT_SIZE, LABEL_SIZE = 15.0, 12.0, 12.0
 N_COLOURS = 6
@@ -50,10 +60,25 @@ _SHAPES = (
     ".rc-whisker{stroke-width:1.25;fill:none}.rc-mark{stroke-width:1.75;stroke-linecap:round}"
 )
 
-STYLE = (
-    f"<style>{_SHAPES}{_colours(_LIGHT, _LIGHT_GROUND)}"
-    f"@media (prefers-color-scheme:dark){{{_colours(_DARK, _DARK_GROUND)}}}</style>"
+CHART_CSS = (
+    f"{_SHAPES}{_colours(_LIGHT, _LIGHT_GROUND)}"
+    f"@media (prefers-color-scheme:dark){{{_colours(_DARK, _DARK_GROUND)}}}"
 )
+"""Style sheet of all charts."""
+STYLE = f"<style>{CHART_CSS}</style>"
+
+
+def without_style(chart: str) -> str:
+    """Return a chart without its style, for a page that has `CHART_CSS` in a file.
+
+    Browsers ignore styles within a page whose security policy does not allow them.
+
+    Examples
+    --------
+    >>> "<style>" in without_style(svg([], title="Empty", width=10, height=10))
+    False
+    """
+    return chart.replace(STYLE, "", 1)
 
 
 def number(value: float) -> str:

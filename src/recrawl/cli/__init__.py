@@ -134,6 +134,14 @@ COMMANDS: dict[str, dict[str, CommandEntry]] = {
         "backtest": CommandEntry(
             "recrawl.cli.commands.backtest", "command", "Estimate savings from a past crawl."
         ),
+        "shadow": CommandEntry(
+            "recrawl.cli.commands.shadow", "command", "Report weekly what recrawl would have done."
+        ),
+        "holdout": CommandEntry(
+            "recrawl.cli.commands.holdout",
+            "command",
+            "Measure what recrawl changes, against a hold-out.",
+        ),
         "simulate": CommandEntry(
             "recrawl.cli.commands.simulate",
             "command",

@@ -15,12 +15,26 @@ from recrawl.messages.enums import Reason, Transition, Why
 from recrawl.messages.leases import WHYS, LeasedUrls, Orders, Shortfall, ShortfallReason
 from recrawl.messages.orders import ORDER_SCHEMA, Order
 from recrawl.messages.results import Reported, RowStatus
+from recrawl.messages.samples import (
+    DURATION_EDGES_SECONDS,
+    Figures,
+    Histogram,
+    Sample,
+    Samples,
+    SourceFigures,
+    SourceSamples,
+)
 from recrawl.messages.turns import TurnsAnswer, TurnStart
 from recrawl.messages.views import (
     AuditedFreshness,
+    AuditRow,
+    AuditTable,
     Consumer,
+    HostTable,
     HostView,
+    LastChange,
     PageChange,
+    Passage,
     PassageChanges,
     SourceRow,
     SourceTable,
@@ -28,13 +42,19 @@ from recrawl.messages.views import (
 )
 
 __all__ = [
+    "read_audits",
     "read_changes",
     "read_consumers",
     "read_host",
+    "read_hosts",
+    "read_last_change",
     "read_leased_urls",
     "read_order_table",
     "read_orders",
     "read_report_answer",
+    "read_sample",
+    "read_samples",
+    "read_source_samples",
     "read_sources",
     "read_stats",
     "read_status",
@@ -42,6 +62,7 @@ __all__ = [
     "read_turns",
 ]
 
+_N_BINS = len(DURATION_EDGES_SECONDS) - 1
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _STATUS = {status.name.lower(): int(status) for status in RowStatus}
@@ -174,7 +195,8 @@ def read_report_answer(found: Any, n_rows: int) -> Reported:
         has_dropped,
         wrong_answer=wrong_answer,
         is_known=status != RowStatus.UNKNOWN,
-        is_unavailable=status == RowStatus.UNAVAILABLE,
+        is_unavailable=np.isin(status, (RowStatus.UNAVAILABLE, RowStatus.ELSEWHERE)),
+        is_elsewhere=status == RowStatus.ELSEWHERE,
     )
 
 
@@ -229,6 +251,40 @@ def read_host(found: Any) -> HostView:
 
 
 @_or_service_error
+def read_hosts(found: Any) -> HostTable:
+    """Return the hosts with the most pages."""
+    return HostTable([read_host(one) for one in found["hosts"]], int(found["n_hosts"]))
+
+
+@_or_service_error
+def read_last_change(found: Any) -> LastChange | None:
+    """Return the last change of a page."""
+    change = found["change"]
+    if change is None:
+        return None
+    return LastChange(
+        int(change["at_ms"]),
+        _TRANSITIONS[change["what"]],
+        _texts(change["removed"]),
+        _texts(change["added"]),
+        int(change["n_kept"]),
+    )
+
+
+def _texts(found: list[dict[str, Any]] | None) -> tuple[Passage, ...] | None:
+    if found is None:
+        return None
+    return tuple(Passage(int(one["number"]), one["text"]) for one in found)
+
+
+def read_audits(found: Any) -> AuditTable:
+    """Return audited and modelled freshness."""
+    names = [field.name for field in fields(AuditRow)]
+    rows = [AuditRow(**_known_members(one, names)) for one in found["rows"]]
+    return AuditTable(rows, int(found["n_judged"]))
+
+
+@_or_service_error
 def read_sources(found: Any) -> SourceTable:
     """Return the sources of signals."""
     names = [field.name for field in fields(SourceRow)]
@@ -243,6 +299,80 @@ def read_stats(found: Any) -> Stats:
     names = [field.name for field in fields(AuditedFreshness)]
     members["audited"] = AuditedFreshness(**_known_members(members["audited"], names))
     return Stats(**members)
+
+
+def _figures(found: dict[str, Any]) -> Figures:
+    return Figures(**_known_members(found, [field.name for field in fields(Figures)]))
+
+
+def _histogram(found: dict[str, Any]) -> Histogram:
+    # JSON has no infinity; only the last end is without limit.
+    edges = [math.inf if edge is None else edge for edge in found["edges"]]
+    return Histogram(edges=tuple(edges), counts=tuple(found["counts"]))
+
+
+def _source_figures(found: dict[str, Any]) -> SourceFigures:
+    members: dict[str, Any] = _known_members(found, [field.name for field in fields(SourceFigures)])
+    members = {name: math.nan if value is None else value for name, value in members.items()}
+    return SourceFigures(**members)
+
+
+@_or_service_error
+def read_sample(found: Any) -> Sample:
+    """Return the present state of a corpus."""
+    members = _known_members(found, [field.name for field in fields(Sample)])
+    partitions = {int(number): _figures(one) for number, one in found["partitions"].items()}
+    return Sample(
+        **{
+            **members,
+            "total": _figures(found["total"]),
+            "partitions": partitions,
+            "hosts": {name: _figures(one) for name, one in found["hosts"].items()},
+            "kinds": {name: _figures(one) for name, one in found["kinds"].items()},
+            "sources": [_source_figures(one) for one in found["sources"]],
+            "histograms": {name: _histogram(one) for name, one in found["histograms"].items()},
+        }
+    )
+
+
+def _column(found: list[float | None], missing: float = math.nan) -> NDArray[np.float64]:
+    return np.array([missing if one is None else one for one in found], np.float64)
+
+
+@_or_service_error
+def read_samples(found: Any) -> Samples:
+    """Return the series of a corpus, a host or a kind."""
+    members = _known_members(found, [field.name for field in fields(Samples)])
+    # JSON has no infinity, and only the series of a corpus has a budget.
+    no_budget = math.inf if found["histograms"] else math.nan
+    apart = {"step", "at_ms", "n_partitions", "results", "histograms", "n_partitions_away"}
+    return Samples(
+        **{
+            **members,
+            **{name: _column(one) for name, one in members.items() if name not in apart},
+            "at_ms": np.array(found["at_ms"], np.int64),
+            "n_partitions": np.array(found["n_partitions"], np.int64),
+            "budget_per_second": _column(found["budget_per_second"], no_budget),
+            "results": {name: _column(one) for name, one in found["results"].items()},
+            "histograms": {
+                name: np.array(rows, np.float64).reshape(-1, _N_BINS)
+                for name, rows in found["histograms"].items()
+            },
+        }
+    )
+
+
+@_or_service_error
+def read_source_samples(found: Any) -> SourceSamples:
+    """Return the series of a source of signals."""
+    members = _known_members(found, [field.name for field in fields(SourceSamples)])
+    return SourceSamples(
+        **{
+            **{name: _column(one) for name, one in members.items() if name != "step"},
+            "step": members["step"],
+            "at_ms": np.array(found["at_ms"], np.int64),
+        }
+    )
 
 
 def _known_members(found: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:

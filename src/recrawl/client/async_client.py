@@ -21,13 +21,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.client.answers import (
+    read_audits,
     read_changes,
     read_consumers,
     read_host,
+    read_hosts,
+    read_last_change,
     read_leased_urls,
     read_order_table,
     read_orders,
     read_report_answer,
+    read_sample,
+    read_samples,
+    read_source_samples,
     read_sources,
     read_stats,
     read_status,
@@ -54,10 +60,14 @@ from recrawl.messages.enums import Why
 from recrawl.messages.leases import LeasedUrls, Orders, Shortfall, is_run_over
 from recrawl.messages.orders import ORDER_SCHEMA, Order, Outcome
 from recrawl.messages.results import Added, CountedRows, Reported, RowStatus, Signalled
+from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.messages.turns import TurnEnd, TurnsAnswer
 from recrawl.messages.views import (
+    AuditTable,
     Consumer,
+    HostTable,
     HostView,
+    LastChange,
     PageChange,
     PageRows,
     SourceRow,
@@ -315,12 +325,7 @@ class AsyncClient:
             },
             accept=ARROW,
         )
-        batches = read_table(answer.data).combine_chunks()
-        batch = pa.RecordBatch.from_arrays(
-            [_one_chunk(batches.column(name)) for name in batches.schema.names],
-            schema=batches.schema,
-        )
-        return PageRows(batch, answer.headers.get("Recrawl-Cursor"))
+        return PageRows(_one_batch(answer.data), answer.headers.get("Recrawl-Cursor"))
 
     async def pages(
         self, columns: Sequence[str] | None = None, *, batch: int = 65_536
@@ -341,6 +346,39 @@ class AsyncClient:
             return ServiceDetails(_object(await self._get("/page", url=url, key=key)))
         except UnknownName:
             return None
+
+    async def history(
+        self,
+        url: str,
+        *,
+        with_beliefs: bool = True,
+        key: str | None = None,
+        n_records_max: int | None = None,
+    ) -> ServiceDetails | None:
+        """Return the fetches, signals and orders of a page from the log; None if not tracked."""
+        try:
+            return ServiceDetails(
+                _object(
+                    await self._get(
+                        "/page/history",
+                        url=url,
+                        with_beliefs=with_beliefs,
+                        key=key,
+                        n_records_max=n_records_max,
+                    )
+                )
+            )
+        except UnknownName:
+            return None
+
+    async def last_change(self, url: str, *, key: str | None = None) -> LastChange | None:
+        """Return the last change of a page and its passages, as far as the feed has it."""
+        return read_last_change(await self._get("/page/last-change", url=url, key=key))
+
+    async def fetch_now(self, urls: Urls, *, key: Any = None) -> CountedRows:
+        """Have pages fetched as soon as possible, as if they had certainly changed."""
+        answers = await self._send_rows("POST", "/pages/fetch-now", page_table(urls, key=key))
+        return _count_done(_status_of(answers))
 
     # ------------------------------------------------------------------ orders
 
@@ -655,6 +693,33 @@ class AsyncClient:
         """Return how a host is fetched from."""
         return read_host(await self._get(f"/hosts/{quote(host, safe='')}"))
 
+    async def hosts(self) -> HostTable:
+        """Return the hosts with the most pages, most first."""
+        return read_hosts(await self._get("/hosts"))
+
+    async def pages_of_host(
+        self,
+        host: str,
+        *,
+        prefix: str = "",
+        cursor: str | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int = 100,
+    ) -> PageRows:
+        """Return some pages of a host, and the cursor to continue with."""
+        answer = await self._transport.call(
+            "GET",
+            f"/hosts/{quote(host, safe='')}/pages",
+            params={
+                "prefix": prefix,
+                "cursor": cursor,
+                "columns": "all" if columns is None else ",".join(columns),
+                "limit": limit,
+            },
+            accept=ARROW,
+        )
+        return PageRows(_one_batch(answer.data), answer.headers.get("Recrawl-Cursor"))
+
     async def n_pages_of_host(self, host: str) -> int:
         """Return the number of tracked pages of a host."""
         return (await self.host(host)).n_pages
@@ -662,6 +727,10 @@ class AsyncClient:
     async def sources(self) -> SourceTable:
         """Return the sources of signals, and how reliable and how late each is on each host."""
         return read_sources(await self._get("/sources"))
+
+    async def audited_freshness(self) -> AuditTable:
+        """Return audited and modelled freshness of all pages, by kind, and of the largest hosts."""
+        return read_audits(await self._get("/audited-freshness"))
 
     async def source(self, source: str, host: str) -> SourceRow | None:
         """Return how reliable and how late a source of signals is on a host."""
@@ -677,6 +746,41 @@ class AsyncClient:
     async def stats(self) -> Stats:
         """Return counts, budget, price and estimated freshness."""
         return read_stats(await self._get("/stats"))
+
+    async def sample(self) -> Sample:
+        """Return the present state: totals, partitions, largest hosts, kinds, sources."""
+        return read_sample(await self._get("/sample"))
+
+    async def samples(
+        self,
+        *,
+        step: str = "minute",
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        host: str | None = None,
+        kind: str | None = None,
+    ) -> Samples:
+        """Return figures over time, of the corpus, a host or a kind."""
+        return read_samples(
+            await self._get(
+                "/samples", step=step, since_ms=since_ms, until_ms=until_ms, host=host, kind=kind
+            )
+        )
+
+    async def source_samples(
+        self,
+        source: str,
+        host: str,
+        *,
+        step: str = "minute",
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> SourceSamples:
+        """Return precision, recall, delay and volume of a source of signals over time."""
+        found = await self._get(
+            "/samples", source=source, host=host, step=step, since_ms=since_ms, until_ms=until_ms
+        )
+        return read_source_samples(found)
 
     async def plan(self) -> ServiceDetails:
         """Return the freshness that each budget buys for this corpus."""
@@ -747,6 +851,13 @@ class AsyncClient:
         except UnknownName:
             return False
         return True
+
+
+def _one_batch(data: bytes) -> pa.RecordBatch:
+    table = read_table(data).combine_chunks()
+    return pa.RecordBatch.from_arrays(
+        [_one_chunk(table.column(name)) for name in table.schema.names], schema=table.schema
+    )
 
 
 def _turn_rows(hosts: Mapping[str, str] | None) -> list[dict[str, str]]:
@@ -823,4 +934,5 @@ def _join_reported(parts: list[Reported]) -> Reported:
         wrong_answer=column([one.wrong_answer for one in parts], np.uint8),
         is_known=column([one.is_known for one in parts], np.bool_),
         is_unavailable=column([one.is_unavailable for one in parts], np.bool_),
+        is_elsewhere=column([one.is_elsewhere for one in parts], np.bool_),
     )

@@ -22,10 +22,14 @@ from recrawl.client.work import Stop, WorkCounts
 from recrawl.messages.leases import LeasedUrls, Orders
 from recrawl.messages.orders import Order, Outcome
 from recrawl.messages.results import Added, CountedRows, Reported, Signalled
+from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.messages.turns import TurnEnd, TurnsAnswer
 from recrawl.messages.views import (
+    AuditTable,
     Consumer,
+    HostTable,
     HostView,
+    LastChange,
     PageChange,
     PageRows,
     SourceRow,
@@ -368,6 +372,49 @@ class Client:
         """Return everything known of a page and why it is or is not due; None if not tracked."""
         return self._wait(self._client.explain(url, key=key))
 
+    def history(
+        self,
+        url: str,
+        *,
+        with_beliefs: bool = True,
+        key: str | None = None,
+        n_records_max: int | None = None,
+    ) -> ServiceDetails | None:
+        """Return the fetches, signals and orders of a page from the log; None if not tracked."""
+        return self._wait(
+            self._client.history(
+                url, with_beliefs=with_beliefs, key=key, n_records_max=n_records_max
+            )
+        )
+
+    def last_change(self, url: str, *, key: str | None = None) -> LastChange | None:
+        """Return the last change of a page and its passages, as far as the feed has it."""
+        return self._wait(self._client.last_change(url, key=key))
+
+    def fetch_now(self, urls: Urls, *, key: Any = None) -> CountedRows:
+        """Have pages fetched as soon as possible, as if they had certainly changed."""
+        return self._wait(self._client.fetch_now(urls, key=key))
+
+    def hosts(self) -> HostTable:
+        """Return the hosts with the most pages, most first."""
+        return self._wait(self._client.hosts())
+
+    def pages_of_host(
+        self,
+        host: str,
+        *,
+        prefix: str = "",
+        cursor: str | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int = 100,
+    ) -> PageRows:
+        """Return some pages of a host, and the cursor to continue with."""
+        return self._wait(
+            self._client.pages_of_host(
+                host, prefix=prefix, cursor=cursor, columns=columns, limit=limit
+            )
+        )
+
     def host(self, host: str) -> HostView:
         """Return how a host is fetched from."""
         return self._wait(self._client.host(host))
@@ -380,6 +427,10 @@ class Client:
         """Return the sources of signals, and how reliable and how late each is on each host."""
         return self._wait(self._client.sources())
 
+    def audited_freshness(self) -> AuditTable:
+        """Return audited and modelled freshness of all pages, by kind, and of the largest hosts."""
+        return self._wait(self._client.audited_freshness())
+
     def source(self, source: str, host: str) -> SourceRow | None:
         """Return how reliable and how late a source of signals is on a host."""
         return self._wait(self._client.source(source, host))
@@ -391,6 +442,42 @@ class Client:
     def stats(self) -> Stats:
         """Return counts, budget, price and estimated freshness."""
         return self._wait(self._client.stats())
+
+    def sample(self) -> Sample:
+        """Return the present state: totals, partitions, largest hosts, kinds, sources."""
+        return self._wait(self._client.sample())
+
+    def samples(
+        self,
+        *,
+        step: str = "minute",
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        host: str | None = None,
+        kind: str | None = None,
+    ) -> Samples:
+        """Return figures over time, of the corpus, a host or a kind."""
+        return self._wait(
+            self._client.samples(
+                step=step, since_ms=since_ms, until_ms=until_ms, host=host, kind=kind
+            )
+        )
+
+    def source_samples(
+        self,
+        source: str,
+        host: str,
+        *,
+        step: str = "minute",
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> SourceSamples:
+        """Return precision, recall, delay and volume of a source of signals over time."""
+        return self._wait(
+            self._client.source_samples(
+                source, host, step=step, since_ms=since_ms, until_ms=until_ms
+            )
+        )
 
     def plan(self) -> ServiceDetails:
         """Return the freshness that each budget buys for this corpus."""

@@ -66,7 +66,9 @@ def _check_config(config: CorpusConfig) -> None:
     """Raise `ConfigError` for what workers cannot share."""
     if isinstance(config.budget_event(), RunBudgetSet):
         raise ConfigError(
-            "a cluster has no budget per run (budget.rate): give one per second, hour or day"
+            "a cluster has no budget per run (budget.rate): its workers share a rate, and cannot "
+            "divide an amount among partitions before they know which of them will need it. Give a "
+            'rate, such as "500/day"'
         )
     if config.ledger.kind == "kafka" and config.snapshots.shared is None:
         raise ConfigError(
@@ -203,6 +205,8 @@ def _serve_layout(
                 corpus.nodes.n_partitions,
                 own,
                 quotas=corpus.quotas,
+                hosts=corpus.split_hosts,
+                now_ms=corpus.now_ms,
                 can_own=_DiskSpace(folder).has_space,
                 on_replaced=lambda: os.kill(os.getpid(), signal.SIGTERM),
                 on_members=lambda members: owners.replace(owners_of(members), standbys_of(members)),

@@ -30,6 +30,7 @@ from recrawl.cluster.roles import (
     next_moves,
 )
 from recrawl.cluster.rules import OperatorRules
+from recrawl.cluster.split_hosts.worker_hosts import OwnedHosts, WorkerHosts
 from recrawl.errors import (
     IdentityError,
     OwnershipLost,
@@ -50,6 +51,7 @@ _LOOK_SECONDS: Final = 0.1
 _FOLLOW_SECONDS: Final = 0.2
 _TICK_SECONDS: Final = 0.5
 _QUOTA_SECONDS: Final = 0.25
+_HOSTS_SECONDS: Final = 0.5
 _N_RESTORES_MAX: Final = 2
 _N_CLAIMS_MAX: Final = 8
 _N_TICKS_MAX: Final = 8
@@ -116,6 +118,10 @@ class Worker:
         Heartbeat with what never changes while the worker runs: names, address and version.
     quotas
         Quotas of the corpus's partitions, if the workers share one budget.
+    hosts
+        Hosts that are split over partitions, of this worker and others.
+    now_ms
+        Function that returns the time of the corpus, in milliseconds since 1970.
     can_own
         Function that returns whether this machine can own partitions now.
     on_members
@@ -140,6 +146,8 @@ class Worker:
         identity: Heartbeat,
         *,
         quotas: OwnedQuotas | None = None,
+        hosts: OwnedHosts | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         can_own: Callable[[], bool] = lambda: True,
         on_members: Callable[[Members], None] = lambda _: None,
         on_replaced: Callable[[], None] = lambda: None,
@@ -179,6 +187,8 @@ class Worker:
         """This worker's part in the common budget; None if there is none."""
         if quotas is not None:
             self.quotas = WorkerQuotas(quotas, n_partitions, log.publish, monotonic=monotonic)
+        self.hosts = None if hosts is None else WorkerHosts(hosts, now_ms, log.publish)
+        """This worker's part in the turns of split hosts; None if there are none."""
         self.presence = Presence(log, self._describe, self._hear, monotonic=monotonic)
 
     # ------------------------------------------------------------------ what others are told
@@ -195,8 +205,9 @@ class Worker:
         )
 
     def _hear(self, key: str, message: bytes) -> None:
-        if not self._rules.hear(key, message) and self.quotas is not None:
-            self.quotas.hear(key, message)
+        is_heard = self._rules.hear(key, message)
+        for others in (self.quotas, self.hosts):
+            is_heard = is_heard or (others is not None and others.hear(key, message))
 
     @property
     def name(self) -> str:
@@ -397,6 +408,8 @@ class Worker:
         ]
         if self.quotas is not None:
             repeated.append(("recrawl-quotas", self.quotas.step, _QUOTA_SECONDS))
+        if self.hosts is not None:
+            repeated.append(("recrawl-hosts", self.hosts.step, _HOSTS_SECONDS))
         for name, do, seconds in repeated:
             thread = threading.Thread(
                 target=self._repeat, args=(do, seconds), name=name, daemon=True

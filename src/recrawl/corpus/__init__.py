@@ -26,9 +26,15 @@ if TYPE_CHECKING:
         record_compiled,
     )
     from recrawl.corpus.corpus import Corpus
-    from recrawl.corpus.doctor import check_corpus, repair_corpus, repair_from_backup
+    from recrawl.corpus.doctor import (
+        check_corpus,
+        check_open_corpus,
+        repair_corpus,
+        repair_from_backup,
+    )
     from recrawl.corpus.doctor.check_results import CheckResult, Severity
     from recrawl.corpus.export_rows import EXPORT_SCHEMA
+    from recrawl.corpus.feed.change_feed import latest_changes
     from recrawl.corpus.folder_size import (
         bytes_to_replay,
         data_bytes,
@@ -37,6 +43,8 @@ if TYPE_CHECKING:
         is_log_remote,
     )
     from recrawl.corpus.forgetting.forget import Forgotten, forget_states
+    from recrawl.corpus.holdout.confidence import Difference
+    from recrawl.corpus.holdout.experiment import HoldoutArm, HoldoutView
     from recrawl.corpus.import_crawl import CrawlImport, ImportCounts
     from recrawl.corpus.inspect.beliefs import BelievedPages
     from recrawl.corpus.inspect.explanation import PageExplanation
@@ -44,12 +52,24 @@ if TYPE_CHECKING:
     from recrawl.corpus.inspect.page_table import PAGE_COLUMNS
     from recrawl.corpus.monitoring.metrics import CorpusMetrics
     from recrawl.corpus.opening import open_corpus, present_config
+    from recrawl.corpus.past.explanation_rows import explanation_of_answer, explanation_rows
     from recrawl.corpus.past.explanation_text import explanation_words
     from recrawl.corpus.past.page_history import PageHistory
     from recrawl.corpus.past.page_timeline import text_key, text_timeline, timeline_svg
     from recrawl.corpus.plan.corpus_plan import CorpusPlan
     from recrawl.corpus.plan.curve import KindPlan, Plan
     from recrawl.corpus.plan.hosts import HostPlan
+    from recrawl.corpus.plan.rows import (
+        PlanTable,
+        budget_table,
+        current_budget_row,
+        host_table,
+        kind_rows,
+        kind_table,
+        plan_chart,
+        slow_host_table,
+        useful_budgets,
+    )
     from recrawl.corpus.plan.targets import Target, TargetAnswer
     from recrawl.corpus.plan.text import (
         Amounts,
@@ -74,11 +94,24 @@ if TYPE_CHECKING:
     )
     from recrawl.messages.orders import Order, Outcome
     from recrawl.messages.results import Added, CountedRows, Reported, RowStatus, Signalled
+    from recrawl.messages.samples import (
+        Figures,
+        Histogram,
+        Sample,
+        Samples,
+        SourceFigures,
+        SourceSamples,
+    )
     from recrawl.messages.views import (
+        AuditRow,
+        AuditTable,
         Consumer,
+        HostTable,
         HostView,
+        LastChange,
         PageChange,
         PageRows,
+        Passage,
         PassageChanges,
         SourceRow,
         SourceTable,
@@ -98,6 +131,8 @@ __all__ = [
     "Added",
     "Amounts",
     "AsyncCorpus",
+    "AuditRow",
+    "AuditTable",
     "BackupCheck",
     "BackupResult",
     "BelievedPages",
@@ -110,12 +145,19 @@ __all__ = [
     "CorpusPlan",
     "CountedRows",
     "CrawlImport",
+    "Difference",
+    "Figures",
     "FirstRequestKey",
     "Forgotten",
+    "Histogram",
+    "HoldoutArm",
+    "HoldoutView",
     "HostPlan",
+    "HostTable",
     "HostView",
     "ImportCounts",
     "KindPlan",
+    "LastChange",
     "LeasedUrl",
     "LeasedUrls",
     "Order",
@@ -126,19 +168,25 @@ __all__ = [
     "PageHistory",
     "PageRows",
     "PageSettings",
+    "Passage",
     "PassageChanges",
     "Plan",
+    "PlanTable",
     "Reported",
     "RequestKey",
     "Resized",
     "Restored",
     "RestoredAt",
     "RowStatus",
+    "Sample",
+    "Samples",
     "Severity",
     "Shortfall",
     "ShortfallReason",
     "Signalled",
+    "SourceFigures",
     "SourceRow",
+    "SourceSamples",
     "SourceTable",
     "Stats",
     "SystemClock",
@@ -147,23 +195,33 @@ __all__ = [
     "Transition",
     "Why",
     "back_up_corpus",
+    "budget_table",
     "bytes_to_replay",
     "ceiling_words",
     "check_backups",
     "check_corpus",
+    "check_open_corpus",
     "compile_all",
+    "current_budget_row",
     "data_bytes",
     "delay_words",
     "doubt_words",
+    "explanation_of_answer",
+    "explanation_rows",
     "explanation_words",
     "forget_states",
     "has_parts_of_corpus",
+    "host_table",
     "is_compiled",
     "is_corpus_folder",
     "is_log_remote",
+    "kind_rows",
+    "kind_table",
+    "latest_changes",
     "newcomers_words",
     "next_goal",
     "open_corpus",
+    "plan_chart",
     "plan_words",
     "present_config",
     "reason_text",
@@ -173,11 +231,13 @@ __all__ = [
     "resize_corpus",
     "restore_corpus",
     "restore_corpus_at",
+    "slow_host_table",
     "target_words",
     "text_key",
     "text_timeline",
     "timeline_svg",
     "together_words",
+    "useful_budgets",
     "wrong_answer_words",
 ]
 
@@ -200,9 +260,15 @@ _MODULES = {
         "record_compiled",
     ),
     "recrawl.corpus.corpus": ("Corpus",),
-    "recrawl.corpus.doctor": ("check_corpus", "repair_corpus", "repair_from_backup"),
+    "recrawl.corpus.doctor": (
+        "check_corpus",
+        "check_open_corpus",
+        "repair_corpus",
+        "repair_from_backup",
+    ),
     "recrawl.corpus.doctor.check_results": ("CheckResult", "Severity"),
     "recrawl.corpus.export_rows": ("EXPORT_SCHEMA",),
+    "recrawl.corpus.feed.change_feed": ("latest_changes",),
     "recrawl.corpus.folder_size": (
         "bytes_to_replay",
         "data_bytes",
@@ -211,6 +277,8 @@ _MODULES = {
         "is_log_remote",
     ),
     "recrawl.corpus.forgetting.forget": ("Forgotten", "forget_states"),
+    "recrawl.corpus.holdout.confidence": ("Difference",),
+    "recrawl.corpus.holdout.experiment": ("HoldoutArm", "HoldoutView"),
     "recrawl.corpus.import_crawl": ("CrawlImport", "ImportCounts"),
     "recrawl.corpus.inspect.beliefs": ("BelievedPages",),
     "recrawl.corpus.inspect.explanation": ("PageExplanation",),
@@ -218,12 +286,24 @@ _MODULES = {
     "recrawl.corpus.inspect.page_table": ("PAGE_COLUMNS",),
     "recrawl.corpus.monitoring.metrics": ("CorpusMetrics",),
     "recrawl.corpus.opening": ("open_corpus", "present_config"),
+    "recrawl.corpus.past.explanation_rows": ("explanation_of_answer", "explanation_rows"),
     "recrawl.corpus.past.explanation_text": ("explanation_words",),
     "recrawl.corpus.past.page_history": ("PageHistory",),
     "recrawl.corpus.past.page_timeline": ("text_key", "text_timeline", "timeline_svg"),
     "recrawl.corpus.plan.corpus_plan": ("CorpusPlan",),
     "recrawl.corpus.plan.curve": ("KindPlan", "Plan"),
     "recrawl.corpus.plan.hosts": ("HostPlan",),
+    "recrawl.corpus.plan.rows": (
+        "PlanTable",
+        "budget_table",
+        "current_budget_row",
+        "host_table",
+        "kind_rows",
+        "kind_table",
+        "plan_chart",
+        "slow_host_table",
+        "useful_budgets",
+    ),
     "recrawl.corpus.plan.targets": ("Target", "TargetAnswer"),
     "recrawl.corpus.plan.text": (
         "Amounts",
@@ -248,11 +328,24 @@ _MODULES = {
     ),
     "recrawl.messages.orders": ("Order", "Outcome"),
     "recrawl.messages.results": ("Added", "CountedRows", "Reported", "RowStatus", "Signalled"),
+    "recrawl.messages.samples": (
+        "Figures",
+        "Histogram",
+        "Sample",
+        "Samples",
+        "SourceFigures",
+        "SourceSamples",
+    ),
     "recrawl.messages.views": (
+        "AuditRow",
+        "AuditTable",
         "Consumer",
+        "HostTable",
         "HostView",
+        "LastChange",
         "PageChange",
         "PageRows",
+        "Passage",
         "PassageChanges",
         "SourceRow",
         "SourceTable",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 import pyarrow as pa
 
 from recrawl.corpus.corpus import WAIT_SECONDS_MAX, Added, Corpus, Reported
-from recrawl.corpus.inspect.change_feed import PageChange
-from recrawl.corpus.inspect.consumers import Consumer
+from recrawl.corpus.feed.change_feed import PageChange
+from recrawl.corpus.feed.consumers import Consumer
 from recrawl.corpus.inspect.explanation import PageExplanation
 from recrawl.corpus.inspect.page_table import PageRows
 from recrawl.corpus.inspect.stats import Stats
@@ -20,6 +20,7 @@ from recrawl.corpus.monitoring.metrics import CorpusMetrics
 from recrawl.corpus.opening import open_corpus
 from recrawl.corpus.plan.curve import Plan
 from recrawl.corpus.view import CountedRows, Signalled
+from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.node.clock import Clock
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.durability.scrubber import ScrubReport
@@ -30,14 +31,16 @@ from recrawl.node.routing import Urls
 if TYPE_CHECKING:
     from recrawl.corpus.backups.backup import BackupResult
     from recrawl.corpus.forgetting.forget import Forgotten
+    from recrawl.corpus.holdout.experiment import HoldoutView
     from recrawl.corpus.import_crawl import CrawlImport
     from recrawl.corpus.inspect.beliefs import BelievedPages
-    from recrawl.corpus.inspect.hosts import HostView
+    from recrawl.corpus.inspect.hosts import HostTable, HostView
     from recrawl.corpus.inspect.source_table import SourceRow, SourceTable
     from recrawl.corpus.past.page_history import PageHistory
     from recrawl.corpus.past.replay import OnRecord
     from recrawl.corpus.plan.corpus_plan import CorpusPlan
     from recrawl.corpus.plan.targets import Target
+    from recrawl.messages.views import AuditTable, LastChange
 
 __all__ = ["AsyncCorpus"]
 
@@ -311,6 +314,10 @@ class AsyncCorpus:
             request=request,
         )
 
+    async def fetch_now(self, urls: Urls, *, key: Any = None) -> CountedRows:
+        """Have pages fetched as soon as possible, as if they had certainly changed."""
+        return await self._run(self.corpus.fetch_now, urls, key=key)
+
     async def requests(
         self,
         urls: Urls,
@@ -353,6 +360,7 @@ class AsyncCorpus:
         with_beliefs: bool = True,
         on_record: "OnRecord | None" = None,
         key: str | None = None,
+        n_records_max: int | None = None,
     ) -> "PageHistory | None":
         """Return the fetches, signals and orders of a page from the log; None if not tracked."""
         return await self._run(
@@ -362,7 +370,12 @@ class AsyncCorpus:
             with_beliefs=with_beliefs,
             on_record=on_record,
             key=key,
+            n_records_max=n_records_max,
         )
+
+    async def last_change(self, url: str, *, key: str | None = None) -> "LastChange | None":
+        """Return the last change of a page and its passages, as far as the feed has it."""
+        return await self._run(self.corpus.last_change, url, key=key)
 
     async def n_log_records(self, url: str | None = None, *, key: str | None = None) -> int:
         """Return the number of records in the log, or in the partition of a page."""
@@ -376,6 +389,10 @@ class AsyncCorpus:
         """Return the sources of signals, and how reliable and how late each is on each host."""
         return await self._run(self.corpus.sources)
 
+    async def audited_freshness(self) -> "AuditTable":
+        """Return audited and modelled freshness of all pages, by kind, and of the largest hosts."""
+        return await self._run(self.corpus.audited_freshness)
+
     async def source(self, source: str, host: str) -> "SourceRow | None":
         """Return how reliable and how late a source of signals is on a host."""
         return await self._run(self.corpus.source, source, host)
@@ -388,9 +405,36 @@ class AsyncCorpus:
         """Return how a host is fetched from."""
         return await self._run(self.corpus.host, host)
 
+    async def hosts(self) -> "HostTable":
+        """Return the hosts with the most pages, most first."""
+        return await self._run(self.corpus.hosts)
+
+    async def pages_of_host(
+        self,
+        host: str,
+        *,
+        prefix: str = "",
+        cursor: str | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int = 100,
+    ) -> PageRows:
+        """Return some pages of a host, and the cursor to continue with."""
+        return await self._run(
+            self.corpus.pages_of_host,
+            host,
+            prefix=prefix,
+            cursor=cursor,
+            columns=columns,
+            limit=limit,
+        )
+
     async def newcomers(self) -> dict[str, int]:
         """Return the hosts whose new pages have a limited share of the budget."""
         return await self._run(self.corpus.newcomers)
+
+    async def holdout(self, *, share: float | None = None, days: float = 28.0) -> "HoldoutView":
+        """Return what the hold-out of the corpus shows so far, or the plan of one."""
+        return await self._run(self.corpus.holdout, share=share, days=days)
 
     async def similar_hosts(self, host: str) -> dict[str, int]:
         """Return the hosts with this name at any port, and the number of pages of each."""
@@ -453,6 +497,48 @@ class AsyncCorpus:
     async def metrics(self) -> CorpusMetrics:
         """Return figures for monitoring; see `Corpus.metrics`."""
         return await self._run(self.corpus.metrics)
+
+    async def sample(self) -> Sample:
+        """Return the present state for monitoring pages; see `Corpus.sample`."""
+        return await self._run(self.corpus.sample)
+
+    async def samples(
+        self,
+        *,
+        step: str = "minute",
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        host: str | None = None,
+        kind: str | None = None,
+    ) -> Samples:
+        """Return figures over time, of the corpus, a host or a kind; see `Corpus.samples`."""
+        return await self._run(
+            self.corpus.samples,
+            step=step,
+            since_ms=since_ms,
+            until_ms=until_ms,
+            host=host,
+            kind=kind,
+        )
+
+    async def source_samples(
+        self,
+        source: str,
+        host: str,
+        *,
+        step: str = "minute",
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> SourceSamples:
+        """Return what was known of a source over time; see `Corpus.source_samples`."""
+        return await self._run(
+            self.corpus.source_samples,
+            source,
+            host,
+            step=step,
+            since_ms=since_ms,
+            until_ms=until_ms,
+        )
 
     async def plan(self) -> Plan:
         """Return the freshness that each budget buys for this corpus."""

@@ -169,6 +169,7 @@ def _exercise_kernels() -> None:
                 corpus.lease_urls(urls[30:33])
                 corpus.release([order.handle for order in orders])
                 corpus.stats()
+                corpus.sample()
                 corpus.plan()
                 corpus.explain(urls[1])
                 corpus.set(urls[:1], importance=0.0, max_age=3_600.0, kind="sitemap or feed")

@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from copy import copy
 from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
@@ -23,17 +24,17 @@ from numpy.typing import NDArray
 
 from recrawl.corpus.budget_split import BudgetSplit, run_number
 from recrawl.corpus.budget_view import BudgetView
-from recrawl.corpus.inspect.change_feed import PageChange, changes_after, parse_cursor
-from recrawl.corpus.inspect.consumers import (
+from recrawl.corpus.feed.change_feed import PageChange, changes_after, parse_cursor
+from recrawl.corpus.feed.consumer_files import ConsumerFiles
+from recrawl.corpus.feed.consumers import (
     Consumer,
-    commit_consumer,
+    KeptPlaces,
     consumer_place,
-    delete_consumer,
     is_ahead,
     list_consumers,
 )
+from recrawl.corpus.feed.logged_consumers import LoggedConsumers
 from recrawl.corpus.inspect.explanation import PageExplanation, explain_page
-from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.corpus.inspect.page_table import PageRows, page_batches, page_rows_after
 from recrawl.corpus.inspect.stats import Stats, stats_of
 from recrawl.corpus.leasing.old_handles import OldHandles
@@ -45,13 +46,23 @@ from recrawl.corpus.leasing.shortfall import Orders, is_run_over, window_reason,
 from recrawl.corpus.leasing.small_calls import LeaseShare, new_small_calls
 from recrawl.corpus.leasing.urls import LeasedUrls
 from recrawl.corpus.monitoring.metrics import CorpusMetrics, read_metrics
-from recrawl.corpus.plan.curve import Plan, plan_of
+from recrawl.corpus.monitoring.present import read_present
+from recrawl.corpus.monitoring.series import read_series, read_source_series
+from recrawl.corpus.plan.curve import PAGES_PLANNED_MAX, Plan, plan_of_partitions
+from recrawl.corpus.plan.planned_partition import read_nodes
 from recrawl.corpus.view import Added, CountedRows, RowStatus, Signalled
 from recrawl.corpus.wrong_answers import wrong_answer_counts
-from recrawl.errors import ConfigError, OwnershipLost, PositionLost, RecrawlError
+from recrawl.errors import (
+    ConfigError,
+    OwnershipLost,
+    PageElsewhere,
+    PositionLost,
+    RecrawlError,
+)
 from recrawl.ledger import Log
 from recrawl.ledger.contract import check_partition
 from recrawl.messages.partitions import OwnedPartition
+from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.node.clock import Clock, NodeTime, true_time
 from recrawl.node.config.corpus_config import CorpusConfig
 from recrawl.node.content.bodies import BodyReader
@@ -93,6 +104,7 @@ from recrawl.node.settings.pages import (
     stop_tracking,
 )
 from recrawl.node.settings.patterns import apply_patterns
+from recrawl.node.settings.urgent import OPERATOR, urgent_signals
 from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.node.split_hosts.exchange import SplitHosts
 from recrawl.node.user_data import UserColumns, refused_rows, user_columns, without_refused
@@ -107,19 +119,21 @@ from recrawl.shard import (
 )
 from recrawl.shard.rehearsal import rehearse_decisions
 from recrawl.store import ContentCounts, Names
-from recrawl.urls import PatternSet, canonical, split_page_names
+from recrawl.urls import PatternSet, canonical, group_keys, split_page_names
 
 if TYPE_CHECKING:
     from recrawl.corpus.backups.backup import BackupResult
     from recrawl.corpus.forgetting.forget import Forgotten
+    from recrawl.corpus.holdout.experiment import HoldoutView
     from recrawl.corpus.import_crawl import CrawlImport
     from recrawl.corpus.inspect.beliefs import BelievedPages
-    from recrawl.corpus.inspect.hosts import HostView
+    from recrawl.corpus.inspect.hosts import HostTable, HostView
     from recrawl.corpus.inspect.source_table import SourceRow, SourceTable
     from recrawl.corpus.past.page_history import PageHistory
     from recrawl.corpus.past.replay import OnRecord
     from recrawl.corpus.plan.corpus_plan import CorpusPlan
     from recrawl.corpus.plan.targets import Target
+    from recrawl.messages.views import AuditTable, LastChange
 
 __all__ = ["WAIT_SECONDS_MAX", "Added", "Corpus", "Reported"]
 
@@ -180,6 +194,7 @@ class Corpus:
         self.folder = folder
         self.format = format
         self.nodes = OpenNodes(nodes, format.partitions, format.generation)
+        self._places: KeptPlaces = ConsumerFiles(folder, self.nodes)
         self.old_handles = OldHandles.load(folder) if format.generation else OldHandles.none()
         """Handles from before the number of partitions was changed."""
         self.config = config
@@ -189,9 +204,10 @@ class Corpus:
         self._owner = secrets.randbits(63)
         last_ms = max((node.shard.now_ms for node in nodes), default=0)
         self.time = NodeTime(clock, last_ms, gap_seconds_max=config.clock.gap_max)
-        # Workers of a cluster open partitions one by one, and do not pass on pages of split hosts.
-        can_split = len(nodes) == format.partitions
-        self._namers = {node.partition: Namer(node, config, can_split=can_split) for node in nodes}
+        self.is_for_parts = False
+        """Whether pages of calls are elsewhere than in their home partitions, see `for_parts`."""
+        self.split_hosts = SplitHosts(self.nodes)
+        self._namers = {node.partition: self._namer(node) for node in nodes}
         self._snapshotter = Snapshotter(
             [(node, partitions[node.partition].snapshots) for node in nodes],
             config,
@@ -201,7 +217,6 @@ class Corpus:
         self._budget_split = BudgetSplit(self.nodes, config, clock)
         self.quotas = PartitionQuotas(self.nodes, self._budget_split, config, self.time)
         small_calls = new_small_calls()
-        self.split_hosts = SplitHosts(self.nodes)
         self._leasing = Leasing(
             self.nodes, self._budget_split, self.split_hosts, config, self.time, small_calls
         )
@@ -247,11 +262,21 @@ class Corpus:
             self._budget_split.set_budget(self.config)
         else:
             self._budget_split.continue_budget(self.config)
+        if config_given:
+            self._begin_holdout()
         self._record_log_ends(is_closed=False)
         if max((node.shard.n_pages for node in self.nodes), default=0) > _REHEARSED_PAGES_MIN:
             rehearse_decisions(settings, shipped_due_table())
         self._snapshotter.start()
         self._scrubber.start()
+
+    def _begin_holdout(self) -> None:
+        """Keep the counts of audits at the start of a hold-out."""
+        holdout = self.config.holdout
+        if holdout.share > 0 or (self.folder / "holdout.npz").exists():
+            from recrawl.corpus.holdout.experiment import begin_holdout  # noqa: PLC0415
+
+            begin_holdout(self.folder, self.nodes.all, holdout, self.time.now_ms())
 
     def _begin_node(self, node: Node, namer: Namer) -> None:
         """Claim a partition and apply the configuration to it."""
@@ -267,7 +292,7 @@ class Corpus:
         namer.number_kinds()
         node.shares = namer.shares()
         if config_given:
-            apply_patterns(node, namer, self.config, before.patterns)
+            apply_patterns(node, namer, self.config, before.patterns, before.holdout)
             namer.apply_host_settings()
 
     def open_partition(self, partition: int) -> None:
@@ -303,12 +328,17 @@ class Corpus:
             self.nodes.put(node)
             self._split_budget_again(node)
 
+    def _namer(self, node: Node) -> Namer:
+        # A process with some of the partitions alone passes on no pages of split hosts.
+        hosts = self.split_hosts
+        return Namer(node, self.config, can_split=lambda: hosts.reaches_all_parts)
+
     def _claim_standby(self, node: Node) -> Namer:
         with node.lock:
             node.follow()
             if node.shard.now_ms > self.time.now_ms():
                 self.time.restart(node.shard.now_ms)
-            namer = Namer(node, self.config)
+            namer = self._namer(node)
             self._begin_node(node, namer)
             self.quotas.begin(node)
         return namer
@@ -609,8 +639,21 @@ class Corpus:
 
     # ------------------------------------------------------------------ pages
 
+    def for_parts(self) -> "Corpus":
+        """Return this corpus for calls about pages that their home partitions have not.
+
+        Each page is then in the partition that its hash says, although that is not the one of its
+        host; see `RowStatus.ELSEWHERE`.  Workers of a cluster use it for each other's requests.
+        Pages are listed of the partition of the cursor alone.
+        """
+        view = copy(self)
+        view.is_for_parts = True
+        view._reporting = self._reporting.for_parts(new_small_calls())
+        return view
+
     def _partitions(self, urls: pa.StringArray) -> NDArray[np.int64]:
-        return self.nodes.find_partitions(urls, self.config.corpus.group_by)
+        by = self.config.corpus.group_by
+        return self.nodes.find_partitions(urls, by, in_parts=self.is_for_parts)
 
     def _split(
         self,
@@ -622,7 +665,12 @@ class Corpus:
     ) -> Iterator[NodeBatch]:
         by = self.config.corpus.group_by
         return self.nodes.split(
-            urls, by, key=key, n_bytes_beside=n_bytes_beside, row_status=row_status
+            urls,
+            by,
+            key=key,
+            n_bytes_beside=n_bytes_beside,
+            row_status=row_status,
+            in_parts=self.is_for_parts,
         )
 
     def add(
@@ -675,8 +723,12 @@ class Corpus:
             key=key,
             n_bytes_beside=n_bytes_beside,
             row_status=row_status,
+            in_parts=self.is_for_parts,
         )
         for rows, added in self._add_batches(split, importances, costs, own):
+            if added is None:
+                row_status[rows] = RowStatus.ELSEWHERE
+                continue
             if isinstance(added, OwnershipLost) and not self.nodes.are_all_elsewhere:
                 row_status[rows] = RowStatus.UNAVAILABLE
                 continue
@@ -702,8 +754,11 @@ class Corpus:
         importances: NDArray[np.float32],
         costs: NDArray[np.float32],
         own: UserColumns | None,
-    ) -> Iterator[tuple[NDArray[np.int64], AddedRows | RecrawlError]]:
-        """Add pages, those of several partitions at a time; yield the rows and results of each."""
+    ) -> Iterator[tuple[NDArray[np.int64], AddedRows | RecrawlError | None]]:
+        """Add pages, those of several partitions at a time; yield the rows and results of each.
+
+        None for rows that belong to partitions which are not open here.
+        """
         for batches in split:
             pages = []
             for node, rows, name, given in batches:
@@ -724,7 +779,7 @@ class Corpus:
 
     def _add_elsewhere(
         self, home: Node, new: PagesToAdd, elsewhere: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], AddedRows | RecrawlError]]:
+    ) -> Iterator[tuple[NDArray[np.int64], AddedRows | RecrawlError | None]]:
         """Add the rows of split hosts whose pages do not belong to the home partition."""
         part = split_partitions_of(new.name, home.partition, self.nodes.n_partitions)[elsewhere]
         is_away = np.zeros(part.size, np.bool_)
@@ -735,7 +790,7 @@ class Corpus:
             except OwnershipLost as error:
                 yield rows, error
         if is_away.any():
-            yield elsewhere[is_away], OwnershipLost("its partition is elsewhere")
+            yield elsewhere[is_away], None
 
     def why_refused(
         self, urls: Urls, *, doc_id: Any = None, metadata: Any = None, key: Any = None
@@ -973,10 +1028,12 @@ class Corpus:
         )
         host = canonical_host(host, self.config.corpus.group_by)
         i = partition_of_key(host, self.nodes.n_partitions)
-        with self.nodes.use(i) as node, node.lock:
-            number = int(self._namers[i].numbers(Names.GROUP, [host])[0])
-            node.submit(host_events(node, number, settings))
-            is_split = host in node.split_hosts()
+        is_split = self.is_for_parts
+        if not is_split:
+            with self.nodes.use(i) as node, node.lock:
+                number = int(self._namers[i].numbers(Names.GROUP, [host])[0])
+                node.submit(host_events(node, number, settings))
+                is_split = host in node.split_hosts()
         parts = partitions_of_host(host, self.nodes.n_partitions) if is_split else ()
         for part in parts:
             # The home partition tells the others, but not that a rest of theirs has ended.
@@ -1342,6 +1399,36 @@ class Corpus:
         n_unknown = len(urls) - n_known - _n_unavailable(row_status)
         return Signalled(n_counted, n_unknown=n_unknown, rows=row_status)
 
+    def fetch_now(self, urls: Urls, *, key: Any = None) -> CountedRows:
+        """Have pages fetched as soon as possible, as if they had certainly changed.
+
+        Their fetches must still be worth the price, and wait for their hosts and the budget; the
+        signals are those of the source `OPERATOR`, which recrawl always believes.  Returns the
+        number of pages that are fetched earlier by this.
+
+        Parameters
+        ----------
+        urls
+            URLs of the pages; those not tracked are ignored.
+        key
+            Key of the pages' groups, one or one per URL, in a corpus grouped by key.
+        """
+        urls = as_array(urls)
+        row_status = np.full(len(urls), RowStatus.REFUSED, np.uint8)
+        for node, rows, name, _ in self._split(urls, key, row_status):
+            now_ms = node.tick(self.time)
+            with node.lock:
+                page = node.store.pages_of(name)
+                known = np.flatnonzero(page >= 0)
+                row_status[rows] = RowStatus.UNKNOWN
+                if known.size == 0:
+                    continue
+                names = name.take(pa.array(known))
+                number = self._namers[node.partition].source_numbers(names, OPERATOR)
+                applied = node.submit(urgent_signals(page[known], number, now_ms))[-1]
+            row_status[rows[known]] = np.where(applied.valid, RowStatus.DONE, RowStatus.DUPLICATE)
+        return CountedRows(int(np.count_nonzero(row_status == RowStatus.DONE)), rows=row_status)
+
     def requests(
         self,
         urls: Urls,
@@ -1452,13 +1539,18 @@ class Corpus:
             with self.nodes.use_all():
                 return explain_page_at(self, url, at_ms, on_record=on_record, key=key)
         by = self.config.corpus.group_by
-        for _, _, name, _ in split_by_partition([url], self.nodes.n_partitions, by, key=key):
+        for home, _, name, _ in split_by_partition([url], self.nodes.n_partitions, by, key=key):
             (i,) = self._partitions(name).tolist()
             now_ms = self.time.now_ms()
             behind: float | None = None
             if i in self._standbys and i not in self.nodes:
                 behind = self._standbys.lag_seconds().get(i, 0.0)
-                found = explain_page(self._standbys.find(i).node, name, now_ms)
+                node = self._standbys.find(i).node
+                found = explain_page(node, name, now_ms)
+                if found is None and not self.is_for_parts:
+                    self._check_not_elsewhere(node, name)
+            elif i != home and home in self.nodes and i not in self.nodes and not self.is_for_parts:
+                raise PageElsewhere(f"partition {i} may have the page, which is not open here")
             else:
                 with self.nodes.use(i) as node:
                     found = explain_page(node, name, now_ms)
@@ -1471,6 +1563,14 @@ class Corpus:
             )
         return None
 
+    def _check_not_elsewhere(self, home: Node, name: pa.StringArray) -> None:
+        """Raise `PageElsewhere` if a page that its home has not may be in another partition."""
+        (host,) = group_keys(name, self.config.corpus.group_by).to_pylist()
+        if host in home.split_hosts():
+            (part,) = split_partitions_of(name, home.partition, self.nodes.n_partitions).tolist()
+            if part != home.partition:
+                raise PageElsewhere(f"partition {part} may have the page")
+
     def history(
         self,
         url: str,
@@ -1479,6 +1579,7 @@ class Corpus:
         with_beliefs: bool = True,
         on_record: "OnRecord | None" = None,
         key: str | None = None,
+        n_records_max: int | None = None,
     ) -> "PageHistory | None":
         """Return the fetches, signals and orders of a page from the log; None if not tracked.
 
@@ -1496,6 +1597,9 @@ class Corpus:
             Called with 1 for each record of the log that is read.
         key
             Key of the page, in a corpus grouped by key.
+        n_records_max
+            Largest number of records to read.  Of a longer log only the last ones are read, and
+            the freshness is drawn with the present belief; None for no limit.
         """
         from recrawl.corpus.past.page_history import read_page_history  # noqa: PLC0415
 
@@ -1507,7 +1611,28 @@ class Corpus:
                 with_beliefs=with_beliefs,
                 on_record=on_record,
                 key=key,
+                n_records_max=n_records_max,
             )
+
+    def last_change(self, url: str, *, key: str | None = None) -> "LastChange | None":
+        """Return the last change of a page and its passages, as far as the feed of changes has it.
+
+        None if the page is not tracked, was never fetched, or its last change is no longer among
+        the changes that are searched.
+
+        Parameters
+        ----------
+        url
+            URL of the page.
+        key
+            Key of the page, in a corpus grouped by key.
+        """
+        from recrawl.corpus.past.last_change import find_last_change  # noqa: PLC0415
+        from recrawl.corpus.past.replay import locate_page  # noqa: PLC0415
+
+        with self.nodes.use_all():
+            place = locate_page(self, url, key)
+            return place and find_last_change(self.nodes[place[0]], place[1])
 
     def n_log_records(self, url: str | None = None, *, key: str | None = None) -> int:
         """Return the number of records in the log, or in the partition of a page.
@@ -1538,6 +1663,17 @@ class Corpus:
 
         with self.nodes.use_all() as nodes:
             return source_table(nodes)
+
+    def audited_freshness(self) -> "AuditTable":
+        """Return audited and modelled freshness of all pages, by kind, and of the largest hosts.
+
+        Audits are fetches of randomly chosen pages (``audit.share`` in the configuration).
+        """
+        from recrawl.corpus.inspect.audits import audit_table  # noqa: PLC0415
+
+        self._check_any_open()
+        with self.nodes.use_all() as nodes:
+            return audit_table(nodes)
 
     def source(self, source: str, host: str) -> "SourceRow | None":
         """Return how reliable and how late a source of signals is on a host.
@@ -1574,13 +1710,61 @@ class Corpus:
 
         host = canonical_host(host, self.config.corpus.group_by)
         i = partition_of_key(host, self.nodes.n_partitions)
+        if self.is_for_parts:
+            self._check_any_open()
+            return host_view(self.nodes.all[0], host)._replace(n_pages=self.n_pages_of_host(host))
         if i in self._standbys and i not in self.nodes:
             behind = self._standbys.lag_seconds().get(i, 0.0)
             return host_view(self._standbys.find(i).node, host)._replace(standby_seconds=behind)
         with self.nodes.use(i) as node:
             found = host_view(node, host)
-            is_split = host in node.split_hosts()
-        return found._replace(n_pages=self.n_pages_of_host(host)) if is_split else found
+        return found._replace(n_pages=self.n_pages_of_host(host)) if found.is_split else found
+
+    def hosts(self) -> "HostTable":
+        """Return the hosts (or domains or keys) with the most pages, most first."""
+        from recrawl.corpus.inspect.hosts import largest_hosts  # noqa: PLC0415
+
+        with self.nodes.use_all() as nodes:
+            return largest_hosts(nodes)
+
+    def pages_of_host(
+        self,
+        host: str,
+        *,
+        prefix: str = "",
+        cursor: str | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int = 100,
+    ) -> PageRows:
+        """Return some pages of a host (or domain or key), and the cursor to continue with.
+
+        One call compares a limited number of URLs with the prefix, so it may return fewer pages
+        than there are, or none: there are more as long as it returns a cursor.
+
+        Parameters
+        ----------
+        host
+            Host, or the domain or key that pages are grouped by.
+        prefix
+            Beginning of the URLs, or of what follows the host in them, such as ``/news/``.
+        cursor
+            Cursor of the pages before; None to begin.
+        columns
+            Columns as for `pages`.
+        limit
+            Largest number of pages.
+        """
+        from recrawl.corpus.inspect.host_pages import list_pages_of_host  # noqa: PLC0415
+
+        return list_pages_of_host(
+            self.nodes,
+            canonical_host(host, self.config.corpus.group_by),
+            prefix=prefix,
+            cursor=cursor,
+            columns=columns,
+            limit=limit,
+            now_ms=self.time.now_ms(),
+        )
 
     def newcomers(self) -> dict[str, int]:
         """Return the hosts whose new pages have a limited share of the budget, most pages first.
@@ -1592,6 +1776,29 @@ class Corpus:
 
         with self.nodes.use_all() as nodes:
             return newcomers_by_host(nodes, self.time.now_ms())
+
+    def holdout(self, *, share: float | None = None, days: float = 28.0) -> "HoldoutView":
+        """Return what the hold-out of the corpus shows so far, or the plan of one.
+
+        Parameters
+        ----------
+        share
+            Share of hosts to plan with; by default that of the configuration.
+        days
+            Days that the experiment lasts, for the smallest difference that it finds.
+        """
+        from recrawl.corpus.holdout.experiment import holdout_view  # noqa: PLC0415
+
+        with self.nodes.use_all() as nodes:
+            return holdout_view(
+                self.folder,
+                nodes,
+                self.config.holdout,
+                share=share,
+                days=days,
+                fetches_per_day=_fetches_per_day(self.config),
+                audit_share=self.config.audit.share,
+            )
 
     def similar_hosts(self, host: str) -> dict[str, int]:
         """Return the hosts with this name at any port, and the number of pages of each."""
@@ -1647,7 +1854,14 @@ class Corpus:
             Largest number of rows.
         """
         with self.nodes.use_all():
-            return page_rows_after(self.nodes, cursor, columns, limit, self.time.now_ms())
+            return page_rows_after(
+                self.nodes,
+                cursor,
+                columns,
+                limit,
+                self.time.now_ms(),
+                is_one_partition=self.is_for_parts,
+            )
 
     def changes(
         self, after: str | None = None, *, consumer: str | None = None, limit: int = 1_000
@@ -1681,7 +1895,7 @@ class Corpus:
         else:
             self._see_commits(consumer)
             with self.nodes.use_all():
-                place = consumer_place(self.folder, self.nodes, consumer)
+                place = consumer_place(self._places, self.nodes, consumer)
         with self.nodes.use_all() as nodes:
             return changes_after(nodes, place, limit)
 
@@ -1703,25 +1917,31 @@ class Corpus:
         """
         self._see_commits(consumer)
         with self.nodes.use_all():
-            place = commit_consumer(
-                self.folder, self.nodes, consumer, cursor, now_ms=self.now_ms(), rewind=rewind
-            )
+            place = self._places.commit(consumer, cursor, now_ms=self.now_ms(), rewind=rewind)
         return str(place)
 
     def consumers(self) -> list[Consumer]:
         """Return the consumers of the change feed, and how far behind each is."""
         with self.nodes.use_all():
             return list_consumers(
-                self.folder, self.nodes, kept=self.config.changes, now_ms=self.now_ms()
+                self._places, self.nodes, kept=self.config.changes, now_ms=self.now_ms()
             )
 
     def remove_consumer(self, consumer: str) -> bool:
         """Remove a consumer of the change feed; return whether it existed."""
-        return delete_consumer(self.folder, consumer)
+        with self.nodes.use_all():
+            return self._places.delete(consumer)
+
+    def keep_places_in_log(self) -> None:
+        """Keep the places of consumers in the logs of the partitions, where other workers see them.
+
+        Without it, they are in files of the folder.
+        """
+        self._places = LoggedConsumers(self.nodes)
 
     def _see_commits(self, consumer: str) -> None:
         """Refresh a reader if another process has committed what this one has not seen yet."""
-        if self.is_reader and is_ahead(self.folder, self.nodes, consumer):
+        if self.is_reader and is_ahead(self._places, self.nodes, consumer):
             self.refresh()
 
     def stats(self) -> Stats:
@@ -1765,6 +1985,84 @@ class Corpus:
             n_records_since_snapshot=self._snapshotter.n_records_since(),
         )
 
+    def sample(self) -> Sample:
+        """Return the present state: totals, partitions, largest hosts, kinds, sources, histograms.
+
+        Holds no lock for longer than a few milliseconds.  What depends on single pages is estimated
+        from some of them in a very large corpus.  Only the partitions that are open in this process
+        are counted.
+        """
+        nodes = self.nodes.all
+        if not nodes:
+            raise RecrawlError("no partition of the corpus is open in this process")
+        return read_present(nodes, self.time.now_ms())
+
+    def samples(
+        self,
+        *,
+        step: str = "minute",
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        host: str | None = None,
+        kind: str | None = None,
+    ) -> Samples:
+        """Return figures over time, of the corpus, a host or a kind.
+
+        The owner of each partition logs a sample once a minute while the corpus is used.  Minutes
+        are kept for a day, hours for a month and days for ten years.
+
+        Parameters
+        ----------
+        step
+            "minute", "hour" or "day".
+        since_ms, until_ms
+            Rows that begin from ``since_ms`` on and before ``until_ms``, in milliseconds since
+            1970; by default all.
+        host
+            Host, domain or key that pages are grouped by, to return its figures alone.
+        kind
+            Kind of pages to return the figures of; an empty text for pages without a kind.
+        """
+        return read_series(
+            self.nodes.all,
+            self.time.now_ms(),
+            step=step,
+            since_ms=since_ms,
+            until_ms=until_ms,
+            host=host,
+            kind=kind,
+        )
+
+    def source_samples(
+        self,
+        source: str,
+        host: str,
+        *,
+        step: str = "minute",
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> SourceSamples:
+        """Return precision, recall, delay and volume of a source of signals over time.
+
+        Parameters
+        ----------
+        source
+            Name of the source.
+        host
+            Host, domain or key that pages are grouped by.
+        step, since_ms, until_ms
+            Arguments of `samples`.
+        """
+        return read_source_series(
+            self.nodes.all,
+            self.time.now_ms(),
+            source,
+            host,
+            step=step,
+            since_ms=since_ms,
+            until_ms=until_ms,
+        )
+
     def _stats_of_run(self, stats: Stats) -> Stats:
         """Return statistics with the name of today's run and what is left of its budget."""
         if stats.run_budget is None:
@@ -1779,11 +2077,9 @@ class Corpus:
     def plan(self) -> Plan:
         """Return the freshness that each budget buys for the open partitions of this corpus."""
         self._check_any_open()
-        with self._lock_all():
-            kinds = [kind_names(node) for node in self.nodes]
-            return plan_of(
-                [node.shard for node in self.nodes], kinds=kinds, now_ms=self.time.now_ms()
-            )
+        with self.nodes.use_all() as nodes:
+            parts = read_nodes(nodes, PAGES_PLANNED_MAX)
+        return plan_of_partitions(parts, now_ms=self.time.now_ms())
 
     def plan_targets(
         self,
@@ -1814,15 +2110,45 @@ class Corpus:
         from recrawl.corpus.plan.targets import Target  # noqa: PLC0415
 
         self._check_any_open()
-        return make_plan(
-            self.nodes.all,
-            now_ms=self.time.now_ms(),
-            targets=[Target.parse(one) if isinstance(one, str) else one for one in targets],
-            budget_per_hour=budget_per_hour,
-            cost_per_fetch=self.config.budget.cost_per_fetch,
-            is_weighted=is_weighted,
-            hours=window_text(self.config),
-        )
+        with self.nodes.use_all() as nodes:
+            return make_plan(
+                nodes,
+                now_ms=self.time.now_ms(),
+                targets=[Target.parse(one) if isinstance(one, str) else one for one in targets],
+                budget_per_hour=budget_per_hour,
+                cost_per_fetch=self.config.budget.cost_per_fetch,
+                is_weighted=is_weighted,
+                hours=window_text(self.config),
+            )
+
+    def pages_for_plan(
+        self, n_pages_max: int, *, n_pages_total: int | None = None, patterns: Sequence[str] = ()
+    ) -> bytes:
+        """Return what another worker needs to know of the open partitions to make a plan.
+
+        Parameters
+        ----------
+        n_pages_max
+            Number of pages that the plan samples of all partitions together; 0 to learn only how
+            many pages each partition has.
+        n_pages_total
+            Number of pages of all partitions together.
+        patterns
+            URL patterns, hosts and names of kinds that targets name.
+        """
+        from recrawl.corpus.plan.corpus_plan import check_target_patterns  # noqa: PLC0415
+        from recrawl.corpus.plan.partition_bytes import encode_partitions  # noqa: PLC0415
+
+        check_target_patterns(patterns)
+        with self.nodes.use_all() as nodes:
+            parts = read_nodes(
+                nodes,
+                min(n_pages_max, PAGES_PLANNED_MAX),
+                n_pages_total=n_pages_total,
+                patterns=patterns,
+                with_names=True,
+            )
+        return encode_partitions(parts)
 
     def import_crawl(self) -> "CrawlImport":
         """Return an import of an earlier crawl's fetch log; use it with ``with``."""
@@ -1836,7 +2162,8 @@ def _numbers_or_none(values: Any, n: int) -> NDArray[np.float64] | None:
 
 
 def _n_unavailable(row_status: NDArray[np.uint8]) -> int:
-    return int(np.count_nonzero(row_status == RowStatus.UNAVAILABLE))
+    away = (RowStatus.UNAVAILABLE, RowStatus.ELSEWHERE)
+    return int(np.count_nonzero(np.isin(row_status, away)))
 
 
 def _submit_once(node: Node, event: LogEntry, request: RequestKey | None) -> Applied | None:
@@ -1852,6 +2179,15 @@ def _submit_once(node: Node, event: LogEntry, request: RequestKey | None) -> App
 def _check_no_key(key: Any) -> None:
     if key is not None:
         raise ValueError("key goes with urls; a pattern applies to the pages of all keys")
+
+
+def _fetches_per_day(config: CorpusConfig) -> float | None:
+    """Return the budget in fetches per day; None if it is unlimited, a cost, or per run."""
+    rate = config.budget.rate
+    if rate is None or rate.per_seconds is None or config.budget.is_in_cost:
+        return None
+    per_day = config.budget.amount / rate.per_seconds * 86_400.0
+    return per_day if 0 < per_day < float("inf") else None
 
 
 class _ForkWatch(OneProcess):

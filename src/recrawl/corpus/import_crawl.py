@@ -427,6 +427,7 @@ def set_each(
         key=key,
         n_bytes_beside=own and own.n_bytes,
         row_status=row_status,
+        in_parts=corpus.is_for_parts,
     ):
         with node.lock:
             page = node.store.pages_of(name)

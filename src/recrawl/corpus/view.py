@@ -24,6 +24,7 @@ class CorpusView(Protocol):
     folder: Path
     config: CorpusConfig
     time: NodeTime
+    is_for_parts: bool
 
     @property
     def nodes(self) -> OpenNodes:

@@ -287,15 +287,17 @@ class KafkaLedger(OneProcess):
         clients = self._clients
         with raise_as_ledger_error("the log cannot be truncated", clients.brokers):
             below = TopicPartition(clients.topic, self._i, position)
-            retry_while_transient(
-                lambda seconds: [
+
+            def request(seconds: float) -> None:
+                # The client does not ask again who leads the partition if a broker says that it
+                # does no longer, but listing the topic makes it.
+                clients.admin.list_topics(clients.topic, timeout=seconds)
+                for answer in clients.admin.delete_records(
+                    [below], request_timeout=seconds
+                ).values():
                     answer.result()
-                    for answer in clients.admin.delete_records(
-                        [below], request_timeout=seconds
-                    ).values()
-                ],
-                clients.seconds_max,
-            )
+
+            retry_while_transient(request, clients.seconds_max)
 
     # ------------------------------------------------------------------ writing
 

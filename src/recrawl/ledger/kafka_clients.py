@@ -306,7 +306,13 @@ class KafkaClients(OneProcess):
 
         def request(seconds: float) -> int:
             with self._use_consumer() as consumer:
-                (found,) = consumer.offsets_for_times([where], timeout=seconds)
+                try:
+                    (found,) = consumer.offsets_for_times([where], timeout=seconds)
+                except KafkaException:
+                    # The client keeps what it knows of the partition, also that it has no leader,
+                    # for longer than we try, unless it lists the topic.
+                    consumer.list_topics(self.topic, timeout=seconds)
+                    raise
             if found.error is not None:
                 raise KafkaException(found.error)
             return int(found.offset)

@@ -11,6 +11,7 @@ __all__ = [
     "FIRST_ATTEMPT",
     "FORWARDED",
     "HELD_ONLY",
+    "IN_PARTS",
     "REQUEST",
     "Forwarded",
     "Owner",
@@ -33,6 +34,8 @@ REQUEST: Final = "Recrawl-Request"
 """Header with the key and the digest of the original request, if it may be repeated."""
 HELD_ONLY: Final = "Recrawl-Held-Only"
 """Header of a lease that asks only for the orders that an earlier attempt got."""
+IN_PARTS: Final = "Recrawl-In-Parts"
+"""Header of a request about pages of split hosts that are not in their home partitions."""
 
 FIRST_ATTEMPT: Final = "Recrawl-First-Attempt"
 """Header of a request whose idempotency key was never sent before.  A client that repeats a request
@@ -64,6 +67,8 @@ class Forwarded(NamedTuple):
     """Whether a lease asks only for orders that it holds already."""
     body: str = ""
     """Hash of the body, see `forwarded_digest`."""
+    in_parts: bool = False
+    """Whether all its pages are elsewhere than in their home partitions."""
 
 
 def forwarded_digest(body: bytes) -> str:

@@ -31,6 +31,9 @@ class RowStatus(IntEnum):
     """The partition of the page cannot be reached now; try the row again."""
     UNKNOWN = 4
     """The page is not tracked, or the order does not exist."""
+    ELSEWHERE = 5
+    """The page is on a host that is split, and its part is not open in this process.  Workers of a
+    cluster tell each other so; clients never get it."""
 
 
 class CountedRows(int):
@@ -152,11 +155,15 @@ class Reported(_ReportedColumns):
         False for an outcome of a page that is not tracked, or of an order that does not exist.
     is_unavailable
         True for an outcome whose partition cannot be reached now; report it again.
+    is_elsewhere
+        True for one of these whose page is in another part of a split host; only workers of a
+        cluster tell each other so.
     """
 
     wrong_answer: NDArray[np.uint8]
     is_known: NDArray[np.bool_]
     is_unavailable: NDArray[np.bool_]
+    is_elsewhere: NDArray[np.bool_]
 
     def __new__(
         cls,
@@ -167,6 +174,7 @@ class Reported(_ReportedColumns):
         wrong_answer: NDArray[np.uint8] | None = None,
         is_known: NDArray[np.bool_] | None = None,
         is_unavailable: NDArray[np.bool_] | None = None,
+        is_elsewhere: NDArray[np.bool_] | None = None,
     ) -> Self:
         """Return the columns as a tuple of three, with the others as attributes."""
         reported = super().__new__(cls, counted, transition, has_dropped)
@@ -176,6 +184,9 @@ class Reported(_ReportedColumns):
         if is_unavailable is None:
             is_unavailable = np.zeros(counted.size, np.bool_)
         reported.is_unavailable = is_unavailable
+        if is_elsewhere is None:
+            is_elsewhere = np.zeros(counted.size, np.bool_)
+        reported.is_elsewhere = is_elsewhere
         return reported
 
     def part(self, first: int, end: int) -> "Reported":
@@ -189,6 +200,7 @@ class Reported(_ReportedColumns):
             wrong_answer=self.wrong_answer[part],
             is_known=self.is_known[part],
             is_unavailable=self.is_unavailable[part],
+            is_elsewhere=self.is_elsewhere[part],
         )
 
     @property
@@ -196,6 +208,7 @@ class Reported(_ReportedColumns):
         """The `RowStatus` of each outcome."""
         ignored = np.where(self.is_known, RowStatus.DUPLICATE, RowStatus.UNKNOWN)
         ignored = np.where(self.is_unavailable, RowStatus.UNAVAILABLE, ignored)
+        ignored = np.where(self.is_elsewhere, RowStatus.ELSEWHERE, ignored)
         return np.where(self.counted, RowStatus.DONE, ignored).astype(np.uint8)
 
     def __repr__(self) -> str:

@@ -8,11 +8,16 @@ import pyarrow as pa
 from recrawl.messages.enums import Transition
 
 __all__ = [
+    "AuditRow",
+    "AuditTable",
     "AuditedFreshness",
     "Consumer",
+    "HostTable",
     "HostView",
+    "LastChange",
     "PageChange",
     "PageRows",
+    "Passage",
     "PassageChanges",
     "SourceRow",
     "SourceTable",
@@ -104,6 +109,43 @@ class HostView(NamedTuple):
     standby_seconds: float | None = None
     """Seconds by which this may be behind, if a standby of the partition says it; None if its owner
     does."""
+    is_split: bool = False
+    """Whether the host has so many pages that they are in several partitions."""
+    in_flight: int = 0
+    """Number of fetches that are under way."""
+    n_errors: int = 0
+    """Number of transient errors in a row."""
+
+
+class HostTable(NamedTuple):
+    """The hosts with the most pages, most first."""
+
+    rows: list[HostView]
+    n_hosts: int
+    """Number of all hosts with pages, also those without a row."""
+
+
+class Passage(NamedTuple):
+    """A part of a page's text."""
+
+    number: int
+    """Hash of the text."""
+    text: str | None
+    """None if the feed of changes does not have the text."""
+
+
+class LastChange(NamedTuple):
+    """The last change of a page in the feed of changes, and its passages."""
+
+    at_ms: int
+    """Time at which recrawl learned of it, in milliseconds since 1970."""
+    what: Transition
+    removed: tuple[Passage, ...] | None
+    """Passages that only the version before had; None if no passages were reported."""
+    added: tuple[Passage, ...] | None
+    """Passages that only the new version has; None if no passages were reported."""
+    n_kept: int
+    """Number of passages that both versions have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +186,52 @@ class AuditedFreshness:
     """None before the first audit."""
     ratio_low: float
     ratio_high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRow:
+    """Audited freshness of a corpus, a kind or a host, beside what the model expected."""
+
+    part: str
+    """What the row is about: "corpus", "kind" or "host"."""
+    name: str
+    """Name of the kind or host; empty for the corpus, and for pages without a kind."""
+    n_pages: int
+    n_audited: int
+    """Audits that showed whether the copy was fresh, from the creation of the corpus on; not those
+    of recrawl 0.1.0, for which nobody wrote down what the model expected."""
+    n_fresh: int
+    audited: float | None
+    """Share of audited copies that were fresh; None before the first audit."""
+    audited_low: float
+    """Begin of Wilson's 95 % interval of the audited freshness."""
+    audited_high: float
+    modelled: float | None
+    """Mean modelled freshness of the same copies, each just before it was fetched."""
+    difference: float | None
+    """Audited less modelled freshness."""
+    difference_low: float
+    """Begin of the interval of the difference.  With a chance of 95 % all intervals of a table
+    contain the true differences, at every time that they are looked at."""
+    difference_high: float
+    disagrees: bool
+    """Whether the interval does not contain 0, and the difference is at least 0.01."""
+    modelled_sum: float
+    """Sum of the modelled freshness of audited copies."""
+    variance_sum: float
+    """Variance of ``n_fresh`` if the model is right."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row as a dictionary, for JSON."""
+        return asdict(self)
+
+
+class AuditTable(NamedTuple):
+    """Audits of a corpus: the row of all pages, then kinds, then the largest hosts."""
+
+    rows: list[AuditRow]
+    n_judged: int
+    """Number of rows with audits, for which the intervals of differences are corrected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

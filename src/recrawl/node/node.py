@@ -40,6 +40,7 @@ from recrawl.node.records import (
     RECORDS_VERSION,
     SAME_CONTENT_FLAG,
     TEMPLATE_FLAG,
+    ConsumersPlaced,
     CorpusIdentified,
     CurvePriorSet,
     HandlesMoved,
@@ -49,6 +50,7 @@ from recrawl.node.records import (
     PagesAddedWithUrls,
     PagesReported,
     RequestKey,
+    StateSampled,
     TextsJudged,
     UserDataSet,
     WrittenVersion,
@@ -57,6 +59,9 @@ from recrawl.node.records import (
     record_of,
     request_of,
 )
+from recrawl.node.sampling.buckets import add_sample, last_sampled_ms
+from recrawl.node.sampling.encoding import pack_sample, tables_of, unpack_sample
+from recrawl.node.sampling.present import PAGES_LOGGED_MAX, read_state
 from recrawl.one_process import ProcessLock
 from recrawl.shard import (
     Applied,
@@ -76,6 +81,7 @@ from recrawl.units import seconds_text
 from recrawl.urls import page_names
 
 __all__ = [
+    "SAMPLE_MS",
     "BegunOrders",
     "Node",
     "SentGroup",
@@ -105,6 +111,8 @@ _LATE_MS = 50
 _RESUME_SECONDS_MAX = 60.0
 # Interval of checks whether kinds of pages spend their shares of the budget.
 _WEIGH_MS = 60_000
+SAMPLE_MS = 60_000
+"""The state of a partition is sampled once in each span of so many milliseconds."""
 
 _NO_TRANSITION = np.zeros(0, np.uint8)
 # Positions of reasons in ``tuple(Why)``.
@@ -137,7 +145,12 @@ def apply_entry(shard: Shard, entry: LogEntry) -> Applied:
             return Applied(np.zeros(numbers.size, np.bool_), _NO_TRANSITION)
         case CorpusIdentified(partition):
             return Applied(np.ones(partition.size, np.bool_), _NO_TRANSITION)
-        case NamesNumbered(epoch) | CurvePriorSet(epoch):
+        case (
+            NamesNumbered(epoch)
+            | CurvePriorSet(epoch)
+            | ConsumersPlaced(epoch)
+            | StateSampled(epoch)
+        ):
             return Applied(epoch == shard.epoch, _NO_TRANSITION)
         case UserDataSet(page):
             if shard.is_closed:
@@ -276,6 +289,9 @@ class Node:
         self._pending: deque[Submission] = deque()
         self._owned_epoch = 0
         self._ticked_ms = self._weighed_ms = 0
+        self.is_sampled = not is_shared
+        """Whether the state is sampled once a minute.  Not yet on a shared log; see ADR 0044."""
+        self._sampled_ms: int | None = None
         self._has_ordered = False
         self.shares: Mapping[int, float] = {}
         """Share of the budget of each kind of page that has one."""
@@ -379,12 +395,9 @@ class Node:
             case UserDataSet(page, doc_id, metadata):
                 mask = pa.array(rows)
                 batch.set_user_data(page[rows], doc_id.filter(mask), metadata.filter(mask))
-            case NamesNumbered(_, what, number, key):
+            case NamesNumbered() | CurvePriorSet() | ConsumersPlaced() | StateSampled():
                 if rows.all():
-                    batch.add_names(what, number, key)
-            case CurvePriorSet():
-                if rows.all():
-                    batch.set_curve_prior(population_bytes(entry))
+                    self._add_decision_to_batch(entry, batch)
             case PagesReported():
                 outcomes, *content, texts = entry
                 mask = pa.array(rows)
@@ -407,6 +420,23 @@ class Node:
                 self._add_to_feed(position, entry, applied, batch)
             case PagesRemoved():
                 batch.remove_pages(entry.page[rows])
+
+    def _add_decision_to_batch(
+        self,
+        entry: NamesNumbered | CurvePriorSet | ConsumersPlaced | StateSampled,
+        batch: StoreBatch,
+    ) -> None:
+        """Add a decision of the owner that concerns only the store to the next write."""
+        match entry:
+            case NamesNumbered(_, what, number, key):
+                batch.add_names(what, number, key)
+            case CurvePriorSet():
+                batch.set_curve_prior(population_bytes(entry))
+            case ConsumersPlaced(_, name, place):
+                batch.set_consumers(name.to_pylist(), place.to_pylist())
+            case StateSampled(_, at_ms, tables):
+                sampled = unpack_sample(tables[0].as_py())
+                add_sample(self.store, batch, int(at_ms[0]), sampled)
 
     def _add_texts_to_batch(
         self,
@@ -470,6 +500,7 @@ class Node:
         if int(self.shard.tables.registers.owner[0]) != owner:
             raise OwnershipLost(f"partition {self.partition} was claimed by another node")
         self._owned_epoch = self.shard.epoch
+        self._sampled_ms = None  # another owner may have logged samples meanwhile
 
     def end_log(self, owner: int, generation: int, n_partitions: int) -> None:
         """Claim the partition, and end its log: its pages move to other partitions.
@@ -834,7 +865,31 @@ class Node:
             if weighed is not None:
                 proposals.append(weighed)
             self._weighed_ms = now_ms
+        if self.is_sampled and self._is_sample_due(now_ms):
+            proposals.append(self._read_sample(now_ms))
         return self.begin(proposals)
+
+    def _is_sample_due(self, now_ms: int) -> bool:
+        """Return whether a minute has begun since the last sample.
+
+        The first minute of a new partition has none.
+        """
+        if self._sampled_ms is None:
+            last_ms = last_sampled_ms(self.store)
+            is_new = last_ms is None and self.shard.n_pages == 0
+            self._sampled_ms = now_ms if is_new else last_ms or 0
+        # Time may have been set back since.
+        return now_ms // SAMPLE_MS != self._sampled_ms // SAMPLE_MS
+
+    def _read_sample(self, now_ms: int) -> StateSampled:
+        """Return the present state of the partition as an entry of its log."""
+        self._sampled_ms = now_ms
+        state = read_state(self.shard, self.lock, now_ms, n_pages_max=PAGES_LOGGED_MAX)
+        return StateSampled(
+            np.array([self.shard.epoch], np.int64),
+            np.array([now_ms], np.int64),
+            pa.array([pack_sample(tables_of(state))], pa.binary()),
+        )
 
     def finish_tick(self, begun: Submission) -> None:
         """Wait until a tick is logged and applied, or do it."""

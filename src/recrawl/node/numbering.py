@@ -4,7 +4,7 @@ A shard knows pages and names only by number.  The owner of the partition assign
 logs them with its epoch; a replay reads them from the log.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from recrawl.errors import ConfigError, RecrawlError
 from recrawl.node.clock import NodeTime
 from recrawl.node.config.corpus_config import CorpusConfig, PatternConfig
+from recrawl.node.config.holdout_section import HoldoutConfig, keeps_old_rule
 from recrawl.node.domains import domain_entries, limit_event
 from recrawl.node.node import Node, Submission
 from recrawl.node.open_nodes import commit_together, lock_nodes, tick_each
@@ -38,7 +39,14 @@ from recrawl.shard.state.words import EPOCH_SECONDS
 from recrawl.store import Names
 from recrawl.urls import PatternSet, group_index, group_keys, page_names
 
-__all__ = ["AddedRows", "Namer", "PagesToAdd", "add_together", "limits_columns"]
+__all__ = [
+    "AddedRows",
+    "Namer",
+    "PagesToAdd",
+    "add_together",
+    "held_out_limits",
+    "limits_columns",
+]
 
 
 # Limit of a name: a host, or the name of a source followed by a host.
@@ -127,6 +135,19 @@ def limits_columns(pattern: PatternConfig) -> dict[str, float] | None:
     }
 
 
+def held_out_limits(page: NDArray[np.int64], config: HoldoutConfig) -> LimitsSet:
+    """Return the event by which pages of held-out groups are fetched at a fixed interval."""
+    assert config.interval is not None
+    return event_of(
+        LimitsSet,
+        page=page,
+        interval_seconds_min=config.interval,
+        interval_seconds_max=config.interval,
+        stale_seconds=0.0,
+        stale_probability=0.0,
+    )
+
+
 class Namer:
     """Assigns numbers to the names and pages of one node, and adds pages by its configuration.
 
@@ -137,12 +158,18 @@ class Namer:
     config
         Configuration of patterns and hosts.
     can_split
-        Whether groups that are too large are split over partitions.
+        Function that returns whether groups that are too large are split over partitions now.
     """
 
-    def __init__(self, node: Node, config: CorpusConfig, *, can_split: bool = False) -> None:
+    def __init__(
+        self,
+        node: Node,
+        config: CorpusConfig,
+        *,
+        can_split: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._node = node
-        self._can_split = can_split and config.corpus.partitions > 1
+        self._can_split = can_split
         self._config = config
         self._patterns = patterns = config.patterns
         self._recent: dict[Names, dict[str, int]] = {}
@@ -290,7 +317,7 @@ class Namer:
         kept = self._remove_retired(page)
         absent = (page < 0) & ~is_elsewhere
         elsewhere = rows[is_elsewhere] if is_elsewhere.any() else None
-        self._add_missing_limits(url, page)
+        self._add_missing_limits(url, name, page)
         if not absent.any():
             self._set_user_data(new)
             return AddedRows(np.zeros(n_rows, np.bool_), elsewhere=elsewhere)
@@ -318,7 +345,8 @@ class Namer:
         doc_id, metadata = (None, None) if own is None else (own.doc_id, own.metadata)
         with_urls = PagesAddedWithUrls(added, epoch, url, fetch_url, doc_id, metadata, key)
         additions = _in_records(with_urls, own)
-        entries = [*group_entries, *additions, *self.limits_events(added.page, pattern)]
+        limits = self._limits_of_new(name, added.page, pattern)
+        entries = [*group_entries, *additions, *limits]
         first = len(group_entries)
         return _BegunAdd(
             new=new,
@@ -371,12 +399,12 @@ class Namer:
     def _split_large_groups(self, group: NDArray[np.int64], now_ms: int) -> None:
         """Split the groups among these that have become too large for one partition."""
         node, most = self._node, self._config.corpus.group_pages_max
-        if not self._can_split or most == 0:
+        if most == 0 or self._config.corpus.partitions == 1:
             return
         group = np.unique(group)
         n_pages = node.shard.tables.groups.n_pages[group]
         large = np.setdiff1d(group[n_pages > most], node.shard.split_groups).tolist()
-        if large:
+        if large and self._can_split():
             node.submit(split_entries(node, large, now_ms))
 
     def _part_entries(self, entries: Sequence[LogEntry]) -> list[LogEntry]:
@@ -403,15 +431,31 @@ class Namer:
         if new.own is not None:
             set_user_data(self._node, self._node.store.pages_of(new.name), new.own)
 
-    def _add_missing_limits(self, url: pa.StringArray, page: NDArray[np.int64]) -> None:
+    def _add_missing_limits(
+        self, url: pa.StringArray, name: pa.StringArray, page: NDArray[np.int64]
+    ) -> None:
         """Set the limits of tracked pages that lack them because an earlier add was interrupted."""
         known = np.flatnonzero(page >= 0)
-        if known.size == 0 or all(limits_columns(row) is None for row in self._patterns):
+        has_limits = any(limits_columns(row) is not None for row in self._patterns)
+        if known.size == 0 or not (has_limits or self._config.holdout.share > 0):
             return
         known = known[self._node.shard.tables.pages.limits[slot_of_page(page[known])] == 0]
         if known.size:
             pattern = self.match(url.take(pa.array(known)))
-            self._node.submit(self.limits_events(page[known], pattern))
+            own = name.take(pa.array(known))
+            self._node.submit(self._limits_of_new(own, page[known], pattern))
+
+    def _limits_of_new(
+        self, name: pa.StringArray, page: NDArray[np.int64], pattern: NDArray[np.int16]
+    ) -> list[LogEntry]:
+        """Return the events that set the limits of pages by their patterns, or by the hold-out."""
+        holdout = self._config.holdout
+        if holdout.share <= 0:
+            return self.limits_events(page, pattern)
+        distinct, index = group_index(name, self._config.corpus.group_by)
+        held = keeps_old_rule(distinct, holdout)[index]
+        events = self.limits_events(page[~held], pattern[~held])
+        return [*events, held_out_limits(page[held], holdout)] if held.any() else events
 
     def _remove_retired(self, page: NDArray[np.int64]) -> UserColumns | None:
         """Remove retired pages, so that they can be added again; sets them to -1 in ``page``.

@@ -220,9 +220,12 @@ class OpenNodes:
         key: Any = None,
         n_bytes_beside: NDArray[np.int64] | None = None,
         row_status: NDArray[np.uint8] | None = None,
-        follows_splits: bool = True,
+        in_parts: bool = False,
     ) -> Iterator[NodeBatch]:
         """Yield the valid URLs of open partitions, in batches of one partition each.
+
+        A page of a split host is in its home partition if that has it, and otherwise in the
+        partition that its hash says.
 
         Parameters
         ----------
@@ -233,17 +236,16 @@ class OpenNodes:
         key, n_bytes_beside
             Arguments of `recrawl.node.routing.split_by_partition`.
         row_status
-            `RowStatus` of each row: becomes UNAVAILABLE where the partition is not open here.
-            Without it, such a row raises `PartitionAway`.
-        follows_splits
-            Whether a page of a split host is looked for in all partitions; otherwise every page
-            is of the home partition of its host.
+            `RowStatus` of each row: becomes UNAVAILABLE where the partition is not open here, and
+            ELSEWHERE where the home partition is.  Without it, such a row raises `PartitionAway`.
+        in_parts
+            Whether the home partitions of all pages have said already that they are elsewhere.
         """
         for i, rows, name, given in split_by_partition(
             urls, self.n_partitions, by, key=key, n_bytes_beside=n_bytes_beside
         ):
-            for part, some in self._find_parts(i, name, by) if follows_splits else ((i, None),):
-                node = self.enter(part)
+            for part, some in self._find_parts(i, name, by, in_parts=in_parts):
+                node = self._enter_part(part, i, in_parts=in_parts)
                 if node is not None:
                     try:
                         if some is None:
@@ -254,11 +256,19 @@ class OpenNodes:
                     finally:
                         self.leave(node)
                 elif row_status is not None:
-                    row_status[rows if some is None else rows[some]] = RowStatus.UNAVAILABLE
+                    is_elsewhere = part != i and not in_parts
+                    away = RowStatus.ELSEWHERE if is_elsewhere else RowStatus.UNAVAILABLE
+                    row_status[rows if some is None else rows[some]] = away
                 else:
                     raise PartitionAway(part)
 
-    def find_partitions(self, name: pa.StringArray, by: GroupBy) -> NDArray[np.int64]:
+    def _enter_part(self, part: int, home: int, *, in_parts: bool) -> Node | None:
+        """Return what `enter` does; never the home partition for what is elsewhere."""
+        return None if in_parts and part == home else self.enter(part)
+
+    def find_partitions(
+        self, name: pa.StringArray, by: GroupBy, *, in_parts: bool = False
+    ) -> NDArray[np.int64]:
         """Return the partition of each page by its name, also on split hosts.
 
         Parameters
@@ -267,23 +277,29 @@ class OpenNodes:
             Names of the pages.
         by
             Grouping of the corpus.
+        in_parts
+            See `split`.
         """
         partition = partitions_of(name, self.n_partitions, by)
         for i in np.unique(partition):
             rows = np.flatnonzero(partition == i)
-            for part, some in self._find_parts(int(i), name.take(pa.array(rows)), by):
+            found = self._find_parts(int(i), name.take(pa.array(rows)), by, in_parts=in_parts)
+            for part, some in found:
                 if some is not None:
                     partition[rows[some]] = part
         return partition
 
     def _find_parts(
-        self, home: int, name: pa.StringArray, by: GroupBy
+        self, home: int, name: pa.StringArray, by: GroupBy, *, in_parts: bool
     ) -> list[tuple[int, NDArray[np.int64] | None]]:
         """Return the partitions of pages with one home, each with its rows; None for all rows.
 
         A page of a split host is in its home partition if that has it, from before the split or
         by its hash, and otherwise in the partition that its hash says.
         """
+        if in_parts:
+            part = split_partitions_of(name, home, self.n_partitions)
+            return [(i, np.flatnonzero(part == i)) for i in np.unique(part).tolist()]
         node = self.by_partition.get(home)
         hosts = None if node is None or not node.shard.split_groups.size else node.split_hosts()
         if node is None or not hosts:
@@ -311,14 +327,26 @@ class OpenNodes:
         key: Any = None,
         n_bytes_beside: NDArray[np.int64] | None = None,
         row_status: NDArray[np.uint8],
+        in_parts: bool = False,
     ) -> Iterator[Sequence[NodeBatch]]:
         """Yield what `split` yields, batches of different nodes together if their logs allow it.
 
         Parameters
         ----------
-        urls, by, key, n_bytes_beside, row_status
-            Arguments of `split`.
+        urls, by, key, n_bytes_beside, row_status, in_parts
+            Arguments of `split`; unless pages are in parts, all are of their home partitions.
         """
+        if in_parts:
+            for batch in self.split(
+                urls,
+                by,
+                key=key,
+                n_bytes_beside=n_bytes_beside,
+                row_status=row_status,
+                in_parts=True,
+            ):
+                yield [batch]
+            return
         held: list[NodeBatch] = []
         try:
             for i, rows, name, given in split_by_partition(

@@ -52,6 +52,7 @@ __all__ = [
     "SCHEMAS_SINCE",
     "SUCCESSOR_SCHEMAS",
     "TEMPLATE_FLAG",
+    "ConsumersPlaced",
     "CorpusIdentified",
     "CurvePriorSet",
     "FirstRequestKey",
@@ -62,6 +63,7 @@ __all__ = [
     "PagesAddedWithUrls",
     "PagesReported",
     "RequestKey",
+    "StateSampled",
     "TextsJudged",
     "UserDataSet",
     "WrittenVersion",
@@ -201,6 +203,29 @@ class CurvePriorSet(NamedTuple):
     """Number of polls that the shard had counted."""
 
 
+class ConsumersPlaced(NamedTuple):
+    """Places of consumers in the change feed of the partition, or their removal."""
+
+    epoch: NDArray[np.int64]
+    name: pa.StringArray
+    """Name of the consumer."""
+    place: pa.BinaryArray
+    """Its place, as `recrawl.corpus.feed.logged_consumers` encodes it; null to remove it."""
+
+
+class StateSampled(NamedTuple):
+    """The state of the partition at one moment, for series over time; one row.
+
+    The owner of the partition logs it, at most once a minute.
+    """
+
+    epoch: NDArray[np.int64]
+    at_ms: NDArray[np.int64]
+    """Time of the sample, in milliseconds since 1970."""
+    tables: pa.BinaryArray
+    """Its figures, as `recrawl.node.sampling.encoding` encodes them."""
+
+
 class TextsJudged(NamedTuple):
     """What the texts of outcomes showed, and what to remember of them."""
 
@@ -236,6 +261,8 @@ LogEntry: TypeAlias = (
     | PagesReported
     | FewPagesReported
     | CurvePriorSet
+    | ConsumersPlaced
+    | StateSampled
     | HandlesMoved
     | LayoutReplaced
 )
@@ -273,6 +300,13 @@ _PAGES_REPORTED_BRIEFLY = 136
 _FEW_PAGES_REPORTED = 137
 _HANDLES_MOVED = 160
 _LAYOUT_REPLACED = 161
+_CONSUMERS_PLACED = 170
+_STATE_SAMPLED = 171
+_STORED_ONLY: Final[dict[type, int]] = {
+    CurvePriorSet: _CURVE_PRIOR_SET,
+    ConsumersPlaced: _CONSUMERS_PLACED,
+    StateSampled: _STATE_SAMPLED,
+}
 
 REPORTED_SCHEMAS = frozenset(
     {
@@ -341,6 +375,20 @@ NODE_SCHEMAS: dict[int, pa.Schema] = {
             pa.field("position", pa.int64(), False),
             pa.field("topic", pa.string(), False),
             pa.field("corpus_id", pa.string(), False),
+        ]
+    ),
+    _CONSUMERS_PLACED: pa.schema(
+        [
+            pa.field("epoch", pa.int64(), False),
+            pa.field("name", pa.string(), False),
+            pa.field("place", pa.binary()),
+        ]
+    ),
+    _STATE_SAMPLED: pa.schema(
+        [
+            pa.field("epoch", pa.int64(), False),
+            pa.field("at_ms", pa.int64(), False),
+            pa.field("tables", pa.binary(), False),
         ]
     ),
     _CORPUS_IDENTIFIED: pa.schema(
@@ -464,8 +512,8 @@ def _newest_record_of(entry: LogEntry) -> Record:
         case HandlesMoved() | LayoutReplaced():
             is_last = isinstance(entry, LayoutReplaced)
             return _record(_LAYOUT_REPLACED if is_last else _HANDLES_MOVED, _in_arrow(entry))
-        case CurvePriorSet():
-            return _record(_CURVE_PRIOR_SET, [pa.array(column) for column in entry])
+        case CurvePriorSet() | ConsumersPlaced() | StateSampled():
+            return _record(_STORED_ONLY[type(entry)], _in_arrow(entry))
         case PagesReported():
             outcomes, *content, texts = entry
             columns = [*to_arrow(outcomes).columns, *content]
@@ -547,8 +595,9 @@ def entry_of(record: Record) -> LogEntry:
         *numbers, corpus_id = batch.columns
         partition, n_partitions, generation = (column.to_numpy() for column in numbers)
         return CorpusIdentified(partition, n_partitions, generation, corpus_id)
-    if record.schema == _HANDLES_MOVED:
-        return HandlesMoved(*(column.to_numpy() for column in batch.columns))
+    if record.schema in (_HANDLES_MOVED, _CURVE_PRIOR_SET):
+        numbers_only = HandlesMoved if record.schema == _HANDLES_MOVED else CurvePriorSet
+        return numbers_only(*(column.to_numpy() for column in batch.columns))
     if record.schema == _LAYOUT_REPLACED:
         *numbers, topic, corpus_id = batch.columns
         generation, n_partitions, position = (column.to_numpy() for column in numbers)
@@ -556,8 +605,12 @@ def entry_of(record: Record) -> LogEntry:
     if record.schema == _NAMES_NUMBERED:
         epoch, what, number, key = batch.columns
         return NamesNumbered(epoch.to_numpy(), what.to_numpy(), number.to_numpy(), key)
-    if record.schema == _CURVE_PRIOR_SET:
-        return CurvePriorSet(*(column.to_numpy() for column in batch.columns))
+    if record.schema == _STATE_SAMPLED:
+        epoch, at_ms, tables = batch.columns
+        return StateSampled(epoch.to_numpy(), at_ms.to_numpy(), tables)
+    if record.schema == _CONSUMERS_PLACED:
+        epoch, name, place = batch.columns
+        return ConsumersPlaced(epoch.to_numpy(), name, place)
     outcomes = from_arrow(batch, SCHEMA_ID[Outcomes], check=False)
     assert isinstance(outcomes, Outcomes)
     reported = PagesReported(outcomes, *(batch.column(name) for name, _ in _CONTENT))

@@ -68,20 +68,52 @@ class Access:
         ring = self._find_ring(name)
         given = _key_in(request)
         if self._is_local and not ring and given is None:
-            # Web pages must not reach an open server, neither through a name of theirs nor by a
-            # request that their browser sends to this machine; nor other machines through a proxy.
-            header = request.headers.get("host")
-            host = (request.url.hostname or "") if header is None else _host_of(header)
-            if not is_loopback_name(host):
-                raise Problem("wrong-host", f"without keys the host must be localhost, got {host}")
-            if is_forwarded(request.scope):
-                raise Problem("wrong-host", "behind a proxy every corpus needs API keys")
-            if _is_of_other_site(request):
-                raise Problem("wrong-host", "without keys, pages of websites may send no requests")
+            _check_own_machine(request)
             return None
         found = self._find(ring, given)
         if ring is not None:
             ring.uses.note(found.id, time.time_ns() // 1_000_000, _client_of(request))
+        return found
+
+    def admit_page(self, request: Request, name: str, key_id: str | None) -> ApiKey | None:
+        """Raise unless a person may look at a corpus; return the key of the person, if any.
+
+        Parameters
+        ----------
+        request
+            Request of the person's browser.
+        name
+            Name of the corpus.
+        key_id
+            Id of the key with which the person logged in; None without one.
+        """
+        ring = self._find_ring(name)
+        if self._is_local and not ring and name in self._rings:
+            _check_own_machine(request, is_page=True)
+            return None
+        now_ms = time.time_ns() // 1_000_000
+        key = None if ring is None or key_id is None else ring.find_id(key_id, now_ms)
+        if key is None or ring is None:
+            raise Problem("key-needed", "log in with an API key of this corpus")
+        ring.uses.note(key.id, now_ms, _client_of(request))
+        return key
+
+    def find_keys(self, given: str) -> dict[str, ApiKey]:
+        """Return the valid keys that a text is, by the names of their corpora.
+
+        Parameters
+        ----------
+        given
+            Text that a person gives as a key.
+        """
+        now_ms = time.time_ns() // 1_000_000
+        found = {}
+        for name, ring in self._rings.items():
+            if ring is not None:
+                ring.reload()  # a new key is valid at once
+                key = ring.find(given, now_ms)
+                if key is not None:
+                    found[name] = key
         return found
 
     def check(self, request: Request, name: str, scope: Scope) -> str:
@@ -250,6 +282,23 @@ class AccessGate:
             self._rates.take_request(known.id, known.requests_per_second, known.rows_per_second)
 
 
+def _check_own_machine(request: Request, *, is_page: bool = False) -> None:
+    """Raise unless a request comes from a program or a page of this machine.
+
+    Web pages must not reach an open server, neither through a name of theirs nor by a request that
+    their browser sends to this machine; nor other machines through a proxy.  A website may have a
+    link to a page that people look at: it learns nothing when somebody follows it.
+    """
+    header = request.headers.get("host")
+    host = (request.url.hostname or "") if header is None else _host_of(header)
+    if not is_loopback_name(host):
+        raise Problem("wrong-host", f"without keys the host must be localhost, got {host}")
+    if is_forwarded(request.scope):
+        raise Problem("wrong-host", "behind a proxy every corpus needs API keys")
+    if _is_of_other_site(request) and not (is_page and _is_followed_link(request)):
+        raise Problem("wrong-host", "without keys, pages of websites may send no requests")
+
+
 def _without_name(parts: list[str]) -> str:
     """Return the parts of a path, with ``*`` instead of the name in its second part."""
     return "/".join(["*" if i == 1 and part else part for i, part in enumerate(parts)])
@@ -270,6 +319,13 @@ def _is_of_other_site(request: Request) -> bool:
     if origin is None:
         return request.headers.get("sec-fetch-site") == "cross-site"
     return not is_loopback_name(_host_of(origin.partition("://")[2]))
+
+
+def _is_followed_link(request: Request) -> bool:
+    """Return whether a browser shows the answer in a window of its own, and may not change data."""
+    headers = request.headers
+    is_shown = headers.get("sec-fetch-dest") == "document"
+    return request.method == "GET" and is_shown and headers.get("sec-fetch-mode") == "navigate"
 
 
 def _key_in(request: Request) -> str | None:

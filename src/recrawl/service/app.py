@@ -81,6 +81,7 @@ def create_app(  # noqa: PLR0913 (all but one are keywords)
     tracing: Any = None,
     local_corpora: Mapping[str, Any] | None = None,
     workers: WorkerGate | None = None,
+    dashboard: Callable[[FastAPI], None] | None = None,
 ) -> FastAPI:
     """Return the application that serves some corpora; it closes them when it ends.
 
@@ -115,6 +116,9 @@ def create_app(  # noqa: PLR0913 (all but one are keywords)
         ``corpora`` then has objects that also reach those of other workers.
     workers
         Gate for requests that other workers of a cluster forward; None to take none.
+    dashboard
+        Function that adds pages for people to the application, such as
+        `recrawl.dashboard.attach_dashboard`; None for none.
     """
     networks = read_networks(trusted_proxies)
     limits = limits or ServiceLimits()
@@ -196,6 +200,8 @@ def create_app(  # noqa: PLR0913 (all but one are keywords)
     if websub is not None:
         app.state.hub_clients = hub_clients
         app.include_router(websub_route.router, prefix="/v1/corpora/{corpus}")
+    if dashboard is not None:
+        dashboard(app)
     _add_error_handlers(app)
     gate = AccessGate(DirectCalls(app, _answer_bug), access=access, rates=rates, workers=workers)
     app.direct = RequestWatch(gate, app.state.metrics, log, find_route)

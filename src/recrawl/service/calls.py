@@ -73,9 +73,11 @@ def enter(request: Request, name: str, scope: Scope) -> HostedCorpus:
     """
     service = service_of(request)
     request.state.key_id = service.access.check(request, name, scope)
-    is_forwarded = find_forwarded(request) is not None
+    forwarded = find_forwarded(request)
+    is_forwarded = forwarded is not None
     request.state.is_admin = scope is Scope.ADMIN and not is_forwarded
-    return service.corpora.find(name, is_forwarded=is_forwarded)
+    in_parts = forwarded is not None and forwarded.in_parts
+    return service.corpora.find(name, is_forwarded=is_forwarded, in_parts=in_parts)
 
 
 class HeldRequestBody:

@@ -335,6 +335,11 @@ class KeyRing:
         stored = self.recognise(key)
         return stored if stored is not None and stored.is_valid(now_ms) else None
 
+    def find_id(self, key_id: str, now_ms: int) -> ApiKey | None:
+        """Return the stored key with an id; None if there is none, or it is not valid."""
+        stored = self._keys.get(key_id)
+        return stored if stored is not None and stored.is_valid(now_ms) else None
+
     def recognise(self, key: str) -> ApiKey | None:
         """Return the stored key that a client's key is, also if it has expired."""
         key_id = _id_of(key)

@@ -67,6 +67,9 @@ class ServiceLimits:
     reasons_max: int = limit_field(
         100, "refused rows whose reason an answer gives", "the first ones are given"
     )
+    history_records_max: int = limit_field(
+        5_000, "records of the log that are read for the history of a page", "422 invalid-value"
+    )
     targets_max: int = limit_field(20, "targets of a plan", "422 invalid-value")
     idempotency_key_bytes_max: int = limit_field(
         255, "length of an idempotency key, in bytes", "422 invalid-value"

@@ -73,10 +73,16 @@ _OF_PATH: dict[tuple[str, str], dict[str, Any]] = {
         ARROW: _BINARY,
     },
     ("get", "/pages"): {JSON: {"schema": {"type": "object"}}, NDJSON: _LINES, ARROW: _BINARY},
+    ("get", "/hosts/{host}/pages"): {
+        JSON: {"schema": {"type": "object"}},
+        NDJSON: _LINES,
+        ARROW: _BINARY,
+    },
     ("get", "/changes"): {JSON: {"schema": {"type": "object"}}, "text/event-stream": _LINES},
 }
 _STATUS_PATHS = (
     *(("post", "/pages"), ("patch", "/pages"), ("post", "/pages/settings")),
+    *(("post", "/pages/fetch-now"),),
     *(("post", "/pages/remove"), ("post", "/orders/extend"), ("post", "/orders/release")),
     *(("post", "/outcomes"), ("post", "/signals"), ("post", "/requests")),
 )
@@ -98,8 +104,15 @@ _CURSOR = "the cursor is not one that this corpus gave"
 _REFUSED_WHEN: dict[tuple[str, str], str] = {
     ("get", "/changes"): f"{_CURSOR}, or both a cursor and a consumer are given",
     ("get", "/page"): "the URL is not valid, or a key is given in a corpus not grouped by key",
+    ("get", "/page/history"): "the URL is not valid, or a key is given in a corpus not grouped "
+    "by key",
+    ("get", "/page/last-change"): "the URL is not valid, or a key is given in a corpus not grouped "
+    "by key",
+    ("get", "/hosts/{host}/pages"): f"the host is not one, {_CURSOR}, or a column is not known",
+    ("post", "/pages/fetch-now"): _KEY_REFUSED,
     ("get", "/pages"): f"{_CURSOR}, or a column is not known",
     ("get", "/plan"): "a target is not understood",
+    ("get", "/samples"): "both a host and a kind are given, or a source without its host",
     ("post", "/orders"): f"{_REUSED}, or the name of the run is not possible",
     ("post", "/orders/by-url"): f"{_REUSED}, {_KEY_REFUSED}, or the run is not possible",
     ("post", "/outcomes"): _KEY_REFUSED,

@@ -142,6 +142,7 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
     before_stop: Callable[[], None] = lambda: None,
     local_corpora: Mapping[str, Any] | None = None,
     workers: WorkerGate | None = None,
+    dashboard: Callable[[FastAPI], None] | None = None,
 ) -> None:
     """Serve corpora until the process is told to stop (SIGTERM, Ctrl-C), then close them.
 
@@ -180,6 +181,8 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
         until it returns, or a second signal comes.
     local_corpora, workers
         Arguments of `recrawl.service.app.create_app` for a worker of a cluster.
+    dashboard
+        Function that adds pages for people to the application; None for none.
 
     Raises
     ------
@@ -212,6 +215,7 @@ def serve_corpora(  # noqa: PLR0913 (all but one are keywords)
         tracing=start_tracing() if is_traced else None,
         local_corpora=local_corpora,
         workers=workers,
+        dashboard=dashboard,
     )
     bound = bind_socket(host, port)
     config = server_config(app, limits, tls)

@@ -10,7 +10,9 @@ from recrawl.shard.events import LimitsSet
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.codes import LOG2_CODE_ONE, link_row_of
 from recrawl.shard.state.tables import (
+    AUDIT_COLUMNS,
     GROUP_HAS_POLICY,
+    RESULT_COLUMNS,
     RUNS_MAX,
     Groups,
     Leases,
@@ -42,6 +44,7 @@ __all__ = [
 ]
 
 _ROWS_AT_FIRST = 64
+_COUNTED = (*AUDIT_COLUMNS, *RESULT_COLUMNS, "spent")
 
 
 def empty_tables(settings: ShardSettings) -> Tables:
@@ -144,8 +147,8 @@ def with_kinds(tables: Tables, n_kinds: int) -> Tables:
     if n_kinds <= size:
         return tables
     priors = grow_table(tables.priors, n_kinds)
-    for column in priors:
-        column[size:] = column[0]
+    for name, column in priors._asdict().items():
+        column[size:] = 0 if name in _COUNTED else column[0]
     priors.weight[size:] = LOG2_CODE_ONE
     return tables._replace(priors=priors)
 

@@ -2,8 +2,8 @@
 
 Groups of pages are never divided: a group moves with its pages, its leases and its sources of
 signals, and all of these keep what is known of them.  Only what a shard knows of all its pages
-together is divided or put together, in proportion to pages: counters, credit, and the priors of
-kinds of pages.
+together is divided or put together, in proportion to pages: counters, credit, and the priors and
+audits of kinds of pages.
 
 Everything here is a function of its arguments.  Names are not known here: the caller says which
 group, source and kind gets which number.
@@ -24,6 +24,7 @@ from recrawl.shard.state.codes import LOG2_CODE_ONE, link_row_of
 from recrawl.shard.state.rules import Rules
 from recrawl.shard.state.status import LeaseStage, PageStatus
 from recrawl.shard.state.tables import (
+    RESULT_COLUMNS,
     RUNS_MAX,
     Leases,
     Links,
@@ -151,6 +152,7 @@ def make_shard(
     tables, orders = _copy_leases(tables, olds, new_slots, partition)
     _copy_runs(tables, olds, shares)
     _join_priors(tables, olds, slots, rules)
+    _divide_kind_counts(tables, olds, shares)
     if any(old.tables.registers.n_to_reage[0] > 0 for old in olds):
         registers.n_to_reage[0] = n_slots
     return NewShard(tables, slots, orders)
@@ -215,6 +217,8 @@ def _fill_registers(tables: Tables, olds: Sequence[OldShard], shares: Sequence[_
     for name in ("growth_until", "newcomers_until", "credited_at"):
         getattr(new, name)[0] = max(int(getattr(row, name)[0]) for row in rows)
     amounts = {
+        "audited_modelled": [float(row.audited_modelled[0]) for row in rows],
+        "audited_variance": [float(row.audited_variance[0]) for row in rows],
         "newcomer_credit": [float(row.newcomer_credit[0]) for row in rows],
         "budget": [float(row.budget[0]) for row in rows],
         "credit_max": [float(row.credit_max[0]) for row in rows],
@@ -480,6 +484,23 @@ def _join_priors(
         first += part.size
     priors.old_shape[:], priors.old_seconds[:] = priors.shape, priors.seconds
     registers.rebased_to[0] = registers.n_slots[0]
+
+
+def _divide_kind_counts(tables: Tables, olds: Sequence[OldShard], shares: Sequence[_Share]) -> None:
+    """Set the audits and results of each kind, in proportion to all pages."""
+    priors = tables.priors
+    for old, share in zip(olds, shares, strict=True):
+        before = old.tables.priors
+        for row in range(min(old.kind.size, before.shape.size)):
+            kind = old.kind[row]
+            priors.n_audited[kind] += share.count(int(before.n_audited[row]))
+            priors.n_audited_fresh[kind] += share.count(int(before.n_audited_fresh[row]))
+            priors.audited_modelled[kind] += share.amount(float(before.audited_modelled[row]))
+            priors.audited_variance[kind] += share.amount(float(before.audited_variance[row]))
+            priors.spent[kind] += share.amount(float(before.spent[row]))
+            for name in RESULT_COLUMNS:
+                n_before = int(getattr(before, name)[row])
+                getattr(priors, name)[kind] += share.count(n_before)
 
 
 def _priors_by_new_kind(old: OldShard, n_kinds: int) -> Priors:

@@ -297,6 +297,11 @@ class Shard:
             write_learning_rows(self.terms.table, wanted)
             self._learning_horizon = wanted
 
+    def current_terms(self) -> Terms:
+        """Return what turns words into due times, at the present learning horizon."""
+        self._refresh_due_table()
+        return self.terms
+
     def decide(
         self,
         now_ms: int,

@@ -58,19 +58,22 @@ def _add_changes(
     sources: Sources,
     priors: Priors,
     rules: Rules,
-    n_slots: int,
-    rebased_to: int,
+    span: tuple[int, int, int],
     now: float,
     announced: FloatArray,
     others: FloatArray,
 ) -> None:
     """Add up the changes that each source announced, and those of its pages with another cause.
 
+    ``span`` is the number of slots, the step from one to the next, and the slot from which on
+    beliefs start from the old prior.
+
     A belief is its prior and the evidence of some unsignalled changes in some seconds.  Only these
     seconds count: of a page that changes several times between fetches, most of which are
     announced, the fetches show little about the other changes, and its belief is mostly the prior.
     """
-    for slot in range(n_slots):
+    n_slots, step, rebased_to = span
+    for slot in range(0, n_slots, step):
         n_sources = number_of(pages.n_sources[slot])
         if n_sources == 0 or pages.status[slot] == _FREE or pages.status[slot] == _NEW:
             continue
@@ -89,8 +92,8 @@ def _add_changes(
             source = number_of(links.source[row]) if k > 0 else number_of(pages.source[slot])
             count = float(links.signal_count[row]) if k > 0 else float(pages.signal_count[slot])
             own = seen_share * count * precision_of(sources, source, rules)
-            announced[source] += own
-            others[source] += shape - prior_shape + all_announced - own
+            announced[source] += step * own
+            others[source] += step * (shape - prior_shape + all_announced - own)
 
 
 def _precision_estimate(sources: Sources, rules: Rules, numbers: CountArray) -> LearnedShare:
@@ -102,7 +105,9 @@ def _precision_estimate(sources: Sources, rules: Rules, numbers: CountArray) -> 
     return LearnedShare(mean, np.where(is_given, mean, low), np.where(is_given, mean, high))
 
 
-def learned_quality(tables: Tables, rules: Rules) -> SourceQuality:
+def learned_quality(
+    tables: Tables, rules: Rules, *, n_slots_max: int | None = None
+) -> SourceQuality:
     """Return the learned precision and recall of all sources that have signalled.
 
     The recall follows from the precision, the number of signals, and the evidence about unsignalled
@@ -112,6 +117,8 @@ def learned_quality(tables: Tables, rules: Rules) -> SourceQuality:
     ----------
     tables, rules
         State and rules of a shard.
+    n_slots_max
+        Largest number of slots to look at for the recall; all by default.
     """
     sources = tables.sources
     numbers = np.flatnonzero(sources.n_signals > 0)
@@ -121,6 +128,8 @@ def learned_quality(tables: Tables, rules: Rules) -> SourceQuality:
         return SourceQuality(numbers, precision, LearnedShare(unknown, unknown, unknown))
     registers = tables.registers
     now_ms = int(registers.now[0])
+    n_slots = int(registers.n_slots[0])
+    step = 1 if n_slots_max is None else -(-n_slots // max(n_slots_max, 1))
     announced, others = np.zeros(sources.true.size), np.zeros(sources.true.size)
     _add_changes(
         tables.pages,
@@ -128,8 +137,7 @@ def learned_quality(tables: Tables, rules: Rules) -> SourceQuality:
         sources,
         tables.priors,
         rules,
-        int(registers.n_slots[0]),
-        int(registers.rebased_to[0]),
+        (n_slots, max(step, 1), int(registers.rebased_to[0])),
         float(seconds_of(now_ms, now_ms)),
         announced,
         others,

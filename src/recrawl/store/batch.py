@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from recrawl.kv import KeyValues
 from recrawl.shard.events import slot_of_page
-from recrawl.store.changes import Cursor, NewChanges
+from recrawl.store.changes import ConsumerPlace, Cursor, NewChanges
 from recrawl.store.content.counts import WRONG_ANSWER_KINDS_MAX, ContentCounts
 from recrawl.store.content.page_memories import ContentRow
 from recrawl.store.fetch_records import (
@@ -77,6 +77,9 @@ class StoreBatch:
         self.content_counts = _NOTHING_COUNTED
         self.requests: list[NewRequest] = []
         self.curve_prior: bytes | None = None
+        self.consumers: list[ConsumerPlace] = []
+        self.samples: dict[bytes, bytes | None] = {}
+        """Samples to put by their keys, or to remove, as `recrawl.node.sampling` encodes them."""
         self._n_calls = 0
         self._n_changes: dict[int, int] = {}
 
@@ -95,6 +98,8 @@ class StoreBatch:
             or self.requests
             or self.content_counts.n_observed
             or self.curve_prior is not None
+            or self.consumers
+            or self.samples
         )
 
     def add_pages(
@@ -149,6 +154,10 @@ class StoreBatch:
     def set_curve_prior(self, value: bytes) -> None:
         """Set what the pages have in common in how their content is replaced."""
         self.curve_prior = value
+
+    def set_consumers(self, names: list[str], places: list[bytes | None]) -> None:
+        """Set the places of consumers in the change feed; None removes a consumer."""
+        self.consumers += map(ConsumerPlace, names, places)
 
     def add_names(self, what: ArrayLike, numbers: ArrayLike, keys: pa.StringArray) -> None:
         """Add names and their numbers.

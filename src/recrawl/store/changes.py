@@ -1,26 +1,36 @@
-"""The feed of changes: the most recent transitions of pages, in the order of the log."""
+"""The feed of changes: the most recent transitions of pages, in the order of the log.
+
+The places of consumers in the feed are here only if they are in the log, as in a cluster; a corpus
+in one process keeps them in files of its own.
+"""
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.kv import KeyValues
-from recrawl.store.keys import CHANGE, ROWS_FEW, PageArray, Writes, bytes_of_rows
+from recrawl.store.keys import CHANGE, CONSUMER, ROWS_FEW, PageArray, Writes, bytes_of_rows
 
 __all__ = [
+    "ConsumerPlace",
     "Cursor",
     "NewChanges",
     "StoredChange",
     "change_at",
     "changes_from",
+    "changes_of_page",
+    "consumer_places",
     "first_change_to_keep",
+    "newest_changes",
     "number_from",
     "place_of",
     "put_changes",
+    "put_consumer_places",
     "range_before",
+    "stored_consumer_place",
     "url_of_change",
     "with_number",
     "with_page",
@@ -38,6 +48,7 @@ _HEAD_COLUMNS = np.dtype(
 )
 _KEY_COLUMNS = np.dtype([("letter", "u1"), ("position", ">u8"), ("row", ">u4")])
 _END = bytes([CHANGE[0] + 1])
+_AFTER_CONSUMERS = bytes([CONSUMER[0] + 1])
 
 
 class Cursor(NamedTuple):
@@ -205,6 +216,25 @@ def _change_in(value: bytes, cursor: Cursor) -> StoredChange:
     return StoredChange(cursor, page, transition, at_ms, url or None, page_key, passages)
 
 
+def newest_changes(kv: KeyValues, limit: int) -> list[StoredChange]:
+    """Return the last changes, newest first.
+
+    Parameters
+    ----------
+    kv
+        Keys and values of the store.
+    limit
+        Largest number of changes.
+    """
+    changes: list[StoredChange] = []
+    for key, value in kv.scan(CHANGE, _END, reverse=True):
+        if len(changes) == limit:
+            break
+        _, position, row = _KEY.unpack(key)
+        changes.append(_change_in(value, Cursor(position, row + 1)))
+    return changes
+
+
 def changes_from(kv: KeyValues, after: Cursor, limit: int) -> list[StoredChange]:
     """Return up to ``limit`` changes from a place on."""
     changes: list[StoredChange] = []
@@ -216,6 +246,33 @@ def changes_from(kv: KeyValues, after: Cursor, limit: int) -> list[StoredChange]
         if len(changes) == limit:
             break
     return changes
+
+
+def changes_of_page(
+    kv: KeyValues, page: int, place: Cursor, n_read_max: int, *, before: bool
+) -> Iterator[StoredChange]:
+    """Yield the changes of a page on one side of a place, the nearest to it first.
+
+    Parameters
+    ----------
+    kv
+        Keys and values of the store.
+    page
+        Number of the page.
+    place
+        Place in the feed.
+    n_read_max
+        Largest number of changes of all pages to read.
+    before
+        Whether to read the changes before the place, otherwise those from it on.
+    """
+    start, end = (CHANGE, _key(*place)) if before else (_key(*place), _END)
+    for n, (key, value) in enumerate(kv.scan(start, end, reverse=before)):
+        if n == n_read_max:
+            return
+        if _HEAD.unpack_from(value)[1] == page:
+            _, position, row = _KEY.unpack(key)
+            yield _change_in(value, Cursor(position, row + 1))
 
 
 def change_at(kv: KeyValues, place: Cursor) -> StoredChange | None:
@@ -264,3 +321,29 @@ def first_change_to_keep(
 def range_before(place: Cursor) -> tuple[bytes, bytes]:
     """Return the range of keys of all changes before a place."""
     return CHANGE, _key(*place)
+
+
+class ConsumerPlace(NamedTuple):
+    """The place of a consumer, as the corpus encodes it; None if the consumer is removed."""
+
+    name: str
+    place: bytes | None
+
+
+def stored_consumer_place(kv: KeyValues, name: str) -> bytes | None:
+    """Return the place of a consumer; None if it has none."""
+    return kv.get(CONSUMER + name.encode())
+
+
+def consumer_places(kv: KeyValues) -> dict[str, bytes]:
+    """Return the places of all consumers, by name."""
+    return {key[1:].decode(): value for key, value in kv.scan(CONSUMER, _AFTER_CONSUMERS)}
+
+
+def put_consumer_places(writes: Writes, places: Sequence[ConsumerPlace]) -> None:
+    """Collect the writes of places; the last one of a consumer counts."""
+    for name, place in dict(places).items():
+        if place is None:
+            writes.deletes.append(CONSUMER + name.encode())
+        else:
+            writes.put(CONSUMER + name.encode(), place)

@@ -16,6 +16,9 @@
     k       key of a request             record that completed the request
     s       number of a request, 8       its time, and its key
     o       old place of a change        its row here: see `recrawl.store.resize.moved_feed`
+    w       name of a consumer           its place in the change feed
+    t       step, table and time, 8      figures of a minute, an hour or a day
+    t       255                          latest counts, from which the next sample counts
 
 Keys are built from arrays, many at a time.
 """
@@ -32,6 +35,7 @@ from recrawl.shard.events import slot_of_page
 __all__ = [
     "BLOCK",
     "CHANGE",
+    "CONSUMER",
     "FETCH",
     "HASH",
     "HOST_MEMORY",
@@ -43,6 +47,7 @@ __all__ = [
     "REQUEST",
     "REQUEST_NUMBER",
     "ROWS_FEW",
+    "SAMPLE",
     "SINGLE",
     "USER_DATA",
     "HashArray",
@@ -72,6 +77,8 @@ NAME = b"m"
 CHANGE = b"c"
 REQUEST = b"k"
 REQUEST_NUMBER = b"s"
+CONSUMER = b"w"
+SAMPLE = b"t"
 
 ROWS_FEW = 16
 """Up to so many rows, plain Python takes less time than arrays do."""

@@ -9,10 +9,10 @@ import json
 import re
 import secrets
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self, TypeAlias
@@ -31,10 +31,15 @@ from recrawl.store.changes import (
     StoredChange,
     change_at,
     changes_from,
+    changes_of_page,
+    consumer_places,
     first_change_to_keep,
+    newest_changes,
     number_from,
     put_changes,
+    put_consumer_places,
     range_before,
+    stored_consumer_place,
 )
 from recrawl.store.content.counts import ContentCounts
 from recrawl.store.content.host_memories import (
@@ -70,6 +75,7 @@ from recrawl.store.keys import (
     PAGE_MEMORY,
     RECORD,
     ROWS_FEW,
+    SAMPLE,
     USER_DATA,
     HashArray,
     PageArray,
@@ -306,6 +312,10 @@ class Store:
     def keys_and_urls_of(self, page: PageArray) -> tuple[pa.StringArray | None, pa.StringArray]:
         """Return the keys and the canonical URLs of pages; no keys if pages have none."""
         return split_page_names(strings_of(self.page_names_of(np.asarray(page, np.int64))))
+
+    def read_urls_of(self, page: PageArray) -> pa.StringArray:
+        """Return the canonical URLs of pages without remembering them, for looking at many."""
+        return split_page_names(strings_of(stored_urls(self._kv, page, self._singles)))[1]
 
     def page_names_of(self, page: PageArray) -> list[bytes | None]:
         """Return the names of pages in UTF-8, None for pages that do not exist; see `pages_of`.
@@ -551,6 +561,16 @@ class Store:
         """Return up to ``limit`` changes from a cursor on."""
         return changes_from(self._kv, after, limit)
 
+    def changes_of_page(
+        self, page: int, place: Cursor, *, n_read_max: int, before: bool
+    ) -> Iterator[StoredChange]:
+        """Yield the changes of a page on one side of a place, see `changes_of_page`."""
+        return changes_of_page(self._kv, page, place, n_read_max, before=before)
+
+    def newest_changes(self, limit: int) -> list[StoredChange]:
+        """Return the last changes, newest first."""
+        return newest_changes(self._kv, limit)
+
     @property
     def n_changes(self) -> int:
         """Number of all changes ever added to the feed."""
@@ -578,6 +598,39 @@ class Store:
     def trim_changes(self, *, before_ms: int) -> None:
         """Remove changes from before an instant."""
         self._trim(lambda _, at_ms: at_ms >= before_ms)
+
+    def consumer_place(self, name: str) -> bytes | None:
+        """Return the place of a consumer of the feed that the log has; None if it has none.
+
+        The corpus encodes and decodes it.
+        """
+        return stored_consumer_place(self._kv, name)
+
+    def consumer_places(self) -> dict[str, bytes]:
+        """Return the places of all consumers that the log has, by name."""
+        return consumer_places(self._kv)
+
+    def sample_value(self, key: bytes) -> bytes | None:
+        """Return the value of a key of samples; None if it has none.
+
+        `recrawl.node.sampling` encodes and decodes both.
+        """
+        return self._kv.get(SAMPLE + key)
+
+    def sample_values(
+        self, first: bytes, end: bytes, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        """Return keys of samples from ``first`` on and before ``end``, and their values.
+
+        Parameters
+        ----------
+        first, end
+            Keys as in `sample_value`.
+        limit
+            Largest number of keys; all by default.
+        """
+        found = self._kv.scan(SAMPLE + first, SAMPLE + end)
+        return [(key[1:], value) for key, value in islice(found, limit)]
 
     def translate_places(self, generation: int, places: Sequence[Cursor]) -> Cursor:
         """Return the place of the first change that a cursor of an old feed has not read.
@@ -635,6 +688,13 @@ class Store:
             self._put_user_data(rest, batch)
         if batch.curve_prior is not None:
             rest.put(_CURVE_PRIOR, batch.curve_prior)
+        if batch.consumers:
+            put_consumer_places(rest, batch.consumers)
+        for key, value in batch.samples.items():
+            if value is None:
+                rest.deletes.append(SAMPLE + key)
+            else:
+                rest.put(SAMPLE + key, value)
         if batch.content_counts.n_observed:
             self._put_content(rest, batch)
         rest.put(_STATE, state.encode())

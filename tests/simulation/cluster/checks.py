@@ -13,6 +13,7 @@ from recrawl.node.durability.recovery import initial_shard, restore_shard
 from recrawl.node.few_reported import FewPagesReported
 from recrawl.node.node import apply_entry
 from recrawl.node.records import (
+    ConsumersPlaced,
     CorpusIdentified,
     CurvePriorSet,
     HandlesMoved,
@@ -21,6 +22,7 @@ from recrawl.node.records import (
     NamesNumbered,
     PagesAddedWithUrls,
     PagesReported,
+    StateSampled,
     UserDataSet,
     entry_of,
 )
@@ -94,6 +96,8 @@ class _ClusterLaws(Laws):
                 | UserDataSet()
                 | HandlesMoved()
                 | LayoutReplaced()
+                | ConsumersPlaced()
+                | StateSampled()
             ):
                 return apply_entry(self.shard, entry)
             case CreditSet():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import (
+    audit_coverage,
     backtests,
     cluster_costs,
     exactness,
@@ -37,6 +38,20 @@ def test_kernels_are_compared_with_plain_code() -> None:
     names = {entry["name"] for entry in entries}
     assert set(kernels.SKETCH) <= names
     assert all(entry["million_rows_per_second"] > 0 for entry in entries)
+
+
+@pytest.mark.slow_without_jit
+def test_intervals_of_audited_freshness_contain_the_truth() -> None:
+    whole, *parts = audit_coverage.measure(n_webs=16)
+    assert whole["n_webs"] == 16
+    assert {row["webs"] for row in parts} == {
+        "hosts with delays",
+        "failing pages and hosts",
+        "neither",
+    }
+    # 13 of 16 or fewer have a chance of 4 %; the webs are always the same.
+    assert whole["coverage"] >= 14 / 16
+    assert abs(whole["mean_error"]) < 0.03
 
 
 @pytest.mark.slow_without_jit

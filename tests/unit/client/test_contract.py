@@ -26,11 +26,13 @@ NOT_OFFERED = {
     "corpus",
     "export_batches",
     "follow_standby",
+    "for_parts",
     "forget",
     "forget_states",
-    "history",
+    "holdout",
     "import_crawl",
     "is_budget_per_run",
+    "keep_places_in_log",
     "last_scrub",
     "lease_each",
     "n_log_records",
@@ -38,6 +40,7 @@ NOT_OFFERED = {
     "open_partition",
     "open_partitions",
     "owned_partitions",
+    "pages_for_plan",
     "partitions",
     "refresh",
     "reset_clock",
@@ -55,7 +58,7 @@ NOT_OFFERED = {
 }
 ONLY_CLIENT = {"configuration", "url", "work", "close", "take_turns"}
 # Arguments that the service does not offer.
-ARGUMENTS_MISSING = {"at_ms", "on_record", "is_weighted"}
+ARGUMENTS_MISSING = {"at_ms", "on_record", "is_weighted", "until_ms"}
 
 
 @pytest.fixture(params=["folder", "client"])
@@ -199,6 +202,39 @@ def test_signals_and_requests_count(face: Any) -> None:
         face.requests(URLS[:1], -1.0)
 
 
+def test_samples_are_read(face: Any, corpus: Corpus, clock: ManualClock) -> None:
+    face.add(URLS)
+    face.signal(URLS[:3], source="sitemap")
+    clock.pass_seconds(60)
+    (node,) = corpus.nodes
+    node.tick(corpus.time)
+    now, then = face.sample(), face.samples()
+    assert now.total.n_pages == 20
+    assert list(now.partitions) == [0]
+    assert then.n_pages.tolist() == [20.0]
+    assert then.histogram("freshness").counts == now.histograms["freshness"].counts
+    assert then.budget_per_second.tolist() == [np.inf]
+    assert face.samples(host="site0.example", step="hour").n_pages.tolist() == [5.0]
+    assert face.samples(kind="").n_pages.tolist() == [20.0]
+    assert np.isnan(face.samples(kind="").price).all()
+    assert face.samples(until_ms=int(then.at_ms[0])).at_ms.size == 0
+    source = face.source_samples("sitemap", "site0.example", step="day")
+    assert (source.step, source.precision.size) == ("day", 1)
+    with pytest.raises(ValueError, match="step"):
+        face.samples(step="week")
+    with pytest.raises(ValueError, match="not both"):
+        face.samples(host="site0.example", kind="")
+
+
+def test_audited_freshness_has_rows_for_the_corpus_its_kinds_and_hosts(face: Any) -> None:
+    face.add(URLS)
+    table = face.audited_freshness()
+    assert table.rows[0].part == "corpus"
+    assert {row.part for row in table.rows} == {"corpus", "kind", "host"}
+    assert sum(row.n_pages for row in table.rows if row.part == "host") == 20
+    assert (table.n_judged, table.rows[0].audited, table.rows[0].disagrees) == (0, None, False)
+
+
 def test_changes_are_read_and_committed(face: Any) -> None:
     face.add(URLS, doc_id=[f"d{i}" for i in range(20)])
     orders = face.lease(4)
@@ -304,3 +340,49 @@ def test_keys_of_pages_reach_the_corpus(open_corpus: Callable[..., Corpus]) -> N
         assert {one.key for one in client.lease(5)} == {"a", "b"}
         with pytest.raises(ValueError, match="give the key"):
             client.add(URLS)
+
+
+def test_hosts_and_their_pages_are_listed(face: Any) -> None:
+    face.add(URLS)
+    rows, n_hosts = face.hosts()
+    assert n_hosts == len(rows)
+    assert sum(row.n_pages for row in rows) == len(URLS)
+    host = rows[0].host
+    assert rows[0] == face.host(host)
+    found, cursor = [], None
+    while True:
+        batch, cursor = face.pages_of_host(host, cursor=cursor, columns=["url"], limit=2)
+        found += batch.column("url").to_pylist()
+        if cursor is None:
+            break
+    assert sorted(found) == sorted(url for url in URLS if f"//{host}/" in url)
+    path = found[0].partition(host)[2]
+    for prefix in (path, found[0], path[1:]):
+        batch, _ = face.pages_of_host(host, prefix=prefix, columns=["url"])
+        assert found[0] in batch.column("url").to_pylist()
+    assert face.pages_of_host(host, prefix="/none").batch.num_rows == 0
+    assert face.pages_of_host("unknown.example").batch.num_rows == 0
+    with pytest.raises(ValueError, match="limit"):
+        face.pages_of_host(host, limit=100_000)
+
+
+def test_a_page_is_fetched_now_and_its_last_change_is_shown(face: Any, clock: ManualClock) -> None:
+    face.add(URLS[:2])
+    assert face.last_change(URLS[0]) is None
+    for words in ("The first passage of the page", "Another passage instead of the first"):
+        clock.pass_seconds(60)
+        body = f"<p>{words}, with some more words</p><p>One that stays as it is always</p>"
+        face.report([Outcome(url=URLS[0], body=body.encode(), content_type="text/html")])
+    change = face.last_change(URLS[0])
+    assert (change.what, len(change.removed), len(change.added)) == (Transition.CHANGED, 1, 1)
+    assert change.n_kept == 1
+    clock.pass_seconds(60)
+    asked = face.fetch_now([URLS[0], UNKNOWN])
+    assert asked.rows.tolist() == [RowStatus.DONE, RowStatus.UNKNOWN]
+    page = face.explain(URLS[0])
+    assert page.as_dict()["freshness_probability"] < 0.01
+    history = face.history(URLS[0], n_records_max=1_000)
+    members = history.as_dict()
+    assert len(members["polls"]) == 2
+    assert [one["source"] for one in members["signals"]] == ["operator"]
+    assert face.history(UNKNOWN) is None

@@ -16,6 +16,7 @@ from recrawl import Outcome
 from recrawl.corpus import Corpus, CorpusConfig
 from recrawl.corpus.doctor import CheckResult, Severity, check_corpus, kernels_check
 from recrawl.corpus.doctor.check_results import ok, run_check
+from recrawl.corpus.doctor.corpus_checks import audits_check
 from recrawl.corpus.doctor.disk_checks import lock_check
 from recrawl.errors import RecrawlError
 from recrawl.kv import KeyValues
@@ -387,6 +388,28 @@ def test_hosts_that_are_closed_blocked_or_failing(open_corpus: Open, clock: Manu
         "closed: h0.example",
         "paused after errors, or on request: h1.example (tried again in 2 h)",
     ]
+
+
+def test_audits_that_disagree_with_the_model(open_corpus: Open, clock: ManualClock) -> None:
+    corpus = open_corpus()
+    work(corpus, clock)
+    (none,) = audits_check(corpus)
+    assert (none.level, none.what.split(";")[0]) == (Severity.OK, "none")
+    tables = corpus.nodes.all[0].shard.tables
+    tables.registers.audited_modelled[0], tables.registers.audited_variance[0] = 900.0, 90.0
+    kinds = tables.priors
+    kinds.n_audited[0], kinds.audited_modelled[0], kinds.audited_variance[0] = 1_000, 900.0, 90.0
+    kinds.n_audited_fresh[0] = 890
+    (close,) = audits_check(corpus)
+    assert (close.level, close.what) == (
+        Severity.OK,
+        "89 % of 1,000 copies were fresh, the model expected 90 %",
+    )
+    kinds.n_audited_fresh[0] = 800
+    far, _ = audits_check(corpus)
+    assert far.level == Severity.WARN
+    assert far.what.startswith("all pages: 80 % of 1,000 audited copies were fresh")
+    assert "recrawl stats --audited" in far.todo
 
 
 def test_an_unreliable_source(open_corpus: Open, clock: ManualClock) -> None:

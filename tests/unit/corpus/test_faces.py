@@ -23,6 +23,7 @@ PRIVATE_ATTRIBUTES = {"nodes", "partitions", "time"}
 WORKERS_ONLY = {
     "close_standby",
     "follow_standby",
+    "for_parts",
     "has_moved",
     "open_partitions",
     "owned_partitions",
@@ -30,6 +31,8 @@ WORKERS_ONLY = {
     "standby_lags",
     "tick",
     "set_records_version",
+    "keep_places_in_log",
+    "pages_for_plan",
 }
 ONLY_SYNC = {"begin", "close", "lease_each", "partitions"} | WORKERS_ONLY
 PROPERTIES = {"corpus", "is_budget_per_run", "n_pages"}

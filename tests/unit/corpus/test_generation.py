@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from recrawl import Corpus, Outcome
-from recrawl.corpus.inspect.change_feed import CorpusCursor
+from recrawl.corpus.feed.change_feed import CorpusCursor
 from recrawl.errors import RecrawlError
 from recrawl.node.config.values import PARTITIONS_MAX
 from recrawl.node.durability.corpus_format import GENERATION_MAX

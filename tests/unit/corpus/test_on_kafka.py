@@ -156,6 +156,42 @@ def test_a_corpus_on_kafka_has_everything_when_opened_again(
         assert corpus.report(rest).counted.all()
 
 
+def test_series_go_on_after_another_machine_has_taken_over(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock
+) -> None:
+    def work(corpus: Corpus) -> None:
+        for node in corpus.nodes:
+            node.is_sampled = True
+        for _ in range(3):
+            orders = corpus.lease(10)
+            corpus.report([Outcome(handle=order.handle, digest=b"a") for order in orders])
+            clock.pass_seconds(60)
+            for node in corpus.nodes:
+                node.tick(corpus.time)
+
+    with recrawl.open(tmp_path / "a", config, clock=clock) as first:
+        first.add(URLS)
+        work(first)
+        before = first.samples()
+        assert before.n_partitions.tolist() == [2, 2, 2]
+        with recrawl.open(tmp_path / "b", config, clock=clock) as second:
+            # Its store is made from the log alone, which has every sample once.
+            assert second.samples().n_fetches.tolist() == before.n_fetches.tolist()
+            assert second.samples().fresh_pages.tolist() == before.fresh_pages.tolist()
+            n_outcomes = second.stats().n_outcomes
+            clock.pass_seconds(5)
+            with pytest.raises(OwnershipLost):
+                first.lease(10)
+            work(second)
+            after = second.samples()
+            assert after.at_ms.size == 6
+            n_new = second.stats().n_outcomes - n_outcomes
+            assert after.n_fetches.sum() == before.n_fetches.sum() + n_new
+            assert n_new > 0
+            days = second.samples(step="day")
+            assert days.n_fetches.sum() == after.n_fetches.sum()
+
+
 def test_after_another_machine_takes_over_the_first_leases_nothing_more(
     tmp_path: Path, config: CorpusConfig, clock: ManualClock
 ) -> None:

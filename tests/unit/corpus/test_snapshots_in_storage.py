@@ -17,6 +17,7 @@ from recrawl.corpus.doctor import CheckResult, Severity, check_corpus, repair_co
 from recrawl.errors import ConfigError, LedgerError, LogDamagedError, RecoveryError, SnapshotError
 from recrawl.kv.damage_marks import mark_damaged
 from recrawl.ledger import SnapshotFolder
+from recrawl.ledger.kafka import KafkaLedger
 from recrawl.ledger.shared_snapshots import SharedSnapshots
 from recrawl.node.durability import recovery, shared_copies, snapshotter
 from tests.manual_clock import ManualClock
@@ -144,6 +145,27 @@ def test_the_log_is_truncated_only_by_copies_that_were_read_back(
         expected = pages_of(a)
     with recrawl.open(tmp_path / "b", config, clock=clock) as b:
         assert pages_of(b) == expected
+
+
+def test_calls_go_on_while_brokers_do_not_truncate_the_log(
+    tmp_path: Path, config: CorpusConfig, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log of a partition is truncated without the lock that every call takes."""
+    truncate, n_added = KafkaLedger.truncate, []
+    with recrawl.open(tmp_path / "a", config, clock=clock) as a:
+
+        def truncate_late(ledger: KafkaLedger, position: int) -> None:
+            call = threading.Thread(target=lambda: n_added.append(a.add([f"https://z{position}/"])))
+            call.start()
+            call.join(60.0)
+            assert not call.is_alive()
+            truncate(ledger, position)
+
+        monkeypatch.setattr(KafkaLedger, "truncate", truncate_late)
+        for name in "xyz":
+            work(a, name, clock)
+        assert n_added
+        assert first_of(a) == copies_of(a)[1]
 
 
 def check_that_it_can_be_restored(

@@ -18,7 +18,7 @@ from tests.unit.cluster.newer_worker import SCHEMA
 FIRST = {
     *range(1, 23),
     *(30, 35, 36, 37, 43, 50, 60, 61, 62, 63, 70),
-    *(101, 102, 103, 110, 111, 120, 121, 130, 135, 136, 137, 160, 161),
+    *(101, 102, 103, 110, 111, 120, 121, 130, 135, 136, 137, 160, 161, 170, 171),
 }
 ENTRY = event_of(ImportanceSet, page=[1], importance=2.0)
 

@@ -166,7 +166,15 @@ def guarded(
 
 CALLS = {
     ("GET", "/stats"): "read",
+    ("GET", "/audited-freshness"): "read",
     ("GET", "/sources"): "read",
+    ("GET", "/sample"): "read",
+    ("GET", "/samples"): "read",
+    ("GET", "/hosts"): "read",
+    ("GET", "/hosts/site0.example/pages"): "read",
+    ("GET", "/page/history?url=x"): "read",
+    ("GET", "/page/last-change?url=x"): "read",
+    ("POST", "/pages/fetch-now"): "admin",
     ("GET", "/plan"): "read",
     ("GET", "/configuration"): "read",
     ("GET", "/budget"): "read",

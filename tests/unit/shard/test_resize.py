@@ -10,7 +10,7 @@ from recrawl.core.belief.codes import BeliefCodes, decode_beliefs
 from recrawl.shard import events as ev
 from recrawl.shard.resize import NewNumbers, NewShard, OldShard, divide_slots, make_shard
 from recrawl.shard.shard import Shard
-from recrawl.shard.state.status import LeaseStage, PageStatus, Verdict
+from recrawl.shard.state.status import LeaseStage, PageStatus, Reason, Verdict
 from recrawl.shard.state.tables import Tables
 from tests.reference.shards import DAY, HOUR, Story, ms
 
@@ -46,7 +46,8 @@ def busy_story(seed: int, n_pages: int = 400) -> Story:
         verdict = rng.choice(
             [Verdict.CHANGED, Verdict.UNCHANGED, Verdict.TRANSIENT_ERROR], some.size
         )
-        story.report(some, verdict, order=story.order(some, lasts=HOUR))
+        reason = np.where(np.arange(some.size) % 3 == 0, Reason.AUDIT, Reason.VALUE)
+        story.report(some, verdict, order=story.order(some, lasts=HOUR, reason=reason))
         for k in range(3):  # up to three sources of a group
             signalled = rng.choice(page, 60, replace=False)
             source = groups[ev.slot_of_page(signalled)] * 3 + k
@@ -244,8 +245,22 @@ def test_dividing_and_putting_together_gives_the_same_state(story: Story, partit
         n_sources = min(column.size, 3 * N_GROUPS)
         assert np.array_equal(getattr(after.tables.sources, name)[:n_sources], column[:n_sources])
     for name, column in before.priors._asdict().items():
-        assert np.array_equal(getattr(after.tables.priors, name), column), name
-    exact = ("now", "n_pages", "in_flight", "n_polls", "n_ordered", "price", "memory_lost")
+        found = getattr(after.tables.priors, name)
+        if name.startswith("audited_") or name == "spent":
+            assert found == pytest.approx(column), name
+        else:
+            assert np.array_equal(found, column), name
+    assert before.priors.n_audited.all()
+    exact = (
+        "now",
+        "n_pages",
+        "in_flight",
+        "n_polls",
+        "n_ordered",
+        "price",
+        "memory_lost",
+        "n_audited",
+    )
     for name in exact:
         assert getattr(after.tables.registers, name) == getattr(before.registers, name), name
 

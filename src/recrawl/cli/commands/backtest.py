@@ -17,6 +17,7 @@ from recrawl.cli.support.input_files import (
     format_option,
     input_file,
     open_input,
+    sampled_pages_option,
     show_refused,
 )
 from recrawl.cli.support.kernels import kernels_exist, require_compiled
@@ -66,15 +67,7 @@ __all__ = ["command"]
     metavar="GLOB",
     help="Files of a git repository to use, such as 'docs/**/*.md'.  May be repeated.",
 )
-@click.option(
-    "--pages",
-    "n_pages_max",
-    type=click.IntRange(20, 200_000),
-    default=20_000,
-    show_default=True,
-    metavar="N",
-    help="Sample at most N pages.",
-)
+@sampled_pages_option
 @comparison_options("backtest.html")
 @output_option
 def command(

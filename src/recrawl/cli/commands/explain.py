@@ -1,9 +1,6 @@
 """``recrawl explain``: why a page is due or not, as text, in numbers and as a timeline."""
 
-import json
-import math
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -19,7 +16,7 @@ from recrawl.cli.support.input_files import is_url
 from recrawl.cli.support.instants import instant_option
 from recrawl.cli.support.output import Output, output_option
 from recrawl.errors import TimeLost
-from recrawl.units import count_text, instant_text, number_text, seconds_text, share_text
+from recrawl.units import instant_text
 
 if TYPE_CHECKING:
     from recrawl.client import ServiceDetails
@@ -30,91 +27,6 @@ __all__ = ["command"]
 _RECORDS_READ_MAX = 2_000
 """Number of log records up to which the history of a page is shown without --history."""
 _TEXT_WIDTH_MAX = 100
-
-
-def _sources_rows(page: "PageExplanation") -> list[tuple[str, str]]:
-    rows = []
-    for name, view in zip(page.sources, page.state.sources, strict=True):
-        how = "set by you" if view.is_given else "learned" if view.is_judged else "assumed"
-        since = count_text(view.signals_since_fetch, "signal")
-        rows.append(
-            (
-                f"signals of {name}",
-                f"{share_text(view.precision)} correct ({how}), "
-                f"{seconds_text(view.delay_seconds)} after the change; "
-                f"{since} since the last fetch",
-            )
-        )
-    return rows
-
-
-def _limits_words(page: "PageExplanation") -> str:
-    state = page.state
-    parts = []
-    if state.interval_seconds_min > 0:
-        parts.append(f"min_age {seconds_text(state.interval_seconds_min)}")
-    if math.isfinite(state.interval_seconds_max):
-        parts.append(f"max_age {seconds_text(state.interval_seconds_max)}")
-    if state.stale_probability > 0:
-        stale = seconds_text(state.stale_seconds)
-        parts.append(f"stale for more than {stale}: at most {share_text(state.stale_probability)}")
-    if state.newcomer_until_ms is not None:
-        parts.append(f"newcomer until {instant_text(state.newcomer_until_ms)}")
-    if page.window is not None:
-        parts.append(f"leased only between {page.window}")
-    return "; ".join(parts) or "none"
-
-
-def _host_words(page: "PageExplanation") -> str:
-    host = page.group_view
-    delay = f"{seconds_text(host.delay_seconds)} between fetches" if host.delay_seconds else ""
-    flight = f"{host.in_flight} of {host.in_flight_max} in flight"
-    pages = count_text(host.n_pages, "page")
-    return ", ".join(part for part in (f"{host.name}: {pages}", delay, flight) if part)
-
-
-def _belief_words(shape: float, seconds: float) -> str:
-    return f"as if {number_text(shape)} changes had been seen in {seconds_text(seconds)}"
-
-
-def _rows(page: "PageExplanation") -> list[tuple[str, str]]:
-    state = page.state
-    rows = [
-        ("status", f"{state.status.name.lower()}; added {instant_text(state.added_at_ms)}"),
-        ("why", page.why.value.replace("its group", "its host")),
-    ]
-    if page.fetch_url != page.url:
-        rows.append(("fetched as", page.fetch_url))
-    if page.key is not None:
-        rows.append(("key", page.key))
-    if page.doc_id is not None:
-        rows.append(("doc_id", page.doc_id))
-    if page.metadata is not None:
-        rows.append(("metadata", json.dumps(page.metadata, ensure_ascii=False)))
-    if state.fetched_at_ms is not None:
-        rows.append(("last fetch", instant_text(state.fetched_at_ms)))
-    if state.due_at_ms is not None:
-        # A signal can make it due as of a time before it was fetched or added.
-        known_at_ms = state.added_at_ms if state.fetched_at_ms is None else state.fetched_at_ms
-        rows.append(("due", instant_text(max(state.due_at_ms, known_at_ms))))
-    if page.estimator == "gamma":
-        rows += [
-            ("belief", _belief_words(state.belief_shape, state.belief_seconds)),
-            ("prior", _belief_words(state.prior_shape, state.prior_seconds)),
-        ]
-    rows.append(("changes", f"{number_text(state.change_rate_per_second * 86_400)} a day"))
-    rows += _sources_rows(page)
-    price = f"price: {seconds_text(state.price)}" if page.has_price else "no price"
-    weight = "" if abs(state.kind_weight - 1) < 1e-3 else f" × {number_text(state.kind_weight)}"
-    rows += [
-        ("value of a fetch", f"{seconds_text(round(state.value, 2))} of staleness saved ({price})"),
-        ("importance", number_text(round(state.importance, 3)) + weight),
-        ("cost", number_text(round(state.cost, 3))),
-        ("limits", _limits_words(page)),
-        ("kind", page.kind or "other"),
-        ("host", _host_words(page)),
-    ]
-    return rows
 
 
 def _unknown_page_error(corpus: "Corpus", url: str) -> click.ClickException:
@@ -206,7 +118,7 @@ def _show_history(history: "PageHistory", out: Output, *, is_asked: bool) -> Non
 
 def _page_html(page: "PageExplanation", history: "PageHistory", words: str) -> str:
     from recrawl.charts import Section, figure, html_page, table_html  # noqa: PLC0415
-    from recrawl.corpus import timeline_svg  # noqa: PLC0415
+    from recrawl.corpus import explanation_rows, timeline_svg  # noqa: PLC0415
 
     first, last = instant_text(history.begins_ms), instant_text(history.until_ms)
     caption = f"Times are UTC; {first} to {last}."
@@ -216,7 +128,7 @@ def _page_html(page: "PageExplanation", history: "PageHistory", words: str) -> s
         Section(
             heading="What happened", body_html=figure(timeline_svg(history, title=""), caption)
         ),
-        Section(heading="In numbers", body_html=table_html(("", ""), _rows(page))),
+        Section(heading="In numbers", body_html=table_html(("", ""), explanation_rows(page))),
     ]
     return html_page(page.url, sections, lead=words)
 
@@ -304,7 +216,7 @@ def command(
         if is_history or plot is not None or _is_log_short(corpus, url, key):
             history = _read_history(corpus, url, key, at_ms, out, with_beliefs=plot is not None)
     # Imported after the corpus was opened, which chooses the kernels.
-    from recrawl.corpus import explanation_words  # noqa: PLC0415
+    from recrawl.corpus import explanation_rows, explanation_words  # noqa: PLC0415
 
     words = explanation_words(page, history)
     if plot is not None and history is not None:
@@ -318,13 +230,15 @@ def command(
     out.say(page.url if at_ms is None else f"{page.url} at {instant_text(at_ms)}", style="dim")
     out.say(words, style="bold")
     out.say()
-    out.facts(_rows(page))
+    out.facts(explanation_rows(page))
     if history is not None:
         out.say()
         _show_history(history, out, is_asked=is_history)
 
 
 def _explain_on_server(address: str, url: str, key: str | None, out: Output) -> None:
+    from recrawl.corpus import explanation_of_answer, explanation_rows  # noqa: PLC0415
+
     with open_to_read(address) as corpus, value_errors_as_usage():
         found = corpus.explain(url, key=key)
         if found is None:
@@ -336,25 +250,4 @@ def _explain_on_server(address: str, url: str, key: str | None, out: Output) -> 
     out.say(words, style="bold")
     out.say()
     if not out.is_json:
-        out.facts(_rows(_page_of_answer(members)))
-
-
-def _page_of_answer(members: dict[str, Any]) -> "PageExplanation":
-    """Return the answer of a server with the attributes of an explanation that are shown."""
-    from recrawl.corpus import Why  # noqa: PLC0415
-
-    # JSON has no infinity.
-    longest = members["interval_seconds_max"]
-    state = members | {
-        "status": SimpleNamespace(name=members["status"]),
-        "sources": [SimpleNamespace(**view) for view in members["sources"]],
-        "interval_seconds_max": math.inf if longest is None else longest,
-    }
-    page = members | {
-        "state": SimpleNamespace(**state),
-        "sources": [view["source"] for view in members["sources"]],
-        "group_view": SimpleNamespace(**members["host"]),
-        "has_price": members["price"] is not None,
-        "why": Why[members["why"].upper()],
-    }
-    return cast("PageExplanation", SimpleNamespace(**page))
+        out.facts(explanation_rows(explanation_of_answer(members)))

@@ -168,7 +168,8 @@ def _show_plan_of_server(
 
 
 def _write_plot(plot: Path, corpus_plan: "CorpusPlan") -> None:
-    from recrawl.cli.support.reports.plan_report import plan_chart, plan_page  # noqa: PLC0415
+    from recrawl.cli.support.reports.plan_report import plan_page  # noqa: PLC0415
+    from recrawl.corpus import plan_chart  # noqa: PLC0415
 
     is_page = plot.suffix.lower() == ".html"
     text = (
@@ -181,11 +182,14 @@ def _write_plot(plot: Path, corpus_plan: "CorpusPlan") -> None:
 
 
 def _show(corpus_plan: "CorpusPlan", out: Output) -> None:
-    from recrawl.cli.support.reports import plan_report as report  # noqa: PLC0415
     from recrawl.corpus import (  # noqa: PLC0415
+        budget_table,
         delay_words,
         doubt_words,
+        host_table,
+        kind_table,
         plan_words,
+        slow_host_table,
         target_words,
         together_words,
     )
@@ -201,14 +205,14 @@ def _show(corpus_plan: "CorpusPlan", out: Output) -> None:
         out.say(target_words(answer, corpus_plan))
     if corpus_plan.together is not None:
         out.say(together_words(corpus_plan))
-    out.table(*report.budget_table(corpus_plan))
+    out.table(*budget_table(corpus_plan))
     if len(plan.kinds) > 1:
-        out.table(*report.kind_table(corpus_plan))
+        out.table(*kind_table(corpus_plan))
     if corpus_plan.hosts.n_hosts > 1:
-        out.table(*report.host_table(corpus_plan, HOSTS_SHOWN))
+        out.table(*host_table(corpus_plan, HOSTS_SHOWN))
     if corpus_plan.hosts.slowed:
         out.say(delay_words(corpus_plan))
-        out.table(*report.slow_host_table(corpus_plan, HOSTS_SHOWN))
+        out.table(*slow_host_table(corpus_plan, HOSTS_SHOWN))
     if corpus_plan.budget_per_hour is None:
         has_tables = len(plan.kinds) > 1 or corpus_plan.hosts.n_hosts > 1
         out.say(
@@ -222,8 +226,7 @@ def _show(corpus_plan: "CorpusPlan", out: Output) -> None:
 
 def _rows(corpus_plan: "CorpusPlan") -> Iterator[dict[str, Any]]:
     """Yield a plan as rows of output: the plan, its curve, kinds, hosts and targets."""
-    from recrawl.cli.support.reports.plan_report import kind_rows  # noqa: PLC0415
-    from recrawl.corpus import plan_words  # noqa: PLC0415
+    from recrawl.corpus import kind_rows, plan_words  # noqa: PLC0415
 
     plan, curve = corpus_plan.plan, corpus_plan.plan.curve
     at_twice = None
@@ -237,6 +240,8 @@ def _rows(corpus_plan: "CorpusPlan") -> Iterator[dict[str, Any]]:
         "at_ms": plan.at_ms,
         "n_pages": plan.n_pages,
         "n_counted": plan.n_counted,
+        "pages_covered": corpus_plan.coverage.share,
+        "n_partitions_away": corpus_plan.coverage.n_away,
         "unit": plan.unit,
         "is_weighted": corpus_plan.is_weighted,
         "budget_per_hour": corpus_plan.budget_per_hour,

@@ -19,7 +19,11 @@ from recrawl.cli.support.corpus_access import (
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import duration_option
 from recrawl.cli.support.output import Output, output_option
-from recrawl.cli.support.serving import SERVER_PACKAGES, listening_options
+from recrawl.cli.support.serving import (
+    SERVER_PACKAGES,
+    listening_options,
+    read_dashboard_option,
+)
 from recrawl.corpus import is_compiled
 
 __all__ = ["command"]
@@ -145,10 +149,15 @@ def command(
 
         open_to_all = [name for name, one in folders.items() if not list_keys(one)]
 
+        has_dashboard = serving["has_dashboard"]
+        read_dashboard_option(serving)
+
         def say_ready(url: str) -> None:
             for name in opened:
                 out.row({"corpus": name, "url": f"{url}v1/corpora/{name}"})
                 out.say(f"Serving {url}v1/corpora/{name}")
+            if has_dashboard:
+                out.note(f"The dashboard is at {url}")
             if open_to_all and is_loopback(host):
                 out.note(
                     "Without API keys, only programs on this machine can use "

@@ -134,6 +134,39 @@ def _show_sources(folder: CorpusPlace, out: Output) -> None:
         out.say(f"{n_sources - len(rows):,} more sources have fewer signals.", style="dim")
 
 
+def _show_audits(folder: CorpusPlace, out: Output) -> None:
+    with open_to_read(folder) as corpus:
+        table = corpus.audited_freshness()
+    for row in table.rows:
+        out.row(row.as_dict())
+    if not table.n_judged:
+        out.say("No audits yet.  Set audit.share in the configuration, such as 0.01 for 1 %.")
+        return
+    out.table(
+        ("of", "name", "pages", "audits", "fresh", "95 % interval", "modelled", ""),
+        [
+            (
+                row.part,
+                row.name,
+                f"{row.n_pages:,}",
+                f"{row.n_audited:,}",
+                share_text(row.audited),
+                f"{share_text(row.audited_low)} to {share_text(row.audited_high)}",
+                share_text(row.modelled),
+                "disagree" if row.disagrees else "",
+            )
+            for row in table.rows
+            if row.audited is not None and row.modelled is not None
+        ],
+    )
+    out.say(
+        "fresh: share of randomly chosen copies that were fresh; modelled: what the model expected "
+        "of the same copies.  They disagree if they differ by at least 1 % and by more than chance "
+        "would explain, for all rows together and however often you look.",
+        style="dim",
+    )
+
+
 def _origin_text(row: "SourceRow") -> str:
     if row.is_given:
         return " (set by you)"
@@ -146,6 +179,7 @@ def _origin_text(row: "SourceRow") -> str:
         CommandExample("recrawl stats"),
         CommandExample("recrawl stats --json"),
         CommandExample("recrawl stats --sources"),
+        CommandExample("recrawl stats --audited"),
     ),
 )
 @click.option(
@@ -154,9 +188,14 @@ def _origin_text(row: "SourceRow") -> str:
     help="Show the sources of signals, how reliable they are, and how long after a change they "
     "signal it.",
 )
+@click.option(
+    "--audited",
+    is_flag=True,
+    help="Compare the freshness that audits found with what the model expected, by kind and host.",
+)
 @corpus_or_service_option
 @output_option
-def command(sources: bool, folder: CorpusPlace, out: Output) -> None:
+def command(sources: bool, audited: bool, folder: CorpusPlace, out: Output) -> None:
     """Show the number of pages, how fresh the copies are, and the budget.
 
     Staleness is the time in which a copy is outdated.  recrawl fetches a page when the fetch is
@@ -165,6 +204,9 @@ def command(sources: bool, folder: CorpusPlace, out: Output) -> None:
     """
     if sources:
         _show_sources(folder, out)
+        return
+    if audited:
+        _show_audits(folder, out)
         return
     with open_to_read(folder) as corpus:
         stats = corpus.stats()

@@ -15,7 +15,11 @@ from recrawl.cli.support.corpus_access import (
 from recrawl.cli.support.examples import CommandExample, example_command
 from recrawl.cli.support.instants import duration_option
 from recrawl.cli.support.output import Output, output_option, print_log_messages
-from recrawl.cli.support.serving import SERVER_PACKAGES, listening_options
+from recrawl.cli.support.serving import (
+    SERVER_PACKAGES,
+    listening_options,
+    read_dashboard_option,
+)
 
 __all__ = ["command"]
 
@@ -87,6 +91,8 @@ def command(folder: Path, out: Output, **options: Any) -> None:
     prepare_kernels(folder, n_bytes_input=None, compiles_first=True)
     print_log_messages()
     from recrawl.cluster import run_worker  # noqa: PLC0415
+
+    read_dashboard_option(options)
 
     def say_ready(url: str) -> None:
         out.row({"worker": options["worker"], "url": url})

@@ -36,8 +36,10 @@ __all__ = [
     "key_option",
     "metadata_fields",
     "metadata_option",
+    "named_columns",
     "open_input",
     "refused_counts",
+    "sampled_pages_option",
     "show_refused",
     "split_inputs",
 ]
@@ -97,6 +99,17 @@ column_option = click.option(
     multiple=True,
     metavar="NAME=FIELD",
     help="If a column has another name: url=link reads url from the column link.  May be repeated.",
+)
+
+
+sampled_pages_option = click.option(
+    "--pages",
+    "n_pages_max",
+    type=click.IntRange(20, 200_000),
+    default=20_000,
+    show_default=True,
+    metavar="N",
+    help="Sample at most N pages.",
 )
 
 
@@ -240,7 +253,7 @@ def open_input(
     """
     from recrawl.readers import open_source  # noqa: PLC0415
 
-    fields = dict(_pair(text) for text in columns)
+    fields = named_columns(columns)
     if format_name in _TABLES:
         # The readers tell tables apart by their beginning and columns.
         format_name = None
@@ -248,6 +261,11 @@ def open_input(
         return open_source(file.source, format=format_name, columns=fields, **settings)
     except ValueError as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
+
+
+def named_columns(columns: Sequence[str]) -> dict[str, str]:
+    """Return the fields of a table by recrawl's names, from values of ``--column``."""
+    return dict(_pair(text) for text in columns)
 
 
 def _pair(text: str) -> tuple[str, str]:

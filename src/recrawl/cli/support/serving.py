@@ -6,13 +6,14 @@ from typing import Any, Final
 
 import click
 
-__all__ = ["SERVER_PACKAGES", "listening_options"]
+__all__ = ["SERVER_PACKAGES", "listening_options", "read_dashboard_option"]
 
 SERVER_PACKAGES: Final = (
     "aiohttp",
     "brotli",
     "fastapi",
     "httptools",
+    "jinja2",
     "msgspec",
     "prometheus_client",
     "protego",
@@ -42,11 +43,32 @@ _OPTIONS: Final = (
         metavar="CERTIFICATE KEY",
         help="Files of a certificate and its private key, to serve https.",
     ),
+    click.option(
+        "--dashboard/--no-dashboard",
+        "has_dashboard",
+        default=True,
+        show_default=True,
+        help="Show the dashboard at / in a browser.",
+    ),
 )
 
 
 def listening_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options ``--host``, ``--port`` and ``--tls``."""
+    """Add the options ``--host``, ``--port``, ``--tls`` and ``--dashboard``."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def read_dashboard_option(serving: dict[str, Any]) -> None:
+    """Replace ``has_dashboard`` in the arguments of a server by what attaches the dashboard.
+
+    Parameters
+    ----------
+    serving
+        Options of a command.
+    """
+    if serving.pop("has_dashboard"):
+        from recrawl.dashboard import attach_dashboard  # noqa: PLC0415
+
+        serving["dashboard"] = attach_dashboard

@@ -5,6 +5,7 @@ workers to them.  The service uses it like a `Corpus`; requests that other worke
 `Corpus` itself, and so are never forwarded again.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -17,6 +18,10 @@ from recrawl.client.details import ServiceDetails
 from recrawl.cluster.api.merged_views import (
     ChangesOfWorker,
     merge_changes,
+    merge_consumers,
+    merge_coverage,
+    merge_cursors,
+    merge_host_tables,
     merge_source_tables,
     merge_stats,
 )
@@ -26,6 +31,7 @@ from recrawl.cluster.api.row_parts import (
     Rows,
     count_everywhere,
     count_rows,
+    elsewhere_rows,
     names_of_outcomes,
     one_array,
     only_result,
@@ -47,15 +53,32 @@ from recrawl.corpus import (
     Orders,
     Outcome,
     PageExplanation,
+    PageHistory,
     Reported,
     RequestKey,
     RowStatus,
     Signalled,
 )
-from recrawl.corpus.inspect.change_feed import CorpusCursor, is_from_before
+from recrawl.corpus.feed.change_feed import CorpusCursor, is_from_before
+from recrawl.corpus.feed.consumers import check_consumer_name
+from recrawl.corpus.inspect.audits import merge_audit_tables
 from recrawl.corpus.inspect.page_table import page_cursor, parse_page_cursor
+from recrawl.corpus.leasing.shortfall import window_text
+from recrawl.corpus.monitoring.present import merge_samples
+from recrawl.corpus.monitoring.series import merge_series, merge_source_series
+from recrawl.corpus.plan.corpus_plan import (
+    CorpusPlan,
+    check_targets,
+    patterns_of,
+    plan_partitions,
+)
+from recrawl.corpus.plan.curve import PAGES_PLANNED_MAX
+from recrawl.corpus.plan.planned_partition import PlannedPartition, read_nodes
+from recrawl.corpus.plan.targets import Target
 from recrawl.errors import (
+    ChangesLost,
     NotInCluster,
+    PageElsewhere,
     PartitionAway,
     RecrawlError,
     ServiceError,
@@ -64,8 +87,19 @@ from recrawl.errors import (
 from recrawl.messages.cluster_metrics import ClusterMetrics
 from recrawl.messages.enums import Why
 from recrawl.messages.leases import WHYS
+from recrawl.messages.samples import Sample, Samples, SourceSamples
 from recrawl.messages.turns import TurnEnd, TurnsAnswer, TurnStart
-from recrawl.messages.views import HostView, PageChange, PageRows, SourceTable, Stats
+from recrawl.messages.views import (
+    AuditTable,
+    Consumer,
+    HostTable,
+    HostView,
+    LastChange,
+    PageChange,
+    PageRows,
+    SourceTable,
+    Stats,
+)
 from recrawl.node.orders import Order, partition_of
 from recrawl.node.routing import (
     Urls,
@@ -73,13 +107,16 @@ from recrawl.node.routing import (
     batch_ranges,
     canonical_host,
     partition_of_key,
-    partitions_of,
+    partitions_of_host,
     split_by_partition,
+    split_partitions_of,
 )
+from recrawl.node.shipped_due_table import shipped_due_table
 from recrawl.shard import RunBudgetSet
-from recrawl.urls import page_names
 
 __all__ = ["ClusterCorpus"]
+
+logger = logging.getLogger(__name__)
 
 # A request with a key is split into these batches whoever owns the rows, and each is one record in
 # the log of each partition.  So a repeated request finds the records of the first one.
@@ -87,9 +124,6 @@ _ROWS_PER_BATCH: Final = 8_192
 _UNAVAILABLE: Final = int(RowStatus.UNAVAILABLE)
 _AWAY: Final = WHYS.index(Why.UNAVAILABLE)
 _AWAY_SECONDS: Final = 1.0
-_NO_CONSUMERS: Final = (
-    "a cluster keeps no places of consumers; keep the cursor of the last change yourself"
-)
 
 
 class ClusterCorpus:
@@ -118,9 +152,11 @@ class ClusterCorpus:
         read_metrics: Callable[[], ClusterMetrics | None] = lambda: None,
     ) -> None:
         self.local = local
+        local.keep_places_in_log()  # of which any worker may be the next owner
         self._read_metrics = read_metrics
         self.config = local.config
         self.folder = local.folder
+        self._local_parts = local.for_parts()
         self._split_calls = SplitCalls(local, owners, calls)
         self._calls = calls
         self._leases = SharedLeases(self._split_calls, self.release)
@@ -141,6 +177,77 @@ class ClusterCorpus:
         for batch in split_by_partition(urls, self._n_partitions, self._by, key=key):
             partition[batch.rows] = batch.partition
         return partition
+
+    def _run_by_url(
+        self,
+        partition: Rows,
+        names_of: Callable[[Rows], tuple[Any, Any]],
+        local_call: Callable[[Corpus, Rows, RequestKey | None], Any],
+        remote_call: Callable[[AsyncClient, Rows], Awaitable[Any]],
+        request: RequestKey | None = None,
+    ) -> SplitResult[Any]:
+        """Make a call about pages: in their home partitions, and then where these say.
+
+        The home partition of a split host says which of its pages are elsewhere; the hash of a
+        page says where.  Results of these rows come later, and replace the first ones.
+
+        Parameters
+        ----------
+        partition
+            Home partition of each row, or that of its order.
+        names_of
+            Function that returns the URLs and the keys of some rows.
+        local_call
+            Function that makes the call for some rows with a corpus of this process.
+        remote_call
+            Function that makes it for some rows with a client of another worker.
+        request
+            Key of the request, if it may be repeated.
+        """
+        found: SplitResult[Any] = self._split_calls.run(
+            partition,
+            lambda rows: local_call(self.local, rows, request),
+            remote_call,
+            request=request,
+        )
+        elsewhere = elsewhere_rows(found)
+        if not elsewhere.size:
+            return found
+        # A partition may have logged other rows with the key of the request already.
+        own = None if request is None else request._replace(key=request.key + b" parts")
+        try:
+            parts: SplitResult[Any] = self._split_calls.run(
+                self._parts(*names_of(elsewhere)),
+                lambda rows: local_call(self._local_parts, elsewhere[rows], own),
+                lambda client, rows: remote_call(client, elsewhere[rows]),
+                request=own,
+                in_parts=True,
+            )
+        except RecrawlError as error:
+            if isinstance(error, ValueError):
+                raise
+            logger.warning("parts of split hosts cannot be reached: %s", error)
+            return SplitResult(found.parts, np.union1d(found.away, elsewhere))
+        return SplitResult(
+            [*found.parts, *((elsewhere[rows], one) for rows, one in parts.parts)],
+            np.union1d(found.away, elsewhere[parts.away]),
+        )
+
+    def _names_of(
+        self, urls: pa.Array, columns: Columns, batch: Rows
+    ) -> Callable[[Rows], tuple[Any, Any]]:
+        """Return a function that returns the URLs and the keys of some rows of a batch."""
+        return lambda rows: (
+            take_rows(urls, batch[rows]),
+            columns.take(batch[rows]).get("key"),
+        )
+
+    def _parts(self, urls: Any, key: Any) -> Rows:
+        """Return the partition of each page of a split host that its home partition has not."""
+        part = np.full(len(urls), -1, np.int64)
+        for batch in split_by_partition(urls, self._n_partitions, self._by, key=key):
+            part[batch.rows] = split_partitions_of(batch.name, batch.partition, self._n_partitions)
+        return part
 
     def _all(self) -> Rows:
         return np.arange(self._n_partitions, dtype=np.int64)
@@ -169,9 +276,10 @@ class ClusterCorpus:
         columns = Columns(
             len(urls), importance=importance, cost=cost, doc_id=doc_id, metadata=metadata, key=key
         )
-        found = self._split_calls.run(
+        found = self._run_by_url(
             self._partitions(urls, key),
-            lambda rows: self.local.add(take_rows(urls, rows), **columns.take(rows)),
+            lambda rows: (take_rows(urls, rows), columns.take(rows).get("key")),
+            lambda corpus, rows, _: corpus.add(take_rows(urls, rows), **columns.take(rows)),
             lambda client, rows: client.add(take_rows(urls, rows), **columns.take(rows)),
         )
         return Added(
@@ -196,9 +304,10 @@ class ClusterCorpus:
             return count_everywhere(found)
         given = one_array(urls)
         columns = Columns(len(given), key=key)
-        found = self._split_calls.run(
+        found = self._run_by_url(
             self._partitions(given, key),
-            lambda rows: self.local.remove(take_rows(given, rows), **columns.take(rows)),
+            lambda rows: (take_rows(given, rows), columns.take(rows).get("key")),
+            lambda corpus, rows, _: corpus.remove(take_rows(given, rows), **columns.take(rows)),
             lambda client, rows: client.remove(take_rows(given, rows), **columns.take(rows)),
         )
         return count_rows(found, len(given))
@@ -223,9 +332,12 @@ class ClusterCorpus:
             return count_everywhere(found)
         given = one_array(urls)
         columns = Columns(len(given), key=key)
-        found = self._split_calls.run(
+        found = self._run_by_url(
             self._partitions(given, key),
-            lambda rows: self.local.set(take_rows(given, rows), **columns.take(rows), **settings),
+            lambda rows: (take_rows(given, rows), columns.take(rows).get("key")),
+            lambda corpus, rows, _: corpus.set(
+                take_rows(given, rows), **columns.take(rows), **settings
+            ),
             lambda client, rows: client.set(
                 take_rows(given, rows), **columns.take(rows), **settings
             ),
@@ -247,9 +359,10 @@ class ClusterCorpus:
         columns = Columns(
             len(urls), importance=importance, cost=cost, doc_id=doc_id, metadata=metadata, key=key
         )
-        found = self._split_calls.run(
+        found = self._run_by_url(
             self._partitions(urls, key),
-            lambda rows: self.local.set_each(take_rows(urls, rows), **columns.take(rows)),
+            lambda rows: (take_rows(urls, rows), columns.take(rows).get("key")),
+            lambda corpus, rows, _: corpus.set_each(take_rows(urls, rows), **columns.take(rows)),
             lambda client, rows: client.set_each(take_rows(urls, rows), **columns.take(rows)),
         )
         return count_rows(found, len(urls))
@@ -267,30 +380,120 @@ class ClusterCorpus:
 
         If the owner cannot be reached, a standby answers and says how far it may be behind.
         """
-        partition = self._partitions(as_array([url]), None if key is None else [key])
-        if partition[0] < 0:
-            return None
-        found: SplitResult[Any] = self._split_calls.run(
-            partition,
-            lambda _: self.local.explain(url, key=key),
-            lambda client, _: client.explain(url, key=key),
-        )
-        page: PageExplanation | ServiceDetails | None
-        if found.parts:
-            page = found.parts[0][1]
-            return page
-        page = self._ask_standby(
-            int(partition[0]),
-            lambda: self.local.explain(url, key=key),
+        found: PageExplanation | ServiceDetails | None = self._read_page(
+            url,
+            key,
+            lambda corpus: corpus.explain(url, key=key),
             lambda client: client.explain(url, key=key),
         )
+        return found
+
+    def _read_page(
+        self,
+        url: str,
+        key: str | None,
+        local_call: Callable[[Corpus], Any],
+        remote_call: Callable[[AsyncClient], Awaitable[Any]],
+    ) -> Any:
+        """Return what the owner of a page's partition answers, or a standby; None if not a URL.
+
+        Parameters
+        ----------
+        url, key
+            URL and key of the page.
+        local_call
+            Function that makes the call with a corpus of this process.
+        remote_call
+            Function that makes it with a client of another worker.
+        """
+        named = as_array([url]), None if key is None else [key]
+        partition = self._partitions(*named)
+        if partition[0] < 0:
+            return None
+        try:
+            return self._read_page_in(self.local, partition, local_call, remote_call)
+        except PageElsewhere:
+            parts = self._parts(*named)
+            return self._read_page_in(self._local_parts, parts, local_call, remote_call)
+
+    def _read_page_in(
+        self,
+        local: Corpus,
+        partition: Rows,
+        local_call: Callable[[Corpus], Any],
+        remote_call: Callable[[AsyncClient], Awaitable[Any]],
+    ) -> Any:
+        """Return what the owner of a partition answers about a page, or a standby of it."""
+        in_parts = local.is_for_parts
+        found: SplitResult[Any] = self._split_calls.run(
+            partition,
+            lambda _: local_call(local),
+            lambda client, _: remote_call(client),
+            in_parts=in_parts,
+        )
+        if found.parts:
+            page = found.parts[0][1]
+        else:
+            page = self._ask_standby(
+                int(partition[0]), lambda: local_call(local), remote_call, in_parts=in_parts
+            )
+        if isinstance(page, PageElsewhere):
+            raise page
         return page
+
+    def history(
+        self,
+        url: str,
+        *,
+        with_beliefs: bool = True,
+        key: str | None = None,
+        n_records_max: int | None = None,
+    ) -> PageHistory | None:
+        """Return the fetches, signals and orders of a page from the log; None if not tracked."""
+        options: dict[str, Any] = {
+            "with_beliefs": with_beliefs,
+            "key": key,
+            "n_records_max": n_records_max,
+        }
+        found: PageHistory | ServiceDetails | None = self._read_page(
+            url,
+            key,
+            lambda corpus: corpus.history(url, **options),
+            lambda client: client.history(url, **options),
+        )
+        if isinstance(found, ServiceDetails):
+            return PageHistory.from_dict(found.as_dict())
+        return found
+
+    def last_change(self, url: str, *, key: str | None = None) -> LastChange | None:
+        """Return the last change of a page and its passages, as far as the feed has it."""
+        found: LastChange | None = self._read_page(
+            url,
+            key,
+            lambda corpus: corpus.last_change(url, key=key),
+            lambda client: client.last_change(url, key=key),
+        )
+        return found
+
+    def fetch_now(self, urls: Urls, *, key: Any = None) -> CountedRows:
+        """Have pages fetched as soon as possible, as if they had certainly changed."""
+        given = one_array(urls)
+        columns = Columns(len(given), key=key)
+        found = self._run_by_url(
+            self._partitions(given, key),
+            lambda rows: (take_rows(given, rows), columns.take(rows).get("key")),
+            lambda corpus, rows, _: corpus.fetch_now(take_rows(given, rows), **columns.take(rows)),
+            lambda client, rows: client.fetch_now(take_rows(given, rows), **columns.take(rows)),
+        )
+        return count_rows(found, len(given))
 
     def _ask_standby(
         self,
         partition: int,
         local_call: Callable[[], Any],
         remote_call: Callable[[AsyncClient], Awaitable[Any]],
+        *,
+        in_parts: bool = False,
     ) -> Any:
         """Return what a standby of a partition answers; raise `PartitionAway` if none does."""
         if partition in self.local.standby_lags():
@@ -299,7 +502,8 @@ class ClusterCorpus:
             if worker.worker == self._split_calls.owners.worker:
                 continue
             try:
-                return self._calls.run(self._calls.call(worker, remote_call)).result()
+                call = self._calls.call(worker, remote_call, in_parts=in_parts)
+                return self._calls.run(call).result()
             except ServiceError:
                 continue
         raise PartitionAway(partition)
@@ -310,10 +514,54 @@ class ClusterCorpus:
 
     # ------------------------------------------------------------------ hosts
 
+    def hosts(self) -> HostTable:
+        """Return the hosts with the most pages, of all partitions within reach."""
+        found = self._split_calls.run(
+            self._all(),
+            lambda _: self.local.hosts(),
+            lambda client, _: client.hosts(),
+        )
+        return merge_host_tables([part for _, part in found.parts])
+
+    def pages_of_host(
+        self,
+        host: str,
+        *,
+        prefix: str = "",
+        cursor: str | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int = 100,
+    ) -> PageRows:
+        """Return some pages of a host, and the cursor to continue with.
+
+        Raises
+        ------
+        PartitionAway
+            If the partition of the cursor cannot be reached now; the cursor stays valid.
+        """
+        partition = self._of_host(host)
+        if cursor is not None:
+            generation = self.local.format.generation
+            partition[0], _ = parse_page_cursor(cursor, self._n_partitions, generation)
+        options: dict[str, Any] = {
+            "prefix": prefix,
+            "cursor": cursor,
+            "columns": columns,
+            "limit": limit,
+        }
+        found = self._split_calls.run(
+            partition,
+            lambda _: self.local.pages_of_host(host, **options),
+            lambda client, _: client.pages_of_host(host, **options),
+        )
+        rows: PageRows = only_result(found, partition)
+        return rows
+
     def host(self, host: str) -> HostView:
         """Return how a host (or domain or key, as pages are grouped) is fetched from.
 
-        If the owner cannot be reached, a standby answers and says how far it may be behind.
+        If the owner cannot be reached, a standby answers and says how far it may be behind.  The
+        number of pages of a split host is that of the partitions within reach.
         """
         partition = self._of_host(host)
         found = self._split_calls.run(
@@ -330,7 +578,40 @@ class ClusterCorpus:
                 lambda: self.local.host(host),
                 lambda client: client.host(host),
             )
-        return view
+        return self._with_pages_of_parts(view) if view.is_split else view
+
+    def _with_pages_of_parts(self, view: HostView) -> HostView:
+        """Return how a split host is fetched from, with the pages of workers without its home."""
+        found = self._run_in_parts(
+            view.host,
+            lambda corpus: corpus.host(view.host),
+            lambda client: client.host(view.host),
+        )
+        return view._replace(n_pages=view.n_pages + sum(one.n_pages for one in found))
+
+    def _run_in_parts(
+        self,
+        host: str,
+        local_call: Callable[[Corpus], Any],
+        remote_call: Callable[[AsyncClient], Awaitable[Any]],
+    ) -> list[Any]:
+        """Make a call about a split host to all workers that have parts of it, but not its home."""
+        partition = np.array(partitions_of_host(host, self._n_partitions))  # the home first
+        owners, _ = self._split_calls.split(partition)
+        others = [one.rows for one in owners if 0 not in one.rows]
+        if not others:
+            return []
+        try:
+            found: SplitResult[Any] = self._split_calls.run(
+                partition[np.concatenate(others)],
+                lambda _: local_call(self._local_parts),
+                lambda client, _: remote_call(client),
+                in_parts=True,
+            )
+        except RecrawlError as error:
+            logger.warning("the parts of a split host cannot be reached: %s", error)
+            return []
+        return [one for _, one in found.parts]
 
     def set_host(self, host: str, **settings: Any) -> None:
         """Set how often a host (or the domain or key that pages are grouped by) is fetched from."""
@@ -341,6 +622,13 @@ class ClusterCorpus:
             lambda client, _: client.set_host(host, **settings),
         )
         only_result(found, partition)
+        # All else goes to the parts with the grants of the home partition.
+        if "blocked_until_ms" in settings and self.host(host).is_split:
+            self._run_in_parts(
+                canonical_host(host, self._by),
+                lambda corpus: corpus.set_host(host, **settings),
+                lambda client: client.set_host(host, **settings),
+            )
 
     def n_pages_of_host(self, host: str) -> int:
         """Return the number of tracked pages of a host (or domain or key, as pages are grouped)."""
@@ -416,10 +704,10 @@ class ClusterCorpus:
         for batch, own in self._batches(urls, key, request):
 
             def lease_here(
-                rows: Rows, batch: Rows = batch, own: RequestKey | None = own
+                corpus: Corpus, rows: Rows, own: RequestKey | None, batch: Rows = batch
             ) -> LeasedUrls:
                 some = batch[rows]
-                return self.local.lease_urls(
+                return corpus.lease_urls(
                     take_rows(urls, some), request=own, **columns.take(some), **options
                 )
 
@@ -427,11 +715,13 @@ class ClusterCorpus:
                 some = batch[rows]
                 return client.lease_urls(take_rows(urls, some), **columns.take(some), **options)
 
-            found = self._split_calls.run(partition[batch], lease_here, lease_there, request=own)
+            names_of = self._names_of(urls, columns, batch)
+            found = self._run_by_url(partition[batch], names_of, lease_here, lease_there, own)
             for rows, part in found.parts:
                 for row, one in zip(batch[rows].tolist(), part.order, strict=True):
                     order[row] = one
                 why[batch[rows]], wait[batch[rows]] = part.why, part.seconds
+        wait[why == _AWAY] = np.inf
         return LeasedUrls(urls, order, why, wait)
 
     def extend(self, handles: Sequence[int], *, seconds: float) -> CountedRows:
@@ -469,13 +759,15 @@ class ClusterCorpus:
             outcomes = list(outcomes)
         n_rows = len(outcomes)
         partition = self._of_outcomes(outcomes)
-        found = self._split_calls.run(
+        found = self._run_by_url(
             partition,
-            lambda rows: self.local.report(take_outcomes(outcomes, rows)),
+            lambda rows: self._urls_and_keys(outcomes, rows),
+            lambda corpus, rows, _: corpus.report(take_outcomes(outcomes, rows)),
             lambda client, rows: client.report(take_outcomes(outcomes, rows)),
         )
         if len(found.parts) == 1 and not found.away.size:
-            return found.parts[0][1]
+            reported: Reported = found.parts[0][1]
+            return reported
         flags: dict[str, Any] = {
             name: np.zeros(n_rows, kind)
             for name, kind in (
@@ -505,9 +797,12 @@ class ClusterCorpus:
         partition = self._of_handles(handle)
         named = np.flatnonzero(handle == 0)
         if named.size:
-            urls, keys = names_of_outcomes(outcomes, named)
-            partition[named] = self._partitions(urls, keys if self._by == "key" else None)
+            partition[named] = self._partitions(*self._urls_and_keys(outcomes, named))
         return partition
+
+    def _urls_and_keys(self, outcomes: "list[Outcome] | pa.Table", rows: Rows) -> tuple[Any, Any]:
+        urls, keys = names_of_outcomes(outcomes, rows)
+        return urls, keys if self._by == "key" else None
 
     # ------------------------------------------------------------------ signals and requests
 
@@ -547,10 +842,10 @@ class ClusterCorpus:
         for batch, own in self._batches(urls, key, request):
 
             def signal_here(
-                rows: Rows, batch: Rows = batch, own: RequestKey | None = own
+                corpus: Corpus, rows: Rows, own: RequestKey | None, batch: Rows = batch
             ) -> Signalled:
                 some = batch[rows]
-                return self.local.signal(
+                return corpus.signal(
                     take_rows(urls, some), source=source, request=own, **columns.take(some)
                 )
 
@@ -558,7 +853,8 @@ class ClusterCorpus:
                 some = batch[rows]
                 return client.signal(take_rows(urls, some), source=source, **columns.take(some))
 
-            found = self._split_calls.run(partition[batch], signal_here, signal_there, request=own)
+            names_of = self._names_of(urls, columns, batch)
+            found = self._run_by_url(partition[batch], names_of, signal_here, signal_there, own)
             status[batch] = status_of_rows(found, batch.size)
         is_unknown = np.isin(status, (RowStatus.UNKNOWN, RowStatus.REFUSED))
         return Signalled(
@@ -584,16 +880,17 @@ class ClusterCorpus:
         for batch, own in self._batches(urls, key, request):
 
             def count_here(
-                rows: Rows, batch: Rows = batch, own: RequestKey | None = own
+                corpus: Corpus, rows: Rows, own: RequestKey | None, batch: Rows = batch
             ) -> CountedRows:
                 some = batch[rows]
-                return self.local.requests(take_rows(urls, some), request=own, **columns.take(some))
+                return corpus.requests(take_rows(urls, some), request=own, **columns.take(some))
 
             def count_there(client: AsyncClient, rows: Rows, batch: Rows = batch) -> Any:
                 some = batch[rows]
                 return client.requests(take_rows(urls, some), **columns.take(some))
 
-            found = self._split_calls.run(partition[batch], count_here, count_there, request=own)
+            names_of = self._names_of(urls, columns, batch)
+            found = self._run_by_url(partition[batch], names_of, count_here, count_there, own)
             status[batch] = status_of_rows(found, batch.size)
         return CountedRows(int(np.count_nonzero(status == RowStatus.DONE)), rows=status)
 
@@ -614,6 +911,54 @@ class ClusterCorpus:
             n_away=found.away.size,
         )
 
+    def sample(self) -> Sample:
+        """Return the present state of all partitions within reach; see `Corpus.sample`."""
+        found = self._split_calls.run(
+            self._all(),
+            lambda _: self.local.sample(),
+            lambda client, _: client.sample(),
+        )
+        if not found.parts:
+            raise ServiceUnavailable("no partition of the corpus can be reached now")
+        return merge_samples([part for _, part in found.parts], n_away=found.away.size)
+
+    def samples(
+        self,
+        *,
+        step: str = "minute",
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        host: str | None = None,
+        kind: str | None = None,
+    ) -> Samples:
+        """Return figures over time of all partitions within reach; see `Corpus.samples`."""
+        span: dict[str, Any] = {"step": step, "since_ms": since_ms, "until_ms": until_ms}
+        found = self._split_calls.run(
+            self._all(),
+            lambda _: self.local.samples(**span, host=host, kind=kind),
+            lambda client, _: client.samples(**span, host=host, kind=kind),
+        )
+        parts = [part for _, part in found.parts]
+        return merge_series(parts, step=step, n_away=found.away.size)
+
+    def source_samples(
+        self,
+        source: str,
+        host: str,
+        *,
+        step: str = "minute",
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+    ) -> SourceSamples:
+        """Return what was known of a source over time; see `Corpus.source_samples`."""
+        span: dict[str, Any] = {"step": step, "since_ms": since_ms, "until_ms": until_ms}
+        found = self._split_calls.run(
+            self._all(),
+            lambda _: self.local.source_samples(source, host, **span),
+            lambda client, _: client.source_samples(source, host, **span),
+        )
+        return merge_source_series([part for _, part in found.parts], step=step)
+
     def sources(self) -> SourceTable:
         """Return the sources of signals, and how reliable and how late each is on each host."""
         found = self._split_calls.run(
@@ -623,16 +968,35 @@ class ClusterCorpus:
         )
         return merge_source_tables([part for _, part in found.parts])
 
+    def audited_freshness(self) -> AuditTable:
+        """Return audited and modelled freshness of all partitions within reach."""
+        found = self._split_calls.run(
+            self._all(),
+            lambda _: self.local.audited_freshness(),
+            lambda client, _: client.audited_freshness(),
+        )
+        return merge_audit_tables([part for _, part in found.parts])
+
     def changes(
         self, after: str | None = None, *, consumer: str | None = None, limit: int = 1_000
     ) -> list[PageChange]:
         """Return the new, changed and gone pages after a cursor, oldest first.
 
         The cursor keeps its place in partitions that cannot be reached now.
+
+        Raises
+        ------
+        ChangesLost
+            If the feed no longer has all changes after the consumer's place.
+        ServiceUnavailable
+            If the place of a consumer cannot be read now, because a partition is away.
         """
-        if consumer is not None:
-            raise NotInCluster(_NO_CONSUMERS)
-        place = self._place_in_feed(after)
+        if consumer is None:
+            place = self._place_in_feed(after)
+        elif after is not None:
+            raise ValueError("changes takes either a cursor or a consumer")
+        else:
+            place = self._place_of_consumer(consumer)
         found = self._split_calls.run(
             self._all(),
             lambda _: self.local.changes(place, limit=limit),
@@ -652,6 +1016,63 @@ class ClusterCorpus:
             after = None
         return str(CorpusCursor.parse(after, self._n_partitions, generation))
 
+    def _place_of_consumer(self, name: str) -> str:
+        check_consumer_name(name)
+        known = {one.name: one for one in self.consumers()}.get(name)
+        if known is None:
+            return self._place_in_feed(None)
+        if known.problem is not None:
+            raise ChangesLost(known.problem)
+        return known.cursor
+
+    def commit_changes(self, consumer: str, cursor: str, *, rewind: bool = False) -> str:
+        """Record durably that a consumer has processed all changes up to a cursor.
+
+        The owner of each partition logs the place in it.  Returns the cursor that holds now.
+
+        Raises
+        ------
+        ServiceUnavailable
+            If some partitions are away: the place holds in the others.  Commit again.
+        """
+        check_consumer_name(consumer)
+        found = self._split_calls.run(
+            self._all(),
+            lambda _: self.local.commit_changes(consumer, cursor, rewind=rewind),
+            lambda client, _: client.commit_changes(consumer, cursor, rewind=rewind),
+        )
+        _check_none_away(found, "the place was committed in the others only")
+        parts = ((rows.tolist(), part) for rows, part in found.parts)
+        return merge_cursors(self._place_in_feed(None), parts)
+
+    def consumers(self) -> list[Consumer]:
+        """Return the consumers of the change feed, and how far behind each is.
+
+        Raises
+        ------
+        ServiceUnavailable
+            If some partitions are away, whose places are not known.
+        """
+        found = self._split_calls.run(
+            self._all(),
+            lambda _: self.local.consumers(),
+            lambda client, _: client.consumers(),
+        )
+        _check_none_away(found, "so the places of consumers are not known")
+        parts = [(rows.tolist(), part) for rows, part in found.parts]
+        return merge_consumers(self._place_in_feed(None), parts)
+
+    def remove_consumer(self, consumer: str) -> bool:
+        """Remove a consumer of the change feed; return whether it existed."""
+        check_consumer_name(consumer)
+        found = self._split_calls.run(
+            self._all(),
+            lambda _: self.local.remove_consumer(consumer),
+            lambda client, _: client.remove_consumer(consumer),
+        )
+        _check_none_away(found, "the consumer was removed from the others only")
+        return any(part for _, part in found.parts)
+
     def pages_after(
         self,
         cursor: str | None = None,
@@ -668,40 +1089,28 @@ class ClusterCorpus:
         """
         generation = self.local.format.generation
         start, slot = parse_page_cursor(cursor, self._n_partitions, generation)
-        # The name of a page tells its partition: a worker goes on with the next one that it has.
-        named = None if columns is None else list(dict.fromkeys((*columns, "url", "key")))
         for i in range(start, self._n_partitions):
-            found = self._list_pages(i, page_cursor(i, slot, generation), named, limit)
+            found = self._list_pages(i, page_cursor(i, slot, generation), columns, limit)
             if not found.parts:
                 raise PartitionAway(i)
             batch, following = found.parts[0][1]
             slot = 0
-            if batch.num_rows and self._partition_of_row(batch) == i:
-                is_same = following is not None and (
-                    parse_page_cursor(following, self._n_partitions, generation)[0] == i
-                )
-                if not is_same:
-                    is_last = i + 1 == self._n_partitions
-                    following = None if is_last else page_cursor(i + 1, 0, generation)
-                return PageRows(batch if columns is None else batch.select(columns), following)
-        nothing = batch.slice(0, 0)
-        return PageRows(nothing if columns is None else nothing.select(columns), None)
+            if batch.num_rows:
+                if following is None and i + 1 < self._n_partitions:
+                    following = page_cursor(i + 1, 0, generation)
+                return PageRows(batch, following)
+        return PageRows(batch, None)
 
     def _list_pages(
         self, partition: int, cursor: str, columns: Sequence[str] | None, limit: int
     ) -> SplitResult[PageRows]:
+        """List pages of one partition alone: a worker would go on with the next one it has."""
         return self._split_calls.run(
             np.array([partition]),
-            lambda _: self.local.pages_after(cursor, columns=columns, limit=limit),
+            lambda _: self._local_parts.pages_after(cursor, columns=columns, limit=limit),
             lambda client, _: client.pages_after(cursor, columns=columns, limit=limit),
+            in_parts=True,
         )
-
-    def _partition_of_row(self, batch: pa.RecordBatch) -> int:
-        """Return the partition of the first page of a batch."""
-        url = batch.column("url").slice(0, 1).cast(pa.string())
-        key = batch.column("key").slice(0, 1).cast(pa.string())
-        name = page_names(key if self._by == "key" else None, url)
-        return int(partitions_of(name, self._n_partitions, self._by)[0])
 
     # ------------------------------------------------------------------ turns at hosts
 
@@ -767,21 +1176,79 @@ class ClusterCorpus:
         """Return figures of the cluster, as this worker knows them; None while it starts."""
         return self._read_metrics()
 
-    # ------------------------------------------------------------------ not in a cluster
+    # ------------------------------------------------------------------ budgets
 
-    def plan_targets(self, *_: Any, **__: Any) -> Any:
-        """Raise: the plans of several workers cannot be added up."""
-        raise NotInCluster("a cluster makes no plans; open a copy of the corpus for one")
+    def plan_targets(
+        self,
+        targets: Sequence[str | Target] = (),
+        *,
+        budget_per_hour: float | None = None,
+        is_weighted: bool = True,
+    ) -> CorpusPlan:
+        """Return what budgets buy, by kind of page and host, and what targets cost.
 
-    def consumers(self) -> list[Any]:
-        """Return no consumers: a cluster keeps no places in the change feed."""
-        return []
+        Each owner sends a sample of its pages, and the plan is made once, of all of them.  It says
+        which share of the pages it covers, if some partitions cannot be reached.
 
-    def commit_changes(self, *_: Any, **__: Any) -> Any:
-        """Raise: places in the change feed are kept by those who read it."""
-        raise NotInCluster(_NO_CONSUMERS)
+        Raises
+        ------
+        ValueError
+            If a target is not understood, or there are too many.
+        ServiceUnavailable
+            If no partition can be reached.
+        """
+        wanted = [Target.parse(one) if isinstance(one, str) else one for one in targets]
+        check_targets(wanted)
+        known = {part.partition: part.n_pages for part in self._pages_for_plan(0)}
+        parts = self._pages_for_plan(
+            PAGES_PLANNED_MAX, n_pages_total=sum(known.values()), patterns=patterns_of(wanted)
+        )
+        if not parts:
+            raise ServiceUnavailable("no partition of the corpus can be reached now")
+        return plan_partitions(
+            parts,
+            now_ms=self.now_ms(),
+            targets=wanted,
+            budget_per_hour=budget_per_hour,
+            cost_per_fetch=self.config.budget.cost_per_fetch,
+            is_weighted=is_weighted,
+            hours=window_text(self.config),
+            coverage=merge_coverage(parts, known, self._n_partitions),
+        )
 
-    remove_consumer = commit_changes
+    def _pages_for_plan(
+        self, n_pages_max: int, *, n_pages_total: int | None = None, patterns: Sequence[str] = ()
+    ) -> list[PlannedPartition]:
+        """Return what a plan needs to know of all partitions within reach, in their order."""
+        open_here = self.local.nodes.all
+        table = open_here[0].shard.terms.table if open_here else shipped_due_table()
+
+        def read_here(_: Rows) -> list[PlannedPartition]:
+            with self.local.nodes.use_all() as nodes:
+                return read_nodes(
+                    nodes,
+                    n_pages_max,
+                    n_pages_total=n_pages_total,
+                    patterns=patterns,
+                    with_names=True,
+                )
+
+        found: SplitResult[list[PlannedPartition]] = self._split_calls.run(
+            self._all(),
+            read_here,
+            lambda client, _: client.pages_for_plan(
+                n_pages_max, table=table, n_pages_total=n_pages_total, patterns=patterns
+            ),
+            seconds_max=self._calls.settings.plan_seconds_max if n_pages_max else None,
+        )
+        # A worker also answers for partitions that it has claimed just now, or is about to lose.
+        own = {
+            part.partition: part
+            for rows, parts in found.parts
+            for part in parts
+            if part.partition in rows
+        }
+        return [own[partition] for partition in sorted(own)]
 
     def set_budget(self, rate: str | None) -> None:
         """Set the budget of all workers together; they agree on it within seconds.
@@ -794,5 +1261,18 @@ class ClusterCorpus:
         given = {"rate": "unlimited" if rate is None else rate}
         event = CorpusConfig.from_dict({"budget": given}).budget_event()
         if isinstance(event, RunBudgetSet):
-            raise NotInCluster("a cluster has no budget per run; give one per hour or day")
+            raise NotInCluster(
+                f"a cluster has no budget per run, got {rate!r}: its workers share a rate, and "
+                "cannot divide an amount among partitions before they know which need it.  "
+                'Give a rate, such as "500/day"'
+            )
         self.local.set_budget(rate)
+
+
+def _check_none_away(found: SplitResult[Any], what_holds: str) -> None:
+    """Raise `ServiceUnavailable` if some partitions cannot be reached now."""
+    if found.away.size:
+        some = ", ".join(map(str, found.away[:20].tolist()))
+        raise ServiceUnavailable(
+            f"the partitions {some} cannot be reached now, {what_holds}; send the request again"
+        )

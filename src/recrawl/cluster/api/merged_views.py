@@ -1,17 +1,37 @@
-"""Put together what several workers say of their partitions: statistics, sources, changes."""
+"""Put together what several workers say of their partitions: statistics, changes, plans."""
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from recrawl.corpus.budget_view import BudgetView
+from recrawl.corpus.inspect.hosts import HOSTS_SHOWN_MAX, add_host_views
 from recrawl.corpus.inspect.source_table import SOURCES_SHOWN_MAX
 from recrawl.corpus.inspect.stats import wilson_interval
-from recrawl.messages.views import AuditedFreshness, PageChange, SourceTable, Stats
+from recrawl.corpus.plan.corpus_plan import PlanCoverage
+from recrawl.corpus.plan.planned_partition import PlannedPartition
+from recrawl.messages.views import (
+    AuditedFreshness,
+    Consumer,
+    HostTable,
+    HostView,
+    PageChange,
+    SourceTable,
+    Stats,
+)
 from recrawl.node.config.rates import Money
 
-__all__ = ["ChangesOfWorker", "merge_changes", "merge_source_tables", "merge_stats"]
+__all__ = [
+    "ChangesOfWorker",
+    "merge_changes",
+    "merge_consumers",
+    "merge_coverage",
+    "merge_cursors",
+    "merge_host_tables",
+    "merge_source_tables",
+    "merge_stats",
+]
 
 _SUMS: Final = (
     *("n_pages", "n_groups", "in_flight", "n_leases", "n_ordered", "n_outcomes", "n_polls"),
@@ -106,11 +126,48 @@ def _add_up(tables: Iterable[dict[str, int]]) -> dict[str, int]:
     return found
 
 
+def merge_coverage(
+    parts: Sequence[PlannedPartition], known: Mapping[int, int], n_partitions: int
+) -> PlanCoverage:
+    """Return which part of a corpus a plan covers.
+
+    Parameters
+    ----------
+    parts
+        Partitions of the plan, at least one.
+    known
+        Number of pages of the partitions that were reached before, also of those lost since.
+    n_partitions
+        Number of partitions of the corpus.
+    """
+    n_away = n_partitions - len(parts)
+    if not n_away:
+        return PlanCoverage(n_partitions)
+    n_pages = {**known, **{part.partition: part.n_pages for part in parts}}
+    n_covered = sum(part.n_pages for part in parts)
+    n_unknown = n_partitions - len(n_pages)
+    n_total = sum(n_pages.values()) * (1 + n_unknown / len(n_pages))
+    share = n_covered / n_total if n_total else len(parts) / n_partitions
+    return PlanCoverage(n_partitions, n_away, share)
+
+
 def merge_source_tables(tables: Sequence[SourceTable]) -> SourceTable:
     """Return the sources of several workers with the most signals."""
     rows = [row for table in tables for row in table.rows]
     rows.sort(key=lambda row: (-row.n_signals, row.group, row.source))
     return SourceTable(rows[:SOURCES_SHOWN_MAX], sum(table.n_sources for table in tables))
+
+
+def merge_host_tables(tables: Sequence[HostTable]) -> HostTable:
+    """Return the hosts of several workers with the most pages; a split host has one row."""
+    found: dict[str, HostView] = {}
+    n_hosts = sum(table.n_hosts for table in tables)
+    for row in (row for table in tables for row in table.rows):
+        known = found.get(row.host)
+        n_hosts -= known is not None
+        found[row.host] = row if known is None else add_host_views(known, row)
+    rows = sorted(found.values(), key=lambda row: (-row.n_pages, row.host))
+    return HostTable(rows[:HOSTS_SHOWN_MAX], n_hosts)
 
 
 class ChangesOfWorker(NamedTuple):
@@ -133,7 +190,7 @@ def merge_changes(after: str, parts: Sequence[ChangesOfWorker], limit: int) -> l
         Largest number of changes.
     """
     places = after.split("_")
-    first = 1 if places[0].startswith("g") else 0
+    first = _n_before_places(places)
     found: list[PageChange] = []
     rows = (_own_changes(part) for part in parts)
     for change, partitions in heapq.merge(*rows, key=lambda row: row[0].at_ms):
@@ -145,6 +202,62 @@ def merge_changes(after: str, parts: Sequence[ChangesOfWorker], limit: int) -> l
             places[first + i] = own[first + i]
         found.append(change._replace(cursor="_".join(places)))
     return found
+
+
+def _n_before_places(parts: Sequence[str]) -> int:
+    """Return the number of parts of a cursor before its places: the layout generation, or none."""
+    return 1 if parts[0].startswith("g") else 0
+
+
+def merge_cursors(start: str, parts: Iterable[tuple[Iterable[int], str]]) -> str:
+    """Return a cursor with the places of several workers, each in partitions of its own.
+
+    Parameters
+    ----------
+    start
+        Cursor with the places in all other partitions.
+    parts
+        Partitions of each worker, and its cursor; that is empty if the worker has none.
+    """
+    places = start.split("_")
+    first = _n_before_places(places)
+    for partitions, cursor in parts:
+        own = cursor.split("_")
+        for i in partitions if cursor else ():
+            places[first + i] = own[first + i]
+    return "_".join(places)
+
+
+def merge_consumers(
+    start: str, parts: Sequence[tuple[Sequence[int], Sequence[Consumer]]]
+) -> list[Consumer]:
+    """Return the consumers of several workers as those of one corpus, by name.
+
+    Changes of partitions that the first commit of a consumer has not reached are not counted.
+
+    Parameters
+    ----------
+    start
+        Cursor of the oldest changes, where a consumer begins that some worker does not know.
+    parts
+        Partitions of each worker, and what it says of consumers.
+    """
+    found: dict[str, list[tuple[Sequence[int], Consumer]]] = {}
+    for partitions, consumers in parts:
+        for one in consumers:
+            found.setdefault(one.name, []).append((partitions, one))
+    return [
+        Consumer(
+            name,
+            merge_cursors(start, ((partitions, one.cursor) for partitions, one in rows)),
+            max(one.committed_at_ms for _, one in rows),
+            sum(one.n_behind for _, one in rows),
+            sum(one.n_missed for _, one in rows),
+            next((one.problem for _, one in rows if one.problem is not None), None),
+            max(one.kept_used for _, one in rows),
+        )
+        for name, rows in sorted(found.items())
+    ]
 
 
 def _own_changes(part: ChangesOfWorker) -> Iterator[tuple[PageChange, Sequence[int]]]:

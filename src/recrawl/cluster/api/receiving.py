@@ -16,6 +16,7 @@ from recrawl.messages.forwarding import (
     EXPECTED,
     FORWARDED,
     HELD_ONLY,
+    IN_PARTS,
     REQUEST,
     Forwarded,
     read_epochs,
@@ -24,12 +25,15 @@ from recrawl.messages.forwarding import (
 
 __all__ = ["ForwardedRequests", "signed_text"]
 
-# What workers send to each other: calls about pages, orders and hosts, and nothing about keys,
-# webhooks, consumers or the budget.
+# What workers send to each other: calls about pages, orders, hosts and changes, and nothing about
+# keys, webhooks or the budget.
 _PATHS: Final = re.compile(
-    r"(POST|PATCH|GET) /v1/corpora/([^/?]+)/"
-    r"(pages|pages/settings|pages/remove|page|orders|orders/by-url|orders/extend|orders/release"
-    r"|outcomes|signals|requests|turns|hosts/[^/?]+|stats|sources|changes)"
+    r"(?:(?:POST|PATCH|GET) /v1/corpora/(?P<corpus>[^/?]+)/"
+    r"(pages|pages/settings|pages/remove|pages/fetch-now|page|page/history|page/last-change"
+    r"|orders|orders/by-url|orders/extend|orders/release|outcomes|signals|requests|turns"
+    r"|hosts|hosts/[^/?]+|hosts/[^/?]+/pages|stats|samples?|audited-freshness|sources|changes"
+    r"|consumers|plan/pages)"
+    r"|(?:PUT|DELETE) /v1/corpora/(?P<of_consumer>[^/?]+)/consumers/[^/?]+)"
 )
 
 
@@ -51,7 +55,9 @@ def signed_text(
     sender
         Name of the worker that sends it.
     """
-    own = (headers.get(name, "") for name in (EXPECTED, REQUEST, HELD_ONLY, BODY))
+    own = [headers.get(name, "") for name in (EXPECTED, REQUEST, HELD_ONLY, BODY)]
+    if IN_PARTS in headers:
+        own.append(IN_PARTS)
     return "\n".join((quote(sender), quote(receiver), method, target, *own))
 
 
@@ -99,10 +105,12 @@ class ForwardedRequests:
             request = None if text is None else read_request(text)
         except ValueError as error:
             raise AccessDenied(f"a header of the forwarded request is malformed: {error}") from None
-        corpus = self._corpora.get(unquote(found[2]))
+        corpus = self._corpora.get(unquote(found["corpus"] or found["of_consumer"]))
         if corpus is not None:  # the service answers that there is none
             self._check_owned(corpus, expected)
-        return Forwarded(sender, request, HELD_ONLY in headers, headers.get(BODY, ""))
+        return Forwarded(
+            sender, request, HELD_ONLY in headers, headers.get(BODY, ""), IN_PARTS in headers
+        )
 
     def _check_owned(self, corpus: Corpus, expected: Mapping[int, int]) -> None:
         """Raise unless all partitions are open here, with the expected claim or a later one."""

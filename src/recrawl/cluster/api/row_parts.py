@@ -8,8 +8,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from recrawl.cluster.api.split_calls import SplitResult
-from recrawl.corpus import CountedRows, Outcome, RowStatus
+from recrawl.corpus import CountedRows, LeasedUrls, Outcome, RowStatus
 from recrawl.errors import PartitionAway, ServiceUnavailable
+from recrawl.messages.enums import Why
+from recrawl.messages.leases import WHYS
 from recrawl.node.routing import Urls, as_array
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "Rows",
     "count_everywhere",
     "count_rows",
+    "elsewhere_rows",
     "names_of_outcomes",
     "one_array",
     "only_result",
@@ -27,6 +30,7 @@ __all__ = [
 ]
 
 Rows: TypeAlias = NDArray[np.int64]
+_AWAY = WHYS.index(Why.UNAVAILABLE)
 
 
 class Columns:
@@ -106,7 +110,20 @@ def status_of_rows(found: SplitResult[Any], n_rows: int) -> NDArray[np.uint8]:
     status = np.full(n_rows, RowStatus.UNAVAILABLE, np.uint8)
     for rows, part in found.parts:
         status[rows] = part.rows
+    status[status == RowStatus.ELSEWHERE] = RowStatus.UNAVAILABLE
     return status
+
+
+def elsewhere_rows(found: SplitResult[Any]) -> Rows:
+    """Return the rows with pages of split hosts that home partitions say are elsewhere."""
+    rows = [np.zeros(0, np.int64)]
+    for own, part in found.parts:
+        if isinstance(part, LeasedUrls):
+            is_elsewhere = (part.why == _AWAY) & (part.seconds == 0)
+        else:
+            is_elsewhere = part.rows == RowStatus.ELSEWHERE
+        rows.append(own[is_elsewhere])
+    return np.sort(np.concatenate(rows))
 
 
 def count_rows(found: SplitResult[Any], n_rows: int) -> CountedRows:

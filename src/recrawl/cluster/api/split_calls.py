@@ -8,16 +8,21 @@ worker names; then its rows are unavailable.
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.client import AsyncClient
 from recrawl.cluster.api.owners import Owner, Owners
-from recrawl.cluster.api.worker_calls import WorkerCalls
+from recrawl.cluster.api.worker_calls import OwnerClient, WorkerCalls
 from recrawl.corpus import Corpus
-from recrawl.errors import RecrawlError, RequestKeyReused, ServiceUnavailable, WrongOwner
+from recrawl.errors import (
+    PageElsewhere,
+    RecrawlError,
+    RequestKeyReused,
+    ServiceUnavailable,
+    WrongOwner,
+)
 
 __all__ = ["Part", "SplitCalls", "SplitResult"]
 
@@ -64,8 +69,6 @@ class SplitCalls:
         self.local = local
         self.owners = owners
         self.calls = calls
-        # Requests have deadlines themselves; this is for a thread that is stuck.
-        self._seconds_max = calls.settings.seconds_max + _SLACK_SECONDS
 
     def split(
         self, partition: NDArray[np.int64], known: Mapping[int, Owner | None] | None = None
@@ -106,11 +109,15 @@ class SplitCalls:
         self,
         partition: NDArray[np.int64],
         local_call: Callable[[NDArray[np.int64]], _T],
-        remote_call: Callable[[AsyncClient, NDArray[np.int64]], Awaitable[_T]],
+        remote_call: Callable[[OwnerClient, NDArray[np.int64]], Awaitable[_T]],
         *,
         request: tuple[bytes, bytes] | None = None,
+        in_parts: bool = False,
+        seconds_max: float | None = None,
     ) -> SplitResult[_T]:
         """Make a call with rows of several owners.
+
+        The result of a part may also be `PageElsewhere`.
 
         Parameters
         ----------
@@ -122,6 +129,10 @@ class SplitCalls:
             Function that makes it for some rows with a client of another worker.
         request
             Key and digest of the request, if it may be repeated.
+        in_parts
+            Whether the pages are of split hosts, and not in their home partitions.
+        seconds_max
+            Deadline of each part; that of the settings by default.
 
         Raises
         ------
@@ -133,9 +144,10 @@ class SplitCalls:
         local_error: RecrawlError | None = None
         parts, away_rows = self.split(partition)
         away = [away_rows]
+        deadline = self.calls.settings.seconds_max if seconds_max is None else seconds_max
         for attempt in range(_ATTEMPTS_MAX):
             sent = [
-                (part, self._send(part, remote_call, request))
+                (part, self._send(part, remote_call, request, deadline, in_parts=in_parts))
                 for part in parts
                 if part.owner is not None
             ]
@@ -143,14 +155,16 @@ class SplitCalls:
                 if part.owner is None:
                     try:
                         result.parts.append((part.rows, local_call(part.rows)))
+                    except PageElsewhere as error:
+                        result.parts.append((part.rows, cast(_T, error)))
                     except RecrawlError as error:
                         if isinstance(error, ValueError):
-                            _collect_all(sent, self._seconds_max)
+                            _collect_all(sent, deadline)
                             raise
                         local_error = error
                         away.append(part.rows)
             is_last = attempt + 1 == _ATTEMPTS_MAX
-            parts, lost = self._collect(sent, partition, result, is_last=is_last)
+            parts, lost = self._collect(sent, deadline, partition, result, is_last=is_last)
             away += lost
             if not parts:
                 break
@@ -161,8 +175,11 @@ class SplitCalls:
     def _send(
         self,
         part: Part,
-        remote_call: Callable[[AsyncClient, NDArray[np.int64]], Awaitable[_T]],
+        remote_call: Callable[[OwnerClient, NDArray[np.int64]], Awaitable[_T]],
         request: tuple[bytes, bytes] | None,
+        seconds_max: float,
+        *,
+        in_parts: bool,
     ) -> "Future[_T]":
         assert part.owner is not None
         return self.calls.run(
@@ -171,12 +188,15 @@ class SplitCalls:
                 lambda client: remote_call(client, part.rows),
                 epochs=part.epochs,
                 request=request,
+                in_parts=in_parts,
+                seconds_max=seconds_max,
             )
         )
 
     def _collect(
         self,
         sent: Sequence[tuple[Part, "Future[_T]"]],
+        seconds_max: float,
         partition: NDArray[np.int64],
         result: SplitResult[_T],
         *,
@@ -186,12 +206,14 @@ class SplitCalls:
         again: list[Part] = []
         lost: list[NDArray[np.int64]] = []
         failed: Exception | None = None
-        for (part, _), found in zip(sent, _collect_all(sent, self._seconds_max), strict=True):
+        for (part, _), found in zip(sent, _collect_all(sent, seconds_max), strict=True):
             match found:
                 case WrongOwner() if not is_last:
                     parts, away = self.split(partition[part.rows], found.owners)
                     again += [one._replace(rows=part.rows[one.rows]) for one in parts]
                     lost.append(part.rows[away])
+                case PageElsewhere():
+                    result.parts.append((part.rows, cast(_T, found)))
                 case ValueError() | RequestKeyReused() | TypeError():
                     failed = failed or found
                 case Exception():
@@ -211,7 +233,8 @@ def _collect_all(sent: Sequence[tuple[Part, "Future[Any]"]], seconds_max: float)
     found: list[Any] = []
     for _, answer in sent:
         try:
-            found.append(answer.result(seconds_max))
+            # Requests have deadlines themselves; this is for a thread that is stuck.
+            found.append(answer.result(seconds_max + _SLACK_SECONDS))
         except Exception as error:
             found.append(error)
     return found

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import accumulate
@@ -24,11 +24,14 @@ from yarl import URL
 from recrawl.client import AsyncClient
 from recrawl.client.problems import failure_of
 from recrawl.client.service_url import ServiceUrl
-from recrawl.client.transport import JSON, ServiceAnswer, Transport, query_text
+from recrawl.client.transport import ARROW, JSON, ServiceAnswer, Transport, query_text
 from recrawl.cluster.api.credentials import ClusterKeys
 from recrawl.cluster.api.owners import Owner
 from recrawl.cluster.api.receiving import signed_text
-from recrawl.errors import ServiceError, ServiceUnavailable, WrongOwner
+from recrawl.core.price.due_table import DueTable
+from recrawl.corpus.plan.partition_bytes import decode_partitions
+from recrawl.corpus.plan.planned_partition import PlannedPartition
+from recrawl.errors import PageElsewhere, ServiceError, ServiceUnavailable, WrongOwner
 from recrawl.messages.cluster_metrics import CALL_RESULTS, TimeCounts
 from recrawl.messages.forwarding import (
     AUTHORIZATION_KIND,
@@ -36,6 +39,7 @@ from recrawl.messages.forwarding import (
     EXPECTED,
     FORWARDED,
     HELD_ONLY,
+    IN_PARTS,
     REQUEST,
     epochs_text,
     forwarded_digest,
@@ -58,6 +62,7 @@ _KNOWN_WORKERS_MAX: Final = 4_096
 _PROBE_SECONDS: Final = 0.5
 _HOLD_SECONDS_MAX: Final = 8.0
 _WRONG_OWNER: Final = "urn:recrawl:problem:wrong-owner"
+_ELSEWHERE: Final = "urn:recrawl:problem:page-elsewhere"
 _CLOSE_SECONDS: Final = 5.0
 _SECONDS_COUNTED: Final = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
@@ -73,6 +78,8 @@ class ForwardingSettings:
     """Deadline of a call about given rows."""
     lease_seconds_max: float = 2.0
     """Deadline of a lease."""
+    plan_seconds_max: float = 30.0
+    """Deadline of the sampled pages for a plan; to find them, an owner looks at all its pages."""
 
 
 class _Health:
@@ -138,6 +145,7 @@ class _OwnerTransport(Transport):
         request: tuple[bytes, bytes] | None,
         *,
         is_held_only: bool,
+        in_parts: bool,
     ) -> None:
         self._url = ServiceUrl(owner.address.rstrip("/"), calls.corpus)
         self._base = self._url.path_of(calls.corpus)
@@ -151,6 +159,8 @@ class _OwnerTransport(Transport):
             self._own[REQUEST] = request_text(request)
         if is_held_only:
             self._own[HELD_ONLY] = "1"
+        if in_parts:
+            self._own[IN_PARTS] = "1"
 
     async def close(self) -> None:
         """Do nothing: all requests share their connections."""
@@ -205,6 +215,8 @@ def _wrong_owner(server: str, data: bytes) -> Exception:
         document = ServiceAnswer({}, data).json()
         if document["type"] == _WRONG_OWNER:
             return WrongOwner(str(document["detail"])[:500], read_owner_rows(document["owners"]))
+        if document["type"] == _ELSEWHERE:
+            return PageElsewhere(str(document["detail"])[:500])
     except (ServiceError, KeyError, TypeError, ValueError):
         pass
     return ServiceError(f"{server} says that it is not the server that was meant")
@@ -222,6 +234,38 @@ class OwnerClient(AsyncClient):
     def __init__(self, transport: Transport) -> None:
         self.url = transport.server
         self._transport = transport
+
+    async def pages_for_plan(
+        self,
+        n_pages_max: int,
+        *,
+        table: DueTable,
+        n_pages_total: int | None = None,
+        patterns: Sequence[str] = (),
+    ) -> list[PlannedPartition]:
+        """Return what a plan needs to know of the partitions of the worker.
+
+        Parameters
+        ----------
+        n_pages_max, n_pages_total, patterns
+            Arguments of `recrawl.Corpus.pages_for_plan`.
+        table
+            Table of due times of this process.
+        """
+        answer = await self._transport.call(
+            "GET",
+            "/plan/pages",
+            params={
+                "n_pages_max": n_pages_max,
+                "n_pages_total": n_pages_total,
+                "of": list(patterns) or None,
+            },
+            accept=ARROW,
+        )
+        try:
+            return decode_partitions(answer.data, table)
+        except ValueError as error:
+            raise ServiceError(str(error)) from error
 
 
 class WorkerCalls:
@@ -323,12 +367,13 @@ class WorkerCalls:
     async def call(
         self,
         owner: Owner,
-        call: Callable[[AsyncClient], Awaitable[_T]],
+        call: Callable[[OwnerClient], Awaitable[_T]],
         *,
         epochs: Mapping[int, int] | None = None,
         seconds_max: float | None = None,
         request: tuple[bytes, bytes] | None = None,
         is_held_only: bool = False,
+        in_parts: bool = False,
     ) -> _T:
         """Call a worker, once and within a deadline.
 
@@ -346,6 +391,8 @@ class WorkerCalls:
             Key and digest of the original request.
         is_held_only
             Whether a lease asks only for orders that an earlier attempt got.
+        in_parts
+            Whether the pages are of split hosts, and not in their home partitions.
 
         Raises
         ------
@@ -357,7 +404,10 @@ class WorkerCalls:
         began = time.monotonic()
         error: BaseException | None = None
         try:
-            return await self._call(owner, call, epochs, seconds_max, request, is_held_only)
+            transport = _OwnerTransport(
+                self, owner, epochs or {}, request, is_held_only=is_held_only, in_parts=in_parts
+            )
+            return await self._call(owner, call, transport, seconds_max)
         except BaseException as failure:
             error = failure
             raise
@@ -367,18 +417,15 @@ class WorkerCalls:
     async def _call(
         self,
         owner: Owner,
-        call: Callable[[AsyncClient], Awaitable[_T]],
-        epochs: Mapping[int, int] | None,
+        call: Callable[[OwnerClient], Awaitable[_T]],
+        transport: _OwnerTransport,
         seconds_max: float | None,
-        request: tuple[bytes, bytes] | None,
-        is_held_only: bool,
     ) -> _T:
         if len(self._health) > _KNOWN_WORKERS_MAX:
             self._health.clear()  # of workers that have ended
         health = self._health.setdefault(owner.address, _Health())
         if health.is_stalled:
             raise ServiceUnavailable(f"the worker {owner.worker} does not answer")
-        transport = _OwnerTransport(self, owner, epochs or {}, request, is_held_only=is_held_only)
         seconds = self.settings.seconds_max if seconds_max is None else seconds_max
         try:
             async with asyncio.timeout(seconds):

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 BACKUPS_KEPT = 7
 """Default number of backups kept in a folder."""
-COPIED_FILES = ("recrawl.toml", "last-config.json", "forgets.json", "FORMAT")
+COPIED_FILES = ("recrawl.toml", "last-config.json", "forgets.json", "holdout.npz", "FORMAT")
 # The cursors of named consumers of the change feed.
 COPIED_FOLDER = "consumers"
 _ATTEMPTS_MAX = 100

@@ -12,6 +12,7 @@ from recrawl.corpus.corpus import Corpus
 from recrawl.corpus.doctor.backup_repair import repair_from_backup
 from recrawl.corpus.doctor.check_results import CheckResult, Severity, bad, ok, run_check
 from recrawl.corpus.doctor.corpus_checks import (
+    audits_check,
     budget_check,
     consumers_check,
     flapping_check,
@@ -46,6 +47,7 @@ __all__ = [
     "CheckResult",
     "Severity",
     "check_corpus",
+    "check_open_corpus",
     "kernels_check",
     "repair_corpus",
     "repair_from_backup",
@@ -75,6 +77,25 @@ def check_corpus(
     if folder.is_dir():
         yield from run_check("disk", partial(disk_check, folder))
     yield from run_check("corpus", partial(_corpus_results, folder, is_deep, is_scrub, clock))
+
+
+def check_open_corpus(corpus: Corpus) -> list[CheckResult]:
+    """Return the problems of a corpus that is in use, as far as they are quickly found.
+
+    Parameters
+    ----------
+    corpus
+        Open corpus; only its open partitions are checked.
+    """
+    checks = (
+        ("limits", limits_check),
+        ("hosts", hosts_check),
+        ("sources", sources_check),
+        ("consumers", consumers_check),
+    )
+    with corpus.nodes.use_all():
+        found = [one for name, check in checks for one in run_check(name, partial(check, corpus))]
+    return [one for one in found if one.level != Severity.OK]
 
 
 def _corpus_results(
@@ -133,6 +154,7 @@ def _open_corpus_results(corpus: Corpus, is_deep: bool, clock: Clock) -> Iterato
         ("limits", limits_check),
         ("hosts", hosts_check),
         ("sources", sources_check),
+        ("audits", audits_check),
         ("flapping", flapping_check),
         ("wrong answers", wrong_answers_check),
         ("consumers", consumers_check),

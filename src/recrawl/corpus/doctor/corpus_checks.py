@@ -25,6 +25,7 @@ from recrawl.store import Cursor, Names
 from recrawl.units import count_text, share_text
 
 __all__ = [
+    "audits_check",
     "budget_check",
     "consumers_check",
     "flapping_check",
@@ -333,6 +334,28 @@ def sources_check(corpus: Corpus) -> Iterator[CheckResult]:
             if source.total > 0
         ]
         yield ok("sources", _list_names(shares) or f"{len(known)}, with too few signals to judge")
+
+
+def audits_check(corpus: Corpus) -> Iterator[CheckResult]:
+    """Find kinds and hosts whose audits find another freshness than the model expected."""
+    table = corpus.audited_freshness()
+    whole = table.rows[0]
+    if whole.audited is None or whole.modelled is None:
+        yield ok("audits", "none; set audit.share to measure freshness, such as 0.01")
+        return
+    for row in [row for row in table.rows if row.disagrees][:_NAMED_MAX]:
+        name = {"corpus": "all pages", "kind": f"kind {row.name or 'without a name'}"}
+        yield warn(
+            "audits",
+            f"{name.get(row.part, row.name)}: {share_text(row.audited or 0.0)} of "
+            f"{row.n_audited:,} audited copies were fresh, the model expected "
+            f"{share_text(row.modelled or 0.0)}",
+            "See `recrawl stats --audited`; give pages that change in different ways different "
+            "kinds, and look with `recrawl explain` at what counts as a change.",
+        )
+    if not any(row.disagrees for row in table.rows):
+        found = f"{share_text(whole.audited)} of {whole.n_audited:,} copies were fresh"
+        yield ok("audits", f"{found}, the model expected {share_text(whole.modelled)}")
 
 
 def wrong_answers_check(corpus: Corpus) -> Iterator[CheckResult]:

@@ -22,6 +22,7 @@ __all__ = [
     "GroupView",
     "PageExplanation",
     "explain_page",
+    "first_cursor",
     "last_outcome",
     "page_explanation",
 ]
@@ -35,7 +36,7 @@ _SLACK_MS = 1_000
 _CHANGES_PER_READ = 1_000
 
 
-def _first_cursor(store: Store, at_ms: int) -> Cursor | None:
+def first_cursor(store: Store, at_ms: int) -> Cursor | None:
     """Return the cursor of the first change from an instant on; None if the feed begins later."""
     first = store.first_change
     oldest = store.changes(first, 1)
@@ -76,7 +77,7 @@ def last_outcome(
     """
     if fetched_at_ms + _SLACK_MS < added_at_ms:
         return None
-    after = _first_cursor(store, fetched_at_ms - _SLACK_MS)
+    after = first_cursor(store, fetched_at_ms - _SLACK_MS)
     if after is None:
         return None
     found = Transition.NONE

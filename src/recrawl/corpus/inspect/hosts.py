@@ -4,23 +4,29 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from recrawl.messages.views import HostView
+from recrawl.messages.views import HostTable, HostView
 from recrawl.node.node import Node
 from recrawl.shard import PageStatus
-from recrawl.shard.state.tables import GROUP_CLOSED, GROUP_UNLIMITED
+from recrawl.shard.state.tables import GROUP_CLOSED, GROUP_SPLIT, GROUP_UNLIMITED
 from recrawl.shard.state.words import EPOCH_SECONDS
 from recrawl.store import Names
 from recrawl.units import count_text
 
 __all__ = [
+    "HOSTS_SHOWN_MAX",
+    "HostTable",
     "HostView",
+    "add_host_views",
     "host_view",
+    "largest_hosts",
     "newcomers_by_host",
     "newcomers_words",
     "pages_of_host",
     "similar_hosts",
 ]
 
+HOSTS_SHOWN_MAX = 200
+"""Largest number of rows in a `HostTable`; hosts with fewer pages are only counted."""
 # The largest corpora have millions of hosts; searching all would take too long for a hint.
 _NAMES_MAX = 100_000
 _HOSTS_SHOWN_MAX = 1_000
@@ -49,27 +55,76 @@ def host_view(node: Node, host: str) -> HostView:
         Canonical name of the host, domain or key.
     """
     with node.lock:
-        groups, defaults = node.shard.tables.groups, node.shard.settings
         number = int(node.store.numbers_of(Names.GROUP, [host])[0])
-        is_known = 0 <= number < groups.n_pages.size
-        n_pages = int(groups.n_pages[number]) if is_known else 0
-        flags = int(groups.flags[number]) if is_known else 0
-        delay_seconds = defaults.group_delay
-        in_flight_max, burst = defaults.group_in_flight_max, defaults.group_burst
-        blocked_until_ms = 0
-        if is_known and groups.in_flight_max[number] > 0:
-            delay_seconds = int(groups.delay_ms[number]) / 1000
-            in_flight_max, burst = int(groups.in_flight_max[number]), int(groups.burst[number])
-            blocked_until_ms = int(groups.blocked_until[number])
-    return HostView(
+        return _view_of(node, number, host)
+
+
+def _view_of(node: Node, number: int, host: str) -> HostView:
+    """Return how the host with a number is fetched from; the defaults if the shard has none."""
+    groups, defaults = node.shard.tables.groups, node.shard.settings
+    view = HostView(
         host,
-        n_pages,
-        delay_seconds,
-        in_flight_max,
-        burst,
-        blocked_until_ms or None,
-        bool(flags & GROUP_CLOSED),
-        bool(flags & GROUP_UNLIMITED),
+        0,
+        defaults.group_delay,
+        defaults.group_in_flight_max,
+        defaults.group_burst,
+        None,
+        False,
+        False,
+    )
+    if not 0 <= number < groups.n_pages.size:
+        return view
+    flags = int(groups.flags[number])
+    view = view._replace(
+        n_pages=int(groups.n_pages[number]),
+        is_closed=bool(flags & GROUP_CLOSED),
+        is_unlimited=bool(flags & GROUP_UNLIMITED),
+        is_split=bool(flags & GROUP_SPLIT),
+    )
+    if groups.in_flight_max[number] == 0:
+        return view
+    return view._replace(
+        delay_seconds=int(groups.delay_ms[number]) / 1000,
+        in_flight_max=int(groups.in_flight_max[number]),
+        burst=int(groups.burst[number]),
+        blocked_until_ms=int(groups.blocked_until[number]) or None,
+        in_flight=int(groups.in_flight[number]),
+        n_errors=int(groups.n_errors[number]),
+    )
+
+
+def largest_hosts(nodes: Sequence[Node]) -> HostTable:
+    """Return the hosts with the most pages, and the number of all hosts with pages.
+
+    A host that is split over partitions has one row, with the pages of all of them.
+    """
+    found: dict[str, HostView] = {}
+    n_hosts = 0
+    for node in nodes:
+        n_pages = node.shard.tables.groups.n_pages
+        used = np.flatnonzero(n_pages > 0)
+        n_hosts += used.size
+        most = used[np.argsort(-n_pages[used].astype(np.int64), kind="stable")[:HOSTS_SHOWN_MAX]]
+        names = node.store.names_of(Names.GROUP, most.tolist())
+        for number, name in zip(most.tolist(), names, strict=True):
+            view = _view_of(node, number, name or str(number))
+            known = found.get(view.host)
+            if known is not None:
+                n_hosts -= 1
+                view = add_host_views(known, view)
+            found[view.host] = view
+    rows = sorted(found.values(), key=lambda row: (-row.n_pages, row.host))
+    return HostTable(rows[:HOSTS_SHOWN_MAX], n_hosts)
+
+
+def add_host_views(first: HostView, second: HostView) -> HostView:
+    """Return how a host is fetched from whose pages are in two partitions or workers."""
+    return first._replace(
+        n_pages=first.n_pages + second.n_pages,
+        in_flight=first.in_flight + second.in_flight,
+        n_errors=max(first.n_errors, second.n_errors),
+        blocked_until_ms=max(first.blocked_until_ms or 0, second.blocked_until_ms or 0) or None,
+        is_closed=first.is_closed or second.is_closed,
     )
 
 

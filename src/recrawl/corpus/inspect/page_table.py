@@ -37,6 +37,7 @@ __all__ = [
     "page_batches",
     "page_cursor",
     "page_rows_after",
+    "page_rows_of",
     "parse_page_cursor",
 ]
 
@@ -228,6 +229,10 @@ class _Partition:
         rows = np.flatnonzero(shard.has_pages(page))
         if rows.size != page.size:
             page, name = page[rows], None if name is None else name.take(pa.array(rows))
+        return self.rows_of(page, name)
+
+    def rows_of(self, page: NDArray[np.int64], name: pa.Array | None) -> pa.RecordBatch:
+        """Return pages that the shard has; their names may be left out if no column needs them."""
         columns = self._columns(page, name)
         return pa.RecordBatch.from_arrays(
             [columns[name] for name in self._wanted], schema=self._schema
@@ -296,6 +301,8 @@ def page_rows_after(
     columns: Sequence[str] | None,
     limit: int,
     now_ms: int,
+    *,
+    is_one_partition: bool = False,
 ) -> PageRows:
     """Return at most ``limit`` pages after a cursor; none only if there are no more.
 
@@ -311,12 +318,16 @@ def page_rows_after(
         Largest number of rows.
     now_ms
         Current time, in milliseconds since 1970.
+    is_one_partition
+        Whether to list the partition of the cursor alone, which must be open.
     """
     wanted = _check_columns(columns)
     if not 1 <= limit <= ROWS_PER_BATCH_MAX:
         raise ValueError(f"limit must be 1 to {ROWS_PER_BATCH_MAX}, got {limit!r}")
     start, first = parse_page_cursor(cursor, nodes.n_partitions, nodes.generation)
     others = [node for node in nodes if node.partition >= start]
+    if is_one_partition:
+        others = [nodes[start]]
     for node, after in zip(others, [*others[1:], None], strict=True):
         if node.partition > start:
             first = 0  # the partition of the cursor is not open any more
@@ -340,6 +351,31 @@ def page_rows_after(
         ),
         None,
     )
+
+
+def page_rows_of(
+    node: Node, page: NDArray[np.int64], columns: Sequence[str] | None, now_ms: int
+) -> pa.RecordBatch:
+    """Return some pages of a partition with the columns of `PAGE_COLUMNS`.
+
+    Parameters
+    ----------
+    node
+        Node of the partition.
+    page
+        Numbers of the pages; those that are no longer tracked are left out.
+    columns
+        Names of `PAGE_COLUMNS`, in the order wanted; all columns if None.
+    now_ms
+        Current time, in milliseconds since 1970.
+    """
+    part = _Partition(node, _check_columns(columns), now_ms)
+    with node.lock:
+        names = node.store.page_names_of(page)
+        is_named = np.array([name is not None for name in names], np.bool_)
+        rows = np.flatnonzero(node.shard.has_pages(page) & is_named)
+        text = pa.array([names[row] for row in rows.tolist()], pa.binary()).cast(pa.string())
+        return part.rows_of(page[rows], text)
 
 
 def page_cursor(partition: int, slot: int, generation: int) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from copy import copy
 from itertools import accumulate
 
 import numpy as np
@@ -27,7 +28,7 @@ from recrawl.node.reporting.many import (
     logged_bytes,
     readable_content,
 )
-from recrawl.node.routing import batch_ranges, key_column
+from recrawl.node.routing import batch_ranges, key_column, partitions_of
 from recrawl.urls import canonical, page_names
 
 __all__ = ["Reported", "Reporting"]
@@ -76,6 +77,19 @@ class Reporting:
         self._generation = generation
         self._small_calls = small_calls
         self._old_handles = old_handles
+        self._in_parts = False
+
+    def for_parts(self, small_calls: SmallCalls) -> "Reporting":
+        """Return reports of outcomes by URL whose home partitions have said: elsewhere.
+
+        Parameters
+        ----------
+        small_calls
+            Queue of small reports.
+        """
+        view = copy(self)
+        view._in_parts, view._small_calls = True, small_calls
+        return view
 
     def report(self, outcomes: Iterable[Outcome] | pa.Table | pa.RecordBatch) -> Reported:
         """Log and apply outcomes, see `Corpus.report`."""
@@ -197,7 +211,7 @@ class Reporting:
             n_bytes = logged_bytes(any_node, answers, with_texts=own_content.keep_text)
         counted, transition = np.zeros(n_rows, np.bool_), np.zeros(n_rows, np.uint8)
         wrong_answer, is_known = np.zeros(n_rows, np.uint8), np.zeros(n_rows, np.bool_)
-        is_unavailable = np.zeros(n_rows, np.bool_)
+        is_unavailable, is_elsewhere = np.zeros(n_rows, np.bool_), np.zeros(n_rows, np.bool_)
         answers = answers._replace(handle=self._old_handles.translate(answers.handle))
         partition = partition_of(answers.handle, self._generation)
         url = pa.nulls(n_rows, pa.string())
@@ -209,7 +223,11 @@ class Reporting:
             keys = key_column(answers.key if has_key else None, n_rows, by)
             url = page_names(keys, canonical(answers.url).url)
             found = by_url[url.is_valid().to_numpy(zero_copy_only=False)[by_url]]
-            partition[found] = self._nodes.find_partitions(url.take(pa.array(found)), by)
+            name = url.take(pa.array(found))
+            partition[found] = self._nodes.find_partitions(name, by, in_parts=self._in_parts)
+            if not self._in_parts:
+                home = partitions_of(name, self._nodes.n_partitions, by)
+                is_elsewhere[found] = partition[found] != home
         pending: list[tuple[Node, NDArray[np.int64], BegunAnswers]] = []
 
         def finish() -> None:
@@ -246,6 +264,7 @@ class Reporting:
             wrong_answer=wrong_answer,
             is_known=is_known,
             is_unavailable=is_unavailable,
+            is_elsewhere=is_elsewhere & is_unavailable,
         )
 
 

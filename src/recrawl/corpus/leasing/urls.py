@@ -59,7 +59,8 @@ def lease_urls(
     urls
         All URLs, as they were given.
     row_status
-        `RowStatus` of each URL: UNAVAILABLE once the batches have found its partition not open.
+        `RowStatus` of each URL: UNAVAILABLE once the batches have found its partition not open, and
+        ELSEWHERE if another part of a split host has the page: that may be asked at once.
     config
         Configuration of the corpus.
     time
@@ -95,7 +96,8 @@ def lease_urls(
         granted = orders_of(node.store, node.partition, ordered, is_announced, node.generation)
         for row, one in zip(rows[codes == _ORDERED].tolist(), granted, strict=True):
             order[row] = one
-    why[row_status == RowStatus.UNAVAILABLE] = _CODE[Why.UNAVAILABLE]
+    why[np.isin(row_status, (RowStatus.UNAVAILABLE, RowStatus.ELSEWHERE))] = _CODE[Why.UNAVAILABLE]
+    until[row_status == RowStatus.ELSEWHERE] = 0.0
     return LeasedUrls(urls, order, why, until)
 
 

@@ -42,6 +42,10 @@ class CorpusMetrics:
     """The same, each copy weighted by its importance."""
     n_audited: int
     n_audited_fresh: int
+    audited_modelled: float
+    """Sum of the modelled freshness of audited copies, each just before it was fetched."""
+    audited_variance: float
+    """Variance of ``n_audited_fresh`` if the model is right."""
     price: float
     """Price that the value of a fetch must reach; the mean over partitions, weighted by pages."""
     demand_per_second: float | None
@@ -65,7 +69,7 @@ class CorpusMetrics:
     n_changed: int
     n_signals: int
     n_void: int
-    """Rows of events that were ignored."""
+    """SampleRows of events that were ignored."""
     outcomes_by_verdict: dict[str, int]
     """Number of outcomes since the corpus was opened: names of `recrawl.shard.Verdict` in lower
     case."""
@@ -85,6 +89,8 @@ class _NodeFigures(NamedTuple):
     """What is read of a node while its lock is held once."""
 
     registers: dict[str, int]
+    audited_modelled: float
+    audited_variance: float
     price: float
     n_pages: int
     in_flight: int
@@ -119,6 +125,8 @@ def _read_node(node: Node, now_ms: int) -> _NodeFigures:
         registers = shard.tables.registers
         return _NodeFigures(
             {name: int(getattr(registers, name)[0]) for name in _COUNTERS},
+            float(registers.audited_modelled[0]),
+            float(registers.audited_variance[0]),
             shard.price_at(now_ms),
             shard.n_pages,
             n_leases_held(shard, now_ms),
@@ -199,6 +207,8 @@ def read_metrics(nodes: Sequence[Node], *, now_ms: int) -> CorpusMetrics:
         n_due=round(n_due),
         in_flight=sum(one.in_flight for one in parts),
         outcomes_by_verdict={one.name.lower(): int(by_verdict[one]) for one in Verdict},
+        audited_modelled=sum(one.audited_modelled for one in parts),
+        audited_variance=sum(one.audited_variance for one in parts),
         log_lag_records=None if None in lags else sum(filter(None, lags)),
         **{name: sum(one.registers[name] for one in parts) for name in _COUNTERS},
     )

@@ -7,14 +7,15 @@ from the feed of changes, which reaches further back than the log but has no pol
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from recrawl.core.arrays import CountArray, FloatArray
 from recrawl.corpus.past.replay import (
+    LogTime,
     OnRecord,
     Step,
     locate_page,
@@ -49,11 +50,13 @@ from recrawl.shard import (
     Verdict,
 )
 from recrawl.shard.events import SCHEMA_ID
+from recrawl.shard.explain import Explanation
 from recrawl.store import Names, Store
 
 __all__ = [
     "CHANGES_READ_MAX",
     "EVENTS_MAX",
+    "PAGES_REPLAYED_MAX",
     "BeliefSeries",
     "EarlierChange",
     "PageHistory",
@@ -67,6 +70,8 @@ EVENTS_MAX = 100_000
 """Largest number of polls, of signals and of orders in a history; the oldest are dropped."""
 CHANGES_READ_MAX = 2_000_000
 """Number of changes of the feed that are searched."""
+PAGES_REPLAYED_MAX = 100_000
+"""Number of pages of a partition up to which a history with a limit replays the log."""
 _CHANGES_PER_READ = 10_000
 # Kinds of records that can be about a page or have the time, of the shard and of the node.
 _SCHEMAS_READ = frozenset(
@@ -151,6 +156,8 @@ class PageHistory:
     """Freshness, value and price up to ``until_ms``; None if not requested."""
     ahead: BeliefSeries | None
     """The same from ``until_ms`` to the time the page comes due, if nothing happens until then."""
+    is_belief_present: bool = False
+    """Whether ``believed`` shows freshness by the present belief, not by that of each moment."""
 
     @property
     def begins_ms(self) -> int:
@@ -208,7 +215,49 @@ class PageHistory:
             ],
             "believed": _columns(self.believed),
             "ahead": _columns(self.ahead),
+            "is_belief_present": self.is_belief_present,
         }
+
+    @classmethod
+    def from_dict(cls, members: Mapping[str, Any]) -> Self:
+        """Return the history in a dictionary of `as_dict` with its URL, as a service sends it."""
+        return cls(
+            url=members["url"],
+            from_ms=members["from_ms"],
+            until_ms=members["until_ms"],
+            is_whole=members["is_whole"],
+            polls=tuple(
+                Poll(
+                    one["at_ms"],
+                    one["fetched_at_ms"],
+                    Verdict[one["verdict"].upper()],
+                    Transition[one["transition"].upper()] if one["transition"] else None,
+                    one["is_counted"],
+                )
+                for one in members["polls"]
+            ),
+            signals=tuple(PageSignal(**one) for one in members["signals"]),
+            orders=tuple(
+                PageOrder(one["at_ms"], Reason[one["reason"].upper()]) for one in members["orders"]
+            ),
+            earlier=tuple(
+                EarlierChange(one["at_ms"], Transition[one["transition"].upper()])
+                for one in members["earlier_changes"]
+            ),
+            believed=_series_of(members["believed"]),
+            ahead=_series_of(members["ahead"]),
+            is_belief_present=members["is_belief_present"],
+        )
+
+
+def _series_of(columns: Mapping[str, Any] | None) -> BeliefSeries | None:
+    if columns is None:
+        return None
+    # JSON has null where a number is not known.
+    numbers: dict[str, Any] = {
+        name: np.array(columns[name], np.float64) for name in BeliefSeries.__slots__
+    }
+    return BeliefSeries(**numbers | {"at_ms": numbers["at_ms"].astype(np.int64)})
 
 
 def _columns(moments: BeliefSeries | None) -> dict[str, list[float]] | None:
@@ -418,6 +467,13 @@ def _first_ms(partition: Partition) -> int:
     return 0
 
 
+def _begin_time(time: LogTime, happening: LogEntry) -> None:
+    """Set the time and epoch to those of a record, if it has them."""
+    if isinstance(happening, Ticked | Ordered | LeasesExpired | Claimed) and happening.at_ms.size:
+        time.epoch = int(happening.epoch.max())
+        time.now_ms = int(happening.at_ms.max())
+
+
 def _grid(first_ms: int, last_ms: int, n: int) -> list[int]:
     return [int(at) for at in np.linspace(first_ms, last_ms, n)] if last_ms > first_ms else []
 
@@ -434,6 +490,28 @@ def _ahead(shard: Shard, page: int, now_ms: int, behind_ms: int) -> BeliefSeries
     sampler = _Sampler(page, _grid(now_ms, now_ms + max(ahead_ms, 1), _MOMENTS_AHEAD))
     sampler.pass_to(shard, now_ms + max(ahead_ms, 1) + 1)
     return sampler.moments()
+
+
+def _believed_now(reading: "_Reading", state: Explanation) -> BeliefSeries:
+    """Return the freshness since each poll that was found, by the present belief of the page."""
+    polls = [poll.fetched_at_ms for poll in reading.found.polls if poll.is_counted is not False]
+    if state.fetched_at_ms is not None:
+        polls.append(state.fetched_at_ms)  # it may be before the records that were read
+    seen = np.unique(np.array(polls, np.int64))
+    grid = np.array(_grid(reading.from_ms, reading.until_ms, _MOMENTS), np.int64)
+    at_ms = np.unique(np.concatenate([grid, seen, seen - 1, [reading.until_ms]]))
+    at_ms = at_ms[(at_ms >= reading.from_ms) & (at_ms <= reading.until_ms)]
+    place = np.searchsorted(seen, at_ms, side="right") - 1
+    # The marginal of a Poisson process whose rate has a gamma distribution.
+    age = (at_ms - seen[np.maximum(place, 0)]) / 1000 if seen.size else np.zeros(at_ms.size)
+    fresh = (1 + np.maximum(age, 0) / state.belief_seconds) ** -state.belief_shape
+    nothing = np.full(at_ms.size, np.nan)
+    return BeliefSeries(
+        at_ms=at_ms,
+        freshness=np.where(place >= 0, fresh, np.nan),
+        value=nothing,
+        price=nothing,
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -457,6 +535,23 @@ class _Reading:
                 break
             time.follow(step)
             self.found.note(step, _rows_of(step.happening, self.page), None)
+
+    def scan_last(self, n_records_max: int) -> None:
+        """Find events in the last records of the log; ``from_ms`` becomes the time of the first."""
+        ledger, time = self.partition.ledger, LogTime(0, 0)
+        first = max(ledger.first, ledger.end - n_records_max)
+        for step in steps(ledger, first, time, schemas=_SCHEMAS_READ, on_record=self.on_record):
+            if time.now_ms == 0:
+                _begin_time(time, step.happening)
+                if time.now_ms == 0:
+                    continue  # no record before it says when it was
+                self.from_ms = max(self.from_ms, time.now_ms)
+            else:
+                time.follow(step)
+            if time.now_ms > self.until_ms:
+                break
+            at_now = step._replace(at_ms=time.now_ms)
+            self.found.note(at_now, _rows_of(step.happening, self.page), None)
 
     def replay(self) -> tuple[BeliefSeries, BeliefSeries]:
         """Apply every record; find events, and return the beliefs until now and ahead."""
@@ -487,6 +582,7 @@ def read_page_history(
     with_beliefs: bool = True,
     on_record: OnRecord | None = None,
     key: str | None = None,
+    n_records_max: int | None = None,
 ) -> PageHistory | None:
     """Return the history of a page; None if it is not tracked.
 
@@ -506,6 +602,10 @@ def read_page_history(
         Called with 1 for each record that is read.
     key
         Key of the page, in a corpus grouped by key.
+    n_records_max
+        Largest number of records to read.  Of a longer log only the last ones are read.  There,
+        and with more than `PAGES_REPLAYED_MAX` pages, freshness is that of the present belief.
+        None for no limit.
     """
     place = locate_page(corpus, url, key)
     if place is None:
@@ -514,16 +614,29 @@ def read_page_history(
     partition, node = corpus.partitions[i], corpus.nodes[i]
     with node.lock:
         state = node.shard.explain(page)
-    log_ms = _first_ms(partition)
+    now_ms = corpus.time.now_ms() if until_ms is None else until_ms
+    ledger = partition.ledger
+    is_cut = n_records_max is not None and (
+        ledger.end - ledger.first > n_records_max
+        or (with_beliefs and node.shard.n_pages > PAGES_REPLAYED_MAX)
+    )
+    log_ms = 0 if is_cut else _first_ms(partition)
     reading = _Reading(
         partition=partition,
         page=page,
         from_ms=max(log_ms, 0 if state is None else state.added_at_ms),
-        until_ms=max(corpus.time.now_ms() if until_ms is None else until_ms, log_ms),
+        until_ms=max(now_ms, log_ms),
         on_record=on_record,
     )
     believed = ahead = None
-    if with_beliefs:
+    if n_records_max is not None and is_cut:
+        reading.scan_last(n_records_max)
+        if with_beliefs and state is not None:
+            believed = _believed_now(reading, state)
+            with node.lock:
+                behind_ms = reading.until_ms - reading.from_ms
+                ahead = _ahead(node.shard, page, reading.until_ms, behind_ms)
+    elif with_beliefs:
         believed, ahead = reading.replay()
     else:
         reading.scan()
@@ -541,7 +654,9 @@ def read_page_history(
             for at_ms, number in found.signals
         ),
         orders=tuple(found.orders),
-        earlier=_changes_before(node.store, page, partition.ledger.first),
+        # The feed of changes is as long as the log.
+        earlier=() if is_cut else _changes_before(node.store, page, ledger.first),
         believed=believed,
         ahead=ahead,
+        is_belief_present=is_cut and believed is not None,
     )

@@ -9,13 +9,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
+import numpy as np
+
 from recrawl.corpus.inspect.explanation import PageExplanation, page_explanation
 from recrawl.corpus.view import CorpusView
-from recrawl.errors import LedgerError, RecoveryError, SnapshotError, TimeLost
+from recrawl.errors import (
+    LedgerError,
+    PageElsewhere,
+    PartitionAway,
+    RecoveryError,
+    SnapshotError,
+    TimeLost,
+)
 from recrawl.ledger import Ledger, SavedSnapshot
+from recrawl.messages.results import RowStatus
 from recrawl.node.durability.recovery import Partition, initial_shard, restore_shard
 from recrawl.node.node import apply_entry, use_logged_price
 from recrawl.node.records import LogEntry, entry_of, without_key
+from recrawl.node.routing import split_by_partition
 from recrawl.shard import Claimed, LeasesExpired, Ordered, Shard, Ticked
 from recrawl.shard.state.snapshot import restore_tables
 from recrawl.units import instant_text
@@ -88,10 +99,17 @@ class Step(NamedTuple):
 def locate_page(corpus: CorpusView, url: str, key: str | None = None) -> tuple[int, int] | None:
     """Return the partition and the number of a page; None if it is not tracked."""
     by = corpus.config.corpus.group_by
-    for node, _, name, _ in corpus.nodes.split([url], by, key=key):
+    row_status = np.zeros(1, np.uint8)
+    for node, _, name, _ in corpus.nodes.split(
+        [url], by, key=key, row_status=row_status, in_parts=corpus.is_for_parts
+    ):
         with node.lock:
             page = int(node.store.pages_of(name)[0])
         return (node.partition, page) if page >= 0 else None
+    if row_status[0] == RowStatus.ELSEWHERE:
+        raise PageElsewhere("the partition that may have the page is not open here")
+    for partition, *_ in split_by_partition([url], corpus.nodes.n_partitions, by, key=key):
+        raise PartitionAway(partition)
     return None
 
 

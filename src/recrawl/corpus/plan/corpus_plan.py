@@ -1,23 +1,22 @@
 """A plan for a whole corpus: freshness against budget by kind and host, and targets.
 
-`recrawl.corpus.plan.curve` knows kinds, hosts and pages only by number.  This module reads their
-names from the store; it reads URLs only of sampled pages, and only for a target with a URL pattern.
+`make_plan` reads what it needs of the partitions of this process, a few milliseconds at a time, and
+computes the rest without their locks.  `plan_partitions` does the same for partitions that were
+read elsewhere, as in a cluster.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from recrawl.core.arrays import FlagArray, FloatArray
-from recrawl.corpus.budget_view import BudgetView
-from recrawl.corpus.inspect.kinds import kind_names
 from recrawl.corpus.plan.curve import PAGES_PLANNED_MAX, Plan, curve_of, kinds_by_name, plan_at
-from recrawl.corpus.plan.hosts import HostPlans, host_plans
+from recrawl.corpus.plan.hosts import GroupNames, HostPlans, host_plans
 from recrawl.corpus.plan.monotone import Monotone
+from recrawl.corpus.plan.planned_partition import PlannedPartition, read_nodes, url_patterns
 from recrawl.corpus.plan.priced_pages import Ceilings, PricedPages, SampledPages
 from recrawl.corpus.plan.targets import (
     CombinedAnswer,
@@ -30,12 +29,20 @@ from recrawl.corpus.plan.targets import (
 )
 from recrawl.node.config.rates import Money
 from recrawl.node.node import Node
-from recrawl.shard import Shard
 from recrawl.shard.state.status import PriceMode
 from recrawl.store import Names
-from recrawl.urls import PatternSet
 
-__all__ = ["HOSTS_MAX", "TARGETS_MAX", "CorpusPlan", "make_plan"]
+__all__ = [
+    "HOSTS_MAX",
+    "TARGETS_MAX",
+    "CorpusPlan",
+    "PlanCoverage",
+    "check_target_patterns",
+    "check_targets",
+    "make_plan",
+    "patterns_of",
+    "plan_partitions",
+]
 
 HOSTS_MAX = 20
 """Largest number of hosts in each list of a plan."""
@@ -48,6 +55,18 @@ _N_LOWER, _LOWEST = 16, 2.0**-30
 _HOUR = 3_600.0
 # Without a budget, kinds and hosts are compared at the price that gives this freshness.
 _FRESHNESS_COMPARED = 0.95
+
+
+class PlanCoverage(NamedTuple):
+    """Which part of a corpus a plan covers."""
+
+    n_partitions: int
+    """Number of partitions of the corpus."""
+    n_away: int = 0
+    """Number of partitions that could not be reached, and are not in the plan."""
+    share: float = 1.0
+    """Share of the pages that the plan covers.  Partitions of which nothing is known are taken to
+    be as large as the others on average."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +104,8 @@ class CorpusPlan:
     hours: str | None = None
     """Hours of the day in which pages may be leased, as text; None for all.  The plan assumes that
     fetches are possible at any hour."""
+    coverage: PlanCoverage
+    """Which part of the corpus the plan covers: all of it, unless a cluster lacks partitions."""
 
     @property
     def ceilings_per_hour(self) -> float:
@@ -142,58 +163,115 @@ def make_plan(
     ValueError
         If the pattern of a target is not valid, or there are too many targets.
     """
+    check_targets(targets)
+    parts = read_nodes(nodes, n_pages_max, patterns=patterns_of(targets))
+    return plan_partitions(
+        parts,
+        now_ms=now_ms,
+        targets=targets,
+        budget_per_hour=budget_per_hour,
+        cost_per_fetch=cost_per_fetch,
+        is_weighted=is_weighted,
+        n_hosts=n_hosts,
+        hours=hours,
+        names=_GroupNames(nodes),
+    )
+
+
+def check_targets(targets: Sequence[Target]) -> None:
+    """Raise `ValueError` if there are too many targets."""
     if len(targets) > TARGETS_MAX:
         raise ValueError(f"there must be at most {TARGETS_MAX} targets, got {len(targets)}")
-    with ExitStack() as held:
-        for node in nodes:
-            held.enter_context(node.lock)
-        kinds = [kind_names(node) for node in nodes]
-        sampled = SampledPages([node.shard for node in nodes], n_pages_max)
-        price = sampled.prices(_N_PRICES)
-        priced = sampled.at(price)
-        plan = plan_at(sampled, priced, price, kinds=kinds, now_ms=now_ms)
-        matcher = _TargetMatcher(nodes, sampled, priced, kinds)
-        budget, place = _current_spending(plan, sampled.shards, budget_per_hour)
-        in_cost = plan.unit == "cost"
-        budget_view = BudgetView.of(sampled.shards, cost_per_fetch)
-        # An invalid pattern is rejected here, before the targets' long computations.
-        target_rows = [matcher.rows_of(target) for target in targets]
-        wanted, priced_low, price_low = _targets_with_pages(
-            targets, target_rows, sampled, priced, price
+
+
+def check_target_patterns(patterns: Sequence[str]) -> None:
+    """Raise `ValueError` if there are more patterns than targets may name."""
+    if len(patterns) > TARGETS_MAX:
+        raise ValueError(f"there must be at most {TARGETS_MAX} patterns, got {len(patterns)}")
+
+
+def patterns_of(targets: Sequence[Target]) -> list[str]:
+    """Return the URL patterns, hosts and kinds that targets name, each once."""
+    return list(dict.fromkeys(target.of for target in targets if target.of is not None))
+
+
+def plan_partitions(
+    parts: Sequence[PlannedPartition],
+    *,
+    now_ms: int,
+    targets: Sequence[Target] = (),
+    budget_per_hour: float | None = None,
+    cost_per_fetch: Money | None = None,
+    is_weighted: bool = True,
+    n_hosts: int = HOSTS_MAX,
+    hours: str | None = None,
+    names: GroupNames | None = None,
+    coverage: PlanCoverage | None = None,
+) -> CorpusPlan:
+    """Return what `make_plan` returns, from what was read of partitions.
+
+    Parameters
+    ----------
+    parts
+        Partitions, at least one, with the matches of the patterns of all targets.
+    now_ms, targets, budget_per_hour, cost_per_fetch, is_weighted, n_hosts, hours
+        Arguments of `make_plan`.
+    names
+        Function that returns the names of groups that the partitions came without.
+    coverage
+        Share of the corpus that these partitions are; all of it by default.
+
+    Raises
+    ------
+    ValueError
+        If the pattern of a target is not valid, or there are too many targets.
+    """
+    check_targets(targets)
+    sampled = SampledPages(parts)
+    matcher = _TargetMatcher(sampled)
+    # An invalid pattern is rejected here, before the long computations.
+    target_rows = [matcher.rows_of(target) for target in targets]
+    price = sampled.prices(_N_PRICES)
+    priced = sampled.at(price)
+    plan = plan_at(sampled, priced, price, now_ms=now_ms)
+    budget, place = _current_spending(plan, parts, budget_per_hour)
+    in_cost = plan.unit == "cost"
+    wanted, priced_low, price_low = _targets_with_pages(
+        targets, target_rows, sampled, priced, price
+    )
+    current = None if budget is None else Spending(budget, place)
+    answered = answer_targets(
+        wanted, priced_low, price_low, current, in_cost=in_cost, is_weighted=is_weighted
+    )
+    at_once = None
+    if len(wanted) > 1 and current is not None:
+        at_once = answer_combined(
+            wanted, priced_low, current, in_cost=in_cost, is_weighted=is_weighted
         )
-        current = None if budget is None else Spending(budget, place)
-        answered = answer_targets(
-            wanted, priced_low, price_low, current, in_cost=in_cost, is_weighted=is_weighted
-        )
-        at_once = None
-        if len(wanted) > 1 and current is not None:
-            at_once = answer_combined(
-                wanted, priced_low, current, in_cost=in_cost, is_weighted=is_weighted
-            )
-        hosts = host_plans(sampled, priced, price, place, names=_GroupNames(nodes), n_max=n_hosts)
-        ceilings = sampled.ceilings()
-        uncapped = curve_of(sampled.at(price[-1:], is_capped=False), price[-1:])
+    hosts = host_plans(sampled, priced, price, place, names=names, n_max=n_hosts)
+    uncapped = curve_of(sampled.at(price[-1:], is_capped=False), price[-1:])
     curve = plan.curve.weighted_freshness if is_weighted else plan.curve.freshness
     without_delays = uncapped.weighted_freshness if is_weighted else uncapped.freshness
     at_place = Monotone(np.arange(price.size, dtype=np.float64), np.maximum.accumulate(curve))
     return CorpusPlan(
         plan=plan,
         budget_per_hour=budget,
-        period_seconds=budget_view.period_seconds,
-        cost_per_fetch=budget_view.cost_per_fetch,
+        period_seconds=parts[0].budget.period_seconds or None,
+        cost_per_fetch=cost_per_fetch if in_cost else None,
         freshness=None if budget is None else plan.freshness_at(budget, weighted=is_weighted),
         freshness_looked_at=at_place(place),
         freshness_max=float(curve.max(initial=0.0)),
         freshness_max_without_delays=float(without_delays[0]),
         price=float(np.exp(np.interp(place, np.arange(price.size), np.log(price)))),
         place=place,
-        ceilings=ceilings,
+        ceilings=sampled.ceilings(),
         hosts=hosts,
         targets=tuple(answered),
         together=at_once,
         is_weighted=is_weighted,
-        n_polls=sum(int(node.shard.tables.registers.n_polls[0]) for node in nodes),
+        n_polls=sum(part.n_polls for part in parts),
         hours=hours,
+        coverage=coverage or PlanCoverage(len(parts)),
     )
 
 
@@ -204,65 +282,49 @@ class _GroupNames:
         self._nodes = nodes
 
     def __call__(self, part: int, numbers: Sequence[int]) -> Sequence[str | None]:
-        return self._nodes[part].store.names_of(Names.GROUP, numbers)
+        node = self._nodes[part]
+        with node.lock:
+            return node.store.names_of(Names.GROUP, numbers)
 
 
 class _TargetMatcher:
     """Finds the sampled pages to which a target applies."""
 
-    def __init__(
-        self,
-        nodes: Sequence[Node],
-        sampled: SampledPages,
-        priced: PricedPages,
-        kinds: Sequence[Mapping[int, str]],
-    ) -> None:
-        self._nodes, self._sampled = nodes, sampled
-        self._n = priced.n_pages.size
-        self._kinds, self._kind = kinds_by_name(sampled, priced.kind, kinds)
-        self._urls: list[pa.StringArray] | None = None
+    def __init__(self, sampled: SampledPages) -> None:
+        self._parts = sampled.parts
+        self._kinds, self._kind = kinds_by_name(sampled)
 
     def rows_of(self, target: Target) -> FlagArray:
         """Return the rows of a target: those of the kind it names, or that its pattern matches."""
         if target.of is None:
-            return np.ones(self._n, np.bool_)
+            return np.ones(self._kind.size, np.bool_)
         if target.of in self._kinds:
             is_kind: FlagArray = self._kind == self._kinds.index(target.of)
             return is_kind
-        # A host without a path stands for all of its pages.
-        text = target.of if "/" in target.of else f"{target.of}/*"
-        patterns = PatternSet([text])
-        found = [patterns.first_match(url) >= 0 for url in self._read_urls()]
+        url_patterns(target.of)  # raises if it is not valid, and so was left out
+        found = [part.matches[target.of] for part in self._parts]
         return np.concatenate([*found, np.zeros(0, np.bool_)])
-
-    def _read_urls(self) -> list[pa.StringArray]:
-        if self._urls is None:
-            self._urls = []
-            for node, slot in zip(self._nodes, self._sampled.slots, strict=True):
-                generation = node.shard.tables.pages.generation[slot].astype(np.int64)
-                self._urls.append(node.store.urls_of(slot | generation << 32))
-        return self._urls
 
 
 def _current_spending(
-    plan: Plan, shards: Sequence[Shard], asked: float | None
+    plan: Plan, parts: Sequence[PlannedPartition], asked: float | None
 ) -> tuple[float | None, float]:
     """Return the spending per hour, and the index of its price; a fraction between two prices.
 
-    ``asked`` is a budget per hour; by default the shards' own, which is per second.  Without
+    ``asked`` is a budget per hour; by default that of the partitions, which is per second.  Without
     either, return None and the index at which 95 % of the copies are fresh.
     """
     price, budget = plan.curve.price, plan.budget_per_hour
     end = float(price.size - 1)
     places = np.arange(price.size, dtype=np.float64)
     spent = Monotone(places, np.maximum.accumulate(budget))
-    registers = [shard.tables.registers for shard in shards]
-    per_second = sum(float(each.budget[0]) for each in registers)
+    budgets = [part.budget for part in parts]
+    per_second = sum(each.per_second for each in budgets)
     per_hour = asked
     if asked is None and 0 < per_second < math.inf:
         per_hour = per_second * _HOUR
-    if asked is None and all(each.price_mode[0] == PriceMode.FIXED for each in registers):
-        fixed = max(float(np.mean([each.fixed_price[0] for each in registers])), 1e-300)
+    if asked is None and all(each.price_mode == PriceMode.FIXED for each in budgets):
+        fixed = max(float(np.mean([each.fixed_price for each in budgets])), 1e-300)
         place = float(np.interp(-math.log(fixed), -np.log(price), places))
         if per_hour is None or spent(place) <= per_hour:
             return spent(place), place

@@ -23,6 +23,7 @@ import numpy as np
 
 from recrawl.core.arrays import CountArray, FloatArray
 from recrawl.corpus.plan.monotone import Monotone
+from recrawl.corpus.plan.planned_partition import PlannedPartition, page_quotas, read_shard
 from recrawl.corpus.plan.priced_pages import PricedPages, SampledPages, weights_of
 from recrawl.shard import Shard
 from recrawl.shard.state.status import BudgetUnit
@@ -36,6 +37,7 @@ __all__ = [
     "kinds_by_name",
     "plan_at",
     "plan_of",
+    "plan_of_partitions",
 ]
 
 PAGES_PLANNED_MAX = 32_768
@@ -191,9 +193,26 @@ def plan_of(
         raise ValueError("there must be at least one shard, got none")
     if n_budgets < 2:
         raise ValueError(f"n_budgets must be at least 2, got {n_budgets!r}")
-    pages = SampledPages(shards, n_pages_max)
+    quotas = page_quotas([shard.n_pages for shard in shards], n_pages_max)
+    parts = [
+        read_shard(
+            shard,
+            quota,
+            partition=i,
+            kinds=kinds if isinstance(kinds, Mapping) else dict(kinds[i] if kinds else {}),
+        )
+        for i, (shard, quota) in enumerate(zip(shards, quotas, strict=True))
+    ]
+    return plan_of_partitions(parts, now_ms=now_ms, n_budgets=n_budgets)
+
+
+def plan_of_partitions(
+    parts: Sequence[PlannedPartition], *, now_ms: int, n_budgets: int = 40
+) -> Plan:
+    """Return the plan for the sampled pages of partitions; see `plan_of`."""
+    pages = SampledPages(parts)
     price = pages.prices(n_budgets)
-    return plan_at(pages, pages.at(price), price, kinds=kinds, now_ms=now_ms)
+    return plan_at(pages, pages.at(price), price, now_ms=now_ms)
 
 
 def plan_at(
@@ -201,12 +220,11 @@ def plan_at(
     priced: PricedPages,
     price: FloatArray,
     *,
-    kinds: Mapping[int, str] | Sequence[Mapping[int, str]] = (),
     now_ms: int,
 ) -> Plan:
     """Return the plan for sampled pages at given prices; see `plan_of`."""
-    names, kind = kinds_by_name(pages, priced.kind, kinds)
-    units = {int(shard.tables.registers.budget_unit[0]) for shard in pages.shards}
+    names, kind = kinds_by_name(pages)
+    units = {part.budget.unit for part in pages.parts}
     curve = curve_of(priced, price)
     parts = []
     for i, name in enumerate(names):
@@ -245,23 +263,15 @@ def curve_of(priced: PricedPages, price: FloatArray) -> PlanCurve:
     )
 
 
-def kinds_by_name(
-    pages: SampledPages,
-    number: CountArray,
-    kinds: Mapping[int, str] | Sequence[Mapping[int, str]],
-) -> tuple[list[str], CountArray]:
+def kinds_by_name(pages: SampledPages) -> tuple[list[str], CountArray]:
     """Return the names of kinds, and the index of each page's kind in them.
 
-    The number of a kind may differ between shards, its name does not.
+    The number of a kind may differ between partitions, its name does not.
     """
     places: dict[str, int] = {}
-    kind = np.empty_like(number)
-    start = 0
-    for i, slot in enumerate(pages.slots):
-        known = kinds if isinstance(kinds, Mapping) else dict(kinds[i] if kinds else {})
-        own, of_page = np.unique(number[start : start + slot.size], return_inverse=True)
-        names = [known.get(int(k)) or (str(k) if k else "other") for k in own]
+    kind = [np.empty(0, np.int64)]
+    for part in pages.parts:
+        names, of_page = part.kind_labels
         place = np.array([places.setdefault(name, len(places)) for name in names], np.int64)
-        kind[start : start + slot.size] = place[of_page]
-        start += slot.size
-    return list(places), kind
+        kind.append(place[of_page])
+    return list(places), np.concatenate(kind)

@@ -11,12 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from recrawl.core.arrays import CountArray, FloatArray
-from recrawl.corpus.plan.priced_pages import PricedPages, SampledPages, allowed_rate, weights_of
+from recrawl.corpus.plan.merged_hosts import MergedHosts
+from recrawl.corpus.plan.priced_pages import PricedPages, SampledPages, weights_of
 
 __all__ = ["GroupNames", "HostPlan", "HostPlans", "host_plans"]
 
 GroupNames = Callable[[int, Sequence[int]], Sequence[str | None]]
-"""A function that returns the names of groups, given the place of their shard and their numbers."""
+"""A function that returns the names of groups, given the place of their partition and their numbers
+in it."""
 
 _HOUR = 3_600.0
 
@@ -68,7 +70,7 @@ def host_plans(
     price: FloatArray,
     place: float,
     *,
-    names: GroupNames,
+    names: GroupNames | None = None,
     n_max: int,
 ) -> HostPlans:
     """Return the spending and freshness of hosts.
@@ -80,7 +82,7 @@ def host_plans(
     place
         Place among the prices, as a number of columns: 0.5 is between the first two.
     names
-        Names of groups.
+        Names of groups that the partitions came without.
     n_max
         Largest number of hosts in each list.
     """
@@ -89,22 +91,14 @@ def host_plans(
     free = pages.at(price[k : k + 2], is_capped=False)
     fetches, fresh = (_interpolate(column[:, k : k + 2], share) for column in priced[-2:])
     wanted, fresh_without = (_interpolate(column, share) for column in free[-2:])
-    part, group = _groups_of(pages)
-    host, of_page = np.unique((part << 32) | group, return_inverse=True)
-    n_counted = np.bincount(of_page, minlength=host.size)
-    n_pages, allowed, delay = _host_settings(pages, host)
-    each = n_pages / np.maximum(n_counted, 1)
-
-    def total(column: FloatArray) -> FloatArray:
-        out: FloatArray = each * np.bincount(of_page, column, minlength=host.size)
-        return out
-
+    hosts = pages.hosts
+    of_page, total = hosts.of_page, hosts.total
     importance = total(priced.importance)
     spent, asked = total(fetches), total(wanted)
     weight = weights_of(priced)
     per_page = weight / priced.n_pages
     lost = np.maximum(total(per_page * (fresh_without - fresh)), 0.0)
-    lost[asked <= allowed] = 0.0
+    lost[asked <= hosts.allowed_rate] = 0.0
     # If no page of a host has importance, all its pages count the same.
     own = np.where(importance[of_page] > 0, priced.importance, 1.0)
     counted, fresh_sum, fresh_sum_without = (
@@ -115,17 +109,17 @@ def host_plans(
 
     def rows_of(order: CountArray) -> tuple[HostPlan, ...]:
         chosen = order[:n_max]
-        known = _host_names(host[chosen], names)
+        known = _host_names(pages, hosts, chosen.tolist(), names)
         return tuple(
             HostPlan(
                 host=name,
-                n_pages=int(n_pages[i]),
-                n_counted=int(n_counted[i]),
+                n_pages=int(hosts.n_pages[i]),
+                n_counted=int(hosts.n_counted[i]),
                 importance=float(importance[i]),
                 fetches_per_hour=_HOUR * float(spent[i]),
                 fetches_per_hour_wanted=_HOUR * float(asked[i]),
-                fetches_per_hour_max=_HOUR * float(allowed[i]),
-                delay_seconds=float(delay[i]),
+                fetches_per_hour_max=_HOUR * float(hosts.allowed_rate[i]),
+                delay_seconds=float(hosts.delay_seconds[i]),
                 freshness=float(fresh_sum[i] / counted[i]),
                 freshness_without_delay=float(fresh_sum_without[i] / counted[i]),
             )
@@ -136,8 +130,8 @@ def host_plans(
     return HostPlans(
         rows_of(np.argsort(-importance, kind="stable")),
         rows_of(slowed[lost[slowed] > 0]),
-        host.size,
-        int(np.count_nonzero(asked > allowed)),
+        hosts.size,
+        int(np.count_nonzero(asked > hosts.allowed_rate)),
         float(max(weight @ (fresh_without - fresh) / max(weight.sum(), 1e-300), 0.0)),
     )
 
@@ -148,33 +142,16 @@ def _interpolate(columns: FloatArray, share: float) -> FloatArray:
     return between
 
 
-def _groups_of(pages: SampledPages) -> tuple[CountArray, CountArray]:
-    """Return the shard of each sampled page, and its group there."""
-    pairs = list(zip(pages.shards, pages.slots, strict=True))
-    part = np.repeat(np.arange(len(pairs)), [slot.size for _, slot in pairs])
-    group = [shard.tables.pages.group[slot].astype(np.int64) for shard, slot in pairs]
-    return part, np.concatenate(group)
-
-
-def _host_settings(
-    pages: SampledPages, host: CountArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the pages of groups, the fetches per second they allow, and their delays."""
-    n_pages, allowed, delay = np.empty((3, host.size))
-    for i, shard in enumerate(pages.shards):
-        rows = np.flatnonzero(host >> 32 == i)
-        groups, number = shard.tables.groups, (host[rows] & 0xFFFFFFFF).astype(np.uint32)
-        n_pages[rows] = groups.n_pages[number]
-        allowed[rows] = allowed_rate(groups, number)
-        delay[rows] = groups.delay_ms[number] / 1_000
-    return n_pages, allowed, delay
-
-
-def _host_names(host: CountArray, names: GroupNames) -> list[str]:
-    known = [""] * host.size
-    for part in np.unique(host >> 32):
-        rows = np.flatnonzero(host >> 32 == part)
-        numbers = [int(number) for number in host[rows] & 0xFFFFFFFF]
-        for row, number, name in zip(rows, numbers, names(int(part), numbers), strict=True):
-            known[row] = name or f"group {number}"
+def _host_names(
+    pages: SampledPages, hosts: MergedHosts, chosen: Sequence[int], names: GroupNames | None
+) -> list[str]:
+    """Return the names of hosts: those that partitions came with, or else those of a function."""
+    known = []
+    for host in chosen:
+        part, row = hosts.place_of(host)
+        own = pages.parts[part].hosts
+        number, name = int(own.number[row]), own.name[row]
+        if name is None and names is not None:
+            (name,) = names(part, [number])
+        known.append(name or f"group {number}")
     return known

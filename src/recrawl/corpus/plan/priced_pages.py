@@ -9,41 +9,33 @@ tests compare the arrays with kernels that compute one page at a time.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from recrawl.core.arrays import CountArray, FloatArray, RowArray
-from recrawl.core.belief.codes import BeliefCodes, decode_beliefs
 from recrawl.core.price.due_table import LOG2_NEVER, DueTable
-from recrawl.core.price.promise import latest_elapsed
-from recrawl.corpus.inspect.decoded_words import (
-    Words,
-    current_terms,
-    due_periods,
-    log2_of_codes,
-    words_of,
+from recrawl.core.price.learning_rows import writable_copy, write_learning_rows
+from recrawl.corpus.inspect.decoded_words import Words, due_periods, log2_of_codes, words_of
+from recrawl.corpus.plan.merged_hosts import MergedHosts
+from recrawl.corpus.plan.planned_partition import (
+    INTERVAL_SECONDS_MIN,
+    PlannedPartition,
+    page_quotas,
+    read_shard,
 )
-from recrawl.corpus.inspect.page_sample import PageSample, sample_of
 from recrawl.shard import Shard
 from recrawl.shard.due import Terms
-from recrawl.shard.state.rules import Rules
-from recrawl.shard.state.tables import GROUP_CLOSED, Groups, Tables
 
 __all__ = [
-    "INTERVAL_SECONDS_MIN",
     "Ceilings",
     "PricedPages",
     "SampledPages",
-    "allowed_rate",
+    "SignalLevels",
     "priced_points",
     "weights_of",
 ]
-
-INTERVAL_SECONDS_MIN = 1.0
-"""Shortest interval between two fetches in a plan: shards store whole seconds, and a second fetch
-within one second does not count."""
 
 # Numbers of pages and prices for finding the range of prices, and the freshness at its ends.
 _PAGES_FOR_RANGE = 2_000
@@ -53,6 +45,20 @@ _LOG2_TARGET_MIN, _LOG2_TARGET_MAX = -26.0, 20.0
 _HOUR = 3_600.0
 # Points computed together, so that their intermediate arrays stay in the processor's cache.
 _POINTS_AT_ONCE = 1 << 15
+
+
+class SignalLevels(Protocol):
+    """Levels of recall and precision, each pair of which is a class of signals."""
+
+    @property
+    def recall(self) -> FloatArray:
+        """Levels of recall."""
+        ...
+
+    @property
+    def precision(self) -> FloatArray:
+        """Levels of precision."""
+        ...
 
 
 class PricedPages(NamedTuple):
@@ -84,110 +90,81 @@ def weights_of(priced: PricedPages) -> FloatArray:
     return weight if weight.sum() > 0 else priced.n_pages
 
 
-def _bounds(tables: Tables, slot: RowArray) -> FloatArray:
-    """Return the shortest and longest interval that the limits of pages allow."""
-    row = tables.pages.limits[slot]
-    limits = tables.limits
-    bounds: FloatArray = np.stack([limits.interval_min[row], limits.interval_max[row]], axis=1)
-    promised = np.flatnonzero(limits.stale_probability[row] > 0)
-    if promised.size:
-        of = slot[promised]
-        codes = BeliefCodes(tables.pages.belief_shape[of], tables.pages.belief_seconds[of])
-        latest = latest_elapsed(
-            decode_beliefs(codes),
-            stale_for=limits.stale_for[row[promised]],
-            probability=limits.stale_probability[row[promised]],
-        )
-        bounds[promised, 1] = np.minimum(bounds[promised, 1], latest)
-    return np.maximum(bounds, INTERVAL_SECONDS_MIN)
+class _PricedPart:
+    """The sampled pages of one partition, and what turns their words into fetch rates."""
 
-
-class _Part:
-    """The sampled pages of one shard."""
-
-    def __init__(self, shard: Shard, sample: PageSample) -> None:
-        self._shard = shard
-        self.sample = sample
-        self._terms = current_terms(shard)
-        self._bounds = _bounds(shard.tables, sample.slot)
-        pages = shard.tables.pages
-        words = words_of(pages.word[sample.slot])
-        log2_cost = log2_of_codes(np.maximum(pages.cost[sample.slot], 1))
+    def __init__(self, part: PlannedPartition, terms: Terms) -> None:
+        self.part = part
+        self._terms = terms
+        words = words_of(part.word)
+        log2_cost = log2_of_codes(np.maximum(part.cost_code, 1))
         self._cost = np.exp2(log2_cost)
         # The word has the importance with requests added and without unchangeable content.
         self._importance = np.exp2(words.log2_weight + log2_cost)
-        self._importance[pages.importance[sample.slot] == 0] = 0.0
+        self._importance[~part.is_important] = 0.0
         self.scale = words.log2_weight + words.log2_period
 
     def ceilings(self) -> Ceilings:
         """Return the fetches that max_age and staleness limits need."""
         # min_age takes precedence over max_age.
-        rate = self.sample.n_pages / self._bounds.max(axis=1)
-        is_always = self._bounds[:, 1] <= INTERVAL_SECONDS_MIN
+        n_pages, bounds = self.part.n_represented, self.part.bounds
+        rate = n_pages / bounds.max(axis=1)
+        is_always = bounds[:, 1] <= INTERVAL_SECONDS_MIN
         return Ceilings(
             _HOUR * float(rate.sum()),
             _HOUR * float(rate @ self._cost),
-            round(float(self.sample.n_pages[is_always].sum())),
+            round(float(n_pages[is_always].sum())),
         )
 
-    def at(
-        self, price: FloatArray, rows: RowArray, *, late_seconds: float, is_capped: bool
-    ) -> PricedPages:
+    def at(self, price: FloatArray, rows: RowArray, *, late_seconds: float) -> PricedPages:
         """Return fetch rates and freshness of some rows, which represent all, at each price."""
-        n, slot = self.sample.slot.size, self.sample.slot[rows]
-        tables, rules = self._shard.tables, self._shard.rules
+        part = self.part
         fetch_rate, freshness = priced_points(
-            tables.pages.word[slot],
-            rules,
+            part.word[rows],
+            part.terms,
             self._terms,
-            self._bounds[rows],
+            part.bounds[rows],
             np.log2(price),
             late_seconds,
         )
-        priced = PricedPages(
-            self.sample.n_pages[rows] * n / max(rows.size, 1),
+        return PricedPages(
+            part.n_represented[rows] * part.word.size / max(rows.size, 1),
             self._importance[rows],
             self._cost[rows],
-            tables.pages.kind[slot].astype(np.int64),
+            part.kind[rows].astype(np.int64),
             fetch_rate,
             freshness,
         )
-        if is_capped:
-            _cap_groups(tables, slot, priced)
-        return priced
 
 
-def allowed_rate(groups: Groups, group: NDArray[np.uint32]) -> FloatArray:
-    """Return the fetches per second that the delays of groups allow; 0 for closed ones."""
-    with np.errstate(divide="ignore"):
-        most: FloatArray = 1_000.0 / groups.delay_ms[group]
-    most[(groups.flags[group] & GROUP_CLOSED) > 0] = 0.0
-    return most
+def _terms_of(parts: Sequence[PlannedPartition]) -> list[Terms]:
+    """Return the terms of partitions, each at its learning horizon; tables are shared."""
+    by_horizon: dict[float, DueTable] = {}
+    found = []
+    for part in parts:
+        table, horizon = part.terms.table, part.terms.learning_horizon
+        if horizon is not None:
+            if horizon not in by_horizon:
+                by_horizon[horizon] = writable_copy(table)
+                write_learning_rows(by_horizon[horizon], horizon)
+            table = by_horizon[horizon]
+        found.append(Terms(table, part.terms.log2_bonus))
+    return found
 
 
-def _cap_groups(tables: Tables, slot: RowArray, priced: PricedPages) -> None:
-    """Limit the fetches of groups to what their delays allow; their best pages get them.
+def _cap_hosts(hosts: MergedHosts, priced: PricedPages) -> None:
+    """Limit the fetches of hosts to what their delays allow; their best pages get them.
 
-    Below the price at which a group reaches its limit, its pages stay as they are at that price.
+    Below the price at which a host reaches its limit, its pages stay as they are at that price.
     """
-    groups = tables.groups
-    group, of_page = np.unique(tables.pages.group[slot], return_inverse=True)
-    most = allowed_rate(groups, group)
-    n_looked_at = np.bincount(of_page, minlength=group.size)
     # Rates rise as prices fall, so the last column has the highest.
-    last = np.bincount(of_page, priced.fetch_rate[:, -1], minlength=group.size)
-    full = np.flatnonzero(last * (groups.n_pages[group] / n_looked_at) > most)
-    place = np.full(group.size, -1)
-    place[full] = np.arange(full.size)
-    rows = np.flatnonzero(place[of_page] >= 0)
-    of = place[of_page[rows]]
-    demand = np.zeros((full.size, priced.fetch_rate.shape[1]))
-    np.add.at(demand, of, priced.fetch_rate[rows])
-    demand *= (groups.n_pages[group[full]] / n_looked_at[full])[:, None]
-    # Prices fall from column to column; from column k on the group exceeds its limit.
-    k = np.argmax(demand[of] > most[full][of, None], axis=1)
+    full = np.flatnonzero(hosts.total(priced.fetch_rate[:, -1]) > hosts.allowed_rate)
+    rows, of, demand = hosts.totals(priced.fetch_rate, full)
+    most = hosts.allowed_rate[full][of]
+    # Prices fall from column to column; from column k on the host exceeds its limit.
+    k = np.argmax(demand[of] > most[:, None], axis=1)
     before = _before(demand, of, k)
-    share = (most[full][of] - before) / (demand[of, k] - before)
+    share = (most - before) / (demand[of, k] - before)
     is_beyond = np.arange(demand.shape[1]) >= k[:, None]
     for column in (priced.fetch_rate, priced.freshness):
         before = _before(column, rows, k)
@@ -206,25 +183,25 @@ class SampledPages:
 
     Parameters
     ----------
-    shards
-        Shards of one corpus.
-    n_pages_max
-        Largest number of pages to look at.
+    parts
+        Partitions of one corpus with their sampled pages, which in sequence are the rows.
     """
 
-    def __init__(self, shards: Sequence[Shard], n_pages_max: int) -> None:
-        self.shards = tuple(shards)
-        total = max(sum(shard.n_pages for shard in shards), 1)
-        quotas = [max(-(-n_pages_max * shard.n_pages // total), 1) for shard in shards]
+    def __init__(self, parts: Sequence[PlannedPartition]) -> None:
+        self.parts = tuple(parts)
+        self.hosts = MergedHosts(self.parts)
+        """The hosts of the pages."""
         self._parts = [
-            _Part(shard, sample_of(shard.tables, quota))
-            for shard, quota in zip(shards, quotas, strict=True)
+            _PricedPart(part, terms)
+            for part, terms in zip(self.parts, _terms_of(self.parts), strict=True)
         ]
 
-    @property
-    def slots(self) -> list[RowArray]:
-        """The slots of each shard's sampled pages; all of them in sequence are the rows."""
-        return [part.sample.slot for part in self._parts]
+    @classmethod
+    def of_shards(cls, shards: Sequence[Shard], n_pages_max: int) -> Self:
+        """Return a sample of the pages of shards that nobody changes meanwhile."""
+        quotas = page_quotas([shard.n_pages for shard in shards], n_pages_max)
+        pairs = zip(shards, quotas, strict=True)
+        return cls([read_shard(shard, n, partition=i) for i, (shard, n) in enumerate(pairs)])
 
     def at(
         self, price: FloatArray, *, late_seconds: float = 0.0, is_capped: bool = True
@@ -238,7 +215,7 @@ class SampledPages:
         late_seconds
             Time that a copy may be stale and still count as fresh.
         is_capped
-            Whether the delays of groups limit the fetch rates.
+            Whether the delays of hosts limit the fetch rates.
         """
         return self._price_sample(price, None, late_seconds=late_seconds, is_capped=is_capped)
 
@@ -271,10 +248,13 @@ class SampledPages:
     ) -> PricedPages:
         pieces = []
         for part in self._parts:
-            n = part.sample.slot.size
+            n = part.part.word.size
             rows = np.arange(0, n, max(n // n_max, 1)) if n_max else np.arange(n)
-            pieces.append(part.at(price, rows, late_seconds=late_seconds, is_capped=is_capped))
-        return PricedPages(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
+            pieces.append(part.at(price, rows, late_seconds=late_seconds))
+        priced = PricedPages(*(np.concatenate(columns) for columns in zip(*pieces, strict=True)))
+        if is_capped and n_max is None:
+            _cap_hosts(self.hosts, priced)
+        return priced
 
 
 # ---------------------------------------------------------------- rates and freshness of pages
@@ -282,7 +262,7 @@ class SampledPages:
 
 def priced_points(
     word: NDArray[np.uint64],
-    rules: Rules,
+    levels: SignalLevels,
     terms: Terms,
     bounds: FloatArray,
     log2_price: FloatArray,
@@ -294,8 +274,8 @@ def priced_points(
     ----------
     word
         Words of the pages.
-    rules, terms
-        Rules and terms of their shard.
+    levels, terms
+        Levels of signals and terms of their shard.
     bounds
         Shortest and longest interval of each page in seconds, in two columns.
     log2_price
@@ -306,14 +286,16 @@ def priced_points(
     shape = (word.size, log2_price.size)
     fetch_rate, freshness = np.empty(shape), np.empty(shape)
     code = words_of(word).class_code
-    has_signals = (code > 0) & (code <= rules.recall.size * rules.precision.size)
+    has_signals = (code > 0) & (code <= levels.recall.size * levels.precision.size)
     n_rows = max(_POINTS_AT_ONCE // max(log2_price.size, 1), 1)
     for with_signals in (False, True):
         own = np.flatnonzero(has_signals == with_signals)
         for first in range(0, own.size, n_rows):
             rows = own[first : first + n_rows]
             arguments = words_of(word[rows]), terms, bounds[rows], log2_price, late_seconds
-            found = _signal_points(rules, *arguments) if with_signals else _plain_points(*arguments)
+            found = (
+                _signal_points(levels, *arguments) if with_signals else _plain_points(*arguments)
+            )
             fetch_rate[rows], freshness[rows] = found
     return fetch_rate, freshness
 
@@ -361,7 +343,7 @@ def _plain_points(
 
 
 def _signal_points(
-    rules: Rules,
+    levels: SignalLevels,
     words: Words,
     terms: Terms,
     bounds: FloatArray,
@@ -378,7 +360,7 @@ def _signal_points(
     interval = _intervals(words, table, log2_target, age)
     bounded = _clip_to_bounds(interval, bounds, period)
     # Fetched at that interval with signals or without, and all changes count.
-    missed = 1.0 - rules.recall[(words.class_code - 1) // rules.precision.size][:, None]
+    missed = 1.0 - levels.recall[(words.class_code - 1) // levels.precision.size][:, None]
     at_bound = _in_time_share(shape, bounded / missed, late / missed)
     # Signals Theorem 1: fresh for w = V + P(fresh at the fetch) ψ of every ψ.
     with np.errstate(over="ignore"):

@@ -22,6 +22,7 @@ from recrawl.corpus.plan.priced_pages import PricedPages
 from recrawl.node.config.values import duration_text, seconds
 
 __all__ = [
+    "TARGET_LENGTH_MAX",
     "CombinedAnswer",
     "Spending",
     "Target",
@@ -31,6 +32,8 @@ __all__ = [
     "answer_targets",
 ]
 
+TARGET_LENGTH_MAX = 1_000
+"""Largest number of characters of a target."""
 _HOUR = 3_600.0
 _TARGET = re.compile(
     r"(?P<number>\d+(?:\.\d+)?)\s*(?P<percent>%?)"
@@ -70,7 +73,10 @@ class Target:
         >>> Target.parse("99 %")
         Target(share=0.99, of=None, late_seconds=0.0)
         """
-        found = _TARGET.fullmatch(text.strip())
+        text = " ".join(text.split())  # many spaces would take the pattern very long
+        if len(text) > TARGET_LENGTH_MAX:
+            raise ValueError(f"a target has at most {TARGET_LENGTH_MAX} characters")
+        found = _TARGET.fullmatch(text)
         hint = 'write it as "95 %", "99 % of example.com" or "95 % of /product/* under 6 h"'
         if found is None:
             raise ValueError(f"target {text!r} is not understood: {hint}")

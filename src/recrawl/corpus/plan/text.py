@@ -4,7 +4,7 @@ import math
 from typing import NamedTuple
 
 from recrawl.corpus.plan.corpus_plan import CorpusPlan
-from recrawl.corpus.plan.priced_pages import INTERVAL_SECONDS_MIN
+from recrawl.corpus.plan.planned_partition import INTERVAL_SECONDS_MIN
 from recrawl.corpus.plan.targets import TargetAnswer
 from recrawl.node.config.rates import unit_name
 from recrawl.units import count_text, number_text, seconds_text, share_text
@@ -12,6 +12,7 @@ from recrawl.units import count_text, number_text, seconds_text, share_text
 __all__ = [
     "Amounts",
     "ceiling_words",
+    "coverage_words",
     "delay_words",
     "doubt_words",
     "next_goal",
@@ -105,9 +106,29 @@ def plan_words(found: CorpusPlan) -> str:
     budget gives 95 %."
     """
     if found.plan.n_pages == 0:
-        return "No pages to plan for yet."
-    parts = (_budget_sentences(found), ceiling_words(found), _hours_sentence(found))
+        parts: tuple[str, ...] = ("No pages to plan for yet.", coverage_words(found))
+    else:
+        parts = (
+            _budget_sentences(found),
+            ceiling_words(found),
+            _hours_sentence(found),
+            coverage_words(found),
+        )
     return "  ".join(words for words in parts if words)
+
+
+def coverage_words(found: CorpusPlan) -> str:
+    """Return which share of the pages a plan covers; empty if it covers all."""
+    coverage = found.coverage
+    if not coverage.n_away:
+        return ""
+    away = count_text(coverage.n_away, "partition")
+    lacks = "it cannot" if coverage.n_away == 1 else "they cannot"
+    return (
+        f"The plan covers about {share_text(coverage.share)} of the pages: {away} of "
+        f"{number_text(coverage.n_partitions)} are left out, because {lacks} be reached now.  All "
+        "figures, also the budget, are those of the pages that it covers."
+    )
 
 
 def _hours_sentence(found: CorpusPlan) -> str:

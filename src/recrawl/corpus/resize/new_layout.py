@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from recrawl.corpus.feed.logged_consumers import moved_places
 from recrawl.corpus.leasing.old_handles import OldHandles
 from recrawl.corpus.resize.new_numbers import number_anew
 from recrawl.errors import CorpusError
@@ -118,6 +119,8 @@ def make_layout(
             position = _begin_log(ledgers[i], format, i, shard)
             batch = stores[i].batch()
             batch.add_names(*names[i].columns)
+            places = moved_places(nodes, format.generation - 1, stores[i], n_changes[i])
+            batch.set_consumers(*places)
             stores[i].complete(
                 batch,
                 position,

@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from recrawl.errors import ConfigError
 from recrawl.node.config.content_section import ContentConfig
+from recrawl.node.config.holdout_section import HoldoutConfig
 from recrawl.node.config.run_section import RunConfig
 from recrawl.node.config.sections import (
     AuditConfig,
@@ -51,6 +52,7 @@ __all__ = [
     "CorpusConfig",
     "DiscoveryConfig",
     "ErrorsConfig",
+    "HoldoutConfig",
     "HostConfig",
     "LearningConfig",
     "LeasesConfig",
@@ -107,6 +109,7 @@ class CorpusConfig:
     learning: LearningConfig = field(default_factory=LearningConfig)
     discovery: DiscoveryConfig = field(default_factory=DiscoveryConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
+    holdout: HoldoutConfig = field(default_factory=HoldoutConfig)
     signals: SignalsConfig = field(default_factory=SignalsConfig)
     protection: ProtectionConfig = field(default_factory=ProtectionConfig)
     content: ContentConfig = field(default_factory=ContentConfig)

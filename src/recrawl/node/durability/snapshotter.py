@@ -10,7 +10,6 @@ import logging
 import math
 import threading
 from collections.abc import Iterable
-from contextlib import nullcontext
 
 from recrawl.errors import RecrawlError
 from recrawl.kv import return_free_memory
@@ -78,18 +77,10 @@ def take_snapshot(node: Node, snapshots: SnapshotFolder) -> int:
         oldest = saved[-1].position
         # A shared log is kept by its brokers, and reading it takes long.
         begin = oldest if node.is_shared else _history_begin(node.ledger, oldest)
-        _truncate_log(node, begin)
-    return position
-
-
-def _truncate_log(node: Node, begin: int) -> None:
-    """Remove the records before a position from the log.
-
-    An embedded log is synced for that, so the node's lock is not held: calls go on meanwhile, as
-    they use only later records.  The client of a shared log serves one thread at a time.
-    """
-    with node.lock if node.is_shared else nullcontext():
+        # Without the node's lock, because a disk is synced or a broker may be away meanwhile, and
+        # calls use only later records.
         node.ledger.truncate(begin)
+    return position
 
 
 def _history_begin(ledger: Ledger, oldest: int) -> int:
@@ -303,7 +294,9 @@ class Snapshotter:
             with node.lock:
                 if node.is_closed or not node.is_owner:
                     return
-                node.ledger.truncate(begin)
+            # Without the lock: a broker may be away for long, and calls use only later records.
+            # If another worker claims the partition now, it needs no record before these copies.
+            node.ledger.truncate(begin)
         except RecrawlError:
             logger.exception("the log of partition %d is not truncated", node.partition)
         copies.remove_old()
@@ -333,7 +326,7 @@ class Snapshotter:
                 taken.copies.copy_alone()
             with node.lock:
                 node.check_owner()  # the snapshots of another owner may be older
-            _truncate_log(node, position)
+            node.ledger.truncate(position)
         return position
 
     def _trim_changes(self, node: Node) -> None:

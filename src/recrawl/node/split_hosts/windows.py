@@ -7,6 +7,7 @@ from recrawl.shard.due import LEASE_MS_MIN
 
 __all__ = [
     "AHEAD_MS",
+    "CLOCKS_MS_MAX",
     "WINDOW_MS_MAX",
     "HostGrants",
     "HostRules",
@@ -19,8 +20,10 @@ __all__ = [
 
 WINDOW_MS_MAX = 60_000
 """Longest window, apart from the first, which outlasts the leases from before."""
-AHEAD_MS = 60_000
-"""A window begins at most this long after it was granted."""
+AHEAD_MS = 30_000
+"""Between processes, a window is granted this long before it begins, so that messages arrive."""
+CLOCKS_MS_MAX = 1_000
+"""Time by which the clocks of processes may differ; windows are that much further apart."""
 # A fetch takes about this long, so a part with few due pages needs a window of so much for each.
 _FETCH_MS = 1_000
 # Every part gets at least this share of the windows that equal parts would get.

@@ -48,6 +48,9 @@ class HostedCorpus:
     whole
         Corpus with the partitions of all workers, if this one has only those that are open in this
         process; it is woken by what happens here.
+    own
+        Corpus with the partitions that are open in this process, if this one has those of all
+        workers: each worker warns of consumers that are late in its own partitions.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class HostedCorpus:
         *,
         n_threads: int = 2,
         whole: "HostedCorpus | None" = None,
+        own: Any = None,
     ) -> None:
         self.name = name
         self.corpus = corpus
@@ -68,7 +72,7 @@ class HostedCorpus:
         self.leases = LeaseQueue(corpus, limits, self.guard)
         self.feed = FeedWatch(corpus, limits)
         self.metrics = MetricsCache(corpus)
-        self.consumers = ConsumerWatch(name, corpus, self.read)
+        self.consumers = ConsumerWatch(name, corpus if own is None else own, self.read)
         n_calls_max = limits.calls_max
         self._small_reports: MergingLane[Outcome] = MergingLane(
             "report", corpus.report, _MERGED_OUTCOMES_MAX, n_calls_max
@@ -76,6 +80,7 @@ class HostedCorpus:
         self._large_reports = CallLane("outcomes", n_threads, n_calls_max)
         self._changing = CallLane("change", n_threads, n_calls_max)
         self._reading = CallLane("read", n_threads, n_calls_max)
+        self._showing = CallLane("show", _THREADS, n_calls_max)
         politeness = corpus.config.politeness
         self.turns: HostTurns = (
             HostTurns(
@@ -112,7 +117,10 @@ class HostedCorpus:
         self.webhooks_folder = folder
         source = f"urn:recrawl:corpus:{self.name}"
         self.webhooks = WebhookDelivery(
-            ThreadedFeed(self.corpus, self.read), folder, settings=replace(settings, source=source)
+            ThreadedFeed(self.corpus, self.read),
+            folder,
+            settings=replace(settings, source=source),
+            is_feed_shared=not self._are_merged,
         )
         await self.webhooks.start()
 
@@ -152,6 +160,10 @@ class HostedCorpus:
     async def read(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
         """Run a function that only reads the corpus."""
         return await self._reading.run(function, *args, **kwargs)
+
+    async def show(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
+        """Run a function that reads the corpus for a page that a person looks at."""
+        return await self._showing.run(function, *args, **kwargs)
 
     async def change(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
         """Run a function that changes the corpus."""
@@ -194,7 +206,8 @@ class HostedCorpus:
             await self.webhooks.stop()
         await self.leases.close()
         await self._small_reports.close()
-        for lane in (self._large_reports, self._changing, self._reading, self.metrics):
+        lanes = (self._large_reports, self._changing, self._reading, self._showing)
+        for lane in (*lanes, self.metrics):
             await lane.close()
         if self._whole is None:
             await self._turning.close()
@@ -233,20 +246,25 @@ class HostedCorpora:
                 limits,
                 (folders or {}).get(name),
                 n_threads=_THREADS_OF_WHOLE if name in local else _THREADS,
+                own=local.get(name),
             )
             for name, one in corpora.items()
         }
+        self._limits = limits
         self._local = {
             name: HostedCorpus(name, one, limits, whole=self._hosted[name])
             for name, one in local.items()
         }
+        self._parts: dict[str, HostedCorpus] = {}
 
     @property
     def names(self) -> list[str]:
         """The names of all corpora."""
         return sorted(self._hosted)
 
-    def find(self, name: str, *, is_forwarded: bool = False) -> HostedCorpus:
+    def find(
+        self, name: str, *, is_forwarded: bool = False, in_parts: bool = False
+    ) -> HostedCorpus:
         """Return a corpus by its name; raise if there is none.
 
         Parameters
@@ -255,15 +273,23 @@ class HostedCorpora:
             Name of the corpus.
         is_forwarded
             Whether another worker asks, which wants the partitions of this process only.
+        in_parts
+            Whether it asks for pages of split hosts that are not in their home partitions.
         """
         hosted = (self._local if is_forwarded else self._hosted).get(name)
         if hosted is None:
             raise Problem("unknown-corpus", f"this server has no corpus {name[:100]!r}")
-        return hosted
+        if not in_parts:
+            return hosted
+        if name not in self._parts:  # only clusters with split hosts need it
+            view = hosted.corpus.for_parts()
+            whole = self._hosted[name]
+            self._parts[name] = HostedCorpus(name, view, self._limits, whole=whole)
+        return self._parts[name]
 
     async def stop_waiting(self) -> None:
         """Answer all requests that wait, because the server stops."""
-        for one in (*self._hosted.values(), *self._local.values()):
+        for one in (*self._hosted.values(), *self._local.values(), *self._parts.values()):
             one.stop_waiting()
             await one.leases.close()
 
@@ -274,5 +300,5 @@ class HostedCorpora:
 
     async def close(self) -> None:
         """Close all corpora."""
-        for one in (*self._local.values(), *self._hosted.values()):
+        for one in (*self._parts.values(), *self._local.values(), *self._hosted.values()):
             await one.close()

@@ -79,6 +79,18 @@ METRICS: Final[dict[str, MetricRow]] = {
         MetricRow("recrawl_audits", "counter", _C, "Randomly chosen copies that were checked"),
         MetricRow("recrawl_audits_fresh", "counter", _C, "Checked copies that were fresh"),
         MetricRow(
+            "recrawl_audits_fresh_modelled",
+            "counter",
+            _C,
+            "Checked copies that the model expected to be fresh: sum of their modelled freshness",
+        ),
+        MetricRow(
+            "recrawl_audits_variance",
+            "counter",
+            _C,
+            "Variance of the number of fresh checked copies if the model is right",
+        ),
+        MetricRow(
             "recrawl_freshness_audited_ratio",
             "gauge",
             _C,

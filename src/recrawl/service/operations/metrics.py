@@ -158,6 +158,8 @@ def _figure_values(of: CorpusMetrics) -> Iterator[_Value]:
     yield _Value("recrawl_weighted_freshness_modelled_ratio", of.weighted_freshness_modelled)
     yield _Value("recrawl_audits", of.n_audited)
     yield _Value("recrawl_audits_fresh", of.n_audited_fresh)
+    yield _Value("recrawl_audits_fresh_modelled", of.audited_modelled)
+    yield _Value("recrawl_audits_variance", of.audited_variance)
     audited = of.n_audited_fresh / of.n_audited if of.n_audited else None
     yield _Value("recrawl_freshness_audited_ratio", audited)
     yield _Value("recrawl_price", of.price)

@@ -15,6 +15,7 @@ __all__ = ["AuditLayer"]
 
 _LOG = logging.getLogger(__name__)
 _BUG = 500
+_PREFIX = "/v1/corpora/{corpus}"
 
 
 class AuditLayer:
@@ -23,7 +24,8 @@ class AuditLayer:
     Parameters
     ----------
     app
-        Application behind this layer; it marks a request by ``state["is_admin"]``.
+        Application behind this layer; it marks a request by ``state["is_admin"]``, and may name
+        what the request does in ``state["action"]``.
     folders
         Folder of each corpus by its name.
     find_route
@@ -75,7 +77,7 @@ class AuditLayer:
         entry = AuditEntry(
             time.time_ns() // 1_000_000,
             state.get("key_name") or state.get("key_id") or "without key",
-            f"{scope['method']} {route.removeprefix('/v1/corpora/{corpus}')}",
+            state.get("action") or f"{scope['method']} {route.removeprefix(_PREFIX)}",
             ", ".join(map(str, names.values())),
             state.get("n_rows"),
             status,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem
 
-__all__ = ["RateLimit", "RequestRates"]
+__all__ = ["RateLimit", "RequestRates", "network_of"]
 
 BURST_SECONDS = 5.0
 """Time for which a client that was idle may use its rate at once."""
@@ -135,7 +135,7 @@ class RequestRates:
 
     def take_keyless(self, client: str) -> None:
         """Count a request that needs no key; raise if its address has sent too many."""
-        name = _network_of(client)
+        name = network_of(client)
         seconds = self._keyless.wait_seconds(name)
         if seconds:
             raise _too_many("this address has sent too many requests", seconds)
@@ -146,7 +146,7 @@ def _too_many(detail: str, seconds: int) -> Problem:
     return Problem("too-many-requests", detail, headers={"Retry-After": str(seconds)})
 
 
-def _network_of(client: str) -> str:
+def network_of(client: str) -> str:
     """Return the network of an address that one client may have: a /64 of IPv6."""
     try:
         address = ipaddress.ip_address(client)

@@ -1,5 +1,6 @@
-"""Paths that read: statistics, plans, sources, configuration."""
+"""Paths that read: statistics, audits, plans, sources, configuration."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -8,6 +9,8 @@ from fastapi.responses import Response
 from recrawl.corpus import plan_words, target_words
 from recrawl.service.calls import CorpusName, enter, service_of
 from recrawl.service.formats.answers import json_answer, version_of
+from recrawl.service.formats.rows import ARROW
+from recrawl.service.forwarded import find_forwarded
 from recrawl.service.keys import Scope
 from recrawl.service.problems import Problem
 
@@ -24,12 +27,55 @@ async def stats(request: Request, corpus: CorpusName) -> Response:
     return json_answer(found.as_dict())
 
 
+@router.get("/sample", summary="Show the present state by partition, host, kind and source")
+async def sample(request: Request, corpus: CorpusName) -> Response:
+    """Return figures of now: totals, largest hosts, kinds, sources and histograms."""
+    hosted = enter(request, corpus, Scope.READ)
+    found = await hosted.read(hosted.corpus.sample)
+    return json_answer(found.as_dict())
+
+
+@router.get("/samples", summary="Show figures over time")
+async def samples(
+    request: Request,
+    corpus: CorpusName,
+    step: Annotated[str, Query(pattern="^(minute|hour|day)$")] = "minute",
+    since_ms: Annotated[int | None, Query(ge=0, le=1 << 50)] = None,
+    until_ms: Annotated[int | None, Query(ge=0, le=1 << 50)] = None,
+    host: Annotated[str | None, Query(max_length=4_096)] = None,
+    kind: Annotated[str | None, Query(max_length=4_096)] = None,
+    source: Annotated[
+        str | None, Query(max_length=4_096, description="Source of signals on the host.")
+    ] = None,
+) -> Response:
+    """Return the series of the corpus, a host, a kind, or a source of signals on a host."""
+    hosted = enter(request, corpus, Scope.READ)
+    span = {"step": step, "since_ms": since_ms, "until_ms": until_ms}
+    if source is None:
+        if host is not None and kind is not None:
+            raise Problem("invalid-value", "give a host or a kind, not both")
+        found = await hosted.read(partial(hosted.corpus.samples, **span, host=host, kind=kind))
+    elif host is None or kind is not None:
+        raise Problem("invalid-value", "a source needs its host, and no kind")
+    else:
+        found = await hosted.read(partial(hosted.corpus.source_samples, source, host, **span))
+    return json_answer(found.as_dict())
+
+
 @router.get("/sources", summary="Show how reliable the sources of signals are")
 async def sources(request: Request, corpus: CorpusName) -> Response:
     """Return the sources with the most signals, by host."""
     hosted = enter(request, corpus, Scope.READ)
     rows, n_sources = await hosted.read(hosted.corpus.sources)
     return json_answer({"sources": [row.as_dict() for row in rows], "n_sources": n_sources})
+
+
+@router.get("/audited-freshness", summary="Compare audited and modelled freshness")
+async def audited_freshness(request: Request, corpus: CorpusName) -> Response:
+    """Return the freshness that audits found and that the model expected, by kind and host."""
+    hosted = enter(request, corpus, Scope.READ)
+    rows, n_judged = await hosted.read(hosted.corpus.audited_freshness)
+    return json_answer({"rows": [row.as_dict() for row in rows], "n_judged": n_judged})
 
 
 @router.get("/plan", summary="Show how fresh each budget would keep the pages")
@@ -49,6 +95,24 @@ async def plan(
     return json_answer(found)
 
 
+@router.get("/plan/pages", include_in_schema=False)
+async def plan_pages(
+    request: Request,
+    corpus: CorpusName,
+    n_pages_max: Annotated[int, Query(ge=0)],
+    n_pages_total: Annotated[int | None, Query(ge=0)] = None,
+    of: Annotated[list[str] | None, Query()] = None,
+) -> Response:
+    """Return sampled pages of this process, from which another worker makes a plan."""
+    hosted = enter(request, corpus, Scope.READ)
+    if find_forwarded(request) is None:
+        raise Problem("unknown-path", "only workers of a cluster ask for this")
+    found = await hosted.read(
+        hosted.corpus.pages_for_plan, n_pages_max, n_pages_total=n_pages_total, patterns=of or []
+    )
+    return Response(found, media_type=ARROW)
+
+
 def _plan(corpus: Any, targets: list[str], budget_per_hour: float | None) -> dict[str, Any]:
     found = corpus.plan_targets(targets, budget_per_hour=budget_per_hour)
     curve = found.plan.curve
@@ -56,6 +120,8 @@ def _plan(corpus: Any, targets: list[str], budget_per_hour: float | None) -> dic
         "words": plan_words(found),
         "at_ms": found.plan.at_ms,
         "n_pages": found.plan.n_pages,
+        "pages_covered": found.coverage.share,
+        "n_partitions_away": found.coverage.n_away,
         "unit": found.plan.unit,
         "budget_per_hour": found.budget_per_hour,
         "freshness": found.freshness,

@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from numpy.typing import NDArray
 
 from recrawl.client.details import ServiceDetails
-from recrawl.corpus import PAGE_COLUMNS, RowStatus, explanation_words
+from recrawl.corpus import PAGE_COLUMNS, LastChange, Passage, RowStatus, explanation_words
 from recrawl.service.calls import (
     CorpusName,
     RequestBody,
@@ -164,6 +164,84 @@ def _explain(corpus: Any, url: str, key: str | None) -> dict[str, Any]:
     is_forwarded = isinstance(page, ServiceDetails)
     words = " ".join(page.words) if is_forwarded else explanation_words(page, None)
     return {"words": words, **page.as_dict()}
+
+
+@router.get("/page/history", summary="Show the fetches and signals of one page")
+async def show_history(
+    request: Request,
+    corpus: CorpusName,
+    url: Annotated[str, Query(max_length=4_000)],
+    key: Annotated[str | None, Query(max_length=512)] = None,
+    with_beliefs: Annotated[
+        bool, Query(description="Also the probability that the copy was fresh.")
+    ] = True,
+    n_records_max: Annotated[
+        int | None, Query(ge=1, description="Number of records of the log to read.")
+    ] = None,
+) -> Response:
+    """Return what the log says of a page; of a long log, only its last records are read."""
+    hosted, limits = enter(request, corpus, Scope.READ), service_of(request).limits
+    most = limits.history_records_max
+    check_at_most("n_records_max", n_records_max or 1, most)
+    found = await hosted.read(
+        hosted.corpus.history,
+        url,
+        key=key,
+        with_beliefs=with_beliefs,
+        n_records_max=n_records_max or most,
+    )
+    if found is None:
+        raise Problem("unknown-page", "the page is not tracked")
+    return json_answer({"url": found.url, **found.as_dict()})
+
+
+@router.get("/page/last-change", summary="Show the last change of one page")
+async def show_last_change(
+    request: Request,
+    corpus: CorpusName,
+    url: Annotated[str, Query(max_length=4_000)],
+    key: Annotated[str | None, Query(max_length=512)] = None,
+) -> Response:
+    """Return the last change with the passages that it added and removed; null if not known."""
+    hosted = enter(request, corpus, Scope.READ)
+    found = await hosted.read(hosted.corpus.last_change, url, key=key)
+    return json_answer({"change": None if found is None else _last_change(found)})
+
+
+def _last_change(change: LastChange) -> dict[str, Any]:
+    return change._asdict() | {
+        "what": change.what.name.lower(),
+        "removed": _passages(change.removed),
+        "added": _passages(change.added),
+    }
+
+
+def _passages(passages: tuple[Passage, ...] | None) -> list[dict[str, Any]] | None:
+    # A hash has more digits than some readers of JSON keep.
+    if passages is None:
+        return None
+    return [{"number": str(one.number), "text": one.text} for one in passages]
+
+
+@router.post(
+    "/pages/fetch-now",
+    summary="Have pages fetched as soon as possible",
+    openapi_extra=rows_body(URL_ROWS),
+)
+async def fetch_now(request: Request, corpus: CorpusName) -> Response:
+    """Treat the copies of pages as certainly outdated, so that they are leased soon."""
+    hosted, limits = enter(request, corpus, Scope.ADMIN), service_of(request).limits
+    async with hold_body(request) as body:
+        status = await hosted.change(_fetch_now, hosted.corpus, body, limits)
+    return status_answer(request, status)
+
+
+def _fetch_now(corpus: Any, body: RequestBody, limits: ServiceLimits) -> NDArray[np.uint8]:
+    rows = read_rows(body.data, body.format, URL_ROWS, limits)
+    status: NDArray[np.uint8] = corpus.fetch_now(
+        rows.column_or_nulls("url"), key=rows.column("key")
+    ).rows
+    return status
 
 
 def _as_numbers(column: pa.Array | None) -> Any:

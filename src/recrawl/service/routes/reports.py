@@ -36,7 +36,7 @@ router = APIRouter(tags=["reports"])
 _SMALL_BODY_BYTES = 1 << 15
 _DONE, _DUPLICATE = int(RowStatus.DONE), int(RowStatus.DUPLICATE)
 _REFUSED, _UNKNOWN = int(RowStatus.REFUSED), int(RowStatus.UNKNOWN)
-_UNAVAILABLE = int(RowStatus.UNAVAILABLE)
+_UNAVAILABLE, _ELSEWHERE = int(RowStatus.UNAVAILABLE), int(RowStatus.ELSEWHERE)
 _TRANSITIONS = {int(one): one.name.lower() for one in Transition}
 
 
@@ -85,6 +85,9 @@ def _answer(
                 transition[row] = _TRANSITIONS[codes[i]]
             else:
                 status[row] = _UNAVAILABLE if away[i] else _DUPLICATE if known[i] else _UNKNOWN
+        if any(away):
+            for i in np.flatnonzero(found.is_elsewhere).tolist():
+                status[kept[i]] = _ELSEWHERE
         if any(dropped):
             members["dropped"] = [row for row, is_so in zip(kept, dropped, strict=True) if is_so]
         if any(wrong):

@@ -6,12 +6,20 @@ A client that gives the ETag of an answer as If-Match changes only what it has s
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from msgspec import Meta
 
-from recrawl.service.calls import CorpusName, enter, hold_body, json_body
-from recrawl.service.formats.answers import check_version, json_answer, version_of
+from recrawl.corpus import PAGE_COLUMNS
+from recrawl.service.calls import (
+    CorpusName,
+    check_at_most,
+    enter,
+    hold_body,
+    json_body,
+    service_of,
+)
+from recrawl.service.formats.answers import check_version, json_answer, rows_answer, version_of
 from recrawl.service.formats.rows import decode_json
 from recrawl.service.hosting.hosted import HostedCorpus
 from recrawl.service.keys import Scope
@@ -22,6 +30,7 @@ router = APIRouter(tags=["settings"])
 _DELAY_SECONDS_MAX = 4e6
 # The end of the year 9999, in milliseconds since 1970.
 _INSTANT_MAX = 253_402_300_799_999
+_PAGES_OF_HOST_MAX = 1_000
 _Count = Annotated[int, Meta(ge=1, le=65_535)]
 
 
@@ -74,6 +83,44 @@ def _budget(corpus: Any) -> dict[str, Any]:
     }
 
 
+@router.get("/hosts", summary="List the hosts with the most pages")
+async def list_hosts(request: Request, corpus: CorpusName) -> Response:
+    """Return how the hosts with the most pages are fetched from, and the number of all hosts."""
+    hosted = enter(request, corpus, Scope.READ)
+    rows, n_hosts = await hosted.read(hosted.corpus.hosts)
+    return json_answer({"hosts": [row._asdict() for row in rows], "n_hosts": n_hosts})
+
+
+@router.get("/hosts/{host}/pages", summary="List the pages of a host")
+async def list_pages_of_host(
+    request: Request,
+    corpus: CorpusName,
+    host: str,
+    prefix: Annotated[
+        str,
+        Query(max_length=2_000, description="Beginning of what follows the host in the URLs."),
+    ] = "",
+    cursor: Annotated[str | None, Query(max_length=100)] = None,
+    limit: Annotated[int, Query(ge=1)] = 100,
+    columns: Annotated[
+        str,
+        Query(max_length=2_000, description=f"all, or some of {', '.join(PAGE_COLUMNS.names)}."),
+    ] = "url,status,importance,fetched_at_ms,due_at_ms,key",
+) -> Response:
+    """List pages in portions: there are more as long as an answer has a cursor."""
+    hosted, limits = enter(request, corpus, Scope.READ), service_of(request).limits
+    check_at_most("limit", limit, limits.listed_max)
+    batch, following = await hosted.read(
+        hosted.corpus.pages_of_host,
+        host,
+        prefix=prefix,
+        cursor=cursor,
+        columns=None if columns == "all" else columns.split(","),
+        limit=min(limit, _PAGES_OF_HOST_MAX),
+    )
+    return rows_answer(request, "pages", batch, following)
+
+
 @router.get("/hosts/{host}", summary="Show how a host is fetched from")
 async def show_host(request: Request, corpus: CorpusName, host: str) -> Response:
     """Return the settings of a host, and the number of its pages."""
@@ -104,5 +151,6 @@ async def _host_answer(hosted: HostedCorpus, host: str) -> Response:
 def _settings_of(host: Any) -> dict[str, Any]:
     """Return what a client can set: the number of pages, and who says so, is not a version."""
     settings: dict[str, Any] = host._asdict()
-    del settings["n_pages"], settings["standby_seconds"]
+    for name in ("n_pages", "standby_seconds", "in_flight", "n_errors"):
+        del settings[name]
     return settings

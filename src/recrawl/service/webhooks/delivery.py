@@ -44,6 +44,8 @@ class WebhookDelivery:
         Limits of webhooks.
     resolver
         Look-up of names; the system's unless given.
+    is_feed_shared
+        Whether other servers have webhooks of the same corpus, whose places in the feed must stay.
     """
 
     def __init__(
@@ -54,8 +56,10 @@ class WebhookDelivery:
         settings: DeliverySettings | None = None,
         limits: WebhookLimits | None = None,
         resolver: AbstractResolver | None = None,
+        is_feed_shared: bool = False,
     ) -> None:
         self._feed = feed
+        self._is_feed_shared = is_feed_shared
         self._files = WebhookFiles(folder, limits)
         self._settings = settings or DeliverySettings()
         self._allowed = parse_networks(self._settings.allow_networks)
@@ -204,6 +208,8 @@ class WebhookDelivery:
             if self.problem:
                 return
             await asyncio.to_thread(self._files.remove_leftovers)
+            if self._is_feed_shared:
+                return
             kept = {worker.webhook.consumer for worker, _ in self._workers.values()}
             for consumer in await self._feed.consumers():
                 if consumer.name.startswith(_CONSUMER_PREFIX) and consumer.name not in kept:

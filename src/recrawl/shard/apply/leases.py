@@ -16,6 +16,7 @@ from recrawl.shard.state.tables import GROUP_SPLIT, I64, Groups, Leases, Pages, 
 from recrawl.shard.state.words import is_held, number_of, with_held
 
 __all__ = [
+    "charge_of",
     "close_lease",
     "expire_leases",
     "extend_leases",
@@ -87,12 +88,12 @@ def order_pages(
             groups.ready_at[group] = max(groups.ready_at[group], at) + groups.delay_ms[group]
         registers.in_flight[0] += 1
         registers.n_ordered[0] += 1
-        registers.credit[0] -= _charge_of(pages, registers, slot)
+        registers.credit[0] -= charge_of(pages, registers, slot)
         valid[i] = True
 
 
 @table_kernel
-def _charge_of(pages: Pages, registers: Registers, slot: int) -> float:
+def charge_of(pages: Pages, registers: Registers, slot: int) -> float:
     """Return what an order of a page takes from the budget, in fetches or cost."""
     if registers.budget_unit[0] == _FETCHES:
         return 1.0
@@ -102,7 +103,7 @@ def _charge_of(pages: Pages, registers: Registers, slot: int) -> float:
 @table_kernel
 def refund_order(pages: Pages, registers: Registers, slot: int) -> None:
     """Give back to the budget what an order of a page took, because nothing was fetched."""
-    credit = registers.credit[0] + _charge_of(pages, registers, slot)
+    credit = registers.credit[0] + charge_of(pages, registers, slot)
     registers.credit[0] = min(credit, registers.credit_max[0])
 
 

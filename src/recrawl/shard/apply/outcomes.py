@@ -11,11 +11,17 @@ from recrawl.core.belief.memory import kept_share_of, memory_lost_of, surprise_o
 from recrawl.core.kernel import table_kernel
 from recrawl.core.signal_quality.learning import precision_after_change_of
 from recrawl.core.signal_quality.shift import SHIFT_FACTOR, SHIFT_WEIGHT, shift_evidence_of
-from recrawl.shard.apply.leases import close_lease, lease_row_of, refund_order, trip_breaker
+from recrawl.shard.apply.leases import (
+    charge_of,
+    close_lease,
+    lease_row_of,
+    refund_order,
+    trip_breaker,
+)
 from recrawl.shard.apply.pages import page_slot_of, seconds_of
 from recrawl.shard.apply.signals import age_by_signal, note_precision
 from recrawl.shard.events import Outcomes
-from recrawl.shard.state.codes import link_row_of, prior_of, rate_of, rebuild_word
+from recrawl.shard.state.codes import link_row_of, prior_of, rate_of, ratio_of_code, rebuild_word
 from recrawl.shard.state.rules import COUNTS, Rules
 from recrawl.shard.state.status import LeaseStage, PageStatus, Reason, Transition, Verdict
 from recrawl.shard.state.tables import (
@@ -29,7 +35,15 @@ from recrawl.shard.state.tables import (
     Sources,
 )
 from recrawl.shard.state.trust import SIGNALS_COUNTED_MAX, false_chance_of, precision_of
-from recrawl.shard.state.words import is_held, number_of, with_held, with_last
+from recrawl.shard.state.words import (
+    is_held,
+    last_of,
+    log2_period_of,
+    number_of,
+    shape_of,
+    with_held,
+    with_last,
+)
 
 __all__ = ["VOID", "apply_outcomes"]
 
@@ -372,6 +386,91 @@ def _note_fetch(pages: Pages, registers: Registers, slot: int, fetched: int) -> 
 
 
 @table_kernel
+def _fresh_chance_of(pages: Pages, rules: Rules, slot: int, at: int) -> float:
+    """Return the probability that the copy of a page has not changed, as its word says."""
+    word = pages.word[slot]
+    shape = float(rules.shapes[shape_of(word)])
+    period = math.exp2(log2_period_of(word))
+    if rules.is_fragments:
+        # The period is that of the divergence.
+        period *= ratio_of_code(pages.ratio[slot])
+    age = max(float(at - last_of(word)), 0.0) / period
+    return math.exp(-shape * math.log1p(age / shape))
+
+
+@table_kernel
+def _count_audit(
+    pages: Pages,
+    groups: Groups,
+    priors: Priors,
+    registers: Registers,
+    rules: Rules,
+    slot: int,
+    fetched: int,
+    changed: bool,
+) -> None:
+    """Count an audit, and what the model expected of it; call it before the word changes."""
+    fresh = 0 if changed else 1
+    chance = _fresh_chance_of(pages, rules, slot, fetched)
+    variance = chance * (1.0 - chance)
+    group = pages.group[slot]
+    groups.n_audited[group] += np.uint32(1)
+    groups.n_audited_fresh[group] += np.uint32(fresh)
+    groups.audited_modelled[group] += chance
+    groups.audited_variance[group] += variance
+    kind = pages.kind[slot]
+    priors.n_audited[kind] += 1
+    priors.n_audited_fresh[kind] += fresh
+    priors.audited_modelled[kind] += chance
+    priors.audited_variance[kind] += variance
+    registers.n_audited[0] += 1
+    registers.n_audited_fresh[0] += fresh
+    registers.audited_modelled[0] += chance
+    registers.audited_variance[0] += variance
+
+
+@table_kernel
+def _count_result(
+    pages: Pages,
+    groups: Groups,
+    priors: Priors,
+    registers: Registers,
+    slot: int,
+    verdict: int,
+    changed: bool,
+    is_ordered: bool,
+) -> None:
+    """Count a fetch by its result, and what it has spent; call it before the page changes."""
+    group, kind = pages.group[slot], pages.kind[slot]
+    if verdict == _V_DISALLOWED:
+        groups.n_disallowed[group] += np.uint32(1)
+        priors.n_disallowed[kind] += 1
+        return  # nothing was fetched
+    if is_ordered:
+        charge = charge_of(pages, registers, slot)
+        groups.spent[group] += charge
+        priors.spent[kind] += charge
+    if verdict == _V_ERROR:
+        groups.n_failed[group] += np.uint32(1)
+        priors.n_failed[kind] += 1
+    elif verdict == _V_WRONG:
+        groups.n_wrong_answer[group] += np.uint32(1)
+        priors.n_wrong_answer[kind] += 1
+    elif verdict in (_V_GONE, _V_MOVED):
+        groups.n_gone[group] += np.uint32(1)
+        priors.n_gone[kind] += 1
+    elif pages.fetched_at[slot] == 0:
+        groups.n_first[group] += np.uint32(1)
+        priors.n_first[kind] += 1
+    elif changed:
+        groups.n_changed[group] += np.uint32(1)
+        priors.n_changed[kind] += 1
+    else:
+        groups.n_unchanged[group] += np.uint32(1)
+        priors.n_unchanged[kind] += 1
+
+
+@table_kernel
 def apply_outcomes(
     pages: Pages,
     links: Links,
@@ -411,7 +510,9 @@ def apply_outcomes(
             _back_off(pages, rules, slot, now, float(event.retry_after_seconds[i]))
         if verdict == _V_DISALLOWED:
             _note_disallowed(pages, registers, rules, slot, now, event.order[i] > 0)
+        is_ordered = event.order[i] > 0
         if verdict >= _V_DISALLOWED:
+            _count_result(pages, groups, priors, registers, slot, verdict, False, is_ordered)
             rebuild_word(pages, links, sources, priors, rules, slot, float(now))
             registers.n_outcomes[0] += 1
             transitions[i] = _T_NONE
@@ -422,6 +523,7 @@ def apply_outcomes(
             continue
         registers.n_outcomes[0] += 1
         changed, status, transition = _interpret_verdict(pages, slot, verdict)
+        _count_result(pages, groups, priors, registers, slot, verdict, changed, is_ordered)
         if pages.fetched_at[slot] > 0:
             modified_age = -1.0
             if rules.trusts_last_modified and event.last_modified_at_ms[i] > 0:
@@ -432,8 +534,7 @@ def apply_outcomes(
             registers.n_polls[0] += 1
             registers.n_changed[0] += 1 if changed else 0
             if reason == _AUDIT:
-                registers.n_audited[0] += 1
-                registers.n_audited_fresh[0] += 0 if changed else 1
+                _count_audit(pages, groups, priors, registers, rules, slot, fetched, changed)
         _clear_signals(pages, links, slot)
         _note_fetch(pages, registers, slot, fetched)
         pages.word[slot] = with_last(pages.word[slot], fetched)

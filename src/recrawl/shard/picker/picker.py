@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core.arrays import FloatArray
+from recrawl.core.arrays import FlagArray, FloatArray
 from recrawl.core.quick_calls import quick_call
 from recrawl.shard.apply.budget import credit_at, log2_price_fall
 from recrawl.shard.due import CEILING_BONUS, Terms
@@ -16,6 +16,7 @@ from recrawl.shard.picker.forecast import SampledDemand, sample_demand
 from recrawl.shard.picker.given import Allowed, order_given_pages
 from recrawl.shard.picker.newcomers import NO_NEWCOMERS, Newcomers, are_fresh
 from recrawl.shard.picker.pricing import BudgetPrice
+from recrawl.shard.picker.queue.audits import WaitingAudits
 from recrawl.shard.picker.queue.market import (
     M_BACKLOG,
     M_SIZE,
@@ -32,7 +33,7 @@ from recrawl.shard.picker.rolling import (
     SWEEP_SHARE,
     RollingSweep,
 )
-from recrawl.shard.picker.scan import Ranked, order_audit_page, order_exactly, write_purposes
+from recrawl.shard.picker.scan import Ranked, order_exactly, write_purposes
 from recrawl.shard.picker.sweep import Moment
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.status import BudgetUnit, PriceMode, Reason
@@ -92,8 +93,8 @@ class Proposal(NamedTuple):
 class Picker:
     """Chooses orders; reads tables and never changes them.
 
-    All its state is derived from the tables: a new picker finds everything again.  So is a page
-    that was proposed and whose order was not applied.
+    All its state but the audits that wait for their hosts is derived from the tables: a new picker
+    finds everything again.  So is a page that was proposed and whose order was not applied.
 
     Parameters
     ----------
@@ -109,6 +110,7 @@ class Picker:
         self._budget_price = BudgetPrice()
         self._sweep = RollingSweep(terms, empty_market(), settings.pool_max)
         self._new_pages = UnfetchedPages(terms)
+        self._audits = WaitingAudits()
         self._newcomers = Newcomers(settings, terms)
         self._newcomers_after = NO_NEWCOMERS
         self._looked_to = 0
@@ -448,27 +450,71 @@ class Picker:
             wanted = wanted[: math.ceil(n_due / max(1.0 - share, 0.01))]
         slot = np.full(wanted.size, -1, np.int64)
         reason = wanted.copy()
-        for i in np.flatnonzero(wanted == _AUDIT):
-            self._make_rows(1)
-            order = int(tables.registers.next_order[0]) + int(i)
-            n_slots = int(tables.registers.n_slots[0])
-            slot[i] = order_audit_page(
-                tables.pages, tables.groups, self._market, order, n_slots, now_ms
-            )
-        at = np.flatnonzero(wanted == _DISCOVERY)
+        is_audit = self._order_waiting_audits(tables, now_ms, wanted, slot, reason)
+        at = np.flatnonzero((wanted == _DISCOVERY) & (slot < 0))
         if at.size:
             found = self._discovery_orders(tables, now_ms, at.size, moment is None)
             slot[at[: found.size]] = found
-        at = np.flatnonzero(slot < 0)
+        at = np.flatnonzero((slot < 0) & ~is_audit)
         found, why = self._orders_with_newcomers(tables, now_ms, at.size, moment)
         slot[at[: found.size]] = found
         reason[at[: found.size]] = why
-        is_had = slot >= 0
+        n_kept = wanted.size
         if found.size < at.size:
-            # No more pages reach the price, so later orders for audit or discovery are dropped.
-            is_had[at[found.size] :] = False
-            unmark_ordered(self._market, slot[(slot >= 0) & ~is_had])
+            # No more pages reach the price, so later orders for audit or discovery are dropped;
+            # but not all of them, as they may have taken the hosts that others would need.
+            others = np.flatnonzero(slot >= 0)
+            n_kept = max(int(at[found.size]), int(others[0]) + 1 if others.size else 0)
+            unmark_ordered(self._market, slot[n_kept:][slot[n_kept:] >= 0])
+        slot, reason = slot[:n_kept], reason[:n_kept]
+        self._order_audits(tables, now_ms, np.flatnonzero(is_audit[:n_kept]), slot, reason)
+        at = np.flatnonzero(is_audit[:n_kept] & (slot < 0))
+        if at.size and n_kept == wanted.size:
+            found, why = self._orders_with_newcomers(tables, now_ms, at.size, moment)
+            slot[at[: found.size]], reason[at[: found.size]] = found, why
+        is_had = slot >= 0
         return slot[is_had], reason[is_had]
+
+    def _order_waiting_audits(
+        self,
+        tables: Tables,
+        now_ms: int,
+        wanted: NDArray[np.uint8],
+        slot: NDArray[np.int64],
+        reason: NDArray[np.uint8],
+    ) -> FlagArray:
+        """Order audits that waited for their hosts; return which orders are to be new audits."""
+        is_audit: FlagArray = wanted == _AUDIT
+        if len(self._audits):
+            places = np.flatnonzero(~is_audit)
+            self._make_rows(min(len(self._audits), places.size))
+            ready = self._audits.order_waiting(tables, self._market, now_ms, places.size)
+            slot[places[: ready.size]], reason[places[: ready.size]] = ready, _AUDIT
+        return is_audit
+
+    def _order_audits(
+        self,
+        tables: Tables,
+        now_ms: int,
+        at: NDArray[np.int64],
+        slot: NDArray[np.int64],
+        reason: NDArray[np.uint8],
+    ) -> None:
+        """Write the orders of new audits, after those of other pages.
+
+        A chosen page that this decision orders anyway is audited by that order.
+        """
+        for i in at.tolist():
+            self._make_rows(1)
+            order = int(tables.registers.next_order[0]) + i
+            chosen = self._audits.choose(tables, order, now_ms)
+            if chosen < 0:
+                continue
+            is_ordered = slot == chosen
+            if is_ordered.any():
+                reason[is_ordered] = _AUDIT
+            elif self._audits.order(tables, self._market, now_ms, chosen):
+                slot[i] = chosen
 
     def _make_rows(self, n: int) -> None:
         while _n_free_rows(self._market, n) < n:

@@ -16,18 +16,16 @@ from recrawl.core.belief.codes import dither_of
 from recrawl.core.kernel import table_kernel
 from recrawl.core.quick_calls import quick_call
 from recrawl.shard.due import ROUGHNESS, Terms, first_positions, log2_worth_of, rough_age_of
+from recrawl.shard.picker.queue.audits import AUDIT_SALT
 from recrawl.shard.picker.queue.market import Market, grow_rows, has_bit, has_free_row
 from recrawl.shard.picker.queue.turns import may_order, order_from
 from recrawl.shard.state.status import PageStatus, Reason
 from recrawl.shard.state.tables import Groups, Limits, Pages, Tables
 from recrawl.shard.state.words import EPOCH_SECONDS, is_bounded, is_held, last_of
 
-__all__ = ["Ranked", "order_audit_page", "order_exactly", "write_purposes"]
+__all__ = ["Ranked", "order_exactly", "write_purposes"]
 
-_AUDIT_SALT = 0x5EED_A0D1
 _DISCOVERY_SALT = 0x5EED_D15C
-_N_TRIES = 32
-_ACTIVE = int(PageStatus.ACTIVE)
 _VALUE = int(Reason.VALUE)
 _DISCOVERY = int(Reason.DISCOVERY)
 _AUDIT = int(Reason.AUDIT)
@@ -40,30 +38,10 @@ def write_purposes(
     """Write the purpose of each order, by its number: value, discovery or audit."""
     for i in range(out.size):
         out[i] = _VALUE
-        if dither_of(_AUDIT_SALT, first_order + i) < audit_share:
+        if dither_of(AUDIT_SALT, first_order + i) < audit_share:
             out[i] = _AUDIT
         elif dither_of(_DISCOVERY_SALT, first_order + i) < discovery_share:
             out[i] = _DISCOVERY
-
-
-@table_kernel
-def order_audit_page(
-    pages: Pages, groups: Groups, market: Market, order: int, n_slots: int, now_ms: int
-) -> int:
-    """Order a page chosen by the order's number, and return its slot; -1 if none was found."""
-    for attempt in range(_N_TRIES):
-        slot = int(dither_of(_AUDIT_SALT + 1 + attempt, order) * n_slots)
-        if (
-            pages.status[slot] != _ACTIVE
-            or is_held(pages.word[slot])
-            or has_bit(market.taken, slot)
-        ):
-            continue
-        group = int(pages.group[slot])
-        if has_free_row(market) and may_order(market, groups, group, now_ms):
-            order_from(market, groups, group, slot, now_ms)
-            return slot
-    return -1
 
 
 _CHUNK = 1 << 20

@@ -22,7 +22,15 @@ from recrawl.core.kernel import table_kernel
 from recrawl.errors import SnapshotError, SnapshotFormatError
 from recrawl.shard.settings import ShardSettings
 from recrawl.shard.state.codes import LOG2_CODE_ONE
-from recrawl.shard.state.tables import RUNS_MAX, TABLES, Pages, Tables, dtypes_of, zeros
+from recrawl.shard.state.tables import (
+    RESULT_COLUMNS,
+    RUNS_MAX,
+    TABLES,
+    Pages,
+    Tables,
+    dtypes_of,
+    zeros,
+)
 
 __all__ = [
     "ADDED_COLUMNS",
@@ -38,8 +46,8 @@ __all__ = [
     "restore_tables",
 ]
 
-FORMAT = 6
-FORMATS_READ = (1, 2, 3, 4, 5, 6)
+FORMAT = 7
+FORMATS_READ = (1, 2, 3, 4, 5, 6, 7)
 # Columns that older formats lack: the format that introduced them, and their default, which is a
 # number or the name of an earlier column of the table.
 ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float | str]] = {
@@ -71,6 +79,21 @@ ADDED_COLUMNS: dict[tuple[str, str], tuple[int, float | str]] = {
     ("groups", "window_at"): (6, 0),
     ("groups", "window_until"): (6, 0),
     ("groups", "granted_until"): (6, 0),
+    ("groups", "n_audited"): (7, 0),
+    ("groups", "n_audited_fresh"): (7, 0),
+    ("groups", "audited_modelled"): (7, 0.0),
+    ("groups", "audited_variance"): (7, 0.0),
+    ("priors", "n_audited"): (7, 0),
+    ("priors", "n_audited_fresh"): (7, 0),
+    ("priors", "audited_modelled"): (7, 0.0),
+    ("priors", "audited_variance"): (7, 0.0),
+    ("registers", "audited_modelled"): (7, 0.0),
+    ("registers", "audited_variance"): (7, 0.0),
+}
+ADDED_COLUMNS |= {
+    (table, column): (7, 0)
+    for table in ("groups", "priors")
+    for column in (*RESULT_COLUMNS, "spent")
 }
 # Tables that older formats lack: the format that introduced them, and their rows, all zero.
 ADDED_TABLES: dict[str, tuple[int, int]] = {"runs": (4, RUNS_MAX)}

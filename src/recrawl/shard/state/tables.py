@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "AUDIT_COLUMNS",
     "GROUP_CLOSED",
     "GROUP_HAS_POLICY",
     "GROUP_SPLIT",
     "GROUP_UNLIMITED",
+    "RESULT_COLUMNS",
     "RUNS_MAX",
     "SOURCE_DELAY_GIVEN",
     "SOURCE_HEARD",
@@ -127,7 +129,7 @@ class Links(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Groups of pages that share a politeness policy: 88 bytes each; instants in milliseconds.
+    """Groups of pages that share a politeness policy: 148 bytes each; instants in milliseconds.
 
     The hosts of one registrable domain share the credit of their newcomers: the columns from
     ``domain_pages`` to ``credited_order`` count only in the row of the group that keeps the credit.
@@ -166,6 +168,30 @@ class Groups(NamedTuple):
     """End of that window: no lease of the group lasts longer."""
     granted_until: I64
     """End of the last window that was granted to any part; only in the home partition."""
+    n_audited: U32
+    """Number of audits of the group's pages that showed whether the copy was fresh."""
+    n_audited_fresh: U32
+    """Number of those that found it fresh."""
+    audited_modelled: F64
+    """Sum of the modelled freshness of the audited copies, just before they were fetched."""
+    audited_variance: F64
+    """Sum of f(1 - f), where f is that modelled freshness: variance of ``n_audited_fresh``."""
+    n_first: U32
+    """Number of fetches that got the first copy of a page."""
+    n_unchanged: U32
+    """Number of fetches that found no change."""
+    n_changed: U32
+    """Number of fetches that found a change of a page, or a page that was gone."""
+    n_gone: U32
+    """Number of fetches that did not find the page, or found that it has moved."""
+    n_disallowed: U32
+    """Number of outcomes of pages that the site's rules forbid to fetch."""
+    n_failed: U32
+    """Number of transient errors."""
+    n_wrong_answer: U32
+    """Number of answers that were not the page."""
+    spent: F64
+    """Budget that reported fetches have used, in fetches or cost."""
 
 
 class Sources(NamedTuple):
@@ -221,7 +247,7 @@ class Limits(NamedTuple):
 
 
 class Priors(NamedTuple):
-    """Prior belief about a page of each kind, and weight of the kind: 34 bytes a kind.
+    """Prior belief about a page of each kind, weight and counts of the kind: 130 bytes a kind.
 
     Beliefs of slots below the register ``rebased_to`` start from the new prior, those of the other
     slots from the old one.
@@ -233,6 +259,20 @@ class Priors(NamedTuple):
     seconds: F64
     weight: U16
     """Factor on the importance of pages of the kind, log2 in steps of 1/1024."""
+    n_audited: I64
+    """Number of audits of pages of the kind, as in `Groups`."""
+    n_audited_fresh: I64
+    audited_modelled: F64
+    audited_variance: F64
+    n_first: I64
+    """Results of fetches of pages of the kind, and the budget spent on them, as in `Groups`."""
+    n_unchanged: I64
+    n_changed: I64
+    n_gone: I64
+    n_disallowed: I64
+    n_failed: I64
+    n_wrong_answer: I64
+    spent: F64
 
 
 class Runs(NamedTuple):
@@ -295,6 +335,9 @@ class Registers(NamedTuple):
     """Number of audit orders that showed whether the copy was fresh."""
     n_audited_fresh: I64
     """Number of those that found it fresh."""
+    audited_modelled: F64
+    """Sum of the modelled freshness of the audited copies, as in `Groups`."""
+    audited_variance: F64
     n_void: I64
     """Number of rows of events that were ignored."""
     growth_pages: I64
@@ -358,6 +401,14 @@ SOURCE_PRECISION_GIVEN = 2
 """Bit of `Sources.flags`: the user gave the precision; it is not learned."""
 SOURCE_DELAY_GIVEN = 4
 """Bit of `Sources.flags`: the user gave the delay; it is not learned."""
+
+RESULT_COLUMNS = (
+    *("n_first", "n_unchanged", "n_changed", "n_gone"),
+    *("n_disallowed", "n_failed", "n_wrong_answer"),
+)
+"""Columns of `Groups` and `Priors` that count fetches by their result."""
+AUDIT_COLUMNS = ("n_audited", "n_audited_fresh", "audited_modelled", "audited_variance")
+"""Columns of `Groups`, `Priors` and `Registers` that count audits."""
 
 T = TypeVar("T", bound=tuple)  # type: ignore[type-arg]
 

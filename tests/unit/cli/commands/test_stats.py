@@ -25,6 +25,13 @@ def test_text_starts_with_a_summary(in_corpus: Recrawl) -> None:
     assert in_corpus("stats").row["pages_by_status"]["active"] == 5
 
 
+def test_audited_freshness_is_shown_by_kind_and_host(in_corpus: Recrawl) -> None:
+    assert "No audits yet.  Set audit.share" in in_corpus("stats", "--audited", "--no-json").out
+    rows = in_corpus("stats", "--audited").rows
+    assert [row["part"] for row in rows] == ["corpus", "kind", "host", "host", "host"]
+    assert rows[0]["n_pages"] == len(PAGES)
+
+
 @pytest.mark.parametrize(
     ("rate", "words"),
     [

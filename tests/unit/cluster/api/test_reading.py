@@ -40,6 +40,25 @@ def test_all_pages_are_listed_once_through_any_worker(
         clients[0].pages_after("9_9_9")
 
 
+def test_hosts_and_single_pages_are_shown_through_any_worker(
+    workers: Workers, clients: list[Client]
+) -> None:
+    urls = URLS[:30]
+    clients[0].add(urls)
+    orders = clients[0].lease(30)
+    clients[0].report([Outcome(handle=one.handle, digest=b"a" * 16) for one in orders])
+    for client in clients:
+        assert sum(row.n_pages for row in client.hosts().rows) == 30
+        assert client.audited_freshness().rows[0].n_pages == 30
+        for url in urls[:6]:
+            host = url.split("/")[2]
+            found = client.pages_of_host(host, columns=["url"])
+            assert found.batch.column("url").to_pylist() == [url]
+            assert client.last_change(url) is not None
+            assert client.history(url) is not None
+        assert client.fetch_now(urls).rows.max() <= RowStatus.DUPLICATE
+
+
 @pytest.mark.parametrize("limit", [1, 7, 1_000])
 def test_changes_are_read_once_and_in_order_through_any_worker(
     workers: Workers, clients: list[Client], limit: int
@@ -62,10 +81,6 @@ def test_changes_are_read_once_and_in_order_through_any_worker(
     middle = found[29].cursor
     rest = clients[2].changes(middle)
     assert sorted(one.url for one in rest) == sorted(one.url for one in found[30:])
-    with pytest.raises(NotInCluster, match="keep the cursor"):
-        clients[0].commit_changes("search", middle)
-    with pytest.raises(NotInCluster, match="keep the cursor"):
-        clients[0].changes(consumer="search")
 
 
 def test_a_cursor_keeps_its_place_in_partitions_that_are_away(
@@ -92,6 +107,9 @@ def test_statistics_and_sources_are_those_of_all(workers: Workers, clients: list
         assert (stats.budget, stats.n_partitions_away) == ("unlimited", 0)
         rows, n_sources = client.sources()
         assert (len(rows), n_sources) == (40, 40)
+        audits = client.audited_freshness().rows
+        assert (audits[0].part, audits[0].n_pages) == ("corpus", 200)
+        assert sum(row.n_pages for row in audits if row.part == "host") == 200
         assert client.configuration()["corpus"]["partitions"] == 6
     workers.tell_all({})
     n_here = workers[2].corpus.n_pages
@@ -99,12 +117,41 @@ def test_statistics_and_sources_are_those_of_all(workers: Workers, clients: list
     assert (stats.n_pages, stats.n_partitions_away) == (n_here, 5)
 
 
+def test_samples_of_all_workers_are_added_up(workers: Workers, clients: list[Client]) -> None:
+    clients[0].add(URLS)
+    clients[0].signal(URLS[:80], source="sitemap")
+    for worker in workers.all:
+        for node in worker.corpus.nodes:
+            node.is_sampled = True
+            node._sampled_ms = node._ticked_ms = 0  # as if a minute had passed
+            node.tick(worker.corpus.time)
+    for client in clients:
+        now = client.sample()
+        assert (now.total.n_pages, now.n_hosts, now.n_partitions_away) == (200, 40, 0)
+        assert list(now.partitions) == list(range(6))
+        assert {one.n_pages for one in now.hosts.values()} == {5}
+        days = client.samples(step="day")
+        assert (days.n_pages.sum(), days.n_partitions.sum()) == (200, 6)
+        host = client.samples(step="day", host="h7.example")
+        assert (host.n_pages.sum(), host.n_partitions.sum()) == (5, 1)
+        source = client.source_samples("sitemap", "h7.example", step="day")
+        assert source.precision.size == 1
+    workers.tell_all({})
+    n_here = workers[2].corpus.n_pages
+    assert clients[2].sample().total.n_pages == n_here
+    days = clients[2].samples(step="day")
+    assert (days.n_pages.sum(), days.n_partitions_away) == (n_here, 5)
+
+
 def test_what_a_cluster_does_not_answer_says_so(workers: Workers, clients: list[Client]) -> None:
-    with pytest.raises(NotInCluster, match="plans"):
-        clients[0].plan()
-    with pytest.raises(NotInCluster, match="budget"):
+    with pytest.raises(NotInCluster, match="workers share a rate"):
         clients[0].set_budget("10/run")
-    answer = workers[0].server.get("/plan")
+    answer = workers[0].server.request(
+        "PUT",
+        "/v1/corpora/news/budget",
+        b'{"rate": "10/run"}',
+        {"Content-Type": "application/json"},
+    )
     assert (answer.status, answer.problem) == (501, "not-in-cluster")
 
 

@@ -8,7 +8,7 @@ import pytest
 from recrawl import Outcome
 from recrawl.corpus import Corpus
 from recrawl.corpus.past import page_history as module
-from recrawl.corpus.past.page_history import PageHistory, read_page_history
+from recrawl.corpus.past.page_history import PageHistory, is_change, read_page_history
 from recrawl.shard import Reason, Transition, Verdict
 from tests.manual_clock import ManualClock
 
@@ -261,3 +261,34 @@ def test_as_dict_has_plain_values(corpus: Corpus, clock: ManualClock) -> None:
     assert plain["signals"][0]["source"] == "feed"
     assert set(plain["believed"]) == {"at_ms", "freshness", "value", "price"}
     assert of(corpus, with_beliefs=False).as_dict()["believed"] is None
+
+
+def test_only_the_end_of_a_long_log_is_read_if_a_limit_says_so(
+    corpus: Corpus, clock: ManualClock
+) -> None:
+    for hour in range(6):
+        fetch(corpus, clock, 1, digest=b"%d" % (hour // 2))
+    whole = of(corpus)
+    n_records = corpus.n_log_records(URL)
+    same = read_page_history(corpus, URL, n_records_max=n_records)
+    assert same is not None
+    assert same.polls == whole.polls
+    assert not same.is_belief_present
+    cut = read_page_history(corpus, URL, n_records_max=n_records // 2)
+    assert cut is not None
+    assert cut.is_belief_present
+    assert not cut.is_whole
+    assert 0 < len(cut.polls) < len(whole.polls)
+    times = [poll.fetched_at_ms for poll in cut.polls]
+    assert times == [poll.fetched_at_ms for poll in whole.polls][-len(times) :]
+    assert whole.from_ms < cut.from_ms <= times[0]
+    assert cut.believed is not None
+    assert np.nanmax(cut.believed.freshness) == 1
+    assert np.nanmin(cut.believed.freshness) < 1
+    assert cut.ahead is not None
+    for history in (whole, cut):
+        again = PageHistory.from_dict({"url": URL, **history.as_dict()})
+        assert [is_change(poll) for poll in again.polls] == [
+            is_change(poll) for poll in history.polls
+        ]
+        assert again.as_dict()["orders"] == history.as_dict()["orders"]

@@ -19,7 +19,7 @@ def looked_at(shape: float) -> SampledPages:
     prior = event_of(PriorsSet, epoch=1, kind=0, shape=shape, seconds=shape * PERIOD)
     assert story.apply(prior).valid.all()
     story.add(1)
-    return SampledPages([story.shard], 100)
+    return SampledPages.of_shards([story.shard], 100)
 
 
 def late_share(shape: float, interval: float, late: float) -> float:
@@ -64,7 +64,7 @@ def test_pages_with_signals_are_late_no_more_often_than_stale_nor_than_without_s
     for day in range(1, 31):
         story.tick(day * DAY)
         story.signal(page)
-    pages = SampledPages([story.shard], 100)
+    pages = SampledPages.of_shards([story.shard], 100)
     price = pages.prices(10)
     fresh, kept = (pages.at(price, late_seconds=s).freshness for s in (0.0, 6 * HOUR))
     assert (kept >= fresh - 1e-12).all()
@@ -76,7 +76,7 @@ def test_without_delays_hosts_get_more_fetches() -> None:
     story = Story()
     story.add(50)
     story.set_group(0, delay_ms=6_000_000)
-    pages = SampledPages([story.shard], 100)
+    pages = SampledPages.of_shards([story.shard], 100)
     price = pages.prices(20)
     held, free = pages.at(price), pages.at(price, is_capped=False)
     assert held.fetch_rate.sum(axis=0).max() == pytest.approx(1 / 6_000)

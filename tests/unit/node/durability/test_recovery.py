@@ -1,6 +1,7 @@
 """After any damage on disk, a corpus recovers all acknowledged data or raises a clear error."""
 
 import contextlib
+import hashlib
 import json
 import shutil
 import subprocess
@@ -26,6 +27,7 @@ from recrawl.node.records import record_of
 from recrawl.shard import Applied, PagesAdded, PagesRemoved, event_of
 from recrawl.shard.events import Event
 from recrawl.shard.state.snapshot import ADDED_COLUMNS
+from recrawl.shard.state.tables import RESULT_COLUMNS
 from recrawl.testing.stores import contents_of
 from tests.corpus_fixtures import IMPOLITE
 from tests.manual_clock import ManualClock
@@ -53,8 +55,8 @@ class State:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, node: Node) -> None:
-        self.digest = node.shard.digest()
+    def __init__(self, node: Node, *, with_counts: bool = True) -> None:
+        self.digest = node.shard.digest() if with_counts else _digest_without_counts(node)
         n_slots = int(node.shard.tables.registers.n_slots[0])
         self.contents = contents_of(node.store, n_slots)
         self.position = node.position
@@ -62,6 +64,21 @@ class State:
     def __eq__(self, other: object) -> bool:
         assert isinstance(other, State)
         return self.__dict__ == other.__dict__
+
+
+def _digest_without_counts(node: Node) -> str:
+    """Return a digest of the columns but those that count fetches by result and what they cost.
+
+    Such counts of older versions are not known, so that a corpus of theirs begins them at 0.
+    """
+    found = hashlib.sha256()
+    n_slots = int(node.shard.tables.registers.n_slots[0])
+    for table in node.shard.tables:
+        for name, column in table._asdict().items():
+            if name not in (*RESULT_COLUMNS, "spent"):
+                rows = column[:n_slots] if table is node.shard.tables.pages else column
+                found.update(name.encode() + rows.tobytes())
+    return found.hexdigest()
 
 
 def crashed_copy(folder: Path, to: Path) -> Path:
@@ -80,7 +97,9 @@ def files_of(folder: Path) -> list[tuple[str, int]]:
     return sorted((str(path), path.stat().st_ino) for path in folder.rglob("*"))
 
 
-def state_after_recovery(folder: Path, config: CorpusConfig, *, is_synced: bool = True) -> State:
+def state_after_recovery(
+    folder: Path, config: CorpusConfig, *, is_synced: bool = True, with_counts: bool = True
+) -> State:
     """Recover a corpus without claiming it, so that nothing is logged."""
     log = open_log(folder, config)
     try:
@@ -92,7 +111,7 @@ def state_after_recovery(folder: Path, config: CorpusConfig, *, is_synced: bool 
             is_synced=is_synced,
         )
         node = recover_node(partition)
-        state = State(node)
+        state = State(node, with_counts=with_counts)
         node.store.close()
         return state
     finally:
@@ -404,7 +423,8 @@ def test_a_snapshot_of_an_older_format_is_read(
     unlimited = {"new_pages_share": 1.0, "new_domain_share": 1.0}
     config = CorpusConfig.from_dict({**config.to_dict(), "protection": unlimited})
     with recrawl.open(tmp_path / "corpus", config, clock=clock) as corpus:
-        folder, before = crash_after_work(corpus, clock, tmp_path)
+        folder, _ = crash_after_work(corpus, clock, tmp_path)
+    before = state_after_recovery(folder, config, with_counts=False)
     for snapshot in snapshots_of(folder):
         manifest = snapshot / "manifest.json"
         body = json.loads(json.loads(manifest.read_text())["body"])
@@ -413,7 +433,7 @@ def test_a_snapshot_of_an_older_format_is_read(
             del body["tables"][table][column]
         text = json.dumps(body)
         manifest.write_text(json.dumps({"crc32": zlib.crc32(text.encode()), "body": text}))
-    assert state_after_recovery(folder, config) == before
+    assert state_after_recovery(folder, config, with_counts=False) == before
 
 
 def test_a_snapshot_of_a_newer_format_is_refused_and_kept(
@@ -488,4 +508,7 @@ def test_a_full_disk_stops_a_corpus_and_loses_nothing(tmp_path: Path) -> None:
     assert report["acknowledged"] > 1000
     assert report["there"] == report["acknowledged"]
     assert report["new"] == 1
-    assert "open the corpus again" in report["errors"][1]
+    # A store that cannot be read either says why itself.
+    assert any(
+        text in report["errors"][1] for text in ("open the corpus again", "No space left on device")
+    )

@@ -11,6 +11,7 @@ from recrawl.corpus import Corpus
 from recrawl.errors import StorageError
 from tests.corpus_fixtures import clock, open_corpus
 from tests.manual_clock import ManualClock
+from tests.unit.node.durability.test_recovery import crashed_copy
 
 __all__ = ["clock", "open_corpus"]
 
@@ -26,8 +27,7 @@ def torn(tmp_path: Path, open_corpus: Callable[..., Corpus]) -> Callable[[int], 
     """Return a function that damages a copy of a corpus: records without a sync, or older ones."""
     corpus = open_corpus("original", corpus={"partitions": 2})
     corpus.add(URLS[:20])
-    copy = tmp_path / "copy"
-    shutil.copytree(corpus.folder, copy)
+    copy = crashed_copy(corpus.folder, tmp_path / "copy")
     n_synced = write_ahead_log(copy).stat().st_size
     # Two more records, which reach the write-ahead log of the copy and nothing else.
     corpus.add(URLS[20:30])

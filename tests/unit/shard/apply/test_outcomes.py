@@ -9,6 +9,7 @@ from recrawl.core.belief.codes import BeliefCodes, decode_beliefs
 from recrawl.core.belief.gamma import GammaBelief, after_poll
 from recrawl.shard.due import bounds_of, ready_at_of
 from recrawl.shard.state.status import PageStatus, Transition, Verdict
+from recrawl.shard.state.tables import RESULT_COLUMNS
 from tests.reference.shards import DAY, HOUR, Story, ms, shard_seconds
 
 CODE = 1.0004  # a step of a belief's seconds, and more than two of its shape
@@ -337,6 +338,77 @@ def test_audits_count_fresh_and_stale_copies() -> None:
         order = story.order(page, at=(k + 1) * DAY, reason=3)
         story.report(page, verdict, order=order)
     assert (story.register("n_audited"), story.register("n_audited_fresh")) == (2, 1)
+
+
+def test_audits_are_counted_by_group_and_kind_with_what_the_model_expected() -> None:
+    story = Story()
+    pages = story.add(4, group=[1, 1, 2, 2], kind=[0, 1, 0, 1])
+    story.fetch(pages, at=1)
+    expected = np.zeros((4, 2))
+    for k, page in enumerate(pages):
+        at = 1 + (k + 1) * DAY
+        shape, seconds = belief(story, page[None])
+        chance = (1 + (k + 1) * DAY / seconds) ** -shape
+        expected[k] = chance, chance * (1 - chance)
+        order = story.order(page[None], at=at, reason=3)
+        story.report(page[None], Verdict.CHANGED if k == 0 else Verdict.UNCHANGED, order=order)
+    groups, kinds = story.shard.tables.groups, story.shard.tables.priors
+    registers = story.shard.tables.registers
+    assert groups.n_audited[:4].tolist() == [0, 2, 2, 0]
+    assert groups.n_audited_fresh[:4].tolist() == [0, 1, 2, 0]
+    assert kinds.n_audited[:2].tolist() == [2, 2]
+    assert kinds.n_audited_fresh[:2].tolist() == [1, 2]
+    for k, name in enumerate(("audited_modelled", "audited_variance")):
+        column = expected[:, k]
+        by_group = [column[:2].sum(), column[2:].sum()]
+        # The word has the period in steps of a tenth of an octave.
+        assert getattr(groups, name)[1:3] == pytest.approx(by_group, rel=0.05)
+        by_kind = [column[::2].sum(), column[1::2].sum()]
+        assert getattr(kinds, name)[:2] == pytest.approx(by_kind, rel=0.05)
+        assert getattr(registers, name)[0] == pytest.approx(getattr(groups, name).sum())
+
+
+def test_results_and_spending_are_counted_by_group_and_kind() -> None:
+    story = Story()
+    pages = story.add(3, group=[1, 1, 2], kind=[0, 1, 1])
+    story.fetch(pages, at=1)
+    verdicts = (
+        *(Verdict.UNCHANGED, Verdict.CHANGED, Verdict.REVERTED, Verdict.GONE, Verdict.MOVED),
+        *(Verdict.DISALLOWED, Verdict.TRANSIENT_ERROR, Verdict.WRONG_ANSWER),
+    )
+    for k, verdict in enumerate(verdicts):
+        order = story.order(pages[:2], at=1 + (k + 1) * DAY)
+        story.report(pages[:2], verdict, order=order)
+    groups, kinds = story.shard.tables.groups, story.shard.tables.priors
+    expected = {
+        "n_first": (2, 1),
+        "n_unchanged": (4, 0),  # a page that is changed back counts as unchanged
+        "n_changed": (2, 0),
+        "n_gone": (4, 0),
+        "n_disallowed": (2, 0),
+        "n_failed": (2, 0),
+        "n_wrong_answer": (2, 0),
+    }
+    assert tuple(expected) == RESULT_COLUMNS
+    for name, counts in expected.items():
+        assert tuple(getattr(groups, name)[1:3]) == counts, name
+        assert getattr(kinds, name)[0] == counts[0] // 2, name
+        assert getattr(kinds, name)[1] == counts[0] // 2 + counts[1], name
+    total = sum(int(getattr(groups, name).sum()) for name in RESULT_COLUMNS)
+    assert total == story.register("n_outcomes")
+    # Nothing is spent on pages that may not be fetched.
+    assert groups.spent[1:3].tolist() == [16.0, 1.0]
+    assert kinds.spent[:2].tolist() == [8.0, 9.0]
+
+
+def test_a_new_kind_begins_without_audits() -> None:
+    story, page = started()
+    story.report(page, Verdict.UNCHANGED, order=story.order(page, at=DAY, reason=3))
+    story.add(1, kind=[3])
+    kinds = story.shard.tables.priors
+    assert kinds.n_audited[:4].tolist() == [1, 0, 0, 0]
+    assert kinds.audited_modelled[0] > 0
+    assert not kinds.audited_modelled[1:].any()
 
 
 def test_with_counts_a_rate_is_estimated_from_polls_and_changes() -> None:

@@ -14,7 +14,14 @@ from recrawl.node.open_nodes import OpenNodes
 from recrawl.shard import Transition
 from recrawl.store import Cursor, Names, metadata_object, unpack_passages
 
-__all__ = ["CorpusCursor", "PageChange", "changes_after", "is_from_before", "parse_cursor"]
+__all__ = [
+    "CorpusCursor",
+    "PageChange",
+    "changes_after",
+    "is_from_before",
+    "latest_changes",
+    "parse_cursor",
+]
 
 _GENERATION = re.compile(r"g\d{1,2}_")
 
@@ -131,6 +138,45 @@ def changes_after(nodes: Iterable[Node], cursor: CorpusCursor, limit: int) -> li
                 sequence = _sequence(cursor.generation, row.cursor, i)
                 changes.append(PageChange(*change, passages, kind, sequence))
     return changes
+
+
+def latest_changes(nodes: OpenNodes, limit: int) -> list[PageChange]:
+    """Return the last changes of open partitions, newest first, with the user's data of now.
+
+    Their cursors are places in their own partitions only: do not go on reading from them.
+
+    Parameters
+    ----------
+    nodes
+        Open partitions of a corpus.
+    limit
+        Largest number of changes.
+    """
+    with nodes.use_all() as opened:
+        found = [
+            (row.at_ms, node.partition, row)
+            for node in opened
+            for row in node.store.newest_changes(limit)
+            if row.url is not None
+        ]
+        found.sort(key=lambda entry: -entry[0])
+        found = found[:limit]
+        pages = [(i, row.page) for _, i, row in found]
+        own, kinds = _user_data(opened, pages), _kinds(opened, pages)
+        return [
+            PageChange(
+                str(row.cursor),
+                row.url or "",
+                Transition(row.transition),
+                row.at_ms,
+                doc_id,
+                metadata,
+                row.key,
+                kind=kind,
+                sequence=_sequence(nodes.generation, row.cursor, i),
+            )
+            for (_, i, row), (doc_id, metadata), kind in zip(found, own, kinds, strict=True)
+        ]
 
 
 def _sequence(generation: int, after: Cursor, partition: int) -> str:

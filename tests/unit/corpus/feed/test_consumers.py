@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from recrawl.corpus import Corpus, Outcome, check_corpus, restore_corpus
-from recrawl.corpus.inspect import consumers
+from recrawl.corpus.feed import consumers
 from recrawl.errors import ChangesLost, StorageError
 from recrawl.store import Cursor
 from recrawl.store.changes import NewChanges

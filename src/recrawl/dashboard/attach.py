@@ -1,0 +1,57 @@
+"""Attach the dashboard to the application of a service."""
+
+import logging
+import time
+from typing import Final
+
+from fastapi import FastAPI
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+__all__ = ["attach_dashboard"]
+
+logger = logging.getLogger(__name__)
+
+_PATHS: Final = ("/", "/login", "/logout")
+_PREFIXES: Final = ("/ui/", "/assets/")
+
+
+def attach_dashboard(app: FastAPI) -> None:
+    """Let an application answer the paths of the dashboard.
+
+    Parameters
+    ----------
+    app
+        Application of the service, see `recrawl.service.create_app`.
+    """
+    app.router.routes.append(_DashboardRoute(app))
+
+
+class _DashboardRoute(BaseRoute):
+    """The paths of the dashboard, which is loaded when somebody first asks for one of them.
+
+    Parameters
+    ----------
+    app
+        Application of the service.
+    """
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._dashboard: ASGIApp | None = None
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Return whether a request is for the dashboard."""
+        path = scope.get("path", "")
+        is_page = scope["type"] == "http" and (path in _PATHS or path.startswith(_PREFIXES))
+        return (Match.FULL if is_page else Match.NONE), {}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if self._dashboard is None:
+            began = time.perf_counter()
+            from recrawl.dashboard.application import create_dashboard  # noqa: PLC0415
+
+            self._dashboard = create_dashboard(self._app.state.service)
+            logger.info("the dashboard was loaded in %.2f s", time.perf_counter() - began)
+        await self._dashboard(scope, receive, send)

@@ -1,0 +1,1 @@
+"""What all pages of the dashboard share: templates, headers, files, and reading of a corpus."""

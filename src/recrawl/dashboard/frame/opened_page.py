@@ -1,0 +1,239 @@
+"""What a page needs: its corpus, the person who looks at it, and what that person may do."""
+
+import asyncio
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse
+
+from recrawl.dashboard.frame.page_errors import PageError
+from recrawl.dashboard.frame.page_reads import PageReads
+from recrawl.dashboard.limits import DashboardLimits
+from recrawl.dashboard.login.visitors import Visitors
+from recrawl.service.calls import Service
+from recrawl.service.hosting.hosted import HostedCorpus
+from recrawl.service.keys import ApiKey, Scope
+from recrawl.service.problems import Problem
+from recrawl.service.protection.rates import RateLimit
+
+__all__ = [
+    "Dashboard",
+    "OpenedPage",
+    "PageSection",
+    "dashboard_of",
+    "find_page",
+    "open_action",
+    "open_page",
+    "read_form",
+    "see_other",
+    "usable_corpora",
+]
+
+_T = TypeVar("_T")
+
+
+class PageSection(NamedTuple):
+    """An entry of the navigation."""
+
+    title: str
+    path: str
+    """End of the path after the name of the corpus; empty for the overview."""
+
+
+class Dashboard(NamedTuple):
+    """Everything that the pages of a server share."""
+
+    service: Service
+    limits: DashboardLimits
+    visitors: Visitors
+    reads: PageReads
+    logins: RateLimit
+    sections: tuple[PageSection, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedPage:
+    """A page of one corpus, as one person sees it."""
+
+    name: str
+    """Name of the corpus."""
+    hosted: HostedCorpus
+    key: ApiKey | None
+    """API key of the person; None for a corpus without keys, where everybody may do everything."""
+    corpora: tuple[str, ...]
+    """Names of all corpora that the person may look at."""
+    reads: PageReads
+
+    @property
+    def corpus(self) -> Any:
+        """Object with the methods of `recrawl.Corpus`; call them by `read` and `change`."""
+        return self.hosted.corpus
+
+    @property
+    def local(self) -> Any:
+        """Corpus with the partitions that are open in this process, which may be all."""
+        return getattr(self.hosted.corpus, "local", self.hosted.corpus)
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether several workers share the partitions of the corpus."""
+        return hasattr(self.hosted.corpus, "cluster_metrics")
+
+    def allows(self, scope: str) -> bool:
+        """Return whether the person may do what needs a scope, such as "admin"."""
+        return self.key is None or self.key.allows(Scope(scope))
+
+    async def read(self, function: Callable[..., _T], *args: Hashable, **kwargs: Hashable) -> _T:
+        """Return the result of a call that reads the corpus, at most a few seconds old."""
+        return await self.reads.read(self.hosted, function, *args, **kwargs)
+
+    async def change(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
+        """Run a function that changes the corpus; pages show the change at once."""
+        try:
+            return await self.hosted.change(function, *args, **kwargs)
+        finally:
+            self.reads.forget(self.hosted)
+
+
+def dashboard_of(request: Request) -> Dashboard:
+    """Return the dashboard that a request was sent to."""
+    dashboard: Dashboard = request.app.state.dashboard
+    return dashboard
+
+
+def find_page(request: Request) -> OpenedPage | None:
+    """Return the page that a request has opened; None if it has none."""
+    page: OpenedPage | None = request.scope.get("state", {}).get("page")
+    return page
+
+
+def usable_corpora(request: Request) -> list[str]:
+    """Return the names of the corpora that a person may look at."""
+    dashboard = dashboard_of(request)
+    visitor = dashboard.visitors.find(request)
+    usable = []
+    for name in dashboard.service.corpora.names:
+        try:
+            key = dashboard.service.access.admit_page(request, name, visitor.key_id(name))
+        except Problem as problem:
+            if problem.name != "key-needed":
+                raise
+        else:
+            if key is None or key.allows(Scope.READ):
+                usable.append(name)
+    return usable
+
+
+def open_page(request: Request, corpus: str, scope: Scope = Scope.READ) -> OpenedPage:
+    """Return the page of a request, after checking that the person may look at it.
+
+    Parameters
+    ----------
+    request
+        Request of the browser.
+    corpus
+        Name of the corpus in its path.
+    scope
+        Scope that the person's key must have.
+    """
+    dashboard = dashboard_of(request)
+    key_id = dashboard.visitors.find(request).key_id(corpus)
+    key = dashboard.service.access.admit_page(request, corpus, key_id)
+    if key is not None:
+        request.state.key_id, request.state.key_name = key.id, key.name
+        if not key.allows(scope):
+            raise PageError(
+                403,
+                "Your API key does not allow this",
+                f"It needs the scope {scope}; log in with a key that has it.",
+            )
+    hosted = dashboard.service.corpora.find(corpus)
+    page = OpenedPage(corpus, hosted, key, tuple(usable_corpora(request)), dashboard.reads)
+    request.state.page = page
+    return page
+
+
+async def open_action(
+    request: Request, corpus: str, scope: Scope, action: str
+) -> tuple[OpenedPage, dict[str, str]]:
+    """Return the page and the fields of a form that changes something, after all checks.
+
+    The audit log of the corpus gets an entry with the name of the person's key.  The parameters of
+    the path other than ``corpus``, such as the name of a host, are its target.
+
+    Parameters
+    ----------
+    request
+        Request of the browser.
+    corpus
+        Name of the corpus in its path.
+    scope
+        Scope that the person's key must have.
+    action
+        Name of the action in the audit log: "set the delay of a host".
+    """
+    request.state.action = f"dashboard: {action}"
+    try:
+        page = open_page(request, corpus, scope)
+    except PageError:
+        request.state.is_admin = True  # a known person who may not do this
+        raise
+    # Not before: requests of strangers could fill the audit log.
+    request.state.is_admin = True
+    return page, await read_form(request)
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form, after checking that a page of this server has sent it.
+
+    Parameters
+    ----------
+    request
+        Request with the form.
+    """
+    dashboard = dashboard_of(request)
+    limits = dashboard.limits
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != "application/x-www-form-urlencoded":
+        raise Problem("unknown-format", "send a form as application/x-www-form-urlencoded")
+    try:
+        async with asyncio.timeout(limits.form_seconds_max):
+            data = await _read_body(request, limits.form_bytes_max)
+    except TimeoutError:
+        raise Problem("body-too-slow", "the form did not arrive in time") from None
+    try:
+        fields = dict(
+            parse_qsl(
+                data.decode("ascii"),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=limits.fields_max,
+            )
+        )
+    except ValueError:
+        raise Problem("invalid-body", "the form cannot be read") from None
+    dashboard.visitors.check_form(request, fields.pop("token", ""))
+    return fields
+
+
+async def _read_body(request: Request, n_bytes_max: int) -> bytes:
+    data = bytearray()
+    async for part in request.stream():
+        data += part
+        if len(data) > n_bytes_max:
+            raise Problem("body-too-large", f"a form has at most {n_bytes_max:,} bytes")
+    return bytes(data)
+
+
+def see_other(path: str) -> RedirectResponse:
+    """Return an answer that leads to a page of the dashboard, after a form was taken.
+
+    Parameters
+    ----------
+    path
+        Path of ours, never one that a request gives.
+    """
+    return RedirectResponse(path, 303)

@@ -1,0 +1,90 @@
+"""The charts of a host and of a source of signals over time."""
+
+from typing import Final
+
+import numpy as np
+
+from recrawl.charts import Axis, Series, line_chart
+from recrawl.messages.samples import STEPS, Samples, SourceSamples
+
+__all__ = ["host_charts", "source_charts"]
+
+_HOUR: Final = 3_600_000
+_WIDTH, _HEIGHT = 620, 240
+_POINTS_MIN: Final = 2
+
+
+def _chart(series: Samples | SourceSamples, title: str, lines: list[Series], y: Axis) -> str:
+    first, last = float(series.at_ms[0]), float(series.at_ms[-1])
+    time = Axis(scale="time", low=first, high=last + STEPS[series.step])
+    return line_chart(lines, title=title, x=time, y=y, width=_WIDTH, height=_HEIGHT)
+
+
+def host_charts(series: Samples) -> list[str]:
+    """Return charts of a host or kind as SVG; none without at least two samples.
+
+    Parameters
+    ----------
+    series
+        Figures of the host over time.
+    """
+    if series.at_ms.size < _POINTS_MIN:
+        return []
+    at = series.at_ms.astype(np.float64)
+    per_hour = _HOUR / STEPS[series.step]
+    bad = series.results["failed"] + series.results["wrong_answer"] + series.results["disallowed"]
+    return [
+        _chart(
+            series,
+            "Fresh copies",
+            [Series(name="model", x=at, y=series.freshness, is_main=True)],
+            Axis(label="share of the copies", scale="share"),
+        ),
+        _chart(
+            series,
+            "Fetches",
+            [
+                Series(name="all", x=at, y=per_hour * series.n_fetches, is_main=True),
+                Series(name="changed", x=at, y=per_hour * series.results["changed"]),
+                Series(name="errors", x=at, y=per_hour * bad),
+            ],
+            Axis(label="fetches per hour", low=0.0),
+        ),
+    ]
+
+
+def source_charts(series: SourceSamples) -> list[str]:
+    """Return charts of a source on one host as SVG; none without at least two samples.
+
+    Parameters
+    ----------
+    series
+        Learned figures of the source over time.
+    """
+    if series.at_ms.size < _POINTS_MIN:
+        return []
+    at = series.at_ms.astype(np.float64)
+    per_hour = _HOUR / STEPS[series.step]
+    return [
+        _chart(
+            series,
+            "Reliability",
+            [
+                Series(name="correct", x=at, y=series.precision, is_main=True),
+                Series(name="complete", x=at, y=series.recall),
+            ],
+            Axis(label="share", scale="share"),
+        ),
+        _chart(
+            series,
+            "Delay",
+            [Series(name="delay", x=at, y=series.delay_seconds, is_main=True)],
+            Axis(label="seconds from a change to its signal", low=0.0),
+        ),
+        _chart(
+            series,
+            "Signals",
+            [Series(name="signals", x=at, y=per_hour * series.n_signals, is_main=True)],
+            Axis(label="signals per hour", low=0.0),
+        ),
+    ]

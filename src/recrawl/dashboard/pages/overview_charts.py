@@ -1,0 +1,124 @@
+"""The charts of the overview: freshness, spending, price and backlog over time."""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recrawl.charts import Axis, Series, line_chart
+from recrawl.corpus.inspect.stats import wilson_interval
+from recrawl.messages.samples import STEPS, Samples
+
+__all__ = ["SPANS", "TimeSpan", "audited_points", "overview_charts"]
+
+_HOUR: Final = 3_600_000
+_WIDTH, _HEIGHT = 620, 280
+_AUDIT_POINTS: Final = 24
+_FloatArray = NDArray[np.float64]
+
+
+class TimeSpan(NamedTuple):
+    """A time that charts show."""
+
+    words: str
+    step: str
+    """Step of the series, see `recrawl.messages.samples.STEPS`."""
+    ms: int
+
+
+SPANS: Final = {
+    "day": TimeSpan("Day", "minute", 24 * _HOUR),
+    "month": TimeSpan("Month", "hour", 30 * 24 * _HOUR),
+    "years": TimeSpan("Years", "day", 10 * 365 * 24 * _HOUR),
+}
+"""Times that charts show, by their names in addresses."""
+
+
+def audited_points(series: Samples, n_points: int = _AUDIT_POINTS) -> list[_FloatArray]:
+    """Return times, shares of fresh copies, and the ends of their 95 % intervals.
+
+    Audits of neighbouring rows are added up, so that there are at most ``n_points`` points.
+
+    Parameters
+    ----------
+    series
+        Figures over time.
+    n_points
+        Largest number of points.
+    """
+    if not series.at_ms.size:
+        return [np.empty(0)] * 4
+    first, last = int(series.at_ms[0]), int(series.at_ms[-1]) + STEPS[series.step]
+    place = (series.at_ms - first) * n_points // (last - first)
+    n = np.bincount(place, series.n_audited, minlength=n_points)
+    n_fresh = np.bincount(place, series.n_audited_fresh, minlength=n_points)
+    used = np.flatnonzero(n > 0)
+    at = first + (used + 0.5) * (last - first) / n_points
+    ends = [wilson_interval(round(n_fresh[i]), round(n[i])) for i in used.tolist()]
+    low, high = np.array(ends).reshape(-1, 2).T
+    return [at, n_fresh[used] / n[used], low, high]
+
+
+def overview_charts(series: Samples, unit: str) -> list[str]:
+    """Return charts as SVG; none without at least two samples.
+
+    Parameters
+    ----------
+    series
+        Figures of the corpus over time.
+    unit
+        Unit of the budget: fetches or cost.
+    """
+    at = series.at_ms.astype(np.float64)
+    if at.size < 2:
+        return []
+    time = Axis(scale="time", low=float(at[0]), high=float(at[-1]) + STEPS[series.step])
+    per_hour = _HOUR / STEPS[series.step]
+    when, share, low, high = audited_points(series)
+    budget = np.where(np.isfinite(series.budget_per_second), series.budget_per_second, np.nan)
+    results = series.results
+    failed = results["failed"] + results["wrong_answer"]
+    gone = results["gone"] + results["disallowed"]
+
+    def chart(title: str, lines: list[Series], y: Axis) -> str:
+        return line_chart(lines, title=title, x=time, y=y, width=_WIDTH, height=_HEIGHT)
+
+    return [
+        chart(
+            "Fresh copies",
+            [
+                Series(name="model", x=at, y=series.weighted_freshness, is_main=True),
+                Series(name="audits", x=when, y=share, low=low, high=high, style="points"),
+            ],
+            Axis(label="share, weighted by importance; audits with 95 % intervals", scale="share"),
+        ),
+        chart(
+            "Budget",
+            [
+                Series(name="spent", x=at, y=per_hour * series.spent, style="step", is_main=True),
+                Series(name="allowed", x=at, y=3_600 * budget, style="dashed"),
+            ],
+            Axis(label=f"{unit if unit == 'fetches' else 'cost'} per hour", low=0.0),
+        ),
+        chart(
+            "Fetches by result",
+            [
+                Series(name="unchanged", x=at, y=per_hour * results["unchanged"]),
+                Series(name="changed", x=at, y=per_hour * results["changed"]),
+                Series(name="first", x=at, y=per_hour * results["first"]),
+                Series(name="failed", x=at, y=per_hour * failed),
+                Series(name="gone", x=at, y=per_hour * gone),
+            ],
+            Axis(label="fetches per hour", low=0.0),
+        ),
+        chart(
+            "Due pages",
+            [Series(name="due", x=at, y=series.n_due, is_main=True)],
+            Axis(label="pages that wait to be fetched", low=0.0),
+        ),
+        chart(
+            "Price",
+            [Series(name="price", x=at, y=series.price, is_main=True)],
+            Axis(label="value that a fetch must reach", scale="log"),
+        ),
+    ]

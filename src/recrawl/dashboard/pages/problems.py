@@ -1,0 +1,122 @@
+"""The problems of a corpus now, each with where to solve it."""
+
+import math
+from typing import Any, Final, NamedTuple
+
+from recrawl.corpus import CheckResult, check_open_corpus
+from recrawl.messages.samples import Sample
+from recrawl.units import count_text, share_text
+
+__all__ = ["PageProblem", "find_problems"]
+
+_DOCS: Final = "https://github.com/recrawl/recrawl/blob/main/docs/how-to"
+# Page of the dashboard, or guide, that helps with the results of each check.
+_SOLUTIONS: Final = {
+    "limits": ("plan", "See what the limits cost"),
+    "host limits": ("hosts", "Change the delays of hosts"),
+    "hosts": ("hosts", "See the hosts"),
+    "sources": ("sources", "See the sources"),
+    "consumers": (f"{_DOCS}/follow-changes.md", "Read how to follow changes"),
+}
+_BEGINNINGS: Final = {
+    "consumers": "Consumers: ",
+    "host limits": "Host limits: ",
+    "hosts": "Hosts ",
+    "limits": "Limits: ",
+    "sources": "Source ",
+}
+_FAILED_SHARE_MAX: Final = 0.2
+_FETCHES_MIN: Final = 100
+
+
+class PageProblem(NamedTuple):
+    """Something that a person should look at."""
+
+    level: str
+    """``bad`` if something is broken or cannot be kept, otherwise ``warn``."""
+    what: str
+    todo: str
+    target: str
+    """Section of the dashboard, or the address of a guide."""
+    link: str
+    """Text of the link."""
+
+
+def find_problems(corpus: Any, sample: Sample) -> list[PageProblem]:
+    """Return the problems of a corpus, the worst first.
+
+    Parameters
+    ----------
+    corpus
+        Corpus with the partitions that are open in this process.
+    sample
+        Present state of all partitions.
+    """
+    found = [*_in_figures(sample), *(_in_words(one) for one in check_open_corpus(corpus))]
+    return sorted(found, key=lambda one: one.level != "bad")
+
+
+def _in_words(result: CheckResult) -> PageProblem:
+    default = (f"{_DOCS}/index.md", "Read the guides")
+    target, link = _SOLUTIONS.get(result.check, default)
+    what = _BEGINNINGS.get(result.check, "") + result.what
+    return PageProblem(str(result.level), what, result.todo, target, link)
+
+
+def _in_figures(sample: Sample) -> list[PageProblem]:
+    total, found = sample.total, []
+    if sample.n_partitions_away:
+        away = count_text(sample.n_partitions_away, "partition")
+        found.append(
+            PageProblem(
+                "bad",
+                f"{away} cannot be reached, and nothing of them is counted here",
+                "See `recrawl cluster status`: another worker takes them over soon.",
+                f"{_DOCS}/run-a-cluster.md",
+                "Read how to run a cluster",
+            )
+        )
+    if not total.n_pages:
+        add = "Add some with `recrawl add urls.txt`."
+        found.append(
+            PageProblem(
+                "warn",
+                "There are no pages",
+                add,
+                f"{_DOCS}/find-pages.md",
+                "Read how to find pages",
+            )
+        )
+    elif not total.n_fetches and not total.fresh_pages:
+        found.append(
+            PageProblem(
+                "warn",
+                "No page has been fetched yet",
+                "Lease pages, fetch them and report the outcomes.",
+                f"{_DOCS}/fetch-with-your-own-loop.md",
+                "Read how to fetch pages",
+            )
+        )
+    if sample.budget_per_second is None or math.isinf(sample.budget_per_second):
+        found.append(
+            PageProblem(
+                "warn",
+                "No budget is set, so every page is always due",
+                "Set one with `recrawl set --budget 200/d`.",
+                "plan",
+                "See what budgets achieve",
+            )
+        )
+    n_failed = total.results["failed"] + total.results["wrong_answer"]
+    if total.n_fetches >= _FETCHES_MIN and n_failed > _FAILED_SHARE_MAX * total.n_fetches:
+        share = share_text(n_failed / total.n_fetches)
+        found.append(
+            PageProblem(
+                "warn",
+                f"{share} of all fetches failed, or did not get the page",
+                "Look at the hosts with the most errors.",
+                "hosts",
+                "See the hosts",
+            )
+        )
+    return found

@@ -1,0 +1,1 @@
+"""The page that shows how well recrawl works: audits of the model, and hosts held out."""

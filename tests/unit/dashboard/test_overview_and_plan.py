@@ -1,0 +1,76 @@
+"""The overview and the plan: what they show, also in a real browser."""
+
+from playwright.sync_api import sync_playwright
+
+from recrawl.corpus import Corpus, Outcome
+from recrawl.dashboard.pages.plan import PLACES, budget_at, slider_place
+from tests.unit.dashboard.browser_client import BrowserClient
+from tests.unit.service.running_server import RunningServer
+
+HOSTILE = '<img src=x onerror="window.isAttacked=1">'
+
+
+def test_the_overview_shows_changes_and_problems(
+    open_server: RunningServer, corpus: Corpus
+) -> None:
+    orders = corpus.lease(5)
+    corpus.report([Outcome(handle=order.handle, status=200, digest=b"a") for order in orders])
+    corpus.set_host("site1.example", is_closed=True)
+    html = BrowserClient(open_server).get("/ui/news/").data.decode()
+    assert "Hosts closed: site1.example" in html, html[-900:]
+    assert "<code>recrawl set --host HOST --open</code>" in html
+    assert orders[0].url in html
+    for span in ("month", "years"):
+        assert BrowserClient(open_server).get(f"/ui/news/?span={span}").status == 200
+    assert BrowserClient(open_server).get("/ui/news/?span=none").status == 422
+
+
+def test_the_plan_answers_for_any_budget_and_target(open_server: RunningServer) -> None:
+    browser = BrowserClient(open_server)
+    assert browser.get("/ui/news/plan").status == 200
+    page = browser.get("/ui/news/plan?at=120&targets=95+%25%0A80+%25+of+site1.example")
+    assert page.status == 200
+    assert b"80 % of site1.example" in page.data
+    wrong = browser.get("/ui/news/plan?targets=%3Cscript%3Ealert(1)%3C/script%3E")
+    assert wrong.status == 200
+    assert b"is not understood" in wrong.data
+    assert b"<script>alert" not in wrong.data
+    assert browser.get("/ui/news/plan?at=201").status == 422
+
+
+def test_places_of_the_slider_are_budgets() -> None:
+    ends = (2.0, 5_000.0)
+    assert [slider_place(budget_at(i, ends), ends) for i in range(PLACES + 1)] == list(
+        range(PLACES + 1)
+    )
+
+
+def test_in_a_browser_the_pages_are_live_and_run_no_foreign_code(
+    open_server: RunningServer, corpus: Corpus
+) -> None:
+    corpus.add([f"https://site9.example/?q={HOSTILE}"])
+    orders = corpus.lease(100)
+    corpus.report([Outcome(handle=order.handle, status=200, digest=b"a") for order in orders])
+    address = f"http://localhost:{open_server.port}/ui/news/"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
+        page = browser.new_page()
+        said: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.goto(address)
+        with page.expect_response(lambda answer: "/live" in answer.url) as live:
+            pass
+        assert live.value.status == 200
+        assert page.evaluate("window.isAttacked") is None
+        page.goto(f"{address}plan")
+        before = page.inner_text("#answer .cards")
+        page.focus("#at")
+        page.keyboard.press("PageUp")
+        changed = "before => document.querySelector('#answer .cards').innerText !== before"
+        page.wait_for_function(changed, arg=before)
+        assert page.evaluate("window.isAttacked") is None
+        browser.close()
+    assert said == []

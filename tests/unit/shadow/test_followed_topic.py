@@ -1,0 +1,62 @@
+"""A real topic of Kafka is followed, and a restart continues at the place."""
+
+import json
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from recrawl.errors import ReadError
+from recrawl.readers.lines import LINE_BYTES_MAX
+from recrawl.shadow import FollowedTopic
+
+CHUNK = 1 << 20
+
+
+def write(bootstrap: str, topic: str, values: list[bytes], partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": 4 << 20})
+    for value in values:
+        producer.produce(topic, value, partition=partition)
+    assert producer.flush(60) == 0
+
+
+def read_all(topic: FollowedTopic) -> list[Any]:
+    rows: list[Any] = []
+    while data := topic.read(CHUNK).data:
+        rows += [json.loads(line) for line in data.splitlines()]
+    return rows
+
+
+@pytest.mark.slow
+def test_messages_are_lines_and_a_restart_continues(kafka_bootstrap: str, kafka_topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
+    config = {"max.message.bytes": str(4 << 20)}
+    made = admin.create_topics([NewTopic(kafka_topic, 2, 1, config=config)])
+    made[kafka_topic].result(60)
+    write(
+        kafka_bootstrap, kafka_topic, [b'{"n": 1}', b'{\n "n": 2}', b"", b"x" * LINE_BYTES_MAX * 2]
+    )
+    write(kafka_bootstrap, kafka_topic, [b'{"n": 3}'], partition=1)
+    log = FollowedTopic(kafka_bootstrap, kafka_topic)
+    assert sorted(row["n"] for row in read_all(log)) == [1, 2, 3]
+    assert log.n_long_lines == 1
+    place = json.loads(json.dumps(log.place()))
+    log.close()
+    write(kafka_bootstrap, kafka_topic, [b'{"n": 4}'])
+    log = FollowedTopic(kafka_bootstrap, kafka_topic, place)
+    assert read_all(log) == [{"n": 4}]
+    log.close()
+    far = {"offsets": {"0": 10_000, "1": 1}}
+    log = FollowedTopic(kafka_bootstrap, kafka_topic, far)
+    assert len(read_all(log)) == 3
+    assert log.n_rests_lost == 1
+    log.close()
+
+
+@pytest.mark.slow
+def test_a_topic_that_does_not_exist_is_an_error(kafka_bootstrap: str, kafka_topic: str) -> None:
+    log = FollowedTopic(kafka_bootstrap, kafka_topic, seconds_max=5.0)
+    with pytest.raises(ReadError, match="cannot be read"):
+        log.read(CHUNK)
+    log.close()
