@@ -314,13 +314,14 @@ class ShardModel:
         self.counts["ordered"] += 1
         return True
 
-    def _end(self, order: int, stage: LeaseStage) -> None:
+    def _end(self, order: int, stage: LeaseStage, ended_ms: int = 0) -> None:
         lease = self.leases[order]
         lease.stage = stage
         group = self.group(lease.group)
         group.in_flight -= 1
         if group.in_flight_max <= 1:
-            group.ready_at = max(group.ready_at, self.now + group.delay_ms)
+            ended_ms = max(self.now, min(ended_ms, self.now + 10_000))
+            group.ready_at = max(group.ready_at, ended_ms + group.delay_ms)
         if lease.page in self.pages:
             self.pages[lease.page].order = 0
 
@@ -369,12 +370,13 @@ class ShardModel:
         status_class: int,
         retry_after: float,
     ) -> bool:
+        reported_ms = fetched_at_ms
         if order > 0:
             lease = self.leases.get(order)
             if lease is None or lease.page != page or lease.stage == LeaseStage.CLOSED:
                 return False
             if lease.stage == LeaseStage.IN_FLIGHT:
-                self._end(order, LeaseStage.CLOSED)
+                self._end(order, LeaseStage.CLOSED, fetched_at_ms)
             lease.stage = LeaseStage.CLOSED
             fetched_at_ms = max(fetched_at_ms, lease.ordered_at)
         mine = self.pages.get(page)
@@ -385,7 +387,8 @@ class ShardModel:
         if verdict in (Verdict.TRANSIENT_ERROR, Verdict.WRONG_ANSWER):
             self._back_off(mine, now, retry_after)
         if verdict == Verdict.TRANSIENT_ERROR:
-            self._pause_group(group, retry_after)
+            ended_ms = max(self.now, min(reported_ms, self.now + 10_000))
+            self._pause_group(group, retry_after, ended_ms)
         elif verdict != Verdict.WRONG_ANSWER:
             group.n_errors = 0
         if verdict == Verdict.DISALLOWED:
@@ -418,16 +421,16 @@ class ShardModel:
         wait = min(own.backoff_seconds * 2 ** max(mine.errors - 1, 0), own.backoff_seconds_max)
         mine.not_before = now + int(min(max(wait, retry_after), own.backoff_seconds_max))
 
-    def _pause_group(self, group: ModelGroup, retry_after: float) -> None:
+    def _pause_group(self, group: ModelGroup, retry_after: float, ended_ms: int) -> None:
         own = self.settings
-        is_resting = group.blocked_until > self.now
+        is_resting = group.blocked_until > ended_ms
         group.n_errors += not is_resting
         rest = min(retry_after, own.breaker_seconds_max)
         beyond = group.n_errors - own.breaker_errors
         if beyond >= 0 and not is_resting:
             rest = max(rest, min(own.breaker_seconds * 2**beyond, own.breaker_seconds_max))
         if rest > 0:
-            group.blocked_until = max(group.blocked_until, self.now + int(rest * 1000))
+            group.blocked_until = max(group.blocked_until, ended_ms + int(rest * 1000))
 
     def _interpret_verdict(self, mine: ModelPage, verdict: Verdict) -> tuple[PageStatus, bool]:
         if verdict in (Verdict.GONE, Verdict.MOVED):

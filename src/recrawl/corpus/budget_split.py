@@ -22,7 +22,15 @@ from recrawl.node.config.sections import BURST_SECONDS_MIN
 from recrawl.node.config.time_windows import local_date, zone_of
 from recrawl.node.node import Node
 from recrawl.node.open_nodes import OpenNodes, lock_nodes, submit_each
-from recrawl.shard import BudgetSet, BudgetUnit, CreditSet, RunBudgetSet, RunChosen, event_of
+from recrawl.shard import (
+    BudgetSet,
+    BudgetUnit,
+    CreditSet,
+    QuotaSet,
+    RunBudgetSet,
+    RunChosen,
+    event_of,
+)
 from recrawl.shard.state.tables import Registers
 
 __all__ = [
@@ -130,7 +138,7 @@ class BudgetSplit:
             with lock_nodes(nodes):
                 for node in nodes:
                     node.check_owner()
-                self._submit_budget(nodes, own, budget_shares(nodes), self._credit(nodes))
+                self._move_budget(nodes, own, budget_shares(nodes))
         elif opened is not None and self._event is not None:
             opened.submit([self._event])
 
@@ -169,6 +177,26 @@ class BudgetSplit:
     @staticmethod
     def _credit(nodes: Sequence[Node]) -> float:
         return sum(node.shard.credit(node.shard.now_ms) for node in nodes)
+
+    def _move_budget(
+        self, nodes: Sequence[Node], event: BudgetSet, share: NDArray[np.float64]
+    ) -> None:
+        """Give each partition another share of the same budget.
+
+        Others may have claimed a partition of a shared log meanwhile: what its former owner logs
+        then has to be void, so it has an epoch, and unspent budget stays where it is.
+        """
+        if not any(node.is_shared for node in nodes):
+            self._submit_budget(nodes, event, share, self._credit(nodes))
+            return
+        budget = budget_of_event(event)
+        submitted: list[tuple[Node, list[Any]]] = []
+        for node, part in zip(nodes, share.tolist(), strict=True):
+            own = budget._replace(per_second=budget.per_second * part)._asdict()
+            now_ms = node.shard.now_ms
+            quota = event_of(QuotaSet, epoch=node.shard.epoch, at_ms=now_ms, **own)
+            submitted.append((node, [quota]))
+        submit_each(submitted)
 
     @staticmethod
     def _submit_budget(
@@ -287,7 +315,7 @@ class BudgetSplit:
             if share is not None:
                 for node in nodes:
                     node.check_owner()
-                self._submit_budget(nodes, self._own_budget(), share, self._credit(nodes))
+                self._move_budget(nodes, self._own_budget(), share)
 
     def _moved_shares(self, nodes: Sequence[Node]) -> NDArray[np.float64] | None:
         """Return new shares of all partitions if they have drifted; otherwise None.

@@ -289,8 +289,6 @@ class Node:
         self._pending: deque[Submission] = deque()
         self._owned_epoch = 0
         self._ticked_ms = self._weighed_ms = 0
-        self.is_sampled = not is_shared
-        """Whether the state is sampled once a minute.  Not yet on a shared log; see ADR 0044."""
         self._sampled_ms: int | None = None
         self._has_ordered = False
         self.shares: Mapping[int, float] = {}
@@ -865,7 +863,7 @@ class Node:
             if weighed is not None:
                 proposals.append(weighed)
             self._weighed_ms = now_ms
-        if self.is_sampled and self._is_sample_due(now_ms):
+        if self._is_sample_due(now_ms):
             proposals.append(self._read_sample(now_ms))
         return self.begin(proposals)
 

@@ -154,7 +154,8 @@ class World:
     def interleave(self, actor: Actor, ms: float, kinds: Collection[str] = ()) -> None:
         """Let the others go on while an actor is in the middle of a call.
 
-        Does nothing if too many calls are under way already.
+        Does nothing if too many calls are under way already, or after the run, when checks look at
+        a world that stands still.
 
         Parameters
         ----------
@@ -165,7 +166,7 @@ class World:
         kinds
             Kinds of events of the actor that go on as well, as they have threads of their own.
         """
-        if self._depth >= _DEPTH_MAX or actor in self._held:
+        if not 0 < self._depth < _DEPTH_MAX or actor in self._held:
             return
         self.hold(actor, kinds)
         try:

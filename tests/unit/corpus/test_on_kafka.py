@@ -160,8 +160,6 @@ def test_series_go_on_after_another_machine_has_taken_over(
     tmp_path: Path, config: CorpusConfig, clock: ManualClock
 ) -> None:
     def work(corpus: Corpus) -> None:
-        for node in corpus.nodes:
-            node.is_sampled = True
         for _ in range(3):
             orders = corpus.lease(10)
             corpus.report([Outcome(handle=order.handle, digest=b"a") for order in orders])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from recrawl.corpus.budget_split import BudgetSplit
 from recrawl.errors import OwnershipLost, PositionLost
 from recrawl.ledger import AppendedSpan, Record, SnapshotFolder
 from recrawl.node.clock import NodeTime
@@ -13,6 +14,7 @@ from recrawl.node.durability.recovery import Partition, recover_node
 from recrawl.node.durability.snapshotter import take_snapshot
 from recrawl.node.node import Node
 from recrawl.node.numbering import Namer
+from recrawl.node.open_nodes import OpenNodes
 from recrawl.store import Names
 from tests.manual_clock import ManualClock
 
@@ -83,3 +85,23 @@ def test_a_former_owner_cannot_truncate_the_log_of_the_new_owner(
     assert not a.is_owner
     take_snapshot(a, SnapshotFolder(tmp_path / "a" / "snapshots", keep=1))
     assert ledger.first == 0, "the new owner has no snapshot yet, and could not come back"
+
+
+def test_a_former_owner_cannot_divide_the_budget_of_the_new_owner(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    config = CorpusConfig.from_dict({"budget": {"rate": "3600/h", "burst": 60}})
+    ledger = ListLedger()
+    a = node_of(ledger, tmp_path / "a")
+    a.claim(1, NodeTime(clock, 0))
+    split = BudgetSplit(OpenNodes([a], n_partitions=2), config, clock)
+    split.set_budget(config)
+    b = node_of(ledger, tmp_path / "b")
+    b.claim(2, NodeTime(clock, 0))
+    registers = b.shard.tables.registers
+    before = {name: column.tolist() for name, column in registers._asdict().items()}
+    # a has not looked at the log since, and divides the budget because a partition was opened.
+    split.follow_partitions(a)
+    b.follow()
+    after = {name: column.tolist() for name, column in registers._asdict().items()}
+    assert after == before | {"n_void": [1]}

@@ -111,7 +111,8 @@ def begin_few(node: Node, outcomes: Sequence[Outcome], time: NodeTime) -> Submis
         page=pages,
         order=orders,
         fetched_at_ms=[
-            outcome.fetched_at_ms if outcome.fetched_at_ms > 0 else now_ms for outcome in outcomes
+            min(outcome.fetched_at_ms, now_ms) if outcome.fetched_at_ms > 0 else now_ms
+            for outcome in outcomes
         ],
         last_modified_at_ms=modified_ms,
         divergence=[float("nan")] * len(pages),

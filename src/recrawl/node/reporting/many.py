@@ -581,7 +581,8 @@ def begin_answers(
     rows = known[np.argsort(turn, kind="stable")]
     is_all = rows.size == page.size and not turn.any()
     part = answers if is_all else answers.take(rows)
-    at_ms = np.where(part.fetched_at_ms > 0, part.fetched_at_ms, now_ms)
+    # No fetch is in the future, whatever the clock of a fetcher says.
+    at_ms = np.where(part.fetched_at_ms > 0, np.minimum(part.fetched_at_ms, now_ms), now_ms)
     part = part._replace(fetched_at_ms=at_ms)
     judged = None
     if settings is not None and part.has_content:

@@ -108,12 +108,12 @@ def refund_order(pages: Pages, registers: Registers, slot: int) -> None:
 
 
 @table_kernel
-def release_group(groups: Groups, group: int, now_ms: int) -> None:
+def release_group(groups: Groups, group: int, ended_ms: int) -> None:
     """Count one fetch less in flight; start the delay of a group that allows one at a time."""
     if groups.in_flight[group] > 0:
         groups.in_flight[group] -= np.uint16(1)
     if groups.in_flight_max[group] <= 1:
-        groups.ready_at[group] = max(groups.ready_at[group], now_ms + groups.delay_ms[group])
+        groups.ready_at[group] = max(groups.ready_at[group], ended_ms + groups.delay_ms[group])
 
 
 @table_kernel
@@ -140,12 +140,21 @@ def trip_breaker(groups: Groups, group: int, now_ms: int, rules: Rules, retry_af
 
 @table_kernel
 def close_lease(
-    pages: Pages, groups: Groups, leases: Leases, registers: Registers, row: int, stage: int
+    pages: Pages,
+    groups: Groups,
+    leases: Leases,
+    registers: Registers,
+    row: int,
+    stage: int,
+    ended_ms: int,
 ) -> int:
-    """End a lease in flight; return the slot of its page, or -1 if the page was removed."""
+    """End a lease in flight; return the slot of its page, or -1 if the page was removed.
+
+    The delay of the group begins at ``ended_ms``.
+    """
     leases.stage[row] = stage
     registers.in_flight[0] -= 1
-    release_group(groups, leases.group[row], registers.now[0])
+    release_group(groups, leases.group[row], ended_ms)
     slot = page_slot_of(pages, leases.page[row], registers.n_slots[0])
     if slot >= 0:
         pages.word[slot] = with_held(pages.word[slot], False)
@@ -192,7 +201,8 @@ def release_leases(
         row = lease_row_of(leases, registers, event.order[i])
         if row < 0 or leases.stage[row] != _IN_FLIGHT:
             continue
-        slots[i] = close_lease(pages, groups, leases, registers, row, _CLOSED)
+        now_ms = registers.now[0]
+        slots[i] = close_lease(pages, groups, leases, registers, row, _CLOSED, now_ms)
         valid[i] = True
 
 
@@ -211,7 +221,8 @@ def expire_leases(
         row = lease_row_of(leases, registers, event.order[i])
         if event.epoch[i] != registers.epoch[0] or row < 0 or leases.stage[row] != _IN_FLIGHT:
             continue
-        slots[i] = close_lease(pages, groups, leases, registers, row, _EXPIRED)
+        now_ms = registers.now[0]
+        slots[i] = close_lease(pages, groups, leases, registers, row, _EXPIRED, now_ms)
         valid[i] = True
 
 

@@ -47,6 +47,8 @@ from recrawl.shard.state.words import (
 
 __all__ = ["VOID", "apply_outcomes"]
 
+# How far the last time in a log may be behind a report: owners log the time about every second.
+_LOG_BEHIND_MS_MAX = 10_000
 # Stands for the transition of a void outcome.
 VOID = 255
 
@@ -286,8 +288,24 @@ def _interpret_verdict(pages: Pages, slot: int, verdict: int) -> tuple[bool, int
 
 
 @table_kernel
+def _ended_ms(now_ms: int, fetched_at_ms: int) -> int:
+    """Return when a fetch ended, at the earliest, for the delay of its host.
+
+    Usually that is now.  A node that has lost the partition and does not know it yet reports later
+    than the last time in the log, because its ticks are void.
+    """
+    return max(now_ms, min(fetched_at_ms, now_ms + _LOG_BEHIND_MS_MAX))
+
+
+@table_kernel
 def _settle_order(
-    pages: Pages, groups: Groups, leases: Leases, registers: Registers, order: int, page: int
+    pages: Pages,
+    groups: Groups,
+    leases: Leases,
+    registers: Registers,
+    order: int,
+    page: int,
+    ended_ms: int,
 ) -> int:
     """Close the order of a report; return the order's reason, or -1 if the report is void."""
     row = lease_row_of(leases, registers, order)
@@ -295,7 +313,7 @@ def _settle_order(
         return -1
     stage = leases.stage[row]
     if stage == _IN_FLIGHT:
-        close_lease(pages, groups, leases, registers, row, _CLOSED)
+        close_lease(pages, groups, leases, registers, row, _CLOSED, ended_ms)
     elif stage == _EXPIRED:
         leases.stage[row] = _CLOSED
     else:
@@ -491,18 +509,19 @@ def apply_outcomes(
     now_ms = registers.now[0]
     now = seconds_of(now_ms, now_ms)
     for i in range(event.page.size):
-        reason = 0
-        ordered_at = 0
-        if event.order[i] > 0:
-            ordered_at = leases.ordered_at[event.order[i] & (leases.page.size - 1)]
-            reason = _settle_order(pages, groups, leases, registers, event.order[i], event.page[i])
+        reason = ordered_at = 0
+        order, page = event.order[i], event.page[i]
+        ended_ms = _ended_ms(now_ms, event.fetched_at_ms[i])
+        if order > 0:
+            ordered_at = leases.ordered_at[order & (leases.page.size - 1)]
+            reason = _settle_order(pages, groups, leases, registers, order, page, ended_ms)
         slot = page_slot_of(pages, event.page[i], registers.n_slots[0])
         verdict = number_of(event.verdict[i])
         if reason < 0 or slot < 0 or verdict > _V_WRONG:
             continue
         group = pages.group[slot]
         if verdict == _V_ERROR:
-            trip_breaker(groups, group, now_ms, rules, float(event.retry_after_seconds[i]))
+            trip_breaker(groups, group, ended_ms, rules, float(event.retry_after_seconds[i]))
         elif verdict != _V_WRONG:
             # A wrong answer shows neither that the host works nor that it fails.
             groups.n_errors[group] = 0

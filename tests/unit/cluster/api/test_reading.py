@@ -122,7 +122,6 @@ def test_samples_of_all_workers_are_added_up(workers: Workers, clients: list[Cli
     clients[0].signal(URLS[:80], source="sitemap")
     for worker in workers.all:
         for node in worker.corpus.nodes:
-            node.is_sampled = True
             node._sampled_ms = node._ticked_ms = 0  # as if a minute had passed
             node.tick(worker.corpus.time)
     for client in clients:

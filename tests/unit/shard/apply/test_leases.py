@@ -288,6 +288,22 @@ def test_with_one_in_flight_the_delay_counts_from_the_report() -> None:
     assert ready_at_of(story.shard.tables.groups, 0, ms(100)) == ms(140)
 
 
+@pytest.mark.parametrize(("reported", "ended"), [(103.0, 103.0), (99.0, 101.0), (5_000.0, 111.0)])
+def test_a_former_owner_reports_later_than_the_last_time_in_the_log(
+    reported: float, ended: float
+) -> None:
+    story = Story()
+    story.set_group(0, delay_ms=10_000)
+    page = story.add(2)
+    order = story.order(page[0], at=100)
+    former = story.shard.epoch
+    story.claim(former + 1, at=101)
+    # Its tick is void, so the report alone says when the fetch ended, within limits.
+    assert not story.tick(reported, epoch=former).valid.any()
+    story.report(page[0], order=order, at=reported)
+    assert ready_at_of(story.shard.tables.groups, 0, ms(101)) == ms(ended + 10)
+
+
 def test_with_one_in_flight_the_delay_counts_from_the_end_of_an_expired_lease() -> None:
     story = Story()
     story.set_group(0, delay_ms=10_000)
