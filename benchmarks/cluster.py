@@ -12,7 +12,8 @@ shards of its own.  In the end:
 - no minute has more orders than the budget and its burst allow,
 - each partition, recovered from the oldest snapshot in shared storage, equals the auditor's shard.
 
-For each kind of fault the time is measured during which a partition had no owner that answered.
+For each kind of fault the time is measured during which a partition had no owner that answered,
+apart for partitions that had no standby when it happened.
 """
 
 import json
@@ -36,6 +37,8 @@ import numpy as np
 import recrawl
 from benchmarks.cluster_processes import Brokers, Workers
 from recrawl.client import Client
+from recrawl.cluster.control_topic import CONTROL_SUFFIX, ControlTopic
+from recrawl.cluster.members.heartbeats import Heartbeat, heartbeat_of
 from recrawl.corpus import CorpusConfig, RowStatus
 from recrawl.errors import RecrawlError
 from recrawl.ledger.kafka import KafkaLog
@@ -54,6 +57,9 @@ KINDS: Final = ("worker-kill", "worker-stop", "broker-kill", "fetcher-stop")
 _TOPIC: Final = "cluster-benchmark"
 _DELAY_SECONDS: Final = 1.0
 _PROBE_SECONDS: Final = 0.1
+# Age of the last heartbeat of a worker that lives, and how far behind a standby may be.
+_LIVE_SECONDS: Final = 2.5
+_STANDBY_SECONDS_MAX: Final = 2.0
 _START_SECONDS_MAX: Final = 300.0
 _STOPPED_SECONDS: Final = 7.0
 _LEASE_SECONDS: Final = 20.0
@@ -165,6 +171,43 @@ class _Probe:
     def close(self) -> None:
         self._stopping.set()
         self._thread.join()
+
+
+class _Heartbeats:
+    """Listens to the workers, to know which partitions have a standby."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._log = ControlTopic.open(bootstrap, _TOPIC + CONTROL_SUFFIX)
+        self._heard: dict[str, tuple[Heartbeat, float]] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_PROBE_SECONDS):
+            for key, message in self._log.read():
+                heartbeat = heartbeat_of(key, message)
+                if heartbeat is not None:
+                    self._heard[heartbeat.worker] = heartbeat, time.monotonic()
+
+    def find_without_standby(self, worker: str) -> set[int]:
+        """Return the partitions of a worker that no other worker could take over at once."""
+        now = time.monotonic()
+        live = [one for one, at in self._heard.values() if now - at < _LIVE_SECONDS]
+        owned = {i for one in live if one.worker == worker for i in one.owned}
+        ready = {
+            i
+            for one in live
+            if one.worker != worker
+            for i, seconds in one.standby_seconds.items()
+            if seconds < _STANDBY_SECONDS_MAX
+        }
+        return owned - ready
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._log.close()
 
 
 def _settings(bootstrap: str, n_partitions: int, shared: Path, per_second: float) -> str:
@@ -301,6 +344,7 @@ def measure(
         config = CorpusConfig.from_toml(toml)
         auditor = _Auditor(brokers.bootstrap, n_partitions)
         probe = _Probe(workers, _urls_of_partitions(config, n_pages))
+        heartbeats = _Heartbeats(brokers.bootstrap)
         probe.begin("w1")
         _wait_until_all_there(probe)
         seconds_to_add = _add_pages(workers.url("w1"), n_pages)
@@ -330,17 +374,26 @@ def measure(
                 victim = _choose_victim(kind, workers, chance)
                 probe.begin(next(one for one in ("w1", "w2", "w3") if one != victim))
                 down = chance.uniform(*_DOWN_SECONDS)
+                alone = heartbeats.find_without_standby(victim)
                 _do_fault(kind, victim, brokers, workers, fetchers, down)
                 _wait_until_all_there(probe)
                 time.sleep(6.0)  # until all have heard each other again
-                gaps[kind].append(float(probe.longest.max()))
-                print(json.dumps({"fault": kind, "gap": gaps[kind][-1]}), file=sys.stderr)
+                found = {"fault": kind, "victim": victim}
+                for name, chosen in (
+                    (kind, [i for i in range(n_partitions) if i not in alone]),
+                    (f"{kind} without standby", sorted(alone)),
+                ):
+                    if chosen:
+                        gaps[name].append(float(probe.longest[chosen].max()))
+                        found[name] = round(gaps[name][-1], 2)
+                print(json.dumps(found), file=sys.stderr)
         finally:
             for fetcher in fetchers:
                 fetcher.send_signal(signal.SIGCONT)
                 fetcher.kill()
                 fetcher.wait()
             probe.close()
+            heartbeats.close()
         lasted = time.time() - begun
         workers.close()
         auditor.close()
@@ -356,9 +409,10 @@ def measure(
             kind: {
                 "n": len(found),
                 "median": round(float(np.median(found)), 2),
+                "p90": round(float(np.quantile(found, 0.9)), 2),
                 "max": round(max(found), 2),
             }
-            for kind, found in gaps.items()
+            for kind, found in sorted(gaps.items())
         },
         "problems": problems,
         "folder": str(folder) if problems else None,

@@ -167,7 +167,7 @@ class OnePrice(EqualShares):
         found = {}
         for i in range(k, _N_SHARDS, _N_WORKERS):
             shard = self.shards[i].shard
-            price, spent = shard.picker.demand_curve()
+            price, spent = shard.demand_curve()
             found[i] = Demand(shard.n_pages, tuple(price.tolist()), tuple(spent.tolist()))
         return found
 

@@ -345,7 +345,7 @@ def budget_shares(nodes: Sequence[Node]) -> NDArray[np.float64]:
     budget = sum(float(node.shard.tables.registers.budget[0]) for node in nodes)
     if not 0 < budget < np.inf:
         return by_pages
-    curves = [node.shard.picker.demand_curve() for node in nodes]
+    curves = [node.shard.demand_curve() for node in nodes]
     if any(price.size < 2 for price, _ in curves):
         return by_pages
     common = split_at_common_price(budget, curves)

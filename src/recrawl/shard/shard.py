@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core.arrays import FlagArray, are_all, repeat_value
+from recrawl.core.arrays import FlagArray, FloatArray, are_all, repeat_value
 from recrawl.core.price.due_table import DueCodes, DueTable, build_due_table
 from recrawl.core.price.learning_rows import writable_copy, write_learning_rows
 from recrawl.core.quick_calls import quick_call
@@ -296,6 +296,13 @@ class Shard:
         if wanted != self._learning_horizon:
             write_learning_rows(self.terms.table, wanted)
             self._learning_horizon = wanted
+
+    def demand_curve(self) -> tuple[FloatArray, FloatArray]:
+        """Return prices around the present one, and the spending per second at each.
+
+        See `recrawl.shard.picker.picker.Picker.demand_curve`.
+        """
+        return self.picker.demand_curve(self.tables)
 
     def current_terms(self) -> Terms:
         """Return what turns words into due times, at the present learning horizon."""

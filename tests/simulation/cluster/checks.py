@@ -26,7 +26,7 @@ from recrawl.node.records import (
     UserDataSet,
     entry_of,
 )
-from recrawl.shard import Applied, Claimed, CreditSet, Ordered, Outcomes, Signals
+from recrawl.shard import Applied, Claimed, CreditSet, Ordered, Outcomes, QuotaSet, Signals
 from recrawl.sim.faults.laws import BrokenLawError, Laws
 from recrawl.testing.stores import contents_of
 from tests.simulation.cluster.clients import Clients
@@ -72,6 +72,8 @@ class ReplayedLog:
     outcomes: list[int] = field(default_factory=list)
     """Order of each outcome that counted."""
     urls: set[str] = field(default_factory=set)
+    quotas: list[tuple[int, float]] = field(default_factory=list)
+    """True time of each quota, and fetches per second."""
     n_signals: int = 0
     n_claims: int = 0
     n_void_orders: int = 0
@@ -144,6 +146,8 @@ def replay_log(log: ArchivedLog, positions: Iterable[int]) -> ReplayedLog:
                 found.outcomes += entry.order[applied.valid].tolist()
             case Signals():
                 found.n_signals += int(np.count_nonzero(applied.valid))
+            case QuotaSet() if applied.valid.all():
+                found.quotas.append((written.at_ms, float(entry.per_second[-1])))
             case Claimed():
                 found.n_claims += int(np.count_nonzero(applied.valid))
     found.digest = found.digests[log.end] = shard.digest()
@@ -193,6 +197,7 @@ def check_run(
     _check_acknowledged(logs, clients)
     _check_orders(logs, clients)
     _check_delays(clients, delay_ms)
+    _check_quotas(logs, rate)
     _check_budget(logs, rate, burst)
     _check_snapshots(machines, logs)
     _check_stores(machines, workers)
@@ -258,6 +263,19 @@ def _check_delays(clients: Clients, delay_ms: int) -> None:
         _expect(early_ms <= most, f"{one.url} was ordered {early_ms} ms too early")
         ended_ms = clients.ended_ms.get((one.partition, one.order), one.at_ms)
         free_ms[host] = min(ended_ms, one.expires_ms) + delay_ms
+
+
+def _check_quotas(logs: Sequence[ReplayedLog], rate: float) -> None:
+    """At no moment do the quotas of all partitions add up to more than the budget."""
+    changes = sorted((at_ms, i, quota) for i, log in enumerate(logs) for at_ms, quota in log.quotas)
+    current = [0.0] * len(logs)
+    for at_ms, i, quota in changes:
+        current[i] = quota
+        _expect(
+            sum(current) <= rate * (1 + 1e-9),
+            f"quotas of {sum(current):.3f} fetches per second at {at_ms / 1000:.3f} s, "
+            f"at most {rate}",
+        )
 
 
 def _check_budget(logs: Sequence[ReplayedLog], rate: float, burst: float) -> None:

@@ -34,6 +34,7 @@ _PRESENCE_MS: Final = 100
 _LOOK_MS: Final = 100
 _TICK_MS: Final = 500
 _FOLLOW_MS: Final = 200
+_QUOTAS_MS: Final = 250
 _SNAPSHOT_MS: Final = 15_000
 _JITTER: Final = (0.8, 1.5)
 
@@ -153,14 +154,17 @@ class SimulatedWorker:
             identity,
             can_own=lambda: self.can_own,
             monotonic=self.clock.monotonic,
+            quotas=self.corpus.quotas,
             restores=_LaterExecutor(self, 1_500),
             claims=_LaterExecutor(self, 150),
             ticks=_LaterExecutor(self, 20),
         )
+        assert self.worker.quotas is not None
         for kind, ms, act in (
             ("presence", _PRESENCE_MS, self._take_part),
             ("look", _LOOK_MS, self.worker.step),
             ("tick", _TICK_MS, self.worker.tick_partitions),
+            ("quotas", _QUOTAS_MS, self.worker.quotas.step),
             ("follow", _FOLLOW_MS, self.worker.follow_standbys),
             ("snapshot", _SNAPSHOT_MS, self._take_snapshots),
         ):

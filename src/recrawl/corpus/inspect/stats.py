@@ -250,7 +250,7 @@ def demand_curve(shards: Sequence[Shard]) -> DemandCurve:
 
     The curve is empty before the first decision.
     """
-    curves = [shard.picker.demand_curve() for shard in shards]
+    curves = [shard.demand_curve() for shard in shards]
     curves = [(price, spent) for price, spent in curves if price.size]
     if not curves:
         return DemandCurve(np.empty(0), np.empty(0))

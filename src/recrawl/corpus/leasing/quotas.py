@@ -154,7 +154,7 @@ def _has_quota(node: Node, per_second: float, budget: Budget) -> bool:
 
 
 def _demand_of(node: Node) -> Demand:
-    price, spent = node.shard.picker.demand_curve()
+    price, spent = node.shard.demand_curve()
     rows = np.flatnonzero(np.isfinite(price) & np.isfinite(spent) & (price > 0) & (spent >= 0))
     rows = rows[np.argsort(price[rows], kind="stable")]
     if rows.size > CURVE_POINTS_MAX:

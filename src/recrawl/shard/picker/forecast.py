@@ -178,7 +178,8 @@ def sample_demand(
     newcomers_after: float = math.inf,
 ) -> SampledDemand:
     """Return the demand curve of a sample of all pages, at prices around ``price``."""
-    n_slots = int(tables.registers.n_slots[0])
+    # Pages may be added meanwhile, and then the shard has larger tables than these.
+    n_slots = min(int(tables.registers.n_slots[0]), tables.pages.word.size)
     count = DemandCounter(terms, price, n_prices, max(1, n_slots // n_counted))
     count.add(tables, n_slots, newcomers_after)
     return count.demand()

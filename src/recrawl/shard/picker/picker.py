@@ -121,7 +121,7 @@ class Picker:
         self._restocked_at = -math.inf
         self._now_ms = 0
         self._is_sweeping = False
-        self._tables: Tables | None = None
+        self._has_decided = False
         self._mean_cost = 1.0
         self._curve_price = 0.0
         self._curve_price_at = -math.inf
@@ -159,18 +159,23 @@ class Picker:
         """
         self._budget_price.set_price(price)
 
-    def demand_curve(self) -> tuple[FloatArray, FloatArray]:
+    def demand_curve(self, tables: Tables) -> tuple[FloatArray, FloatArray]:
         """Return prices around the present one, and the spending per second at each.
 
         Spending is in fetches or cost, like the budget.  While sweeping, it is the curve of the
         latest sweep: 16 prices a quarter octave apart.  Otherwise it is computed from a sample of
         pages, at 64 prices.  Empty before the first decision.
+
+        Parameters
+        ----------
+        tables
+            Present tables of the shard; those of the last decision may be too small by now.
         """
         demand = self._budget_price.demand
         if not self._is_sweeping or demand is None:
-            if self._tables is None:
+            if not self._has_decided:
                 return np.empty(0), np.empty(0)
-            demand = self._sample_demand(self._tables, self.price or _PRICE_ANYWHERE)
+            demand = self._sample_demand(tables, self.price or _PRICE_ANYWHERE)
         return demand.price, demand.spent
 
     def _sample_demand(self, tables: Tables, price: float) -> SampledDemand:
@@ -211,7 +216,7 @@ class Picker:
             Whether copies that are almost certainly fresh wait although budget is left, because
             it can be spent later.
         """
-        self._tables = tables
+        self._has_decided = True
         self._now_ms = max(now_ms, self._now_ms)
         self._fit(tables)
         registers = tables.registers
@@ -270,7 +275,7 @@ class Picker:
         why
             Reason of each given page, its position in ``tuple(Why)``.
         """
-        self._tables = tables
+        self._has_decided = True
         self._now_ms = max(now_ms, self._now_ms)
         self._fit(tables)
         registers = tables.registers

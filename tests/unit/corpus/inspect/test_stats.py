@@ -151,12 +151,25 @@ def test_an_empty_corpus_has_statistics() -> None:
         stats_of([], now_ms=START_MS)
 
 
+def test_demand_counts_pages_that_were_added_since_the_last_decision() -> None:
+    story = Story()
+    story.add(2)
+    story.shard.decide(START_MS, 1)
+    _, before = story.shard.demand_curve()
+    tables = story.shard.tables
+    # So many that the columns are replaced by longer ones.
+    story.add(4 * tables.pages.word.size)
+    n_pages = story.shard.n_pages
+    _, after = story.shard.demand_curve()
+    np.testing.assert_allclose(after, before * n_pages / 2)
+
+
 def test_demand_is_the_curve_of_the_picker() -> None:
     story = Story()
     story.add(5)
     assert demand_curve([story.shard]).price.size == 0
     story.shard.decide(START_MS, 1)
-    price, spent = story.shard.picker.demand_curve()
+    price, spent = story.shard.demand_curve()
     alone = demand_curve([story.shard])
     np.testing.assert_allclose(alone.price, price)
     np.testing.assert_allclose(alone.spent_per_second, spent)
