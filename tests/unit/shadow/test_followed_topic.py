@@ -55,6 +55,21 @@ def test_messages_are_lines_and_a_restart_continues(kafka_bootstrap: str, kafka_
 
 
 @pytest.mark.slow
+def test_a_read_at_the_end_waits_for_no_deadline(kafka_bootstrap: str, kafka_topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
+    admin.create_topics([NewTopic(kafka_topic, 2, 1)])[kafka_topic].result(60)
+    log = FollowedTopic(kafka_bootstrap, kafka_topic, seconds_max=1e6)
+    assert read_all(log) == []
+    for n in range(2):
+        write(kafka_bootstrap, kafka_topic, [b'{"n": %d}' % n], partition=n)
+        while not (rows := read_all(log)):
+            pass
+        assert rows == [{"n": n}]
+    assert read_all(log) == read_all(log) == []
+    log.close()
+
+
+@pytest.mark.slow
 def test_a_topic_that_does_not_exist_is_an_error(kafka_bootstrap: str, kafka_topic: str) -> None:
     log = FollowedTopic(kafka_bootstrap, kafka_topic, seconds_max=5.0)
     with pytest.raises(ReadError, match="cannot be read"):
