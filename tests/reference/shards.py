@@ -5,13 +5,14 @@ Columns that a test does not give have harmless defaults.  Times are seconds aft
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core.price.due_table import DueCodes, build_due_table
+from recrawl.core.price.due_table import DueCodes, DueTable, build_due_table
 from recrawl.node.durability import recovery as recovery_module
 from recrawl.shard import events as ev
 from recrawl.shard import shard as shard_module
@@ -40,21 +41,29 @@ def _slot_of(page: Any) -> int:
     return int(ev.slot_of_page(page).item())
 
 
+SMALL_CODES = DueCodes(
+    shape_log2_step=1.3,
+    n_shapes=8,
+    recall=np.array([0.2, 0.8]),
+    precision=np.array([0.2, 0.8]),
+    scroll_items=(5,),
+    log2_target_step=1.0,
+    n_targets=37,
+)
+
+
+@cache
+def small_due_table() -> DueTable:
+    """Return a due table of few classes; interpreted kernels take ten seconds to build it."""
+    return build_due_table(SMALL_CODES)
+
+
 @contextmanager
 def with_small_table() -> Iterator[None]:
     """Make shards use a due table of few classes, quickly built without compiled kernels."""
-    codes = DueCodes(
-        shape_log2_step=1.3,
-        n_shapes=8,
-        recall=np.array([0.2, 0.8]),
-        precision=np.array([0.2, 0.8]),
-        scroll_items=(5,),
-        log2_target_step=1.0,
-        n_targets=37,
-    )
-    table = build_due_table(codes)
+    table = small_due_table()
     with (
-        mock.patch.object(shard_module, "_CODES", codes),
+        mock.patch.object(shard_module, "_CODES", SMALL_CODES),
         mock.patch.object(shard_module, "_shared_due_table", return_value=table),
         mock.patch.object(recovery_module, "shipped_due_table", return_value=table),
     ):

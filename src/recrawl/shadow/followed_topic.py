@@ -63,6 +63,8 @@ class FollowedTopic:
         given = (place or {}).get("offsets", {})
         self._offsets = {int(number): int(offset) for number, offset in given.items()}
         self._assigned: set[int] = set()
+        # The client says once that a partition is at its end, and again after further messages.
+        self._at_end: set[int] = set()
         self._consumer = Consumer({**(settings or {}), "bootstrap.servers": brokers, **_RESERVED})
 
     @property
@@ -114,15 +116,15 @@ class FollowedTopic:
             ]
         )
         self._assigned = numbers
+        self._at_end.clear()  # the client says it again of all
 
     def _read_messages(self, n_bytes_max: int) -> LogChunk:
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415
 
         lines: list[bytes] = []
         n_bytes = 0
-        at_end: set[int] = set()
         give_up_at = time.monotonic() + self._seconds_max
-        while n_bytes < n_bytes_max and at_end != self._assigned:
+        while n_bytes < n_bytes_max:
             messages = self._consumer.consume(_MESSAGES_PER_CALL, timeout=_WAIT_SECONDS)
             for message in messages:
                 number, offset = message.partition(), message.offset()
@@ -131,9 +133,9 @@ class FollowedTopic:
                 if error is not None:
                     if error.code() != KafkaError._PARTITION_EOF:
                         raise KafkaException(error)
-                    at_end.add(number)
+                    self._at_end.add(number)
                     continue
-                at_end.discard(number)
+                self._at_end.discard(number)
                 assert offset is not None
                 self._offsets[number] = offset + 1
                 # A line break in JSON is never inside a string.
@@ -143,6 +145,8 @@ class FollowedTopic:
                 elif line:
                     lines.append(line + b"\n")
                     n_bytes += len(line)
+            if self._at_end == self._assigned:
+                break
             if not messages and (lines or time.monotonic() > give_up_at):
                 break
         return LogChunk(b"".join(lines), False)

@@ -95,7 +95,7 @@ def test_an_observation_can_be_pickled() -> None:
     assert copy.sketch == page.sketch
 
 
-@pytest.mark.parametrize("n", [513, 2000, 20_000])
+@pytest.mark.parametrize("n", [513, 2000, pytest.param(20_000, marks=pytest.mark.slow_without_jit)])
 def test_many_passages_are_merged_and_a_change_touches_few(n: int) -> None:
     lines = [f"passage number {i} of the text" for i in range(n)]
     before = observe_text("\n".join(lines))
@@ -119,6 +119,7 @@ def test_merging_in_steps_is_merging_at_once() -> None:
     assert once.sketch == observation.sketch
 
 
+@pytest.mark.slow_without_jit
 def test_one_passage_repeated_stays_within_the_limit() -> None:
     for i in range(40):
         assert observe_text(f"x{i}\n" * 3000).passages.size <= PASSAGES_MAX

@@ -112,7 +112,7 @@ def test_fetches_of_all_parts_keep_the_delay(
     tmp_path: Path, clock: ManualClock, network_seed: int
 ) -> None:
     with recrawl.open(tmp_path / "corpus", CONFIG, clock=clock) as corpus:
-        pages = [f"https://{HOST}/{i}" for i in range(150)]
+        pages = [f"https://{HOST}/{i}" for i in range(75)]
         corpus.add(pages[:21])
         corpus.add(pages[21:])
         assert min(node.shard.n_pages for node in corpus.nodes) > 10

@@ -75,7 +75,7 @@ class RunningServer:
         path: str,
         body: Any = None,
         headers: Mapping[str, str] | None = None,
-        timeout: float = 60,
+        timeout: float = 300,
     ) -> Answer:
         """Send one request; a body that is not bytes is sent as JSON."""
         sent = dict(headers or {})

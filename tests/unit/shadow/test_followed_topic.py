@@ -12,13 +12,14 @@ from recrawl.readers.lines import LINE_BYTES_MAX
 from recrawl.shadow import FollowedTopic
 
 CHUNK = 1 << 20
+SECONDS_MAX = 300.0
 
 
 def write(bootstrap: str, topic: str, values: list[bytes], partition: int = 0) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": 4 << 20})
     for value in values:
         producer.produce(topic, value, partition=partition)
-    assert producer.flush(60) == 0
+    assert producer.flush(SECONDS_MAX) == 0
 
 
 def read_all(topic: FollowedTopic) -> list[Any]:
@@ -33,30 +34,45 @@ def test_messages_are_lines_and_a_restart_continues(kafka_bootstrap: str, kafka_
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
     config = {"max.message.bytes": str(4 << 20)}
     made = admin.create_topics([NewTopic(kafka_topic, 2, 1, config=config)])
-    made[kafka_topic].result(60)
+    made[kafka_topic].result(SECONDS_MAX)
     write(
         kafka_bootstrap, kafka_topic, [b'{"n": 1}', b'{\n "n": 2}', b"", b"x" * LINE_BYTES_MAX * 2]
     )
     write(kafka_bootstrap, kafka_topic, [b'{"n": 3}'], partition=1)
-    log = FollowedTopic(kafka_bootstrap, kafka_topic)
+    log = FollowedTopic(kafka_bootstrap, kafka_topic, seconds_max=SECONDS_MAX)
     assert sorted(row["n"] for row in read_all(log)) == [1, 2, 3]
     assert log.n_long_lines == 1
     place = json.loads(json.dumps(log.place()))
     log.close()
     write(kafka_bootstrap, kafka_topic, [b'{"n": 4}'])
-    log = FollowedTopic(kafka_bootstrap, kafka_topic, place)
+    log = FollowedTopic(kafka_bootstrap, kafka_topic, place, seconds_max=SECONDS_MAX)
     assert read_all(log) == [{"n": 4}]
     log.close()
     far = {"offsets": {"0": 10_000, "1": 1}}
-    log = FollowedTopic(kafka_bootstrap, kafka_topic, far)
+    log = FollowedTopic(kafka_bootstrap, kafka_topic, far, seconds_max=SECONDS_MAX)
     assert len(read_all(log)) == 3
     assert log.n_rests_lost == 1
     log.close()
 
 
 @pytest.mark.slow
+def test_a_read_at_the_end_waits_for_no_deadline(kafka_bootstrap: str, kafka_topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
+    admin.create_topics([NewTopic(kafka_topic, 2, 1)])[kafka_topic].result(SECONDS_MAX)
+    log = FollowedTopic(kafka_bootstrap, kafka_topic, seconds_max=1e6)
+    assert read_all(log) == []
+    for n in range(2):
+        write(kafka_bootstrap, kafka_topic, [b'{"n": %d}' % n], partition=n)
+        while not (rows := read_all(log)):
+            pass
+        assert rows == [{"n": n}]
+    assert read_all(log) == read_all(log) == []
+    log.close()
+
+
+@pytest.mark.slow
 def test_a_topic_that_does_not_exist_is_an_error(kafka_bootstrap: str, kafka_topic: str) -> None:
-    log = FollowedTopic(kafka_bootstrap, kafka_topic, seconds_max=5.0)
+    log = FollowedTopic(kafka_bootstrap, kafka_topic, seconds_max=SECONDS_MAX)
     with pytest.raises(ReadError, match="cannot be read"):
         log.read(CHUNK)
     log.close()

@@ -17,7 +17,8 @@ from recrawl.cluster.api.worker_calls import ForwardingSettings, WorkerCalls
 from recrawl.corpus import Corpus, CorpusConfig
 from tests.unit.service.running_server import RunningServer
 
-PATIENT = ForwardingSettings(seconds_max=60.0, lease_seconds_max=60.0)
+# Deadlines that a worker keeps on a busy machine, also while it compiles or loads kernels.
+PATIENT = ForwardingSettings(seconds_max=300.0, lease_seconds_max=300.0, plan_seconds_max=300.0)
 
 
 class Worker:

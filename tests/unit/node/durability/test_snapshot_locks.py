@@ -68,6 +68,8 @@ def test_no_lock_is_held_while_the_disk_is_synced(
     assert all(node_free and log_free for _, node_free, log_free in looks)
 
 
+# Kernels have no part in it, and interpreted ones add that many pages in half a minute.
+@pytest.mark.slow_without_jit
 def test_columns_of_zeros_take_no_space_on_disk(open_corpus: Open) -> None:
     corpus = open_corpus()
     corpus.add([f"https://a.example/{i}" for i in range(40_000)])

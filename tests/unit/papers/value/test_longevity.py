@@ -134,7 +134,9 @@ def test_churn_that_is_never_worth_its_price_is_never_due() -> None:
 
 
 @pytest.mark.parametrize("churn_rate", [0.0, 1e-3, 0.3, 50.0])
-@pytest.mark.parametrize("scroll_rate", [0.0, 0.25])
+@pytest.mark.parametrize(
+    "scroll_rate", [0.0, pytest.param(0.25, marks=pytest.mark.slow_without_jit)]
+)
 def test_regions_have_the_value_of_their_curve(churn_rate: float, scroll_rate: float) -> None:
     page = PageRegions(300.0, 100.0, churn_rate, 60.0, 10, scroll_rate)
     elapsed = np.geomspace(1e-3, 1e4, 30)

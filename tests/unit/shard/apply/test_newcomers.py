@@ -99,7 +99,10 @@ def test_a_site_that_is_nearly_alone_has_no_limit_while_a_shard_is_filled() -> N
 
 
 @pytest.mark.parametrize("picker", ["scan", "sweep"])
-@pytest.mark.parametrize(("n_hosts", "share"), [(40, 0.05), (5, 1 / 9), (2, 1 / 3)])
+@pytest.mark.parametrize(
+    ("n_hosts", "share"),
+    [pytest.param(40, 0.05, marks=pytest.mark.slow_without_jit), (5, 1 / 9), (2, 1 / 3)],
+)
 def test_a_site_has_an_equal_share_while_a_shard_is_filled(
     picker: str, n_hosts: int, share: float
 ) -> None:

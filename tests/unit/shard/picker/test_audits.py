@@ -1,6 +1,7 @@
 """Audits choose every copy with the same chance, also on hosts that are always busy."""
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from recrawl.shard import events as ev
@@ -40,6 +41,8 @@ def story_of_hosts(audit_share: float = 0.3) -> tuple[Story, NDArray[np.int64]]:
     return story, page
 
 
+# Thousands of decisions like those of the other tests, for a share with a small error.
+@pytest.mark.slow_without_jit
 def test_a_busy_host_is_audited_as_often_as_a_free_one() -> None:
     story, page = story_of_hosts(audit_share=0.06)
     audited = audited_pages(story, 3_600, 2_500)

@@ -32,7 +32,10 @@ RULES = [
 ]
 
 
-@pytest.fixture(scope="module", params=["realistic", "papers"])
+# A million requests are drawn for a realistic web, though no rule looks at them.
+@pytest.fixture(
+    scope="module", params=[pytest.param("realistic", marks=pytest.mark.slow_without_jit), "papers"]
+)
 def web(request: pytest.FixtureRequest) -> Web:
     if request.param == "papers":
         return papers_web(0, n_pages=60, horizon=500 * 3_600.0)
