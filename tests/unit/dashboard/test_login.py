@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from recrawl.corpus import Corpus
+from recrawl.dashboard import attach_dashboard
 from recrawl.dashboard.frame.opened_page import Dashboard
 from recrawl.dashboard.login.login_routes import safe_path
 from recrawl.service import create_key, revoke_key
+from recrawl.service.keys import KeyRing
 from tests.unit.dashboard.browser_client import BrowserClient
 from tests.unit.service.running_server import RunningServer
 
@@ -138,6 +141,25 @@ def test_revoking_a_key_ends_its_sessions(keyed_server: RunningServer, folder: P
     revoke_key(folder, key_id)
     time.sleep(1.1)  # the server reads changed keys again once a second
     assert browser.get("/ui/news/").status == 303
+
+
+def test_revoking_the_only_key_does_not_open_the_pages(corpus: Corpus, folder: Path) -> None:
+    key, key_id = make_key(folder, "read")
+    ring = KeyRing(folder)
+    with RunningServer(
+        {"news": corpus},
+        folders={"news": folder},
+        keys={"news": ring},
+        dashboard=attach_dashboard,
+    ) as server:
+        browser = BrowserClient(server)
+        browser.log_in(key)
+        assert browser.get("/ui/news/").status == 200
+        revoke_key(folder, key_id)
+        ring.reload()
+        for one in (browser, BrowserClient(server)):
+            answer = one.get("/ui/news/")
+            assert (answer.status, answer.headers["location"]) == (303, "/login?next=/ui/news/")
 
 
 def test_logging_out_ends_the_session(keyed_server: RunningServer, folder: Path) -> None:
