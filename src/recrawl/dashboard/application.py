@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from recrawl.dashboard.frame import asset_files
 from recrawl.dashboard.frame.opened_page import Dashboard, PageSection
 from recrawl.dashboard.frame.page_errors import PageError
+from recrawl.dashboard.frame.page_rates import PageRates
 from recrawl.dashboard.frame.page_reads import PageReads
 from recrawl.dashboard.frame.rendering import render
 from recrawl.dashboard.frame.security import SECURITY_HEADERS, SecurityHeaders
@@ -57,6 +58,7 @@ def create_dashboard(service: Service, limits: DashboardLimits | None = None) ->
         Visitors(limits),
         PageReads(limits),
         RateLimit(limits.logins_per_second),
+        PageRates(limits),
         _SECTIONS,
     )
     app.add_middleware(SecurityHeaders)

@@ -2,11 +2,14 @@
 
 import logging
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from recrawl.dashboard.limits import DashboardLimits
 
 __all__ = ["attach_dashboard"]
 
@@ -16,15 +19,17 @@ _PATHS: Final = ("/", "/login", "/logout")
 _PREFIXES: Final = ("/ui/", "/assets/")
 
 
-def attach_dashboard(app: FastAPI) -> None:
+def attach_dashboard(app: FastAPI, limits: "DashboardLimits | None" = None) -> None:
     """Let an application answer the paths of the dashboard.
 
     Parameters
     ----------
     app
         Application of the service, see `recrawl.service.create_app`.
+    limits
+        Limits of the dashboard; the defaults unless given.
     """
-    app.router.routes.append(_DashboardRoute(app))
+    app.router.routes.append(_DashboardRoute(app, limits))
 
 
 class _DashboardRoute(BaseRoute):
@@ -34,10 +39,13 @@ class _DashboardRoute(BaseRoute):
     ----------
     app
         Application of the service.
+    limits
+        Limits of the dashboard; the defaults unless given.
     """
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: FastAPI, limits: "DashboardLimits | None" = None) -> None:
         self._app = app
+        self._limits = limits
         self._dashboard: ASGIApp | None = None
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -52,6 +60,6 @@ class _DashboardRoute(BaseRoute):
             began = time.perf_counter()
             from recrawl.dashboard.application import create_dashboard  # noqa: PLC0415
 
-            self._dashboard = create_dashboard(self._app.state.service)
+            self._dashboard = create_dashboard(self._app.state.service, self._limits)
             logger.info("the dashboard was loaded in %.2f s", time.perf_counter() - began)
         await self._dashboard(scope, receive, send)
