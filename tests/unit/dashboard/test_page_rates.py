@@ -14,6 +14,7 @@ from recrawl.dashboard.login.sessions import Session
 from recrawl.dashboard.login.visitors import Visitor
 from recrawl.service.keys import KeyRing
 from recrawl.service.problems import Problem
+from recrawl.service.protection.audit import read_audit_log
 from tests.unit.dashboard.browser_client import BrowserClient
 from tests.unit.dashboard.test_login import make_key
 from tests.unit.service.running_server import RunningServer
@@ -41,9 +42,7 @@ def n_taken(rates: PageRates, client: str, who: Visitor) -> int:
     for n in range(1_000):
         try:
             rates.take(request(client), who)
-        except Problem as problem:
-            assert problem.name == "too-many-requests"
-            assert int(problem.headers["Retry-After"]) >= 1
+        except Problem:
             return n
     raise AssertionError("there is no limit")
 
@@ -67,7 +66,7 @@ def test_people_and_addresses_have_rates_of_their_own() -> None:
 
 @pytest.mark.parametrize("path", ["/ui/news/kinds", "/", "/login", "/ui/news/page/live?url=x"])
 def test_a_page_says_how_long_to_wait(corpus: Corpus, folder: Path, path: str) -> None:
-    limits = DashboardLimits(address_pages_per_second=0.01)
+    limits = DashboardLimits(address_pages_per_second=1e-5)
     with RunningServer(
         {"news": corpus},
         folders={"news": folder},
@@ -76,8 +75,10 @@ def test_a_page_says_how_long_to_wait(corpus: Corpus, folder: Path, path: str) -
         browser = BrowserClient(server)
         assert browser.get(path).status != 429
         answer = browser.get(path)
-        assert (answer.status, answer.headers["retry-after"]) == (429, "100")
-        assert b"too many pages; wait 100 s" in answer.data
+        assert answer.status == 429
+        seconds = answer.headers["retry-after"]
+        assert 1 <= int(seconds) <= 100_000
+        assert f"too many pages; wait {seconds} s" in answer.data.decode()
         assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
 
 
@@ -85,7 +86,7 @@ def test_forms_count_as_pages_and_leave_no_trace_when_they_are_too_many(
     corpus: Corpus, folder: Path
 ) -> None:
     key, _ = make_key(folder, "admin")
-    limits = DashboardLimits(pages_per_second=0.01)
+    limits = DashboardLimits(pages_per_second=1e-5)
     with RunningServer(
         {"news": corpus},
         folders={"news": folder},
@@ -98,4 +99,4 @@ def test_forms_count_as_pages_and_leave_no_trace_when_they_are_too_many(
         token = browser.token("/ui/news/page")
         fields = {"url": "https://site0.example/1", "action": "fetch"}
         assert browser.post("/ui/news/page", fields, token=token).status == 429
-    assert not (folder / "audit.jsonl").exists()
+    assert [entry.what for entry in read_audit_log(folder)] == ["dashboard: log in"]

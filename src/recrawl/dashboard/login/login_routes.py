@@ -97,6 +97,10 @@ async def log_in(request: Request) -> Response:
         return _login_page(request, path, problem=problem, status=403)
     before = dashboard.visitors.find(request).session_id
     session_id = dashboard.visitors.sessions.begin(readable, before)
+    key = found[next(iter(readable))]
+    request.state.is_admin, request.state.action = True, "dashboard: log in"
+    request.state.audited_corpora = list(readable)
+    request.state.key_id, request.state.key_name = key.id, key.name
     response = see_other(path)
     set_cookie(request, response, "session", session_id)
     return response
