@@ -1,5 +1,6 @@
 """Attach the dashboard to the application of a service."""
 
+import asyncio
 import logging
 import time
 from typing import TYPE_CHECKING, Final
@@ -47,6 +48,7 @@ class _DashboardRoute(BaseRoute):
         self._app = app
         self._limits = limits
         self._dashboard: ASGIApp | None = None
+        self._loading = asyncio.Lock()
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Return whether a request is for the dashboard."""
@@ -57,9 +59,16 @@ class _DashboardRoute(BaseRoute):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if self._dashboard is None:
-            began = time.perf_counter()
-            from recrawl.dashboard.application import create_dashboard  # noqa: PLC0415
-
-            self._dashboard = create_dashboard(self._app.state.service, self._limits)
-            logger.info("the dashboard was loaded in %.2f s", time.perf_counter() - began)
+            async with self._loading:
+                if self._dashboard is None:
+                    # In a thread: fetchers must not wait for it.
+                    self._dashboard = await asyncio.to_thread(self._load)
         await self._dashboard(scope, receive, send)
+
+    def _load(self) -> ASGIApp:
+        began = time.perf_counter()
+        from recrawl.dashboard.application import create_dashboard  # noqa: PLC0415
+
+        dashboard = create_dashboard(self._app.state.service, self._limits)
+        logger.info("the dashboard was loaded in %.2f s", time.perf_counter() - began)
+        return dashboard

@@ -122,19 +122,27 @@ def take_visitor(request: Request) -> Visitor:
 
 
 def usable_corpora(request: Request) -> list[str]:
-    """Return the names of the corpora that a person may look at."""
+    """Return the names of the corpora that a person may look at; raise if none can have a login.
+
+    A corpus without keys, which a proxy or another name does not reach, leaves the others alone.
+    """
     dashboard = dashboard_of(request)
     visitor = dashboard.visitors.find(request)
-    usable = []
+    usable: list[str] = []
+    n_closed, refused = 0, None
     for name in dashboard.service.corpora.names:
         try:
             key = dashboard.service.access.admit_page(request, name, visitor.key_id(name))
         except Problem as problem:
-            if problem.name != "key-needed":
-                raise
+            if problem.name == "key-needed":
+                n_closed += 1
+            else:
+                refused = problem
         else:
             if key is None or key.allows(Scope.READ):
                 usable.append(name)
+    if refused is not None and not usable and not n_closed:
+        raise refused
     return usable
 
 
