@@ -234,8 +234,8 @@ def _whole_likeness(asked: bytes, url: str) -> float:
     n_room -= n_first
     n_last = next((i for i in range(n_room) if asked[-1 - i] != other[-1 - i]), n_room)
     n_equal = n_first + n_last + _BEGINNING_BYTES
-    middles = [one[n_first : len(one) - n_last].decode("latin-1") for one in (asked, other)]
-    if max(map(len, middles)) <= _MIDDLE_MAX:
-        matcher = difflib.SequenceMatcher(None, *middles, autojunk=False)
+    own, its = (one[n_first : len(one) - n_last].decode("latin-1") for one in (asked, other))
+    if max(len(own), len(its)) <= _MIDDLE_MAX:
+        matcher = difflib.SequenceMatcher(None, own, its, autojunk=False)
         n_equal += sum(block.size for block in matcher.get_matching_blocks())
     return 2 * n_equal / (len(asked) + len(other) + 2 * _BEGINNING_BYTES)

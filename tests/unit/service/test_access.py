@@ -59,7 +59,7 @@ def test_only_the_hash_of_a_key_is_stored(tmp_path: Path) -> None:
 
 def test_a_corpus_that_had_keys_stays_closed_until_an_operator_opens_it(tmp_path: Path) -> None:
     ring = KeyRing(tmp_path)
-    assert ring.is_open
+    assert (len(ring), ring.is_open) == (0, True)
     _, stored = create_key(tmp_path, ["read"], now_ms=NOW)
     with pytest.raises(ValueError, match="revoke them first"):
         open_without_keys(tmp_path)
