@@ -6,13 +6,15 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from recrawl.dashboard.frame import asset_files
 from recrawl.dashboard.frame.opened_page import Dashboard, PageSection
 from recrawl.dashboard.frame.page_errors import PageError
+from recrawl.dashboard.frame.page_rates import PageRates
 from recrawl.dashboard.frame.page_reads import PageReads
 from recrawl.dashboard.frame.rendering import render
-from recrawl.dashboard.frame.security import SECURITY_HEADERS, SecurityHeaders
+from recrawl.dashboard.frame.security import SecurityHeaders, security_headers
 from recrawl.dashboard.limits import DashboardLimits
 from recrawl.dashboard.login import login_routes
 from recrawl.dashboard.login.login_routes import login_path
@@ -36,6 +38,8 @@ _SECTIONS: Final = (
 )
 # In the order of the navigation; each module has a router.
 _PAGES: Final = (corpora, overview, plan, hosts, sources, kinds, page, proof_page)
+_ROUTED: Final = (asset_files, login_routes, *_PAGES)
+_WRONG_METHOD: Final = 405
 _TITLES: Final = {404: "There is no such page", 405: "This page takes no such request"}
 
 
@@ -57,10 +61,11 @@ def create_dashboard(service: Service, limits: DashboardLimits | None = None) ->
         Visitors(limits),
         PageReads(limits),
         RateLimit(limits.logins_per_second),
+        PageRates(limits),
         _SECTIONS,
     )
     app.add_middleware(SecurityHeaders)
-    for part in (asset_files, login_routes, *_PAGES):
+    for part in _ROUTED:
         app.include_router(part.router)
     app.add_exception_handler(Problem, _show_problem)
     app.add_exception_handler(PageError, _show_page_error)
@@ -98,7 +103,24 @@ async def _show_invalid(request: Request, error: Exception) -> Response:
 async def _show_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     title = _TITLES.get(error.status_code, "This does not work")
-    return _error_page(request, error.status_code, title, "The overview has links to all pages.")
+    detail = "The overview has links to all pages."
+    response = _error_page(request, error.status_code, title, detail)
+    if error.status_code == _WRONG_METHOD:
+        response.headers["Allow"] = ", ".join(_allowed_methods(request))
+    return response
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """Return the methods that a path takes; the framework knows only those of its first route."""
+    return sorted(
+        {
+            method
+            for part in _ROUTED
+            for route in part.router.routes
+            if isinstance(route, Route) and route.path_regex.fullmatch(request.url.path)
+            for method in route.methods or ()
+        }
+    )
 
 
 async def _show_bug(request: Request, error: Exception) -> Response:
@@ -107,5 +129,5 @@ async def _show_bug(request: Request, error: Exception) -> Response:
     detail = f"The log of the server has the details of request {request.state.request_id}."
     response = _error_page(request, 500, "The dashboard has an error", detail)
     # This handler runs outside of the layer that adds them.
-    response.headers.update({**SECURITY_HEADERS, "Cache-Control": "no-store"})
+    response.headers.update({**security_headers(request.scope), "Cache-Control": "no-store"})
     return response

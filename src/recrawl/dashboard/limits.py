@@ -26,6 +26,12 @@ class DashboardLimits:
     logins_per_second: float = limit_field(
         1.0, "attempts of an address to log in, in a second", "429 too-many-requests"
     )
+    pages_per_second: float = limit_field(
+        10.0, "pages that a person who is logged in opens in a second", "429 too-many-requests"
+    )
+    address_pages_per_second: float = limit_field(
+        20.0, "pages that an address opens in a second without a login", "429 too-many-requests"
+    )
     form_bytes_max: int = limit_field(65_536, "size of a form that is sent", "413 body-too-large")
     form_seconds_max: float = limit_field(
         10.0, "time in which a form must arrive", "408 body-too-slow"

@@ -37,8 +37,8 @@ class Access:
     rings
         Keys of each corpus by its name; None for one that can have none.
     is_local
-        Whether the server listens on a loopback address only.  A corpus without keys is then open
-        to all programs of this machine; elsewhere every corpus needs keys.
+        Whether the server listens on a loopback address only.  A corpus that never had keys is
+        then open to all programs of this machine; elsewhere every corpus needs keys.
     """
 
     def __init__(self, rings: Mapping[str, KeyRing | None], *, is_local: bool) -> None:
@@ -67,7 +67,7 @@ class Access:
         """
         ring = self._find_ring(name)
         given = _key_in(request)
-        if self._is_local and not ring and given is None:
+        if self._is_local and _is_open(ring) and given is None:
             _check_own_machine(request)
             return None
         found = self._find(ring, given)
@@ -88,7 +88,7 @@ class Access:
             Id of the key with which the person logged in; None without one.
         """
         ring = self._find_ring(name)
-        if self._is_local and not ring and name in self._rings:
+        if self._is_local and _is_open(ring) and name in self._rings:
             _check_own_machine(request, is_page=True)
             return None
         now_ms = time.time_ns() // 1_000_000
@@ -334,6 +334,10 @@ def _key_in(request: Request) -> str | None:
         return None
     kind, _, key = given.partition(" ")
     return key.strip()[:200] if kind.lower() == "bearer" and key.strip() else None
+
+
+def _is_open(ring: KeyRing | None) -> bool:
+    return ring is None or ring.is_open
 
 
 def _recognise(rings: list[KeyRing], given: str) -> ApiKey | None:

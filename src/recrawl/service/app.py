@@ -163,6 +163,8 @@ def create_app(  # noqa: PLR0913 (all but one are keywords)
         openapi_url="/v1/openapi.json",
         docs_url=None,
         redoc_url=None,
+        # Such redirects would lead to the host that the request names, whatever that is.
+        redirect_slashes=False,
     )
     app.state.service = Service(hosted, access, BodyMemory(limits), limits)
     app.state.metrics = ServerMetrics()

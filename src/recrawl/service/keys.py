@@ -6,6 +6,9 @@ from a wrong one, and lets other programs find keys that were published by mista
 
 A key is replaced by `rotate_key`: the new one has the same name and allows the same, and the old
 one stays valid for a while, so that clients can change over one by one.
+
+A corpus that never had a key is open to all programs of its machine.  With its first key it is
+closed, and it stays closed when the last key is revoked, until `open_without_keys` opens it.
 """
 
 import hashlib
@@ -20,7 +23,7 @@ from typing import Any, NamedTuple
 
 from recrawl.atomic_files import hold_lock, replace_json
 from recrawl.service.protection.key_use import KeyUses
-from recrawl.service.protection.row_files import ROW_FILE_FORMAT, read_row_file
+from recrawl.service.protection.row_files import ROW_FILE_FORMAT, read_row_content
 
 __all__ = [
     "KEYS_MAX",
@@ -30,6 +33,8 @@ __all__ = [
     "create_key",
     "is_well_formed",
     "list_keys",
+    "needs_key",
+    "open_without_keys",
     "revoke_key",
     "rotate_key",
 ]
@@ -267,7 +272,48 @@ def revoke_key(folder: Path, key_id: str) -> bool:
 
 def list_keys(folder: Path) -> list[ApiKey]:
     """Return the keys of a corpus, oldest first."""
-    return read_row_file(folder / _FILE, "keys", _key_of)
+    return _read(folder)[0]
+
+
+def needs_key(folder: Path) -> bool:
+    """Return whether a corpus is closed without a key: it has keys, or had some.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+    """
+    return _read(folder)[1]
+
+
+def open_without_keys(folder: Path) -> None:
+    """Let all programs of this machine use a corpus whose last key was revoked.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+
+    Raises
+    ------
+    ValueError
+        If it has keys.
+    """
+    with hold_lock(folder / _LOCK):
+        keys = list_keys(folder)
+        if keys:
+            raise ValueError(
+                f"the corpus has API keys ({len(keys):,}); revoke them first with "
+                "`recrawl keys revoke ID`"
+            )
+        _write(folder, [], is_open=True)
+
+
+def _read(folder: Path) -> tuple[list[ApiKey], bool]:
+    """Return the keys of a corpus, and whether it is closed without one."""
+    keys, others = read_row_content(folder / _FILE, "keys", _key_of)
+    # Every file was written for a key, unless it says otherwise.
+    return keys, bool(keys) or (bool(others) and others.get("is_open") is not True)
 
 
 def _key_of(row: dict[str, Any]) -> ApiKey:
@@ -289,8 +335,9 @@ def _rate_of(value: Any) -> float | None:
     return None if value is None else float(value)
 
 
-def _write(folder: Path, keys: list[ApiKey]) -> None:
-    content = {"format": ROW_FILE_FORMAT, "keys": [key._asdict() for key in keys]}
+def _write(folder: Path, keys: list[ApiKey], *, is_open: bool = False) -> None:
+    rows = [key._asdict() for key in keys]
+    content = {"format": ROW_FILE_FORMAT, "is_open": is_open, "keys": rows}
     replace_json(folder / _FILE, content, mode=0o600)
 
 
@@ -308,6 +355,7 @@ class KeyRing:
         self._folder = folder
         self._version: tuple[int, int] | None = None
         self._keys: dict[str, ApiKey] = {}
+        self._needs_key = False
         self.uses = KeyUses(folder)
         """When each key was last used."""
         self.reload()
@@ -320,8 +368,16 @@ class KeyRing:
         except FileNotFoundError:
             version = (0, 0)
         if version != self._version:
-            self._keys = {key.id: key for key in list_keys(self._folder)}
+            keys, needs_key = _read(self._folder)
+            self._keys = {key.id: key for key in keys}
+            # A file that is lost while a server runs must not open the corpus.
+            self._needs_key = needs_key or (self._needs_key and version == (0, 0))
             self._version = version
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the corpus can be used without a key, from its own machine."""
+        return not self._needs_key
 
     def __len__(self) -> int:
         return len(self._keys)

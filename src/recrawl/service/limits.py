@@ -63,6 +63,9 @@ class ServiceLimits:
     calls_max: int = limit_field(
         256, "calls of a corpus and of one kind that run or wait to run", "429 too-busy"
     )
+    shown_calls_max: int = limit_field(
+        32, "calls of a corpus for pages of the dashboard that run or wait to run", "429 too-busy"
+    )
     listed_max: int = limit_field(10_000, "pages or changes in one answer", "422 invalid-value")
     reasons_max: int = limit_field(
         100, "refused rows whose reason an answer gives", "the first ones are given"

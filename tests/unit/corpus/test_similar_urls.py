@@ -1,6 +1,8 @@
 """Similar URLs are suggested for a URL that is not tracked."""
 
 from collections.abc import Callable
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -60,3 +62,47 @@ def test_a_large_corpus_is_not_scanned(corpus: Corpus, monkeypatch: pytest.Monke
     assert similar_urls(corpus, "http://shop.example/product/2") == [
         "https://shop.example/product/2"
     ]
+
+
+@pytest.mark.parametrize("by", ["host", "domain", "key"])
+def test_a_url_with_a_typing_error_is_found_among_many(open_corpus: Open, by: str) -> None:
+    corpus = open_corpus(corpus={"group_by": by})
+    urls = [f"https://shop.example/category/{i % 7}/{i}-tea-for-{i * i}-cups" for i in range(300)]
+    key = "k" if by == "key" else None
+    corpus.add([*urls, "https://shop.example.org/category/1/1-tea"], key=key)
+    random = Random(8)
+    for url in random.sample(urls, 20):
+        place = random.randrange(len("https://shop.example/c"), len(url))
+        left_out = url[:place] + url[place + 1 :]
+        wrong = url[:place] + "~" + url[place + 1 :]
+        for asked in {left_out, wrong} - set(urls):
+            found = similar_urls(corpus, asked)
+            # Without a digit, another page may be as similar.
+            assert url in found, asked
+            assert all(one.startswith("https://shop.example/") for one in found)
+
+
+def test_texts_beyond_ascii_and_very_long_ones_are_compared(corpus: Corpus) -> None:
+    corpus.add(["https://shop.example/t%C3%A4e", f"https://shop.example/{'long/' * 300}end"])
+    assert similar_urls(corpus, "https://shop.example/täe") is not None
+    assert similar_urls(corpus, f"https://shop.example/{'long/' * 300}and")[0].endswith("/end")
+    assert similar_urls(corpus, f"https://shop.example/{'a' * 3_000}") == []
+
+
+def test_of_a_host_with_many_pages_some_are_read(
+    open_corpus: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = open_corpus()
+    corpus.add([f"https://shop.example/{i}/of/many" for i in range(50)])
+    compared = []
+    outer = module._outer_likeness
+
+    def count(urls: Any, *rest: Any) -> Any:
+        compared.append(len(urls))
+        return outer(urls, *rest)
+
+    monkeypatch.setattr(module, "_outer_likeness", count)
+    monkeypatch.setattr(module, "_URLS_PER_READ", 8)
+    monkeypatch.setattr(module, "URLS_READ_MAX", 20)
+    assert similar_urls(corpus, "https://shop.example/7/of/mny")[0].endswith("/7/of/many")
+    assert sum(compared) == 20

@@ -8,7 +8,9 @@ import threading
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
+from recrawl.dashboard.attach import _DashboardRoute
 from recrawl.dashboard.frame.page_reads import PageReads
 from recrawl.dashboard.limits import DashboardLimits
 from tests.unit.dashboard.browser_client import BrowserClient
@@ -59,6 +61,48 @@ def test_unknown_pages_are_answered_without_details(open_server: RunningServer) 
     wrong = BrowserClient(open_server).get("/ui/%3Cb%3E/")
     assert wrong.status == 422
     assert b"<b>" not in wrong.data
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [("/ui/news/", "GET"), ("/ui/news/page", "GET, POST"), ("/logout", "POST"), ("/", "GET")],
+)
+def test_a_method_that_a_page_does_not_take_is_refused_with_those_that_it_does(
+    open_server: RunningServer, path: str, allowed: str
+) -> None:
+    for method in ("HEAD", "PUT", "OPTIONS"):
+        answer = BrowserClient(open_server).request(method, path)
+        assert (answer.status, answer.headers["allow"]) == (405, allowed)
+        assert answer.headers["x-frame-options"] == "DENY"
+
+
+@pytest.mark.parametrize("path", ["/ui", "/login/", "/assets", "/v1/corpora/", "//evil.example/"])
+def test_no_redirect_leads_to_the_host_that_a_request_names(
+    open_server: RunningServer, path: str
+) -> None:
+    answer = BrowserClient(open_server).get(path)
+    assert answer.status == 404
+    assert "location" not in answer.headers
+
+
+def test_the_dashboard_is_loaded_once_and_beside_the_event_loop() -> None:
+    threads: list[str] = []
+
+    class Route(_DashboardRoute):
+        def _load(self) -> Any:
+            threads.append(threading.current_thread().name)
+
+            async def answer(scope: Any, receive: Any, send: Any) -> None: ...
+
+            return answer
+
+    async def ask() -> None:
+        route: Any = Route(FastAPI())
+        await asyncio.gather(*(route.handle({}, None, None) for _ in range(5)))
+
+    asyncio.run(ask())
+    assert len(threads) == 1
+    assert threads[0] != threading.main_thread().name
 
 
 def test_an_error_shows_no_traceback(

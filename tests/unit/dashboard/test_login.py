@@ -1,13 +1,19 @@
 """Logging in with an API key: who gets in, who does not, and what ends a session."""
 
+import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from recrawl.corpus import Corpus
+from recrawl.dashboard import attach_dashboard
 from recrawl.dashboard.frame.opened_page import Dashboard
 from recrawl.dashboard.login.login_routes import safe_path
 from recrawl.service import create_key, revoke_key
+from recrawl.service.keys import KeyRing
+from recrawl.service.protection.audit import read_audit_log
 from tests.unit.dashboard.browser_client import BrowserClient
 from tests.unit.service.running_server import RunningServer
 
@@ -114,6 +120,7 @@ def test_a_form_of_another_site_logs_nobody_in(keyed_server: RunningServer, fold
     other_sites = [{"Origin": "https://evil.example"}, {"Origin": "null"}]
     other_sites += [{"Sec-Fetch-Site": site} for site in ("cross-site", "same-site", "none")]
     other_sites.append({"Origin": f"http://localhost:{keyed_server.port + 1}"})
+    other_sites.append({"Origin": f"https://localhost:{keyed_server.port}"})
     for headers in other_sites:
         assert browser.post("/login", {"key": key}, token=token, headers=headers).status == 403
     # A token of another browser, none, and one that only looks right.
@@ -129,6 +136,80 @@ def test_without_encryption_a_key_is_not_asked_for(keyed_server: RunningServer) 
     assert browser.post("/login", {"key": "x"}, token="x").status == 403
 
 
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP"])
+def test_behind_a_proxy_that_is_not_trusted_a_key_is_not_asked_for(
+    keyed_server: RunningServer, folder: Path, header: str
+) -> None:
+    """The proxy may have written localhost as the host of a request from elsewhere."""
+    key, _ = make_key(folder, "read")
+    browser = BrowserClient(keyed_server)
+    page = browser.get("/login", **{header.replace("-", "_"): "192.0.2.1"})
+    assert b'type="password"' not in page.data
+    answer = browser.post(
+        "/login", {"key": key}, token=browser.token(), headers={header: "192.0.2.1"}
+    )
+    assert answer.status == 403
+    assert browser.log_in(key).status == 303
+
+
+def test_a_trusted_proxy_says_that_a_connection_is_encrypted(corpus: Corpus, folder: Path) -> None:
+    key, _ = make_key(folder, "read")
+    with RunningServer(
+        {"news": corpus},
+        folders={"news": folder},
+        keys={"news": KeyRing(folder)},
+        trusted_proxies=["127.0.0.1"],
+        dashboard=attach_dashboard,
+    ) as server:
+        browser = BrowserClient(server, "recrawl.example")
+        sent = {"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https"}
+        page = browser.request("GET", "/login", headers=sent)
+        assert page.headers["strict-transport-security"].startswith("max-age=")
+        token = re.findall(r'name="token" value="([^"]+)"', page.data.decode())[0]
+        origins = [("http://recrawl.example", 403), ("https://recrawl.example", 303)]
+        for origin, status in origins:
+            headers = {**sent, "Origin": origin}
+            answer = browser.post("/login", {"key": key}, token=token, headers=headers)
+            assert answer.status == status
+        assert all("Secure" in one and one.startswith("__Host-") for one in browser.set_cookies)
+        plain = browser.request("GET", "/login", headers={"X-Forwarded-For": "192.0.2.1"})
+        assert "strict-transport-security" not in plain.headers
+        # The header is for all ports of a host, and so not for localhost.
+        own = BrowserClient(server).request("GET", "/login", headers=sent)
+        assert "strict-transport-security" not in own.headers
+
+
+def test_a_corpus_without_keys_does_not_keep_people_from_others(
+    open_corpus: Callable[..., Corpus], tmp_path: Path
+) -> None:
+    corpora = {name: open_corpus(name) for name in ("keyed", "open")}
+    folders = {name: tmp_path / name for name in corpora}
+    key, _ = make_key(folders["keyed"], "read")
+    rings = {name: KeyRing(folder) for name, folder in folders.items()}
+    with RunningServer(corpora, folders=folders, keys=rings, dashboard=attach_dashboard) as server:
+        browser = BrowserClient(server)
+        browser.log_in(key)
+        assert browser.get("/ui/keyed/kinds").status == 200
+        assert b"/ui/open/" in browser.get("/").data
+        through_proxy = {"X_Forwarded_For": "192.0.2.1"}
+        assert browser.get("/ui/keyed/kinds", **through_proxy).status == 200
+        assert browser.get("/", **through_proxy).headers["location"] == "/ui/keyed/"
+        assert browser.get("/ui/open/", **through_proxy).status == 421
+        stranger = BrowserClient(server)
+        assert stranger.get("/", **through_proxy).headers["location"] == "/login"
+
+
+def test_logins_are_in_the_audit_log(keyed_server: RunningServer, folder: Path) -> None:
+    key, key_id = make_key(folder, "read", name="Ada")
+    browser = BrowserClient(keyed_server)
+    assert browser.log_in("rk_wrong").status == 401
+    assert browser.log_in(key).status == 303
+    (entry,) = read_audit_log(folder)
+    assert (entry.who, entry.what, entry.status) == ("Ada", "dashboard: log in", 303)
+    assert (entry.key, entry.client) == (key_id, "127.0.0.1")
+    assert key not in (folder / "audit.jsonl").read_text()
+
+
 def test_revoking_a_key_ends_its_sessions(keyed_server: RunningServer, folder: Path) -> None:
     key, key_id = make_key(folder, "read")
     make_key(folder, "read", name="other")
@@ -138,6 +219,25 @@ def test_revoking_a_key_ends_its_sessions(keyed_server: RunningServer, folder: P
     revoke_key(folder, key_id)
     time.sleep(1.1)  # the server reads changed keys again once a second
     assert browser.get("/ui/news/").status == 303
+
+
+def test_revoking_the_only_key_does_not_open_the_pages(corpus: Corpus, folder: Path) -> None:
+    key, key_id = make_key(folder, "read")
+    ring = KeyRing(folder)
+    with RunningServer(
+        {"news": corpus},
+        folders={"news": folder},
+        keys={"news": ring},
+        dashboard=attach_dashboard,
+    ) as server:
+        browser = BrowserClient(server)
+        browser.log_in(key)
+        assert browser.get("/ui/news/").status == 200
+        revoke_key(folder, key_id)
+        ring.reload()
+        for one in (browser, BrowserClient(server)):
+            answer = one.get("/ui/news/")
+            assert (answer.status, answer.headers["location"]) == (303, "/login?next=/ui/news/")
 
 
 def test_logging_out_ends_the_session(keyed_server: RunningServer, folder: Path) -> None:

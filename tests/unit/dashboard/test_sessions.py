@@ -56,3 +56,23 @@ def test_a_second_key_is_added_to_the_session_of_a_person() -> None:
     sessions.end(second)
     sessions.end("never begun")
     assert len(sessions) == 0
+
+
+def test_a_second_key_does_not_lengthen_a_session() -> None:
+    clock = Clock()
+    sessions = Sessions(LIMITS, clock)
+    session_id = sessions.begin({"news": "a"})
+    for name in ("shop", "blog"):
+        clock.now += 90.0
+        session_id = sessions.begin({name: "b"}, session_id)
+    clock.now += 69.0
+    assert sessions.find(session_id) is not None
+    clock.now += 1.0
+    assert sessions.find(session_id) is None
+    # Who shows all keys again begins anew.
+    session_id = sessions.begin({"news": "a"})
+    clock.now += 90.0
+    session_id = sessions.begin({"news": "c", "shop": "b"}, session_id)
+    for _ in range(2):
+        clock.now += 99.0
+        assert sessions.find(session_id) is not None

@@ -17,6 +17,8 @@ from recrawl.service import (
     create_app,
     create_key,
     list_keys,
+    needs_key,
+    open_without_keys,
     read_key_uses,
     revoke_key,
     rotate_key,
@@ -53,6 +55,35 @@ def test_only_the_hash_of_a_key_is_stored(tmp_path: Path) -> None:
     assert not revoke_key(tmp_path, stored.id)
     ring.reload()
     assert ring.find(key, NOW) is None
+
+
+def test_a_corpus_that_had_keys_stays_closed_until_an_operator_opens_it(tmp_path: Path) -> None:
+    ring = KeyRing(tmp_path)
+    assert (len(ring), ring.is_open) == (0, True)
+    _, stored = create_key(tmp_path, ["read"], now_ms=NOW)
+    with pytest.raises(ValueError, match="revoke them first"):
+        open_without_keys(tmp_path)
+    revoke_key(tmp_path, stored.id)
+    ring.reload()
+    for one in (ring, KeyRing(tmp_path)):
+        assert (len(one), one.is_open) == (0, False)
+    assert needs_key(tmp_path)
+    open_without_keys(tmp_path)
+    ring.reload()
+    assert (ring.is_open, KeyRing(tmp_path).is_open) == (True, True)
+    create_key(tmp_path, ["read"], now_ms=NOW)
+    ring.reload()
+    assert not ring.is_open
+    # A file that is lost while a server runs does not open the corpus.
+    (tmp_path / "api-keys.json").unlink()
+    ring.reload()
+    assert (len(ring), ring.is_open) == (0, False)
+
+
+def test_a_file_of_an_older_version_without_keys_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "api-keys.json").write_text('{"format": 1, "keys": []}')
+    assert needs_key(tmp_path)
+    assert not KeyRing(tmp_path).is_open
 
 
 def test_keys_expire(tmp_path: Path) -> None:
@@ -381,6 +412,24 @@ def test_a_revoked_key_is_refused_within_a_second(
     revoke_key(folders["news"], key.split("_")[1])
     time.sleep(1.1)
     assert guarded.request("GET", "/v1/corpora/news/stats", headers=headers).status == 401
+
+
+def test_revoking_the_only_key_does_not_open_a_server_of_this_machine(
+    corpus: Corpus, folders: dict[str, Path], key_of: Callable[..., str]
+) -> None:
+    ring = KeyRing(folders["news"])
+    with RunningServer({"news": corpus}, keys={"news": ring}) as server:
+        assert server.get("/stats").status == 200
+        key = key_of("news", "read")
+        ring.reload()
+        assert server.get("/stats").problem == "key-needed"
+        revoke_key(folders["news"], key.split("_")[1])
+        ring.reload()
+        for given in ({}, {"Authorization": key}):
+            assert server.get("/stats", **given).problem == "key-needed"
+        open_without_keys(folders["news"])
+        ring.reload()
+        assert server.get("/stats").status == 200
 
 
 def test_the_same_idempotency_key_of_two_clients_means_two_requests(

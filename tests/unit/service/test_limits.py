@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from recrawl.corpus import Corpus
+from recrawl.dashboard import attach_dashboard
 from recrawl.service import PROBLEMS, ServiceLimits, limit_rows
 from tests.unit.service.conftest import URLS
 from tests.unit.service.running_server import RunningServer
@@ -34,6 +35,7 @@ class SlowCorpus:
         self._corpus = corpus
         self._slow = slow
         self.go = threading.Event()
+        self.begun = threading.Event()
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._corpus, name)
@@ -41,6 +43,7 @@ class SlowCorpus:
             return method
 
         def wait_first(*args: Any, **kwargs: Any) -> Any:
+            self.begun.set()
             assert self.go.wait(30)
             return method(*args, **kwargs)
 
@@ -228,26 +231,76 @@ def test_lists_targets_and_keys(serve: Serve) -> None:
 
 
 def test_a_request_that_does_not_end_is_cut_off_when_the_server_stops(corpus: Corpus) -> None:
-    slow = SlowCorpus(corpus, "stats")
+    slow = SlowCorpus(corpus, "add")
     ended: list[float] = []
 
     def ask() -> None:
         with suppress(OSError, HTTPException):  # it may be closed without an answer
-            assert server.get("/stats").status >= 500
+            assert server.post("/pages", ROWS).status >= 500
         ended.append(time.monotonic())
 
     with RunningServer({"news": slow}, limits=ServiceLimits(drain_seconds_max=1)) as server:
         asking = threading.Thread(target=ask)
         asking.start()
         hosted = server.app.state.service.corpora.find("news")
-        while hosted.n_reading < 1:
+        while hosted.n_changing < 1:
             time.sleep(0.01)
-        threading.Timer(6.0, slow.go.set).start()  # the corpus is closed only after its calls
+        # The corpus is closed only after the calls that change it.
+        threading.Timer(6.0, slow.go.set).start()
         started = time.monotonic()
     stopped = time.monotonic()
     asking.join(30)
     assert 0.5 < ended[0] - started < 5.9
     assert stopped - started > 5.9
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("stats", "/v1/corpora/news/stats"), ("plan_targets", "/ui/news/plan")]
+)
+def test_a_server_that_stops_does_not_wait_for_calls_that_only_read(
+    corpus: Corpus, method: str, path: str
+) -> None:
+    slow = SlowCorpus(corpus, method)
+
+    def ask() -> None:
+        with suppress(OSError, HTTPException):  # it may be closed without an answer
+            assert server.request("GET", path).status >= 500
+
+    limits = ServiceLimits(drain_seconds_max=1)
+    asking = threading.Thread(target=ask)
+    try:
+        with RunningServer({"news": slow}, limits=limits, dashboard=attach_dashboard) as server:
+            asking.start()
+            assert slow.begun.wait(60)
+        assert not slow.go.is_set()
+        threads = [one for one in threading.enumerate() if one.name.startswith("recrawl-")]
+        assert threads
+        assert all(one.daemon for one in threads)
+    finally:
+        slow.go.set()
+    asking.join(30)
+    for one in threads:
+        one.join(30)
+        assert not one.is_alive()
+
+
+def test_calls_for_pages_of_the_dashboard_are_few(corpus: Corpus) -> None:
+    slow = SlowCorpus(corpus, "plan_targets")
+    limits = ServiceLimits(shown_calls_max=2)
+    with (
+        RunningServer({"news": slow}, limits=limits, dashboard=attach_dashboard) as server,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        pages = [pool.submit(server.request, "GET", f"/ui/news/plan?at={i}") for i in range(2)]
+        hosted = server.app.state.service.corpora.find("news")
+        while hosted.n_showing < 2:
+            time.sleep(0.01)
+        answer = server.request("GET", "/ui/news/plan?at=3")
+        assert (answer.status, answer.headers["retry-after"]) == (429, "1")
+        # The same page waits for the call that runs already.
+        assert server.get("/stats").status == 200
+        slow.go.set()
+        assert [one.result(60).status for one in pages] == [200, 200]
 
 
 def test_the_reference_lists_every_limit_and_every_problem() -> None:

@@ -41,8 +41,9 @@ __all__ = ["command"]
 def command(after_ms: int | None, limit: int, folder: Path, out: Output) -> None:
     """List who changed settings, API keys and webhooks: when, how and from where.
 
-    These are the requests to a server that need the scope admin, and the commands `recrawl keys`,
-    `recrawl webhooks`, `recrawl receivers` and `recrawl websub` on this machine.
+    These are the requests to a server that need the scope admin, logins to its dashboard, and the
+    commands `recrawl keys`, `recrawl webhooks`, `recrawl receivers` and `recrawl websub` on this
+    machine.
     """
     from recrawl.service import read_audit_log  # noqa: PLC0415
 
@@ -55,13 +56,14 @@ def command(after_ms: int | None, limit: int, folder: Path, out: Output) -> None
         return
     now_ms = time.time_ns() // 1_000_000
     out.table(
-        ("when", "who", "what", "about", "status", "from"),
+        ("when", "who", "what", "about", "new values", "status", "from"),
         [
             (
                 relative_time_text(entry.at_ms, now_ms),
                 entry.who,
                 entry.what,
                 entry.target,
+                entry.values,
                 "done" if entry.status is None else str(entry.status),
                 entry.client or "command line",
             )

@@ -94,7 +94,7 @@ def list_all(folder: Path, out: Output) -> None:
 
     A running server writes the last use every five minutes, and when it stops.
     """
-    from recrawl.service import list_keys, read_key_uses  # noqa: PLC0415
+    from recrawl.service import list_keys, needs_key, read_key_uses  # noqa: PLC0415
 
     check_is_corpus(folder)
     keys, uses = list_keys(folder), read_key_uses(folder)
@@ -109,7 +109,9 @@ def list_all(folder: Path, out: Output) -> None:
             }
         )
     if not keys:
-        out.say("No keys yet.  `recrawl keys create` makes one.")
+        is_closed = needs_key(folder)
+        what = "No keys left: the corpus is closed." if is_closed else "No keys yet."
+        out.say(f"{what}  `recrawl keys create` makes one.")
         return
     out.table(
         ("id", "name", "scopes", "created", "expires", "last used"),
@@ -137,15 +139,43 @@ def list_all(folder: Path, out: Output) -> None:
 @corpus_option
 @output_option
 def revoke(key_id: str, folder: Path, out: Output) -> None:
-    """Revoke an API key, given by its id.  A running server refuses it within a second."""
-    from recrawl.service import audit_command, revoke_key  # noqa: PLC0415
+    """Revoke an API key, given by its id.  A running server refuses it within a second.
+
+    After the last key, the corpus stays closed: `recrawl keys open` opens it on this machine.
+    """
+    from recrawl.service import audit_command, list_keys, revoke_key  # noqa: PLC0415
 
     check_is_corpus(folder)
     if not revoke_key(folder, key_id):
         raise click.ClickException(f"there is no key {key_id}; `recrawl keys list` shows them.")
     audit_command(folder, "keys revoke", key_id)
-    out.row({"id": key_id, "revoked": True})
+    is_last = not list_keys(folder)
+    out.row({"id": key_id, "revoked": True, "was_last": is_last})
     out.say(f"Revoked {key_id}.")
+    if is_last:
+        out.note(
+            "It was the last key: a server now refuses all requests to this corpus.  "
+            "`recrawl keys create` makes a new key; `recrawl keys open` lets all programs on this "
+            "machine use the corpus without one."
+        )
+
+
+@example_command("open", examples=(CommandExample("recrawl keys open"),))
+@corpus_option
+@output_option
+def open_keyless(folder: Path, out: Output) -> None:
+    """Let all programs on this machine use a corpus that has no API keys left.
+
+    A corpus that never had a key is open already.  The next key closes it again.
+    """
+    from recrawl.service import audit_command, open_without_keys  # noqa: PLC0415
+
+    check_is_corpus(folder)
+    with value_errors_as_usage():
+        open_without_keys(folder)
+    audit_command(folder, "keys open")
+    out.row({"is_open": True})
+    out.say("All programs on this machine can now use the corpus without an API key.")
 
 
 @example_command(
@@ -201,5 +231,5 @@ def _row_of(key: Any) -> dict[str, Any]:
     return row
 
 
-for _subcommand in (create, list_all, rotate_one, revoke):
+for _subcommand in (create, list_all, rotate_one, revoke, open_keyless):
     command.add_command(_subcommand)

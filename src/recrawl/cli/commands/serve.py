@@ -144,10 +144,16 @@ def command(
     with ExitStack() as closing, value_errors_as_usage():
         opened = {name: closing.enter_context(open_to_change(one)) for name, one in folders.items()}
         # Imported after the corpora were opened, which chooses the kernels.
-        from recrawl.service import is_loopback, list_keys, serve_corpora  # noqa: PLC0415
+        from recrawl.service import (  # noqa: PLC0415
+            is_loopback,
+            list_keys,
+            needs_key,
+            serve_corpora,
+        )
         from recrawl.service.webhooks import DeliverySettings  # noqa: PLC0415
 
-        open_to_all = [name for name, one in folders.items() if not list_keys(one)]
+        open_to_all = [name for name, one in folders.items() if not needs_key(one)]
+        closed = [name for name, one in folders.items() if needs_key(one) and not list_keys(one)]
 
         has_dashboard = serving["has_dashboard"]
         read_dashboard_option(serving)
@@ -162,6 +168,12 @@ def command(
                 out.note(
                     "Without API keys, only programs on this machine can use "
                     f"{', '.join(open_to_all)}.  `recrawl keys create` makes a key."
+                )
+            if closed:
+                out.note(
+                    f"The API keys of {', '.join(closed)} were all revoked: nobody can use it.  "
+                    "`recrawl keys create` makes a key, `recrawl keys open` opens it to programs "
+                    "on this machine."
                 )
 
         serve_corpora(

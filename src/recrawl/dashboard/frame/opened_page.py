@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 
 from recrawl.dashboard.frame.page_errors import PageError
+from recrawl.dashboard.frame.page_rates import PageRates
 from recrawl.dashboard.frame.page_reads import PageReads
 from recrawl.dashboard.limits import DashboardLimits
-from recrawl.dashboard.login.visitors import Visitors
+from recrawl.dashboard.login.visitors import Visitor, Visitors
 from recrawl.service.calls import Service
 from recrawl.service.hosting.hosted import HostedCorpus
 from recrawl.service.keys import ApiKey, Scope
@@ -29,6 +30,7 @@ __all__ = [
     "open_page",
     "read_form",
     "see_other",
+    "take_visitor",
     "usable_corpora",
 ]
 
@@ -51,6 +53,7 @@ class Dashboard(NamedTuple):
     visitors: Visitors
     reads: PageReads
     logins: RateLimit
+    page_rates: PageRates
     sections: tuple[PageSection, ...]
 
 
@@ -110,20 +113,36 @@ def find_page(request: Request) -> OpenedPage | None:
     return page
 
 
-def usable_corpora(request: Request) -> list[str]:
-    """Return the names of the corpora that a person may look at."""
+def take_visitor(request: Request) -> Visitor:
+    """Return who opens a page; raise a problem if the visitor has opened too many."""
     dashboard = dashboard_of(request)
     visitor = dashboard.visitors.find(request)
-    usable = []
+    dashboard.page_rates.take(request, visitor)
+    return visitor
+
+
+def usable_corpora(request: Request) -> list[str]:
+    """Return the names of the corpora that a person may look at; raise if none can have a login.
+
+    A corpus without keys, which a proxy or another name does not reach, leaves the others alone.
+    """
+    dashboard = dashboard_of(request)
+    visitor = dashboard.visitors.find(request)
+    usable: list[str] = []
+    n_closed, refused = 0, None
     for name in dashboard.service.corpora.names:
         try:
             key = dashboard.service.access.admit_page(request, name, visitor.key_id(name))
         except Problem as problem:
-            if problem.name != "key-needed":
-                raise
+            if problem.name == "key-needed":
+                n_closed += 1
+            else:
+                refused = problem
         else:
             if key is None or key.allows(Scope.READ):
                 usable.append(name)
+    if refused is not None and not usable and not n_closed:
+        raise refused
     return usable
 
 
@@ -139,9 +158,8 @@ def open_page(request: Request, corpus: str, scope: Scope = Scope.READ) -> Opene
     scope
         Scope that the person's key must have.
     """
-    dashboard = dashboard_of(request)
-    key_id = dashboard.visitors.find(request).key_id(corpus)
-    key = dashboard.service.access.admit_page(request, corpus, key_id)
+    dashboard, visitor = dashboard_of(request), take_visitor(request)
+    key = dashboard.service.access.admit_page(request, corpus, visitor.key_id(corpus))
     if key is not None:
         request.state.key_id, request.state.key_name = key.id, key.name
         if not key.allows(scope):

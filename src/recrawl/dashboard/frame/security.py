@@ -3,9 +3,13 @@
 from typing import Final
 
 from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["SECURITY_HEADERS", "SecurityHeaders"]
+from recrawl.dashboard.login.cookies import host_of
+from recrawl.service.access import is_loopback_name
+
+__all__ = ["SECURITY_HEADERS", "SecurityHeaders", "security_headers"]
 
 _POLICY: Final = (
     "default-src 'none'",
@@ -32,6 +36,23 @@ SECURITY_HEADERS: Final = {
 }
 """Headers of every answer of the dashboard."""
 
+_HTTPS_ALONE: Final = {"Strict-Transport-Security": "max-age=2592000"}
+
+
+def security_headers(scope: Scope) -> dict[str, str]:
+    """Return the headers of an answer to a request, with one more over https.
+
+    Parameters
+    ----------
+    scope
+        Scope of the request.
+    """
+    if scope.get("scheme") != "https":
+        return SECURITY_HEADERS
+    host = host_of(Request(scope))[0]
+    # The header is for all ports of a host: other servers of this machine may have no https.
+    return SECURITY_HEADERS if is_loopback_name(host) else {**SECURITY_HEADERS, **_HTTPS_ALONE}
+
 
 class SecurityHeaders:
     """Adds `SECURITY_HEADERS` to every answer, and forbids to store it unless it says otherwise.
@@ -51,7 +72,7 @@ class SecurityHeaders:
         async def send_on(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.update(SECURITY_HEADERS)
+                headers.update(security_headers(scope))
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 

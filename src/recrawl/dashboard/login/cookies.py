@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from recrawl.service.access import is_loopback_name
+from recrawl.service.protection.proxies import is_forwarded
 
 __all__ = ["can_have_cookies", "delete_cookie", "host_of", "read_cookie", "set_cookie"]
 
@@ -30,8 +31,12 @@ def _is_secure(request: Request) -> bool:
 
 
 def can_have_cookies(request: Request) -> bool:
-    """Return whether a cookie stays secret: over https, or on the person's own machine."""
-    return _is_secure(request) or is_loopback_name(host_of(request)[0])
+    """Return whether a cookie stays secret: over https, or on the person's own machine.
+
+    A proxy may write ``localhost`` as the host of requests from elsewhere.
+    """
+    is_own = is_loopback_name(host_of(request)[0]) and not is_forwarded(request.scope)
+    return _is_secure(request) or is_own
 
 
 def _name_of(request: Request, name: CookieName) -> str:

@@ -7,7 +7,13 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from recrawl.dashboard.frame.opened_page import Dashboard, dashboard_of, read_form, see_other
+from recrawl.dashboard.frame.opened_page import (
+    Dashboard,
+    dashboard_of,
+    read_form,
+    see_other,
+    take_visitor,
+)
 from recrawl.dashboard.frame.page_errors import PageError
 from recrawl.dashboard.frame.rendering import render
 from recrawl.dashboard.login.cookies import can_have_cookies, delete_cookie, set_cookie
@@ -43,6 +49,7 @@ def login_path(request: Request) -> str:
 @router.get("/login")
 async def show_login(request: Request) -> Response:
     """Show the form to log in."""
+    take_visitor(request)
     return _login_page(request, safe_path(request.query_params.get("next")))
 
 
@@ -90,6 +97,10 @@ async def log_in(request: Request) -> Response:
         return _login_page(request, path, problem=problem, status=403)
     before = dashboard.visitors.find(request).session_id
     session_id = dashboard.visitors.sessions.begin(readable, before)
+    key = found[next(iter(readable))]
+    request.state.is_admin, request.state.action = True, "dashboard: log in"
+    request.state.audited_corpora = list(readable)
+    request.state.key_id, request.state.key_name = key.id, key.name
     response = see_other(path)
     set_cookie(request, response, "session", session_id)
     return response

@@ -52,13 +52,17 @@ class Sessions:
         key_ids
             Id of the API key for each corpus.
         replaced
-            Id of the session that the person had; its keys are added to those of the new one.
+            Id of the session that the person had; its keys are added to those of the new one,
+            which then ends when the old one would have ended.
         """
         self._drop_old()
         before = None if replaced is None else self._sessions.pop(_hash(replaced), None)
         known = {} if before is None else before.key_ids
         now = self._now()
-        session = Session({**known, **key_ids}, now, now)
+        # A second key must not lengthen the time for which the first one is believed.
+        is_kept = before is not None and not known.keys() <= key_ids.keys()
+        began_at = before.began_at if before is not None and is_kept else now
+        session = Session({**known, **key_ids}, began_at, now)
         for key_id in session.key_ids.values():
             self._make_room(key_id, self._limits.key_sessions_max)
         self._make_room(None, self._limits.sessions_max)

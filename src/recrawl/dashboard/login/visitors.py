@@ -105,6 +105,7 @@ def _is_from_here(request: Request) -> bool:
         return False
     try:
         found = urlsplit(origin)
-        return (found.hostname or "", found.port) == host_of(request)
+        is_same_scheme = found.scheme == request.scope.get("scheme")
+        return is_same_scheme and (found.hostname or "", found.port) == host_of(request)
     except ValueError:
         return False

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
-from recrawl.dashboard.frame.opened_page import usable_corpora
+from recrawl.dashboard.frame.opened_page import take_visitor, usable_corpora
 from recrawl.dashboard.frame.rendering import render
 
 __all__ = ["router"]
@@ -14,6 +14,7 @@ router = APIRouter()
 @router.get("/")
 async def show_corpora(request: Request) -> Response:
     """Show the corpora that the person may look at."""
+    take_visitor(request)
     usable = usable_corpora(request)
     if not usable:
         return RedirectResponse("/login", 303)

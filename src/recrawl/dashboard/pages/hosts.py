@@ -16,6 +16,7 @@ from recrawl.messages.samples import Figures, Sample, SourceFigures
 from recrawl.messages.views import HostView
 from recrawl.service.calls import CorpusName
 from recrawl.service.keys import Scope
+from recrawl.service.protection.audit_layer import note_new_values
 
 __all__ = ["PAGES_PER_LIST", "router"]
 
@@ -182,6 +183,7 @@ async def change_host(request: Request, corpus: CorpusName, host: str) -> Respon
     action = form.get("action", "")
     settings = _settings_of(action, form, page.corpus.now_ms())
     request.state.action = f"dashboard: {action} a host"
+    note_new_values(request.scope, settings)
     async with page.hosted.settings_lock:
         await page.change(page.corpus.set_host, host, **settings)
     return see_other(f"/ui/{corpus}/hosts/{quote(host, safe='')}?done={action}")

@@ -14,6 +14,7 @@ from recrawl.dashboard.pages.page_sight import PageSight, see_page
 from recrawl.messages.results import RowStatus
 from recrawl.service.calls import CorpusName
 from recrawl.service.keys import Scope
+from recrawl.service.protection.audit_layer import note_new_values
 
 __all__ = ["router"]
 
@@ -128,6 +129,7 @@ async def change_page(request: Request, corpus: CorpusName) -> Response:
             found = await page.change(page.corpus.fetch_now, [url], key=key)
         case "importance":
             importance = _importance_in(form.get("importance", ""))
+            note_new_values(request.scope, {"importance": importance})
             found = await page.change(page.corpus.set, [url], key=key, importance=importance)
         case _:
             found = await page.change(page.corpus.remove, [url], key=key)

@@ -1,6 +1,7 @@
 """The corpora of a server, each with its threads and queues."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -79,8 +80,10 @@ class HostedCorpus:
         )
         self._large_reports = CallLane("outcomes", n_threads, n_calls_max)
         self._changing = CallLane("change", n_threads, n_calls_max)
-        self._reading = CallLane("read", n_threads, n_calls_max)
-        self._showing = CallLane("show", _THREADS, n_calls_max)
+        self._reading = CallLane("read", n_threads, n_calls_max, only_reads=True)
+        self._showing = CallLane("show", _THREADS, limits.shown_calls_max, only_reads=True)
+        self._drain_seconds = limits.drain_seconds_max
+        self._stops_at: float | None = None
         politeness = corpus.config.politeness
         self.turns: HostTurns = (
             HostTurns(
@@ -146,6 +149,11 @@ class HostedCorpus:
         """Number of calls that read the corpus, which run or wait."""
         return self._reading.n_calls
 
+    @property
+    def n_showing(self) -> int:
+        """Number of calls for pages that people look at, which run or wait."""
+        return self._showing.n_calls
+
     def n_calls(self) -> dict[str, int]:
         """Return the number of calls that run or wait, by kind."""
         return {
@@ -154,6 +162,7 @@ class HostedCorpus:
             "large_report": self._large_reports.n_calls,
             "change": self._changing.n_calls,
             "read": self._reading.n_calls,
+            "show": self._showing.n_calls,
             "turn": self._turning.n_calls,
         }
 
@@ -196,19 +205,28 @@ class HostedCorpus:
 
     def stop_waiting(self) -> None:
         """End all requests that wait for changes, because the server stops."""
+        self._begin_stop()
         self.feed.close()
+
+    def _begin_stop(self) -> float:
+        """Return the instant after which calls that only read are no longer waited for."""
+        if self._stops_at is None:
+            self._stops_at = time.monotonic() + self._drain_seconds
+        return self._stops_at
 
     async def close(self) -> None:
         """Wait for what runs, then close the corpus."""
+        stops_at = self._begin_stop()
         self.feed.close()
         await self.consumers.close()
         if self.webhooks is not None:
             await self.webhooks.stop()
         await self.leases.close()
         await self._small_reports.close()
-        lanes = (self._large_reports, self._changing, self._reading, self._showing)
-        for lane in (*lanes, self.metrics):
+        for lane in (self._large_reports, self._changing, self.metrics):
             await lane.close()
+        for lane in (self._reading, self._showing):
+            await lane.close(max(stops_at - time.monotonic(), 0.0))
         if self._whole is None:
             await self._turning.close()
             self.turns.close()

@@ -6,11 +6,13 @@ that they have to slow down.
 """
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from recrawl.service.hosting.reading_threads import ReadingThreads
 from recrawl.service.problems import corpus_problems, too_busy
 
 __all__ = ["CallLane", "MergingLane"]
@@ -30,38 +32,57 @@ class CallLane:
         Number of calls that run at a time.
     n_calls_max
         Number of calls that run or wait to run.
+    only_reads
+        Whether the calls only read the corpus, so that they can be cut off when the server stops.
     """
 
-    def __init__(self, name: str, n_threads: int, n_calls_max: int) -> None:
-        self._threads = ThreadPoolExecutor(n_threads, thread_name_prefix=f"recrawl-{name}")
-        self._n_calls = 0
+    def __init__(
+        self, name: str, n_threads: int, n_calls_max: int, *, only_reads: bool = False
+    ) -> None:
+        prefix = f"recrawl-{name}"
+        self._threads: ThreadPoolExecutor | ReadingThreads = (
+            ReadingThreads(prefix, n_threads)
+            if only_reads
+            else ThreadPoolExecutor(n_threads, thread_name_prefix=prefix)
+        )
+        self._running: set[asyncio.Future[Any]] = set()
         self._n_calls_max = n_calls_max
 
     @property
     def n_calls(self) -> int:
         """Number of calls that run or wait."""
-        return self._n_calls
+        return len(self._running)
 
     async def run(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
         """Call a function in a thread of the lane; errors of a corpus become problems."""
-        if self._n_calls >= self._n_calls_max:
-            raise too_busy(f"{self._n_calls:,} calls of this kind are waiting; try again soon")
-        self._n_calls += 1
+        if self.n_calls >= self._n_calls_max:
+            raise too_busy(f"{self.n_calls:,} calls of this kind are waiting; try again soon")
         loop = asyncio.get_running_loop()
         running = loop.run_in_executor(self._threads, lambda: function(*args, **kwargs))
+        self._running.add(running)
         running.add_done_callback(self._count_end)
         with corpus_problems():
             # A caller that goes away does not stop a call that has begun.
             return await asyncio.shield(running)
 
     def _count_end(self, running: "asyncio.Future[Any]") -> None:
-        self._n_calls -= 1
+        self._running.discard(running)
         if not running.cancelled():
             running.exception()  # marks it as seen, if its caller has gone away
 
-    async def close(self) -> None:
-        """Wait until the calls that run have ended; those that wait are not begun."""
-        await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
+    async def close(self, seconds_max: float = threading.TIMEOUT_MAX) -> None:
+        """Wait until the calls that run have ended; those that wait are not begun.
+
+        Parameters
+        ----------
+        seconds_max
+            Time after which calls that only read are no longer waited for.
+        """
+        if not isinstance(self._threads, ReadingThreads):
+            await asyncio.to_thread(self._threads.shutdown, wait=True, cancel_futures=True)
+        elif not await asyncio.to_thread(self._threads.end, seconds_max):
+            for running in self._running:
+                running.cancel()  # so that the end of the call looks for no event loop
 
 
 class _SmallCall(NamedTuple, Generic[_Given]):

@@ -52,6 +52,8 @@ class AuditEntry(NamedTuple):
     client: str | None = None
     """Address of the client; None for a command."""
     request_id: str | None = None
+    values: str = ""
+    """Values that it set, such as ``delay=5s``; no secrets and no addresses of webhooks."""
 
 
 def _path(folder: Path, number: int) -> Path:

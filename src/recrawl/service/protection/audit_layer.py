@@ -11,11 +11,25 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recrawl.service.protection.audit import AuditEntry, append_audit_entry
 
-__all__ = ["AuditLayer"]
+__all__ = ["AuditLayer", "note_new_values"]
 
 _LOG = logging.getLogger(__name__)
 _BUG = 500
 _PREFIX = "/v1/corpora/{corpus}"
+
+
+def note_new_values(scope: Scope, values: Mapping[str, object]) -> None:
+    """Remember what a request sets, for its entry in the audit log.
+
+    Parameters
+    ----------
+    scope
+        Scope of the request.
+    values
+        New values by name; None for those that stay as they are.
+    """
+    given = [f"{name}={value}" for name, value in values.items() if value is not None]
+    scope.setdefault("state", {})["new_values"] = ", ".join(given)
 
 
 class AuditLayer:
@@ -25,7 +39,8 @@ class AuditLayer:
     ----------
     app
         Application behind this layer; it marks a request by ``state["is_admin"]``, and may name
-        what the request does in ``state["action"]``.
+        what the request does in ``state["action"]``, and in ``state["audited_corpora"]`` the
+        corpora that it is about, if its path does not.
     folders
         Folder of each corpus by its name.
     find_route
@@ -70,8 +85,9 @@ class AuditLayer:
 
     async def _append(self, scope: Scope, state: Mapping[str, Any], status: int) -> None:
         names = dict(scope.get("path_params", {}))
-        folder = self._folders.get(names.pop("corpus", ""))
-        if folder is None:
+        corpora = state.get("audited_corpora") or [names.pop("corpus", "")]
+        folders = [self._folders[name] for name in corpora if name in self._folders]
+        if not folders:
             return
         route = self._find_route(scope["path"]) or scope["path"]
         entry = AuditEntry(
@@ -84,8 +100,10 @@ class AuditLayer:
             state.get("key_id"),
             (scope.get("client") or (None,))[0],
             state.get("request_id"),
+            state.get("new_values", ""),
         )
-        try:
-            await asyncio.to_thread(append_audit_entry, folder, entry)
-        except OSError as error:
-            _LOG.error("the audit log cannot be written (%s): %s", error, entry)
+        for folder in folders:
+            try:
+                await asyncio.to_thread(append_audit_entry, folder, entry)
+            except OSError as error:
+                _LOG.error("the audit log cannot be written (%s): %s", error, entry)

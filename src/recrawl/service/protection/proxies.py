@@ -17,7 +17,14 @@ _Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 _Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _FOR, _PROTO = b"x-forwarded-for", b"x-forwarded-proto"
-_FORWARDED = (_FOR, b"forwarded", b"x-real-ip")
+# A proxy sends at least one of these, unless somebody has configured it to send none.
+_FORWARDED = frozenset(
+    (
+        *(_FOR, _PROTO, b"x-forwarded-host", b"x-forwarded-port", b"x-forwarded-server"),
+        *(b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"true-client-ip"),
+        b"cf-connecting-ip",
+    )
+)
 _HOPS_MAX = 32
 _SCHEMES = ("http", "https")
 

@@ -81,6 +81,21 @@ class RateLimit:
         while len(self._buckets) > self._n_names_max:
             self._buckets.popitem(last=False)
 
+    def take(self, name: str, detail: str) -> None:
+        """Count one request; raise a problem if there were too many.
+
+        Parameters
+        ----------
+        name
+            Name of the client.
+        detail
+            Description of the problem; the time to wait is added to it.
+        """
+        seconds = self.wait_seconds(name)
+        if seconds:
+            raise _too_many(f"{detail}; wait {seconds} s", seconds)
+        self.charge(name, 1)
+
 
 class RequestRates:
     """The rates of all clients of a server.
@@ -135,11 +150,7 @@ class RequestRates:
 
     def take_keyless(self, client: str) -> None:
         """Count a request that needs no key; raise if its address has sent too many."""
-        name = network_of(client)
-        seconds = self._keyless.wait_seconds(name)
-        if seconds:
-            raise _too_many("this address has sent too many requests", seconds)
-        self._keyless.charge(name, 1)
+        self._keyless.take(network_of(client), "this address has sent too many requests")
 
 
 def _too_many(detail: str, seconds: int) -> Problem:

@@ -29,6 +29,7 @@ from recrawl.service.formats.rows import BodyRows, decode_json, read_rows
 from recrawl.service.keys import Scope
 from recrawl.service.limits import ServiceLimits
 from recrawl.service.problems import Problem
+from recrawl.service.protection.audit_layer import note_new_values
 
 __all__ = ["PageChangeBody", "router"]
 
@@ -81,6 +82,7 @@ async def set_page_settings(request: Request, corpus: CorpusName) -> Response:
     hosted, limits = enter(request, corpus, Scope.ADMIN), service_of(request).limits
     async with hold_body(request, only_json=True) as body:
         wanted: PageChangeBody = decode_json(body.data, PageChangeBody)
+        note_new_values(request.scope, {"pattern": wanted.pattern, **wanted.settings})
         check_row_count(wanted.urls or (), limits)
         found = await hosted.change(
             hosted.corpus.set,
@@ -107,6 +109,7 @@ async def remove_pages(
     """Stop tracking pages, given by rows with URLs or by a pattern."""
     hosted, limits = enter(request, corpus, Scope.ADMIN), service_of(request).limits
     if pattern is not None:
+        note_new_values(request.scope, {"pattern": pattern})
         found = await hosted.change(hosted.corpus.remove, pattern=pattern)
         return status_answer(request, found.rows, {"n_pages": int(found)})
     if "content-type" not in request.headers:

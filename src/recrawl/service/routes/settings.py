@@ -23,6 +23,7 @@ from recrawl.service.formats.answers import check_version, json_answer, rows_ans
 from recrawl.service.formats.rows import decode_json
 from recrawl.service.hosting.hosted import HostedCorpus
 from recrawl.service.keys import Scope
+from recrawl.service.protection.audit_layer import note_new_values
 
 __all__ = ["BudgetBody", "HostBody", "router"]
 
@@ -67,6 +68,7 @@ async def set_budget(request: Request, corpus: CorpusName) -> Response:
     hosted = enter(request, corpus, Scope.ADMIN)
     async with hold_body(request, only_json=True) as body, hosted.settings_lock:
         wanted: BudgetBody = decode_json(body.data, BudgetBody)
+        note_new_values(request.scope, {"rate": wanted.rate or "unlimited"})
         check_version(request, await hosted.read(_budget, hosted.corpus))
         await hosted.change(hosted.corpus.set_budget, wanted.rate)
         found = await hosted.read(_budget, hosted.corpus)
@@ -137,9 +139,10 @@ async def set_host(request: Request, corpus: CorpusName, host: str) -> Response:
     """Change settings of a host; with If-Match, only those that the client has seen."""
     hosted = enter(request, corpus, Scope.ADMIN)
     async with hold_body(request, only_json=True) as body, hosted.settings_lock:
-        wanted: HostBody = decode_json(body.data, HostBody)
+        settings = msgspec.structs.asdict(decode_json(body.data, HostBody))
+        note_new_values(request.scope, settings)
         check_version(request, _settings_of(await hosted.read(hosted.corpus.host, host)))
-        await hosted.change(hosted.corpus.set_host, host, **msgspec.structs.asdict(wanted))
+        await hosted.change(hosted.corpus.set_host, host, **settings)
         return await _host_answer(hosted, host)
 
 

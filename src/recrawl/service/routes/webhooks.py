@@ -15,6 +15,7 @@ from recrawl.service.formats.rows import decode_json
 from recrawl.service.hosting.hosted import HostedCorpus
 from recrawl.service.keys import Scope
 from recrawl.service.problems import Problem, corpus_problems
+from recrawl.service.protection.audit_layer import note_new_values
 from recrawl.service.webhooks import (
     add_webhook,
     change_webhook,
@@ -128,6 +129,7 @@ async def create_webhook(request: Request, corpus: CorpusName) -> Response:
     async with hold_body(request, only_json=True) as body:
         wanted = msgspec.structs.asdict(decode_json(body.data, WebhookBody))
         name, url = wanted.pop("name"), wanted.pop("url")
+        note_new_values(request.scope, {"name": name})
         webhook, secret = await hosted.change(
             add_webhook, _folder(hosted), name, url, now_ms=_now_ms(hosted), **wanted
         )

@@ -23,6 +23,21 @@ def test_a_key_is_created_rotated_listed_and_revoked(in_corpus: Recrawl) -> None
     assert len(in_corpus("keys", "list").rows) == 1
 
 
+def test_without_its_last_key_a_corpus_stays_closed_until_it_is_opened(in_corpus: Recrawl) -> None:
+    assert "No keys yet" in in_corpus("keys", "list", "--no-json").out
+    ids = [in_corpus("keys", "create", "--scope", "read").row["id"] for _ in range(2)]
+    refused = in_corpus("keys", "open")
+    assert (refused.code, "recrawl keys revoke" in refused.err) == (2, True)
+    first = in_corpus("keys", "revoke", ids[0], "--no-json")
+    assert "last key" not in first.err
+    last = in_corpus("keys", "revoke", ids[1], "--no-json")
+    assert "refuses all requests" in " ".join(last.err.split())
+    assert "closed" in in_corpus("keys", "list", "--no-json").out
+    assert in_corpus("keys", "open").row["is_open"]
+    assert "No keys yet" in in_corpus("keys", "list", "--no-json").out
+    assert in_corpus("audit", "--limit", "1").row["what"] == "keys open"
+
+
 def test_the_new_key_alone_is_on_the_screen(in_corpus: Recrawl) -> None:
     in_corpus("keys", "create", "--scope", "read", "--name", "grafana")
     ran = in_corpus("keys", "rotate", "grafana", "--overlap", "0", "--no-json")

@@ -1,21 +1,36 @@
-"""Texts of hostile sites are shown as they are, and none runs, even without the security policy."""
+"""Texts of hostile sites are shown as they are, and none runs, even without the security policy.
 
-from collections.abc import Callable, Iterator
+A browser takes long to open a page, and little to read one.  So the pages of many hostile addresses
+are fetched without it, and it reads them as one page that has each in a section of its own.
+"""
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, BrowserContext, Page, Route
 
-from recrawl.corpus import Corpus, Outcome
+import recrawl
+from recrawl.corpus import Corpus, CorpusConfig, Outcome
 from recrawl.dashboard import attach_dashboard
+from recrawl.dashboard.limits import DashboardLimits
+from recrawl.service import create_key
+from recrawl.service.keys import KeyRing
 from tests.manual_clock import ManualClock
+from tests.unit.dashboard.browser_client import BrowserClient
 from tests.unit.dashboard.pages.xss_payloads import PAYLOADS, in_groups
-from tests.unit.service.running_server import RunningServer
+from tests.unit.service.running_server import Answer, RunningServer
 
 URL = "https://hostile.example/page"
 # So that a page shows each of them in full.
 METADATA_PARTS = 10
+PAGES_TOGETHER = 50
+KEY_NAME_MAX = 100
 # Runs before each page: records what must not happen.
 WATCH = """
 window.fired = [];
@@ -34,13 +49,33 @@ FOREIGN = """
          ? a.value : ""))
 ).map((one) => one.outerHTML.slice(0, 200))
 """
+# The script of our own pages, which must not run once for each section.
+OWN_SCRIPT = re.compile(r'<script src="/assets/dashboard\.js\?v=[0-9a-f]+" defer></script>')
+FAST = DashboardLimits(
+    pages_per_second=1e6,
+    address_pages_per_second=1e6,
+    logins_per_second=1e6,
+)
 
 
-@pytest.fixture
-def hostile_corpus(open_corpus: Callable[..., Corpus], clock: ManualClock) -> Corpus:
-    """A corpus in which every text that others can choose is hostile."""
-    patterns = [{"match": f"/kind{i}/*", "kind": text} for i, text in enumerate(PAYLOADS[:100])]
-    corpus = open_corpus(content={"keep_text": True}, corpus={"group_by": "key"}, pattern=patterns)
+class Served(NamedTuple):
+    """A server with a corpus whose texts are hostile, and one whose API keys have such names."""
+
+    server: RunningServer
+    hostile: Corpus
+    keys: dict[str, str]
+    """API keys by their names."""
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self.server.port}"
+
+    def get(self, path: str) -> Answer:
+        return self.server.request("GET", path)
+
+
+def _fill(corpus: Corpus, clock: ManualClock) -> None:
+    """Give a corpus hostile texts everywhere where others can choose a text."""
     urls = [f"https://h.example/?q={text}" for text in PAYLOADS]
     added = corpus.add(urls, key=PAYLOADS, doc_id=PAYLOADS)
     assert added.n_added >= 100
@@ -58,55 +93,143 @@ def hostile_corpus(open_corpus: Callable[..., Corpus], clock: ManualClock) -> Co
         corpus.report([Outcome(url=URL, key="k", body=body, content_type="text/html")])
     clock.pass_seconds(60)
     for text in PAYLOADS:
-        corpus.signal([URL], source="".join(c for c in text if c.isprintable()), key="k")
-    return corpus
+        corpus.signal([URL], source=_printable(text), key="k")
 
 
 def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-@pytest.fixture
-def server(hostile_corpus: Corpus, folder: Path) -> Iterator[RunningServer]:
+def _printable(text: str) -> str:
+    return "".join(c for c in text if c.isprintable())
+
+
+def _name_keys(folder: Path) -> dict[str, str]:
+    names = in_groups([_printable(text) for text in PAYLOADS], KEY_NAME_MAX)
+    now_ms = time.time_ns() // 1_000_000
+    return {name: create_key(folder, ["read"], name=name, now_ms=now_ms)[0] for name in names}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server for all tests of this module, none of which changes a corpus."""
+    clock, folder = ManualClock(), tmp_path_factory.mktemp("hostile")
+    patterns = [{"match": f"/kind{i}/*", "kind": text} for i, text in enumerate(PAYLOADS[:100])]
+    sections = {
+        "content": {"keep_text": True},
+        "corpus": {"group_by": "key"},
+        "pattern": patterns,
+    }
+    folders = {"news": folder / "news", "keyed": folder / "keyed"}
+    corpora = {
+        "news": recrawl.open(folders["news"], CorpusConfig.from_dict(sections), clock=clock),
+        "keyed": recrawl.open(folders["keyed"], clock=clock),
+    }
+    _fill(corpora["news"], clock)
+    keys = _name_keys(folders["keyed"])
     with RunningServer(
-        {"news": hostile_corpus}, folders={"news": folder}, dashboard=attach_dashboard
-    ) as running:
-        yield running
+        corpora,
+        folders=folders,
+        keys={name: KeyRing(one) for name, one in folders.items()},
+        dashboard=partial(attach_dashboard, limits=FAST),
+    ) as server:
+        yield Served(server, corpora["news"], keys)
+
+
+def _open_context(browser: Browser, *, has_policy: bool) -> tuple[BrowserContext, Page]:
+    context = browser.new_context(bypass_csp=not has_policy)
+    context.add_init_script(WATCH)
+    page = context.new_page()
+    page.set_default_timeout(120_000)
+    page.on("dialog", lambda dialog: pytest.fail(f"a dialog opened: {dialog.message}"))
+    page.on("pageerror", lambda error: pytest.fail(f"a script failed: {error}"))
+    return context, page
 
 
 def _check(page: Page, address: str) -> None:
     answer = page.goto(address)
     assert answer is not None
     assert answer.status < 500, page.inner_text("main")
+    _check_nothing_ran(page, address)
+
+
+def _check_nothing_ran(page: Page, what: str) -> None:
     page.keyboard.press("Tab")
-    assert page.evaluate("window.fired") == [], address
-    assert page.evaluate(FOREIGN) == [], address
+    assert page.evaluate("window.fired") == [], what
+    assert page.evaluate(FOREIGN) == [], what
+
+
+def _answer_with(html: str, headers: dict[str, str], route: Route) -> None:
+    route.fulfill(body=html, headers=headers)
+
+
+def _check_together(page: Page, served: Served, answers: Sequence[tuple[str, Answer]]) -> list[str]:
+    """Let the browser read many answers as one page; return the text that it shows of each.
+
+    Parameters
+    ----------
+    page
+        Page of the browser.
+    served
+        Server of the answers.
+    answers
+        Path of each answer, and the answer.
+    """
+    shown: list[str] = []
+    for first in range(0, len(answers), PAGES_TOGETHER):
+        part = answers[first : first + PAGES_TOGETHER]
+        html = "<!doctype html><body>"
+        for path, answer in part:
+            assert answer.status < 500, path
+            assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+            own = OWN_SCRIPT.sub("", answer.data.decode())
+            html += f"<section data-one>{own}</section>"
+        headers = {
+            "content-type": "text/html; charset=utf-8",
+            "content-security-policy": part[0][1].headers["content-security-policy"],
+        }
+        address = f"{served.base}/together"
+        page.route(address, partial(_answer_with, html, headers))
+        page.goto(address)
+        _check_nothing_ran(page, "; ".join(path for path, _ in part))
+        texts = page.evaluate(
+            "() => [...document.querySelectorAll('body > [data-one]')].map((one) => one.innerText)"
+        )
+        # A text that got out of its place would have swallowed what follows it.
+        assert len(texts) == len(part), part[0][0]
+        shown += texts
+        page.unroute(address)
+    return shown
 
 
 @pytest.mark.parametrize("has_policy", [False, True])
-def test_no_text_of_others_runs(browser: Browser, server: RunningServer, has_policy: bool) -> None:
+def test_no_text_of_others_runs(browser: Browser, served: Served, has_policy: bool) -> None:
     assert len(set(PAYLOADS)) >= 100
-    context = browser.new_context(bypass_csp=not has_policy)
-    context.add_init_script(WATCH)
-    page = context.new_page()
-    page.on("dialog", lambda dialog: pytest.fail(f"a dialog opened: {dialog.message}"))
-    page.on("pageerror", lambda error: pytest.fail(f"a script failed: {error}"))
-    base = f"http://127.0.0.1:{server.port}/ui/news"
+    context, page = _open_context(browser, has_policy=has_policy)
     stored = f"page?{urlencode({'url': URL, 'key': 'k'})}"
     for path in ("", "hosts", "hosts/k", "hosts/m", "hosts/kinds", "sources", "kinds", stored):
-        _check(page, f"{base}/{path}")
+        _check(page, f"{served.base}/ui/news/{path}")
     # The passages are shown as they are.
     shown = page.inner_text("main")
     assert sum(f"Text{i} {text} of" in shown for i, text in enumerate(PAYLOADS)) >= 100
-    for i in range(METADATA_PARTS):
-        _check(page, f"{base}/page?{urlencode({'url': f'{URL}/{i}', 'key': 'm'})}")
-    if not has_policy:
-        _check_given_texts(page, base)
+    queries = [urlencode({"url": f"{URL}/{i}", "key": "m"}) for i in range(METADATA_PARTS)]
+    _check(page, f"{served.base}/ui/news/page?{queries[0]}")
+    paths = [f"/ui/news/page?{query}" for query in queries]
+    _check_together(page, served, [(path, served.get(path)) for path in paths])
     context.close()
 
 
-def _check_given_texts(page: Page, base: str) -> None:
-    """Open pages with hostile texts in their addresses."""
+def test_no_text_of_an_address_runs(browser: Browser, served: Served) -> None:
+    context, page = _open_context(browser, has_policy=False)
+    paths = list(_hostile_paths())
+    _check(page, served.base + paths[0])
+    _check_together(page, served, [(path, served.get(path)) for path in paths])
+    context.close()
+
+
+def _hostile_paths() -> Iterator[str]:
+    """Yield paths of pages with hostile texts in them."""
+    lengths = {"done": 20, "sort": 20, "cursor": 100}
     for text in in_groups(PAYLOADS, 280):
         for path, names in (
             ("hosts", ("find", "sort")),
@@ -115,24 +238,33 @@ def _check_given_texts(page: Page, base: str) -> None:
             ("page", ("url", "key", "done")),
             ("sources", ("source",)),
         ):
-            lengths = {"done": 20, "sort": 20, "cursor": 100}
             given = {name: text[: lengths.get(name, 280)] for name in names}
-            _check(page, f"{base}/{path}?{urlencode(given)}")
+            yield f"/ui/news/{path}?{urlencode(given)}"
 
 
-def test_a_host_or_key_of_others_is_linked_and_opened(
-    browser: Browser, server: RunningServer, hostile_corpus: Corpus
-) -> None:
-    context = browser.new_context(bypass_csp=True)
-    context.add_init_script(WATCH)
-    page = context.new_page()
-    base = f"http://127.0.0.1:{server.port}/ui/news"
-    keys = [row.host for row in hostile_corpus.hosts().rows if row.host in PAYLOADS]
+def test_a_host_or_key_of_others_is_linked_and_opened(browser: Browser, served: Served) -> None:
+    context, page = _open_context(browser, has_policy=False)
+    keys = [row.host for row in served.hostile.hosts().rows if row.host in PAYLOADS]
     assert len(keys) >= 100
-    for key in keys[:10]:
-        _check(page, f"{base}/hosts/{quote(key, safe='')}")
-    for key in keys[:100]:
-        query = {"url": f"https://h.example/?q={key}", "key": key}
-        _check(page, f"{base}/page/live?{urlencode(query)}")
-        assert key.strip() in page.inner_text("body")
+    hosts = [f"/ui/news/hosts/{quote(key, safe='')}" for key in keys[:10]]
+    _check_together(page, served, [(path, served.get(path)) for path in hosts])
+    queries = [{"url": f"https://h.example/?q={key}", "key": key} for key in keys[:100]]
+    paths = [f"/ui/news/page/live?{urlencode(query)}" for query in queries]
+    texts = _check_together(page, served, [(path, served.get(path)) for path in paths])
+    for key, text in zip(keys, texts, strict=False):
+        assert key.strip() in text
+    context.close()
+
+
+def test_no_name_of_an_api_key_runs(browser: Browser, served: Served) -> None:
+    """Pages show the name of the key of a person; no page shows those of webhooks."""
+    context, page = _open_context(browser, has_policy=False)
+    answers = []
+    for key in served.keys.values():
+        person = BrowserClient(served.server)
+        assert person.log_in(key).status == 303
+        answers.append(("/ui/keyed/page", person.get("/ui/keyed/page")))
+    texts = _check_together(page, served, answers)
+    for name, text in zip(served.keys, texts, strict=True):
+        assert " ".join(name.split()) in " ".join(text.split())
     context.close()

@@ -62,10 +62,11 @@ def test_administrative_requests_are_listed(
         key=stored.id,
         client="203.0.113.5",
         request_id=done.headers["x-request-id"],
+        values="delay=5s",
     )
-    assert [(one.what, one.n_rows, one.status) for one in found[1:]] == [
-        ("PUT /budget", None, 422),
-        ("POST /pages/remove", 3, 200),
+    assert [(one.what, one.n_rows, one.status, one.values) for one in found[1:]] == [
+        ("PUT /budget", None, 422, "rate=much"),
+        ("POST /pages/remove", 3, 200, ""),
     ]
     text = (folder / "audit.jsonl").read_text()
     assert not any(url in text for url in URLS)
@@ -78,6 +79,8 @@ def test_an_open_server_has_an_audit_log_too(server: RunningServer, tmp_path: Pa
     assert server.post("/webhooks/search/rotate", {}).status == 200
     created, rotated = entries(tmp_path / "corpus")
     assert (created.who, created.what, created.key) == ("without key", "POST /webhooks", None)
+    # Addresses of receivers may have secrets.
+    assert created.values == "name=search"
     assert (rotated.what, rotated.target) == ("POST /webhooks/{webhook}/rotate", "search")
 
 

@@ -94,7 +94,10 @@ def test_a_server_without_keys_refuses_requests_through_a_proxy(
 ) -> None:
     with RunningServer({"news": open_corpus()}) as server:
         assert server.get("/stats").status == 200
-        for name in ("X_Forwarded_For", "Forwarded", "X_Real_Ip"):
+        for name in (
+            *("X_Forwarded_For", "X_Forwarded_Proto", "X_Forwarded_Host", "Forwarded", "Via"),
+            *("X_Real_Ip", "X_Client_Ip", "CF_Connecting_IP"),
+        ):
             answer = server.get("/stats", **{name: "for=203.0.113.5"})
             assert (answer.status, answer.problem) == (421, "wrong-host")
 
