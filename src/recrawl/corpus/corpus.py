@@ -1402,9 +1402,10 @@ class Corpus:
     def fetch_now(self, urls: Urls, *, key: Any = None) -> CountedRows:
         """Have pages fetched as soon as possible, as if they had certainly changed.
 
-        Their fetches must still be worth the price, and wait for their hosts and the budget; the
-        signals are those of the source `OPERATOR`, which recrawl always believes.  Returns the
-        number of pages that are fetched earlier by this.
+        Their fetches must still be worth the price, and wait for their hosts and the budget.
+        recrawl learns nothing from this: it is no evidence that the pages have changed.  Histories
+        show it as a signal of the source `OPERATOR`.  Returns the number of pages that are fetched
+        earlier by this.
 
         Parameters
         ----------
@@ -1425,7 +1426,7 @@ class Corpus:
                     continue
                 names = name.take(pa.array(known))
                 number = self._namers[node.partition].source_numbers(names, OPERATOR)
-                applied = node.submit(urgent_signals(page[known], number, now_ms))[-1]
+                applied = node.submit(urgent_signals(page[known], number, now_ms))[1]
             row_status[rows[known]] = np.where(applied.valid, RowStatus.DONE, RowStatus.DUPLICATE)
         return CountedRows(int(np.count_nonzero(row_status == RowStatus.DONE)), rows=row_status)
 

@@ -298,8 +298,12 @@ def explanation_of(
     true_rate, _ = signal_totals_of(pages, tables.links, tables.sources, rules, slot, now)
     quantile = rate_quantile(GammaBelief.of(shape, seconds), [0.05, 0.95])
     coded = float(rules.shapes[shape_of(word)])
-    age = max(now - float(last_of(word)), 0.0) * math.exp2(-log2_period_of(word))
     fetched = float(pages.fetched_at[slot])
+    views = _sources_of(tables, rules, slot)
+    # A page may be due without evidence that it has changed: its copy is then as old as it is.
+    has_evidence = any(view.signals_since_fetch and view.precision > 0.0 for view in views)
+    changes_from = float(last_of(word)) if has_evidence else fetched
+    age = max(now - changes_from, 0.0) * math.exp2(-log2_period_of(word))
     row = int(pages.limits[slot])
     ready = float(ready_at_of(tables.groups, int(pages.group[slot]), now_ms))
     until = float(pages.newcomer_until[slot])
@@ -324,7 +328,7 @@ def explanation_of(
         change_period_seconds_low=float(1 / max(quantile[1], 1e-30)),
         change_period_seconds_high=float(1 / max(quantile[0], 1e-30)),
         signal_recall=true_rate / (rate + true_rate),
-        sources=_sources_of(tables, rules, slot),
+        sources=views,
         freshness_probability=math.exp(-coded * math.log1p(age / coded)) if fetched else 0.0,
         importance=math.exp2(log2_of_code(int(pages.importance[slot]))),
         kind_weight=math.exp2(log2_of_code(int(tables.priors.weight[pages.kind[slot]]))),

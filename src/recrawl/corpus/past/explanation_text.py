@@ -263,6 +263,10 @@ def _freshness_sentences(page: PageExplanation) -> Iterable[str]:
 def _next_fetch_sentences(page: PageExplanation) -> Iterable[str]:
     """Yield when the page is fetched next, or what it waits for."""
     state, now_ms = page.state, page.now_ms
+    if page.wanted_at_ms is not None and state.why != Why.RETIRED:
+        yield f"Somebody asked {since_words(page.wanted_at_ms, now_ms)} to have it fetched now."
+        if state.why == Why.NOT_YET:
+            yield "Even so, a fetch is worth less than the price; give it more importance."
     match state.why:
         case Why.RETIRED:
             return
