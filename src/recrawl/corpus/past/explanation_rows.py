@@ -90,7 +90,13 @@ def _value_words(value: float, price: float | None) -> str:
     decimals = 0 if shown >= 100 * unit else 1 if shown >= 10 * unit else 2
     while decimals < _DECIMALS_MAX and round((high - low) / unit, decimals) == 0:
         decimals += 1
-    saved, needed = (f"{one / unit:,.{decimals}f} {name}" for one in (value, price))
+    least = 10.0**-decimals
+    saved, needed = (
+        f"less than {least:.{decimals}f} {name}"
+        if 0 < one < least * unit / 2
+        else f"{one / unit:,.{decimals}f} {name}"
+        for one in (value, price)
+    )
     return f"{saved} of staleness saved; the price is {needed}"
 
 

@@ -433,8 +433,8 @@ def _host_sentence(page: PageExplanation, now_ms: int) -> str | None:
             again = since_words(max(ready, now_ms), now_ms)
             again = "now" if again == "just now" else again
             return (
-                f"Its host {group.name} was just fetched from, and there is a delay between two "
-                f"fetches: the next one is possible {again}."
+                f"Its host {group.name} may be fetched from again {again}, because of the delay "
+                "between two fetches."
             )
         case Why.PART_WAITS:
             begin = page.state.group_ready_at_ms

@@ -435,8 +435,8 @@ def test_host_busy() -> None:
 def test_host_between_two_fetches() -> None:
     text = words(why=Why.GROUP_RESTING, due_at_ms=NOW, group_ready_at_ms=NOW + 4_000)
     assert text.endswith(
-        "It is due now. Its host shop.example was just fetched from, and there is a delay between "
-        "two fetches: the next one is possible in 4 s."
+        "It is due now. Its host shop.example may be fetched from again in 4 s, because of the "
+        "delay between two fetches."
     )
 
 
