@@ -34,6 +34,7 @@ NOT_OFFERED = {
     "is_budget_per_run",
     "keep_places_in_log",
     "last_scrub",
+    "lease_asked_at_ms",
     "lease_each",
     "n_log_records",
     "newcomers",
