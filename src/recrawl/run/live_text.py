@@ -145,8 +145,8 @@ def freshness_sentence(session: CrawlSession, stats: Stats) -> str:
     n = _n_known(session, stats)
     if not stats.is_freshness_known:
         return (
-            f"{count_text(n, 'page')} known. How fresh the copies stay is known "
-            f"{FRESHNESS_KNOWN_WORDS}."
+            f"{count_text(n, 'page')} known. How fresh the copies stay is not known yet, but "
+            f"will be {FRESHNESS_KNOWN_WORDS}."
         )
     share = f"{stats.weighted_freshness_modelled:.0%}"
     return (

@@ -25,6 +25,7 @@ from recrawl.shard.due import (
 )
 from recrawl.shard.early import Early, stale_from_of
 from recrawl.shard.state.codes import (
+    evident_last_of,
     link_row_of,
     log2_of_code,
     prior_of,
@@ -299,11 +300,8 @@ def explanation_of(
     quantile = rate_quantile(GammaBelief.of(shape, seconds), [0.05, 0.95])
     coded = float(rules.shapes[shape_of(word)])
     fetched = float(pages.fetched_at[slot])
-    views = _sources_of(tables, rules, slot)
-    # A page may be due without evidence that it has changed: its copy is then as old as it is.
-    has_evidence = any(view.signals_since_fetch and view.precision > 0.0 for view in views)
-    changes_from = float(last_of(word)) if has_evidence else fetched
-    age = max(now - changes_from, 0.0) * math.exp2(-log2_period_of(word))
+    last = float(evident_last_of(pages, tables.links, tables.sources, rules, slot))
+    age = max(now - last, 0.0) * math.exp2(-log2_period_of(word))
     row = int(pages.limits[slot])
     ready = float(ready_at_of(tables.groups, int(pages.group[slot]), now_ms))
     until = float(pages.newcomer_until[slot])
@@ -328,7 +326,7 @@ def explanation_of(
         change_period_seconds_low=float(1 / max(quantile[1], 1e-30)),
         change_period_seconds_high=float(1 / max(quantile[0], 1e-30)),
         signal_recall=true_rate / (rate + true_rate),
-        sources=views,
+        sources=_sources_of(tables, rules, slot),
         freshness_probability=math.exp(-coded * math.log1p(age / coded)) if fetched else 0.0,
         importance=math.exp2(log2_of_code(int(pages.importance[slot]))),
         kind_weight=math.exp2(log2_of_code(int(tables.priors.weight[pages.kind[slot]]))),

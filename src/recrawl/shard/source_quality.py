@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy  # submodules load on first use, which saves importers a second
 
-from recrawl.core.arrays import CountArray, FloatArray
+from recrawl.core.arrays import CountArray, FlagArray, FloatArray
 from recrawl.core.belief.codes import decode_of
 from recrawl.core.kernel import table_kernel
 from recrawl.shard.apply.pages import seconds_of
@@ -24,7 +24,13 @@ from recrawl.shard.state.tables import (
 from recrawl.shard.state.trust import precision_of
 from recrawl.shard.state.words import number_of
 
-__all__ = ["LearnedShare", "SourceQuality", "evidence_sources", "learned_quality"]
+__all__ = [
+    "LearnedShare",
+    "SourceQuality",
+    "evidence_sources",
+    "has_ignored_sources",
+    "learned_quality",
+]
 
 # Bounds of a 90 % interval, as quantiles and in standard deviations.
 _LOW, _HIGH = 0.05, 0.95
@@ -107,9 +113,18 @@ def evidence_sources(sources: Sources) -> CountArray:
     sources
         Table of sources of a shard.
     """
+    return np.flatnonzero((sources.n_signals > 0) & ~_are_ignored(sources))
+
+
+def has_ignored_sources(sources: Sources) -> bool:
+    """Return whether there are sources whose signals are no evidence, see `evidence_sources`."""
+    return bool(_are_ignored(sources).any())
+
+
+def _are_ignored(sources: Sources) -> FlagArray:
     is_given = (sources.flags & SOURCE_PRECISION_GIVEN) > 0
-    is_ignored = is_given & (sources.given_precision == 0.0)
-    return np.flatnonzero((sources.n_signals > 0) & ~is_ignored)
+    ignored: FlagArray = is_given & (sources.given_precision == 0.0)
+    return ignored
 
 
 def _precision_estimate(sources: Sources, rules: Rules, numbers: CountArray) -> LearnedShare:

@@ -68,6 +68,12 @@ def test_a_wish_lasts_until_the_fetch(open_corpus: Open, clock: ManualClock) -> 
     assert page.state.freshness_probability == pytest.approx(
         before.state.freshness_probability, abs=0.02
     )
+    # All faces show the same freshness.
+    pages, _ = corpus.pages_of_host("a.example", columns=("url", "freshness_probability"))
+    shown = dict(zip(*pages.to_pydict().values(), strict=True))
+    assert shown[URL] == pytest.approx(page.state.freshness_probability, abs=1e-9)
+    means = [corpus.stats().freshness_modelled, corpus.sample().total.freshness]
+    assert means == pytest.approx([sum(shown.values()) / 2] * 2, abs=1e-6)
     assert "Somebody asked 30 s ago to have it fetched now." in explanation_words(page)
     assert all(one.source is None for one in page.state.forward)
     assert corpus.lease(1)[0].url == URL
