@@ -117,7 +117,7 @@ def test_the_overview_says_that_no_fetcher_asks_for_pages(
     clock.pass_seconds(3_400)
     (what,) = problems()
     assert what.startswith("No fetcher has asked for pages since 20")
-    assert "(60 min ago), and 19 pages are due" in what
+    assert "(60 min ago), and 20 pages are due" in what
     corpus.lease(1)
     assert problems() == []
 
