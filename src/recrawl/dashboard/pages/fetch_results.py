@@ -33,7 +33,7 @@ def result_rows(figures: Figures) -> list[ResultRow]:
     Parameters
     ----------
     figures
-        Its figures.
+        Figures of the fetches.
     """
     n = max(figures.n_fetches, 1)
     return [
