@@ -30,7 +30,10 @@ CRAWLS = (
 )
 EXPLANATIONS = (
     ("the first fetch.", "It is due in about 2.1 days at the current price."),
-    ("changed. It changes about every 17 days", "It is due now because of its max_age of 1 s."),
+    (
+        "changed. It changes about every 17 days",
+        "It is due now because its copy may be at most 1 s old (max_age).",
+    ),
 )
 PHRASES = {"python lamp_shop.py": ("5 lamps at",), "scrapy startproject": ("New Scrapy project",)}
 

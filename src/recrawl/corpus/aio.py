@@ -243,6 +243,11 @@ class AsyncCorpus:
         return self.corpus.run_name(run)
 
     @property
+    def lease_asked_at_ms(self) -> int | None:
+        """When somebody last asked this object for pages, whether it got any; None if never."""
+        return self.corpus.lease_asked_at_ms
+
+    @property
     def is_budget_per_run(self) -> bool:
         """Whether the budget is per named run, such as ``"100/run"``."""
         return self.corpus.is_budget_per_run

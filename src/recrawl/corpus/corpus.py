@@ -1211,6 +1211,11 @@ class Corpus:
         return self._leasing.run_name(run)
 
     @property
+    def lease_asked_at_ms(self) -> int | None:
+        """When somebody last asked this object for pages, whether it got any; None if never."""
+        return self._leasing.asked_at_ms
+
+    @property
     def is_budget_per_run(self) -> bool:
         """Whether the budget is per named run, such as ``"100/run"``."""
         return self._budget_split.is_per_run
@@ -1402,9 +1407,10 @@ class Corpus:
     def fetch_now(self, urls: Urls, *, key: Any = None) -> CountedRows:
         """Have pages fetched as soon as possible, as if they had certainly changed.
 
-        Their fetches must still be worth the price, and wait for their hosts and the budget; the
-        signals are those of the source `OPERATOR`, which recrawl always believes.  Returns the
-        number of pages that are fetched earlier by this.
+        Their fetches must still be worth the price, and wait for their hosts and the budget.
+        recrawl learns nothing from this: it is no evidence that the pages have changed.  Histories
+        show it as a signal of the source `OPERATOR`.  Returns the number of pages that are fetched
+        earlier by this.
 
         Parameters
         ----------
@@ -1425,7 +1431,7 @@ class Corpus:
                     continue
                 names = name.take(pa.array(known))
                 number = self._namers[node.partition].source_numbers(names, OPERATOR)
-                applied = node.submit(urgent_signals(page[known], number, now_ms))[-1]
+                applied = node.submit(urgent_signals(page[known], number, now_ms))[1]
             row_status[rows[known]] = np.where(applied.valid, RowStatus.DONE, RowStatus.DUPLICATE)
         return CountedRows(int(np.count_nonzero(row_status == RowStatus.DONE)), rows=row_status)
 

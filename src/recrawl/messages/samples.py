@@ -17,9 +17,11 @@ __all__ = [
     "COUNTS",
     "DURATION_EDGES_SECONDS",
     "FRESHNESS_EDGES",
+    "FRESHNESS_KNOWN_WORDS",
     "HISTOGRAMS",
     "HOSTS_SAMPLED_MAX",
     "KINDS_SAMPLED_MAX",
+    "POLLS_PER_PAGE_MIN",
     "RESULTS",
     "SOURCES_SAMPLED_MAX",
     "STATES",
@@ -30,6 +32,7 @@ __all__ = [
     "Samples",
     "SourceFigures",
     "SourceSamples",
+    "is_freshness_known",
 ]
 
 HOSTS_SAMPLED_MAX: Final = 200
@@ -43,6 +46,29 @@ RESULTS: Final = ("first", "unchanged", "changed", "gone", "disallowed", "failed
 """Results of fetches; every reported fetch has one of them.  ``first`` is the first copy of a page,
 ``gone`` a page that was not found or has moved, ``failed`` an error that may be transient, and
 ``wrong_answer`` an answer that was not the page."""
+
+POLLS_PER_PAGE_MIN: Final = 2.0
+"""Number of polls per page from which on an estimate of freshness is more than the first guess.  A
+poll is a fetch that shows whether a page has changed; the first fetch of a page does not."""
+FRESHNESS_KNOWN_WORDS: Final = "once most pages have been fetched three times"
+"""When the freshness of pages is known, in words."""
+
+
+def is_freshness_known(n_polls: float, n_pages: float) -> bool:
+    """Return whether pages were fetched often enough to say how fresh their copies are.
+
+    Until then an estimate rests on how often pages change in general, and faces show that it is
+    not known yet.
+
+    Parameters
+    ----------
+    n_polls
+        Number of polls of the pages so far.
+    n_pages
+        Number of the pages, without those that are never fetched.
+    """
+    return n_polls >= POLLS_PER_PAGE_MIN * n_pages > 0
+
 
 STATES: Final = ("n_pages", "n_modelled", "fresh_pages", "weight", "fresh_weight", "n_due")
 """Figures that describe one moment."""
@@ -100,6 +126,12 @@ class Figures:
     def weighted_freshness(self) -> float:
         """Modelled share of fresh copies, weighted by importance; nan without pages."""
         return self.fresh_weight / self.weight if self.weight else math.nan
+
+    @property
+    def is_freshness_known(self) -> bool:
+        """Whether enough fetches have shown how often the pages change."""
+        n_polls = self.results["unchanged"] + self.results["changed"] + self.results["gone"]
+        return is_freshness_known(n_polls, self.n_modelled)
 
     @property
     def n_fetches(self) -> int:

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 
 from recrawl.messages.enums import Transition
+from recrawl.messages.samples import is_freshness_known
 
 __all__ = [
     "AuditRow",
@@ -316,6 +317,12 @@ class Stats:
     """The same by kind: names of `recrawl.content.WrongAnswer` in lower case."""
     n_partitions_away: int = 0
     """Partitions of a cluster that could not be reached, so that nothing of them is counted."""
+
+    @property
+    def is_freshness_known(self) -> bool:
+        """Whether enough fetches have shown how often pages change; see `is_freshness_known`."""
+        n_left_alone = sum(self.pages_by_status.get(name, 0) for name in ("disallowed", "retired"))
+        return is_freshness_known(self.n_polls, self.n_pages - n_left_alone)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries and numbers, for JSON."""

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final, TypeAlias
 
 from recrawl.corpus import Stats
+from recrawl.messages.samples import FRESHNESS_KNOWN_WORDS
 from recrawl.run.crawl import CrawlEnd, CrawlSummary
 from recrawl.run.progress import CrawlProgress, FetchResult
 from recrawl.run.session import CrawlSession
@@ -25,8 +26,6 @@ _RECENT_SHOWN: Final = 8
 _HOSTS_SHOWN: Final = 3
 _PROBLEMS_SHOWN: Final = 3
 _WIDTH: Final = 11
-# Polls per page below which an estimate of freshness is little more than the first guess.
-_POLLS_PER_PAGE_MIN: Final = 2.0
 _STYLES: Final = {
     FetchResult.NEW: "green",
     FetchResult.CHANGED: "yellow",
@@ -124,15 +123,10 @@ def _n_known(session: CrawlSession, stats: Stats) -> int:
     return max(stats.n_pages - session.n_documents, 0)
 
 
-def _is_freshness_known(stats: Stats) -> bool:
-    """Return whether pages were fetched often enough to say how often they change."""
-    return stats.n_polls >= _POLLS_PER_PAGE_MIN * stats.n_pages > 0
-
-
 def _pages_line(session: CrawlSession, stats: Stats) -> Line:
     n = count_text(_n_known(session, stats), "page")
-    if not _is_freshness_known(stats):
-        about = "   how fresh they are is known once most were fetched three times"
+    if not stats.is_freshness_known:
+        about = f"   how fresh they are is known {FRESHNESS_KNOWN_WORDS}"
         return [*_label("pages", f"{n} known"), (about if stats.n_pages else "", "dim")]
     fresh = f"{n}, about {stats.weighted_freshness_modelled:.1%} of the copies up to date"
     return [*_label("pages", fresh), ("   (estimate)", "dim")]
@@ -149,10 +143,10 @@ def freshness_sentence(session: CrawlSession, stats: Stats) -> str:
         Latest statistics of the corpus.
     """
     n = _n_known(session, stats)
-    if not _is_freshness_known(stats):
+    if not stats.is_freshness_known:
         return (
-            f"{count_text(n, 'page')} known. How fresh the copies stay is not known yet: most "
-            "pages must be fetched three times for that."
+            f"{count_text(n, 'page')} known. How fresh the copies stay is not known yet, but "
+            f"will be {FRESHNESS_KNOWN_WORDS}."
         )
     share = f"{stats.weighted_freshness_modelled:.0%}"
     return (

@@ -25,6 +25,7 @@ from recrawl.shard.due import (
 )
 from recrawl.shard.early import Early, stale_from_of
 from recrawl.shard.state.codes import (
+    evident_last_of,
     link_row_of,
     log2_of_code,
     prior_of,
@@ -298,8 +299,9 @@ def explanation_of(
     true_rate, _ = signal_totals_of(pages, tables.links, tables.sources, rules, slot, now)
     quantile = rate_quantile(GammaBelief.of(shape, seconds), [0.05, 0.95])
     coded = float(rules.shapes[shape_of(word)])
-    age = max(now - float(last_of(word)), 0.0) * math.exp2(-log2_period_of(word))
     fetched = float(pages.fetched_at[slot])
+    last = float(evident_last_of(pages, tables.links, tables.sources, rules, slot))
+    age = max(now - last, 0.0) * math.exp2(-log2_period_of(word))
     row = int(pages.limits[slot])
     ready = float(ready_at_of(tables.groups, int(pages.group[slot]), now_ms))
     until = float(pages.newcomer_until[slot])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy  # submodules load on first use, which saves importers a second
 
-from recrawl.core.arrays import CountArray, FloatArray
+from recrawl.core.arrays import CountArray, FlagArray, FloatArray
 from recrawl.core.belief.codes import decode_of
 from recrawl.core.kernel import table_kernel
 from recrawl.shard.apply.pages import seconds_of
@@ -24,7 +24,13 @@ from recrawl.shard.state.tables import (
 from recrawl.shard.state.trust import precision_of
 from recrawl.shard.state.words import number_of
 
-__all__ = ["LearnedShare", "SourceQuality", "learned_quality"]
+__all__ = [
+    "LearnedShare",
+    "SourceQuality",
+    "evidence_sources",
+    "has_ignored_sources",
+    "learned_quality",
+]
 
 # Bounds of a 90 % interval, as quantiles and in standard deviations.
 _LOW, _HIGH = 0.05, 0.95
@@ -96,6 +102,31 @@ def _add_changes(
             others[source] += step * (shape - prior_shape + all_announced - own)
 
 
+def evidence_sources(sources: Sources) -> CountArray:
+    """Return the sources that have signalled, without those that announce nothing, as was set.
+
+    Signals of a source whose precision was set to 0 are no evidence: recrawl ignores them, and
+    nobody need judge the source by its figures.
+
+    Parameters
+    ----------
+    sources
+        Table of sources of a shard.
+    """
+    return np.flatnonzero((sources.n_signals > 0) & ~_are_ignored(sources))
+
+
+def has_ignored_sources(sources: Sources) -> bool:
+    """Return whether there are sources whose signals are no evidence, see `evidence_sources`."""
+    return bool(_are_ignored(sources).any())
+
+
+def _are_ignored(sources: Sources) -> FlagArray:
+    is_given = (sources.flags & SOURCE_PRECISION_GIVEN) > 0
+    ignored: FlagArray = is_given & (sources.given_precision == 0.0)
+    return ignored
+
+
 def _precision_estimate(sources: Sources, rules: Rules, numbers: CountArray) -> LearnedShare:
     is_given = (sources.flags[numbers] & SOURCE_PRECISION_GIVEN) > 0
     total = sources.total[numbers] + rules.precision_prior_total
@@ -108,7 +139,7 @@ def _precision_estimate(sources: Sources, rules: Rules, numbers: CountArray) -> 
 def learned_quality(
     tables: Tables, rules: Rules, *, n_slots_max: int | None = None
 ) -> SourceQuality:
-    """Return the learned precision and recall of all sources that have signalled.
+    """Return the learned precision and recall of all sources in `evidence_sources`.
 
     The recall follows from the precision, the number of signals, and the evidence about unsignalled
     changes of the pages; with the estimator ``counts`` there is none, and it is nan.
@@ -121,7 +152,7 @@ def learned_quality(
         Largest number of slots to look at for the recall; all by default.
     """
     sources = tables.sources
-    numbers = np.flatnonzero(sources.n_signals > 0)
+    numbers = evidence_sources(sources)
     precision = _precision_estimate(sources, rules, numbers)
     if rules.estimator == COUNTS:
         unknown = np.full(numbers.size, math.nan)

@@ -34,6 +34,7 @@ NOT_OFFERED = {
     "is_budget_per_run",
     "keep_places_in_log",
     "last_scrub",
+    "lease_asked_at_ms",
     "lease_each",
     "n_log_records",
     "newcomers",
@@ -380,7 +381,11 @@ def test_a_page_is_fetched_now_and_its_last_change_is_shown(face: Any, clock: Ma
     asked = face.fetch_now([URLS[0], UNKNOWN])
     assert asked.rows.tolist() == [RowStatus.DONE, RowStatus.UNKNOWN]
     page = face.explain(URLS[0])
-    assert page.as_dict()["freshness_probability"] < 0.01
+    members = page.as_dict()
+    assert (members["wanted_at_ms"], members["why"]) == (clock.wall_ms(), "due")
+    # A wish is no evidence that the page has changed.
+    assert members["sources"] == []
+    assert members["freshness_probability"] > 0.9
     history = face.history(URLS[0], n_records_max=1_000)
     members = history.as_dict()
     assert len(members["polls"]) == 2

@@ -12,7 +12,10 @@ from fastapi import FastAPI
 
 from recrawl.dashboard.attach import _DashboardRoute
 from recrawl.dashboard.frame.page_reads import PageReads
+from recrawl.dashboard.frame.text_filters import FILTERS
 from recrawl.dashboard.limits import DashboardLimits
+from recrawl.dashboard.pages.fetch_results import RESULT_WORDS
+from recrawl.messages.samples import RESULTS
 from tests.unit.dashboard.browser_client import BrowserClient
 from tests.unit.service.running_server import RunningServer
 
@@ -180,3 +183,15 @@ async def _look_at_once() -> None:
     for number in range(1, 6):
         await reads.read(hosted, look, number)
     assert len(reads._kept) == 3
+
+
+def test_only_what_is_certain_is_100_percent() -> None:
+    chance = FILTERS["chance"]
+    assert [chance(p) for p in (0.0, 0.004, 0.5, 0.996, 1.0)] == [
+        *("0 %", "< 1 %", "50 %", "> 99 %", "100 %")
+    ]
+    assert FILTERS["share_known"](None) == "not known yet"
+
+
+def test_every_result_of_a_fetch_has_words() -> None:
+    assert list(RESULT_WORDS) == list(RESULTS)

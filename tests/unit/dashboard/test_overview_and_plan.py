@@ -1,10 +1,16 @@
 """The overview and the plan: what they show, also in a real browser."""
 
+import numpy as np
 from playwright.sync_api import sync_playwright
 
 from recrawl.corpus import Corpus, Outcome
+from recrawl.dashboard.pages.overview_charts import time_axis
 from recrawl.dashboard.pages.plan import PLACES, budget_at, slider_place
+from recrawl.dashboard.pages.problems import find_problems
+from recrawl.messages.samples import Samples
+from tests.manual_clock import ManualClock
 from tests.unit.dashboard.browser_client import BrowserClient
+from tests.unit.dashboard.conftest import URLS
 from tests.unit.service.running_server import RunningServer
 
 HOSTILE = '<img src=x onerror="window.isAttacked=1">'
@@ -74,3 +80,50 @@ def test_in_a_browser_the_pages_are_live_and_run_no_foreign_code(
         assert page.evaluate("window.isAttacked") is None
         browser.close()
     assert said == []
+
+
+def test_freshness_is_not_known_until_pages_were_fetched_three_times(
+    open_server: RunningServer, corpus: Corpus, clock: ManualClock
+) -> None:
+    browser = BrowserClient(open_server)
+
+    def texts() -> list[str]:
+        paths = ("", "hosts", "hosts/site1.example", "kinds")
+        return [browser.get(f"/ui/news/{path}").data.decode() for path in paths]
+
+    for text in texts():
+        assert "not known yet" in text
+    for _ in range(3):
+        clock.pass_seconds(3_600)
+        corpus.report([Outcome(url=url, status=200, digest=b"a") for url in URLS])
+    # An action drops what pages have kept.
+    form = {"action": "delay", "delay": "1"}
+    assert browser.post("/ui/news/hosts/site0.example", form).status == 303
+    for text in texts():
+        assert "not known yet" not in text
+
+
+def test_the_overview_says_that_no_fetcher_asks_for_pages(
+    corpus: Corpus, clock: ManualClock
+) -> None:
+    def problems() -> list[str]:
+        return [one.what for one in find_problems(corpus, corpus.sample()) if "asked" in one.what]
+
+    corpus.set_budget("1000/h")
+    assert problems() == []  # nothing was ever fetched, which is another problem
+    corpus.report([Outcome(url=URLS[0], status=200, digest=b"a")])
+    clock.pass_seconds(200)
+    assert problems() == []
+    clock.pass_seconds(3_400)
+    (what,) = problems()
+    assert what.startswith("No fetcher has asked for pages since 20")
+    assert "(60 min ago), and 20 pages are due" in what
+    corpus.lease(1)
+    assert problems() == []
+
+
+def test_charts_end_now() -> None:
+    at_ms = np.array([0, 60_000])
+    series = Samples(**dict.fromkeys(Samples.__slots__, at_ms) | {"step": "minute"})
+    assert time_axis(series, 3_600_000).high == 3_600_000
+    assert time_axis(series, 90_000).high == 120_000  # the end of the last sample's minute

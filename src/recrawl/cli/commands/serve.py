@@ -164,6 +164,12 @@ def command(
                 out.say(f"Serving {url}v1/corpora/{name}")
             if has_dashboard:
                 out.note(f"The dashboard is at {url}")
+            for name in opened:
+                key = "" if name in open_to_all else "RECRAWL_KEY=KEY "
+                out.note(
+                    "The server does not fetch.  To fetch what is due, run beside it: "
+                    f"{key}recrawl run -C {url}v1/corpora/{name}"
+                )
             if open_to_all and is_loopback(host):
                 out.note(
                     "Without API keys, only programs on this machine can use "

@@ -21,8 +21,7 @@ def _rows(stats: "Stats", groups: str) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = [
         ("pages", f"{stats.n_pages:,}" + (f" ({status})" if status else "")),
         (groups, f"{stats.n_groups:,}"),
-        ("estimated freshness", share_text(stats.freshness_modelled)),
-        ("weighted by importance", share_text(stats.weighted_freshness_modelled)),
+        *_freshness_rows(stats),
     ]
     if audited.ratio is not None:
         between = f"{share_text(audited.ratio_low)} to {share_text(audited.ratio_high)}"
@@ -60,6 +59,17 @@ def _rows(stats: "Stats", groups: str) -> list[tuple[str, Any]]:
         changes = number_text(round(stats.memory_changes, 1))
         rows.append(("history weight", f"about the last {changes} changes of a page"))
     return rows
+
+
+def _freshness_rows(stats: "Stats") -> list[tuple[str, Any]]:
+    if not stats.is_freshness_known:
+        from recrawl.messages.samples import FRESHNESS_KNOWN_WORDS  # noqa: PLC0415
+
+        return [("estimated freshness", f"not known yet; known {FRESHNESS_KNOWN_WORDS}")]
+    return [
+        ("estimated freshness", share_text(stats.freshness_modelled)),
+        ("weighted by importance", share_text(stats.weighted_freshness_modelled)),
+    ]
 
 
 def _wrong_answers_text(stats: "Stats") -> str:
@@ -225,7 +235,8 @@ def command(sources: bool, audited: bool, folder: CorpusPlace, out: Output) -> N
         out.say("No pages yet.  Add some with `recrawl add urls.txt`.")
         return
     hosts = count_text(stats.n_groups, group)
-    fresh = share_text(stats.freshness_modelled)
+    known = stats.is_freshness_known
+    fresh = share_text(stats.freshness_modelled) if known else "not known yet"
     out.say(
         f"{count_text(stats.n_pages, 'page')} on {hosts}; estimated freshness: {fresh}; "
         f"budget: {stats.budget}.",

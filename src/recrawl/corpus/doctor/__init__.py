@@ -30,6 +30,7 @@ from recrawl.corpus.doctor.disk_checks import (
     lock_check,
     partition_check,
 )
+from recrawl.corpus.doctor.fetcher_checks import fetchers_check, idle_fetchers
 from recrawl.corpus.doctor.machine_checks import (
     clock_check,
     disk_check,
@@ -79,15 +80,18 @@ def check_corpus(
     yield from run_check("corpus", partial(_corpus_results, folder, is_deep, is_scrub, clock))
 
 
-def check_open_corpus(corpus: Corpus) -> list[CheckResult]:
+def check_open_corpus(corpus: Corpus, *, n_due: float = 0) -> list[CheckResult]:
     """Return the problems of a corpus that is in use, as far as they are quickly found.
 
     Parameters
     ----------
     corpus
         Open corpus; only its open partitions are checked.
+    n_due
+        Number of pages that are due, as far as the caller knows; somebody should fetch them.
     """
     checks = (
+        ("fetchers", partial(idle_fetchers, n_due=n_due)),
         ("limits", limits_check),
         ("hosts", hosts_check),
         ("sources", sources_check),
@@ -150,6 +154,7 @@ def _open_corpus_results(corpus: Corpus, is_deep: bool, clock: Clock) -> Iterato
     yield from run_check("clock", partial(clock_check, clock, log_ms, gap_max))
     for name, check in (
         ("pages", pages_check),
+        ("fetchers", fetchers_check),
         ("budget", budget_check),
         ("limits", limits_check),
         ("hosts", hosts_check),

@@ -83,7 +83,7 @@ def pages_check(corpus: Corpus) -> Iterator[CheckResult]:
     n_new = stats.pages_by_status["new"]
     n_retired = stats.pages_by_status["retired"]
     if n_new == stats.n_pages:
-        todo = "Lease pages, fetch them and report the outcomes."
+        todo = "Run `recrawl run`, or lease pages, fetch them and report the outcomes."
         yield warn("pages", f"{stats.n_pages:,}, and none has been fetched yet", todo)
         return
     parts = [f"{stats.n_pages:,}"]

@@ -11,6 +11,7 @@ from recrawl.corpus.budget_view import seconds_to_next_fetch
 from recrawl.corpus.wrong_answers import wrong_answer_name
 from recrawl.node.longevity.page_longevity import PageLongevity, longevity_of
 from recrawl.node.node import Node, use_logged_price
+from recrawl.node.settings.urgent import OPERATOR
 from recrawl.shard import Shard, Transition
 from recrawl.shard.explain import Explanation, Why
 from recrawl.shard.state.tables import GROUP_CLOSED, GROUP_SPLIT
@@ -169,6 +170,9 @@ class PageExplanation:
     """What the last of them was: a name of `recrawl.content.WrongAnswer` in lower case."""
     wrong_answer_at_ms: int | None = None
     """Time of the last of them."""
+    wanted_at_ms: int | None = None
+    """When somebody last wanted the page fetched now, see `Corpus.fetch_now`; None if it has been
+    fetched since."""
 
     @property
     def why(self) -> Why:
@@ -221,6 +225,7 @@ class PageExplanation:
             "n_wrong_answers": self.n_wrong_answers,
             "wrong_answer": self.wrong_answer,
             "wrong_answer_at_ms": self.wrong_answer_at_ms,
+            "wanted_at_ms": self.wanted_at_ms,
             "estimator": self.estimator,
             "prior_is_default": self.prior_is_default,
             "budget_per_second": self.budget_per_second,
@@ -267,6 +272,26 @@ def _is_prior_default(state: Explanation, shard: Shard) -> bool:
     )
 
 
+def _split_sources(
+    state: Explanation, store: Store
+) -> tuple[Explanation, tuple[str, ...], int | None]:
+    """Return a state with the sources that are evidence, their names, and when a person asked."""
+    stored = store.names_of(Names.SOURCE, [view.source for view in state.sources])
+    names = [(name or "").partition("\t")[0] for name in stored]
+    wanted_at_ms, kept, own = None, [], None
+    for name, view in zip(names, state.sources, strict=True):
+        if name != OPERATOR:
+            kept.append(view)
+            continue
+        own = view.source
+        if view.signals_since_fetch:
+            wanted_at_ms = view.claimed_at_ms
+    if own is not None:
+        forward = tuple(one for one in state.forward if one.source != own)
+        state = replace(state, sources=tuple(kept), forward=forward)
+    return state, tuple(name for name in names if name != OPERATOR), wanted_at_ms
+
+
 def page_explanation(
     shard: Shard, store: Store, page: int, now_ms: int, *, is_past: bool = False
 ) -> PageExplanation | None:
@@ -302,7 +327,7 @@ def page_explanation(
         )
     record = store.records_of(row)
     kind = store.names_of(Names.KIND, [state.kind])[0] if state.kind else None
-    sources = store.names_of(Names.SOURCE, [view.source for view in state.sources])
+    state, sources, wanted_at_ms = _split_sources(state, store)
     group = store.names_of(Names.GROUP, [state.group])[0] or ""
     own = store.user_data_of(row)
     longevity = None
@@ -319,7 +344,7 @@ def page_explanation(
         group=group,
         group_view=_group_view(shard, state.group, group),
         kind=kind,
-        sources=tuple((name or "").partition("\t")[0] for name in sources),
+        sources=sources,
         etag=None if is_past else record.etag[0],
         last_modified=None if is_past else record.last_modified[0],
         moved_to=None if is_past else record.moved_to[0],
@@ -338,6 +363,7 @@ def page_explanation(
         n_wrong_answers=0 if is_past else text.n_wrong_answers[0],
         wrong_answer=wrong_answer,
         wrong_answer_at_ms=None if wrong_answer is None else text.wrong_answer_at_ms[0],
+        wanted_at_ms=wanted_at_ms,
     )
 
 

@@ -22,11 +22,11 @@ from recrawl.node.node import Node
 from recrawl.node.open_nodes import OpenNodes
 from recrawl.shard import Shard
 from recrawl.shard.due import Terms, log2_value_of, page_due_of
-from recrawl.shard.state.codes import log2_of_code, rate_of, signal_totals_of
+from recrawl.shard.state.codes import evident_last_of, log2_of_code, rate_of, signal_totals_of
 from recrawl.shard.state.rules import Rules
 from recrawl.shard.state.status import LeaseStage, PageStatus
 from recrawl.shard.state.tables import Limits, Links, Pages, Sources
-from recrawl.shard.state.words import EPOCH_SECONDS, last_of, log2_period_of, shape_of
+from recrawl.shard.state.words import EPOCH_SECONDS, log2_period_of, shape_of
 from recrawl.store import Names
 from recrawl.urls import split_page_names
 
@@ -126,7 +126,8 @@ def _model(
         out.freshness_probability[i] = 0.0
         if pages.fetched_at[slot] > 0:
             coded = float(rules.shapes[shape_of(word)])
-            age = max(now - float(last_of(word)), 0.0) * math.exp2(-log2_period_of(word))
+            last = evident_last_of(pages, links, sources, rules, slot)
+            age = max(now - last, 0.0) * math.exp2(-log2_period_of(word))
             out.freshness_probability[i] = math.exp(-coded * math.log1p(age / coded))
         out.value[i] = math.exp2(log2_value_of(word, terms, now))
         out.due_at[i] = page_due_of(pages, limits, slot, terms, log2_price)

@@ -6,6 +6,7 @@ import numpy as np
 
 from recrawl.messages.views import SourceRow, SourceTable
 from recrawl.node.node import Node
+from recrawl.shard.source_quality import evidence_sources
 from recrawl.shard.state.tables import SOURCE_PRECISION_GIVEN
 from recrawl.shard.state.trust import delay_of, precision_of
 from recrawl.store import Names
@@ -22,7 +23,7 @@ def source_table(nodes: Iterable[Node]) -> SourceTable:
     n_sources = 0
     for node in nodes:
         sources = node.shard.tables.sources
-        with_signals = np.flatnonzero(sources.n_signals > 0)
+        with_signals = evidence_sources(sources)
         n_sources += with_signals.size
         order = np.argsort(-sources.n_signals[with_signals], kind="stable")[:SOURCES_SHOWN_MAX]
         numbers = with_signals[order].tolist()

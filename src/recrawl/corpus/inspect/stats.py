@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from recrawl.core.arrays import FloatArray
+from recrawl.core.arrays import FloatArray, RowArray
+from recrawl.core.kernel import table_kernel
 from recrawl.corpus.budget_view import BudgetView
 from recrawl.corpus.inspect.decoded_words import (
     current_terms,
@@ -23,7 +24,11 @@ from recrawl.node.config.rates import Money
 from recrawl.shard import Shard
 from recrawl.shard.due import Terms
 from recrawl.shard.early import Early
+from recrawl.shard.source_quality import has_ignored_sources
+from recrawl.shard.state.codes import evident_last_of
+from recrawl.shard.state.rules import Rules
 from recrawl.shard.state.status import LeaseStage, PageStatus, PriceMode
+from recrawl.shard.state.tables import Links, Pages, Sources
 from recrawl.shard.state.words import EPOCH_SECONDS
 
 __all__ = [
@@ -112,6 +117,27 @@ def _statuses(shards: Sequence[Shard]) -> tuple[dict[str, int], int | None]:
     return counts, None if oldest == _NO_FETCH else (oldest + 1 + EPOCH_SECONDS) * 1000
 
 
+@table_kernel
+def _write_evident_last(
+    pages: Pages, links: Links, sources: Sources, rules: Rules, slot: RowArray, out: FloatArray
+) -> None:
+    for i in range(slot.size):
+        out[i] = evident_last_of(pages, links, sources, rules, slot[i])
+
+
+def _evident_last(shard: Shard, slot: RowArray, last: FloatArray) -> FloatArray:
+    """Return from when on copies may have changed, given their effective last fetches."""
+    tables = shard.tables
+    if not has_ignored_sources(tables.sources):
+        return last
+    is_moved = last < tables.pages.fetched_at[slot]
+    moved, found = slot[is_moved], np.empty(np.count_nonzero(is_moved))
+    _write_evident_last(tables.pages, tables.links, tables.sources, shard.rules, moved, found)
+    last = last.copy()
+    last[is_moved] = found
+    return last
+
+
 def page_totals(
     shard: Shard, sample: PageSample, now_ms: int, terms: Terms | None = None
 ) -> NDArray[np.float64]:
@@ -140,7 +166,8 @@ def page_totals(
         words = words_of(pages.word[slot])
         log2_cost = log2_of_codes(np.maximum(pages.cost[slot], 1))
         importance = np.exp2(words.log2_weight + log2_cost) * (pages.importance[slot] > 0)
-        fresh = fresh_chance(words, terms.table.shapes, now) * (pages.fetched_at[slot] > 0)
+        evident = words._replace(last=_evident_last(shard, slot, words.last))
+        fresh = fresh_chance(evident, terms.table.shapes, now) * (pages.fetched_at[slot] > 0)
         is_due = page_due(pages, limits, slot, words, terms, log2_price) <= now
         is_early = early_from(shard, slot, words, terms, shard.early) <= now
         if not price and shard.early == Early.STALE:

@@ -86,6 +86,8 @@ class Leasing:
         self._large_calls = MergedCalls(self.lease_all, n_rows_max)
         # From looking for a key in the log to logging it.
         self._keys_lock = ProcessLock(RLock())
+        self.asked_at_ms: int | None = None
+        """When somebody last asked for pages; None if nobody has."""
 
     def run_name(self, run: str | None) -> str:
         """Return the name of the run that pays: the one given, or today's date."""
@@ -148,7 +150,8 @@ class Leasing:
             Arguments of `lease`.
         """
         check_seconds(seconds)
-        closed = window_reason(self._config, self._time.now_ms())
+        self.asked_at_ms = now_ms = self._time.now_ms()
+        closed = window_reason(self._config, now_ms)
         if closed is not None:
             return [Orders((), _shortfall_of(n, closed) if n > 0 else None) for n, _ in shares]
         found = self._find(shares, seconds=seconds, exact=exact, run=run)
@@ -188,7 +191,8 @@ class Leasing:
             Arguments of `lease`.
         """
         check_seconds(seconds)
-        if window_reason(self._config, self._time.now_ms()) is not None:
+        self.asked_at_ms = now_ms = self._time.now_ms()
+        if window_reason(self._config, now_ms) is not None:
             return OrderRows.none().table()
         (found,) = self._find([LeaseShare(n)], seconds=seconds, exact=exact, run=run)
         assert isinstance(found, OrderRows)  # only a request with a key has an error of its own
@@ -334,7 +338,8 @@ class Leasing:
         """
         check_seconds(seconds)
         name = self.run_name(run)
-        closed = window_reason(self._config, self._time.now_ms())
+        self.asked_at_ms = now_ms = self._time.now_ms()
+        closed = window_reason(self._config, now_ms)
         if closed is not None:
             return refuse_urls(urls, closed)
         with self._nodes.use_all(), self._budget_split.use_run(name):

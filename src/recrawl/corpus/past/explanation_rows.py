@@ -58,6 +58,48 @@ def _belief_words(shape: float, seconds: float) -> str:
     return f"as if {number_text(shape)} changes had been seen in {seconds_text(seconds)}"
 
 
+# Reasons in the words of a user, where those of the scheduler need an explanation.
+_WHY_WORDS = {
+    Why.NOT_YET: "a fetch is not worth the price yet",
+    Why.NEVER: "a fetch is never worth the price",
+    Why.FLOOR: "it was fetched less than its min_age ago",
+    Why.EARLY: "a fetch is not worth the price yet, but the budget allows more fetches than pages "
+    "are due",
+}
+_DECIMALS_MAX = 5
+_RATIO_MAX = 1_000.0
+# Units of what a fetch saves.
+_UNITS = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+def _value_words(value: float, price: float | None) -> str:
+    """Return what a fetch saves and what it must save, in the same unit with the same digits.
+
+    Examples
+    --------
+    >>> _value_words(2_400.0, 9_000.0)
+    '40.0 min of staleness saved; the price is 150.0 min'
+    >>> _value_words(5.004, 5.0)
+    '5.004 s of staleness saved; the price is 5.000 s'
+    """
+    if price is None:
+        return f"{seconds_text(round(value, 2))} of staleness saved; there is no price"
+    low, high = sorted((value, price))
+    shown = low if _RATIO_MAX * low >= high else high  # the one that has three digits
+    unit, name = next((one for one in _UNITS if shown >= one[0]), _UNITS[-1])
+    decimals = 0 if shown >= 100 * unit else 1 if shown >= 10 * unit else 2
+    while decimals < _DECIMALS_MAX and round((high - low) / unit, decimals) == 0:
+        decimals += 1
+    least = 10.0**-decimals
+    saved, needed = (
+        f"less than {least:.{decimals}f} {name}"
+        if 0 < one < least * unit / 2
+        else f"{one / unit:,.{decimals}f} {name}"
+        for one in (value, price)
+    )
+    return f"{saved} of staleness saved; the price is {needed}"
+
+
 def explanation_rows(page: PageExplanation) -> list[tuple[str, str]]:
     """Return what is known of a page as names and values, in the words of the user.
 
@@ -69,7 +111,7 @@ def explanation_rows(page: PageExplanation) -> list[tuple[str, str]]:
     state = page.state
     rows = [
         ("status", f"{state.status.name.lower()}; added {instant_text(state.added_at_ms)}"),
-        ("why", page.why.value.replace("its group", "its host")),
+        ("why", _WHY_WORDS.get(page.why) or page.why.value.replace("its group", "its host")),
     ]
     if page.fetch_url != page.url:
         rows.append(("fetched as", page.fetch_url))
@@ -92,10 +134,9 @@ def explanation_rows(page: PageExplanation) -> list[tuple[str, str]]:
         ]
     rows.append(("changes", f"{number_text(state.change_rate_per_second * 86_400)} a day"))
     rows += _sources_rows(page)
-    price = f"price: {seconds_text(state.price)}" if page.has_price else "no price"
     weight = "" if abs(state.kind_weight - 1) < 1e-3 else f" × {number_text(state.kind_weight)}"
     rows += [
-        ("value of a fetch", f"{seconds_text(round(state.value, 2))} of staleness saved ({price})"),
+        ("value of a fetch", _value_words(state.value, state.price if page.has_price else None)),
         ("importance", number_text(round(state.importance, 3)) + weight),
         ("cost", number_text(round(state.cost, 3))),
         ("limits", _limits_words(page)),

@@ -263,6 +263,10 @@ def _freshness_sentences(page: PageExplanation) -> Iterable[str]:
 def _next_fetch_sentences(page: PageExplanation) -> Iterable[str]:
     """Yield when the page is fetched next, or what it waits for."""
     state, now_ms = page.state, page.now_ms
+    if page.wanted_at_ms is not None and state.why != Why.RETIRED:
+        yield f"Somebody asked {since_words(page.wanted_at_ms, now_ms)} to have it fetched now."
+        if state.why == Why.NOT_YET:
+            yield "Even so, a fetch is worth less than the price; give it more importance."
     match state.why:
         case Why.RETIRED:
             return
@@ -287,7 +291,7 @@ def _next_fetch_sentences(page: PageExplanation) -> Iterable[str]:
                 yield f"{text[0].upper()}{text[1:]}."
             if page.window_wait_seconds is not None:
                 yield (
-                    f"Pages are leased only between {page.window}: next in "
+                    f"Fetchers get pages only between {page.window}: next in "
                     f"{seconds_text(page.window_wait_seconds)}."
                 )
             if state.newcomer_until_ms is not None and state.why != Why.SHARE_SPENT:
@@ -341,15 +345,17 @@ def _limit_words(page: PageExplanation) -> str | None:
         return None
     interval = (state.due_at_ms - state.fetched_at_ms) / _MS
     if math.isclose(interval, state.interval_seconds_max, rel_tol=1e-6, abs_tol=1.5):
-        return f"because of its max_age of {seconds_text(state.interval_seconds_max)}"
+        age = seconds_text(state.interval_seconds_max)
+        return f"because its copy may be at most {age} old (max_age)"
     if state.stale_probability > 0:
         latest = state.stale_seconds + first_change_quantile_of(
             state.belief_shape, state.belief_seconds, state.stale_probability
         )
         if math.isclose(interval, latest, rel_tol=1e-6, abs_tol=1.5):
-            return f"because of its staleness limit of {seconds_text(state.stale_seconds)}"
+            time = seconds_text(state.stale_seconds)
+            return f"because its copy may be outdated for at most {time} (stale_for)"
     if math.isclose(interval, state.interval_seconds_min, rel_tol=1e-6, abs_tol=1.5):
-        return f"when its min_age of {seconds_text(interval)} is over"
+        return f"because it is fetched at most once in {seconds_text(interval)} (min_age)"
     return None
 
 
@@ -365,14 +371,15 @@ def _due_later_sentence(page: PageExplanation) -> str:
     """Return when a page that is not due yet comes due, and what decides that."""
     state = page.state
     if state.due_at_ms is None:
-        return f"It never comes due {_price_words(page)}."
+        return f"It never comes due {_price_words(page)}: no fetch of it is worth that much."
     seconds = (state.due_at_ms - page.now_ms) / _MS
     text = f"It is due in about {seconds_text(seconds)} {_limit_words(page) or _price_words(page)}."
     early = state.early_from_ms
     if state.why == Why.NOT_YET and early is not None and early > page.now_ms:
         text += (
-            f" A lease with budget left returns it from in about "
-            f"{seconds_text((early - page.now_ms) / _MS)} on, when it is less certainly fresh."
+            f" In {seconds_text((early - page.now_ms) / _MS)} its copy is less certainly fresh: "
+            "from then on a fetcher gets it earlier if the budget allows more fetches than pages "
+            "are due."
         )
     return text
 
@@ -388,8 +395,8 @@ def _newcomer_sentence(page: PageExplanation) -> str:
 def _early_sentence(page: PageExplanation) -> str:
     """Return that a lease returns a page before it is due."""
     return (
-        f"{_due_later_sentence(page)} A lease returns it earlier, after pages that are due, while "
-        "budget is left."
+        f"{_due_later_sentence(page)} A fetcher may get it before that, after the pages that are "
+        "due, because the budget allows more fetches than pages are due."
     )
 
 
@@ -402,7 +409,7 @@ def _due_now_sentence(page: PageExplanation) -> str:
             return "It is due now: no budget is set, so every page always is."
         return "It is due now: there is no price before the first lease, so every page is."
     limit = _limit_words(page)
-    if limit is not None:
+    if limit is not None and "min_age" not in limit:  # one that has passed delays nothing
         return f"It is due now {limit}."
     waited = 0.0 if state.due_at_ms is None else (page.now_ms - state.due_at_ms) / _MS
     is_known = state.fetched_at_ms is not None and state.status != PageStatus.NEW
@@ -423,8 +430,12 @@ def _host_sentence(page: PageExplanation, now_ms: int) -> str | None:
             return f"Its host {group.name} has {fetches} in flight, the most it may have."
         case Why.GROUP_RESTING:
             ready = page.state.group_ready_at_ms or now_ms
-            free = since_words(ready, now_ms)
-            return f"Its host {group.name} waits between two fetches and is free {free}."
+            again = since_words(max(ready, now_ms), now_ms)
+            again = "now" if again == "just now" else again
+            return (
+                f"Its host {group.name} may be fetched from again {again}, because of the delay "
+                "between two fetches."
+            )
         case Why.PART_WAITS:
             begin = page.state.group_ready_at_ms
             turn = "comes later" if begin is None else f"begins {since_words(begin, now_ms)}"
@@ -464,7 +475,8 @@ def _earlier_sentence(page: PageExplanation) -> str | None:
         return f"{signal} would make it due {_when_words(page, best)}."
     for one in state.forward:
         if one.source is None and one.what == "half the price" and _helps(page, one):
-            return f"At half the price it would be due {_when_words(page, one)}."
+            when = _when_words(page, one)
+            return f"At half the price, which a larger budget may bring, it would be due {when}."
     return None
 
 

@@ -93,6 +93,16 @@ class OpenedPage:
         """Return the result of a call that reads the corpus, at most a few seconds old."""
         return await self.reads.read(self.hosted, function, *args, **kwargs)
 
+    async def read_current(self, function: Callable[..., _T], *args: Hashable) -> _T:
+        """Return the result of a quick call, never older than five seconds."""
+        return await self.reads.read_current(self.hosted, function, *args)
+
+    async def read_slow(
+        self, version: Hashable, function: Callable[..., _T], *args: Hashable
+    ) -> _T:
+        """Return the result of a slow call; an older one while a new one is made."""
+        return await self.reads.read_slow(self.hosted, version, function, *args)
+
     async def change(self, function: Callable[..., _T], *args: Any, **kwargs: Any) -> _T:
         """Run a function that changes the corpus; pages show the change at once."""
         try:

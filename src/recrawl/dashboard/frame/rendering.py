@@ -14,6 +14,7 @@ from recrawl.dashboard.frame.asset_files import asset_url
 from recrawl.dashboard.frame.opened_page import dashboard_of, find_page
 from recrawl.dashboard.frame.text_filters import FILTERS
 from recrawl.dashboard.login.cookies import set_cookie
+from recrawl.messages.samples import FRESHNESS_KNOWN_WORDS
 
 __all__ = ["chart_html", "render"]
 
@@ -26,7 +27,9 @@ _TEMPLATES: Final = Environment(
     auto_reload=False,
 )
 _TEMPLATES.filters.update(FILTERS)
-_TEMPLATES.globals.update(asset_url=asset_url, version=__version__)
+_TEMPLATES.globals.update(
+    asset_url=asset_url, version=__version__, known_words=FRESHNESS_KNOWN_WORDS
+)
 
 
 def chart_html(svg: str) -> Markup:

@@ -41,6 +41,18 @@ def _share(value: float | None, decimals: int = 1) -> str:
     return _NOTHING if value is None else share_label(value, decimals=decimals)
 
 
+def _share_known(value: float | None) -> str:
+    """Return a share in percent, or that it is not known yet."""
+    return "not known yet" if value is None else share_label(value, decimals=1)
+
+
+def _chance(value: float) -> str:
+    """Return a probability in whole percent; 0 and 100 only if certain."""
+    if 0 < value < 0.01:
+        return "< 1 %"
+    return "> 99 %" if 0.99 < value < 1 else share_label(value, decimals=0)
+
+
 def _points(value: float | None) -> str:
     """Return a difference of shares in percentage points, with its sign."""
     if value is None or not math.isfinite(value):
@@ -124,6 +136,8 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "number": _number,
     "short": _short,
     "share": _share,
+    "share_known": _share_known,
+    "chance": _chance,
     "points": _points,
     "duration": _duration,
     "instant": _instant,

@@ -5,6 +5,7 @@ from typing import Final
 import numpy as np
 
 from recrawl.charts import Axis, Series, line_chart
+from recrawl.dashboard.pages.overview_charts import time_axis
 from recrawl.messages.samples import STEPS, Samples, SourceSamples
 
 __all__ = ["host_charts", "source_charts"]
@@ -14,52 +15,66 @@ _WIDTH, _HEIGHT = 620, 240
 _POINTS_MIN: Final = 2
 
 
-def _chart(series: Samples | SourceSamples, title: str, lines: list[Series], y: Axis) -> str:
-    first, last = float(series.at_ms[0]), float(series.at_ms[-1])
-    time = Axis(scale="time", low=first, high=last + STEPS[series.step])
+def _chart(
+    series: Samples | SourceSamples, now_ms: int, title: str, lines: list[Series], y: Axis
+) -> str:
+    time = time_axis(series, now_ms)
     return line_chart(lines, title=title, x=time, y=y, width=_WIDTH, height=_HEIGHT)
 
 
-def host_charts(series: Samples) -> list[str]:
+def host_charts(series: Samples, now_ms: int, *, is_freshness_known: bool = True) -> list[str]:
     """Return charts of a host or kind as SVG; none without at least two samples.
 
     Parameters
     ----------
     series
         Figures of the host over time.
+    now_ms
+        Present time, at which the charts end, in milliseconds since 1970.
+    is_freshness_known
+        Whether to show the freshness.
     """
     if series.at_ms.size < _POINTS_MIN:
         return []
     at = series.at_ms.astype(np.float64)
     per_hour = _HOUR / STEPS[series.step]
-    bad = series.results["failed"] + series.results["wrong_answer"] + series.results["disallowed"]
+    bad = series.results["failed"] + series.results["wrong_answer"]
+    charts = []
+    if is_freshness_known:
+        charts.append(
+            _chart(
+                series,
+                now_ms,
+                "Fresh copies",
+                [Series(name="model", x=at, y=series.freshness, is_main=True)],
+                Axis(label="share of the copies", scale="share"),
+            )
+        )
     return [
+        *charts,
         _chart(
             series,
-            "Fresh copies",
-            [Series(name="model", x=at, y=series.freshness, is_main=True)],
-            Axis(label="share of the copies", scale="share"),
-        ),
-        _chart(
-            series,
-            "Fetches",
+            now_ms,
+            "Fetches over time",
             [
                 Series(name="all", x=at, y=per_hour * series.n_fetches, is_main=True),
                 Series(name="changed", x=at, y=per_hour * series.results["changed"]),
-                Series(name="errors", x=at, y=per_hour * bad),
+                Series(name="failed or wrong answer", x=at, y=per_hour * bad),
             ],
             Axis(label="fetches per hour", low=0.0),
         ),
     ]
 
 
-def source_charts(series: SourceSamples) -> list[str]:
+def source_charts(series: SourceSamples, now_ms: int) -> list[str]:
     """Return charts of a source on one host as SVG; none without at least two samples.
 
     Parameters
     ----------
     series
         Learned figures of the source over time.
+    now_ms
+        Present time, at which the charts end, in milliseconds since 1970.
     """
     if series.at_ms.size < _POINTS_MIN:
         return []
@@ -68,6 +83,7 @@ def source_charts(series: SourceSamples) -> list[str]:
     return [
         _chart(
             series,
+            now_ms,
             "Reliability",
             [
                 Series(name="correct", x=at, y=series.precision, is_main=True),
@@ -77,12 +93,14 @@ def source_charts(series: SourceSamples) -> list[str]:
         ),
         _chart(
             series,
+            now_ms,
             "Delay",
             [Series(name="delay", x=at, y=series.delay_seconds, is_main=True)],
             Axis(label="seconds from a change to its signal", low=0.0),
         ),
         _chart(
             series,
+            now_ms,
             "Signals",
             [Series(name="signals", x=at, y=per_hour * series.n_signals, is_main=True)],
             Axis(label="signals per hour", low=0.0),

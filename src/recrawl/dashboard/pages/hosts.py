@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from recrawl.dashboard.frame.opened_page import OpenedPage, open_action, open_page, see_other
 from recrawl.dashboard.frame.page_errors import PageError
 from recrawl.dashboard.frame.rendering import chart_html, render
+from recrawl.dashboard.pages.fetch_results import result_rows
 from recrawl.dashboard.pages.host_charts import host_charts
 from recrawl.dashboard.pages.overview_charts import SPANS
 from recrawl.messages.samples import Figures, Sample, SourceFigures
@@ -101,11 +102,22 @@ def _row(view: HostView, sample: Sample) -> HostRow:
     if own is None:
         return HostRow(view, None, None, None, None)
     share = own.spent / sample.total.spent if sample.total.spent else None
-    return HostRow(view, share, number_or_none(own.freshness), own.n_due, own.n_fetches)
+    return HostRow(view, share, known_freshness(own), own.n_due, own.n_fetches)
 
 
-def number_or_none(value: float) -> float | None:
-    """Return a number, or None for one that is not known."""
+def known_freshness(figures: Figures | None, *, is_weighted: bool = False) -> float | None:
+    """Return the modelled share of fresh copies; None if it is not known yet.
+
+    Parameters
+    ----------
+    figures
+        Figures of a corpus, a host or a kind; None if there are none.
+    is_weighted
+        Whether copies count by their importance.
+    """
+    if figures is None or not figures.is_freshness_known:
+        return None
+    value = figures.weighted_freshness if is_weighted else figures.freshness
     return value if math.isfinite(value) else None
 
 
@@ -124,7 +136,8 @@ async def show_host(
     view, figures, sources, sample = await _figures_of(page, host)
     rows, following = await page.read(_list_pages, page.corpus, view.host, prefix, cursor)
     span = span if span in SPANS else "day"
-    charts = await page.read(_draw, page.corpus, view.host, span)
+    is_known = figures is not None and figures.is_freshness_known
+    charts = await page.read(_draw, page.corpus, view.host, span, is_known)
     share = None
     if figures is not None and sample.total.spent:
         share = figures.spent / sample.total.spent
@@ -133,8 +146,9 @@ async def show_host(
         "host.html",
         host=view,
         figures=figures,
-        freshness=None if figures is None else number_or_none(figures.freshness),
+        freshness=known_freshness(figures),
         share=share,
+        results=[] if figures is None else result_rows(figures),
         sources=sources,
         charts=[chart_html(one) for one in charts],
         span=span,
@@ -161,10 +175,11 @@ async def _figures_of(
     return view, sample.hosts.get(view.host), sources, sample
 
 
-def _draw(corpus: Any, host: str, span: str) -> list[str]:
+def _draw(corpus: Any, host: str, span: str, is_freshness_known: bool) -> list[str]:
     wanted = SPANS[span]
-    since_ms = corpus.now_ms() - wanted.ms
-    return host_charts(corpus.samples(step=wanted.step, since_ms=since_ms, host=host))
+    now_ms = corpus.now_ms()
+    series = corpus.samples(step=wanted.step, since_ms=now_ms - wanted.ms, host=host)
+    return host_charts(series, now_ms, is_freshness_known=is_freshness_known)
 
 
 def _list_pages(

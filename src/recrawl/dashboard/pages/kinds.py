@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from recrawl.dashboard.frame.opened_page import open_page
 from recrawl.dashboard.frame.rendering import render
-from recrawl.dashboard.pages.hosts import number_or_none
+from recrawl.dashboard.pages.hosts import known_freshness
 from recrawl.messages.samples import Figures
 from recrawl.service.calls import CorpusName
 
@@ -40,8 +40,8 @@ async def show_kinds(request: Request, corpus: CorpusName) -> Response:
         KindLine(
             name,
             one,
-            number_or_none(one.freshness),
-            number_or_none(one.weighted_freshness),
+            known_freshness(one),
+            known_freshness(one, is_weighted=True),
             one.spent / spent if spent else None,
             one.n_changed / one.n_fetches if one.n_fetches else None,
         )

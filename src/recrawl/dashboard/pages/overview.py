@@ -10,9 +10,10 @@ from recrawl.corpus import latest_changes
 from recrawl.corpus.inspect.stats import wilson_interval
 from recrawl.dashboard.frame.opened_page import OpenedPage, open_page
 from recrawl.dashboard.frame.rendering import chart_html, render
+from recrawl.dashboard.pages.fetch_results import ResultRow, result_rows
 from recrawl.dashboard.pages.overview_charts import SPANS, overview_charts
 from recrawl.dashboard.pages.problems import PageProblem, find_problems
-from recrawl.messages.samples import RESULTS, Sample
+from recrawl.messages.samples import Sample
 from recrawl.messages.views import PageChange
 from recrawl.service.calls import CorpusName
 
@@ -21,23 +22,6 @@ __all__ = ["router"]
 router = APIRouter()
 
 _CHANGES_SHOWN: Final = 12
-_RESULT_WORDS: Final = {
-    "first": "First copies",
-    "unchanged": "Unchanged",
-    "changed": "Changed",
-    "gone": "Gone or moved",
-    "disallowed": "Disallowed by robots.txt",
-    "failed": "Failed",
-    "wrong_answer": "Not the page",
-}
-
-
-class ResultRow(NamedTuple):
-    """Fetches with one result."""
-
-    words: str
-    n: int
-    share: float
 
 
 class Overview(NamedTuple):
@@ -72,18 +56,21 @@ def read_overview(corpus: Any, local: Any, span: str = "day") -> Overview:
         audited = (total.n_audited_fresh / total.n_audited, low, high)
     chosen = SPANS[span]
     series = corpus.samples(step=chosen.step, since_ms=sample.at_ms - chosen.ms)
-    n = max(total.n_fetches, 1)
-    results = [
-        ResultRow(_RESULT_WORDS[name], total.results[name], total.results[name] / n)
-        for name in RESULTS
-    ]
     return Overview(
         sample,
         audited,
-        results,
+        result_rows(total),
         latest_changes(local.nodes, _CHANGES_SHOWN),
         find_problems(local, sample),
-        [chart_html(one) for one in overview_charts(series, sample.budget_unit)],
+        [
+            chart_html(one)
+            for one in overview_charts(
+                series,
+                sample.budget_unit,
+                sample.at_ms,
+                is_freshness_known=total.is_freshness_known,
+            )
+        ],
     )
 
 

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from recrawl.charts import Axis, Series, line_chart
 from recrawl.corpus.inspect.stats import wilson_interval
-from recrawl.messages.samples import STEPS, Samples
+from recrawl.messages.samples import STEPS, Samples, SourceSamples
 
-__all__ = ["SPANS", "TimeSpan", "audited_points", "overview_charts"]
+__all__ = ["SPANS", "TimeSpan", "audited_points", "overview_charts", "time_axis"]
 
 _HOUR: Final = 3_600_000
 _WIDTH, _HEIGHT = 620, 280
@@ -59,7 +59,25 @@ def audited_points(series: Samples, n_points: int = _AUDIT_POINTS) -> list[_Floa
     return [at, n_fresh[used] / n[used], low, high]
 
 
-def overview_charts(series: Samples, unit: str) -> list[str]:
+def time_axis(series: Samples | SourceSamples, now_ms: int) -> Axis:
+    """Return the axis of a chart over time, from the first sample to the present.
+
+    So a corpus that nobody has used for a while shows that.
+
+    Parameters
+    ----------
+    series
+        Figures over time, of at least one row.
+    now_ms
+        Present time, in milliseconds since 1970.
+    """
+    ends = max(float(series.at_ms[-1]) + STEPS[series.step], float(now_ms))
+    return Axis(scale="time", low=float(series.at_ms[0]), high=ends)
+
+
+def overview_charts(
+    series: Samples, unit: str, now_ms: int, *, is_freshness_known: bool = True
+) -> list[str]:
     """Return charts as SVG; none without at least two samples.
 
     Parameters
@@ -68,11 +86,15 @@ def overview_charts(series: Samples, unit: str) -> list[str]:
         Figures of the corpus over time.
     unit
         Unit of the budget: fetches or cost.
+    now_ms
+        Present time, at which the charts end, in milliseconds since 1970.
+    is_freshness_known
+        Whether to show the freshness by the model.
     """
     at = series.at_ms.astype(np.float64)
     if at.size < 2:
         return []
-    time = Axis(scale="time", low=float(at[0]), high=float(at[-1]) + STEPS[series.step])
+    time = time_axis(series, now_ms)
     per_hour = _HOUR / STEPS[series.step]
     when, share, low, high = audited_points(series)
     budget = np.where(np.isfinite(series.budget_per_second), series.budget_per_second, np.nan)
@@ -83,15 +105,12 @@ def overview_charts(series: Samples, unit: str) -> list[str]:
     def chart(title: str, lines: list[Series], y: Axis) -> str:
         return line_chart(lines, title=title, x=time, y=y, width=_WIDTH, height=_HEIGHT)
 
+    fresh = [Series(name="audits", x=when, y=share, low=low, high=high, style="points")]
+    if is_freshness_known:
+        fresh.insert(0, Series(name="model", x=at, y=series.weighted_freshness, is_main=True))
+    shares = Axis(label="share, weighted by importance; audits with 95 % intervals", scale="share")
     return [
-        chart(
-            "Fresh copies",
-            [
-                Series(name="model", x=at, y=series.weighted_freshness, is_main=True),
-                Series(name="audits", x=when, y=share, low=low, high=high, style="points"),
-            ],
-            Axis(label="share, weighted by importance; audits with 95 % intervals", scale="share"),
-        ),
+        *([chart("Fresh copies", fresh, shares)] if is_freshness_known or when.size else []),
         chart(
             "Budget",
             [
@@ -101,13 +120,13 @@ def overview_charts(series: Samples, unit: str) -> list[str]:
             Axis(label=f"{unit if unit == 'fetches' else 'cost'} per hour", low=0.0),
         ),
         chart(
-            "Fetches by result",
+            "Fetches over time",
             [
                 Series(name="unchanged", x=at, y=per_hour * results["unchanged"]),
                 Series(name="changed", x=at, y=per_hour * results["changed"]),
-                Series(name="first", x=at, y=per_hour * results["first"]),
-                Series(name="failed", x=at, y=per_hour * failed),
-                Series(name="gone", x=at, y=per_hour * gone),
+                Series(name="first copy", x=at, y=per_hour * results["first"]),
+                Series(name="failed or wrong answer", x=at, y=per_hour * failed),
+                Series(name="gone or disallowed", x=at, y=per_hour * gone),
             ],
             Axis(label="fetches per hour", low=0.0),
         ),
@@ -119,6 +138,6 @@ def overview_charts(series: Samples, unit: str) -> list[str]:
         chart(
             "Price",
             [Series(name="price", x=at, y=series.price, is_main=True)],
-            Axis(label="value that a fetch must reach", scale="log"),
+            Axis(label="seconds of staleness that a fetch must save", scale="log"),
         ),
     ]

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from recrawl.dashboard.frame.opened_page import OpenedPage, open_action, open_page, see_other
 from recrawl.dashboard.frame.page_errors import PageError
 from recrawl.dashboard.frame.rendering import chart_html, render
-from recrawl.dashboard.pages.page_sight import PageSight, see_page
+from recrawl.dashboard.pages.page_sight import PageSight, read_page_past, read_page_present
 from recrawl.messages.results import RowStatus
 from recrawl.service.calls import CorpusName
 from recrawl.service.keys import Scope
@@ -75,9 +75,13 @@ async def show_live_part(
 
 async def _see(page: OpenedPage, url: str, key: str | None) -> PageSight | None:
     try:
-        return await page.read(see_page, page.corpus, url, key)
+        present = await page.read_current(read_page_present, page.corpus, url, key)
+        if present is None:
+            return None
+        past = await page.read_slow(present.version, read_page_past, page.corpus, present.url, key)
     except ValueError:
         return None
+    return PageSight.of(present, past)
 
 
 def _is_keyed(page: OpenedPage) -> bool:

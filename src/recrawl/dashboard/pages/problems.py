@@ -10,8 +10,10 @@ from recrawl.units import count_text, share_text
 __all__ = ["PageProblem", "find_problems"]
 
 _DOCS: Final = "https://github.com/recrawl/recrawl/blob/main/docs/how-to"
+_FETCHER_GUIDE: Final = f"{_DOCS}/watch-in-the-browser.md#run-a-fetcher"
 # Page of the dashboard, or guide, that helps with the results of each check.
 _SOLUTIONS: Final = {
+    "fetchers": (_FETCHER_GUIDE, "Read how to run a fetcher"),
     "limits": ("plan", "See what the limits cost"),
     "host limits": ("hosts", "Change the delays of hosts"),
     "hosts": ("hosts", "See the hosts"),
@@ -52,7 +54,8 @@ def find_problems(corpus: Any, sample: Sample) -> list[PageProblem]:
     sample
         Present state of all partitions.
     """
-    found = [*_in_figures(sample), *(_in_words(one) for one in check_open_corpus(corpus))]
+    results = check_open_corpus(corpus, n_due=sample.total.n_due)
+    found = [*_in_figures(sample), *(_in_words(one) for one in results)]
     return sorted(found, key=lambda one: one.level != "bad")
 
 
@@ -60,6 +63,7 @@ def _in_words(result: CheckResult) -> PageProblem:
     default = (f"{_DOCS}/index.md", "Read the guides")
     target, link = _SOLUTIONS.get(result.check, default)
     what = _BEGINNINGS.get(result.check, "") + result.what
+    what = what[:1].upper() + what[1:]
     return PageProblem(str(result.level), what, result.todo, target, link)
 
 
@@ -92,9 +96,10 @@ def _in_figures(sample: Sample) -> list[PageProblem]:
             PageProblem(
                 "warn",
                 "No page has been fetched yet",
-                "Lease pages, fetch them and report the outcomes.",
-                f"{_DOCS}/fetch-with-your-own-loop.md",
-                "Read how to fetch pages",
+                "Run a fetcher beside the server: `recrawl run -C ADDRESS`, with the address that "
+                "`recrawl serve` printed.",
+                _FETCHER_GUIDE,
+                "Read how to run a fetcher",
             )
         )
     if sample.budget_per_second is None or math.isinf(sample.budget_per_second):
@@ -113,7 +118,7 @@ def _in_figures(sample: Sample) -> list[PageProblem]:
         found.append(
             PageProblem(
                 "warn",
-                f"{share} of all fetches failed, or did not get the page",
+                f"{share} of all fetches failed or got a wrong answer",
                 "Look at the hosts with the most errors.",
                 "hosts",
                 "See the hosts",

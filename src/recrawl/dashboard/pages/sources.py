@@ -82,9 +82,10 @@ async def show_sources(
 
 def _draw(corpus: Any, source: str, host: str, span: str) -> list[str]:
     wanted = SPANS[span]
-    since_ms = corpus.now_ms() - wanted.ms
+    now_ms = corpus.now_ms()
+    since_ms = now_ms - wanted.ms
     series = corpus.source_samples(source, host, step=wanted.step, since_ms=since_ms)
-    return source_charts(series)
+    return source_charts(series, now_ms)
 
 
 def _line_of(some: list[SourceFigures], host: str) -> SourceLine:

@@ -20,7 +20,7 @@ from recrawl.messages.samples import (
 )
 from recrawl.shard import Shard
 from recrawl.shard.figures import PAGES_SUMMED_MAX, sum_pages
-from recrawl.shard.source_quality import learned_quality
+from recrawl.shard.source_quality import evidence_sources, learned_quality
 from recrawl.shard.state.status import LeaseStage
 from recrawl.shard.state.tables import Sources
 from recrawl.shard.state.trust import delay_of
@@ -102,7 +102,8 @@ def _source_figures(
 
 
 def _read_sources(shard: Shard, n_slots_max: int) -> tuple[NumberedRows, int]:
-    numbers = _largest(shard.tables.sources.n_signals, SOURCES_SAMPLED_MAX)
+    sources = evidence_sources(shard.tables.sources)
+    numbers = sources[_largest(shard.tables.sources.n_signals[sources], SOURCES_SAMPLED_MAX)]
     if not numbers.size:
         return NumberedRows(numbers, np.zeros((0, len(SOURCE_FIGURES)))), 0
     return _source_figures(shard, numbers, n_slots_max)

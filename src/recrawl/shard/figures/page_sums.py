@@ -17,13 +17,13 @@ from recrawl.messages.samples import DURATION_EDGES_SECONDS, FRESHNESS_EDGES, HI
 from recrawl.shard.due import Terms, bounds_of, page_due_of
 from recrawl.shard.early import Early, stale_from_of
 from recrawl.shard.shard import Shard
-from recrawl.shard.state.codes import log2_of_code
+from recrawl.shard.state.codes import evident_last_of, log2_of_code
+from recrawl.shard.state.rules import Rules
 from recrawl.shard.state.status import PageStatus
-from recrawl.shard.state.tables import Limits, Pages
+from recrawl.shard.state.tables import Limits, Links, Pages, Sources
 from recrawl.shard.state.words import (
     EPOCH_SECONDS,
     is_held,
-    last_of,
     log2_period_of,
     log2_weight_of,
     number_of,
@@ -101,7 +101,10 @@ def _add(sums: FloatArray, row: int, figures: tuple[float, float, float, float, 
 @table_kernel
 def _add_pages(
     pages: Pages,
+    links: Links,
+    sources: Sources,
     limits: Limits,
+    rules: Rules,
     terms: Terms,
     span: tuple[int, int, int, int, int],
     moment: tuple[float, float, bool],
@@ -139,7 +142,8 @@ def _add_pages(
         chance = 0.0
         if pages.fetched_at[slot] > 0:
             shape = terms.table.shapes[shape_of(word)]
-            age = max(now - last_of(word), 0.0) * math.exp2(-log2_period_of(word))
+            last = evident_last_of(pages, links, sources, rules, slot)
+            age = max(now - last, 0.0) * math.exp2(-log2_period_of(word))
             chance = math.exp(-shape * math.log1p(age / shape))
             histograms[1, _bin_of(now - float(pages.fetched_at[slot]))] += 1.0
         histograms[0, min(int(chance * _N_BINS), _N_BINS - 1)] += 1.0
@@ -205,7 +209,10 @@ def sum_pages(
             kinds = np.concatenate([kinds, np.zeros((n_new, len(STATES)))])
         _add_pages(
             tables.pages,
+            tables.links,
+            tables.sources,
             tables.limits,
+            shard.rules,
             terms or shard.terms,
             (first, min(first + _SLOTS_AT_ONCE, n_looked_at), n_slots, n_looked_at, seed),
             moment,

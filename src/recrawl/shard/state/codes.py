@@ -13,6 +13,7 @@ from recrawl.shard.state.rules import COUNTS, PLUG_IN, Rules
 from recrawl.shard.state.tables import Links, Pages, Priors, Sources
 from recrawl.shard.state.trust import precision_of
 from recrawl.shard.state.words import (
+    last_of,
     number_of,
     scale_code_of,
     weight_code_of,
@@ -22,6 +23,7 @@ from recrawl.shard.state.words import (
 
 __all__ = [
     "LOG2_CODE_ONE",
+    "evident_last_of",
     "link_row_of",
     "log2_code_of",
     "log2_of_code",
@@ -117,6 +119,26 @@ def signal_totals_of(
         true_rate += count / seconds * precision
         ageing -= count / seconds * math.log1p(-precision)
     return true_rate, ageing
+
+
+@table_kernel
+def evident_last_of(pages: Pages, links: Links, sources: Sources, rules: Rules, slot: int) -> float:
+    """Return from when on the copy of a page may have changed, in shard seconds.
+
+    That is its effective last fetch, which signals move back, unless none of the signals since the
+    fetch is evidence: a page can be due because somebody wants it, and is then no less fresh.
+    """
+    last = float(last_of(pages.word[slot]))
+    fetched = float(pages.fetched_at[slot])
+    if last >= fetched:
+        return last
+    for k in range(number_of(pages.n_sources[slot])):
+        row = link_row_of(links, slot, k) if k > 0 else 0
+        n = number_of(links.n_signals[row]) if k > 0 else number_of(pages.n_signals[slot])
+        source = number_of(links.source[row]) if k > 0 else number_of(pages.source[slot])
+        if n > 0 and precision_of(sources, source, rules) > 0.0:
+            return last
+    return fetched
 
 
 @table_kernel

@@ -109,6 +109,7 @@ def test_a_server_stops_cleanly_and_keeps_what_it_answered(
     assert waiting == [(200, {"orders": [], "shortfall": None})]
     assert time.monotonic() - started < 20
     assert "only programs on this machine" in remarks
+    assert "run beside it: recrawl run -C http://127.0.0.1:" in remarks
     assert "Traceback" not in remarks
     with recrawl.open(folder, read_only=True) as corpus:
         assert corpus.stats().n_outcomes == len(URLS)

@@ -19,8 +19,9 @@ def test_text_starts_with_a_summary(in_corpus: Recrawl) -> None:
     in_corpus("set", "--budget", "30/h")
     ran = in_corpus("stats", "--no-json")
     first = ran.out.splitlines()[0]
-    summary = "5 pages on 3 hosts; estimated freshness: > 99.99 %; budget: 30 fetches/h."
+    summary = "5 pages on 3 hosts; estimated freshness: not known yet; budget: 30 fetches/h."
     assert first == summary
+    assert "not known yet; known once most pages have been fetched three times" in ran.out
     assert "5 (5 active)" in ran.out
     assert in_corpus("stats").row["pages_by_status"]["active"] == 5
 

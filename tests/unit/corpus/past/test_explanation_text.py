@@ -160,7 +160,9 @@ def test_a_signal_that_would_hardly_help_is_not_mentioned() -> None:
     signal = Forward(what="signal", source=3, due_at_ms=NOW + 2 * DAY - HOUR)
     half = Forward(what="half the price", source=None, due_at_ms=NOW + DAY)
     text = words(sources=(SITEMAP,), forward=(signal, half))
-    assert text.endswith("At half the price it would be due in about 24 h.")
+    assert text.endswith(
+        "At half the price, which a larger budget may bring, it would be due in about 24 h."
+    )
 
 
 @pytest.mark.parametrize(
@@ -351,17 +353,21 @@ def test_min_age() -> None:
         due_at_ms=NOW + HOUR,
         fetched_at_ms=NOW - 3 * HOUR,
     )
-    assert text.endswith("It is due in about 60 min when its min_age of 4 h is over.")
+    assert text.endswith(
+        "It is due in about 60 min because it is fetched at most once in 4 h (min_age)."
+    )
 
 
 def test_max_age() -> None:
     text = words(interval_seconds_max=86_400.0, due_at_ms=NOW + 21 * HOUR)
-    assert text.endswith("It is due in about 21 h because of its max_age of 24 h.")
+    assert text.endswith(
+        "It is due in about 21 h because its copy may be at most 24 h old (max_age)."
+    )
 
 
 def test_beyond_max_age() -> None:
     text = words(why=Why.DUE, interval_seconds_max=3_600.0, due_at_ms=NOW - 2 * HOUR)
-    assert text.endswith("It is due now because of its max_age of 60 min.")
+    assert text.endswith("It is due now because its copy may be at most 60 min old (max_age).")
 
 
 def test_staleness_limit() -> None:
@@ -372,12 +378,14 @@ def test_staleness_limit() -> None:
         stale_probability=0.05,
         due_at_ms=NOW - 3 * HOUR + round(latest * 1000),
     )
-    assert text.endswith("because of its staleness limit of 6 h.")
+    assert text.endswith("because its copy may be outdated for at most 6 h (stale_for).")
 
 
 def test_never_worth_a_fetch() -> None:
     text = words(why=Why.NEVER, due_at_ms=None, budget=None)
-    assert text.endswith("It never comes due at the current price.")
+    assert text.endswith(
+        "It never comes due at the current price: no fetch of it is worth that much."
+    )
 
 
 def test_a_page_of_importance_0_is_never_fetched() -> None:
@@ -388,7 +396,9 @@ def test_a_page_of_importance_0_is_never_fetched() -> None:
 def test_half_the_price_may_make_a_page_due_that_never_is() -> None:
     half = Forward(what="half the price", source=None, due_at_ms=NOW + DAY)
     text = words(why=Why.NEVER, due_at_ms=None, forward=(half,))
-    assert text.endswith("At half the price it would be due in about 24 h.")
+    assert text.endswith(
+        "At half the price, which a larger budget may bring, it would be due in about 24 h."
+    )
 
 
 def test_due_for_some_time() -> None:
@@ -425,7 +435,8 @@ def test_host_busy() -> None:
 def test_host_between_two_fetches() -> None:
     text = words(why=Why.GROUP_RESTING, due_at_ms=NOW, group_ready_at_ms=NOW + 4_000)
     assert text.endswith(
-        "It is due now. Its host shop.example waits between two fetches and is free in 4 s."
+        "It is due now. Its host shop.example may be fetched from again in 4 s, because of the "
+        "delay between two fetches."
     )
 
 

@@ -67,7 +67,7 @@ def test_a_person_has_a_page_fetched_and_sees_the_change(
         fetcher.start()
         try:
             page.get_by_role("button", name="Fetch now").click()
-            expect(page.get_by_role("status")).to_contain_text("treats the copy as outdated")
+            expect(page.get_by_role("status")).to_contain_text("A fetcher gets the page first")
             # The page brings itself up to date.
             expect(page.locator(".passage.added", has_text=NEW)).to_be_visible(timeout=60_000)
             expect(page.locator(".passage.removed", has_text=OLD)).to_be_visible()

@@ -1,0 +1,96 @@
+"""Results that pages keep: what is quick is never old, and what is slow never keeps it waiting."""
+
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from recrawl.dashboard.frame import page_reads
+from recrawl.dashboard.frame.page_reads import PageReads
+from recrawl.dashboard.limits import DashboardLimits
+
+
+class Hosted:
+    """A corpus whose calls run in a thread, as those of a server do."""
+
+    name = "news"
+
+    async def show(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        return await asyncio.to_thread(function, *args, **kwargs)
+
+
+class Clock:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000.0
+        monkeypatch.setattr(page_reads, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+
+def test_what_is_quick_is_asked_for_again_after_five_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, calls = Clock(monkeypatch), []
+
+    def look() -> int:
+        clock.now += 4.0  # this one was slow
+        calls.append(clock.now)
+        return len(calls)
+
+    async def check() -> None:
+        reads, hosted = PageReads(DashboardLimits()), Hosted()
+        found: list[int] = []
+        for seconds in (0.0, 4.9, 0.1):
+            clock.now += seconds
+            found.append(await reads.read_current(hosted, look))  # type: ignore[arg-type]
+        assert found == [1, 1, 2]
+
+    asyncio.run(check())
+
+
+def test_what_is_slow_is_shown_as_it_was_while_it_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, go, calls = Clock(monkeypatch), threading.Event(), []
+
+    def draw() -> int:
+        assert go.wait(30)
+        clock.now += 4.0
+        calls.append(clock.now)
+        return len(calls)
+
+    async def check() -> None:
+        reads, hosted = PageReads(DashboardLimits()), Hosted()
+
+        async def look(version: int) -> int:
+            return await reads.read_slow(hosted, version, draw)  # type: ignore[arg-type]
+
+        async def finish() -> None:
+            go.set()
+            (kept,) = reads._kept.values()
+            await kept.task
+            await asyncio.sleep(0)  # its callbacks
+            go.clear()
+
+        go.set()
+        assert await look(1) == 1  # there is no older one, so this one waits
+        go.clear()
+        clock.now += 39.0  # ten times as long as it took, less one second
+        assert await look(1) == 1
+        assert len(reads._kept) == 1
+        assert await look(2) == 1  # of an older version, while that of the new one is read
+        assert await look(3) == 1  # only one call at a time
+        await finish()
+        assert await look(2) == 2
+        assert await look(3) == 2
+        await finish()
+        assert await look(3) == 3
+        clock.now += 40.0
+        assert await look(3) == 3  # too old, and being read again
+        await finish()
+        assert await look(3) == 4
+        reads.forget(hosted)  # type: ignore[arg-type]
+        go.set()
+        assert await look(3) == 5  # after an action nothing old is shown
+
+    asyncio.run(check())
