@@ -40,7 +40,7 @@ def test_a_wish_makes_a_page_due_and_is_no_evidence(open_corpus: Open, clock: Ma
         other.state.change_rate_per_second, rel=0.1
     )
     assert wanted.state.signal_recall == other.state.signal_recall == 0
-    assert wanted.sources == wanted.state.sources == ()
+    assert (wanted.sources, wanted.state.sources) == ((), ())
     assert corpus.sources().rows == []
     assert corpus.sample().sources == []
     assert (corpus.sources().n_sources, corpus.sample().n_sources) == (0, 0)
