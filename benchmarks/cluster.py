@@ -38,7 +38,8 @@ import recrawl
 from benchmarks.cluster_processes import Brokers, Workers
 from recrawl.client import Client
 from recrawl.cluster.control_topic import CONTROL_SUFFIX, ControlTopic
-from recrawl.cluster.members.heartbeats import Heartbeat, heartbeat_of
+from recrawl.cluster.members.heartbeats import Heartbeat
+from recrawl.cluster.presence import heartbeat_of
 from recrawl.corpus import CorpusConfig, RowStatus
 from recrawl.errors import RecrawlError
 from recrawl.ledger.kafka import KafkaLog
@@ -378,7 +379,7 @@ def measure(
                 _do_fault(kind, victim, brokers, workers, fetchers, down)
                 _wait_until_all_there(probe)
                 time.sleep(6.0)  # until all have heard each other again
-                found = {"fault": kind, "victim": victim}
+                found: dict[str, object] = {"fault": kind, "victim": victim}
                 for name, chosen in (
                     (kind, [i for i in range(n_partitions) if i not in alone]),
                     (f"{kind} without standby", sorted(alone)),
@@ -407,12 +408,12 @@ def measure(
         "n_outcomes": len(auditor.counted),
         "gaps": {
             kind: {
-                "n": len(found),
-                "median": round(float(np.median(found)), 2),
-                "p90": round(float(np.quantile(found, 0.9)), 2),
-                "max": round(max(found), 2),
+                "n": len(seconds),
+                "median": round(float(np.median(seconds)), 2),
+                "p90": round(float(np.quantile(seconds, 0.9)), 2),
+                "max": round(max(seconds), 2),
             }
-            for kind, found in sorted(gaps.items())
+            for kind, seconds in sorted(gaps.items())
         },
         "problems": problems,
         "folder": str(folder) if problems else None,
