@@ -1,5 +1,7 @@
 """The overview and the plan: what they show, also in a real browser."""
 
+from typing import Any
+
 import numpy as np
 from playwright.sync_api import sync_playwright
 
@@ -124,6 +126,7 @@ def test_the_overview_says_that_no_fetcher_asks_for_pages(
 
 def test_charts_end_now() -> None:
     at_ms = np.array([0, 60_000])
-    series = Samples(**dict.fromkeys(Samples.__slots__, at_ms) | {"step": "minute"})
+    columns: dict[str, Any] = dict.fromkeys(Samples.__slots__, at_ms)
+    series = Samples(**columns | {"step": "minute"})
     assert time_axis(series, 3_600_000).high == 3_600_000
     assert time_axis(series, 90_000).high == 120_000  # the end of the last sample's minute
