@@ -113,6 +113,10 @@ def next_moves(
     owned_elsewhere = {
         i for one in members.present if one.worker != state.worker for i in one.owned
     }
+    # One that is leaving, or has no space, has no places, and must not claim either.
+    is_able = all(
+        one.can_own and not one.is_leaving for one in members.present if one.worker == state.worker
+    )
     for i, place in enumerate(places):
         if i in state.busy:
             continue
@@ -125,7 +129,9 @@ def next_moves(
             pass
         elif i in state.standby_seconds:
             is_near = state.standby_seconds[i] <= CLAIM_LAG_SECONDS_MAX
-            is_mine = place.owner == state.worker or _stands_in(state, i, place, ready)
+            is_mine = place.owner == state.worker or (
+                _stands_in(state, i, place, ready) and (is_placed or is_able)
+            )
             if is_mine and is_near and i not in state.waiting:
                 kind = MoveKind.CLAIM
             elif not is_placed and i in owned_elsewhere:
@@ -140,16 +146,22 @@ def next_moves(
 
 
 def _stands_in(
-    state: WorkerState, partition: int, place: Place, ready: Mapping[int, Collection[str]]
+    state: WorkerState, partition: int, place: Place, ready: Mapping[int, set[str]]
 ) -> bool:
     """Return whether a standby should claim a partition until its owner can.
 
     A worker that was started again takes part at once, and owns nothing before it has restored its
-    copies; nobody else would claim its partitions meanwhile.
+    copies; nobody else would claim its partitions meanwhile.  If an owner dies after others have
+    joined, the only copies may be where the partition has no place any more.
     """
-    is_ready = place.owner in ready.get(partition, ())
-    seconds_max = _UNCLAIMED_SECONDS_MAX if is_ready else _UNOWNED_SECONDS_MAX
+    others = ready.get(partition, set())
+    is_ready = place.owner in others
     seconds = state.unowned_seconds.get(partition, 0.0)
+    if state.worker not in place:
+        has_place = is_ready or place.standby in others
+        is_first = all(state.worker < one for one in others)
+        return not has_place and is_first and seconds >= _UNOWNED_SECONDS_MAX
+    seconds_max = _UNCLAIMED_SECONDS_MAX if is_ready else _UNOWNED_SECONDS_MAX
     return place.standby == state.worker and seconds >= seconds_max
 
 

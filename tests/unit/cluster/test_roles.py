@@ -1,5 +1,7 @@
 """What a worker does next follows from what it has, and from who should have what."""
 
+from typing import Any
+
 from recrawl.cluster.members.heartbeats import Heartbeat
 from recrawl.cluster.members.membership import Members
 from recrawl.cluster.placement import Place
@@ -133,9 +135,30 @@ def test_a_standby_claims_what_nobody_owns_until_the_owner_has_restored_it() -> 
     assert moves(2.0, restarted) == claim
     assert moves(5.9, ready) == []  # the owner is about to claim it
     assert moves(6.0, ready) == claim
-    assert moves(60.0, restarted, NOT_MINE) == []
     far = state(standbys={0: 1.1}, unowned={0: 60.0})
     assert next_moves(far, [FOLLOWED], members(restarted)) == []
+
+
+def test_a_copy_without_a_place_is_claimed_if_there_is_no_other() -> None:
+    claim = [PartitionMove(MoveKind.CLAIM, 0)]
+    owner, standby = heartbeat("you"), heartbeat("they")
+
+    def moves(seconds: float, *others: Heartbeat) -> list[PartitionMove]:
+        has_it = state(standbys={0: 0.1}, unowned={0: seconds})
+        return next_moves(has_it, [NOT_MINE], members(*others))
+
+    assert moves(1.9, owner, standby) == []
+    assert moves(2.0, owner, standby) == claim
+    has_copy: dict[str, Any] = {"standby_seconds": {0: 0.2}}
+    assert moves(60.0, owner, heartbeat("they", **has_copy)) == []  # it stands in
+    assert moves(60.0, heartbeat("you", **has_copy), standby) == []
+    # Of several copies without a place, one is claimed.
+    assert moves(60.0, owner, standby, heartbeat("aunt", **has_copy)) == []
+    assert moves(60.0, owner, standby, heartbeat("uncle", **has_copy)) == claim
+    has_it = state(standbys={0: 0.1}, unowned={0: 60.0})
+    for unable in (heartbeat("me", can_own=False), heartbeat("me", is_leaving=True)):
+        others = Members((unable, owner, standby), is_frozen=False)
+        assert next_moves(has_it, [NOT_MINE], others) == []
 
 
 def test_a_partition_is_unowned_if_nobody_tells_otherwise() -> None:
