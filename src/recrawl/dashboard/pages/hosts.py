@@ -11,6 +11,7 @@ from recrawl.dashboard.frame.opened_page import OpenedPage, open_action, open_pa
 from recrawl.dashboard.frame.page_errors import PageError
 from recrawl.dashboard.frame.rendering import chart_html, render
 from recrawl.dashboard.pages.host_charts import host_charts
+from recrawl.dashboard.pages.overview import RESULT_WORDS
 from recrawl.dashboard.pages.overview_charts import SPANS
 from recrawl.messages.samples import Figures, Sample, SourceFigures
 from recrawl.messages.views import HostView
@@ -32,7 +33,12 @@ _SORTS: Final = {
     "share": lambda row: -(row.share or 0.0),
     "freshness": lambda row: 2.0 if row.freshness is None else row.freshness,
     "due": lambda row: -(row.n_due or 0.0),
-    "errors": lambda row: (-row.view.n_errors, -(row.view.blocked_until_ms or 0)),
+    "delay": lambda row: -(row.view.delay_seconds or 0.0),
+    "errors": lambda row: (
+        not row.view.is_closed,
+        -row.view.n_errors,
+        -(row.view.blocked_until_ms or 0),
+    ),
 }
 _BLOCK_SECONDS: Final = {"1h": 3_600, "1d": 86_400, "7d": 7 * 86_400, "30d": 30 * 86_400}
 _DELAY_SECONDS_MAX: Final = 86_400.0
@@ -135,6 +141,7 @@ async def show_host(
         freshness=None if figures is None else number_or_none(figures.freshness),
         share=share,
         sources=sources,
+        result_words=RESULT_WORDS,
         charts=[chart_html(one) for one in charts],
         span=span,
         spans=SPANS,

@@ -16,12 +16,12 @@ from recrawl.messages.samples import RESULTS, Sample
 from recrawl.messages.views import PageChange
 from recrawl.service.calls import CorpusName
 
-__all__ = ["router"]
+__all__ = ["RESULT_WORDS", "router"]
 
 router = APIRouter()
 
 _CHANGES_SHOWN: Final = 12
-_RESULT_WORDS: Final = {
+RESULT_WORDS: Final = {
     "first": "First copies",
     "unchanged": "Unchanged",
     "changed": "Changed",
@@ -30,6 +30,7 @@ _RESULT_WORDS: Final = {
     "failed": "Failed",
     "wrong_answer": "Not the page",
 }
+"""Results of fetches for people."""
 
 
 class ResultRow(NamedTuple):
@@ -74,7 +75,7 @@ def read_overview(corpus: Any, local: Any, span: str = "day") -> Overview:
     series = corpus.samples(step=chosen.step, since_ms=sample.at_ms - chosen.ms)
     n = max(total.n_fetches, 1)
     results = [
-        ResultRow(_RESULT_WORDS[name], total.results[name], total.results[name] / n)
+        ResultRow(RESULT_WORDS[name], total.results[name], total.results[name] / n)
         for name in RESULTS
     ]
     return Overview(
