@@ -20,6 +20,7 @@ from benchmarks import (
     content,
     crash,
     dashboard,
+    dashboard_pictures,
     exactness,
     fetch,
     first_minute,
@@ -279,6 +280,17 @@ def _argument_parser() -> argparse.ArgumentParser:
     command.add_argument("--seconds", type=float, default=20.0, help="length of each period")
     command.add_argument("--periods", type=int, default=3)
     command.add_argument("--viewers", type=int, default=3)
+    command = commands.add_parser("dashboard-pictures", help=dashboard_pictures.__doc__)
+    command.add_argument("output", type=Path, help="folder for the pictures")
+    command.add_argument("--pages", type=float, default=1e6)
+    command.add_argument("--days", type=float, default=30.0, help="length of the simulated past")
+    command.add_argument(
+        "--minutes", type=float, default=1_440.0, help="part of it that is simulated by the minute"
+    )
+    command.add_argument(
+        "--folder", type=Path, help="folder of the corpus; made if missing, never deleted"
+    )
+    command.add_argument("--axe", type=Path, help="axe.min.js of the npm package axe-core")
     command = commands.add_parser("service", help=service.__doc__)
     command.add_argument("--pages", type=float, default=1e6)
     command.add_argument("--bodies", type=float, default=1e5, help="number of mutated bodies")
@@ -498,6 +510,15 @@ def _run_measurement(arguments: argparse.Namespace) -> object:  # noqa: PLR0911 
                 seconds=arguments.seconds,
                 n_periods=arguments.periods,
                 n_viewers=arguments.viewers,
+            )
+        case "dashboard-pictures":
+            return dashboard_pictures.measure(
+                int(arguments.pages),
+                arguments.output,
+                days=arguments.days,
+                minutes=arguments.minutes,
+                folder=arguments.folder,
+                axe=arguments.axe,
             )
         case "service":
             return service.measure(int(arguments.pages), int(arguments.bodies), arguments.output)

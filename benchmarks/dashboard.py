@@ -26,7 +26,7 @@ from benchmarks.scale import synthetic_urls
 from recrawl.client import Client
 from recrawl.corpus import CorpusConfig, Outcome
 
-__all__ = ["measure"]
+__all__ = ["measure", "serve"]
 
 _CONFIG: Final = {
     "corpus": {"partitions": 12},
@@ -59,7 +59,7 @@ def measure(n_pages: int, *, seconds: float, n_periods: int, n_viewers: int) -> 
     with tempfile.TemporaryDirectory(prefix="recrawl-dashboard-") as name:
         folder = Path(name) / "corpus"
         url, host = _fill(folder, n_pages)
-        with _serve(folder) as base:
+        with serve(folder) as base:
             paths = [
                 *("", "live", "plan", "hosts", f"hosts/{host}", "sources", "kinds", "proof"),
                 f"page?url={quote(url, safe='')}",
@@ -104,8 +104,14 @@ def _fill(folder: Path, n_pages: int) -> tuple[str, str]:
 
 
 @contextmanager
-def _serve(folder: Path) -> Iterator[str]:
-    """Serve a corpus; yield the address of the server."""
+def serve(folder: Path) -> Iterator[str]:
+    """Serve a corpus under the name ``news``; yield the address of the server.
+
+    Parameters
+    ----------
+    folder
+        Folder of the corpus.
+    """
     command = [sys.executable, "-m", "recrawl", "serve", f"news={folder}", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

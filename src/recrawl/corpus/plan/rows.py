@@ -56,6 +56,10 @@ def plan_chart(corpus_plan: CorpusPlan) -> str:
         text = f"your budget: {amounts(corpus_plan.budget_per_hour)}, {fresh} fresh"
         notes.append(Note(x=now, y=corpus_plan.freshness, text=text))
     useful = useful_budgets(corpus_plan)
+    if useful is not None and corpus_plan.budget_per_hour:
+        # The budget of the corpus is drawn even if it is of little use.
+        now = corpus_plan.budget_per_hour
+        useful = min(useful[0], 0.8 * now), max(useful[1], 1.25 * now)
     weighted = ", weighted by importance" if corpus_plan.is_weighted else ""
     return line_chart(
         series,

@@ -21,11 +21,17 @@ __all__ = [
     "together_words",
 ]
 
+# Least budget that is given per second or minute.
+_SHORT_MIN = 10.0
 _GOALS = (0.5, 0.8, 0.9, 0.95, 0.99, 0.999)
 
 
 class Amounts(NamedTuple):
-    """The unit of a plan's amounts: that of the budget, or per hour or day if it has none."""
+    """The unit of a plan's amounts: that of the budget, or per hour or day if it has none.
+
+    A budget of few fetches per second or minute is given per hour as well, because parts of it
+    would be tiny.
+    """
 
     unit: str
     """Noun of amounts: fetches, cost or a currency."""
@@ -41,8 +47,9 @@ class Amounts(NamedTuple):
         least = found.budget_per_hour or found.plan.budget_for(0.9, weighted=found.is_weighted)
         per, hours = ("h", 1.0) if least >= 1 else ("day", 24.0)
         name = unit_name(found.period_seconds or 0.0)
-        if name is not None and found.period_seconds is not None:
-            per, hours = name, found.period_seconds / 3_600
+        period_hours = (found.period_seconds or 0.0) / 3_600
+        if name is not None and (period_hours >= 1 or least * period_hours >= _SHORT_MIN):
+            per, hours = name, period_hours
         if found.cost_per_fetch is None:
             return cls(unit, per, hours)
         return cls(found.cost_per_fetch.currency, per, hours, float(found.cost_per_fetch.amount))
@@ -62,7 +69,9 @@ class Amounts(NamedTuple):
 
     def __call__(self, per_hour: float) -> str:
         """Return an amount with its unit."""
-        return f"{self.number(per_hour)} {self.unit}/{self.per}"
+        number = self.number(per_hour)
+        unit = "fetch" if (number, self.unit) == ("1", "fetches") else self.unit
+        return f"{number} {unit}/{self.per}"
 
 
 def _round_text(amount: float) -> str:

@@ -57,6 +57,19 @@
     document.addEventListener("visibilitychange", run);
   }
 
+  // An element with data-copy-of="#id" shows the text of another, one with data-value-of="#id" is
+  // read aloud as it.
+  function copyTexts(form) {
+    for (const one of form.querySelectorAll("[data-copy-of]")) {
+      const source = document.querySelector(one.dataset.copyOf);
+      if (source) one.textContent = source.textContent;
+    }
+    for (const one of form.querySelectorAll("[data-value-of]")) {
+      const source = document.querySelector(one.dataset.valueOf);
+      if (source) one.setAttribute("aria-valuetext", source.textContent);
+    }
+  }
+
   // A form with data-answers="/path" and data-target="#id" shows the answer while you change it.
   function answerLive(form) {
     const target = document.querySelector(form.dataset.target);
@@ -72,6 +85,7 @@
         try {
           replaceContent(target, await fetchPart(`${form.dataset.answers}?${query}`, aborting.signal));
           target.removeAttribute("aria-busy");
+          copyTexts(form);
           window.history.replaceState(null, "", `${window.location.pathname}?${query}`);
         } catch (error) {
           if (error.name !== "AbortError") target.removeAttribute("aria-busy");

@@ -36,7 +36,7 @@ class PageRates:
         request
             Request of the browser.
         visitor
-            Who sends it.
+            Visitor that sends it.
         """
         if visitor.session is not None:
             self._sessions.take(visitor.session.token, "you have opened too many pages")

@@ -17,6 +17,7 @@ __all__ = ["FILTERS"]
 
 _NOTHING: Final = "–"
 _TEXT_MAX: Final = 2_000
+_CHART_TITLE: Final = re.compile(r'^<svg [^>]*aria-label="([^"<>]*)"')
 _COMMAND: Final = re.compile(r"`([^`<>]{1,200})`")
 _AGO: Final = (
     (90.0, 1.0, "s"),
@@ -132,6 +133,12 @@ def _path_part(text: Any) -> str:
     return quote(str(text), safe="")
 
 
+def _chart_title(svg: Markup) -> Markup:
+    """Return the title of a chart of `recrawl.charts`, which is escaped already."""
+    found = _CHART_TITLE.search(svg)
+    return Markup(found[1] if found else "")
+
+
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "number": _number,
     "short": _short,
@@ -149,5 +156,6 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "is_web_address": _is_web_address,
     "path_part": _path_part,
     "count": count_text,
+    "chart_title": _chart_title,
 }
 """Filters of templates by name."""

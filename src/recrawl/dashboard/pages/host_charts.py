@@ -1,16 +1,22 @@
-"""The charts of a host and of a source of signals over time."""
+"""The charts of a host, of kinds of pages and of a source of signals over time."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
 from recrawl.charts import Axis, Series, line_chart
-from recrawl.dashboard.pages.overview_charts import time_axis
-from recrawl.messages.samples import STEPS, Samples, SourceSamples
+from recrawl.dashboard.pages.overview_charts import rows_per_hour, time_axis
+from recrawl.messages.samples import Samples, SourceSamples
 
-__all__ = ["host_charts", "source_charts"]
+__all__ = ["host_charts", "kind_charts", "source_charts"]
 
-_HOUR: Final = 3_600_000
+# Seconds from which on a chart of durations has a unit, and its name.
+_UNITS: Final = (
+    (172_800.0, 86_400.0, "days"),
+    (7_200.0, 3_600.0, "hours"),
+    (120.0, 60.0, "minutes"),
+)
 _WIDTH, _HEIGHT = 620, 240
 _POINTS_MIN: Final = 2
 
@@ -23,7 +29,7 @@ def _chart(
 
 
 def host_charts(series: Samples, now_ms: int, *, is_freshness_known: bool = True) -> list[str]:
-    """Return charts of a host or kind as SVG; none without at least two samples.
+    """Return charts of a host as SVG; none without at least two samples.
 
     Parameters
     ----------
@@ -37,8 +43,8 @@ def host_charts(series: Samples, now_ms: int, *, is_freshness_known: bool = True
     if series.at_ms.size < _POINTS_MIN:
         return []
     at = series.at_ms.astype(np.float64)
-    per_hour = _HOUR / STEPS[series.step]
-    bad = series.results["failed"] + series.results["wrong_answer"]
+    per_hour = rows_per_hour(series)
+    bad = series.results["failed"] + series.results["wrong_answer"] + series.results["disallowed"]
     charts = []
     if is_freshness_known:
         charts.append(
@@ -66,6 +72,36 @@ def host_charts(series: Samples, now_ms: int, *, is_freshness_known: bool = True
     ]
 
 
+def kind_charts(series: Mapping[str, Samples], now_ms: int) -> list[str]:
+    """Return charts that compare kinds as SVG; none without at least two samples.
+
+    Parameters
+    ----------
+    series
+        Figures of each kind over time, by its name; all with the same step.
+    now_ms
+        Present time, in milliseconds since 1970.
+    """
+    known = {name: one for name, one in series.items() if one.at_ms.size >= _POINTS_MIN}
+    if not known:
+        return []
+    longest = max(known.values(), key=lambda one: int(one.at_ms[-1] - one.at_ms[0]))
+    at = {name: one.at_ms.astype(np.float64) for name, one in known.items()}
+    fresh = [Series(name=name, x=at[name], y=one.freshness) for name, one in known.items()]
+    fetches = [
+        Series(name=name, x=at[name], y=rows_per_hour(one) * one.n_fetches)
+        for name, one in known.items()
+    ]
+    return [
+        _chart(
+            longest, now_ms, "Fresh copies", fresh, Axis(label="share of the copies", scale="share")
+        ),
+        _chart(
+            longest, now_ms, "Fetches over time", fetches, Axis(label="fetches per hour", low=0.0)
+        ),
+    ]
+
+
 def source_charts(series: SourceSamples, now_ms: int) -> list[str]:
     """Return charts of a source on one host as SVG; none without at least two samples.
 
@@ -79,7 +115,11 @@ def source_charts(series: SourceSamples, now_ms: int) -> list[str]:
     if series.at_ms.size < _POINTS_MIN:
         return []
     at = series.at_ms.astype(np.float64)
-    per_hour = _HOUR / STEPS[series.step]
+    per_hour = rows_per_hour(series)
+    longest = float(np.max(series.delay_seconds, initial=0.0))
+    unit, name = next(
+        ((unit, name) for least, unit, name in _UNITS if longest >= least), (1.0, "seconds")
+    )
     return [
         _chart(
             series,
@@ -95,8 +135,8 @@ def source_charts(series: SourceSamples, now_ms: int) -> list[str]:
             series,
             now_ms,
             "Delay",
-            [Series(name="delay", x=at, y=series.delay_seconds, is_main=True)],
-            Axis(label="seconds from a change to its signal", low=0.0),
+            [Series(name="delay", x=at, y=series.delay_seconds / unit, is_main=True)],
+            Axis(label=f"{name} from a change to its signal", low=0.0),
         ),
         _chart(
             series,

@@ -34,7 +34,12 @@ _SORTS: Final = {
     "share": lambda row: -(row.share or 0.0),
     "freshness": lambda row: 2.0 if row.freshness is None else row.freshness,
     "due": lambda row: -(row.n_due or 0.0),
-    "errors": lambda row: (-row.view.n_errors, -(row.view.blocked_until_ms or 0)),
+    "delay": lambda row: -(row.view.delay_seconds or 0.0),
+    "errors": lambda row: (
+        not row.view.is_closed,
+        -row.view.n_errors,
+        -(row.view.blocked_until_ms or 0),
+    ),
 }
 _BLOCK_SECONDS: Final = {"1h": 3_600, "1d": 86_400, "7d": 7 * 86_400, "30d": 30 * 86_400}
 _DELAY_SECONDS_MAX: Final = 86_400.0

@@ -9,7 +9,7 @@ from recrawl.charts import Axis, Series, line_chart
 from recrawl.corpus.inspect.stats import wilson_interval
 from recrawl.messages.samples import STEPS, Samples, SourceSamples
 
-__all__ = ["SPANS", "TimeSpan", "audited_points", "overview_charts", "time_axis"]
+__all__ = ["SPANS", "TimeSpan", "audited_points", "overview_charts", "rows_per_hour", "time_axis"]
 
 _HOUR: Final = 3_600_000
 _WIDTH, _HEIGHT = 620, 280
@@ -59,6 +59,24 @@ def audited_points(series: Samples, n_points: int = _AUDIT_POINTS) -> list[_Floa
     return [at, n_fresh[used] / n[used], low, high]
 
 
+def rows_per_hour(series: Samples | SourceSamples) -> _FloatArray:
+    """Return the factor that turns the counts of each row into counts per hour.
+
+    A minute has the counts since the sample before, which is earlier than the minute before if the
+    corpus is used from time to time.
+
+    Parameters
+    ----------
+    series
+        Figures over time.
+    """
+    length = np.full(series.at_ms.size, float(STEPS[series.step]))
+    if series.step == "minute" and series.at_ms.size > 1:
+        length[1:] = np.diff(series.at_ms)
+        length[0] = length[1]
+    return _HOUR / length
+
+
 def time_axis(series: Samples | SourceSamples, now_ms: int) -> Axis:
     """Return the axis of a chart over time, from the first sample to the present.
 
@@ -95,7 +113,7 @@ def overview_charts(
     if at.size < 2:
         return []
     time = time_axis(series, now_ms)
-    per_hour = _HOUR / STEPS[series.step]
+    per_hour = rows_per_hour(series)
     when, share, low, high = audited_points(series)
     budget = np.where(np.isfinite(series.budget_per_second), series.budget_per_second, np.nan)
     results = series.results

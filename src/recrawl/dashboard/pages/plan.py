@@ -43,6 +43,8 @@ TARGETS_MAX: Final = 10
 """Largest number of targets on the page."""
 _TARGET_MAX: Final = 300
 _HOSTS_SHOWN: Final = 15
+# Kind that `recrawl run` gives the sitemaps and feeds that it reads.
+_DOCUMENT_KIND: Final = "sitemap or feed"
 
 
 class TargetLine(NamedTuple):
@@ -73,7 +75,9 @@ class PlanView(NamedTuple):
     slowed: PlanTable | None
     delays: str
     ceilings: str
-    ceilings_share: float | None
+    reads_documents: bool
+    """Whether sitemaps and feeds are among the pages with limits."""
+    ceilings_share: str | None
     """Share of the budget that max_age and staleness limits need; None without a budget."""
     ceiling_problem: str
     n_counted: int
@@ -180,7 +184,8 @@ def _view_of(found: CorpusPlan, ends: tuple[float, float]) -> PlanView:
         slowed=slow_host_table(found, _HOSTS_SHOWN) if found.hosts.slowed else None,
         delays=delay_words(found),
         ceilings=say(ceilings) if ceilings > 0 else "",
-        ceilings_share=ceilings / budget if budget else None,
+        reads_documents=any(kind.kind == _DOCUMENT_KIND for kind in plan.kinds),
+        ceilings_share=share_text(ceilings / budget) if budget else None,
         ceiling_problem=ceiling_words(found),
         n_counted=plan.n_counted,
         is_exact=plan.is_exact,

@@ -17,6 +17,23 @@ __all__ = ["router"]
 
 router = APIRouter()
 
+_COLUMNS: Final = {
+    "hosts": "Hosts",
+    "signals": "Signals",
+    "correct": "Correct",
+    "complete": "Complete",
+    "delay": "Delay",
+    "judged": "Judged",
+}
+# The worst come first.
+_SORTS: Final = {
+    "hosts": lambda line: -line.n_hosts,
+    "signals": lambda line: -line.n_signals,
+    "correct": lambda line: line.precision,
+    "complete": lambda line: math.inf if line.recall is None else line.recall,
+    "delay": lambda line: -line.delay_seconds,
+    "judged": lambda line: -line.n_judged,
+}
 _UNRELIABLE_BELOW: Final = 0.2
 _JUDGED_MIN: Final = 20.0
 
@@ -49,6 +66,7 @@ async def show_sources(
     source: Annotated[str, Query(max_length=300)] = "",
     host: Annotated[str, Query(max_length=300)] = "",
     span: Annotated[str, Query(max_length=20)] = "day",
+    sort: Annotated[str, Query(max_length=20)] = "signals",
 ) -> Response:
     """Show the sources of signals over all hosts, one source by host, or its past on one host."""
     page = open_page(request, corpus)
@@ -60,6 +78,8 @@ async def show_sources(
         for one in sample.sources:
             by_name.setdefault(one.source, []).append(one)
         lines = [_line_of(some, "") for some in by_name.values()]
+    sort = sort if sort in _SORTS else "signals"
+    lines.sort(key=_SORTS[sort])
     span = span if span in SPANS else "day"
     charts: list[str] = []
     if any(line.host == host for line in lines) and source:
@@ -74,6 +94,8 @@ async def show_sources(
         spans=SPANS,
         lines=lines,
         source=source,
+        sort=sort,
+        columns=_COLUMNS,
         n_shown=len(sample.sources),
         n_sources=sample.n_sources,
         now_ms=sample.at_ms,

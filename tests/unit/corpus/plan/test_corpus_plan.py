@@ -323,6 +323,10 @@ def test_without_importance_all_pages_count_the_same(open_corpus: Open) -> None:
     ("budget", "words"),
     [
         ({"rate": "20000/day"}, "A budget of 20,000 fetches/day keeps pages "),
+        ({"rate": "20/min"}, "A budget of 20 fetches/min keeps pages "),
+        ({"rate": "1/s"}, "A budget of 3,600 fetches/h keeps pages "),
+        ({"rate": "0.5/h"}, "A budget of 0.5 fetches/h keeps pages "),
+        ({"rate": "1/day"}, "A budget of 1 fetch/day keeps pages "),
         ({"rate": "700/week"}, "A budget of 700 fetches/week keeps pages "),
         ({"rate": "50 EUR/month", "cost_per_fetch": "0.05 EUR"}, "A budget of 50 EUR/month keeps "),
     ],
