@@ -94,7 +94,7 @@ def test_a_page_below_the_price_is_leased_while_budget_is_left(
     page = corpus.explain(URLS[0])
     assert page is not None
     assert page.why == Why.EARLY
-    assert "A lease returns it earlier" in explanation_words(page)
+    assert "A fetcher may get it before that" in explanation_words(page)
     stats = corpus.stats()
     assert stats.n_due == 0
     assert stats.n_early == 20
