@@ -162,6 +162,21 @@ def _add_columns(
     return total
 
 
+def _add_states(
+    at_ms: NDArray[np.int64], parts: Sequence[Any], column_of: Callable[[Any], NDArray[Any]]
+) -> FloatArray:
+    """Return the sum of states at each time, with the last state of parts that have none there.
+
+    A partition logs a sample only in minutes in which it is used, and none while it has no owner.
+    """
+    columns = [column_of(part) for part in parts]
+    total = np.zeros((at_ms.size, *columns[0].shape[1:]))
+    for part, column in zip(parts, columns, strict=True):
+        last = np.searchsorted(part.at_ms, at_ms, side="right") - 1
+        total[last >= 0] += column[last[last >= 0]]
+    return total
+
+
 def _all_times(parts: Sequence[Any]) -> NDArray[np.int64]:
     times = [part.at_ms for part in parts]
     return np.unique(np.concatenate(times)) if times else np.empty(0, np.int64)
@@ -179,13 +194,15 @@ def _sum_by_name(
     at_ms: NDArray[np.int64], parts: Sequence[Samples], field: str
 ) -> dict[str, FloatArray]:
     names = getattr(parts[0], field)
-    return {name: _add_columns(at_ms, parts, _column_getter(field, name)) for name in names}
+    add = _add_states if field == "histograms" else _add_columns
+    return {name: add(at_ms, parts, _column_getter(field, name)) for name in names}
 
 
 def merge_series(parts: Sequence[Samples], *, step: str, n_away: int = 0) -> Samples:
     """Return the series of several partitions, or of several workers, as one.
 
-    Counts and figures are added up; the price is a mean that is weighted by pages.
+    Counts are added up, and so are states, of which each partition has its last one; the price is a
+    mean that is weighted by pages.
 
     Parameters
     ----------
@@ -200,11 +217,14 @@ def merge_series(parts: Sequence[Samples], *, step: str, n_away: int = 0) -> Sam
     if not parts:
         return _no_series(step, n_away)
     sums = {
+        name: _add_states(at_ms, parts, attrgetter(name))
+        for name in (*STATES, "budget_per_second", "in_flight")
+    } | {
         name: _add_columns(at_ms, parts, attrgetter(name))
-        for name in (*STATES, "spent", *AUDITS, *_CORPUS_ONLY[1:])
+        for name in ("spent", *AUDITS, "n_signals")
     }
-    weight = _add_columns(at_ms, parts, lambda part: np.maximum(part.n_pages, 1.0))
-    price = _add_columns(at_ms, parts, lambda part: part.price * np.maximum(part.n_pages, 1.0))
+    weight = _add_states(at_ms, parts, lambda part: np.maximum(part.n_pages, 1.0))
+    price = _add_states(at_ms, parts, lambda part: part.price * np.maximum(part.n_pages, 1.0))
     n_partitions = _add_columns(at_ms, parts, lambda part: part.n_partitions)
     return Samples(
         step=step,

@@ -193,6 +193,26 @@ def test_partitions_and_workers_are_added_up(open_corpus: Open, clock: ManualClo
     assert merge_series([], step="hour").at_ms.size == 0
 
 
+def test_a_partition_without_a_sample_keeps_its_state(
+    open_corpus: Open, clock: ManualClock
+) -> None:
+    corpus = open_corpus(budget=BUDGET, corpus={"partitions": 2})
+    corpus.add(URLS)
+    work(corpus, clock, 2)
+    # One of the partitions is not used for two minutes, for instance because it has no owner.
+    busy, _ = corpus.nodes
+    for _ in range(2):
+        clock.pass_seconds(60)
+        busy.tick(corpus.time)
+    found = corpus.samples()
+    assert found.n_partitions.tolist() == [2, 2, 1, 1]
+    assert found.n_pages.tolist() == [len(URLS)] * 4
+    assert found.n_due[-1] >= found.n_due[1] > 0
+    for name in ("freshness", "copy_age"):
+        assert found.histograms[name][-1].sum() == found.histograms[name][1].sum() > 0
+    assert found.spent[-2:].tolist() == [0, 0]
+
+
 def test_a_span_and_a_step_are_chosen(open_corpus: Open, clock: ManualClock) -> None:
     corpus = open_corpus(budget=BUDGET)
     corpus.add(URLS)
