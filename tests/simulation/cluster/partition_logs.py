@@ -10,7 +10,7 @@ from recrawl.node.records import record_of
 from recrawl.shard import Claimed, event_of
 from tests.simulation.cluster.world import Actor, Killed, World
 
-__all__ = ["ArchivedLog", "LogWriter", "WorkerLog", "Written"]
+__all__ = ["CLAIM_SCHEMA", "ArchivedLog", "LogWriter", "WorkerLog", "Written"]
 
 # Probability per append or read.
 _INTERLEAVED: Final = 0.04
@@ -24,7 +24,7 @@ _PAUSE_MS: Final = (1_000, 20_000)
 _LATE_MS_MAX: Final = 6_000
 # Heartbeats have a thread of their own, so a slow broker of one partition does not stop them.
 _GO_ON: Final = ("presence",)
-_CLAIM_SCHEMA: Final = record_of(event_of(Claimed, owner=0, epoch=0, at_ms=0)).schema
+CLAIM_SCHEMA: Final = record_of(event_of(Claimed, owner=0, epoch=0, at_ms=0)).schema
 
 
 class Written(NamedTuple):
@@ -112,7 +112,7 @@ class WorkerLedger:
         if self._has_failed:
             raise LedgerError("an append has failed before; open the log again")
         self._let_time_pass()
-        is_claim = any(record.schema == _CLAIM_SCHEMA for record in records)
+        is_claim = any(record.schema == CLAIM_SCHEMA for record in records)
         if is_claim and self._world.happens(_CLAIM_INTERLEAVED):
             # Another worker may claim the partition at the same moment.
             self._world.interleave(self._worker, self._world.rng.randrange(300), _GO_ON)
