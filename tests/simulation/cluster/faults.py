@@ -279,14 +279,18 @@ class Cluster:
         n_records = self.machines.logs[i].end
 
         def check() -> None:
-            is_back = self.workers[lost.name] is lost and lost.is_able
+            written = self.machines.logs[i].records[n_records:]
+            # It may be in the middle of a call at this moment.
+            is_back = self.workers[lost.name] is lost and (
+                lost.is_able or any(one.writer == lost.number for one in written)
+            )
             is_undisturbed = self._is_calm(i) and all(one.is_calm for one in others)
             if is_back or not is_undisturbed or not self.world.has_faults:
                 return
             # It may be on its way to yet another owner at this moment.
             claimed = [
                 one.at_ms
-                for one in self.machines.logs[i].records[n_records:]
+                for one in written
                 if one.writer != lost.number and one.record.schema == CLAIM_SCHEMA
             ]
             self.world.check(
